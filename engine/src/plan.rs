@@ -1,0 +1,166 @@
+//! A plan: a named, immutable list of steps with a policy, parsed and checked. Whoever holds a
+//! `Plan` may trust it: ids are unique, references resolve, the graph has no cycle, expressions compile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::bind::{Condition, Template};
+use crate::chain::Digest;
+use crate::id::{StepId, StepNo};
+use crate::policy::{Cancellable, Category, FailureAction, OnFailure, PlanApproval};
+
+/// A tool step that does not say otherwise is given a minute.
+pub const TOOL_TIMEOUT_MS: u64 = 60_000;
+pub const STEPS_MAX: usize = 10_000;
+
+#[derive(Debug)]
+pub struct Plan {
+    pub name: String,
+    pub description: Option<String>,
+    pub kind: Option<String>,
+    pub task: Option<String>,
+    pub reasoning: Option<String>,
+    /// JSON Schema 2020-12 of the inputs.
+    pub inputs: Option<Value>,
+    pub policy: Policy,
+    pub steps: Vec<Step>,
+    /// The document in canonical JSON: what is stored, and what `digest` is of.
+    pub document: String,
+    pub digest: Digest,
+    pub(crate) by_id: BTreeMap<StepId, StepNo>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub concurrency: u32,
+    pub on_failure: OnFailure,
+    pub timeout_ms: Option<u64>,
+    pub max_calls: Option<u32>,
+    pub approval: PlanApproval,
+}
+
+#[derive(Debug)]
+pub struct Step {
+    pub id: StepId,
+    pub name: Option<String>,
+    pub work: Work,
+    /// Declared and inferred dependencies, in step order, each once.
+    pub needs: Vec<Need>,
+    /// The steps that need this one, in step order.
+    pub needed_by: Vec<StepNo>,
+    pub when: Option<Condition>,
+    pub timeout_ms: Option<u64>,
+    pub retry: Retry,
+    pub idempotent: bool,
+    pub read_only: bool,
+    pub cancellable: Cancellable,
+    pub compensation: Option<Compensation>,
+    pub probe: Option<Probe>,
+    pub approval: bool,
+    pub failure: Option<FailureAction>,
+    pub propagate_to: BTreeSet<StepNo>,
+    pub priority: i64,
+    pub metadata: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    pub step: StepNo,
+    /// Only the status is read (by `when`): also satisfied by a step that failed, is unknown or was cancelled.
+    pub status_only: bool,
+}
+
+/// Who does the step, and with what.
+#[derive(Debug)]
+pub enum Work {
+    /// Actbook calls the tool, written `server/tool`.
+    Tool { tool: String, arguments: Template },
+    /// The agent calls the tool itself and reports.
+    AgentTool { tool: String, arguments: Template },
+    /// The agent or a person does what the text says and reports.
+    Action { action: String, estimated_ms: Option<u64> },
+}
+
+#[derive(Debug)]
+pub struct Compensation {
+    pub work: Undo,
+    pub timeout_ms: Option<u64>,
+    pub retry: Retry,
+    pub idempotent: bool,
+}
+
+#[derive(Debug)]
+pub enum Undo {
+    Tool { tool: String, arguments: Template },
+    Action { action: Template },
+}
+
+#[derive(Debug)]
+pub struct Probe {
+    pub tool: String,
+    pub arguments: Template,
+    pub happened: Condition,
+    pub timeout_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retry {
+    pub max_attempts: u32,
+    pub backoff_ms: u64,
+    pub factor: f64,
+    pub max_backoff_ms: u64,
+    pub on: BTreeSet<Category>,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            max_attempts: 1,
+            backoff_ms: 500,
+            factor: 2.0,
+            max_backoff_ms: 30_000,
+            on: [Category::Unavailable, Category::RateLimited, Category::Timeout].into(),
+        }
+    }
+}
+
+impl Plan {
+    pub fn step(&self, no: StepNo) -> &Step {
+        &self.steps[no.index()]
+    }
+
+    pub fn find(&self, id: &str) -> Option<StepNo> {
+        self.by_id.get(id).copied()
+    }
+
+    pub fn numbered(&self) -> impl Iterator<Item = (StepNo, &Step)> {
+        self.steps.iter().enumerate().map(|(index, step)| (StepNo(index as u32), step))
+    }
+}
+
+impl Step {
+    /// The step waits for an agent's or a person's report.
+    pub fn by_agent(&self) -> bool {
+        match self.work {
+            Work::Tool { .. } => false,
+            Work::AgentTool { .. } | Work::Action { .. } => true,
+        }
+    }
+
+    pub fn tool(&self) -> Option<&str> {
+        match &self.work {
+            Work::Tool { tool, .. } | Work::AgentTool { tool, .. } => Some(tool),
+            Work::Action { .. } => None,
+        }
+    }
+
+    /// Sending it twice does no harm.
+    pub fn repeatable(&self) -> bool {
+        self.idempotent || self.read_only
+    }
+
+    pub fn irreversible(&self) -> bool {
+        self.cancellable == Cancellable::Irreversible
+    }
+}
