@@ -7,5 +7,6 @@ pub mod chain;
 pub mod event;
 pub mod execution;
 pub mod id;
+pub mod library;
 pub mod plan;
 pub mod policy;
