@@ -1,1 +1,4 @@
+//! Actbook's server side: the rooms around the pure engine.
 
+pub mod bell;
+pub mod store;

@@ -1,1 +1,4 @@
+//! One integration binary, real parts.
 
+mod postgres;
+mod store;
