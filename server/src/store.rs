@@ -11,6 +11,7 @@ pub mod journal;
 mod migrations;
 pub mod payloads;
 pub mod plans;
+pub mod project;
 pub mod requests;
 pub mod seats;
 mod select;
