@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! The pure heart of Actbook. Plans come in as text, commands as values; out come events, states and
 //! what is due. No I/O, no clock, no randomness: time, ids and dice are arguments.
 
@@ -10,3 +11,7 @@ pub mod id;
 pub mod library;
 pub mod plan;
 pub mod policy;
+=======
+pub mod chain;
+pub mod id;
+>>>>>>> house

@@ -2,3 +2,4 @@
 
 mod postgres;
 mod store;
+mod tidy;
