@@ -18,12 +18,13 @@ use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::bell::Bell;
 use crate::store::{self, Db};
 use book::Book;
-pub use fold::{Plans, fold, fold_library};
+pub use book::{DRIVER, now_ms};
+pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library};
 
 /// Somebody asks for something; `actor` is who the journal names.
 #[derive(Clone, Debug)]
@@ -163,6 +164,18 @@ impl Ledger {
         }
         self.door.work.notify_one();
         answered.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Tells when somebody else than its driver has moved an execution.
+    pub fn watch(&self, stream: u64) -> Arc<Notify> {
+        self.door.lock().watch(stream)
+    }
+
+    /// The journal was seen at this position. Where that is news, another process has been at work.
+    pub async fn heard(&self, position: u64) {
+        if let Err(error) = self.door.lock().heard(position) {
+            tracing::warn!("another process's word could not be read: {error}");
+        }
     }
 
     /// A command on one execution.

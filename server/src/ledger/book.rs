@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use actbook_engine::chain::{self, Parts};
@@ -14,7 +14,7 @@ use actbook_engine::execution::{
 use actbook_engine::id::Position;
 use actbook_engine::library::Library;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::fold::{self, LIBRARY, Plans};
 use super::{Answer, Asked, Error, Progress, Reply, Request, RequestKey, Start};
@@ -43,6 +43,14 @@ impl Waiter {
         drop(self.answer.send(self.reply));
     }
 
+    /// The execution that somebody else than its driver has moved.
+    pub fn moved_from_outside(&self) -> Option<u64> {
+        match &self.asked.request {
+            Request::Do { stream, command } if command.epoch().is_none() => Some(*stream),
+            Request::Do { .. } | Request::Start(_) | Request::SavePlan { .. } | Request::DeletePlan { .. } => None,
+        }
+    }
+
     pub fn fail(self, error: Error) {
         drop(self.answer.send(Err(error)));
     }
@@ -69,6 +77,7 @@ pub(super) struct Book {
     keys: HashMap<(String, String), requests::Request>,
     queue: Queue,
     writing: Option<Arc<Batch>>,
+    watchers: HashMap<u64, Weak<Notify>>,
     pub closed: bool,
 }
 
@@ -91,6 +100,7 @@ impl Book {
             keys: HashMap::new(),
             queue: Queue::default(),
             writing: None,
+            watchers: HashMap::new(),
             closed: false,
         }
     }
@@ -148,6 +158,47 @@ impl Book {
         for Waiter { asked, answer, .. } in pending.into_iter().chain(queued) {
             self.take_in(asked, answer);
         }
+    }
+
+    pub fn watch(&mut self, stream: u64) -> Arc<Notify> {
+        self.watchers.retain(|_, watcher| watcher.strong_count() > 0);
+        if let Some(watcher) = self.watchers.get(&stream).and_then(Weak::upgrade) {
+            return watcher;
+        }
+        let watcher = Arc::new(Notify::new());
+        self.watchers.insert(stream, Arc::downgrade(&watcher));
+        watcher
+    }
+
+    pub fn wake(&self, stream: u64) {
+        if let Some(watcher) = self.watchers.get(&stream).and_then(Weak::upgrade) {
+            watcher.notify_one();
+        }
+    }
+
+    pub fn heard(&mut self, position: u64) -> Result<(), Error> {
+        let known = self.taken.map_or(0, |head| head.position);
+        if position <= known {
+            return Ok(());
+        }
+        self.start_over(Vec::new());
+        self.wake_since(known)
+    }
+
+    /// Wakes the drivers of everything that was appended after a position.
+    pub fn wake_since(&mut self, known: u64) -> Result<(), Error> {
+        if self.head.is_none() {
+            self.head = self.head_in_store()?;
+            self.taken = self.head;
+        }
+        if self.watchers.is_empty() {
+            return Ok(());
+        }
+        let head = self.taken.map_or(known, |head| head.position);
+        for stream in journal::streams_between(self.tenant, known, head).all_blocking(&self.db)? {
+            self.wake(stream);
+        }
+        Ok(())
     }
 
     pub fn head_in_store(&self) -> Result<Option<Head>, Error> {

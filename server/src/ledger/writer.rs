@@ -42,11 +42,18 @@ fn write(door: &Door, appender: &mut Appender, bell: &Bell) -> bool {
     match written {
         Ok(Appended::Done) => {
             book.written();
+            let outside = waiters.iter().filter_map(|waiter| waiter.moved_from_outside());
+            outside.for_each(|stream| book.wake(stream));
             drop(book);
             bell.ring(batch.new.position);
             waiters.into_iter().for_each(|waiter| waiter.answer());
         }
-        Ok(Appended::HeadMoved) => book.start_over(waiters),
+        Ok(Appended::HeadMoved) => {
+            book.start_over(waiters);
+            if let Err(error) = book.wake_since(batch.old.position) {
+                tracing::warn!("another process's word could not be read: {error}");
+            }
+        }
         Err(error) => {
             book.start_over(Vec::new());
             drop(book);

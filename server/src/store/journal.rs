@@ -104,6 +104,15 @@ pub fn between(tenant: i64, after: u64, through: u64) -> Select<Entry> {
     )
 }
 
+/// The streams that were appended to after one position and up to another.
+pub fn streams_between(tenant: i64, after: u64, through: u64) -> Select<u64> {
+    Select::new(
+        "SELECT DISTINCT stream FROM journal WHERE tenant = $1 AND position > $2 AND position <= $3",
+        vec![tenant.into(), after.into(), through.into()],
+        |row| row.count(0),
+    )
+}
+
 /// How many words one search may name.
 pub const WORDS_MAX: usize = 4;
 
