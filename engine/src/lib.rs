@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! The pure heart of Actbook. Plans come in as text, commands as values; out come events, states and
 //! what is due. No I/O, no clock, no randomness: time, ids and dice are arguments.
 
@@ -11,7 +10,4 @@ pub mod id;
 pub mod library;
 pub mod plan;
 pub mod policy;
-=======
-pub mod chain;
-pub mod id;
->>>>>>> house
+pub mod spelling;

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::fold::{self, LIBRARY, Plans};
 use super::{Answer, Asked, Error, Progress, Reply, Request, RequestKey, Start};
-use crate::store::{Batch, Db, Entry, Head, Statement, executions, journal, payloads, plans, project, requests};
+use crate::store::{Batch, Db, Entry, Head, Statement, executions, journal, payloads, project, requests};
 
 /// Entries that follow by themselves are written as the driver's own word.
 pub const DRIVER: &str = "actbook";
