@@ -1,1 +1,3 @@
-
+mod analysis;
+mod bind;
+mod plan;
