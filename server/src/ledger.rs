@@ -7,6 +7,7 @@
 
 mod book;
 mod fold;
+mod rebuild;
 mod writer;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ use crate::store::{self, Db};
 use book::Book;
 pub use book::{DRIVER, now_ms};
 pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library};
+pub use rebuild::rebuild;
 
 /// Somebody asks for something; `actor` is who the journal names.
 #[derive(Clone, Debug)]
@@ -36,11 +38,19 @@ pub struct Asked {
 
 #[derive(Clone, Debug)]
 pub enum Request {
-    SavePlan { plan: Arc<Plan>, new_id: PlanId },
-    DeletePlan { id: PlanId },
+    SavePlan {
+        plan: Arc<Plan>,
+        new_id: PlanId,
+    },
+    DeletePlan {
+        id: PlanId,
+    },
     /// With a seat: the caller drives it from the start.
     Start(Box<Start>),
-    Do { stream: u64, command: Command },
+    Do {
+        stream: u64,
+        command: Command,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -64,7 +74,10 @@ pub struct RequestKey {
 
 #[derive(Clone, Debug)]
 pub enum Reply {
-    Saved { plan: PlanRef, fresh: bool },
+    Saved {
+        plan: PlanRef,
+        fresh: bool,
+    },
     Deleted,
     Moved(Box<Progress>),
     /// A request key that was used before: the public id of what it gave.

@@ -67,14 +67,14 @@ impl Runner {
         seats_folder: &std::path::Path,
     ) -> Result<Self, Error> {
         let seat = Seat::take(seats_folder)?;
-        seats::take(&db, seat.id(), seat.host(), seat.boot(), u64::from(std::process::id()), LEASE_MS).await?;
+        seats::take(&db, seat.id(), seat.host(), seat.boot(), u64::from(std::process::id()), LEASE_MS)
+            .await?;
         let listening = bell.listen()?;
         let (alive, dead) = watch::channel(());
         tokio::spawn(renew(db.clone(), seat.id().to_owned(), dead.clone()));
         tokio::spawn(hear(ledger.clone(), bell.subscribe(), dead));
         let actor = ledger::DRIVER.into();
-        let inner =
-            Inner { db, tenant, ledger, tools, seat, actor, _listening: listening, _alive: alive };
+        let inner = Inner { db, tenant, ledger, tools, seat, actor, _listening: listening, _alive: alive };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -98,17 +98,31 @@ impl Runner {
     pub async fn claim(&self, stream: u64, place: Digest) -> Result<Claimed, Error> {
         let found = ledger::fold(&self.0.db, self.0.tenant, stream, &ledger::Plans::default())?;
         let Some(execution) = found else {
-            return Err(Refusal::new("no_such_execution", "there is no such execution", "`actbook list` shows them").into());
+            return Err(Refusal::new(
+                "no_such_execution",
+                "there is no such execution",
+                "`actbook list` shows them",
+            )
+            .into());
         };
         if execution.place != place {
             let message = "this execution was started with other definitions of its servers";
-            return Err(Refusal::new("other_place", message, "`actbook resume EXECUTION --here` goes on with those of this place").into());
+            return Err(Refusal::new(
+                "other_place",
+                message,
+                "`actbook resume EXECUTION --here` goes on with those of this place",
+            )
+            .into());
         }
         let mut unsent = Default::default();
         if let Some(seat) = execution.seat.as_ref().filter(|seat| **seat != self.seat_id()) {
             match self.0.seat.proof(seat.as_str()) {
-                seat::Proof::Alive if self.lease_runs(seat.as_str()).await? => return Ok(Claimed::DrivenElsewhere),
-                seat::Proof::None if self.lease_runs(seat.as_str()).await? => return Ok(Claimed::DrivenElsewhere),
+                seat::Proof::Alive if self.lease_runs(seat.as_str()).await? => {
+                    return Ok(Claimed::DrivenElsewhere);
+                }
+                seat::Proof::None if self.lease_runs(seat.as_str()).await? => {
+                    return Ok(Claimed::DrivenElsewhere);
+                }
                 seat::Proof::Alive | seat::Proof::None => {}
                 seat::Proof::Sent(sent) => {
                     sent.end_children();

@@ -102,7 +102,9 @@ impl Execution {
         let at_ms = recorded.at_ms;
         let stored = |kept: Kept| Stored { position: recorded.position, kept };
         match &recorded.event {
-            Event::PlanSaved(_) | Event::PlanDeleted(_) => return Err("a plan's entry in an execution".into()),
+            Event::PlanSaved(_) | Event::PlanDeleted(_) => {
+                return Err("a plan's entry in an execution".into());
+            }
             Event::ExecutionStarted(_) => return Err("an execution starts once".into()),
             Event::DriverChanged(event) => {
                 self.epoch = event.epoch;
@@ -120,9 +122,16 @@ impl Execution {
             Event::StepApproved(event) => self.approved(self.find(event.step.as_str())?),
             Event::StepRejected(event) => {
                 let no = self.find(event.step.as_str())?;
-                self.fail(no, StepStatus::Failed, Failure { category: crate::policy::Category::Policy, said: None }, at_ms);
+                self.fail(
+                    no,
+                    StepStatus::Failed,
+                    Failure { category: crate::policy::Category::Policy, said: None },
+                    at_ms,
+                );
             }
-            Event::AttemptStarted(event) => self.attempt_started(event, event.arguments.map(stored), at_ms)?,
+            Event::AttemptStarted(event) => {
+                self.attempt_started(event, event.arguments.map(stored), at_ms)?
+            }
             Event::AgentStarted(event) => {
                 let no = self.find(event.step.as_str())?;
                 self.steps[no.index()].agent_started = true;
@@ -147,7 +156,9 @@ impl Execution {
                 self.fail(no, StepStatus::Unknown, Failure { category: event.category, said }, at_ms);
             }
             Event::StepSucceeded(event) => self.succeed(self.find(event.step.as_str())?, at_ms),
-            Event::StepSkipped(event) => self.end_step(self.find(event.step.as_str())?, StepStatus::Skipped, None, at_ms),
+            Event::StepSkipped(event) => {
+                self.end_step(self.find(event.step.as_str())?, StepStatus::Skipped, None, at_ms)
+            }
             Event::CompensationGivenUp(event) => {
                 self.set_status(self.find(event.step.as_str())?, StepStatus::CompensationFailed, None);
             }
@@ -170,7 +181,9 @@ impl Execution {
             Event::CompensationEnded(event) => {
                 self.compensation_ended(event, event.result.map(stored), at_ms)?;
             }
-            Event::LateCompensation(event) => self.late_compensation(event, event.result.map(stored), at_ms)?,
+            Event::LateCompensation(event) => {
+                self.late_compensation(event, event.result.map(stored), at_ms)?
+            }
             Event::ExecutionEnded(event) => {
                 self.ended = Some(event.status);
                 self.ended_at_ms = Some(at_ms);
@@ -210,12 +223,18 @@ impl Execution {
         step.forced = false;
         step.retry_at_ms = None;
         step.error = None;
-        let result = step.attempts.iter().rev().find(|attempt| attempt.succeeded()).and_then(|attempt| attempt.result);
+        let result =
+            step.attempts.iter().rev().find(|attempt| attempt.succeeded()).and_then(|attempt| attempt.result);
         step.output = result;
         self.end_step(no, StepStatus::Succeeded, None, at_ms);
     }
 
-    fn attempt_started(&mut self, event: &event::AttemptStarted, arguments: Option<Stored>, at_ms: i64) -> Result<(), String> {
+    fn attempt_started(
+        &mut self,
+        event: &event::AttemptStarted,
+        arguments: Option<Stored>,
+        at_ms: i64,
+    ) -> Result<(), String> {
         let no = self.find(event.step.as_str())?;
         let by_agent = self.plan.step(no).by_agent();
         let step = &mut self.steps[no.index()];
@@ -259,7 +278,12 @@ impl Execution {
         Ok((no, index, found.ok_or_else(|| format!("`{step}` has no attempt {attempt}"))?))
     }
 
-    fn attempt_ended(&mut self, event: &event::AttemptEnded, result: Option<Stored>, at_ms: i64) -> Result<(), String> {
+    fn attempt_ended(
+        &mut self,
+        event: &event::AttemptEnded,
+        result: Option<Stored>,
+        at_ms: i64,
+    ) -> Result<(), String> {
         let (no, index, attempt) = self.attempt(event.step.as_str(), event.attempt)?;
         if !attempt.open() {
             return Err(format!("attempt {} of `{}` has ended before", event.attempt, event.step));
@@ -294,7 +318,12 @@ impl Execution {
         Ok(())
     }
 
-    fn probe_ended(&mut self, event: &event::ProbeEnded, result: Option<Stored>, at_ms: i64) -> Result<(), String> {
+    fn probe_ended(
+        &mut self,
+        event: &event::ProbeEnded,
+        result: Option<Stored>,
+        at_ms: i64,
+    ) -> Result<(), String> {
         let (no, index, attempt) = self.attempt(event.step.as_str(), event.attempt)?;
         let unknown = attempt.counts_as() == Some(Outcome::Unknown);
         attempt.probe = match event.found {
@@ -340,7 +369,8 @@ impl Execution {
             return;
         }
         self.steps[no.index()].handled = false;
-        let revived: Vec<StepNo> = self.numbers().filter(|other| self.step(*other).cause == Some(no)).collect();
+        let revived: Vec<StepNo> =
+            self.numbers().filter(|other| self.step(*other).cause == Some(no)).collect();
         for other in revived {
             self.steps[other.index()].ended_at_ms = None;
             self.set_status(other, StepStatus::Pending, None);
@@ -351,7 +381,12 @@ impl Execution {
         }
     }
 
-    fn late_answer(&mut self, event: &event::LateAnswer, result: Option<Stored>, at_ms: i64) -> Result<(), String> {
+    fn late_answer(
+        &mut self,
+        event: &event::LateAnswer,
+        result: Option<Stored>,
+        at_ms: i64,
+    ) -> Result<(), String> {
         let (no, index, attempt) = self.attempt(event.step.as_str(), event.attempt)?;
         let unknown = attempt.counts_as() == Some(Outcome::Unknown);
         attempt.late = Some(event.outcome);
@@ -389,7 +424,9 @@ impl Execution {
         let in_flight = step.last().is_some_and(Attempt::open);
         match step.status() {
             _ if in_flight => {}
-            StepStatus::Unknown | StepStatus::Failed if event.outcome == Outcome::Succeeded => self.resettle(no, at_ms),
+            StepStatus::Unknown | StepStatus::Failed if event.outcome == Outcome::Succeeded => {
+                self.resettle(no, at_ms)
+            }
             StepStatus::Pending | StepStatus::AwaitingApproval if event.outcome == Outcome::Succeeded => {
                 self.resettle(no, at_ms);
             }
@@ -455,7 +492,9 @@ impl Execution {
         let step = &mut self.steps[no.index()];
         if settled_as_not_run {
             step.key += 1;
-            if let Some(attempt) = step.attempts.last_mut().filter(|last| last.counts_as() == Some(Outcome::Unknown)) {
+            if let Some(attempt) =
+                step.attempts.last_mut().filter(|last| last.counts_as() == Some(Outcome::Unknown))
+            {
                 attempt.settled = Some(false);
             }
         }
@@ -562,12 +601,19 @@ impl Execution {
         step.retry_at_ms = None;
         step.undo_again.remove(&attempt);
         step.undone.remove(&attempt);
-        self.open_call(CallId { step: no, kind: CallKind::Compensation, no: event.compensation - 1 }, by_agent);
+        self.open_call(
+            CallId { step: no, kind: CallKind::Compensation, no: event.compensation - 1 },
+            by_agent,
+        );
         self.set_status(no, StepStatus::Compensating, None);
         Ok(())
     }
 
-    fn compensation(&mut self, step: &str, compensation: u32) -> Result<(StepNo, u32, &mut Compensation), String> {
+    fn compensation(
+        &mut self,
+        step: &str,
+        compensation: u32,
+    ) -> Result<(StepNo, u32, &mut Compensation), String> {
         let no = self.find(step)?;
         let index = compensation.checked_sub(1).ok_or("compensations count from 1")?;
         let found = self.steps[no.index()].compensations.get_mut(index as usize);

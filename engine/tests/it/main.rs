@@ -1,4 +1,4 @@
-mod chain;
 mod analysis;
 mod bind;
+mod chain;
 mod plan;

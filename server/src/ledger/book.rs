@@ -9,7 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use actbook_engine::chain::{self, Parts};
 use actbook_engine::event::Event;
 use actbook_engine::execution::{
-    self, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, Values, begin, decide, due, evolve, follow,
+    self, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, Values, begin, decide, due, evolve,
+    follow,
 };
 use actbook_engine::id::Position;
 use actbook_engine::library::Library;
@@ -47,7 +48,10 @@ impl Waiter {
     pub fn moved_from_outside(&self) -> Option<u64> {
         match &self.asked.request {
             Request::Do { stream, command } if command.epoch().is_none() => Some(*stream),
-            Request::Do { .. } | Request::Start(_) | Request::SavePlan { .. } | Request::DeletePlan { .. } => None,
+            Request::Do { .. }
+            | Request::Start(_)
+            | Request::SavePlan { .. }
+            | Request::DeletePlan { .. } => None,
         }
     }
 
@@ -241,7 +245,9 @@ impl Book {
                 Reply::Deleted
             }
             Request::Start(start) => Reply::Moved(Box::new(self.start(start, &asked.actor)?)),
-            Request::Do { stream, command } => Reply::Moved(Box::new(self.command(*stream, command, &asked.actor)?)),
+            Request::Do { stream, command } => {
+                Reply::Moved(Box::new(self.command(*stream, command, &asked.actor)?))
+            }
         };
         if let Some(key) = &asked.key {
             self.remember(key, &reply);
@@ -293,15 +299,21 @@ impl Book {
 
     fn start(&mut self, start: &Start, actor: &str) -> Result<Progress, Error> {
         let id = start.id.clone();
-        let first = begin(id, start.plan_ref.clone(), &start.plan, start.inputs.as_ref(), start.place, &start.salt);
+        let first =
+            begin(id, start.plan_ref.clone(), &start.plan, start.inputs.as_ref(), start.place, &start.salt);
         let stream = self.next_position().0;
         let recorded = self.append(stream, 1, first, actor);
         let Event::ExecutionStarted(started) = &recorded.event else {
             unreachable!("begin gives an execution's start")
         };
         self.plans.put(start.plan.clone());
-        let mut execution =
-            execution::open(started, recorded.position, recorded.at_ms, start.plan.clone(), start.salt.clone());
+        let mut execution = execution::open(
+            started,
+            recorded.position,
+            recorded.at_ms,
+            start.plan.clone(),
+            start.salt.clone(),
+        );
         self.queue.others.push(payloads::insert_salt(self.tenant, stream, &start.salt));
         let mark = self.queue.entries.len();
         if let Some(seat) = &start.seat {
@@ -369,7 +381,13 @@ impl Book {
         Err(Error::Corrupt(format!("execution {} goes round in circles", execution.id)))
     }
 
-    fn record(&mut self, stream: u64, execution: Execution, fresh: Fresh, actor: &str) -> Result<Execution, Error> {
+    fn record(
+        &mut self,
+        stream: u64,
+        execution: Execution,
+        fresh: Fresh,
+        actor: &str,
+    ) -> Result<Execution, Error> {
         let recorded = self.append(stream, execution.version + 1, fresh, actor);
         Ok(evolve(execution, &recorded)?)
     }
@@ -383,7 +401,16 @@ impl Book {
         let head = self.head.expect("the head is read before anything is decided");
         let position = self.next_position();
         let (at, kind, body) = (now_ms(), fresh.event.kind(), fresh.event.body());
-        let parts = Parts { tenant: self.tenant as u64, position, stream, version, at_ms: at, actor, kind, body: &body };
+        let parts = Parts {
+            tenant: self.tenant as u64,
+            position,
+            stream,
+            version,
+            at_ms: at,
+            actor,
+            kind,
+            body: &body,
+        };
         let hash = chain::chain_hash(&head.hash, &chain::entry_hash(&parts));
         self.head = Some(Head { position: position.0, hash });
         self.queue.entries.push(Entry {
@@ -407,7 +434,11 @@ impl Book {
                 Some(bytes) => bytes.to_vec(),
                 None => {
                     let payload = payloads::at(self.tenant, position.0).first_blocking(&self.db)?;
-                    payload.ok_or_else(|| Error::Corrupt(format!("the payload of entry {} is gone", position.0)))?.body
+                    payload
+                        .ok_or_else(|| {
+                            Error::Corrupt(format!("the payload of entry {} is gone", position.0))
+                        })?
+                        .body
                 }
             };
             let value: Value = serde_json::from_slice(&bytes)

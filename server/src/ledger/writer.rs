@@ -32,7 +32,8 @@ fn write(door: &Door, appender: &mut Appender, bell: &Bell) -> bool {
     };
     let unchanged = batch.entries.is_empty() && batch.others.is_empty();
     let written = if unchanged {
-        book.head_in_store().map(|head| if head == Some(batch.old) { Appended::Done } else { Appended::HeadMoved })
+        book.head_in_store()
+            .map(|head| if head == Some(batch.old) { Appended::Done } else { Appended::HeadMoved })
     } else {
         drop(book);
         let written = appender.append(&batch).map_err(Error::Store);

@@ -79,7 +79,8 @@ impl Seat {
     pub fn proof(&self, other: &str) -> Proof {
         let well_formed = other.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let opened = OpenOptions::new().read(true).open(self.folder.join(other));
-        let Ok(mut file) = opened.and_then(|file| if well_formed { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) })
+        let Ok(mut file) =
+            opened.and_then(|file| if well_formed { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) })
         else {
             return Proof::None;
         };
@@ -110,7 +111,8 @@ impl Sent {
             let mut words = line.split(' ');
             sent.calls.extend(words.next().map(str::to_owned));
             let child = words.next().zip(words.next());
-            sent.children.extend(child.and_then(|(pid, start)| Some((pid.parse().ok()?, start.parse().ok()?))));
+            sent.children
+                .extend(child.and_then(|(pid, start)| Some((pid.parse().ok()?, start.parse().ok()?))));
         }
         sent
     }

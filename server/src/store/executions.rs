@@ -196,10 +196,10 @@ pub fn of_seat(tenant: i64, seat: &str) -> Select<Execution> {
 }
 
 /// Ended before a time: what `cleanup` erases.
-pub fn ended_before(tenant: i64, at: i64, limit: u64) -> Select<Execution> {
+pub fn ended_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<Execution> {
     Select::new(
-        executions!("WHERE tenant = $1 AND ended_at < $2 ORDER BY id LIMIT $3"),
-        vec![tenant.into(), at.into(), limit.into()],
+        executions!("WHERE tenant = $1 AND ended_at < $2 AND id > $3 ORDER BY id LIMIT $4"),
+        vec![tenant.into(), at.into(), after.into(), limit.into()],
         execution,
     )
 }

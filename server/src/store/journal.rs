@@ -104,6 +104,15 @@ pub fn between(tenant: i64, after: u64, through: u64) -> Select<Entry> {
     )
 }
 
+/// The executions' streams, in order of their start: each begins where its number says.
+pub fn streams(tenant: i64) -> Select<u64> {
+    Select::new(
+        "SELECT stream FROM journal WHERE tenant = $1 AND stream = position AND version = 1 ORDER BY position",
+        vec![tenant.into()],
+        |row| row.count(0),
+    )
+}
+
 /// The streams that were appended to after one position and up to another.
 pub fn streams_between(tenant: i64, after: u64, through: u64) -> Select<u64> {
     Select::new(
