@@ -1,1 +1,5 @@
+//! One integration binary, real parts.
+
+mod postgres;
+mod store;
 mod tidy;
