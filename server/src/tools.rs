@@ -61,7 +61,7 @@ type Callback = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
 
 /// The ways to a downstream.
 enum Upstream {
-    McpStdio(mcp::StdioServer),
+    McpStdio(Box<mcp::StdioServer>),
     Command,
     Callback(Callback),
 }
@@ -97,7 +97,7 @@ impl Tools {
                 let said = config.servers.get(name).and_then(|words| words.concurrency);
                 let concurrency = said.unwrap_or(CONCURRENCY_DEFAULT);
                 let server = mcp::StdioServer::new(name, server, &config.folder, &secrets, concurrency);
-                upstreams.insert(name.clone(), Upstream::McpStdio(server));
+                upstreams.insert(name.clone(), Upstream::McpStdio(Box::new(server)));
             }
         }
         if !config.commands.is_empty() {

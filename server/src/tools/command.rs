@@ -11,14 +11,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
 
 use super::classify::{Came, OUTPUT_BYTES_MAX};
-use super::process::{self, ChildProcess, Group, Pipes, Tail};
+use super::process::{self, ChildProcess, DRAIN_LIMIT, Group, Pipes, Tail};
 use super::secret::{Secrets, Unresolved};
 use super::{Call, spawn_problem, without_own_variables};
 use crate::config::{CommandTool, Template};
 
 pub const KEY_VARIABLE: &str = "ACTBOOK_IDEMPOTENCY_KEY";
-/// After the group has ended its pipes close; a process that fled the group may hold them longer.
-const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 
 /// Runs the program to its end, its timeout, or the request to stop.
 pub async fn call(
@@ -88,8 +86,7 @@ async fn run(
     tokio::spawn(feed(pipes.stdin, call.arguments.clone()));
     let stdout = tokio::spawn(read_capped(pipes.stdout));
     let tail = Tail::default();
-    let stderr =
-        tokio::spawn(process::drain_stderr(call.tool.clone(), pipes.stderr, tail.clone(), secrets.clone()));
+    tokio::spawn(process::drain_stderr(call.tool.clone(), pipes.stderr, tail.clone(), secrets.clone()));
 
     let (mut stop, mut deadline) = (pin!(stop), pin!(tokio::time::sleep(timeout)));
     let mut stopped = false;
@@ -107,12 +104,11 @@ async fn run(
             }
         }
     };
-    let drained = tokio::time::timeout(DRAIN_LIMIT, async { (stdout.await, stderr.await) }).await;
-    let (stdout, stdout_cut) = match drained {
-        Ok((Ok(read), _)) => read,
-        Ok((Err(_), _)) | Err(_) => (Vec::new(), true),
+    let (stdout, stdout_cut) = match tokio::time::timeout(DRAIN_LIMIT, stdout).await {
+        Ok(Ok(read)) => read,
+        Ok(Err(_)) | Err(_) => (Vec::new(), true),
     };
-    (Came::Exited { status, stdout, stdout_cut, stderr: tail.text() }, stopped)
+    (Came::Exited { status, stdout, stdout_cut, stderr: tail.whole().await }, stopped)
 }
 
 /// A program that does not read its input is no error.

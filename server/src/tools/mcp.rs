@@ -15,6 +15,7 @@ use futures_util::future::{BoxFuture, Shared};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::{AbortHandle, JoinError};
 
 use super::catalog::{CatalogError, ToolInfo};
 use super::classify::Came;
@@ -36,7 +37,19 @@ pub struct StdioServer {
     secrets: Secrets,
     permits: Semaphore,
     /// The one connection, up or coming up. A call that gives up waiting leaves it coming up.
-    slot: Mutex<Option<Connecting>>,
+    slot: Mutex<Option<Slot>>,
+}
+
+struct Slot {
+    connecting: Connecting,
+    starting: AbortHandle,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // A server that is still coming up is ended with the task that starts it.
+        self.starting.abort();
+    }
 }
 
 impl StdioServer {
@@ -103,7 +116,7 @@ impl StdioServer {
 
     pub async fn shutdown(&self) {
         let current = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Ok(connection)) = current.as_ref().and_then(Shared::peek) {
+        if let Some(Ok(connection)) = current.as_ref().and_then(|slot| slot.connecting.peek()) {
             connection.close().await;
         }
     }
@@ -114,21 +127,23 @@ impl StdioServer {
 
     fn connecting(&self) -> Result<Connecting, String> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(current) = slot.as_ref() {
-            match current.peek() {
-                None => return Ok(current.clone()),
-                Some(Ok(connection)) if connection.is_up() => return Ok(current.clone()),
+        if let Some(Slot { connecting, .. }) = slot.as_ref() {
+            match connecting.peek() {
+                None => return Ok(connecting.clone()),
+                Some(Ok(connection)) if connection.is_up() => return Ok(connecting.clone()),
                 Some(Ok(_) | Err(_)) => {}
             }
         }
-        let command = self.command().map_err(|problem| self.cannot_start(&problem.to_string()))?;
-        let starting = connection::start(self.name.clone(), command, self.secrets.clone());
         let name = self.name.clone();
-        let starting = tokio::spawn(starting).map(move |ended| {
-            ended.unwrap_or_else(|error| Err(format!("starting the server `{name}` failed: {error}")))
-        });
-        let connecting: Connecting = starting.boxed().shared();
-        *slot = Some(connecting.clone());
+        let command =
+            self.command().map_err(|problem| format!("the server `{name}` cannot be started: {problem}"))?;
+        let task = tokio::spawn(connection::start(name.clone(), command, self.secrets.clone()));
+        let starting = task.abort_handle();
+        let ended = move |ended: Result<_, JoinError>| {
+            ended.unwrap_or_else(|error| Err(format!("starting the server `{name}` was given up: {error}")))
+        };
+        let connecting: Connecting = task.map(ended).boxed().shared();
+        *slot = Some(Slot { connecting: connecting.clone(), starting });
         Ok(connecting)
     }
 
@@ -148,10 +163,6 @@ impl StdioServer {
         let cwd = cwd.as_ref().map(fill).transpose()?;
         filled.current_dir(cwd.map_or_else(|| self.folder.clone(), |cwd| self.folder.join(cwd.expose())));
         Ok(filled)
-    }
-
-    fn cannot_start(&self, why: &str) -> String {
-        format!("the server `{}` cannot be started: {why}", self.name)
     }
 }
 

@@ -15,6 +15,8 @@ use super::secret::Secrets;
 
 /// Between asking a group to end and ending it.
 pub const TERM_GRACE: Duration = Duration::from_secs(1);
+/// After a group has ended its pipes close; a process that fled the group may hold them longer.
+pub const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// How much of a child's last words is kept for error messages.
 const TAIL_BYTES: usize = 4 * 1024;
 /// A longer line of a child's stderr is logged in pieces.
@@ -137,8 +139,11 @@ pub fn describe(status: ExitStatus) -> String {
 }
 
 /// The last words of a child.
-#[derive(Clone, Debug, Default)]
-pub struct Tail(Arc<Mutex<LastBytes>>);
+#[derive(Clone, Debug)]
+pub struct Tail {
+    last: Arc<Mutex<LastBytes>>,
+    complete: watch::Sender<bool>,
+}
 
 #[derive(Debug, Default)]
 struct LastBytes {
@@ -146,18 +151,34 @@ struct LastBytes {
     cut: bool,
 }
 
+impl Default for Tail {
+    fn default() -> Self {
+        Self { last: Arc::default(), complete: watch::Sender::new(false) }
+    }
+}
+
 impl Tail {
     fn push(&self, bytes: &[u8]) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.bytes.extend(bytes);
         let excess = last.bytes.len().saturating_sub(TAIL_BYTES);
         last.bytes.drain(..excess);
         last.cut |= excess > 0;
     }
 
+    /// For a child that has ended: all that it said, once that has been read.
+    pub async fn whole(&self) -> String {
+        let mut complete = self.complete.subscribe();
+        let read = complete.wait_for(|complete| *complete);
+        if tokio::time::timeout(DRAIN_LIMIT, read).await.is_err() {
+            tracing::debug!("a process outside the group still holds the child's stderr");
+        }
+        self.text()
+    }
+
     /// Begins at a whole word: half a secret at the cut would not be recognised as one.
     pub fn text(&self) -> String {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = last.bytes.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
         let whole = match text.split_once(char::is_whitespace) {
@@ -185,6 +206,7 @@ pub async fn drain_stderr(name: String, mut stderr: impl AsyncRead + Unpin, tail
         }
     }
     log_line(&name, &mut line, &secrets);
+    tail.complete.send_replace(true);
 }
 
 fn log_line(name: &str, line: &mut Vec<u8>, secrets: &Secrets) {

@@ -33,7 +33,7 @@ pub const KEY_META: &str = "actbook/idempotency-key";
 /// One message of a server.
 const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After a time-out, a server that does not answer a simple question within this is ended.
-const RECOVERY_LIMIT: Duration = Duration::from_secs(2);
+const RECOVERY_LIMIT: Duration = Duration::from_secs(3);
 /// After its input is closed, a server has this long to leave by itself.
 const LEAVE_GRACE: Duration = Duration::from_secs(1);
 /// Between the end of a server's output and that of the server.
@@ -79,10 +79,13 @@ pub async fn start(name: String, command: Command, secrets: Secrets) -> Result<A
             return Ok(Arc::new(Connection { group, peer, service, last_words, verdict, calls_out, listed }));
         }
         Ok(Err(error)) => handshake_problem(&error),
-        Err(_) => format!("no answer within {CONNECT_LIMIT:?}"),
+        Err(_) => format!("did not answer within {CONNECT_LIMIT:?}"),
     };
-    let how = exit_of(&group).await.unwrap_or(failed);
-    Err(joined(format!("the server `{name}` did not come up ({how})"), &last_words.text()))
+    let (how, said) = match exit_of(&group).await {
+        Some(how) => (how, last_words.whole().await),
+        None => (failed, last_words.text()),
+    };
+    Err(joined(format!("the server `{name}` did not come up: it {how}"), &said))
 }
 
 fn client() -> ClientConfig {
@@ -100,12 +103,12 @@ fn both_eras() -> ClientLifecycleMode {
 /// Some of rmcp's errors print whole messages; a sentence is enough here.
 fn handshake_problem(error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::ConnectionClosed(_) => "it closed its output".to_owned(),
+        ClientInitializeError::ConnectionClosed(_) => "closed its output".to_owned(),
         ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
-            "its answer to the handshake is none".to_owned()
+            "did not answer the handshake as the protocol has it".to_owned()
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => handshake_problem(fallback),
-        other => other.to_string(),
+        other => format!("failed the handshake: {other}"),
     }
 }
 
@@ -192,9 +195,11 @@ impl Connection {
     }
 
     async fn why_broken(&self) -> String {
-        let how = exit_of(&self.group).await.map(|how| format!("the server {how}"));
-        let what = self.verdict.get().cloned().or(how);
-        joined(what.unwrap_or_else(|| "the server closed its output".to_owned()), &self.last_words.text())
+        let (how, said) = match exit_of(&self.group).await {
+            Some(how) => (format!("the server {how}"), self.last_words.whole().await),
+            None => ("the server closed its output".to_owned(), self.last_words.text()),
+        };
+        joined(self.verdict.get().cloned().unwrap_or(how), &said)
     }
 
     /// As a plain notification, since rmcp's own way would also stop listening for the answer, and a
