@@ -21,7 +21,7 @@ use super::catalog::{CatalogError, ToolInfo};
 use super::classify::Came;
 use super::process::ChildProcess;
 use super::secret::{Secrets, Unresolved};
-use super::{Call, without_own_variables};
+use super::{Call, stopped_unsent, without_own_variables};
 use crate::config::{McpServer, Template};
 use connection::Connection;
 
@@ -58,14 +58,14 @@ impl StdioServer {
         definition: &McpServer,
         folder: &Path,
         secrets: &Secrets,
-        concurrency: usize,
+        permits: Semaphore,
     ) -> Self {
         Self {
             name: name.to_owned(),
             definition: definition.clone(),
             folder: folder.to_owned(),
             secrets: secrets.clone(),
-            permits: Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)),
+            permits,
             slot: Mutex::default(),
         }
     }
@@ -78,6 +78,10 @@ impl StdioServer {
         sending: impl Fn(Option<ChildProcess>) + Send,
         stop: impl Future<Output = ()> + Send,
     ) -> (Came, bool) {
+        if !matches!(call.arguments, Value::Object(_) | Value::Null) {
+            let why = "the arguments of a tool are an object".to_owned();
+            return (Came::NotSent { category: Category::InvalidArguments, why }, false);
+        }
         let mut stop = pin!(stop);
         let ready = tokio::select! {
             biased;
@@ -164,10 +168,6 @@ impl StdioServer {
         filled.current_dir(cwd.map_or_else(|| self.folder.clone(), |cwd| self.folder.join(cwd.expose())));
         Ok(filled)
     }
-}
-
-fn stopped_unsent() -> Came {
-    Came::NotSent { category: Category::Policy, why: "asked to stop before it was sent".to_owned() }
 }
 
 /// A caller's `stop`, pinned where the call began.

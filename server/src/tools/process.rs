@@ -2,6 +2,7 @@
 //! with it. Knows how to start, name, watch and end a group; not what the child is for.
 
 use std::collections::VecDeque;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -58,7 +59,7 @@ pub struct Pipes {
 }
 
 /// Starts the command as the leader of a group of its own, all three pipes in our hands.
-pub fn start(mut command: Command) -> std::io::Result<(Group, Pipes)> {
+pub fn start(command: &mut Command) -> std::io::Result<(Group, Pipes)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
     let pid = child.id().ok_or_else(|| std::io::Error::other("the child ended while it started"))?;
@@ -69,7 +70,7 @@ pub fn start(mut command: Command) -> std::io::Result<(Group, Pipes)> {
         let status = child.wait().await;
         // At once after the leader is reaped: later its number might belong to somebody else.
         signal(pid, Signal::KILL);
-        report.send_replace(Some(status.unwrap_or_default()));
+        report.send_replace(Some(status.unwrap_or_else(|_| lost())));
     });
     let pipes = stdin.zip(stdout).zip(stderr);
     let ((stdin, stdout), stderr) = pipes.expect("all three pipes were asked for and taken once");
@@ -85,7 +86,7 @@ impl Group {
     pub async fn ended(&self) -> ExitStatus {
         let mut ended = self.ended.clone();
         let seen = ended.wait_for(Option::is_some).await;
-        seen.ok().and_then(|status| *status).unwrap_or_default()
+        seen.ok().and_then(|status| *status).unwrap_or_else(lost)
     }
 
     pub fn ask_to_end(&self) {
@@ -129,12 +130,18 @@ fn signal(leader: u32, signal: Signal) {
     }
 }
 
+/// How a child ended that nobody could wait for. Neither an exit code nor a signal: the default status
+/// would be a success.
+fn lost() -> ExitStatus {
+    const STOPPED: i32 = 0x7f;
+    ExitStatus::from_raw(STOPPED)
+}
+
 pub fn describe(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => "ended".to_owned(),
+        (None, None) => "ended, nobody knows how".to_owned(),
     }
 }
 

@@ -137,3 +137,23 @@ async fn asked_to_stop_a_clean_end_is_believed_and_a_no_is_not() {
         }
     }
 }
+
+/// As the runner does it: many at once, each a task of its own, no more out than the config allows.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_commands_run_at_once_than_the_config_says() {
+    let folder = tempdir().unwrap();
+    let script = "mkdir busy && sleep 0.01 && rmdir busy";
+    let config = json!({
+        "commands": { "it": shell(script) },
+        "servers": { "command": { "concurrency": 1 } },
+    });
+    let tools = std::sync::Arc::new(tools(folder.path(), config));
+    let one = || {
+        let tools = tools.clone();
+        tokio::spawn(async move { call(&tools, "command/it", json!({})).await })
+    };
+    let running: Vec<_> = (0..8).map(|_| one()).collect();
+    for ended in running {
+        assert_eq!(output(ended.await.unwrap()), json!({ "text": "" }));
+    }
+}

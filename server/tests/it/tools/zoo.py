@@ -125,6 +125,16 @@ def no_tool_result():
         answer(next_of("tools/call"), {"weather": "fine"})
 
 
+def leaves_at_the_first_unknown_word():
+    message = read()
+    if message["method"] != "initialize":
+        sys.exit("expected initialize")
+    answer(message, {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}},
+                     "serverInfo": {"name": "old", "version": "0"}})
+    while True:
+        answer(next_of("tools/call"), text("as in the old days"))
+
+
 def plain():
     """What the call asks for, by name of the tool."""
     while True:
@@ -138,6 +148,8 @@ def plain():
             answer(message, {"content": [{"type": "text", "text": "no"}], "isError": True})
         elif name == "wordless no":
             answer(message, {"content": [], "isError": True})
+        elif name.startswith("MCP error"):
+            answer(message, {"content": [{"type": "text", "text": name}], "isError": True})
         elif name == "params":
             answer(message, {"content": [], "structuredContent": message["params"]})
         else:

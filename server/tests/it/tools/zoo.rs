@@ -154,6 +154,9 @@ async fn each_no_has_its_category() {
         ("-32600 bad request", Category::Protocol),
         ("-32603 oops", Category::Internal),
         ("-32000 server error", Category::ToolError),
+        ("MCP error -32602: Tool x not found", Category::NotFound),
+        ("MCP error -32602: Input validation error", Category::InvalidArguments),
+        ("MCP error of our own", Category::ToolError),
         ("403 forbidden", Category::Permission),
         ("429 slow down", Category::RateLimited),
     ];
@@ -168,6 +171,22 @@ async fn each_no_has_its_category() {
     for (tool, expected) in lost_further_down {
         assert_eq!(unknown(call(&tools, &format!("zoo/{tool}"), json!({})).await).0, expected);
     }
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_object_are_not_sent() {
+    let (_folder, tools) = animal("plain");
+    for arguments in [json!([1]), json!("text"), json!(1)] {
+        let (category, _, sent) = failure(call(&tools, "zoo/params", arguments).await);
+        assert_eq!((category, sent), (Category::InvalidArguments, false));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_at_the_newer_handshake_is_met_in_the_older_one() {
+    let (_folder, tools) = animal("leaves_at_the_first_unknown_word");
+    assert_eq!(output(call(&tools, "zoo/any", json!({})).await), json!({ "text": "as in the old days" }));
     tools.shutdown().await;
 }
 
