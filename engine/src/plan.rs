@@ -1,11 +1,25 @@
 //! A plan: a named, immutable list of steps with a policy, parsed and checked. Whoever holds a
 //! `Plan` may trust it: ids are unique, references resolve, the graph has no cycle, expressions compile.
 
+mod document;
+mod duration;
+mod fields;
+mod finding;
+mod graph;
+mod inputs;
+mod read;
+mod step;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::bind::{Condition, Template};
+pub use document::{DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX};
+pub use duration::{duration_text, parse_duration_ms};
+pub use finding::{Finding, Severity};
+pub(crate) use inputs::{input_reads, is_closed, undeclared, undeclared_input};
+
+use crate::bind::{Condition, Reads, Template, with_room};
 use crate::chain::Digest;
 use crate::id::{StepId, StepNo};
 use crate::policy::{Cancellable, Category, FailureAction, OnFailure, PlanApproval};
@@ -29,6 +43,8 @@ pub struct Plan {
     pub document: String,
     pub digest: Digest,
     pub(crate) by_id: BTreeMap<StepId, StepNo>,
+    /// Each step's place in the order that dependencies and the list give: what is needed comes first.
+    pub(crate) order: Vec<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -126,12 +142,27 @@ impl Default for Retry {
 }
 
 impl Plan {
+    /// A plan from YAML or JSON text, or everything that is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, Vec<Finding>> {
+        let value = document::read(text).map_err(|finding| vec![finding])?;
+        Self::from_value(&value)
+    }
+
+    /// A plan from a document that is a value already.
+    pub fn from_value(value: &Value) -> Result<Self, Vec<Finding>> {
+        with_room(|| read::plan(value))
+    }
+
     pub fn step(&self, no: StepNo) -> &Step {
         &self.steps[no.index()]
     }
 
     pub fn find(&self, id: &str) -> Option<StepNo> {
         self.by_id.get(id).copied()
+    }
+
+    pub fn order(&self, no: StepNo) -> u32 {
+        self.order[no.index()]
     }
 
     pub fn numbered(&self) -> impl Iterator<Item = (StepNo, &Step)> {
@@ -158,6 +189,19 @@ impl Step {
     /// Sending it twice does no harm.
     pub fn repeatable(&self) -> bool {
         self.idempotent || self.read_only
+    }
+
+    /// Everything the step reads to do its work, each with the field that reads it.
+    pub fn reads(&self) -> Vec<(&'static str, &Reads)> {
+        let mut reads = Vec::new();
+        match &self.work {
+            Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
+                reads.push(("arguments", arguments.reads()))
+            }
+            Work::Action { .. } => {}
+        }
+        reads.extend(self.when.iter().map(|when| ("when", when.reads())));
+        reads
     }
 
     pub fn irreversible(&self) -> bool {

@@ -1,1 +1,4 @@
-
+mod chain;
+mod analysis;
+mod bind;
+mod plan;

@@ -224,3 +224,15 @@ fn log_line(name: &str, line: &mut Vec<u8>, secrets: &Secrets) {
         tracing::debug!(server = name, "{}", text.trim_end());
     }
 }
+
+impl ChildProcess {
+    /// Ends what a process that is gone has left running. While a group lives its number is not given
+    /// away, so only another process with this number forbids it.
+    pub fn kill_group(self) {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
+        let somebody_else = stat.is_ok_and(|stat| start_time(&stat) != Some(self.start_time));
+        if !somebody_else {
+            signal(self.pid, Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What can be said of a plan before it runs: findings beyond its errors, the waves of its graph,
+//! the point of no return, and what stopping after each step would leave behind. Reads plans only.
+
+mod advice;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use serde::Serialize;
+
+use crate::id::{StepId, StepNo};
+pub use crate::plan::{Finding, Severity};
+use crate::plan::{Plan, Step};
+use crate::policy::Cancellable;
+pub use crate::spelling::nearest;
+
+/// Names in one list of leftovers; the count tells of the rest.
+pub const LEFT_BEHIND_SHOWN: usize = 20;
+
+/// The plan check, as every door shows it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Check {
+    pub ok: bool,
+    pub findings: Vec<Finding>,
+    /// Steps that could run side by side, wave after wave.
+    pub waves: Vec<Vec<StepId>>,
+    pub point_of_no_return: Option<StepId>,
+    /// In the order in which the steps run one at a time.
+    pub stopping: Vec<Leftover>,
+}
+
+/// What remains in the world if the execution stops right after `step` and undoes all it can.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Leftover {
+    pub step: StepId,
+    /// The latest steps whose effect cannot be taken back, or not wholly.
+    pub left_behind: Vec<StepId>,
+    pub left_behind_total: usize,
+}
+
+pub fn check(plan: &Plan) -> Check {
+    let order = order(plan);
+    Check {
+        ok: true,
+        findings: advice::findings(plan, &order),
+        waves: waves(plan),
+        point_of_no_return: point_of_no_return(plan).map(|no| plan.step(no).id.clone()),
+        stopping: stopping(plan, &order),
+    }
+}
+
+impl Check {
+    /// The check of a document that is no plan.
+    pub fn refused(findings: Vec<Finding>) -> Self {
+        Self { findings, ..Self::default() }
+    }
+}
+
+/// The order at concurrency 1: the first step in the list whose dependencies have run.
+pub fn order(plan: &Plan) -> Vec<StepNo> {
+    let mut waiting: Vec<usize> = plan.steps.iter().map(|step| step.needs.len()).collect();
+    let ready = plan.numbered().filter(|(_, step)| step.needs.is_empty()).map(|(no, _)| Reverse(no));
+    let mut ready: BinaryHeap<_> = ready.collect();
+    let mut order = Vec::with_capacity(plan.steps.len());
+    while let Some(Reverse(no)) = ready.pop() {
+        order.push(no);
+        for next in &plan.step(no).needed_by {
+            waiting[next.index()] -= 1;
+            if waiting[next.index()] == 0 {
+                ready.push(Reverse(*next));
+            }
+        }
+    }
+    order
+}
+
+/// Each step in the wave after the last of those it needs.
+pub fn waves(plan: &Plan) -> Vec<Vec<StepId>> {
+    let mut level = vec![0; plan.steps.len()];
+    let mut count = 0;
+    for no in order(plan) {
+        let needs = plan.step(no).needs.iter();
+        level[no.index()] = needs.map(|need| level[need.step.index()] + 1).max().unwrap_or(0);
+        count = count.max(level[no.index()] + 1);
+    }
+    let mut waves = vec![Vec::new(); count];
+    for (no, step) in plan.numbered() {
+        waves[level[no.index()]].push(step.id.clone());
+    }
+    waves
+}
+
+/// The first step that runs after which full undo is impossible.
+pub fn point_of_no_return(plan: &Plan) -> Option<StepNo> {
+    order(plan).into_iter().find(|no| leaves_behind(plan.step(*no)))
+}
+
+/// Whether the step, once it may have run, leaves something that undo does not take back.
+pub fn leaves_behind(step: &Step) -> bool {
+    !step.read_only && step.cancellable != Cancellable::Reversible
+}
+
+fn stopping(plan: &Plan, order: &[StepNo]) -> Vec<Leftover> {
+    let mut left: Vec<&StepId> = Vec::new();
+    let mut stopping = Vec::with_capacity(order.len());
+    for no in order {
+        let step = plan.step(*no);
+        if leaves_behind(step) {
+            left.push(&step.id);
+        }
+        let shown = &left[left.len().saturating_sub(LEFT_BEHIND_SHOWN)..];
+        let left_behind = shown.iter().map(|id| (*id).clone()).collect();
+        stopping.push(Leftover { step: step.id.clone(), left_behind, left_behind_total: left.len() });
+    }
+    stopping
+}

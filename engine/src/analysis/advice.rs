@@ -1,0 +1,241 @@
+//! Warnings and notes: what a plan may say, but its author probably did not mean. Only what a
+//! reader would act on; errors are the parser's.
+
+use super::{leaves_behind, point_of_no_return};
+use crate::id::StepNo;
+use crate::plan::{
+    Finding, Plan, Probe, Step, Undo, Work, duration_text, input_reads, is_closed, undeclared,
+    undeclared_input,
+};
+use crate::policy::{Cancellable, Category, OnFailure, PlanApproval};
+
+/// Findings of one kind beyond this are counted, not listed.
+const SAME_SHOWN: usize = 20;
+
+pub(super) fn findings(plan: &Plan, order: &[StepNo]) -> Vec<Finding> {
+    let mut findings = policy(plan);
+    findings.extend(undeclared_inputs(plan));
+    findings.extend(early_irreversible(plan, order));
+    for (no, step) in plan.numbered() {
+        let at = format!("steps[{}]", no.0);
+        findings.extend(step_advice(plan, step, &at));
+    }
+    condensed(findings)
+}
+
+/// A plan of ten thousand alike steps is told once what is told of each of them.
+fn condensed(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut counts = std::collections::BTreeMap::new();
+    let mut kept = Vec::new();
+    for finding in findings {
+        let count = counts.entry(finding.code).or_insert(0_usize);
+        *count += 1;
+        if *count <= SAME_SHOWN {
+            kept.push(finding);
+        }
+    }
+    for (code, count) in counts {
+        if count > SAME_SHOWN {
+            let message = format!("there are {} more findings `{code}`", count - SAME_SHOWN);
+            kept.push(Finding::note("more_findings", "steps", message, "cure those listed first"));
+        }
+    }
+    kept
+}
+
+fn policy(plan: &Plan) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if plan.policy.approval == PlanApproval::AtPointOfNoReturn && point_of_no_return(plan).is_none() {
+        let message = "every step can be undone, so the point of no return is never reached";
+        findings.push(Finding::warning(
+            "approval_never_asked",
+            "policy.approval",
+            message,
+            "use `plan` or `every_write` to be asked",
+        ));
+    }
+    if plan.policy.max_calls.is_some_and(|calls| (calls as usize) < plan.steps.len()) {
+        let message = format!("the budget is smaller than the number of steps, {}", plan.steps.len());
+        findings.push(Finding::warning(
+            "small_budget",
+            "policy.max_calls",
+            message,
+            "raise it, or drop steps",
+        ));
+    }
+    findings
+}
+
+fn undeclared_inputs(plan: &Plan) -> Vec<Finding> {
+    let none = serde_json::json!({});
+    let schema = plan.inputs.as_ref().unwrap_or(&none);
+    if is_closed(schema) {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for (path, reads) in input_reads(plan) {
+        for name in reads.input_fields.iter().filter_map(|fields| undeclared(schema, fields)) {
+            let (message, cure) = undeclared_input(schema, name);
+            findings.push(Finding::warning("undeclared_input", path.clone(), message, cure));
+        }
+    }
+    findings
+}
+
+/// The later the point of no return, the more a failure can still be undone.
+fn early_irreversible(plan: &Plan, order: &[StepNo]) -> Option<Finding> {
+    let place = order.iter().position(|no| leaves_behind(plan.step(*no)))?;
+    let step = plan.step(order[place]);
+    let free = |no: &&StepNo| {
+        !leaves_behind(plan.step(**no)) && !plan.step(**no).needs.iter().any(|need| need.step == order[place])
+    };
+    let later = order[place + 1..].iter().find(free)?;
+    let message = format!(
+        "`{}` cannot be undone, and `{}`, which does not need it, runs after it",
+        step.id,
+        plan.step(*later).id
+    );
+    Some(Finding::note(
+        "early_point_of_no_return",
+        format!("steps[{}]", order[place].0),
+        message,
+        "move it towards the end of the plan",
+    ))
+}
+
+fn step_advice(plan: &Plan, step: &Step, at: &str) -> Vec<Finding> {
+    let findings = [
+        never_runs(step, at),
+        auto_without_compensation(plan, step, at),
+        agent_without_timeout(step, at),
+        unsafe_retry(step, at),
+        long_timeout(plan, step, at),
+        compensated_irreversible(step, at),
+        output_of_unknown(step, at),
+        pointless_probe(step, at),
+        expression_in_action(step, at),
+    ];
+    findings.into_iter().flatten().collect()
+}
+
+fn never_runs(step: &Step, at: &str) -> Option<Finding> {
+    let never = step.when.as_ref()?.literal() == Some(false);
+    never.then(|| {
+        Finding::warning(
+            "never_runs",
+            format!("{at}.when"),
+            format!("`{}` is always skipped", step.id),
+            "change `when`, or drop the step",
+        )
+    })
+}
+
+fn auto_without_compensation(plan: &Plan, step: &Step, at: &str) -> Option<Finding> {
+    let missing = plan.policy.on_failure == OnFailure::Auto && !step.read_only && step.compensation.is_none();
+    let message = format!("`auto` cannot undo `{}`: it has no compensation", step.id);
+    missing.then(|| {
+        Finding::warning("no_compensation", at, message, "add a `compensation`, or say `read_only: true`")
+    })
+}
+
+fn agent_without_timeout(step: &Step, at: &str) -> Option<Finding> {
+    let endless = step.by_agent() && step.timeout_ms.is_none();
+    let message = format!("`{}` waits for its report without end", step.id);
+    endless.then(|| Finding::note("no_timeout", at, message, "add a `timeout` if the report may never come"))
+}
+
+/// After `unknown`, only what may be sent twice is sent again.
+fn unsafe_retry(step: &Step, at: &str) -> Option<Finding> {
+    let tried_again = step.retry.max_attempts > 1 && !step.repeatable();
+    let only_timeouts = step.retry.on.iter().all(|category| *category == Category::Timeout);
+    if !tried_again || step.retry.on.is_empty() || !only_timeouts {
+        return None;
+    }
+    let message = format!(
+        "`{}` is neither idempotent nor read-only, so a time-out is `unknown` and not tried again",
+        step.id
+    );
+    Some(Finding::warning(
+        "retry_without_effect",
+        format!("{at}.retry.on"),
+        message,
+        "say `idempotent: true` if sending it twice does no harm, or add a `probe`",
+    ))
+}
+
+fn long_timeout(plan: &Plan, step: &Step, at: &str) -> Option<Finding> {
+    let whole = plan.policy.timeout_ms?;
+    let own = step.timeout_ms.filter(|own| *own > whole)?;
+    let message = format!(
+        "{} is longer than the whole execution may take, {}",
+        duration_text(own),
+        duration_text(whole)
+    );
+    Some(Finding::warning(
+        "long_timeout",
+        format!("{at}.timeout"),
+        message,
+        "shorten it, or lengthen `policy.timeout`",
+    ))
+}
+
+fn compensated_irreversible(step: &Step, at: &str) -> Option<Finding> {
+    let odd = step.cancellable == Cancellable::Irreversible && step.compensation.is_some();
+    let message = format!(
+        "`{}` is irreversible and has a compensation: it is run, and the effect still counts as left behind",
+        step.id
+    );
+    odd.then(|| {
+        Finding::warning(
+            "irreversible_compensation",
+            format!("{at}.cancellable"),
+            message,
+            "say `partially-reversible` or `reversible`",
+        )
+    })
+}
+
+/// An attempt of unknown outcome has no output, and is undone all the same.
+fn output_of_unknown(step: &Step, at: &str) -> Option<Finding> {
+    let reads = match &step.compensation.as_ref()?.work {
+        Undo::Tool { arguments, .. } => arguments.reads(),
+        Undo::Action { action } => action.reads(),
+    };
+    let message = format!(
+        "the compensation reads the output of `{}`, which an attempt of unknown outcome does not have",
+        step.id
+    );
+    let cure = "use `arguments` or inputs, or add a `probe` that gives the output";
+    (reads.own_output && step.probe.is_none())
+        .then(|| Finding::note("output_of_unknown", format!("{at}.compensation"), message, cure))
+}
+
+fn pointless_probe(step: &Step, at: &str) -> Option<Finding> {
+    let Probe { happened, .. } = step.probe.as_ref()?;
+    if step.read_only {
+        return Some(Finding::note(
+            "pointless_probe",
+            format!("{at}.probe"),
+            "a read-only step is simply tried again",
+            "leave `probe` out",
+        ));
+    }
+    let blind = !happened.reads().own_output;
+    let message = "`happened` does not read the probe's `output`, so the probe changes nothing";
+    blind.then(|| {
+        Finding::warning(
+            "pointless_probe",
+            format!("{at}.probe.happened"),
+            message,
+            "write it over `output`, as in `output.exists`",
+        )
+    })
+}
+
+fn expression_in_action(step: &Step, at: &str) -> Option<Finding> {
+    let Work::Action { action, .. } = &step.work else { return None };
+    let message = "an action's text is shown as it is; `${…}` in it is not bound";
+    action
+        .contains("${")
+        .then(|| Finding::warning("expression_in_action", format!("{at}.action"), message, "say it in words"))
+}

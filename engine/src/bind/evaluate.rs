@@ -1,0 +1,629 @@
+//! An expression and a scope give a value, within a budget. Deterministic: maps are walked in the
+//! order of their keys. Values are data: nothing here parses them.
+//!
+//! Expressions cannot be made to run long or grow large: each operation costs work, each value made
+//! costs its bytes before it is made, and a budget that is spent ends the evaluation for good.
+
+use std::cmp::Ordering;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use regex::{Regex, RegexBuilder};
+use serde_json::{Map, Number, Value};
+
+use super::function::type_name;
+use super::node::{Binary, Expression, Loop, LoopParts, Node, Path, Pattern, Root, Segment};
+use super::{BOUND_BYTES_MAX, Scope, WORK_MAX, redacted_in};
+
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// Why there is no value.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// As CEL has it, `true || fault` is true and `false && fault` is false.
+    Plain(String),
+    /// A secret or a spent budget: no operator makes it good.
+    Final(String),
+}
+
+fn plain(message: impl Into<String>) -> Fault {
+    Fault::Plain(message.into())
+}
+
+/// What one binding may still cost.
+#[derive(Debug)]
+pub(super) struct Budget {
+    work: u64,
+    bytes: usize,
+}
+
+impl Budget {
+    pub fn new() -> Self {
+        Self { work: WORK_MAX, bytes: BOUND_BYTES_MAX }
+    }
+
+    pub fn work(&mut self, cost: u64) -> Result<(), Fault> {
+        let left = self.work.checked_sub(cost);
+        self.work = left.unwrap_or(0);
+        left.map(drop).ok_or_else(|| {
+            Fault::Final(format!("takes more than {WORK_MAX} operations; split it over several steps"))
+        })
+    }
+
+    pub fn fits(&self, bytes: usize) -> Result<(), Fault> {
+        match bytes <= self.bytes {
+            true => Ok(()),
+            false => Err(Fault::Final(format!("makes more than {} MiB of values", BOUND_BYTES_MAX >> 20))),
+        }
+    }
+
+    pub fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.fits(bytes)?;
+        self.bytes -= bytes;
+        Ok(())
+    }
+
+    pub fn made<'a>(&mut self, value: Value) -> Result<Held<'a>, Fault> {
+        self.spend(weight(&value))?;
+        Ok(Held::Own(Rc::new(value)))
+    }
+
+    pub fn copied(&mut self, value: &Value) -> Result<Value, Fault> {
+        self.spend(weight(value))?;
+        Ok(value.clone())
+    }
+}
+
+/// Roughly the bytes a value takes in memory.
+fn weight(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(weight).sum(),
+            Value::Object(fields) => {
+                fields.iter().map(|(name, value)| size_of::<String>() + name.len() + weight(value)).sum()
+            }
+        }
+}
+
+/// A value of the scope, or one made on the way.
+#[derive(Clone, Debug)]
+pub(super) enum Held<'a> {
+    Ref(&'a Value),
+    Own(Rc<Value>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        match self {
+            Self::Ref(value) => value,
+            Self::Own(value) => value,
+        }
+    }
+}
+
+impl<'a> Held<'a> {
+    fn flag(flag: bool) -> Self {
+        static FLAGS: [Value; 2] = [Value::Bool(false), Value::Bool(true)];
+        Self::Ref(&FLAGS[usize::from(flag)])
+    }
+
+    /// A part of the value: borrowed where the whole is, else copied.
+    fn part(
+        &self,
+        pick: impl Fn(&Value) -> Option<&Value>,
+        budget: &mut Budget,
+    ) -> Result<Option<Held<'a>>, Fault> {
+        match self {
+            Self::Ref(value) => Ok(pick(value).map(Held::Ref)),
+            Self::Own(value) => {
+                pick(value).map(|part| budget.copied(part).map(|part| Held::Own(Rc::new(part)))).transpose()
+            }
+        }
+    }
+
+    pub fn into_value(self, budget: &mut Budget) -> Result<Value, Fault> {
+        match self {
+            Self::Ref(value) => budget.copied(value),
+            Self::Own(value) => match Rc::try_unwrap(value) {
+                Ok(value) => Ok(value),
+                Err(shared) => budget.copied(&shared),
+            },
+        }
+    }
+}
+
+/// What `expression` gives in `scope`. The work is counted per expression, the bytes per budget.
+pub(super) fn evaluate<'a>(
+    expression: &'a Expression,
+    scope: &'a Scope,
+    budget: &mut Budget,
+) -> Result<Held<'a>, Fault> {
+    budget.work = WORK_MAX;
+    let found = vec![None; expression.paths.len()];
+    Run { paths: &expression.paths, scope, budget, found, variables: Vec::new() }.node(&expression.root)
+}
+
+struct Run<'a, 'b> {
+    paths: &'a [Path],
+    scope: &'a Scope,
+    budget: &'b mut Budget,
+    /// What each path led to, once it was read: secrets are looked for once, also inside a loop.
+    found: Vec<Option<&'a Value>>,
+    variables: Vec<Held<'a>>,
+}
+
+type Given<'a> = Result<Held<'a>, Fault>;
+
+impl<'a> Run<'a, '_> {
+    fn node(&mut self, node: &'a Node) -> Given<'a> {
+        self.budget.work(1)?;
+        match node {
+            Node::Literal(value) => Ok(Held::Ref(value)),
+            Node::Path(number) => self.path(*number),
+            Node::Variable(place) => Ok(self.variables[*place].clone()),
+            Node::Field(of, name) => self.field(of, name),
+            Node::Has(of, name) => self.has(of, name),
+            Node::Index(of, index) => self.index(of, index),
+            Node::List(items) => self.list(items),
+            Node::Map(entries) => self.map(entries),
+            Node::Not(of) => self.flag(of).map(|flag| Held::flag(!flag)),
+            Node::Negate(of) => self.negate(of),
+            Node::And(left, right) => self.logic(left, right, false),
+            Node::Or(left, right) => self.logic(left, right, true),
+            Node::If(parts) => {
+                let chosen = if self.flag(&parts[0])? { &parts[1] } else { &parts[2] };
+                self.node(chosen)
+            }
+            Node::Binary(operator, left, right) => self.binary(*operator, left, right),
+            Node::Matches(text, pattern) => self.matches(text, pattern),
+            Node::Call(function, args) => {
+                let given = args.iter().map(|arg| self.node(arg)).collect::<Result<Vec<_>, _>>()?;
+                function.call(&given, self.budget)
+            }
+            Node::Loop(kind, parts) => self.looped(*kind, parts),
+        }
+    }
+
+    fn flag(&mut self, node: &'a Node) -> Result<bool, Fault> {
+        let value = self.node(node)?;
+        value.as_bool().ok_or_else(|| plain(format!("a bool is wanted here, not {}", type_name(&value))))
+    }
+
+    /// `and` and `or`: the one value that decides wins over a fault on the other side.
+    fn logic(&mut self, left: &'a Node, right: &'a Node, decides: bool) -> Given<'a> {
+        let left = match self.flag(left) {
+            Ok(flag) if flag == decides => return Ok(Held::flag(decides)),
+            Err(fault @ Fault::Final(_)) => return Err(fault),
+            other => other,
+        };
+        match (self.flag(right)?, left) {
+            (right, Ok(_)) => Ok(Held::flag(right)),
+            (right, Err(_)) if right == decides => Ok(Held::flag(decides)),
+            (_, Err(fault)) => Err(fault),
+        }
+    }
+
+    fn path(&mut self, number: usize) -> Given<'a> {
+        let path = &self.paths[number];
+        let value = match (&path.root, self.found[number]) {
+            (_, Some(value)) => value,
+            (Root::Status(step), None) => return self.status(path, step),
+            (Root::ExecutionId, None) => return self.scalar(path, &self.scope.execution_id),
+            (Root::Inputs, None) => follow(path, self.scope.inputs.as_deref())?,
+            (Root::Output(step), None) => follow(path, self.scope.outputs.get(step).map(AsRef::as_ref))?,
+            (Root::OwnArguments, None) => follow(path, self.scope.arguments.as_deref())?,
+            (Root::OwnOutput, None) => follow(path, self.scope.output.as_deref())?,
+        };
+        self.found[number] = Some(value);
+        Ok(Held::Ref(value))
+    }
+
+    fn status(&mut self, path: &'a Path, step: &str) -> Given<'a> {
+        let status = self.scope.statuses.get(step).copied();
+        self.scalar(path, status.ok_or_else(|| plain(format!("{} is not known", path.spelled(0))))?)
+    }
+
+    fn scalar(&mut self, path: &'a Path, text: &str) -> Given<'a> {
+        match path.segments.is_empty() {
+            true => self.budget.made(text.into()),
+            false => Err(plain(format!("{} is a text and has no fields", path.spelled(0)))),
+        }
+    }
+
+    fn field(&mut self, of: &'a Node, name: &str) -> Given<'a> {
+        let value = self.node(of)?;
+        match &*value {
+            Value::Object(_) => {}
+            other => return Err(plain(format!("{name} is read from {}", type_name(other)))),
+        }
+        value
+            .part(|value| value.get(name), self.budget)?
+            .ok_or_else(|| plain(format!("there is no field {name}")))
+    }
+
+    /// A step that was skipped has null for its output: nothing is in it, and asking is no fault.
+    fn has(&mut self, of: &'a Node, name: &str) -> Given<'a> {
+        let value = self.node(of)?;
+        match &*value {
+            Value::Object(fields) => Ok(Held::flag(fields.contains_key(name))),
+            Value::Null => Ok(Held::flag(false)),
+            other => Err(plain(format!("has(…) looks for {name} in {}", type_name(other)))),
+        }
+    }
+
+    fn index(&mut self, of: &'a Node, index: &'a Node) -> Given<'a> {
+        let (value, index) = (self.node(of)?, self.node(index)?);
+        let part = match (&*value, &*index) {
+            (Value::Object(_), Value::String(name)) => {
+                value.part(|value| value.get(name.as_str()), self.budget)?
+            }
+            (Value::Array(_), Value::Number(number)) => {
+                let place = number.as_u64().and_then(|place| usize::try_from(place).ok());
+                value.part(|value| value.get(place?), self.budget)?
+            }
+            (value, index) => {
+                return Err(plain(format!("{} has no index of type {}", type_name(value), type_name(index))));
+            }
+        };
+        part.ok_or_else(|| plain(format!("there is no item {}", *index)))
+    }
+
+    fn list(&mut self, items: &'a [Node]) -> Given<'a> {
+        let mut list = Vec::with_capacity(items.len());
+        for item in items {
+            list.push(self.node(item)?.into_value(self.budget)?);
+        }
+        Ok(Held::Own(Rc::new(Value::Array(list))))
+    }
+
+    fn map(&mut self, entries: &'a [(Node, Node)]) -> Given<'a> {
+        let mut map = Map::new();
+        for (key, value) in entries {
+            let Value::String(key) = self.node(key)?.into_value(self.budget)? else {
+                return Err(plain("a map's keys are texts"));
+            };
+            let value = self.node(value)?.into_value(self.budget)?;
+            if map.contains_key(&key) {
+                return Err(plain(format!("the key {key} is there twice")));
+            }
+            map.insert(key, value);
+        }
+        Ok(Held::Own(Rc::new(Value::Object(map))))
+    }
+
+    fn negate(&mut self, of: &'a Node) -> Given<'a> {
+        let value = self.node(of)?;
+        let number =
+            value.as_number().ok_or_else(|| plain(format!("{} cannot be negated", type_name(&value))))?;
+        let negated = negated(number).ok_or_else(|| plain(format!("-{number} is out of range")))?;
+        self.budget.made(Value::Number(negated))
+    }
+
+    fn matches(&mut self, text: &'a Node, pattern: &'a Pattern) -> Given<'a> {
+        let value = self.node(text)?;
+        let text =
+            value.as_str().ok_or_else(|| plain(format!("matches(…) does not take {}", type_name(&value))))?;
+        self.budget.work(1 + text.len() as u64 / 8)?;
+        let found = match pattern {
+            Pattern::Compiled(regex) => regex.is_match(text),
+            Pattern::Dynamic(node) => {
+                let pattern = self.node(node)?;
+                // Compiling costs far more than an operation.
+                self.budget.work(WORK_MAX / 1_000)?;
+                let pattern =
+                    pattern.as_str().ok_or_else(|| plain("matches(…) takes a pattern in a text"))?;
+                regex(pattern).map_err(plain)?.is_match(text)
+            }
+        };
+        Ok(Held::flag(found))
+    }
+
+    fn looped(&mut self, kind: Loop, parts: &'a LoopParts) -> Given<'a> {
+        let range = self.node(&parts.range)?;
+        let items = self.items(range)?;
+        match kind {
+            Loop::All => self.quantified(items, &parts.body, false),
+            Loop::Exists => self.quantified(items, &parts.body, true),
+            Loop::ExistsOne => {
+                let mut count = 0;
+                for item in items {
+                    count += usize::from(self.with(item, |run| run.flag(&parts.body))?);
+                }
+                Ok(Held::flag(count == 1))
+            }
+            Loop::Filter => self.filtered(items, &parts.body),
+            Loop::Map => self.mapped(items, parts),
+        }
+    }
+
+    /// A list's items, or a map's keys.
+    fn items(&mut self, range: Held<'a>) -> Result<Vec<Held<'a>>, Fault> {
+        let of_keys = |fields: &Map<String, Value>| {
+            Value::Array(fields.keys().map(|key| key.as_str().into()).collect())
+        };
+        let range = match &*range {
+            Value::Array(_) => range,
+            Value::Object(fields) => Held::Own(Rc::new(of_keys(fields))),
+            other => return Err(plain(format!("a list is wanted here, not {}", type_name(other)))),
+        };
+        match range {
+            Held::Ref(value) => Ok(value.as_array().into_iter().flatten().map(Held::Ref).collect()),
+            owned @ Held::Own(_) => match owned.into_value(self.budget)? {
+                Value::Array(items) => Ok(items.into_iter().map(|item| Held::Own(Rc::new(item))).collect()),
+                other => Err(plain(format!("a list is wanted here, not {}", type_name(&other)))),
+            },
+        }
+    }
+
+    fn with<T>(
+        &mut self,
+        item: Held<'a>,
+        body: impl FnOnce(&mut Self) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        self.variables.push(item);
+        let result = body(self);
+        self.variables.pop();
+        result
+    }
+
+    /// `all` and `exists`: the first item that decides wins over faults on others.
+    fn quantified(&mut self, items: Vec<Held<'a>>, body: &'a Node, decides: bool) -> Given<'a> {
+        let mut fault = None;
+        for item in items {
+            match self.with(item, |run| run.flag(body)) {
+                Ok(flag) if flag == decides => return Ok(Held::flag(decides)),
+                Ok(_) => {}
+                Err(Fault::Plain(message)) => fault = fault.or(Some(Fault::Plain(message))),
+                Err(Fault::Final(message)) => return Err(Fault::Final(message)),
+            }
+        }
+        fault.map_or_else(|| Ok(Held::flag(!decides)), Err)
+    }
+
+    fn filtered(&mut self, items: Vec<Held<'a>>, body: &'a Node) -> Given<'a> {
+        let mut kept = Vec::new();
+        for item in items {
+            if self.with(item.clone(), |run| run.flag(body))? {
+                kept.push(item.into_value(self.budget)?);
+            }
+        }
+        Ok(Held::Own(Rc::new(Value::Array(kept))))
+    }
+
+    fn mapped(&mut self, items: Vec<Held<'a>>, parts: &'a LoopParts) -> Given<'a> {
+        let mut made = Vec::new();
+        for item in items {
+            let value = self.with(item, |run| match &parts.condition {
+                Some(condition) if !run.flag(condition)? => Ok(None),
+                _ => run.node(&parts.body).map(Some),
+            })?;
+            if let Some(value) = value {
+                made.push(value.into_value(self.budget)?);
+            }
+        }
+        Ok(Held::Own(Rc::new(Value::Array(made))))
+    }
+
+    fn binary(&mut self, operator: Binary, left: &'a Node, right: &'a Node) -> Given<'a> {
+        let (left, right) = (self.node(left)?, self.node(right)?);
+        let mut ordered = |wanted: &[Ordering]| {
+            let ordering = ordering(&left, &right, self.budget)?;
+            Ok(Held::flag(ordering.is_some_and(|ordering| wanted.contains(&ordering))))
+        };
+        match operator {
+            Binary::Less => ordered(&[Ordering::Less]),
+            Binary::LessEqual => ordered(&[Ordering::Less, Ordering::Equal]),
+            Binary::Greater => ordered(&[Ordering::Greater]),
+            Binary::GreaterEqual => ordered(&[Ordering::Greater, Ordering::Equal]),
+            Binary::Equal => Ok(Held::flag(equal(&left, &right, self.budget)?)),
+            Binary::NotEqual => Ok(Held::flag(!equal(&left, &right, self.budget)?)),
+            Binary::In => self.contained(&left, &right),
+            Binary::Add => self.sum(&left, &right),
+            Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Remainder => {
+                let number = arithmetic(operator, &left, &right)?;
+                self.budget.made(number)
+            }
+        }
+    }
+
+    fn contained(&mut self, item: &Value, range: &Value) -> Given<'a> {
+        match (item, range) {
+            (_, Value::Array(items)) => {
+                for other in items {
+                    if equal(item, other, self.budget)? {
+                        return Ok(Held::flag(true));
+                    }
+                }
+                Ok(Held::flag(false))
+            }
+            (Value::String(key), Value::Object(fields)) => Ok(Held::flag(fields.contains_key(key))),
+            (_, other) => {
+                Err(plain(format!("`in` does not look for {} in {}", type_name(item), type_name(other))))
+            }
+        }
+    }
+
+    fn sum(&mut self, left: &Value, right: &Value) -> Given<'a> {
+        match (left, right) {
+            (Value::String(left), Value::String(right)) => {
+                self.budget.fits(left.len() + right.len())?;
+                self.budget.made(Value::String([left.as_str(), right].concat()))
+            }
+            (Value::Array(one), Value::Array(other)) => {
+                self.budget.fits(weight(left) + weight(right))?;
+                self.budget.made(Value::Array(one.iter().chain(other).cloned().collect()))
+            }
+            _ => {
+                let number = arithmetic(Binary::Add, left, right)?;
+                self.budget.made(number)
+            }
+        }
+    }
+}
+
+/// Where the path leads, refusing what is missing or was taken out as secret.
+fn follow<'a>(path: &Path, root: Option<&'a Value>) -> Result<&'a Value, Fault> {
+    let mut value = root.ok_or_else(|| plain(format!("{} is not known", path.spelled(0))))?;
+    for (index, segment) in path.segments.iter().enumerate() {
+        secret(value.get(super::REDACTED).map(|_| value))?;
+        let next = match (segment, value) {
+            (Segment::Field(name), Value::Object(fields)) => fields.get(name),
+            (Segment::Item(place), Value::Array(items)) => items.get(*place),
+            (_, Value::Null) => {
+                return Err(plain(format!(
+                    "{} is null; {} cannot be read",
+                    path.spelled(index),
+                    path.spelled(index + 1)
+                )));
+            }
+            (Segment::Field(_) | Segment::Item(_), other) => {
+                return Err(plain(format!(
+                    "{} is of type {}; {} cannot be read",
+                    path.spelled(index),
+                    type_name(other),
+                    path.spelled(index + 1)
+                )));
+            }
+        };
+        value = next.ok_or_else(|| plain(format!("there is no {}", path.spelled(index + 1))))?;
+    }
+    secret(Some(value))?;
+    Ok(value)
+}
+
+fn secret(value: Option<&Value>) -> Result<(), Fault> {
+    match value.and_then(redacted_in) {
+        None => Ok(()),
+        Some(name) => Err(Fault::Final(format!(
+            "{name} is secret and is not kept; take it from the environment in the config with ${{env:NAME}}"
+        ))),
+    }
+}
+
+pub(super) fn regex(pattern: &str) -> Result<Regex, String> {
+    let built = RegexBuilder::new(pattern).size_limit(REGEX_BYTES_MAX).build();
+    built.map_err(|error| {
+        format!(
+            "`{pattern}` is no regular expression: {}",
+            error.to_string().lines().last().unwrap_or_default()
+        )
+    })
+}
+
+pub(super) fn float(number: f64) -> Result<Value, String> {
+    Number::from_f64(number).map(Value::Number).ok_or_else(|| format!("{number} is no JSON number"))
+}
+
+pub(super) fn negated(number: &Number) -> Option<Number> {
+    match whole(number) {
+        Some(whole) => integer(-whole),
+        None => number.as_f64().and_then(|float| Number::from_f64(-float)),
+    }
+}
+
+fn whole(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+}
+
+fn integer(whole: i128) -> Option<Number> {
+    i64::try_from(whole).ok().map(Number::from).or_else(|| u64::try_from(whole).ok().map(Number::from))
+}
+
+/// As in CEL, whole numbers and others do not mix in arithmetic: `double(n) * 1.5`.
+fn arithmetic(operator: Binary, left: &Value, right: &Value) -> Result<Value, Fault> {
+    let mixed =
+        || plain(format!("{} and {} cannot be calculated together", type_name(left), type_name(right)));
+    let (Value::Number(one), Value::Number(other)) = (left, right) else { return Err(mixed()) };
+    let outside = || plain("the result is out of range");
+    match (whole(one), whole(other), one.as_f64(), other.as_f64()) {
+        (Some(one), Some(other), ..) => {
+            let result = whole_result(operator, one, other).ok_or_else(|| match other {
+                0 => plain("division by zero"),
+                _ => outside(),
+            })?;
+            integer(result).map(Value::Number).ok_or_else(outside)
+        }
+        (None, None, Some(one), Some(other)) => {
+            float(float_result(operator, one, other)).map_err(Fault::Plain)
+        }
+        _ => Err(mixed()),
+    }
+}
+
+fn whole_result(operator: Binary, one: i128, other: i128) -> Option<i128> {
+    match operator {
+        Binary::Add => one.checked_add(other),
+        Binary::Subtract => one.checked_sub(other),
+        Binary::Multiply => one.checked_mul(other),
+        Binary::Divide => one.checked_div(other),
+        Binary::Remainder => one.checked_rem(other),
+        Binary::Equal | Binary::NotEqual | Binary::In => None,
+        Binary::Less | Binary::LessEqual | Binary::Greater | Binary::GreaterEqual => None,
+    }
+}
+
+fn float_result(operator: Binary, one: f64, other: f64) -> f64 {
+    match operator {
+        Binary::Add => one + other,
+        Binary::Subtract => one - other,
+        Binary::Multiply => one * other,
+        Binary::Divide => one / other,
+        // CEL knows the remainder of whole numbers only.
+        Binary::Remainder | Binary::Equal | Binary::NotEqual | Binary::In => f64::NAN,
+        Binary::Less | Binary::LessEqual | Binary::Greater | Binary::GreaterEqual => f64::NAN,
+    }
+}
+
+fn equal(left: &Value, right: &Value, budget: &mut Budget) -> Result<bool, Fault> {
+    budget.work(1)?;
+    match (left, right) {
+        (Value::Number(one), Value::Number(other)) => Ok(number_order(one, other) == Some(Ordering::Equal)),
+        (Value::String(one), Value::String(other)) => {
+            budget.work(one.len().min(other.len()) as u64 / 64)?;
+            Ok(one == other)
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            for (one, other) in one.iter().zip(other) {
+                if !equal(one, other, budget)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        (Value::Object(one), Value::Object(other)) if one.len() == other.len() => {
+            for (name, one) in one {
+                match other.get(name) {
+                    Some(other) if equal(one, other, budget)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            Ok(true)
+        }
+        (Value::Bool(one), Value::Bool(other)) => Ok(one == other),
+        (Value::Null, Value::Null) => Ok(true),
+        _ => Ok(false),
+    }
+}
+
+fn number_order(one: &Number, other: &Number) -> Option<Ordering> {
+    match (whole(one), whole(other)) {
+        (Some(one), Some(other)) => Some(one.cmp(&other)),
+        _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
+    }
+}
+
+fn ordering(left: &Value, right: &Value, budget: &mut Budget) -> Result<Option<Ordering>, Fault> {
+    match (left, right) {
+        (Value::Number(one), Value::Number(other)) => Ok(number_order(one, other)),
+        (Value::String(one), Value::String(other)) => {
+            budget.work(one.len().min(other.len()) as u64 / 64)?;
+            Ok(Some(one.cmp(other)))
+        }
+        (Value::Bool(one), Value::Bool(other)) => Ok(Some(one.cmp(other))),
+        _ => Err(plain(format!("{} and {} cannot be ordered", type_name(left), type_name(right)))),
+    }
+}

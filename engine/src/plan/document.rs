@@ -1,0 +1,181 @@
+//! A plan's text, YAML or JSON, as one JSON value; and that value in its canonical form. Strict:
+//! what could be read in two ways is refused. Knows nothing of what a plan means.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::options::DuplicateKeyPolicy;
+
+use super::finding::{At, Finding};
+
+/// Longest plan, in bytes, as written and in canonical form.
+pub const DOCUMENT_BYTES_MAX: usize = 4 << 20;
+/// Values inside values in a plan.
+pub const DOCUMENT_DEPTH_MAX: usize = 64;
+const NODES_MAX: usize = 1_000_000;
+const ALIASES_MAX: usize = 1_000;
+
+pub(super) fn read(text: &str) -> Result<Value, Finding> {
+    if text.len() > DOCUMENT_BYTES_MAX {
+        return Err(too_long());
+    }
+    let Strict(value) = if text.trim_start().starts_with('{') { json(text)? } else { yaml(text)? };
+    Ok(value)
+}
+
+/// The document that is stored and digested: compact, keys in order.
+pub(super) fn canonical(value: &Value) -> Result<String, Finding> {
+    bounded(value, DOCUMENT_DEPTH_MAX)?;
+    let text = sorted(value).to_string();
+    match text.len() <= DOCUMENT_BYTES_MAX {
+        true => Ok(text),
+        false => Err(too_long()),
+    }
+}
+
+fn too_long() -> Finding {
+    let message = format!("the plan is longer than {} MiB", DOCUMENT_BYTES_MAX >> 20);
+    Finding::error("too_long", At::Plan, message, "keep large values in files and pass their names")
+}
+
+fn json(text: &str) -> Result<Strict, Finding> {
+    serde_json::from_str(text).map_err(|error| {
+        let message = error.to_string();
+        let message = message.split(" at line ").next().unwrap_or_default().to_owned();
+        unreadable(error.line() as u64, error.column() as u64, message)
+    })
+}
+
+fn yaml(text: &str) -> Result<Strict, Finding> {
+    let budget = serde_saphyr::budget! {
+        max_depth: DOCUMENT_DEPTH_MAX,
+        flow_nesting_limit: DOCUMENT_DEPTH_MAX,
+        max_nodes: NODES_MAX,
+        max_events: NODES_MAX * 2,
+        max_aliases: ALIASES_MAX,
+        max_documents: 1,
+    };
+    let options = serde_saphyr::options! {
+        budget: budget,
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
+        unreadable(
+            line,
+            column,
+            error.without_snippet().to_string().lines().next().unwrap_or_default().to_owned(),
+        )
+    })
+}
+
+fn unreadable(line: u64, column: u64, message: String) -> Finding {
+    let path = if line == 0 { At::Plan.to_string() } else { format!("line {line}, column {column}") };
+    Finding::error("unreadable", path, message, "write a plan in YAML or JSON: a map with `name` and `steps`")
+}
+
+fn bounded(value: &Value, depth: usize) -> Result<(), Finding> {
+    let Some(depth) = depth.checked_sub(1) else {
+        let message = format!("values nest deeper than {DOCUMENT_DEPTH_MAX}");
+        return Err(Finding::error("too_deep", At::Plan, message, "flatten the deepest values"));
+    };
+    match value {
+        Value::Array(items) => items.iter().try_for_each(|item| bounded(item, depth)),
+        Value::Object(fields) => fields.values().try_for_each(|field| bounded(field, depth)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
+    }
+}
+
+/// Keys in order even where serde_json is built to keep the author's.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        Value::Object(fields) => {
+            let mut entries: Vec<_> = fields.iter().collect();
+            entries.sort_unstable_by_key(|(name, _)| name.as_str());
+            Value::Object(entries.into_iter().map(|(name, field)| (name.clone(), sorted(field))).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// A JSON value in which no key was there twice.
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StrictVisitor).map(Self)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom(format!("{value} is no JSON number")))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Strict(item)) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            let Strict(value) = entries.next_value()?;
+            if map.contains_key(&name) {
+                return Err(A::Error::custom(format!("the key `{name}` is there twice")));
+            }
+            map.insert(name, value);
+        }
+        Ok(Value::Object(map))
+    }
+}

@@ -1,0 +1,18 @@
+//! Durations as people write them: `250ms`, `30s`, `5m`, `2h`.
+
+const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+
+/// The milliseconds that `text` says; nothing where it says none, or more than a number holds.
+pub fn parse_duration_ms(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*scale)
+}
+
+/// The shortest way to write it.
+pub fn duration_text(ms: u64) -> String {
+    let (unit, scale) =
+        UNITS.iter().rev().find(|(_, scale)| ms >= *scale && ms % scale == 0).unwrap_or(&UNITS[0]);
+    format!("{}{unit}", ms / scale)
+}

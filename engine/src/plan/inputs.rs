@@ -1,0 +1,177 @@
+//! A plan's inputs: their schema, the values given for them, and which of them are secret.
+
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use serde_json::{Map, Value};
+
+use super::fields::{Fields, wrong_type};
+use super::finding::{At, Finding, Findings};
+use super::{Plan, graph};
+use crate::bind::{Reads, redacted};
+use crate::spelling::nearest;
+
+const INPUT_ERRORS_SHOWN: usize = 50;
+
+pub(super) fn schema(fields: &Fields<'_, '_>, found: &mut Findings) -> Option<Value> {
+    let schema = fields.value("inputs", found)?;
+    let at = fields.at.field("inputs");
+    if !schema.is_object() {
+        wrong_type(&at, schema, "a JSON Schema", found);
+        return None;
+    }
+    if let Err(error) = validator(schema) {
+        let path = at.within(&dotted(error.instance_path().as_str()));
+        found.error(
+            "bad_schema",
+            path,
+            format!("is no JSON Schema: {error}"),
+            "write JSON Schema 2020-12, without references to the network",
+        );
+    }
+    Some(schema.clone())
+}
+
+/// Patterns run in linear time: a plan cannot hang its reader.
+fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+    jsonschema::draft202012::options().with_pattern_options(PatternOptions::regex()).build(schema)
+}
+
+/// `/a/0/b` as `a[0].b`.
+fn dotted(pointer: &str) -> String {
+    let mut path = String::new();
+    for part in pointer.split('/').skip(1) {
+        match part.parse::<usize>() {
+            Ok(index) => path.push_str(&format!("[{index}]")),
+            Err(_) if path.is_empty() => path.push_str(part),
+            Err(_) => path.extend([".", part]),
+        }
+    }
+    path
+}
+
+impl Plan {
+    /// Whether `inputs` are what the plan's schema asks for. Messages never show a value: it may be secret.
+    pub fn check_inputs(&self, inputs: &Value) -> Result<(), Vec<Finding>> {
+        let at = At::Plan;
+        let at = at.field("inputs");
+        if !inputs.is_object() {
+            return Err(vec![Finding::error("bad_input", at, "the inputs are no map", "give them by name")]);
+        }
+        let Some(schema) = &self.inputs else { return Ok(()) };
+        let validator = validator(schema).map_err(|error| {
+            vec![Finding::error(
+                "bad_schema",
+                at,
+                format!("is no JSON Schema: {error}"),
+                "save the plan again",
+            )]
+        })?;
+        let errors = validator.iter_errors(inputs).take(INPUT_ERRORS_SHOWN);
+        let findings: Vec<_> = errors.map(|error| input_finding(&error, &at)).collect();
+        if findings.is_empty() { Ok(()) } else { Err(findings) }
+    }
+
+    /// The inputs as they are kept: what the schema marks `writeOnly` is taken out, by name.
+    pub fn redact_inputs(&self, inputs: Value) -> Value {
+        match &self.inputs {
+            Some(schema) => without_secrets(inputs, schema, "inputs"),
+            None => inputs,
+        }
+    }
+}
+
+fn input_finding(error: &ValidationError<'_>, at: &At<'_>) -> Finding {
+    let path = at.within(&dotted(error.instance_path().as_str()));
+    let message = error.masked_with("the value").to_string();
+    Finding::error("bad_input", path, message, "see the plan's `inputs`")
+}
+
+fn without_secrets(value: Value, schema: &Value, name: &str) -> Value {
+    if is_secret(schema) {
+        return redacted(name);
+    }
+    match (value, properties(schema)) {
+        (Value::Object(fields), Some(properties)) => {
+            let kept = fields.into_iter().map(|(field, value)| match properties.get(&field) {
+                Some(schema) => {
+                    let kept = without_secrets(value, schema, &format!("{name}.{field}"));
+                    (field, kept)
+                }
+                None => (field, value),
+            });
+            Value::Object(kept.collect())
+        }
+        (value, _) => value,
+    }
+}
+
+fn is_secret(schema: &Value) -> bool {
+    schema.get("writeOnly") == Some(&Value::Bool(true))
+}
+
+fn properties(schema: &Value) -> Option<&Map<String, Value>> {
+    schema.get("properties")?.as_object()
+}
+
+/// The secret that reading `path` would give: on the way, at its end, or inside.
+fn secret_at(schema: &Value, path: &[String], name: &str) -> Option<String> {
+    if is_secret(schema) {
+        return Some(name.to_owned());
+    }
+    let properties = properties(schema)?;
+    match path {
+        [first, rest @ ..] => secret_at(properties.get(first)?, rest, &format!("{name}.{first}")),
+        [] => {
+            properties.iter().find_map(|(field, schema)| secret_at(schema, &[], &format!("{name}.{field}")))
+        }
+    }
+}
+
+/// Every read of an input, with its place.
+pub(crate) fn input_reads(plan: &Plan) -> impl Iterator<Item = (String, &Reads)> {
+    plan.steps.iter().enumerate().flat_map(|(index, step)| {
+        let reads = step.reads().into_iter().chain(graph::undoing(step)).filter(|(_, reads)| reads.inputs);
+        reads.map(move |(field, reads)| (format!("steps[{index}].{field}"), reads)).collect::<Vec<_>>()
+    })
+}
+
+/// What the schema says of the inputs that expressions read.
+pub(super) fn check_references(plan: &Plan, found: &mut Findings) {
+    let Some(schema) = &plan.inputs else { return };
+    for (path, reads) in input_reads(plan) {
+        for fields in &reads.input_fields {
+            if let Some(secret) = secret_at(schema, fields, "inputs") {
+                let cure = "take it from the environment in the config with ${env:NAME}";
+                found.error(
+                    "secret_input",
+                    &path,
+                    format!("{secret} is secret (`writeOnly`) and is not kept"),
+                    cure,
+                );
+            }
+            if let (Some(name), true) = (undeclared(schema, fields), is_closed(schema)) {
+                let (message, cure) = undeclared_input(schema, name);
+                found.error("unknown_input", &path, message, cure);
+            }
+        }
+    }
+}
+
+pub(crate) fn is_closed(schema: &Value) -> bool {
+    schema.get("additionalProperties") == Some(&Value::Bool(false))
+}
+
+/// The input's name, where the schema's properties do not have it.
+pub(crate) fn undeclared<'a>(schema: &Value, fields: &'a [String]) -> Option<&'a str> {
+    let name = fields.first()?;
+    let declared = properties(schema).is_some_and(|properties| properties.contains_key(name));
+    (!declared).then_some(name)
+}
+
+pub(crate) fn undeclared_input(schema: &Value, name: &str) -> (String, String) {
+    let known = properties(schema).into_iter().flat_map(Map::keys).map(String::as_str);
+    let cure = match nearest(name, known) {
+        Some(meant) => format!("did you mean `inputs.{meant}`?"),
+        None => format!("add `{name}` to the plan's inputs"),
+    };
+    (format!("the plan's inputs do not declare `{name}`"), cure)
+}

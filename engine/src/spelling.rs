@@ -1,0 +1,41 @@
+//! The nearest known name to one that somebody mistyped, for refusals that say what was meant.
+
+/// Words longer than this are not compared: nobody mistypes a paragraph.
+const WORD_MAX: usize = 64;
+
+/// The candidate that takes the fewest edits, where that is few enough to be what was meant.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let typed = folded(word)?;
+    let within = (typed.len() / 3).max(1);
+    candidates
+        .into_iter()
+        .filter_map(|candidate| Some((distance(&typed, &folded(candidate)?, within)?, candidate)))
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, candidate)| candidate)
+}
+
+fn folded(word: &str) -> Option<Vec<char>> {
+    (word.len() <= WORD_MAX)
+        .then(|| word.chars().flat_map(char::to_lowercase).filter(|c| !"-_ ".contains(*c)).collect())
+}
+
+/// Edits between two words, a swap of neighbours counting as one; nothing beyond `within`.
+fn distance(a: &[char], b: &[char], within: usize) -> Option<usize> {
+    if a.len().abs_diff(b.len()) > within {
+        return None;
+    }
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 { i + j } else { edits(&rows, a, b, i, j) };
+        }
+    }
+    Some(rows[a.len()][b.len()]).filter(|edits| *edits <= within)
+}
+
+fn edits(rows: &[Vec<usize>], a: &[char], b: &[char], i: usize, j: usize) -> usize {
+    let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+    let best = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+    let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+    if swapped { best.min(rows[i - 2][j - 2] + 1) } else { best }
+}

@@ -1,0 +1,185 @@
+//! Appending on PostgreSQL: one statement per batch, on a connection whose runtime lives on the
+//! writer's own thread, so that no answer has to change threads.
+
+use tokio::runtime::Runtime;
+use tokio_postgres::Config;
+use tokio_postgres::types::ToSql;
+
+use super::link::Link;
+use crate::store::dialect::{append as text, begin};
+use crate::store::{Appended, Batch, Error, journal};
+
+/// How often a batch whose answer was lost is asked after, or sent again, before giving up.
+const SETTLE_TRIES: u32 = 3;
+
+#[derive(Debug)]
+pub struct Appender {
+    config: Config,
+    link: Option<Link>,
+    /// Dropped last: the link's connection is one of its tasks.
+    runtime: Runtime,
+}
+
+impl Appender {
+    pub fn new(config: Config) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Error::Failed(format!("cannot start the writer's runtime: {error}")))?;
+        Ok(Self { config, link: None, runtime })
+    }
+
+    pub fn append(&mut self, batch: &Batch) -> Result<Appended, Error> {
+        let Self { config, link, runtime } = self;
+        runtime.block_on(async {
+            match append_once(config, link, batch).await {
+                Err(Error::Lost(_)) => settle(config, link, batch).await,
+                answered => answered,
+            }
+        })
+    }
+}
+
+/// The answer was lost, and the batch may yet be on its way to its commit. Sending it again waits
+/// behind it at the head's lock; then the entry at the new position says whose it is.
+async fn settle(config: &Config, link: &mut Option<Link>, batch: &Batch) -> Result<Appended, Error> {
+    let mut lost = Error::Lost("no answer".into());
+    for _ in 0..SETTLE_TRIES {
+        match append_or_recognise(config, link, batch).await {
+            Err(error @ Error::Lost(_)) => lost = error,
+            answered => return answered,
+        }
+    }
+    Err(lost)
+}
+
+async fn append_or_recognise(
+    config: &Config,
+    link: &mut Option<Link>,
+    batch: &Batch,
+) -> Result<Appended, Error> {
+    match append_once(config, link, batch).await? {
+        Appended::Done => Ok(Appended::Done),
+        Appended::HeadMoved if is_written(config, link, batch).await? => Ok(Appended::Done),
+        Appended::HeadMoved => Ok(Appended::HeadMoved),
+    }
+}
+
+/// The chain's hash covers all that came before: equal here means that this very batch is there.
+async fn is_written(config: &Config, link: &mut Option<Link>, batch: &Batch) -> Result<bool, Error> {
+    let link = connected(config, link).await?;
+    let rows = link.query(journal::HASH_AT, &[batch.tenant.into(), batch.new.position.into()]).await?;
+    match rows.first() {
+        Some(row) => Ok(row.hash(0)? == batch.new.hash),
+        None => Ok(false),
+    }
+}
+
+async fn connected<'a>(config: &Config, link: &'a mut Option<Link>) -> Result<&'a Link, Error> {
+    let open = match link.take() {
+        Some(open) if !open.is_closed() => open,
+        Some(_) | None => Link::connect(config).await?,
+    };
+    Ok(link.insert(open))
+}
+
+async fn append_once(config: &Config, link: &mut Option<Link>, batch: &Batch) -> Result<Appended, Error> {
+    let open = connected(config, link).await?;
+    let answer = send(open, batch).await;
+    if matches!(answer, Err(Error::Lost(_))) {
+        *link = None;
+    }
+    match answer {
+        Err(Error::HeadMoved) => Ok(Appended::HeadMoved),
+        answer => answer,
+    }
+}
+
+async fn send(link: &Link, batch: &Batch) -> Result<Appended, Error> {
+    if batch.others.is_empty() {
+        return insert(link, batch, false).await;
+    }
+    let prepared = link.prepared_each(&batch.others).await?;
+    link.prepared(text::POSTGRES).await?;
+    let others =
+        batch.others.iter().zip(&prepared).map(|(other, prepared)| link.ask(prepared, &other.params));
+    // A statement that fails, a moved head included, turns the COMMIT behind it into a ROLLBACK.
+    let (begun, inserted, others, committed) = futures_util::join!(
+        link.run(begin::POSTGRES),
+        insert(link, batch, true),
+        futures_util::future::join_all(others),
+        link.run("COMMIT"),
+    );
+    begun?;
+    let inserted = inserted?;
+    others.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    committed.map(|()| inserted)
+}
+
+/// With `strict`, a moved head is an error that ends the transaction around it.
+async fn insert(link: &Link, batch: &Batch, strict: bool) -> Result<Appended, Error> {
+    let columns = Columns::of(batch);
+    let prepared = link.prepared(text::POSTGRES).await?;
+    let rows = link.ask_raw(&prepared, &columns.params(batch, &strict)).await?;
+    match rows.first().map(|row| row.int(0)).transpose()? {
+        Some(1) => Ok(Appended::Done),
+        Some(_) | None => Ok(Appended::HeadMoved),
+    }
+}
+
+/// The batch turned on its side: one array per column.
+#[derive(Default)]
+struct Columns<'a> {
+    heads: [(i64, &'a [u8]); 2],
+    numbers: [Vec<i64>; 4],
+    texts: [Vec<&'a str>; 3],
+    hashes: Vec<&'a [u8]>,
+    owners: Vec<i64>,
+    payloads: Vec<&'a [u8]>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a Batch) -> Self {
+        let heads = [&batch.old, &batch.new].map(|head| (head.position as i64, head.hash.as_slice()));
+        let mut all = Self { heads, ..Self::default() };
+        for entry in &batch.entries {
+            let numbers = [entry.position as i64, entry.stream as i64, entry.version as i64, entry.at];
+            for (column, number) in all.numbers.iter_mut().zip(numbers) {
+                column.push(number);
+            }
+            for (column, text) in all.texts.iter_mut().zip([&entry.actor, &entry.kind, &entry.body]) {
+                column.push(text);
+            }
+            all.hashes.push(&entry.hash);
+            if let Some(payload) = &entry.payload {
+                all.owners.push(entry.position as i64);
+                all.payloads.push(payload);
+            }
+        }
+        all
+    }
+
+    fn params<'b>(&'b self, batch: &'b Batch, strict: &'b bool) -> [&'b (dyn ToSql + Sync); 16] {
+        let [positions, streams, versions, ats] = &self.numbers;
+        let [actors, kinds, bodies] = &self.texts;
+        let [(old, old_hash), (new, new_hash)] = &self.heads;
+        [
+            &batch.tenant,
+            old,
+            old_hash,
+            new,
+            new_hash,
+            positions,
+            streams,
+            versions,
+            ats,
+            actors,
+            kinds,
+            bodies,
+            &self.hashes,
+            &self.owners,
+            &self.payloads,
+            strict,
+        ]
+    }
+}

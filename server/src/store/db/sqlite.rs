@@ -1,0 +1,205 @@
+//! The SQLite half: connections, reads, one transaction at a time, and the appender. Several
+//! processes share one file; each transaction that writes takes the write lock at its start.
+
+mod append;
+mod open;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql};
+
+use super::markers::numbered;
+use super::{CHUNK_ROWS, Chunks};
+use crate::store::dialect;
+use crate::store::{Error, Row, Statement, Value};
+
+pub use append::Appender;
+pub use watch::Watch;
+
+/// Readers kept open between reads. More may be open for a moment: as many as threads read at once.
+const READERS_IDLE_MAX: usize = 4;
+
+/// Pages copied before a backup lets a waiting writer pass.
+const BACKUP_PAGES: i32 = 1024;
+const BACKUP_PAUSE: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub struct Sqlite {
+    path: PathBuf,
+    readers: Mutex<Vec<Connection>>,
+    writer: Mutex<Connection>,
+}
+
+impl Sqlite {
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let failed =
+            |error: Error| Error::Open { url: path.display().to_string(), reason: error.to_string() };
+        open::create_folder(path).map_err(|error| failed(Error::Failed(error.to_string())))?;
+        let mut writer = open::connect(path).map_err(failed)?;
+        open::migrate(&mut writer).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), readers: Mutex::default(), writer: Mutex::new(writer) })
+    }
+
+    pub fn read_many(&self, sql: &'static str, sets: &[Vec<Value>]) -> Result<Vec<Vec<Row>>, Error> {
+        self.with_reader(|reader| {
+            let mut statement = reader.prepare_cached(numbered(sql))?;
+            sets.iter().map(|params| rows(&mut statement, params)).collect()
+        })
+    }
+
+    pub fn stream(&self, sql: &'static str, params: &[Value], chunks: &Chunks) {
+        let result = self.with_reader(|reader| send_chunks(reader, sql, params, chunks));
+        if let Err(error) = result {
+            // Nobody receives where the visitor has had enough.
+            drop(chunks.blocking_send(Err(error)));
+        }
+    }
+
+    pub fn transact(&self, statements: &[Statement]) -> Result<Vec<Vec<Row>>, Error> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        in_transaction(&writer, |writer| {
+            statements
+                .iter()
+                .map(|statement| {
+                    rows(&mut writer.prepare_cached(numbered(statement.sql))?, &statement.params)
+                })
+                .collect()
+        })
+        .map_err(Error::from)
+    }
+
+    pub fn appender(&self) -> Result<Appender, Error> {
+        Ok(Appender::new(open::connect(&self.path)?))
+    }
+
+    pub fn watch(&self, tenant: i64, moved: impl Fn(u64) + Send + 'static) -> Result<Watch, Error> {
+        Watch::start(open::connect(&self.path)?, tenant, moved)
+    }
+
+    pub fn describe(&self) -> String {
+        format!("SQLite {} at {}", rusqlite::version(), self.path.display())
+    }
+
+    pub fn backup(&self, file: &Path) -> Result<(), Error> {
+        let failed = |reason: String| Error::Backup { file: file.display().to_string(), reason };
+        if file.exists() {
+            return Err(failed("the file exists already".into()));
+        }
+        self.with_reader(|reader| copy(reader, file)).map_err(|error| failed(error.to_string()))
+    }
+
+    fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let reader = match idle {
+            Some(reader) => reader,
+            None => open::connect_reader(&self.path)?,
+        };
+        let result = read(&reader)?;
+        let mut idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < READERS_IDLE_MAX {
+            idle.push(reader);
+        }
+        Ok(result)
+    }
+}
+
+fn copy(from: &Connection, file: &Path) -> rusqlite::Result<()> {
+    let mut to = Connection::open(file)?;
+    rusqlite::backup::Backup::new(from, &mut to)?.run_to_completion(BACKUP_PAGES, BACKUP_PAUSE, None)?;
+    to.close().map_err(|(_, error)| error)
+}
+
+fn send_chunks(
+    reader: &Connection,
+    sql: &'static str,
+    params: &[Value],
+    chunks: &Chunks,
+) -> rusqlite::Result<()> {
+    let mut statement = reader.prepare_cached(numbered(sql))?;
+    let columns = statement.column_count();
+    let mut arriving = statement.query(rusqlite::params_from_iter(params))?;
+    let mut chunk = Vec::with_capacity(CHUNK_ROWS);
+    while let Some(row) = arriving.next()? {
+        chunk.push(read_row(row, columns)?);
+        if chunk.len() == CHUNK_ROWS {
+            let full = std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK_ROWS));
+            if chunks.blocking_send(Ok(full)).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    // Nobody receives where the visitor has had enough.
+    drop(chunks.blocking_send(Ok(chunk)));
+    Ok(())
+}
+
+/// Runs `work` between BEGIN IMMEDIATE and COMMIT; whatever fails, nothing of it stays.
+fn in_transaction<T>(
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    connection.prepare_cached(dialect::begin::SQLITE)?.execute([])?;
+    let result = work(connection).and_then(|done| {
+        connection.prepare_cached("COMMIT")?.execute([])?;
+        Ok(done)
+    });
+    // Some errors end the transaction by themselves.
+    if result.is_err() && !connection.is_autocommit() {
+        connection.execute_batch("ROLLBACK")?;
+    }
+    result
+}
+
+fn rows(statement: &mut CachedStatement<'_>, params: &[Value]) -> rusqlite::Result<Vec<Row>> {
+    let columns = statement.column_count();
+    let mut arriving = statement.query(rusqlite::params_from_iter(params))?;
+    let mut all = Vec::new();
+    while let Some(row) = arriving.next()? {
+        all.push(read_row(row, columns)?);
+    }
+    Ok(all)
+}
+
+fn read_row(row: &rusqlite::Row<'_>, columns: usize) -> rusqlite::Result<Row> {
+    let values = (0..columns).map(|column| {
+        Ok(match row.get_ref(column)? {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(number) => Value::Int(number),
+            ValueRef::Real(number) => Value::Text(number.to_string()),
+            ValueRef::Text(text) => match std::str::from_utf8(text) {
+                Ok(text) => Value::Text(text.to_owned()),
+                // Only damage puts other bytes into a text column; the reader will miss its text.
+                Err(_) => Value::Bytes(text.to_vec()),
+            },
+            ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+        })
+    });
+    values.collect::<rusqlite::Result<Vec<_>>>().map(Row::new)
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Value::Null => ValueRef::Null,
+            Value::Int(number) => ValueRef::Integer(*number),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Error::Busy { waited_s: open::BUSY_LIMIT.as_secs() }
+            }
+            Some(ErrorCode::ConstraintViolation) => Error::Constraint(error.to_string()),
+            Some(_) | None => Error::Failed(error.to_string()),
+        }
+    }
+}
