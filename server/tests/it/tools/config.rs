@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actbook::config::{Approvals, Config, McpServer, RetryWords};
+use actbook::config::{Approvals, Config, McpServer, Part, RetryWords, Scope, Template};
 use actbook_engine::policy::Category;
 use tempfile::tempdir;
 
@@ -139,4 +139,22 @@ fn a_file_is_read_by_name_and_its_folder_is_where_paths_start() {
     let refused = Config::load(Some(&file)).unwrap_err().to_string();
     assert!(refused.contains("mine.yaml") && refused.contains("`nonsense`"), "{refused}");
     Config::load(Some(&folder.path().join("none.yaml"))).unwrap_err();
+}
+
+proptest::proptest! {
+    /// Refused or accepted, but never a panic; what has no reference in it stands for itself.
+    #[test]
+    fn any_text_is_read_or_refused(text in r#"[\[\]{}:,$a-z0-9 \n"'&*-]{0,80}|\PC{0,40}"#) {
+        drop(parse(&text));
+        drop(parse(&format!("commands: {{ a: {{ argv: [x, {text}] }} }}")));
+        for scope in [Scope::Client, Scope::Environment, Scope::Call] {
+            match Template::parse(&text, scope) {
+                Ok(template) if !text.contains("${") => {
+                    let expected: Vec<Part> = (!text.is_empty()).then(|| Part::Text(text.clone())).into_iter().collect();
+                    proptest::prop_assert_eq!(template.parts, expected);
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
 }

@@ -83,8 +83,22 @@ def wedged():
     forever()
 
 
+def leave_a_mark():
+    with open("starts", "a") as starts:
+        starts.write(f"{os.getpid()}\n")
+
+
 def silent():
+    leave_a_mark()
     forever()
+
+
+def slow_to_come_up():
+    leave_a_mark()
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    while True:
+        answer(next_of("tools/call"), text("at last"))
 
 
 def exits_at_once():

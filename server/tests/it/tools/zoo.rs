@@ -68,10 +68,35 @@ async fn what_never_comes_up_was_never_sent() {
     assert_eq!((category, sent, told), (Category::Unavailable, false, vec![]));
     assert!(message.contains("exited with code 4: cannot find my settings"), "{message}");
 
-    let (_folder, tools) = animal("silent");
+    let (folder, tools) = animal("silent");
     let (ended, told) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
     let (category, message, sent) = failure(ended);
     assert_eq!((category, sent, told), (Category::Timeout, false, vec![]), "{message}");
+    let started = starts(&folder).await;
+    tools.shutdown().await;
+    assert_group_ends(started[0]).await;
+}
+
+/// The processes that the server has been so far, once there is one.
+async fn starts(folder: &TempDir) -> Vec<u32> {
+    loop {
+        let marks = std::fs::read_to_string(folder.path().join("starts")).unwrap_or_default();
+        if marks.ends_with('\n') {
+            return marks.lines().map(|pid| pid.parse().unwrap()).collect();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_slow_start_fails_the_impatient_call_unsent_and_serves_the_next_one() {
+    let (folder, tools) = animal("slow_to_come_up");
+    let ended = call_within(&tools, "zoo/any", SHORT).await;
+    let (category, _, sent) = failure(ended);
+    assert_eq!((category, sent), (Category::Timeout, false));
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    assert_eq!(output(call(&tools, "zoo/any", json!({})).await), json!({ "text": "at last" }));
+    assert_eq!(starts(&folder).await.len(), 1, "the start that was under way is the one that serves");
     tools.shutdown().await;
 }
 
