@@ -3,3 +3,4 @@
 mod postgres;
 mod store;
 mod tidy;
+mod tools;
