@@ -16,8 +16,17 @@ const SETTLE_TRIES: u32 = 3;
 pub struct Appender {
     config: Config,
     link: Option<Link>,
-    /// Dropped last: the link's connection is one of its tasks.
-    runtime: Runtime,
+    /// Taken only by the drop.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Appender {
+    /// An ordinary drop of a runtime panics where it happens inside another one.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Appender {
@@ -26,11 +35,12 @@ impl Appender {
             .enable_all()
             .build()
             .map_err(|error| Error::Failed(format!("cannot start the writer's runtime: {error}")))?;
-        Ok(Self { config, link: None, runtime })
+        Ok(Self { config, link: None, runtime: Some(runtime) })
     }
 
     pub fn append(&mut self, batch: &Batch) -> Result<Appended, Error> {
         let Self { config, link, runtime } = self;
+        let runtime = runtime.as_ref().expect("only the drop takes it");
         runtime.block_on(async {
             match append_once(config, link, batch).await {
                 Err(Error::Lost(_)) => settle(config, link, batch).await,
