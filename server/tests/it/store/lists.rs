@@ -12,7 +12,7 @@ pub fn execution(id: u64, public_id: &str, status: &str) -> executions::Executio
         plan: "p1".into(),
         plan_name: "publish".into(),
         plan_version: 1,
-        task: (id % 2 == 0).then(|| "TASK-1".into()),
+        task: id.is_multiple_of(2).then(|| "TASK-1".into()),
         status: status.into(),
         place: "here".into(),
         seat: None,
