@@ -141,9 +141,9 @@ pub struct Filter {
 macro_rules! holds {
     ($word:literal) => {
         concat!(
-            " AND ($",
+            " AND (CAST($",
             $word,
-            " IS NULL OR lower(kind || ' ' || actor || ' ' || body) LIKE $",
+            " AS TEXT) IS NULL OR lower(kind || ' ' || actor || ' ' || body) LIKE $",
             $word,
             " ESCAPE '\\')"
         )
@@ -154,8 +154,8 @@ macro_rules! filtered {
     ($stream:literal) => {
         concat!(
             "SELECT position, stream, version, at, actor, kind, body, hash FROM journal \
-             WHERE tenant = $1 AND position > $2 AND ($3 IS NULL OR kind = $3) \
-             AND ($4 IS NULL OR actor = $4) AND at >= $5 AND at < $6",
+             WHERE tenant = $1 AND position > $2 AND (CAST($3 AS TEXT) IS NULL OR kind = $3) \
+             AND (CAST($4 AS TEXT) IS NULL OR actor = $4) AND at >= $5 AND at < $6",
             holds!(7),
             holds!(8),
             holds!(9),

@@ -1,4 +1,5 @@
 //! One integration binary, real parts.
+#![expect(clippy::unwrap_used, reason = "a test stops where it meets a failure")]
 
 mod postgres;
 mod store;

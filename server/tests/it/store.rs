@@ -8,7 +8,7 @@ mod proxy;
 mod rows;
 mod seats;
 
-use actbook::store::{Appended, Appender, Batch, Db, Entry, Head, Options, Statement, journal};
+use actbook::store::{Appended, Appender, Batch, Db, Entry, Error, Head, Options, Statement, journal};
 
 use crate::postgres::Database;
 
@@ -108,10 +108,18 @@ pub fn batch(old: Head, entries: Vec<Entry>, others: Vec<Statement>) -> Batch {
     Batch { tenant: TENANT, old, new, entries, others }
 }
 
+/// As the ledger's writer does: on a thread that belongs to no runtime.
+pub fn append(appender: &mut Appender, batch: &Batch) -> Result<Appended, Error> {
+    std::thread::scope(|threads| threads.spawn(|| appender.append(batch)).join()).unwrap_or_else(|panic| {
+        std::panic::resume_unwind(panic);
+    })
+}
+
 /// One entry after the head, as the ledger would append it.
 pub fn append_one(db: &Db, appender: &mut Appender, body: &str) -> Appended {
     let old = head(db);
-    appender.append(&batch(old, vec![entry(old.position + 1, body)], vec![])).expect("the append is answered")
+    append(appender, &batch(old, vec![entry(old.position + 1, body)], vec![]))
+        .expect("the append is answered")
 }
 
 pub async fn bodies(db: &Db) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use actbook::store::{Appended, Error, Statement, journal, payloads};
 
-use super::{Kind, TENANT, append_one, batch, bodies, entry, for_each_database, head, on, open};
+use super::{Kind, TENANT, append, append_one, batch, bodies, entry, for_each_database, head, on, open};
 
 #[test]
 fn entries_and_payloads_come_back_as_they_were_appended() {
@@ -14,7 +14,8 @@ fn entries_and_payloads_come_back_as_they_were_appended() {
         written[1].payload = None;
         written[2].payload = Some(vec![]);
         let salt = payloads::insert_salt(TENANT, 1, b"salt");
-        let appended = db.appender().unwrap().append(&batch(head(db), written.clone(), vec![salt])).unwrap();
+        let appended =
+            append(&mut db.appender().unwrap(), &batch(head(db), written.clone(), vec![salt])).unwrap();
         assert_eq!(appended, Appended::Done);
 
         let read = journal::of_stream(TENANT, 1, 1).all_blocking(db).unwrap();
@@ -45,7 +46,7 @@ fn a_moved_head_refuses_the_whole_batch() {
         let salt = payloads::insert_salt(TENANT, 1, b"salt");
         for others in [vec![], vec![salt]] {
             let late = batch(stale, vec![entry(1, "late"), entry(2, "later")], others);
-            assert_eq!(appender.append(&late).unwrap(), Appended::HeadMoved);
+            assert_eq!(append(&mut appender, &late).unwrap(), Appended::HeadMoved);
         }
         assert_eq!(bodies(db).await, ["first"]);
         assert_eq!(payloads::salt(TENANT, 1).first(db).await.unwrap(), None);
@@ -61,7 +62,7 @@ fn the_same_position_with_another_hash_is_a_moved_head() {
         assert_eq!(append_one(db, &mut appender, "first"), Appended::Done);
         let other = journal::Head { position: 1, hash: entry(1, "other").hash };
         let forked = batch(other, vec![entry(2, "fork")], vec![]);
-        assert_eq!(appender.append(&forked).unwrap(), Appended::HeadMoved);
+        assert_eq!(append(&mut appender, &forked).unwrap(), Appended::HeadMoved);
         assert_eq!(bodies(db).await, ["first"]);
     });
 }
@@ -73,11 +74,11 @@ fn one_failing_row_takes_the_whole_batch_back() {
         let mut appender = db.appender().unwrap();
         let salt = || payloads::insert_salt(TENANT, 1, b"salt");
         let twice = batch(head(db), vec![entry(1, "one")], vec![salt(), salt()]);
-        assert!(matches!(appender.append(&twice), Err(Error::Constraint(_))));
+        assert!(matches!(append(&mut appender, &twice), Err(Error::Constraint(_))));
         let mut same_version = entry(2, "two");
         same_version.version = 1;
         let twice = batch(head(db), vec![entry(1, "one"), same_version], vec![]);
-        assert!(matches!(appender.append(&twice), Err(Error::Constraint(_))));
+        assert!(matches!(append(&mut appender, &twice), Err(Error::Constraint(_))));
 
         assert_eq!(head(db).position, 0);
         assert_eq!(bodies(db).await, [""; 0]);
@@ -140,7 +141,7 @@ fn a_batch_with_a_gap_never_reaches_the_database() {
     on(Kind::Sqlite, async |scratch| {
         let db = &scratch.db;
         let gap = batch(head(db), vec![entry(2, "two")], vec![]);
-        drop(db.appender().unwrap().append(&gap));
+        drop(append(&mut db.appender().unwrap(), &gap));
     });
 }
 
@@ -149,7 +150,7 @@ fn a_long_read_visits_row_by_row_until_told_to_stop() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let entries = (1..=1_000).map(|position| entry(position, "x")).collect();
-        db.appender().unwrap().append(&batch(head(db), entries, vec![])).unwrap();
+        append(&mut db.appender().unwrap(), &batch(head(db), entries, vec![])).unwrap();
         let mut visited = 0;
         let all = |_| {
             visited += 1;

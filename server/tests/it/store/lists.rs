@@ -2,7 +2,7 @@
 
 use actbook::store::{Db, Error, Found, Statement, executions, payloads, plans};
 
-use super::{Kind, TENANT, batch, entry, for_each_database, head};
+use super::{Kind, TENANT, append, batch, entry, for_each_database, head};
 
 pub fn execution(id: u64, public_id: &str, status: &str) -> executions::Execution {
     let is_open = matches!(status, "running" | "paused" | "blocked" | "compensating");
@@ -12,7 +12,7 @@ pub fn execution(id: u64, public_id: &str, status: &str) -> executions::Executio
         plan: "p1".into(),
         plan_name: "publish".into(),
         plan_version: 1,
-        task: (id % 2 == 0).then(|| "TASK-1".into()),
+        task: id.is_multiple_of(2).then(|| "TASK-1".into()),
         status: status.into(),
         place: "here".into(),
         seat: None,
@@ -182,7 +182,7 @@ fn payloads_and_salt_of_one_execution_are_erased_alone() {
         entries[2].stream = 3;
         let salts =
             vec![payloads::insert_salt(TENANT, 1, b"one"), payloads::insert_salt(TENANT, 3, b"three")];
-        db.appender().unwrap().append(&batch(head(db), entries, salts)).unwrap();
+        append(&mut db.appender().unwrap(), &batch(head(db), entries, salts)).unwrap();
         assert_eq!(payloads::of_stream(TENANT, 1).all(db).await.unwrap().len(), 3);
         db.transact(vec![payloads::erase_of_stream(TENANT, 1), payloads::erase_salt(TENANT, 1)])
             .await

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_postgres::config::Host;
 
-use super::{Kind, TENANT, append_one, batch, bodies, entry, head, on, open};
+use super::{Kind, TENANT, append, append_one, batch, bodies, entry, head, on, open};
 
 const PASS: u8 = 0;
 /// The next request reaches the server; its answer reaches nobody.
@@ -112,7 +112,7 @@ fn a_transaction_whose_answer_was_lost_is_there_exactly_once() {
             let salt = payloads::insert_salt(TENANT, position, b"salt");
             proxy.fault.store(fault, Ordering::SeqCst);
             let written = batch(old, vec![entry(position, "storm")], vec![salt]);
-            assert_eq!(appender.append(&written), Ok(Appended::Done));
+            assert_eq!(append(&mut appender, &written), Ok(Appended::Done));
             assert_eq!(proxy.fault.load(Ordering::SeqCst), PASS, "the fault was met");
         }
         assert_eq!(bodies(db).await, ["storm"; 3]);
@@ -132,7 +132,7 @@ fn a_lost_answer_is_not_mistaken_for_anothers_append() {
         assert_eq!(append_one(db, &mut db.appender().unwrap(), "theirs"), Appended::Done);
         proxy.fault.store(LOSE_REQUEST, Ordering::SeqCst);
         let late = batch(stale, vec![entry(stale.position + 1, "late")], vec![]);
-        assert_eq!(appender.append(&late), Ok(Appended::HeadMoved));
+        assert_eq!(append(&mut appender, &late), Ok(Appended::HeadMoved));
         assert_eq!(bodies(db).await, ["ours", "theirs"]);
     });
 }

@@ -2,7 +2,7 @@
 
 use actbook::store::{Error, Row, Statement, Value, journal, requests};
 
-use super::{TENANT, batch, entry, for_each_database, head};
+use super::{TENANT, append, batch, entry, for_each_database, head};
 
 #[test]
 fn values_come_back_as_they_were_written() {
@@ -75,7 +75,7 @@ fn entries_are_filtered() {
         entries[1].actor = "agent:hal".into();
         entries[2].kind = "asked".into();
         entries[3].stream = 4;
-        db.appender().unwrap().append(&batch(head(db), entries, vec![])).unwrap();
+        append(&mut db.appender().unwrap(), &batch(head(db), entries, vec![])).unwrap();
         let check = async |filter: journal::Filter, limit, expected: &[u64]| {
             let found = journal::filtered(TENANT, &filter, limit).unwrap().all(db).await.unwrap();
             let positions: Vec<u64> = found.iter().map(|entry| entry.position).collect();

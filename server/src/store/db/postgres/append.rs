@@ -1,6 +1,7 @@
 //! Appending on PostgreSQL: one statement per batch, on a connection whose runtime lives on the
 //! writer's own thread, so that no answer has to change threads.
 
+use futures_util::future::{join_all, join4};
 use tokio::runtime::Runtime;
 use tokio_postgres::Config;
 use tokio_postgres::types::ToSql;
@@ -12,12 +13,24 @@ use crate::store::{Appended, Batch, Error, journal};
 /// How often a batch whose answer was lost is asked after, or sent again, before giving up.
 const SETTLE_TRIES: u32 = 3;
 
+/// The few texts of an append are the same each time; planning them anew would cost more than they do.
+const PLAN_ONCE: &str = "SET plan_cache_mode = force_generic_plan";
+
 #[derive(Debug)]
 pub struct Appender {
     config: Config,
     link: Option<Link>,
-    /// Dropped last: the link's connection is one of its tasks.
-    runtime: Runtime,
+    /// Taken only by the drop.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Appender {
+    /// An ordinary drop of a runtime panics where it happens inside another one.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Appender {
@@ -26,11 +39,12 @@ impl Appender {
             .enable_all()
             .build()
             .map_err(|error| Error::Failed(format!("cannot start the writer's runtime: {error}")))?;
-        Ok(Self { config, link: None, runtime })
+        Ok(Self { config, link: None, runtime: Some(runtime) })
     }
 
     pub fn append(&mut self, batch: &Batch) -> Result<Appended, Error> {
         let Self { config, link, runtime } = self;
+        let runtime = runtime.as_ref().expect("only the drop takes it");
         runtime.block_on(async {
             match append_once(config, link, batch).await {
                 Err(Error::Lost(_)) => settle(config, link, batch).await,
@@ -78,7 +92,11 @@ async fn is_written(config: &Config, link: &mut Option<Link>, batch: &Batch) -> 
 async fn connected<'a>(config: &Config, link: &'a mut Option<Link>) -> Result<&'a Link, Error> {
     let open = match link.take() {
         Some(open) if !open.is_closed() => open,
-        Some(_) | None => Link::connect(config).await?,
+        Some(_) | None => {
+            let fresh = Link::connect(config).await?;
+            fresh.run(PLAN_ONCE).await?;
+            fresh
+        }
     };
     Ok(link.insert(open))
 }
@@ -104,12 +122,9 @@ async fn send(link: &Link, batch: &Batch) -> Result<Appended, Error> {
     let others =
         batch.others.iter().zip(&prepared).map(|(other, prepared)| link.ask(prepared, &other.params));
     // A statement that fails, a moved head included, turns the COMMIT behind it into a ROLLBACK.
-    let (begun, inserted, others, committed) = futures_util::join!(
-        link.run(begin::POSTGRES),
-        insert(link, batch, true),
-        futures_util::future::join_all(others),
-        link.run("COMMIT"),
-    );
+    let (begun, inserted, others, committed) =
+        join4(link.run(begin::POSTGRES), insert(link, batch, true), join_all(others), link.run("COMMIT"))
+            .await;
     begun?;
     let inserted = inserted?;
     others.into_iter().collect::<Result<Vec<_>, Error>>()?;

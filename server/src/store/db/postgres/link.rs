@@ -6,7 +6,7 @@ use std::error::Error as _;
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, join3};
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, WrongType, accepts, to_sql_checked};
@@ -64,7 +64,7 @@ impl Link {
         let work = statements.iter().zip(&prepared).map(|(one, prepared)| self.ask(prepared, &one.params));
         // A statement that fails turns the COMMIT behind it into a ROLLBACK.
         let (begun, answers, committed) =
-            futures_util::join!(self.run(dialect::begin::POSTGRES), join_all(work), self.run("COMMIT"),);
+            join3(self.run(dialect::begin::POSTGRES), join_all(work), self.run("COMMIT")).await;
         begun?;
         let answers = answers.into_iter().collect::<Result<Vec<_>, Error>>()?;
         committed.map(|()| answers)
