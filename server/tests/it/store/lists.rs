@@ -74,9 +74,9 @@ fn executions_are_listed_newest_first() {
         check(executions::Filter { status: failed(), before: Some(5), ..any() }, 10, &[2]).await;
         check(executions::Filter { since: Some(300), ..any() }, 10, &[5, 4, 3]).await;
         check(executions::Filter { since: Some(300), status: failed(), ..any() }, 10, &[5]).await;
-        let ended = executions::ended_before(TENANT, 1_001, 10).all(db).await.unwrap();
+        let ended = executions::ended_before(TENANT, 1_001, 0, 10).all(db).await.unwrap();
         assert_eq!(ended.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 4, 5]);
-        assert_eq!(executions::ended_before(TENANT, 1_000, 10).all(db).await.unwrap(), []);
+        assert_eq!(executions::ended_before(TENANT, 1_000, 0, 10).all(db).await.unwrap(), []);
     });
 }
 
