@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use actbook::error::Error;
+use actbook::service::view::ExecutionView;
 use actbook::service::{Progress, Watching};
 use actbook_engine::policy::{Status, StepStatus};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -44,6 +45,16 @@ enum Left {
 
 /// Drives what was claimed; without a claim another process drives, and this one looks on.
 pub async fn follow(session: &Session, id: &str, claimed: Option<Progress>, goal: Goal) -> Ended {
+    let (view, left) = looked(session, id, claimed).await?;
+    tell(session, &view, left);
+    Ok(exit(view.status, goal))
+}
+
+async fn looked(
+    session: &Session,
+    id: &str,
+    claimed: Option<Progress>,
+) -> Result<(ExecutionView, Left), Error> {
     let mut watching = session.service.watch(id).await?;
     let mut screen = Screen::new(session.output.clone(), &watching);
     let left = match claimed {
@@ -51,7 +62,12 @@ pub async fn follow(session: &Session, id: &str, claimed: Option<Progress>, goal
         None => look_on(session, id, &mut watching, &mut screen).await,
     };
     screen.finish();
-    tell(session, &watching, left?, goal).await
+    Ok((watching.view().await?, left?))
+}
+
+/// The same, without a word at the end.
+pub async fn seen(session: &Session, id: &str, claimed: Option<Progress>) -> Result<ExecutionView, Error> {
+    Ok(looked(session, id, claimed).await?.0)
 }
 
 pub async fn watch(session: &Session, id: &str) -> Ended {
@@ -192,26 +208,22 @@ impl Eyes {
     }
 }
 
-async fn tell(session: &Session, watching: &Watching, left: Left, goal: Goal) -> Ended {
-    let view = watching.view().await?;
+fn tell(session: &Session, view: &ExecutionView, left: Left) {
     let output = &session.output;
-    if output.json {
-        output.entry(&view);
-    } else {
-        brief::outcome(output, &view);
+    match output.json {
+        true => output.entry(view),
+        false => brief::outcome(output, view),
     }
-    let id = short(view.id.as_str());
+    let (id, status) = (short(view.id.as_str()), view.status);
     match left {
         Left::Settled => {}
         Left::Asked => output.aside(format_args!(
-            "left it {}: `actbook resume {id}` goes on, `actbook show {id}` tells more",
-            view.status
+            "left it {status}: `actbook resume {id}` goes on, `actbook show {id}` tells more"
         )),
         Left::TakenOver => {
-            output.aside(format_args!("another process has taken it over: `actbook watch {id}`"))
+            output.aside(format_args!("another process has taken it over: `actbook watch {id}`"));
         }
     }
-    Ok(exit(view.status, goal))
 }
 
 fn exit(status: Status, goal: Goal) -> Exit {
