@@ -13,6 +13,7 @@ const BOX_MIN: f64 = 170.0;
 /// How wide a sign is drawn, on average, at the sizes used here.
 const SIGN: f64 = 7.2;
 const TEXT_MAX: usize = 40;
+const NO_RETURN_WIDTH: f64 = 128.0;
 
 const STYLE: &str = "\
 text{font-family:ui-sans-serif,system-ui,'Segoe UI','DejaVu Sans',sans-serif;font-size:12.5px;fill:#2b3440}\
@@ -87,7 +88,8 @@ fn lines(node: &Node) -> Vec<(String, String)> {
 fn size(node: &Node) -> (f64, f64) {
     let lines = lines(node);
     let widest = lines.iter().map(|(_, line)| signs_width(line, SIGN)).fold(BOX_MIN - 2.0 * PAD_X, f64::max);
-    (widest + 2.0 * PAD_X, lines.len() as f64 * LINE + 18.0)
+    let badge = if node.point_of_no_return { signs_width(&node.id, 9.0) + NO_RETURN_WIDTH } else { 0.0 };
+    (widest.max(badge) + 2.0 * PAD_X, lines.len() as f64 * LINE + 18.0)
 }
 
 fn signs_width(text: &str, sign: f64) -> f64 {
@@ -129,7 +131,13 @@ fn no_return(left: f64, top: f64, width: f64, height: f64) -> String {
         width + 12.0,
         height + 12.0
     );
-    halo + &badge("badge", left + width - 132.0, top - 15.0, 128.0, "point of no return")
+    halo + &badge(
+        "badge",
+        left + width - NO_RETURN_WIDTH - 10.0,
+        top + 9.0,
+        NO_RETURN_WIDTH,
+        "point of no return",
+    )
 }
 
 fn badge(class: &str, left: f64, top: f64, width: f64, words: &str) -> String {
