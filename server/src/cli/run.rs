@@ -20,9 +20,11 @@ pub async fn run(session: &Session, asked: Run) -> Ended {
     let (reference, plan) = ready(session, &asked.plan).await?;
     let inputs = inputs::inputs(&asked, &plan)?;
     let here = !asked.detach.detach;
-    let started = session.service.start(&session.caller, reference, plan.clone(), inputs, true).await?;
-    let Started { id, progress, .. } = started;
     let approved = asked.yes && plan.policy.approval == PlanApproval::Plan;
+    // Only a driver asks for the plan's approval, and before it has one it sends nothing.
+    let drives = here || approved;
+    let Started { id, progress, .. } =
+        session.service.start(&session.caller, reference, plan, inputs, drives).await?;
     if approved {
         let why = Some("--yes".to_owned());
         session.service.approve(&session.caller, id.as_str(), None, why).await?;
