@@ -11,10 +11,11 @@ use actbook_engine::policy::Status;
 use serde_json::json;
 
 use super::args::GraphFormat;
+use super::foreground::{self, Eyes};
 use super::output::Output;
 use super::session::{self, Session};
 use super::signs::{BAD, BUSY, GOOD, QUIET, STRONG, painted};
-use super::{Ended, Exit, brief, foreground, graph, journal};
+use super::{Ended, Exit, brief, graph, journal};
 
 const PLAN: &str = include_str!("demo/plan.yaml");
 const VERSION: &str = "1.2";
@@ -150,11 +151,12 @@ async fn plan(
 
 async fn fail(session: &Session, story: &Story<'_>, scratch: &Scratch) -> Result<ExecutionView, Error> {
     story.chapter("It runs");
+    let eyes = Eyes::open()?;
     let service = &session.service;
     let saved = service.save_plan(&session.caller, PLAN, true).await?;
     let inputs = Some(json!({ "version": VERSION }));
     let started = service.start(&session.caller, saved.reference, saved.plan, inputs, true).await?;
-    let view = foreground::seen(session, started.id.as_str(), Some(started.progress)).await?;
+    let view = foreground::seen(session, started.id.as_str(), eyes, Some(started.progress)).await?;
     story.chapter("A step failed, so it stopped and asks");
     let failed = view.steps.iter().find_map(|step| Some((&step.id, step.error.as_ref()?)));
     if let Some((step, error)) = failed {
@@ -176,10 +178,10 @@ async fn fail(session: &Session, story: &Story<'_>, scratch: &Scratch) -> Result
 
 async fn undo(session: &Session, story: &Story<'_>, failed: &ExecutionView) -> Result<ExecutionView, Error> {
     story.chapter("Undo: in reverse order, whatever may have run");
-    let id = failed.id.as_str();
+    let (id, eyes) = (failed.id.as_str(), Eyes::open()?);
     session.service.undo(&session.caller, id, Some("the mirror cannot be reached".to_owned())).await?;
     let claimed = session.service.claim(&session.caller, id, false).await?;
-    let view = foreground::seen(session, id, claimed).await?;
+    let view = foreground::seen(session, id, eyes, claimed).await?;
     story.say(&brief::headline(&view));
     Ok(view)
 }

@@ -43,9 +43,13 @@ async fn told(session: &Session, id: &str, child: &Child) -> Ended {
         output.document(&session.service.view(id).await?);
         return Ok(Exit::Done);
     }
-    let driver = session.service.driver(&session.service.find(id).await?).await?;
-    let who = driver.map_or_else(|| format!("process {}", child.id()), |driver| process(&driver));
-    output.line(format_args!("execution {}: {who} drives it", short(id)));
+    let found = session.service.find(id).await?;
+    let who = match (session.service.driver(&found).await?, found.status) {
+        (Some(driver), _) => format!("{} drives it", process(&driver)),
+        // It was quick: nothing is left to drive.
+        (None, status) => format!("process {} drove it, and it is {status}", child.id()),
+    };
+    output.line(format_args!("execution {}: {who}", short(id)));
     output
         .line(format_args!("  actbook watch {0}   follows it\n  actbook show {0}    explains it", short(id)));
     Ok(Exit::Done)
@@ -63,7 +67,8 @@ fn spawn(session: &Session, id: &str) -> Result<Child, Error> {
     file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
     let log = OpenOptions::new().create(true).append(true).open(file).map_err(failed)?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.arg("--database").arg(&session.database);
+    // Not as an argument: everybody may read those, and the address may hold a password.
+    command.env("ACTBOOK_DATABASE", &session.database);
     if let Some(config) = &session.config.file {
         command.arg("--config").arg(config);
     }

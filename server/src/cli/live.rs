@@ -243,8 +243,13 @@ fn window(steps: &[Glance<'_>], rows: usize) -> (usize, usize) {
     if steps.len() <= rows {
         return (0, steps.len());
     }
-    let at_work = |step: &Glance<'_>| !matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
-    let focus = steps.iter().position(at_work).unwrap_or(steps.len());
+    use StepStatus as S;
+    let at_work = |step: &Glance<'_>| {
+        matches!(step.status, S::Running | S::Compensating | S::AwaitingApproval | S::AwaitingAgent)
+    };
+    let unsettled = |step: &Glance<'_>| !matches!(step.status, S::Succeeded | S::Skipped);
+    let focus = steps.iter().position(at_work).or_else(|| steps.iter().position(unsettled));
+    let focus = focus.unwrap_or(steps.len());
     let first = focus.saturating_sub(rows / 3).min(steps.len() - rows);
     (first, first + rows)
 }
