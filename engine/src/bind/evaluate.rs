@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 
 use super::function::type_name;
 use super::node::{Binary, Expression, Loop, LoopParts, Node, Path, Pattern, Root, Segment};
-use super::{BOUND_BYTES_MAX, Scope, WORK_MAX, redacted_in};
+use super::{BOUND_BYTES_MAX, REDACTED, Scope, WORK_MAX, redacted_in};
 
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
@@ -166,7 +166,8 @@ impl<'a> Run<'a, '_> {
             Node::Path(number) => self.path(*number),
             Node::Variable(place) => Ok(self.variables[*place].clone()),
             Node::Field(of, name) => self.field(of, name),
-            Node::Has(of, name) => self.has(of, name),
+            Node::Has(of, name) => self.node(of).and_then(|value| has(&value, name)),
+            Node::HasPath(number) => self.has_path(*number),
             Node::Index(of, index) => self.index(of, index),
             Node::List(items) => self.list(items),
             Node::Map(entries) => self.map(entries),
@@ -209,17 +210,29 @@ impl<'a> Run<'a, '_> {
 
     fn path(&mut self, number: usize) -> Given<'a> {
         let path = &self.paths[number];
-        let value = match (&path.root, self.found[number]) {
-            (_, Some(value)) => value,
-            (Root::Status(step), None) => return self.status(path, step),
-            (Root::ExecutionId, None) => return self.scalar(path, &self.scope.execution_id),
-            (Root::Inputs, None) => follow(path, self.scope.inputs.as_deref())?,
-            (Root::Output(step), None) => follow(path, self.scope.outputs.get(step).map(AsRef::as_ref))?,
-            (Root::OwnArguments, None) => follow(path, self.scope.arguments.as_deref())?,
-            (Root::OwnOutput, None) => follow(path, self.scope.output.as_deref())?,
-        };
+        if let Some(value) = self.found[number] {
+            return Ok(Held::Ref(value));
+        }
+        match &path.root {
+            Root::Status(step) => return self.status(path, step),
+            Root::ExecutionId => return self.scalar(path, &self.scope.execution_id),
+            Root::Inputs | Root::Output(_) | Root::OwnArguments | Root::OwnOutput => {}
+        }
+        let value = follow(path, path.segments.len(), self.root(path)?)?;
+        secret(redacted_in(value))?;
         self.found[number] = Some(value);
         Ok(Held::Ref(value))
+    }
+
+    fn root(&self, path: &Path) -> Result<&'a Value, Fault> {
+        let value = match &path.root {
+            Root::Inputs => self.scope.inputs.as_deref(),
+            Root::Output(step) => self.scope.outputs.get(step).map(AsRef::as_ref),
+            Root::OwnArguments => self.scope.arguments.as_deref(),
+            Root::OwnOutput => self.scope.output.as_deref(),
+            Root::Status(_) | Root::ExecutionId => None,
+        };
+        value.ok_or_else(|| plain(format!("{} is not known", path.spelled(0))))
     }
 
     fn status(&mut self, path: &'a Path, step: &str) -> Given<'a> {
@@ -245,13 +258,13 @@ impl<'a> Run<'a, '_> {
             .ok_or_else(|| plain(format!("there is no field {name}")))
     }
 
-    /// A step that was skipped has null for its output: nothing is in it, and asking is no fault.
-    fn has(&mut self, of: &'a Node, name: &str) -> Given<'a> {
-        let value = self.node(of)?;
-        match &*value {
-            Value::Object(fields) => Ok(Held::flag(fields.contains_key(name))),
-            Value::Null => Ok(Held::flag(false)),
-            other => Err(plain(format!("has(…) looks for {name} in {}", type_name(other)))),
+    fn has_path(&mut self, number: usize) -> Given<'a> {
+        let path = &self.paths[number];
+        match path.segments.split_last() {
+            Some((Segment::Field(name), leading)) => {
+                has(follow(path, leading.len(), self.root(path)?)?, name)
+            }
+            Some((Segment::Item(_), _)) | None => self.path(number).map(|_| Held::flag(true)),
         }
     }
 
@@ -465,38 +478,40 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Where the path leads, refusing what is missing or was taken out as secret.
-fn follow<'a>(path: &Path, root: Option<&'a Value>) -> Result<&'a Value, Fault> {
-    let mut value = root.ok_or_else(|| plain(format!("{} is not known", path.spelled(0))))?;
-    for (index, segment) in path.segments.iter().enumerate() {
-        secret(value.get(super::REDACTED).map(|_| value))?;
+/// Where the path's first `length` segments lead.
+fn follow<'a>(path: &Path, length: usize, root: &'a Value) -> Result<&'a Value, Fault> {
+    let mut value = root;
+    for (index, segment) in path.segments[..length].iter().enumerate() {
+        secret(value.get(REDACTED).and_then(|_| redacted_in(value)))?;
         let next = match (segment, value) {
             (Segment::Field(name), Value::Object(fields)) => fields.get(name),
             (Segment::Item(place), Value::Array(items)) => items.get(*place),
-            (_, Value::Null) => {
-                return Err(plain(format!(
-                    "{} is null; {} cannot be read",
-                    path.spelled(index),
-                    path.spelled(index + 1)
-                )));
-            }
-            (Segment::Field(_) | Segment::Item(_), other) => {
-                return Err(plain(format!(
-                    "{} is of type {}; {} cannot be read",
-                    path.spelled(index),
-                    type_name(other),
-                    path.spelled(index + 1)
-                )));
-            }
+            (Segment::Field(_) | Segment::Item(_), other) => return Err(unreadable(path, index, other)),
         };
         value = next.ok_or_else(|| plain(format!("there is no {}", path.spelled(index + 1))))?;
     }
-    secret(Some(value))?;
     Ok(value)
 }
 
-fn secret(value: Option<&Value>) -> Result<(), Fault> {
-    match value.and_then(redacted_in) {
+fn unreadable(path: &Path, index: usize, value: &Value) -> Fault {
+    let (here, next) = (path.spelled(index), path.spelled(index + 1));
+    match value {
+        Value::Null => plain(format!("{here} is null; {next} cannot be read")),
+        other => plain(format!("{here} is of type {}; {next} cannot be read", type_name(other))),
+    }
+}
+
+/// A step that was skipped has null for its output: nothing is in it, and asking is no fault.
+fn has<'a>(value: &Value, name: &str) -> Given<'a> {
+    match value {
+        Value::Object(fields) => Ok(Held::flag(fields.contains_key(name))),
+        Value::Null => Ok(Held::flag(false)),
+        other => Err(plain(format!("has(…) looks for {name} in {}", type_name(other)))),
+    }
+}
+
+fn secret(name: Option<&str>) -> Result<(), Fault> {
+    match name {
         None => Ok(()),
         Some(name) => Err(Fault::Final(format!(
             "{name} is secret and is not kept; take it from the environment in the config with ${{env:NAME}}"

@@ -28,7 +28,7 @@ const LOOPS: [(&str, Loop); 6] = [
 pub(super) fn expression(source: &str, written: &str) -> Result<Expression, String> {
     let mut lowering = Lowering::default();
     let root = match plain_path(written) {
-        Some(path) => lowering.path(path),
+        Some(path) => Node::Path(lowering.path(path)),
         None => with_room(|| lowering.parsed(written))?,
     };
     Ok(Expression { source: source.to_owned(), root, paths: lowering.paths })
@@ -91,12 +91,12 @@ impl Lowering {
         }
     }
 
-    fn path(&mut self, path: Path) -> Node {
+    fn path(&mut self, path: Path) -> usize {
         let known = self.paths.iter().position(|other| *other == path);
-        Node::Path(known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             self.paths.push(path);
             self.paths.len() - 1
-        }))
+        })
     }
 
     fn node(&mut self, expr: &IdedExpr, depth: usize) -> Lowered {
@@ -104,7 +104,7 @@ impl Lowering {
             return Err(format!("nests operations deeper than {DEPTH_MAX}; split it over several steps"));
         }
         if let Some(path) = self.static_path(&expr.expr)? {
-            return Ok(self.path(path));
+            return Ok(Node::Path(self.path(path)));
         }
         match &expr.expr {
             Expr::Literal(literal) => self::literal(literal).map(Node::Literal),
@@ -205,10 +205,16 @@ impl Lowering {
     }
 
     fn has(&mut self, of: &IdedExpr, depth: usize) -> Lowered {
-        match &of.expr {
-            Expr::Select(select) => Ok(Node::Has(self.boxed(&select.operand, depth)?, select.field.clone())),
-            _ => Err("has(…) takes a field, as in has(inputs.name)".to_owned()),
+        let Expr::Select(select) = &of.expr else {
+            return Err("has(…) takes a field, as in has(inputs.name)".to_owned());
+        };
+        let Some(path) = self.static_path(&of.expr)? else {
+            return Ok(Node::Has(self.boxed(&select.operand, depth)?, select.field.clone()));
+        };
+        if path.segments.is_empty() {
+            return Err(format!("{} is always there; has(…) takes a field inside it", path.spelled(0)));
         }
+        Ok(Node::HasPath(self.path(path)))
     }
 
     /// `range.word(variable, body)`, and `range.map(variable, condition, body)`.

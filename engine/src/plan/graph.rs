@@ -227,18 +227,13 @@ fn undo_reads(steps: &[Step], by_id: &ById, steps_at: &At<'_>, found: &mut Findi
                 if no.index() == index {
                     found.error(
                         "bad_reference",
-                        &at,
+                        at,
                         format!("reads `steps.{id}` of its own step"),
                         "write `output`, or `arguments`",
                     );
                 } else if !ancestors.include(index, no.index()) {
                     let message = format!("`{}` does not depend on `{id}`, which it reads here", step.id);
-                    found.error(
-                        "bad_reference",
-                        &at,
-                        message,
-                        format!("add `{id}` to the step's depends_on"),
-                    );
+                    found.error("bad_reference", at, message, format!("add `{id}` to the step's depends_on"));
                 }
             }
         }
