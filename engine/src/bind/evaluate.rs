@@ -454,6 +454,8 @@ impl<'a> Run<'a, '_> {
                 Ok(Held::flag(false))
             }
             (Value::String(key), Value::Object(fields)) => Ok(Held::flag(fields.contains_key(key))),
+            // CEL's keys may be numbers and booleans; those of JSON never are.
+            (Value::Number(_) | Value::Bool(_), Value::Object(_)) => Ok(Held::flag(false)),
             (_, other) => {
                 Err(plain(format!("`in` does not look for {} in {}", type_name(item), type_name(other))))
             }

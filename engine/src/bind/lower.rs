@@ -86,7 +86,9 @@ impl Lowering {
             Ok(parsed) => self.node(&parsed, 0),
             Err(errors) => Err(errors.errors.first().map_or_else(
                 || "is no CEL expression".to_owned(),
-                |error| format!("is no CEL expression: {} (character {})", error.msg, error.pos.1),
+                |error| {
+                    format!("is no CEL expression: {} at character {}", first_clause(&error.msg), error.pos.1)
+                },
             )),
         }
     }
@@ -342,4 +344,10 @@ fn binary(name: &str) -> Option<Binary> {
         operators::IN => Binary::In,
         _ => return None,
     })
+}
+
+/// Without the parser's list of everything that could have stood there instead.
+fn first_clause(message: &str) -> &str {
+    let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
+    message.split(" expecting ").next().unwrap_or(message)
 }

@@ -233,7 +233,12 @@ fn undo_reads(steps: &[Step], by_id: &ById, steps_at: &At<'_>, found: &mut Findi
                     );
                 } else if !ancestors.include(index, no.index()) {
                     let message = format!("`{}` does not depend on `{id}`, which it reads here", step.id);
-                    found.error("bad_reference", at, message, format!("add `{id}` to the step's depends_on"));
+                    found.error(
+                        "bad_reference",
+                        at,
+                        message,
+                        format!("let the step depend on `{id}`, or read inputs, `arguments` or an ancestor"),
+                    );
                 }
             }
         }

@@ -188,10 +188,7 @@ fn what_cannot_be_bound_is_refused_by_name() {
             "parse: `steps.fetch.result`: of a step only output and status can be read: steps.fetch.output, steps.fetch.status, not result",
         ),
         ("execution.name", "parse: `execution.name`: of the execution only execution.id can be read"),
-        (
-            "1 +",
-            "parse: `1 +`: is no CEL expression: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER} (character 4)",
-        ),
+        ("1 +", "parse: `1 +`: is no CEL expression: mismatched input '<EOF>' at character 4"),
         ("", "parse: ``: is empty; write an expression"),
         (
             "env:TOKEN",
