@@ -1,140 +1,19 @@
 //! An expression and a scope give a value, within a budget. Deterministic: maps are walked in the
 //! order of their keys. Values are data: nothing here parses them.
-//!
-//! Expressions cannot be made to run long or grow large: each operation costs work, each value made
-//! costs its bytes before it is made, and a budget that is spent ends the evaluation for good.
 
 use std::cmp::Ordering;
-use std::ops::Deref;
 use std::rc::Rc;
 
 use regex::{Regex, RegexBuilder};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
+use super::budget::{Budget, Fault, Held, plain, weight};
 use super::function::type_name;
 use super::node::{Binary, Expression, Loop, LoopParts, Node, Path, Pattern, Root, Segment};
-use super::{BOUND_BYTES_MAX, REDACTED, Scope, WORK_MAX, redacted_in};
+use super::number::{arithmetic, equal, negated, ordering, place};
+use super::{REDACTED, Scope, WORK_MAX, redacted_in};
 
 const REGEX_BYTES_MAX: usize = 1 << 20;
-
-/// Why there is no value.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// As CEL has it, `true || fault` is true and `false && fault` is false.
-    Plain(String),
-    /// A secret or a spent budget: no operator makes it good.
-    Final(String),
-}
-
-fn plain(message: impl Into<String>) -> Fault {
-    Fault::Plain(message.into())
-}
-
-/// What one binding may still cost.
-#[derive(Debug)]
-pub(super) struct Budget {
-    work: u64,
-    bytes: usize,
-}
-
-impl Budget {
-    pub fn new() -> Self {
-        Self { work: WORK_MAX, bytes: BOUND_BYTES_MAX }
-    }
-
-    pub fn work(&mut self, cost: u64) -> Result<(), Fault> {
-        let left = self.work.checked_sub(cost);
-        self.work = left.unwrap_or(0);
-        left.map(drop).ok_or_else(|| {
-            Fault::Final(format!("takes more than {WORK_MAX} operations; split it over several steps"))
-        })
-    }
-
-    pub fn fits(&self, bytes: usize) -> Result<(), Fault> {
-        match bytes <= self.bytes {
-            true => Ok(()),
-            false => Err(Fault::Final(format!("makes more than {} MiB of values", BOUND_BYTES_MAX >> 20))),
-        }
-    }
-
-    pub fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.fits(bytes)?;
-        self.bytes -= bytes;
-        Ok(())
-    }
-
-    pub fn made<'a>(&mut self, value: Value) -> Result<Held<'a>, Fault> {
-        self.spend(weight(&value))?;
-        Ok(Held::Own(Rc::new(value)))
-    }
-
-    pub fn copied(&mut self, value: &Value) -> Result<Value, Fault> {
-        self.spend(weight(value))?;
-        Ok(value.clone())
-    }
-}
-
-/// Roughly the bytes a value takes in memory.
-fn weight(value: &Value) -> usize {
-    size_of::<Value>()
-        + match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-            Value::String(text) => text.len(),
-            Value::Array(items) => items.iter().map(weight).sum(),
-            Value::Object(fields) => {
-                fields.iter().map(|(name, value)| size_of::<String>() + name.len() + weight(value)).sum()
-            }
-        }
-}
-
-/// A value of the scope, or one made on the way.
-#[derive(Clone, Debug)]
-pub(super) enum Held<'a> {
-    Ref(&'a Value),
-    Own(Rc<Value>),
-}
-
-impl Deref for Held<'_> {
-    type Target = Value;
-
-    fn deref(&self) -> &Value {
-        match self {
-            Self::Ref(value) => value,
-            Self::Own(value) => value,
-        }
-    }
-}
-
-impl<'a> Held<'a> {
-    fn flag(flag: bool) -> Self {
-        static FLAGS: [Value; 2] = [Value::Bool(false), Value::Bool(true)];
-        Self::Ref(&FLAGS[usize::from(flag)])
-    }
-
-    /// A part of the value: borrowed where the whole is, else copied.
-    fn part(
-        &self,
-        pick: impl Fn(&Value) -> Option<&Value>,
-        budget: &mut Budget,
-    ) -> Result<Option<Held<'a>>, Fault> {
-        match self {
-            Self::Ref(value) => Ok(pick(value).map(Held::Ref)),
-            Self::Own(value) => {
-                pick(value).map(|part| budget.copied(part).map(|part| Held::Own(Rc::new(part)))).transpose()
-            }
-        }
-    }
-
-    pub fn into_value(self, budget: &mut Budget) -> Result<Value, Fault> {
-        match self {
-            Self::Ref(value) => budget.copied(value),
-            Self::Own(value) => match Rc::try_unwrap(value) {
-                Ok(value) => Ok(value),
-                Err(shared) => budget.copied(&shared),
-            },
-        }
-    }
-}
 
 /// What `expression` gives in `scope`. The work is counted per expression, the bytes per budget.
 pub(super) fn evaluate<'a>(
@@ -142,7 +21,7 @@ pub(super) fn evaluate<'a>(
     scope: &'a Scope,
     budget: &mut Budget,
 ) -> Result<Held<'a>, Fault> {
-    budget.work = WORK_MAX;
+    budget.next_expression();
     let found = vec![None; expression.paths.len()];
     Run { paths: &expression.paths, scope, budget, found, variables: Vec::new() }.node(&expression.root)
 }
@@ -275,7 +154,7 @@ impl<'a> Run<'a, '_> {
                 value.part(|value| value.get(name.as_str()), self.budget)?
             }
             (Value::Array(_), Value::Number(number)) => {
-                let place = number.as_u64().and_then(|place| usize::try_from(place).ok());
+                let place = place(number);
                 value.part(|value| value.get(place?), self.budget)?
             }
             (value, index) => {
@@ -529,118 +408,4 @@ pub(super) fn regex(pattern: &str) -> Result<Regex, String> {
             error.to_string().lines().last().unwrap_or_default()
         )
     })
-}
-
-pub(super) fn float(number: f64) -> Result<Value, String> {
-    Number::from_f64(number).map(Value::Number).ok_or_else(|| format!("{number} is no JSON number"))
-}
-
-pub(super) fn negated(number: &Number) -> Option<Number> {
-    match whole(number) {
-        Some(whole) => integer(-whole),
-        None => number.as_f64().and_then(|float| Number::from_f64(-float)),
-    }
-}
-
-fn whole(number: &Number) -> Option<i128> {
-    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
-}
-
-fn integer(whole: i128) -> Option<Number> {
-    i64::try_from(whole).ok().map(Number::from).or_else(|| u64::try_from(whole).ok().map(Number::from))
-}
-
-/// As in CEL, whole numbers and others do not mix in arithmetic: `double(n) * 1.5`.
-fn arithmetic(operator: Binary, left: &Value, right: &Value) -> Result<Value, Fault> {
-    let mixed =
-        || plain(format!("{} and {} cannot be calculated together", type_name(left), type_name(right)));
-    let (Value::Number(one), Value::Number(other)) = (left, right) else { return Err(mixed()) };
-    let outside = || plain("the result is out of range");
-    match (whole(one), whole(other), one.as_f64(), other.as_f64()) {
-        (Some(one), Some(other), ..) => {
-            let result = whole_result(operator, one, other).ok_or_else(|| match other {
-                0 => plain("division by zero"),
-                _ => outside(),
-            })?;
-            integer(result).map(Value::Number).ok_or_else(outside)
-        }
-        (None, None, Some(one), Some(other)) => {
-            float(float_result(operator, one, other)).map_err(Fault::Plain)
-        }
-        _ => Err(mixed()),
-    }
-}
-
-fn whole_result(operator: Binary, one: i128, other: i128) -> Option<i128> {
-    match operator {
-        Binary::Add => one.checked_add(other),
-        Binary::Subtract => one.checked_sub(other),
-        Binary::Multiply => one.checked_mul(other),
-        Binary::Divide => one.checked_div(other),
-        Binary::Remainder => one.checked_rem(other),
-        Binary::Equal | Binary::NotEqual | Binary::In => None,
-        Binary::Less | Binary::LessEqual | Binary::Greater | Binary::GreaterEqual => None,
-    }
-}
-
-fn float_result(operator: Binary, one: f64, other: f64) -> f64 {
-    match operator {
-        Binary::Add => one + other,
-        Binary::Subtract => one - other,
-        Binary::Multiply => one * other,
-        Binary::Divide => one / other,
-        // CEL knows the remainder of whole numbers only.
-        Binary::Remainder | Binary::Equal | Binary::NotEqual | Binary::In => f64::NAN,
-        Binary::Less | Binary::LessEqual | Binary::Greater | Binary::GreaterEqual => f64::NAN,
-    }
-}
-
-fn equal(left: &Value, right: &Value, budget: &mut Budget) -> Result<bool, Fault> {
-    budget.work(1)?;
-    match (left, right) {
-        (Value::Number(one), Value::Number(other)) => Ok(number_order(one, other) == Some(Ordering::Equal)),
-        (Value::String(one), Value::String(other)) => {
-            budget.work(one.len().min(other.len()) as u64 / 64)?;
-            Ok(one == other)
-        }
-        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
-            for (one, other) in one.iter().zip(other) {
-                if !equal(one, other, budget)? {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        }
-        (Value::Object(one), Value::Object(other)) if one.len() == other.len() => {
-            for (name, one) in one {
-                match other.get(name) {
-                    Some(other) if equal(one, other, budget)? => {}
-                    _ => return Ok(false),
-                }
-            }
-            Ok(true)
-        }
-        (Value::Bool(one), Value::Bool(other)) => Ok(one == other),
-        (Value::Null, Value::Null) => Ok(true),
-        _ => Ok(false),
-    }
-}
-
-fn number_order(one: &Number, other: &Number) -> Option<Ordering> {
-    match (whole(one), whole(other)) {
-        (Some(one), Some(other)) => Some(one.cmp(&other)),
-        _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
-    }
-}
-
-fn ordering(left: &Value, right: &Value, budget: &mut Budget) -> Result<Option<Ordering>, Fault> {
-    match (left, right) {
-        (Value::Number(one), Value::Number(other)) => Ok(number_order(one, other)),
-        (Value::String(one), Value::String(other)) => {
-            budget.work(one.len().min(other.len()) as u64 / 64)?;
-            Ok(Some(one.cmp(other)))
-        }
-        (Value::Bool(one), Value::Bool(other)) => Ok(Some(one.cmp(other))),
-        _ => Err(plain(format!("{} and {} cannot be ordered", type_name(left), type_name(right)))),
-    }
 }

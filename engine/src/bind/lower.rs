@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::function::Function;
 use super::node::{Binary, Expression, Loop, LoopParts, Node, Path, Pattern, Root, Segment};
 use super::source::with_room;
-use super::{DEPTH_MAX, LOOPS_MAX, evaluate};
+use super::{DEPTH_MAX, LOOPS_MAX, evaluate, number};
 use crate::spelling::nearest;
 
 const VARIABLES: [&str; 5] = ["inputs", "steps", "execution", "arguments", "output"];
@@ -193,9 +193,9 @@ impl Lowering {
 
     fn negated(&mut self, of: &IdedExpr, depth: usize) -> Lowered {
         Ok(match self.node(of, depth)? {
-            Node::Literal(Value::Number(number)) => match evaluate::negated(&number) {
-                Some(number) => Node::Literal(Value::Number(number)),
-                None => return Err(format!("-{number} is out of range")),
+            Node::Literal(Value::Number(given)) => match number::negated(&given) {
+                Some(negated) => Node::Literal(Value::Number(negated)),
+                None => return Err(format!("-{given} is out of range")),
             },
             node => Node::Negate(Box::new(node)),
         })
@@ -320,7 +320,7 @@ fn literal(literal: &LiteralValue) -> Result<Value, String> {
     Ok(match literal {
         LiteralValue::Boolean(flag) => Value::Bool(*flag.inner()),
         LiteralValue::Int(number) => Value::from(*number.inner()),
-        LiteralValue::Double(number) => evaluate::float(*number.inner())?,
+        LiteralValue::Double(number) => number::float(*number.inner())?,
         LiteralValue::String(text) => Value::from(text.inner()),
         LiteralValue::Null => Value::Null,
         LiteralValue::UInt(number) => return Err(format!("write {0} instead of {0}u", number.inner())),

@@ -68,10 +68,15 @@ fn inputs() -> Value {
     json!({"n": 2, "f": 0.5, "s": "ab", "l": [1, 2], "m": {"a": 1}})
 }
 
-fn ours(expression: &str) -> Option<Value> {
-    let template = Template::parse(&json!(format!("${{{expression}}}"))).ok()?;
-    template.bind(&Scope { inputs: Some(Arc::new(inputs())), ..Scope::default() }).ok()
+fn ours(expression: &str) -> Result<Value, String> {
+    let template = Template::parse(&json!(format!("${{{expression}}}"))).map_err(|error| error.message)?;
+    let scope = Scope { inputs: Some(Arc::new(inputs())), ..Scope::default() };
+    template.bind(&scope).map_err(|error| error.message)
 }
+
+/// Where we give no value on purpose: JSON has no infinity, and the crate adds a map's keys to a list,
+/// which CEL does not.
+const REFUSED_BY_US_ONLY: [&str; 2] = ["is no JSON number", "list and map cannot be calculated together"];
 
 fn theirs(expression: &str) -> Option<Value> {
     let program = Program::compile(expression).ok()?;
@@ -98,7 +103,10 @@ fn expressions_give_what_the_cel_crate_gives() {
         let config =
             ProptestConfig { cases: fuzz_cases(), failure_persistence: None, ..ProptestConfig::default() };
         proptest!(config, |(expression in expression())| {
-            prop_assert_eq!(ours(&expression), theirs(&expression), "{}", expression);
+            match ours(&expression) {
+                Err(message) if REFUSED_BY_US_ONLY.iter().any(|known| message.ends_with(known)) => {}
+                ours => prop_assert_eq!(ours.ok(), theirs(&expression), "{}", expression),
+            }
         });
     });
     room.expect("a thread").join().expect("both give the same");

@@ -20,8 +20,10 @@ fn bind(expression: &str, inputs: Value) -> Result<Value, String> {
     template.bind(&scope).map_err(|error| error.message)
 }
 
-/// Forms that nest, each given how deep.
-fn nestings() -> Vec<(&'static str, fn(usize) -> String)> {
+/// A text that nests as deep as it is told.
+type Form = fn(usize) -> String;
+
+fn nestings() -> Vec<(&'static str, Form)> {
     vec![
         ("parentheses", |n| format!("{}1{}", "(".repeat(n), ")".repeat(n))),
         ("lists", |n| format!("{}1{}", "[".repeat(n), "]".repeat(n))),
