@@ -1,6 +1,7 @@
 //! `when` and `happened`: an expression that says yes or no.
 
-use super::evaluate::{Budget, Fault, evaluate};
+use super::budget::{Budget, Fault};
+use super::evaluate::evaluate;
 use super::function::type_name;
 use super::node::{Expression, Node, shown};
 use super::{Reads, Scope, Unbound};

@@ -227,7 +227,7 @@ fn undo_reads(steps: &[Step], by_id: &ById, steps_at: &At<'_>, found: &mut Findi
                 if no.index() == index {
                     found.error(
                         "bad_reference",
-                        &at,
+                        at,
                         format!("reads `steps.{id}` of its own step"),
                         "write `output`, or `arguments`",
                     );
@@ -235,9 +235,9 @@ fn undo_reads(steps: &[Step], by_id: &ById, steps_at: &At<'_>, found: &mut Findi
                     let message = format!("`{}` does not depend on `{id}`, which it reads here", step.id);
                     found.error(
                         "bad_reference",
-                        &at,
+                        at,
                         message,
-                        format!("add `{id}` to the step's depends_on"),
+                        format!("let the step depend on `{id}`, or read inputs, `arguments` or an ancestor"),
                     );
                 }
             }

@@ -20,14 +20,15 @@ pub(super) fn schema(fields: &Fields<'_, '_>, found: &mut Findings) -> Option<Va
     }
     if let Err(error) = validator(schema) {
         let path = at.within(&dotted(error.instance_path().as_str()));
-        found.error(
-            "bad_schema",
-            path,
-            format!("is no JSON Schema: {error}"),
-            "write JSON Schema 2020-12, without references to the network",
-        );
+        let cure = "write JSON Schema 2020-12, without references to the network";
+        found.error("bad_schema", path, format!("is no JSON Schema: {}", reason(&error)), cure);
     }
     Some(schema.clone())
+}
+
+/// The error's first clause: what follows speaks of how this program is built.
+fn reason(error: &ValidationError<'_>) -> String {
+    error.to_string().split(" and retrieving it failed").next().unwrap_or_default().to_owned()
 }
 
 /// Patterns run in linear time: a plan cannot hang its reader.
