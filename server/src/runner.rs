@@ -8,7 +8,8 @@ mod drive;
 mod perform;
 mod seat;
 
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, Refusal};
@@ -19,7 +20,7 @@ use crate::ledger::{self, Ledger, Progress};
 use crate::store::{self, Db, seats};
 use crate::tools::Tools;
 pub use drive::{Drive, Halt};
-use seat::Seat;
+use seat::{Proof, Seat, Sent};
 
 /// A driver that cannot reach the database for this long has lost its seat.
 const LEASE_MS: i64 = 6_000;
@@ -52,6 +53,7 @@ struct Inner {
     tools: Arc<Tools>,
     seat: Seat,
     actor: Arc<str>,
+    proofs: Mutex<HashMap<String, Arc<Sent>>>,
     _listening: Listening,
     /// Ends the background tasks when dropped.
     _alive: watch::Sender<()>,
@@ -74,7 +76,9 @@ impl Runner {
         tokio::spawn(renew(db.clone(), seat.id().to_owned(), dead.clone()));
         tokio::spawn(hear(ledger.clone(), bell.subscribe(), dead));
         let actor = ledger::DRIVER.into();
-        let inner = Inner { db, tenant, ledger, tools, seat, actor, _listening: listening, _alive: alive };
+        let proofs = Mutex::default();
+        let inner =
+            Inner { db, tenant, ledger, tools, seat, actor, proofs, _listening: listening, _alive: alive };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -96,43 +100,42 @@ impl Runner {
 
     /// Takes an execution up, unless somebody living drives it.
     pub async fn claim(&self, stream: u64, place: Digest) -> Result<Claimed, Error> {
-        let found = ledger::fold(&self.0.db, self.0.tenant, stream, &ledger::Plans::default())?;
-        let Some(execution) = found else {
-            return Err(Refusal::new(
-                "no_such_execution",
-                "there is no such execution",
-                "`actbook list` shows them",
-            )
-            .into());
-        };
-        if execution.place != place {
+        let (known_place, driver) =
+            self.0.ledger.look(stream, |execution| (execution.place, execution.seat.clone()))?;
+        if known_place != place {
             let message = "this execution was started with other definitions of its servers";
-            return Err(Refusal::new(
-                "other_place",
-                message,
-                "`actbook resume EXECUTION --here` goes on with those of this place",
-            )
-            .into());
+            let cure = "`actbook resume EXECUTION --here` goes on with those of this place";
+            return Err(Refusal::new("other_place", message, cure).into());
         }
-        let mut unsent = Default::default();
-        if let Some(seat) = execution.seat.as_ref().filter(|seat| **seat != self.seat_id()) {
-            match self.0.seat.proof(seat.as_str()) {
-                seat::Proof::Alive if self.lease_runs(seat.as_str()).await? => {
+        let mut unsent = BTreeSet::new();
+        if let Some(seat) = driver.filter(|seat| seat.as_str() != self.0.seat.id()) {
+            match self.proof(seat.as_str()) {
+                Proof::Sent(sent) => {
+                    unsent = self.0.ledger.look(stream, |execution| sent.unsent(stream, execution))?
+                }
+                Proof::Alive | Proof::None if self.lease_runs(seat.as_str()).await? => {
                     return Ok(Claimed::DrivenElsewhere);
                 }
-                seat::Proof::None if self.lease_runs(seat.as_str()).await? => {
-                    return Ok(Claimed::DrivenElsewhere);
-                }
-                seat::Proof::Alive | seat::Proof::None => {}
-                seat::Proof::Sent(sent) => {
-                    sent.end_children();
-                    unsent = sent.unsent(stream, &execution);
-                }
+                Proof::Alive | Proof::None => {}
             }
         }
         let command = Command::Claim { seat: self.seat_id(), unsent };
         let progress = self.0.ledger.command(&self.0.actor, stream, command).await?;
         Ok(Claimed::Mine(Box::new(progress)))
+    }
+
+    /// What a dead process can have sent is read once, and what it left running is ended then.
+    fn proof(&self, seat: &str) -> Proof {
+        let mut proofs = self.0.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sent) = proofs.get(seat) {
+            return Proof::Sent(sent.clone());
+        }
+        let proof = self.0.seat.proof(seat);
+        if let Proof::Sent(sent) = &proof {
+            sent.end_children();
+            proofs.insert(seat.to_owned(), sent.clone());
+        }
+        proof
     }
 
     async fn lease_runs(&self, seat: &str) -> Result<bool, Error> {

@@ -163,7 +163,7 @@ impl Service {
         for row in executions::left(self.tenant, TAKEN_UP_MAX).all(&self.db).await? {
             let (service, runner, halt) = (self.clone(), runner.clone(), halt.clone());
             claims.spawn(async move {
-                let plan = service.fold(row.id)?.plan;
+                let plan = service.ledger.look(row.id, |execution| execution.plan.clone())?;
                 match runner.claim(row.id, service.place(&plan)).await? {
                     Claimed::Mine(progress) => {
                         let id = progress.id.clone();
