@@ -10,6 +10,7 @@ mod seat;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, Refusal};
@@ -24,6 +25,9 @@ use seat::{Proof, Seat, Sent};
 
 /// A driver that cannot reach the database for this long has lost its seat.
 const LEASE_MS: i64 = 6_000;
+const LEASE: Duration = Duration::from_millis(LEASE_MS as u64);
+/// Nothing is sent in a lease's last moments.
+const LEASE_MARGIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -54,6 +58,8 @@ struct Inner {
     seat: Seat,
     actor: Arc<str>,
     proofs: Mutex<HashMap<String, Arc<Sent>>>,
+    /// Until when nobody else may take this seat for dead, by this process's own clock.
+    lease: watch::Receiver<Instant>,
     _listening: Listening,
     /// Ends the background tasks when dropped.
     _alive: watch::Sender<()>,
@@ -69,16 +75,29 @@ impl Runner {
         seats_folder: &std::path::Path,
     ) -> Result<Self, Error> {
         let seat = Seat::take(seats_folder)?;
+        let asked = Instant::now();
         seats::take(&db, seat.id(), seat.host(), seat.boot(), u64::from(std::process::id()), LEASE_MS)
             .await?;
         let listening = bell.listen()?;
         let (alive, dead) = watch::channel(());
-        tokio::spawn(renew(db.clone(), seat.id().to_owned(), dead.clone()));
+        let (renewed, lease) = watch::channel(asked + LEASE);
+        let names = [seat.id(), seat.host(), seat.boot()].map(str::to_owned);
+        tokio::spawn(renew(db.clone(), names, renewed, dead.clone()));
         tokio::spawn(hear(ledger.clone(), bell.subscribe(), dead));
         let actor = ledger::DRIVER.into();
         let proofs = Mutex::default();
-        let inner =
-            Inner { db, tenant, ledger, tools, seat, actor, proofs, _listening: listening, _alive: alive };
+        let inner = Inner {
+            db,
+            tenant,
+            ledger,
+            tools,
+            seat,
+            actor,
+            proofs,
+            lease,
+            _listening: listening,
+            _alive: alive,
+        };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -150,12 +169,23 @@ pub enum Claimed {
     DrivenElsewhere,
 }
 
-async fn renew(db: Db, seat: String, mut dead: watch::Receiver<()>) {
-    let every = std::time::Duration::from_millis(LEASE_MS as u64 / 3);
-    while tokio::time::timeout(every, dead.changed()).await.is_err() {
-        match seats::renew(&db, &seat, LEASE_MS).await {
-            Ok(Some(_)) => {}
-            Ok(None) => tracing::warn!("another process has taken this one's seat for dead"),
+async fn take(db: &Db, seat: &str, host: &str, boot: &str) -> Result<i64, store::Error> {
+    seats::take(db, seat, host, boot, u64::from(std::process::id()), LEASE_MS).await
+}
+
+async fn renew(
+    db: Db,
+    [seat, host, boot]: [String; 3],
+    renewed: watch::Sender<Instant>,
+    mut dead: watch::Receiver<()>,
+) {
+    while tokio::time::timeout(LEASE / 3, dead.changed()).await.is_err() {
+        // The lease is counted from before the question, so that ours never outlasts the database's.
+        let asked = Instant::now();
+        match take(&db, &seat, &host, &boot).await {
+            Ok(_) => {
+                renewed.send_replace(asked + LEASE);
+            }
             Err(error) => tracing::warn!("the seat's lease could not be renewed: {error}"),
         }
     }
