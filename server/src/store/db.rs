@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::{Appended, Batch, Error, Row, Statement, Value};
+use super::journal::read_head;
+use super::{Appended, Batch, Error, Head, Row, Statement, Value};
 
 /// How many rows travel together from a long read to its visitor, and how many such chunks may wait.
 const CHUNK_ROWS: usize = 256;
@@ -184,6 +185,25 @@ enum AppenderBackend {
 }
 
 impl Appender {
+    /// Takes the head and keeps everybody else from appending until the next `append` or
+    /// `release`. For whoever just lost a race: what is decided on this head cannot lose again.
+    pub fn hold(&mut self, tenant: i64) -> Result<Head, Error> {
+        let rows = match &mut self.0 {
+            AppenderBackend::Sqlite(appender) => appender.hold(tenant)?,
+            AppenderBackend::Postgres(appender) => appender.hold(tenant)?,
+        };
+        let head = rows.first().map(read_head).transpose()?;
+        head.ok_or_else(|| Error::Failed(format!("there is no tenant {tenant}")))
+    }
+
+    /// Lets others append again without having appended.
+    pub fn release(&mut self) -> Result<(), Error> {
+        match &mut self.0 {
+            AppenderBackend::Sqlite(appender) => appender.release(),
+            AppenderBackend::Postgres(appender) => appender.release(),
+        }
+    }
+
     /// All of the batch, synced, or nothing. An error leaves nothing of it behind, except `Lost`:
     /// then nobody can tell, and the head must be read again before anything is decided.
     pub fn append(&mut self, batch: &Batch) -> Result<Appended, Error> {

@@ -4,6 +4,7 @@
 mod append;
 mod open;
 mod watch;
+mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -14,8 +15,9 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql};
 
 use super::markers::numbered;
 use super::{CHUNK_ROWS, Chunks};
-use crate::store::dialect;
 use crate::store::{Error, Row, Statement, Value};
+
+use writer::Writer;
 
 pub use append::Appender;
 pub use watch::Watch;
@@ -31,7 +33,7 @@ const BACKUP_PAUSE: Duration = Duration::from_millis(1);
 pub struct Sqlite {
     path: PathBuf,
     readers: Mutex<Vec<Connection>>,
-    writer: Mutex<Connection>,
+    writer: Mutex<Writer>,
 }
 
 impl Sqlite {
@@ -39,8 +41,8 @@ impl Sqlite {
         let failed =
             |error: Error| Error::Open { url: path.display().to_string(), reason: error.to_string() };
         open::create_folder(path).map_err(|error| failed(Error::Failed(error.to_string())))?;
-        let mut writer = open::connect(path).map_err(failed)?;
-        open::migrate(&mut writer).map_err(failed)?;
+        let mut writer = Writer::open(path).map_err(failed)?;
+        writer.migrate().map_err(failed)?;
         Ok(Self { path: path.to_owned(), readers: Mutex::default(), writer: Mutex::new(writer) })
     }
 
@@ -60,20 +62,17 @@ impl Sqlite {
     }
 
     pub fn transact(&self, statements: &[Statement]) -> Result<Vec<Vec<Row>>, Error> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        in_transaction(&writer, |writer| {
-            statements
-                .iter()
-                .map(|statement| {
-                    rows(&mut writer.prepare_cached(numbered(statement.sql))?, &statement.params)
-                })
-                .collect()
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.transact(|connection| {
+            let each = statements.iter().map(|statement| {
+                rows(&mut connection.prepare_cached(numbered(statement.sql))?, &statement.params)
+            });
+            each.collect()
         })
-        .map_err(Error::from)
     }
 
     pub fn appender(&self) -> Result<Appender, Error> {
-        Ok(Appender::new(open::connect(&self.path)?))
+        Ok(Appender::new(Writer::open(&self.path)?))
     }
 
     pub fn watch(&self, tenant: i64, moved: impl Fn(u64) + Send + 'static) -> Result<Watch, Error> {
@@ -135,23 +134,6 @@ fn send_chunks(
     // Nobody receives where the visitor has had enough.
     drop(chunks.blocking_send(Ok(chunk)));
     Ok(())
-}
-
-/// Runs `work` between BEGIN IMMEDIATE and COMMIT; whatever fails, nothing of it stays.
-fn in_transaction<T>(
-    connection: &Connection,
-    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-) -> rusqlite::Result<T> {
-    connection.prepare_cached(dialect::begin::SQLITE)?.execute([])?;
-    let result = work(connection).and_then(|done| {
-        connection.prepare_cached("COMMIT")?.execute([])?;
-        Ok(done)
-    });
-    // Some errors end the transaction by themselves.
-    if result.is_err() && !connection.is_autocommit() {
-        connection.execute_batch("ROLLBACK")?;
-    }
-    result
 }
 
 fn rows(statement: &mut CachedStatement<'_>, params: &[Value]) -> rusqlite::Result<Vec<Row>> {
