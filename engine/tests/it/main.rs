@@ -1,4 +1,8 @@
-mod chain;
 mod analysis;
 mod bind;
+mod book;
+mod chain;
+mod laws;
 mod plan;
+mod semantics;
+mod simulation;
