@@ -48,7 +48,11 @@ impl Library {
     pub fn delete(&self, id: &PlanId) -> Result<PlanDeleted, Refusal> {
         match self.shelves.contains_key(id) {
             true => Ok(PlanDeleted { id: id.clone() }),
-            false => Err(Refusal::new("no_such_plan", format!("there is no plan `{id}`"), "`plan list` shows them")),
+            false => Err(Refusal::new(
+                "no_such_plan",
+                format!("there is no plan `{id}`"),
+                "`plan list` shows them",
+            )),
         }
     }
 

@@ -98,7 +98,9 @@ pub fn answers(execution: &Execution, no: StepNo) -> Vec<Answer> {
     }
     match (execution.phase, step.status()) {
         (Phase::Forward, StepStatus::Failed) => vec![Retry, Skip, Happened, Compensate, Abandon],
-        (Phase::Forward, StepStatus::Unknown) => vec![Retry, Skip, Happened, DidNotHappen, Compensate, Abandon],
+        (Phase::Forward, StepStatus::Unknown) => {
+            vec![Retry, Skip, Happened, DidNotHappen, Compensate, Abandon]
+        }
         (Phase::Unwind, StepStatus::CompensationFailed) if !step.left && !step.undo_retry => {
             vec![Retry, Skip, Happened, DidNotHappen, Abandon]
         }

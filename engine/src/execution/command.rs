@@ -12,21 +12,52 @@ use crate::policy::{Answer, Category};
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Become the driver. Open calls of the driver before are unknown, but for those proven unsent.
-    Claim { seat: SeatId, unsent: BTreeSet<CallId> },
+    Claim {
+        seat: SeatId,
+        unsent: BTreeSet<CallId>,
+    },
     /// Go on with whatever follows by itself.
-    Drive { epoch: Epoch },
+    Drive {
+        epoch: Epoch,
+    },
     /// What became of a call. A fact from whoever made it; only the current driver goes on from there.
-    Report { epoch: Epoch, call: CallId, ended: Ended },
-    Adopt { place: Digest },
-    Pause { reason: Option<String> },
+    Report {
+        epoch: Epoch,
+        call: CallId,
+        ended: Ended,
+    },
+    Adopt {
+        place: Digest,
+    },
+    Pause {
+        reason: Option<String>,
+    },
     Resume,
-    Cancel { reason: Option<String> },
-    Undo { reason: Option<String> },
+    Cancel {
+        reason: Option<String>,
+    },
+    Undo {
+        reason: Option<String>,
+    },
     /// Without a step: the plan, or a proposed undo.
-    Approve { step: Option<String>, reason: Option<String> },
-    Reject { step: Option<String>, reason: Option<String> },
-    Decide { step: String, answer: Answer, reason: Option<String>, output: Option<Value> },
-    Record { step: String, report: Report },
+    Approve {
+        step: Option<String>,
+        reason: Option<String>,
+    },
+    Reject {
+        step: Option<String>,
+        reason: Option<String>,
+    },
+    Decide {
+        step: String,
+        answer: Answer,
+        reason: Option<String>,
+        output: Option<Value>,
+    },
+    Record {
+        step: String,
+        report: Report,
+    },
     Erase,
 }
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::Fresh;
 use super::asks::answers;
 use super::command::{Command, Ended, Refusal, Report};
 use super::due::{CallId, CallKind};
-use super::state::{Execution, Gate, Phase, ProbeState, Proposal};
-use super::Fresh;
 use super::follow::{Missing, Values};
+use super::state::{Execution, Gate, Phase, ProbeState, Proposal};
 use crate::chain::Digest;
 use crate::event::*;
 use crate::id::{Epoch, ExecutionId, SeatId, StepNo};
@@ -28,7 +28,8 @@ pub fn begin(
     salt: &Arc<[u8]>,
 ) -> Fresh {
     let payload = inputs.map(bytes);
-    let kept = payload.as_deref().map(|body| Kept { digest: Digest::salted(salt, body), size: body.len() as u64 });
+    let kept =
+        payload.as_deref().map(|body| Kept { digest: Digest::salted(salt, body), size: body.len() as u64 });
     let task = plan.task.clone();
     Fresh { event: ExecutionStarted { id, plan: plan_ref, inputs: kept, place, task }.into(), payload }
 }
@@ -57,7 +58,11 @@ fn answer(execution: &Execution, command: &Command) -> Result<Vec<Fresh>, Refusa
         Command::Claim { seat, unsent } => Ok(claim(execution, seat, unsent)),
         Command::Drive { epoch } => match *epoch == execution.epoch {
             true => Ok(Vec::new()),
-            false => Err(Refusal::new("not_the_driver", "another process drives this execution", "watch it instead")),
+            false => Err(Refusal::new(
+                "not_the_driver",
+                "another process drives this execution",
+                "watch it instead",
+            )),
         },
         Command::Adopt { place } => adopt(execution, *place),
         Command::Pause { reason } => pause(execution, reason),
@@ -69,7 +74,9 @@ fn answer(execution: &Execution, command: &Command) -> Result<Vec<Fresh>, Refusa
         Command::Undo { reason } => undo(execution, reason),
         Command::Approve { step, reason } => approve(execution, step.as_deref(), reason),
         Command::Reject { step, reason } => reject(execution, step.as_deref(), reason),
-        Command::Decide { step, answer, reason, output } => answer_step(execution, step, *answer, reason, output),
+        Command::Decide { step, answer, reason, output } => {
+            answer_step(execution, step, *answer, reason, output)
+        }
         Command::Record { step, report } => record(execution, step, report),
         Command::Erase => erase(execution),
     }
@@ -101,14 +108,29 @@ fn lost(execution: &Execution, call: CallId, unsent: bool) -> Event {
     let outcome = if unsent { Outcome::Failed } else { Outcome::Unknown };
     let category = Some(Category::Unavailable);
     match call.kind {
-        CallKind::Run => {
-            AttemptEnded { step, attempt: call.no + 1, outcome, category, result: None, unsent, takeover: true }.into()
+        CallKind::Run => AttemptEnded {
+            step,
+            attempt: call.no + 1,
+            outcome,
+            category,
+            result: None,
+            unsent,
+            takeover: true,
         }
-        CallKind::Probe => ProbeEnded { step, attempt: call.no + 1, found: Probed::Lost, result: None }.into(),
-        CallKind::Compensation => {
-            CompensationEnded { step, compensation: call.no + 1, outcome, category, result: None, unsent, takeover: true }
-                .into()
+        .into(),
+        CallKind::Probe => {
+            ProbeEnded { step, attempt: call.no + 1, found: Probed::Lost, result: None }.into()
         }
+        CallKind::Compensation => CompensationEnded {
+            step,
+            compensation: call.no + 1,
+            outcome,
+            category,
+            result: None,
+            unsent,
+            takeover: true,
+        }
+        .into(),
     }
 }
 
@@ -125,9 +147,12 @@ fn told(ended: &Ended) -> Told {
         Ended::Succeeded { output } => {
             Told { outcome: Outcome::Succeeded, category: None, payload: bytes(output), unsent: false }
         }
-        Ended::Failed { category, said, unsent } => {
-            Told { outcome: Outcome::Failed, category: Some(*category), payload: bytes(said), unsent: *unsent }
-        }
+        Ended::Failed { category, said, unsent } => Told {
+            outcome: Outcome::Failed,
+            category: Some(*category),
+            payload: bytes(said),
+            unsent: *unsent,
+        },
         Ended::Unknown { category, said } => {
             Told { outcome: Outcome::Unknown, category: Some(*category), payload: bytes(said), unsent: false }
         }
@@ -135,7 +160,12 @@ fn told(ended: &Ended) -> Told {
 }
 
 /// A call's end. The first one counts; what comes later is kept as evidence; a third changes nothing.
-fn report(execution: &Execution, call: CallId, ended: &Ended, values: &Values) -> Result<Vec<Fresh>, Missing> {
+fn report(
+    execution: &Execution,
+    call: CallId,
+    ended: &Ended,
+    values: &Values,
+) -> Result<Vec<Fresh>, Missing> {
     if call.kind == CallKind::Probe {
         return probe_report(execution, call, ended, values);
     }
@@ -152,7 +182,10 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
             let attempt_no = call.no + 1;
             if attempt.open() {
                 let takeover = false;
-                Some(AttemptEnded { step, attempt: attempt_no, outcome, category, result, unsent, takeover }.into())
+                Some(
+                    AttemptEnded { step, attempt: attempt_no, outcome, category, result, unsent, takeover }
+                        .into(),
+                )
             } else {
                 let news = definite && attempt.late.is_none();
                 news.then(|| LateAnswer { step, attempt: attempt_no, outcome, category, result }.into())
@@ -162,7 +195,10 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
             let compensation = call.no + 1;
             if one.outcome.is_none() {
                 let takeover = false;
-                Some(CompensationEnded { step, compensation, outcome, category, result, unsent, takeover }.into())
+                Some(
+                    CompensationEnded { step, compensation, outcome, category, result, unsent, takeover }
+                        .into(),
+                )
             } else {
                 let news = definite && one.late.is_none() && one.outcome == Some(Outcome::Unknown);
                 news.then(|| LateCompensation { step, compensation, outcome, result }.into())
@@ -173,7 +209,12 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
 }
 
 /// The probe's tool answered; whether the effect stands is what the plan's `happened` says of it.
-fn probe_report(execution: &Execution, call: CallId, ended: &Ended, values: &Values) -> Result<Vec<Fresh>, Missing> {
+fn probe_report(
+    execution: &Execution,
+    call: CallId,
+    ended: &Ended,
+    values: &Values,
+) -> Result<Vec<Fresh>, Missing> {
     let attempt = execution.step(call.step).attempts.get(call.no as usize);
     if !attempt.is_some_and(|attempt| matches!(attempt.probe, ProbeState::Open { .. })) {
         return Ok(Vec::new());
@@ -212,16 +253,28 @@ fn undo(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, Re
         return Err(Refusal::new("erased", message, "undo by hand what `journal` shows"));
     }
     if execution.phase == Phase::Unwind && execution.ended.is_none() {
-        return Err(Refusal::new("already_undoing", "it is being undone already", "`watch` it, or answer what it asks"));
+        return Err(Refusal::new(
+            "already_undoing",
+            "it is being undone already",
+            "`watch` it, or answer what it asks",
+        ));
     }
     if execution.ended.is_some() && !execution.can_undo() {
         let message = "nothing that ran is left to undo";
-        return Err(Refusal::new("nothing_to_undo", message, "`show` it: the brief names what cannot be undone"));
+        return Err(Refusal::new(
+            "nothing_to_undo",
+            message,
+            "`show` it: the brief names what cannot be undone",
+        ));
     }
     Ok(vec![UnwindStarted { reason: reason.clone() }.into()])
 }
 
-fn approve(execution: &Execution, step: Option<&str>, reason: &Option<String>) -> Result<Vec<Fresh>, Refusal> {
+fn approve(
+    execution: &Execution,
+    step: Option<&str>,
+    reason: &Option<String>,
+) -> Result<Vec<Fresh>, Refusal> {
     let reason = reason.clone();
     Ok(match asked(execution, step)? {
         Asked::Plan => vec![PlanApproved { reason }.into()],
@@ -262,7 +315,8 @@ fn asked(execution: &Execution, step: Option<&str>) -> Result<Asked, Refusal> {
     if execution.proposal == Proposal::Asked {
         return Ok(Asked::Undo);
     }
-    let mut waiting = execution.numbers().filter(|no| execution.step(*no).status() == StepStatus::AwaitingApproval);
+    let mut waiting =
+        execution.numbers().filter(|no| execution.step(*no).status() == StepStatus::AwaitingApproval);
     match (waiting.next(), waiting.next()) {
         (Some(no), None) => Ok(Asked::Step(no)),
         (Some(_), Some(_)) | (None, _) => Err(nothing_asked(execution)),
@@ -270,7 +324,8 @@ fn asked(execution: &Execution, step: Option<&str>) -> Result<Asked, Refusal> {
 }
 
 fn nothing_asked(execution: &Execution) -> Refusal {
-    let waiting = execution.numbers().filter(|no| execution.step(*no).status() == StepStatus::AwaitingApproval);
+    let waiting =
+        execution.numbers().filter(|no| execution.step(*no).status() == StepStatus::AwaitingApproval);
     let names: Vec<String> = waiting.map(|no| format!("`{}`", execution.plan.step(no).id)).collect();
     let cure = match names.is_empty() {
         true => "`show` it: it says what waits".to_owned(),
@@ -392,8 +447,12 @@ fn late_record(execution: &Execution, no: StepNo, report: &Report) -> Result<Vec
 fn nothing_to_record(execution: &Execution, no: StepNo) -> Refusal {
     let (spec, state) = (execution.plan.step(no), execution.step(no));
     let message = format!("nothing to record for step `{}`: it is {}", spec.id, state.status());
-    let waiting: Vec<String> =
-        execution.index.open_agents.iter().map(|call| format!("`{}`", execution.plan.step(call.step).id)).collect();
+    let waiting: Vec<String> = execution
+        .index
+        .open_agents
+        .iter()
+        .map(|call| format!("`{}`", execution.plan.step(call.step).id))
+        .collect();
     let cure = match (execution.open_agent(no).map(|call| call.kind), waiting.is_empty()) {
         (Some(CallKind::Compensation), _) => "say `compensated` or `failed`".to_owned(),
         (Some(_), _) => "say `succeeded` or `failed`".to_owned(),
@@ -405,7 +464,11 @@ fn nothing_to_record(execution: &Execution, no: StepNo) -> Refusal {
 
 fn erase(execution: &Execution) -> Result<Vec<Fresh>, Refusal> {
     if execution.ended.is_none() {
-        return Err(Refusal::new("not_ended", "only ended executions can be erased", "wait for its end, or cancel it"));
+        return Err(Refusal::new(
+            "not_ended",
+            "only ended executions can be erased",
+            "wait for its end, or cancel it",
+        ));
     }
     if execution.erased {
         return Ok(Vec::new());

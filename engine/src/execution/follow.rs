@@ -42,7 +42,9 @@ fn realise(execution: &Execution, what: Next, now: Now, values: &Values) -> Resu
         Next::CancelUnstarted => one(StepsCancelled { steps: unstarted(execution) }.into()),
         Next::TakeBack(call) => one(taken_back(execution, call)),
         Next::Probe(no) => probe(execution, no, values),
-        Next::ScheduleRetry(no) => one(RetryScheduled { step: id(no), at_ms: retry_at(execution, no, now) }.into()),
+        Next::ScheduleRetry(no) => {
+            one(RetryScheduled { step: id(no), at_ms: retry_at(execution, no, now) }.into())
+        }
         Next::Retry(no) => Ok(vec![attempt(execution, no, None)]),
         Next::Settle(no, outcome) => one(settled(execution, no, outcome)),
         Next::CancelStep(no) => one(StepsCancelled { steps: vec![id(no)] }.into()),
@@ -73,14 +75,16 @@ fn taken_back(execution: &Execution, call: CallId) -> Event {
             AttemptEnded { step, attempt: number, outcome, category, result, unsent, takeover }.into()
         }
         CallKind::Compensation => {
-            CompensationEnded { step, compensation: number, outcome, category, result, unsent, takeover }.into()
+            CompensationEnded { step, compensation: number, outcome, category, result, unsent, takeover }
+                .into()
         }
     }
 }
 
 fn settled(execution: &Execution, no: StepNo, outcome: Outcome) -> Event {
     let step = execution.step_id(no);
-    let category = execution.step(no).last().and_then(|attempt| attempt.category).unwrap_or(Category::Internal);
+    let category =
+        execution.step(no).last().and_then(|attempt| attempt.category).unwrap_or(Category::Internal);
     match outcome {
         Outcome::Succeeded => StepSucceeded { step }.into(),
         Outcome::Failed => StepFailed { step, category, result: None }.into(),
@@ -111,9 +115,12 @@ fn failure_handled(execution: &Execution, no: StepNo) -> FailureHandled {
     let spec = execution.plan.step(no);
     let open = |other: &StepNo| {
         let step = execution.step(*other);
-        *other != no && !step.forced && matches!(step.status(), StepStatus::Pending | StepStatus::AwaitingApproval)
+        *other != no
+            && !step.forced
+            && matches!(step.status(), StepStatus::Pending | StepStatus::AwaitingApproval)
     };
-    let name = |set: BTreeSet<StepNo>| set.into_iter().filter(open).map(|other| execution.step_id(other)).collect();
+    let name =
+        |set: BTreeSet<StepNo>| set.into_iter().filter(open).map(|other| execution.step_id(other)).collect();
     let (cancelled, skipped) = match spec.failure {
         None | Some(FailureAction::ManualDecision) => (Vec::new(), Vec::new()),
         Some(FailureAction::CancelAll) => (name(execution.numbers().collect()), Vec::new()),
@@ -174,10 +181,18 @@ fn start(execution: &Execution, no: StepNo, now: Now, values: &Values) -> Result
         match when.test(&scope(execution, when.reads(), None, values)?) {
             Ok(true) => {}
             Ok(false) => return Ok(vec![StepSkipped { step: spec.id.clone() }.into()]),
-            Err(error) => return Ok(vec![unsendable(execution, no, Category::InvalidArguments, &format!("when: {}", error.message))]),
+            Err(error) => {
+                return Ok(vec![unsendable(
+                    execution,
+                    no,
+                    Category::InvalidArguments,
+                    &format!("when: {}", error.message),
+                )]);
+            }
         }
     }
-    let spent = execution.spent(now.at_ms).filter(|category| *category == Category::Timeout || !spec.by_agent());
+    let spent =
+        execution.spent(now.at_ms).filter(|category| *category == Category::Timeout || !spec.by_agent());
     if let (Some(category), false) = (spent, state.forced) {
         return Ok(vec![unsendable(execution, no, category, limit_reached(category))]);
     }
@@ -185,7 +200,14 @@ fn start(execution: &Execution, no: StepNo, now: Now, values: &Values) -> Result
         Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
             match arguments.bind(&scope(execution, arguments.reads(), None, values)?) {
                 Ok(bound) => Some(bytes(&bound)),
-                Err(error) => return Ok(vec![unsendable(execution, no, Category::InvalidArguments, &error.to_string())]),
+                Err(error) => {
+                    return Ok(vec![unsendable(
+                        execution,
+                        no,
+                        Category::InvalidArguments,
+                        &error.to_string(),
+                    )]);
+                }
             }
         }
         Work::Action { .. } => None,
@@ -220,7 +242,10 @@ fn said(message: &str) -> Vec<u8> {
 fn unsendable(execution: &Execution, no: StepNo, category: Category, message: &str) -> Fresh {
     let payload = said(message);
     let result = Some(execution.keep(&payload));
-    Fresh { event: StepFailed { step: execution.step_id(no), category, result }.into(), payload: Some(payload) }
+    Fresh {
+        event: StepFailed { step: execution.step_id(no), category, result }.into(),
+        payload: Some(payload),
+    }
 }
 
 fn needs_approval(execution: &Execution, no: StepNo) -> bool {

@@ -142,7 +142,8 @@ impl Execution {
                 continue;
             }
             let step = &mut self.steps[other.index()];
-            step.unmet = step.unmet + u32::from(old == Standing::Satisfied) - u32::from(new == Standing::Satisfied);
+            step.unmet =
+                step.unmet + u32::from(old == Standing::Satisfied) - u32::from(new == Standing::Satisfied);
             step.dead = step.dead + u32::from(new == Standing::Dead) - u32::from(old == Standing::Dead);
             self.refresh(other);
         }

@@ -25,7 +25,10 @@ pub(super) enum Next {
     Start(StepNo),
     Propose,
     Unwind,
-    Undo { step: StepNo, attempt: u32 },
+    Undo {
+        step: StepNo,
+        attempt: u32,
+    },
     GiveUpUndo(StepNo),
     End(End),
 }
@@ -39,7 +42,9 @@ pub(super) fn next(execution: &Execution, now_ms: i64) -> Option<Next> {
     }
     let stopped = execution.stop.is_some();
     take_back(execution, now_ms)
-        .or_else(|| if stopped { None } else { execution.index.probes_due.first().map(|no| Next::Probe(*no)) })
+        .or_else(
+            || if stopped { None } else { execution.index.probes_due.first().map(|no| Next::Probe(*no)) },
+        )
         .or_else(|| execution.index.settling.iter().find_map(|no| settle(execution, *no, now_ms)))
         .or_else(|| match (execution.stop, execution.phase) {
             (Some(stop), _) => finish(execution, stop),

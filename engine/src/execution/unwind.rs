@@ -44,8 +44,10 @@ pub(super) fn may_retry(execution: &Execution, no: StepNo) -> bool {
 
 fn start(execution: &Execution) -> Option<Next> {
     let index = &execution.index;
-    let open = index.open_tools.iter().chain(&index.open_agents).filter(|call| call.kind == CallKind::Compensation);
-    let mut ahead: Vec<StepNo> = open.map(|call| call.step).chain(index.undo_settling.iter().copied()).collect();
+    let open =
+        index.open_tools.iter().chain(&index.open_agents).filter(|call| call.kind == CallKind::Compensation);
+    let mut ahead: Vec<StepNo> =
+        open.map(|call| call.step).chain(index.undo_settling.iter().copied()).collect();
     let busy = ahead.len();
     for &(_, no) in index.to_undo.iter().rev() {
         if busy >= execution.plan.policy.concurrency as usize {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::{Event, PlanRef};
 use actbook_engine::execution::{
-    CallId, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, Values, begin, decide, evolve, follow,
-    open,
+    CallId, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, Values, begin, decide, evolve,
+    follow, open,
 };
 use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
 use actbook_engine::plan::Plan;
@@ -148,7 +148,8 @@ impl Book {
         let position = Position(self.entries.len() as u64 + 1);
         let recorded = Recorded { position, at_ms: self.now_ms, event: fresh.event };
         trace(|| format!("    {}", line(&recorded.event)));
-        let again = Event::decode(recorded.event.kind(), &recorded.event.body()).expect("an event reads back");
+        let again =
+            Event::decode(recorded.event.kind(), &recorded.event.body()).expect("an event reads back");
         assert_eq!(again, recorded.event, "what is stored is what was decided");
         let before = laws::Before::see(self.execution(), &recorded.event);
         let execution = self.state.take().expect("there between entries");
@@ -170,11 +171,14 @@ fn value(payload: Option<Vec<u8>>) -> Option<Arc<Value>> {
 
 /// An event in one line: its kind, its step and number, and whatever else it says, digests left out.
 pub fn line(event: &Event) -> String {
-    let mut fields: serde_json::Map<String, Value> = serde_json::from_str(&event.body()).expect("a body is a map");
+    let mut fields: serde_json::Map<String, Value> =
+        serde_json::from_str(&event.body()).expect("a body is a map");
     let kind = event.kind().split('.').next().expect("a kind has a name");
     let mut text = kind.to_owned();
-    let mut take = |name: &str| fields.remove(name).map(|value| value.to_string().trim_matches('"').to_owned());
-    let number = take("compensation").or_else(|| (kind != "compensation_started").then(|| take("attempt")).flatten());
+    let mut take =
+        |name: &str| fields.remove(name).map(|value| value.to_string().trim_matches('"').to_owned());
+    let number =
+        take("compensation").or_else(|| (kind != "compensation_started").then(|| take("attempt")).flatten());
     if let Some(step) = take("step") {
         text += &format!(" {step}");
         text += &number.map(|number| format!("#{number}")).unwrap_or_default();

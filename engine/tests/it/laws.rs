@@ -81,7 +81,9 @@ impl Before {
         match event {
             Event::LateAnswer(event) => self.late(execution, event),
             Event::ExecutionEnded(event) => ended(execution, event.status),
-            Event::AttemptStarted(_) => started(execution, no_of(execution, event).expect("a step of the plan")),
+            Event::AttemptStarted(_) => {
+                started(execution, no_of(execution, event).expect("a step of the plan"))
+            }
             _ => {}
         }
         if let Some(end) = execution.ended {
@@ -158,7 +160,11 @@ fn stays_put(execution: &Execution, event: &Event) {
 
 fn may_start(execution: &Execution, no: StepNo) {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
-    assert!(matches!(step.status(), StepStatus::Pending | StepStatus::Running), "a {} step starts", step.status());
+    assert!(
+        matches!(step.status(), StepStatus::Pending | StepStatus::Running),
+        "a {} step starts",
+        step.status()
+    );
     assert!(execution.phase == Phase::Forward && execution.stop.is_none(), "starts while stopping");
     assert!(!step.attempts.iter().any(Attempt::open), "two attempts of one step in flight");
     assert!(!step.attempts.iter().any(Attempt::succeeded), "an attempt after a success");
@@ -234,7 +240,9 @@ fn started(execution: &Execution, no: StepNo) {
     let Some(last) = earlier.last() else { return };
     match last.counts_as() {
         Some(Outcome::Unknown) => assert_eq!(last.key, new.key, "the key changed over an unknown"),
-        Some(Outcome::Failed) if !last.costs_nothing() => assert_ne!(last.key, new.key, "the key outlived a failure"),
+        Some(Outcome::Failed) if !last.costs_nothing() => {
+            assert_ne!(last.key, new.key, "the key outlived a failure")
+        }
         Some(Outcome::Failed) => assert_eq!(last.key, new.key, "the key changed though nothing was sent"),
         Some(Outcome::Succeeded) | None => panic!("an attempt after one that has not failed"),
     }
@@ -243,7 +251,10 @@ fn started(execution: &Execution, no: StepNo) {
 fn may_probe(execution: &Execution, no: StepNo) {
     let last = execution.step(no).last().expect("a probe is about an attempt");
     assert_eq!(last.counts_as(), Some(Outcome::Unknown), "probes what is known");
-    assert!(!matches!(last.probe, ProbeState::Open { .. } | ProbeState::Done(Probed::Happened)), "probes twice");
+    assert!(
+        !matches!(last.probe, ProbeState::Open { .. } | ProbeState::Done(Probed::Happened)),
+        "probes twice"
+    );
     assert!(execution.stop.is_none(), "cancel and abandon start no probe");
 }
 
@@ -251,7 +262,10 @@ fn may_undo(execution: &Execution, no: StepNo, attempt: u32) {
     assert_eq!(execution.phase, Phase::Unwind, "undoes without unwinding");
     assert!(execution.stop.is_none(), "undoes though abandoned");
     let calls = in_flight(execution);
-    assert!(calls.iter().all(|call| call.kind == CallKind::Compensation), "unwinds while something is in flight");
+    assert!(
+        calls.iter().all(|call| call.kind == CallKind::Compensation),
+        "unwinds while something is in flight"
+    );
     assert!(calls.iter().all(|call| call.step != no), "two compensations of one step");
     assert!(calls.len() < execution.plan.policy.concurrency as usize, "more compensations than slots");
     let asks = |other: &StepState| {
@@ -319,7 +333,11 @@ fn ended(execution: &Execution, end: End) {
             for (spec, step) in specs() {
                 assert!(step.to_undo(spec).is_empty(), "compensated, and `{}` stands", spec.id);
                 let partly = spec.cancellable != actbook_engine::policy::Cancellable::Reversible;
-                assert!(!partly || step.undone.is_empty(), "compensated, and `{}` is not reversible", spec.id);
+                assert!(
+                    !partly || step.undone.is_empty(),
+                    "compensated, and `{}` is not reversible",
+                    spec.id
+                );
             }
         }
         End::Failed if execution.phase == Phase::Unwind && execution.stop.is_none() => {

@@ -118,7 +118,11 @@ impl Sim {
     /// finds them all has the same state as the one that wrote them.
     fn resume_prefixes(&mut self, mark: usize) {
         let whole = self.book.entries.len();
-        assert_eq!(story(self.book.fork(whole).execution()), story(self.execution()), "the fold differs from live");
+        assert_eq!(
+            story(self.book.fork(whole).execution()),
+            story(self.execution()),
+            "the fold differs from live"
+        );
         for count in mark..=whole {
             let lines = TRACE.with_borrow(|trace| trace.as_ref().map(Vec::len));
             trace(|| format!("-- another process finds {count} entries"));
@@ -178,14 +182,18 @@ impl Sim {
         let agents = open_agents(execution);
         assert!(execution.stop.is_none() || agents.is_empty(), "a stop waits for an agent");
         let unwinding = execution.phase == Phase::Unwind;
-        assert!(!unwinding || agents.iter().all(|call| call.kind == CallKind::Compensation), "unwinding waits for an agent");
+        assert!(
+            !unwinding || agents.iter().all(|call| call.kind == CallKind::Compensation),
+            "unwinding waits for an agent"
+        );
     }
 
     /// What is offered is taken.
     fn answerable(&self, asked: &[Question]) {
         for question in asked {
             let step = question.step.map(|no| self.id(no));
-            let taken = |command: Command| assert!(self.accepts(&command), "offered and refused: {command:?}");
+            let taken =
+                |command: Command| assert!(self.accepts(&command), "offered and refused: {command:?}");
             match question.subject {
                 Subject::PlanApproval | Subject::UndoApproval | Subject::StepApproval => {
                     taken(Command::Approve { step: step.clone(), reason: None });
@@ -193,7 +201,9 @@ impl Sim {
                 }
                 Subject::AgentWork => taken(record(&step, Report::Succeeded { output: None })),
                 Subject::AgentUndo => taken(record(&step, Report::Compensated { output: None })),
-                Subject::Failure | Subject::Unknown | Subject::FailedUndo => assert!(!question.answers.is_empty()),
+                Subject::Failure | Subject::Unknown | Subject::FailedUndo => {
+                    assert!(!question.answers.is_empty())
+                }
             }
             for answer in &question.answers {
                 taken(decide(step.as_deref().expect("an answer is about a step"), *answer));
@@ -230,7 +240,8 @@ impl Sim {
         if !self.world.calls.contains_key(&call) {
             if call.kind != CallKind::Probe && (self.world.down && run || self.dice.chance(8)) {
                 self.world.calls.insert(call, Truth { sent: Sent::Never, lands: false, later: false });
-                let ended = Ended::Failed { category: Category::Unavailable, said: Value::Null, unsent: true };
+                let ended =
+                    Ended::Failed { category: Category::Unavailable, said: Value::Null, unsent: true };
                 return self.report(call, ended);
             }
             self.world.send(self.book.execution(), call, &mut self.dice);
@@ -246,7 +257,12 @@ impl Sim {
         if dice < if self.benign { 10 } else { 25 } {
             let later = self.world.land_late && !lands && self.dice.chance(50);
             self.world.calls.insert(call, Truth { sent: Sent::TimedOut, lands, later });
-            let category = *self.dice.pick(&[Category::Timeout, Category::Timeout, Category::Unavailable, Category::Protocol]);
+            let category = *self.dice.pick(&[
+                Category::Timeout,
+                Category::Timeout,
+                Category::Unavailable,
+                Category::Protocol,
+            ]);
             return self.report(call, Ended::Unknown { category, said: json!({"message": "no answer"}) });
         }
         self.world.calls.insert(call, Truth { sent: Sent::Answered, lands, later: false });
@@ -300,7 +316,10 @@ impl Sim {
         let mark = self.book.entries.len();
         self.give(&Command::Report { epoch: Epoch(0), call, ended });
         let read_only = self.execution().plan.step(call.step).read_only;
-        assert!(sent != Sent::Answered || read_only || self.book.entries.len() == mark, "a repeat is no news");
+        assert!(
+            sent != Sent::Answered || read_only || self.book.entries.len() == mark,
+            "a repeat is no news"
+        );
     }
 
     /// In a fork the journal may be shorter than what the world has seen.
@@ -349,8 +368,11 @@ impl Sim {
             let step = self.execution().step(call.step);
             let newest = match call.kind {
                 CallKind::Run => {
-                    let last = step.last().filter(|last| last.by_agent && last.outcome == Some(Outcome::Unknown));
-                    last.is_some() && step.attempts.len() as u32 == call.no + 1 && step.compensations.is_empty()
+                    let last =
+                        step.last().filter(|last| last.by_agent && last.outcome == Some(Outcome::Unknown));
+                    last.is_some()
+                        && step.attempts.len() as u32 == call.no + 1
+                        && step.compensations.is_empty()
                 }
                 CallKind::Compensation => {
                     let last = step.last_compensation();
@@ -369,8 +391,10 @@ impl Sim {
 
     fn person(&mut self) -> bool {
         let asked = questions(self.execution());
-        let asked: Vec<&Question> =
-            asked.iter().filter(|one| !matches!(one.subject, Subject::AgentWork | Subject::AgentUndo)).collect();
+        let asked: Vec<&Question> = asked
+            .iter()
+            .filter(|one| !matches!(one.subject, Subject::AgentWork | Subject::AgentUndo))
+            .collect();
         if asked.is_empty() {
             return false;
         }
@@ -380,9 +404,17 @@ impl Sim {
             Subject::PlanApproval | Subject::UndoApproval | Subject::StepApproval => {
                 let reason = None;
                 let yes = self.dice.chance(70);
-                self.give(&if yes { Command::Approve { step, reason } } else { Command::Reject { step, reason } })
+                self.give(&if yes {
+                    Command::Approve { step, reason }
+                } else {
+                    Command::Reject { step, reason }
+                })
             }
-            Subject::Failure | Subject::Unknown | Subject::FailedUndo | Subject::AgentWork | Subject::AgentUndo => {
+            Subject::Failure
+            | Subject::Unknown
+            | Subject::FailedUndo
+            | Subject::AgentWork
+            | Subject::AgentUndo => {
                 let answer = *self.dice.pick(&question.answers);
                 self.answer(question.step.expect("an answer is about a step"), answer)
             }
@@ -405,7 +437,11 @@ impl Sim {
         match status {
             StepStatus::Failed | StepStatus::Unknown if speaks && unknown => {
                 let read_only = self.execution().plan.step(no).read_only;
-                let truth = if read_only { answer == Answer::Happened } else { self.world.stands(self.execution(), no, newest) };
+                let truth = if read_only {
+                    answer == Answer::Happened
+                } else {
+                    self.world.stands(self.execution(), no, newest)
+                };
                 if truth != (answer == Answer::Happened) {
                     match self.dice.chance(80) {
                         false => self.world.wrong = true,
@@ -445,8 +481,12 @@ impl Sim {
             all.push(Command::Reject { step: step.clone(), reason: reason() });
             all.extend(Answer::ALL.iter().map(|answer| decide(&self.id(no), *answer)));
             let failed = Report::Failed { reason: None, category: Category::ToolError };
-            let reports =
-                [Report::Started, Report::Succeeded { output: None }, failed, Report::Compensated { output: None }];
+            let reports = [
+                Report::Started,
+                Report::Succeeded { output: None },
+                failed,
+                Report::Compensated { output: None },
+            ];
             all.extend(reports.into_iter().map(|report| record(&step, report)));
         }
         all
@@ -571,7 +611,8 @@ fn record(step: &Option<String>, report: Report) -> Command {
 
 /// Everything that is known of an execution but its plan.
 fn story(execution: &Execution) -> String {
-    let Execution { steps, epoch, paused, stop, phase, ended, gate, proposal, calls, past_no_return, .. } = execution;
+    let Execution { steps, epoch, paused, stop, phase, ended, gate, proposal, calls, past_no_return, .. } =
+        execution;
     let Execution { active_ms, at_ms, position, version, ended_at_ms, place, erased, .. } = execution;
     format!(
         "{steps:?} {epoch:?} {paused} {stop:?} {phase:?} {ended:?} {gate:?} {proposal:?} {calls} {past_no_return} \

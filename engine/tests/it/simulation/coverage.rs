@@ -64,7 +64,8 @@ pub fn name(command: &Command) -> &'static str {
 fn answers() -> Vec<(Answer, StepStatus)> {
     use Answer::{Abandon, Compensate, DidNotHappen, Happened, Retry, Skip};
     let mut fitting = Vec::new();
-    let mut add = |status: StepStatus, answers: &[Answer]| fitting.extend(answers.iter().map(|one| (*one, status)));
+    let mut add =
+        |status: StepStatus, answers: &[Answer]| fitting.extend(answers.iter().map(|one| (*one, status)));
     add(StepStatus::Failed, &[Retry, Skip, Happened, Compensate, Abandon]);
     add(StepStatus::Unknown, &[Retry, Skip, Happened, DidNotHappen, Compensate, Abandon]);
     add(StepStatus::CompensationFailed, &[Retry, Skip, Happened, DidNotHappen, Abandon]);
@@ -79,8 +80,12 @@ fn expected() -> Vec<Seen> {
     all.extend(Category::ALL.iter().map(|one| ("category", one.as_str(), "")));
     all.extend(End::ALL.iter().map(|one| ("end", one.as_str(), "")));
     all.extend(answers().into_iter().map(|(answer, status)| ("answer", answer.as_str(), status.as_str())));
-    let of_executions = Event::KINDS.iter().filter(|kind| !kind.starts_with("plan_saved") && !kind.starts_with("plan_deleted"));
-    all.extend(of_executions.filter(|kind| !kind.starts_with("execution_started")).map(|kind| ("event", *kind, "")));
+    let of_executions = Event::KINDS
+        .iter()
+        .filter(|kind| !kind.starts_with("plan_saved") && !kind.starts_with("plan_deleted"));
+    all.extend(
+        of_executions.filter(|kind| !kind.starts_with("execution_started")).map(|kind| ("event", *kind, "")),
+    );
     let commands = ["pause", "resume", "cancel", "undo", "approve", "reject", "decide", "record", "erase"];
     all.extend(["adopt"].into_iter().chain(commands).map(|one| ("accepted", one, "")));
     all.extend(["drive"].into_iter().chain(commands).map(|one| ("refused", one, "")));

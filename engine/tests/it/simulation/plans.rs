@@ -127,17 +127,33 @@ fn undoing(dice: &mut Dice, step: &mut Map<String, Value>) {
 }
 
 fn retry(dice: &mut Dice) -> Value {
-    let on = dice.pick(&[["unavailable", "timeout"], ["unavailable", "protocol"], ["timeout", "internal"], ["tool_error", "policy"]]);
+    let on = dice.pick(&[
+        ["unavailable", "timeout"],
+        ["unavailable", "protocol"],
+        ["timeout", "internal"],
+        ["tool_error", "policy"],
+    ]);
     json!({ "max_attempts": dice.pick(&[1, 1, 2, 3]), "backoff": dice.pick(&["0s", "500ms", "2s"]), "on": on })
 }
 
 fn failure_policy(dice: &mut Dice, index: usize, count: usize, step: &mut Map<String, Value>) {
-    let actions = [None, None, None, Some("cancel_all"), Some("cancel_dependent"), Some("continue_others"), Some("manual_decision")];
+    let actions = [
+        None,
+        None,
+        None,
+        Some("cancel_all"),
+        Some("cancel_dependent"),
+        Some("continue_others"),
+        Some("manual_decision"),
+    ];
     let Some(action) = *dice.pick(&actions) else { return };
     let mut policy = json!({ "action": action });
     if action == "cancel_dependent" {
-        let named: Vec<&str> =
-            (0..count).filter(|other| *other != index).map(|other| IDS[other]).filter(|_| dice.chance(25)).collect();
+        let named: Vec<&str> = (0..count)
+            .filter(|other| *other != index)
+            .map(|other| IDS[other])
+            .filter(|_| dice.chance(25))
+            .collect();
         policy["propagate_to"] = json!(named);
     }
     step.insert("failure_policy".into(), policy);
