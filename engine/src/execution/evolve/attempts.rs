@@ -1,7 +1,7 @@
 //! Attempts and their probes: started, ended.
 
 use super::super::due::{CallId, CallKind};
-use super::super::state::{Attempt, Execution, Failure, Phase, ProbeState, Stored};
+use super::super::state::{Attempt, Execution, Failure, ProbeState, Stored};
 use crate::event::{self, Probed};
 use crate::id::{StepId, StepNo};
 use crate::policy::{Outcome, StepStatus};
@@ -131,7 +131,7 @@ impl Execution {
         self.steps[no.index()].key += u32::from(unknown && settles == Some(false));
         self.refresh(no);
         let status = self.step(no).status();
-        if unknown && settles.is_some() && status == StepStatus::Unknown && self.phase == Phase::Forward {
+        if unknown && settles.is_some() && status == StepStatus::Unknown {
             self.resettle(no, at_ms);
         }
         Ok(())

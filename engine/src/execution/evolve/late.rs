@@ -1,6 +1,6 @@
 //! What is learnt after the fact: an attempt that has been settled, a failure that no longer stands.
 
-use super::super::state::{Attempt, Execution, Phase, Proposal, Stored};
+use super::super::state::{Attempt, Execution, Failure, Proposal, Stored};
 use super::is_undoing;
 use crate::event;
 use crate::id::StepNo;
@@ -21,7 +21,7 @@ impl Execution {
     /// still stand apply anew.
     pub(super) fn unfail(&mut self, no: StepNo) {
         self.proposal = Proposal::None;
-        if self.ended.is_some() {
+        if self.ended.is_some() || self.stopping() {
             return;
         }
         self.steps[no.index()].handled = false;
@@ -50,28 +50,49 @@ impl Execution {
         if succeeded || unknown {
             attempt.result = result;
         }
-        let status = self.step(no).status();
-        let undoing = is_undoing(status);
-        let step = &mut self.steps[no.index()];
-        if succeeded && step.compensations.iter().any(|one| one.attempt == index) {
-            step.undo_again.insert(index);
-            step.undone.remove(&index);
-            if status == StepStatus::Compensated {
-                step.undo_retry = true;
-                self.set_status(no, StepStatus::CompensationFailed, None);
-            }
+        let undoing = is_undoing(self.step(no).status());
+        if succeeded {
+            self.undo_again(no, index);
         }
-        let step = &mut self.steps[no.index()];
         if unknown && !undoing {
-            let newest = index as usize + 1 == step.attempts.len();
-            step.attempts[index as usize].settled = Some(succeeded);
-            step.key += u32::from(newest && !succeeded);
+            self.settle_late(no, index, event, result);
         }
         self.refresh(no);
-        if !undoing && self.phase == Phase::Forward {
+        if !undoing {
             self.move_late(no, event, at_ms);
         }
         Ok(())
+    }
+
+    /// A success that arrives after its compensation began may have taken effect after it.
+    fn undo_again(&mut self, no: StepNo, index: u32) {
+        let plan = self.plan.clone();
+        let (spec, step) = (plan.step(no), &mut self.steps[no.index()]);
+        let key_of = |attempt: u32| step.attempts[attempt as usize].key;
+        let same = |other: u32| other == index || (spec.idempotent && key_of(other) == key_of(index));
+        if step.compensations.iter().any(|one| same(one.attempt)) {
+            let undone = step.undone.iter().copied().filter(|other| !same(*other)).collect();
+            step.undone = undone;
+            step.undo_again.insert(index);
+        }
+        if step.status() == StepStatus::Compensated && !step.to_undo(spec).is_empty() {
+            step.undo_retry = true;
+            self.set_status(no, StepStatus::CompensationFailed, None);
+        }
+    }
+
+    fn settle_late(&mut self, no: StepNo, index: u32, event: &event::LateAnswer, said: Option<Stored>) {
+        let step = &mut self.steps[no.index()];
+        let newest = index as usize + 1 == step.attempts.len();
+        let attempt = &mut step.attempts[index as usize];
+        attempt.settled = Some(event.outcome == Outcome::Succeeded);
+        if event.outcome == Outcome::Failed {
+            attempt.category = event.category.or(attempt.category);
+            if newest {
+                step.key += 1;
+                step.error = event.category.map(|category| Failure { category, said }).or(step.error);
+            }
+        }
     }
 
     /// A late answer moves the step only once none of its attempts is in flight.
