@@ -19,11 +19,13 @@ impl Execution {
         if event.attempt as usize != step.attempts.len() + 1 {
             return Err(format!("attempt {} of `{}` is out of turn", event.attempt, event.step));
         }
+        // The automatic attempts that follow an answered `retry` are covered by it too.
+        let goes_on = step.status() == StepStatus::Running && step.last().is_some_and(|last| last.forced);
         let before = if step.approved { step.asked } else { step.last().and_then(|last| last.arguments) };
         step.attempts.push(Attempt {
             key: step.key,
             by_agent,
-            forced: step.forced,
+            forced: step.forced || goes_on,
             arguments: arguments.or(before),
             outcome: None,
             category: None,
