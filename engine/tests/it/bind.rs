@@ -54,6 +54,7 @@ fn values_are_bound_with_their_types_kept() {
         (json!("${steps.my-step.output.x}"), json!(1)),
         (json!("${steps.my-step.output.x - steps.fetch.output.id}"), json!(-6)),
         (json!("${steps[\"my-step\"].output}"), json!({"x": 1})),
+        (json!("${'steps.my-step.output' + string(steps.my-step.output.x)}"), json!("steps.my-step.output1")),
         (json!("${steps.skipped.output}"), json!(null)),
         (json!("${steps.fetch.status}"), json!("succeeded")),
         (json!("${execution.id}"), json!("ex-1")),
