@@ -1,10 +1,13 @@
-//! The pure heart of Actbook: plans, events, states, and what follows from them. It reads its
-//! arguments and nothing else: no clock, no randomness, no input or output.
+//! The pure heart of Actbook. Plans come in as text, commands as values; out come events, states and
+//! what is due. No I/O, no clock, no randomness: time, ids and dice are arguments.
 
 pub mod analysis;
 pub mod bind;
 pub mod chain;
+pub mod event;
+pub mod execution;
 pub mod id;
+pub mod library;
 pub mod plan;
 pub mod policy;
 pub mod spelling;

@@ -45,6 +45,8 @@ pub struct Plan {
     pub document: String,
     pub digest: Digest,
     pub(crate) by_id: BTreeMap<StepId, StepNo>,
+    /// Each step's place in the order that dependencies and the list give: what is needed comes first.
+    pub(crate) order: Vec<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -161,6 +163,10 @@ impl Plan {
 
     pub fn find(&self, id: &str) -> Option<StepNo> {
         self.by_id.get(id).copied()
+    }
+
+    pub fn order(&self, no: StepNo) -> u32 {
+        self.order[no.index()]
     }
 
     pub fn numbered(&self) -> impl Iterator<Item = (StepNo, &Step)> {

@@ -1,1 +1,44 @@
-fn main() {}
+//! The project's own commands. `cargo xtask test` is exactly what CI runs; the others take longer or
+//! measure. Progress goes to stderr; only results (a table, a bench's JSON) go to stdout.
+#![expect(clippy::print_stdout, reason = "the planted bugs' table is a result, and results go to stdout")]
+
+mod commands;
+mod machine;
+mod planted;
+mod postgres;
+mod stage;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask test                    what CI runs: installs what is missing, lints, builds, tests
+cargo xtask ci                      the same
+cargo xtask planted [--only NAME]   plants each known bug in a scratch copy; its test must catch it
+cargo xtask soak                    the kill and simulation tests, long, in release
+cargo xtask fuzz [--cases N]        random plans and documents against the engine, in release
+cargo xtask bench [--json] …        speed; the arguments go to the bench itself";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args.as_slice() {
+        ["test" | "ci"] => commands::test(),
+        ["planted"] => planted::run(None),
+        ["planted", "--only", name] => planted::run(Some(name)),
+        ["soak"] => commands::soak(),
+        ["fuzz"] => commands::fuzz(commands::FUZZ_CASES),
+        ["fuzz", "--cases", cases] => commands::fuzz(cases),
+        ["bench", rest @ ..] => commands::bench(rest),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -36,7 +36,7 @@ fn whole(value: &Value, document: String, found: &mut Findings) -> Option<Plan> 
     // With a step missing, numbers and names would not match, and every error after that would mislead.
     let (steps, by_id) =
         if whole_list { graph::connect(drafts, &steps_at, found) } else { Default::default() };
-    let plan = Plan {
+    let mut plan = Plan {
         name,
         description: fields.owned_text("description", found),
         kind: fields.owned_text("type", found),
@@ -48,10 +48,20 @@ fn whole(value: &Value, document: String, found: &mut Findings) -> Option<Plan> 
         digest: Digest::of(document.as_bytes()),
         document,
         by_id,
+        order: Vec::new(),
     };
+    plan.order = places(&plan);
     inputs::check_references(&plan, found);
     compensations(&plan, found);
     Some(plan)
+}
+
+fn places(plan: &Plan) -> Vec<u32> {
+    let mut places = vec![0; plan.steps.len()];
+    for (place, no) in crate::analysis::order(plan).into_iter().enumerate() {
+        places[no.index()] = place as u32;
+    }
+    places
 }
 
 fn policy(fields: &Fields<'_, '_>, found: &mut Findings) -> Policy {

@@ -1,5 +1,6 @@
 mod analysis;
 mod bind;
+mod chain;
 mod plan;
 
 /// Random cases per property: few enough for every day, more where `ACTBOOK_FUZZ_CASES` says so.

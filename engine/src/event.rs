@@ -1,0 +1,334 @@
+//! What happened: the closed vocabulary of the journal, one struct per kind.
+//!
+//! A kind carries its version (`attempt_started.1`); bodies are never rewritten. `decode` is the one
+//! place where an older version is read into today's shape. docs/journal.md explains each kind.
+
+use serde::{Deserialize, Serialize};
+
+use crate::chain::Digest;
+use crate::id::{Epoch, ExecutionId, PlanId, SeatId, StepId};
+use crate::policy::{Answer, Category, End, Outcome, words};
+
+/// A payload that is kept beside its entry: the entry itself holds only what proves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub digest: Digest,
+    pub size: u64,
+}
+
+/// Written `digest.size`: narrow, since nearly every entry has one.
+impl Serialize for Kept {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}.{}", self.digest, self.size))
+    }
+}
+
+impl<'de> Deserialize<'de> for Kept {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::{Error, IntoDeserializer};
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let (digest, size) = text.split_once('.').ok_or_else(|| Error::custom("expected digest.size"))?;
+        let digest: serde::de::value::StrDeserializer<'_, D::Error> = digest.into_deserializer();
+        Ok(Self { digest: Digest::deserialize(digest)?, size: size.parse().map_err(Error::custom)? })
+    }
+}
+
+/// Which version of which plan an execution runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRef {
+    pub id: PlanId,
+    pub name: String,
+    pub version: u32,
+    pub digest: Digest,
+}
+
+words!(
+    /// What a probe found. `Lost`: the process that probed went away; a probe is read-only, so it runs again.
+    Probed { Happened = "happened", DidNotHappen = "did_not_happen", Error = "error", Lost = "lost" }
+);
+
+/// An entry was written by a later release, or is not what it claims to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undecodable {
+    #[error("entries of kind `{0}` were written by a newer actbook; update this one")]
+    UnknownKind(String),
+    #[error("the body of a `{kind}` entry does not read: {why}")]
+    Body { kind: String, why: String },
+}
+
+fn no(flag: &bool) -> bool {
+    !*flag
+}
+
+/// Declares one struct per kind, the `Event` that holds any of them, and the two ways between an
+/// event and its stored form. A new kind is one block here; the compiler lists the rest.
+macro_rules! events {
+    ($($(#[$doc:meta])* $name:ident = $kind:literal { $($(#[$fdoc:meta])* $field:ident : $type:ty),* $(,)? })+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+            #[serde(deny_unknown_fields)]
+            pub struct $name { $($(#[$fdoc])* pub $field: $type),* }
+
+            impl From<$name> for Event {
+                fn from(event: $name) -> Self { Self::$name(event) }
+            }
+        )+
+
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Event { $($name($name)),+ }
+
+        impl Event {
+            pub const KINDS: &'static [&'static str] = &[$($kind),+];
+
+            pub fn kind(&self) -> &'static str {
+                match self { $(Self::$name(_) => $kind),+ }
+            }
+
+            pub fn body(&self) -> String {
+                let body = match self { $(Self::$name(event) => serde_json::to_string(event)),+ };
+                body.expect("an event holds only text, numbers and lists, which always serialise")
+            }
+
+            pub fn decode(kind: &str, body: &str) -> Result<Self, Undecodable> {
+                match kind {
+                    $($kind => serde_json::from_str(body).map(Self::$name),)+
+                    _ => return Err(Undecodable::UnknownKind(kind.to_owned())),
+                }
+                .map_err(|error| Undecodable::Body { kind: kind.to_owned(), why: error.to_string() })
+            }
+        }
+    };
+}
+
+events! {
+    /// A version of a plan was added to the library. Its document is the entry's payload.
+    PlanSaved = "plan_saved.1" {
+        id: PlanId,
+        name: String,
+        version: u32,
+        digest: Digest,
+        size: u64,
+        steps: u32,
+    }
+    PlanDeleted = "plan_deleted.1" { id: PlanId }
+
+    ExecutionStarted = "execution_started.1" {
+        id: ExecutionId,
+        plan: PlanRef,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        inputs: Option<Kept>,
+        /// The digest of the definitions of the servers that the plan names.
+        place: Digest,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<String>,
+    }
+    /// Who drives from here on: only commands that carry this epoch start attempts.
+    DriverChanged = "driver_changed.1" { epoch: Epoch, seat: SeatId }
+    /// The execution goes on with the tools as this place defines them.
+    PlaceAdopted = "place_adopted.1" { place: Digest }
+
+    PlanApprovalAsked = "plan_approval_asked.1" {}
+    PlanApproved = "plan_approved.1" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
+    PlanRejected = "plan_rejected.1" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
+
+    /// A step waits for a yes to exactly these arguments.
+    ApprovalAsked = "approval_asked.1" {
+        step: StepId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Kept>,
+    }
+    StepApproved = "step_approved.1" {
+        step: StepId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
+    StepRejected = "step_rejected.1" {
+        step: StepId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
+
+    /// The intent: durable before anything leaves. Without `arguments` it sends what was approved.
+    AttemptStarted = "attempt_started.1" {
+        step: StepId,
+        attempt: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Kept>,
+    }
+    /// The agent said that it has begun.
+    AgentStarted = "agent_started.1" { step: StepId, attempt: u32 }
+    AttemptEnded = "attempt_ended.1" {
+        step: StepId,
+        attempt: u32,
+        outcome: Outcome,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        category: Option<Category>,
+        /// The output, or what the tool said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Kept>,
+        /// It certainly did not leave the house.
+        #[serde(default, skip_serializing_if = "no")]
+        unsent: bool,
+        /// Concluded by the process that took over, not seen.
+        #[serde(default, skip_serializing_if = "no")]
+        takeover: bool,
+    }
+    /// An answer to an attempt that had already been given up.
+    LateAnswer = "late_answer.1" {
+        step: StepId,
+        attempt: u32,
+        outcome: Outcome,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        category: Option<Category>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Kept>,
+    }
+    /// The next attempt, at the step or its compensation, with the backoff and jitter that were chosen.
+    RetryScheduled = "retry_scheduled.1" { step: StepId, at_ms: i64 }
+
+    ProbeStarted = "probe_started.1" { step: StepId, attempt: u32, arguments: Kept }
+    ProbeEnded = "probe_ended.1" {
+        step: StepId,
+        attempt: u32,
+        found: Probed,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Kept>,
+    }
+
+    /// The step ends as its last attempt did, or without one where nothing could be sent.
+    StepFailed = "step_failed.1" {
+        step: StepId,
+        category: Category,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Kept>,
+    }
+    StepUnknown = "step_unknown.1" { step: StepId, category: Category }
+    StepSucceeded = "step_succeeded.1" { step: StepId }
+    /// Its `when` was false.
+    StepSkipped = "step_skipped.1" { step: StepId }
+    CompensationGivenUp = "compensation_given_up.1" { step: StepId }
+
+    /// What a failure did to other steps.
+    FailureHandled = "failure_handled.1" {
+        step: StepId,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        cancelled: Vec<StepId>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        skipped: Vec<StepId>,
+    }
+    /// Steps that will not start: the execution stops.
+    StepsCancelled = "steps_cancelled.1" { steps: Vec<StepId> }
+
+    Paused = "paused.1" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
+    Resumed = "resumed.1" {}
+    CancelAsked = "cancel_asked.1" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
+    Decided = "decided.1" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<StepId>,
+        answer: Answer,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<Kept>,
+    }
+
+    UnwindProposed = "unwind_proposed.1" {}
+    UnwindRejected = "unwind_rejected.1" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
+    UnwindStarted = "unwind_started.1" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
+    /// `compensation` counts the tries at undoing this step; `attempt` is the one to undo.
+    CompensationStarted = "compensation_started.1" {
+        step: StepId,
+        compensation: u32,
+        attempt: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Kept>,
+    }
+    CompensationEnded = "compensation_ended.1" {
+        step: StepId,
+        compensation: u32,
+        outcome: Outcome,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        category: Option<Category>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Kept>,
+        #[serde(default, skip_serializing_if = "no")]
+        unsent: bool,
+        #[serde(default, skip_serializing_if = "no")]
+        takeover: bool,
+    }
+    LateCompensation = "late_compensation.1" {
+        step: StepId,
+        compensation: u32,
+        outcome: Outcome,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Kept>,
+    }
+
+    ExecutionEnded = "execution_ended.1" { status: End }
+    /// The payloads and the salt of this ended execution are gone; the chain still closes.
+    PayloadsErased = "payloads_erased.1" {}
+}
+
+impl Event {
+    /// The payload that the entry owns, if it has one.
+    pub fn kept(&self) -> Option<Kept> {
+        match self {
+            Self::PlanSaved(event) => Some(Kept { digest: event.digest, size: event.size }),
+            Self::ExecutionStarted(event) => event.inputs,
+            Self::ApprovalAsked(event) => event.arguments,
+            Self::AttemptStarted(event) => event.arguments,
+            Self::AttemptEnded(event) => event.result,
+            Self::LateAnswer(event) => event.result,
+            Self::ProbeStarted(event) => Some(event.arguments),
+            Self::ProbeEnded(event) => event.result,
+            Self::StepFailed(event) => event.result,
+            Self::Decided(event) => event.output,
+            Self::CompensationStarted(event) => event.arguments,
+            Self::CompensationEnded(event) => event.result,
+            Self::LateCompensation(event) => event.result,
+            Self::PlanDeleted(_)
+            | Self::DriverChanged(_)
+            | Self::PlaceAdopted(_)
+            | Self::PlanApprovalAsked(_)
+            | Self::PlanApproved(_)
+            | Self::PlanRejected(_)
+            | Self::StepApproved(_)
+            | Self::StepRejected(_)
+            | Self::AgentStarted(_)
+            | Self::RetryScheduled(_)
+            | Self::StepUnknown(_)
+            | Self::StepSucceeded(_)
+            | Self::StepSkipped(_)
+            | Self::CompensationGivenUp(_)
+            | Self::FailureHandled(_)
+            | Self::StepsCancelled(_)
+            | Self::Paused(_)
+            | Self::Resumed(_)
+            | Self::CancelAsked(_)
+            | Self::UnwindProposed(_)
+            | Self::UnwindRejected(_)
+            | Self::UnwindStarted(_)
+            | Self::ExecutionEnded(_)
+            | Self::PayloadsErased(_) => None,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The recovery brief: what is done, what is not, what can be undone, in which order, with which calls.
+
+use super::follow::{Missing, Values, undo_arguments};
+use super::state::Execution;
+use super::unwind::effect_remains;
+use crate::id::{StepId, StepNo};
+use crate::plan::Undo;
+use crate::policy::{Cancellable, StepStatus};
+
+use serde::Serialize;
+use serde_json::Value;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Brief {
+    pub done: Vec<StepId>,
+    pub not_done: Vec<StepId>,
+    pub may_have_run: Vec<StepId>,
+    /// In the order in which `undo` would go.
+    pub undo: Vec<ToUndo>,
+    pub cannot_undo: Vec<CannotUndo>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToUndo {
+    pub step: StepId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    /// Why the call cannot be made as it stands: its arguments need something that nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CannotUndo {
+    pub step: StepId,
+    pub why: String,
+}
+
+pub fn brief(execution: &Execution, values: &Values) -> Result<Brief, Missing> {
+    let mut brief = Brief::default();
+    for no in execution.numbers() {
+        let step = execution.step_id(no);
+        match standing(execution, no) {
+            Standing::Done => brief.done.push(step),
+            Standing::NotDone => brief.not_done.push(step),
+            Standing::MayHaveRun => brief.may_have_run.push(step),
+        }
+    }
+    brief.undo = to_undo(execution, values)?;
+    brief.cannot_undo = execution.numbers().filter_map(|no| cannot_undo(execution, no)).collect();
+    Ok(brief)
+}
+
+enum Standing {
+    Done,
+    NotDone,
+    MayHaveRun,
+}
+
+fn standing(execution: &Execution, no: StepNo) -> Standing {
+    let step = execution.step(no);
+    match step.status() {
+        StepStatus::Succeeded => Standing::Done,
+        StepStatus::Compensated => Standing::NotDone,
+        _ if !step.to_undo(execution.plan.step(no)).is_empty() => Standing::MayHaveRun,
+        _ => Standing::NotDone,
+    }
+}
+
+fn to_undo(execution: &Execution, values: &Values) -> Result<Vec<ToUndo>, Missing> {
+    let mut undo = Vec::new();
+    let mut missing = Vec::new();
+    for &(_, no) in execution.index.to_undo.iter().rev() {
+        for target in execution.step(no).to_undo(execution.plan.step(no)).into_iter().rev() {
+            match one(execution, no, target, values) {
+                Ok(one) => undo.push(one),
+                Err(Missing(more)) => missing.extend(more),
+            }
+        }
+    }
+    if missing.is_empty() { Ok(undo) } else { Err(Missing(missing)) }
+}
+
+fn one(execution: &Execution, no: StepNo, target: u32, values: &Values) -> Result<ToUndo, Missing> {
+    let step = execution.step_id(no);
+    let bound = undo_arguments(execution, no, target, values)?;
+    let trouble = bound.as_ref().err().map(ToString::to_string);
+    let work = execution.plan.step(no).compensation.as_ref().map(|compensation| &compensation.work);
+    Ok(match work {
+        Some(Undo::Action { .. }) => {
+            let action = bound.ok().map(|text| text.as_str().map_or_else(|| text.to_string(), str::to_owned));
+            ToUndo { step, tool: None, action: Some(action.unwrap_or_default()), arguments: None, trouble }
+        }
+        Some(Undo::Tool { tool, .. }) => {
+            ToUndo { step, tool: Some(tool.clone()), action: None, arguments: bound.ok(), trouble }
+        }
+        None => ToUndo { step, tool: None, action: None, arguments: None, trouble },
+    })
+}
+
+fn cannot_undo(execution: &Execution, no: StepNo) -> Option<CannotUndo> {
+    let (spec, state) = (execution.plan.step(no), execution.step(no));
+    if !effect_remains(execution, no) {
+        return None;
+    }
+    let why = match spec.cancellable {
+        _ if state.left => "its effect was left in place by an answer",
+        Cancellable::Irreversible => "it is irreversible",
+        Cancellable::PartiallyReversible => "it is only partially reversible",
+        Cancellable::Reversible if spec.compensation.is_none() => "it has no compensation",
+        Cancellable::Reversible => return None,
+    };
+    Some(CannotUndo { step: spec.id.clone(), why: why.to_owned() })
+}

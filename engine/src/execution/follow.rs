@@ -1,0 +1,379 @@
+//! What follows by itself, as events. Only the driver's commands are followed, so only here do
+//! attempts, probes and compensations start.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::command::Ended;
+use super::decide::bytes;
+use super::due::{CallId, CallKind};
+use super::next::{Next, next};
+use super::state::{Execution, Stored};
+use super::{Fresh, Now};
+use crate::bind::{Reads, Scope, Template, Unbound};
+use crate::event::*;
+use crate::id::{Position, StepId, StepNo};
+use crate::plan::{Retry, Undo, Work};
+use crate::policy::{Category, FailureAction, Outcome, PlanApproval, StepStatus};
+
+/// Payloads by the position of the entry that owns them, as far as they have been loaded.
+#[derive(Debug, Default)]
+pub struct Values(pub BTreeMap<Position, Arc<Value>>);
+
+/// Payloads that must be loaded before the question can be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing(pub Vec<Position>);
+
+/// The next events that follow by themselves; none: the execution waits.
+pub fn follow(execution: &Execution, now: Now, values: &Values) -> Result<Vec<Fresh>, Missing> {
+    match next(execution, now.at_ms) {
+        None => Ok(Vec::new()),
+        Some(what) => realise(execution, what, now, values),
+    }
+}
+
+fn realise(execution: &Execution, what: Next, now: Now, values: &Values) -> Result<Vec<Fresh>, Missing> {
+    let id = |no: StepNo| execution.step_id(no);
+    let one = |event: Event| Ok(vec![event.into()]);
+    match what {
+        Next::AskForPlan => one(PlanApprovalAsked {}.into()),
+        Next::CancelUnstarted => one(StepsCancelled { steps: unstarted(execution) }.into()),
+        Next::TakeBack(call) => one(taken_back(execution, call)),
+        Next::Probe(no) => probe(execution, no, values),
+        Next::ScheduleRetry(no) => {
+            one(RetryScheduled { step: id(no), at_ms: retry_at(execution, no, now) }.into())
+        }
+        Next::Retry(no) => Ok(vec![attempt(execution, no, None)]),
+        Next::Settle(no, outcome) => one(settled(execution, no, outcome)),
+        Next::CancelStep(no) => one(StepsCancelled { steps: vec![id(no)] }.into()),
+        Next::HandleFailure(no) => one(failure_handled(execution, no).into()),
+        Next::Doom(no) => one(doomed(execution, no)),
+        Next::Start(no) => start(execution, no, now, values),
+        Next::Propose => one(UnwindProposed {}.into()),
+        Next::Unwind => one(UnwindStarted { reason: None }.into()),
+        Next::Undo { step, attempt } => undo(execution, step, attempt, values),
+        Next::GiveUpUndo(no) => one(CompensationGivenUp { step: id(no) }.into()),
+        Next::End(status) => one(ExecutionEnded { status }.into()),
+    }
+}
+
+fn unstarted(execution: &Execution) -> Vec<StepId> {
+    let waits = |no: &StepNo| {
+        matches!(execution.step(*no).status(), StepStatus::Pending | StepStatus::AwaitingApproval)
+    };
+    execution.numbers().filter(waits).map(|no| execution.step_id(no)).collect()
+}
+
+fn taken_back(execution: &Execution, call: CallId) -> Event {
+    let (step, number) = (execution.step_id(call.step), call.no + 1);
+    let (outcome, category) = (Outcome::Unknown, Some(Category::Timeout));
+    let (result, unsent, takeover) = (None, false, false);
+    match call.kind {
+        CallKind::Run | CallKind::Probe => {
+            AttemptEnded { step, attempt: number, outcome, category, result, unsent, takeover }.into()
+        }
+        CallKind::Compensation => {
+            CompensationEnded { step, compensation: number, outcome, category, result, unsent, takeover }
+                .into()
+        }
+    }
+}
+
+fn settled(execution: &Execution, no: StepNo, outcome: Outcome) -> Event {
+    let step = execution.step_id(no);
+    let category =
+        execution.step(no).last().and_then(|attempt| attempt.category).unwrap_or(Category::Internal);
+    match outcome {
+        Outcome::Succeeded => StepSucceeded { step }.into(),
+        Outcome::Failed => StepFailed { step, category, result: None }.into(),
+        Outcome::Unknown => StepUnknown { step, category }.into(),
+    }
+}
+
+/// Exponential backoff, with a jitter that takes off up to half.
+fn retry_at(execution: &Execution, no: StepNo, now: Now) -> i64 {
+    let (spec, step) = (execution.plan.step(no), execution.step(no));
+    let undoing = step.status() == StepStatus::Compensating;
+    let (retry, tries): (&Retry, u32) = match &spec.compensation {
+        Some(compensation) if undoing => {
+            let last = step.last_compensation().map(|one| one.attempt);
+            let tries = step.compensations.iter().filter(|one| Some(one.attempt) == last).count();
+            (&compensation.retry, tries as u32)
+        }
+        _ => (&spec.retry, step.tries),
+    };
+    let exponent = i32::try_from(tries.saturating_sub(1)).unwrap_or(i32::MAX);
+    let whole = (retry.backoff_ms as f64 * retry.factor.powi(exponent)).min(retry.max_backoff_ms as f64);
+    let share = 0.5 + 0.5 * (now.dice >> 11) as f64 / (1u64 << 53) as f64;
+    now.at_ms + (whole * share) as i64
+}
+
+/// What the failure policy of a failed step does to others that have not started.
+fn failure_handled(execution: &Execution, no: StepNo) -> FailureHandled {
+    let spec = execution.plan.step(no);
+    let open = |other: &StepNo| {
+        let step = execution.step(*other);
+        *other != no
+            && !step.forced
+            && matches!(step.status(), StepStatus::Pending | StepStatus::AwaitingApproval)
+    };
+    let name =
+        |set: BTreeSet<StepNo>| set.into_iter().filter(open).map(|other| execution.step_id(other)).collect();
+    let (cancelled, skipped) = match spec.failure {
+        None | Some(FailureAction::ManualDecision) => (Vec::new(), Vec::new()),
+        Some(FailureAction::CancelAll) => (name(execution.numbers().collect()), Vec::new()),
+        Some(FailureAction::ContinueOthers) => (Vec::new(), name(dependants(execution, [no]))),
+        Some(FailureAction::CancelDependent) => {
+            let named = spec.propagate_to.iter().copied().filter(open);
+            let mut reached: BTreeSet<StepNo> = named.collect();
+            reached.extend(dependants(execution, reached.iter().copied().chain([no]).collect::<Vec<_>>()));
+            (name(reached), Vec::new())
+        }
+    };
+    FailureHandled { step: spec.id.clone(), cancelled, skipped }
+}
+
+/// All that need one of these, directly or through others. Reading a status makes no dependant.
+fn dependants(execution: &Execution, from: impl IntoIterator<Item = StepNo>) -> BTreeSet<StepNo> {
+    let plan = &execution.plan;
+    let mut found = BTreeSet::new();
+    let mut open: Vec<StepNo> = from.into_iter().collect();
+    while let Some(step) = open.pop() {
+        for &other in &plan.step(step).needed_by {
+            let ordinary = plan.step(other).needs.iter().any(|need| need.step == step && !need.status_only);
+            if ordinary && found.insert(other) {
+                open.push(other);
+            }
+        }
+    }
+    found
+}
+
+/// What depends on a cancelled step is cancelled; on one that a failure skipped, skipped.
+fn doomed(execution: &Execution, no: StepNo) -> Event {
+    let needs = execution.plan.step(no).needs.iter().filter(|need| !need.status_only);
+    let dead = needs.map(|need| execution.step(need.step)).find(|step| match step.status() {
+        StepStatus::Cancelled => true,
+        StepStatus::Skipped => step.cause.is_some(),
+        _ => false,
+    });
+    let steps = vec![execution.step_id(no)];
+    match dead.and_then(|step| Some((step.status(), step.cause?))) {
+        None => StepsCancelled { steps }.into(),
+        Some((StepStatus::Skipped, cause)) => {
+            FailureHandled { step: execution.step_id(cause), cancelled: Vec::new(), skipped: steps }.into()
+        }
+        Some((_, cause)) => {
+            FailureHandled { step: execution.step_id(cause), cancelled: steps, skipped: Vec::new() }.into()
+        }
+    }
+}
+
+/// Starts a step: its condition, the limits, its arguments, the approval it needs, and then the intent.
+fn start(execution: &Execution, no: StepNo, now: Now, values: &Values) -> Result<Vec<Fresh>, Missing> {
+    let (spec, state) = (execution.plan.step(no), execution.step(no));
+    if state.approved {
+        return Ok(vec![attempt(execution, no, None)]);
+    }
+    if let (Some(when), false) = (&spec.when, state.forced) {
+        match when.test(&scope(execution, when.reads(), None, values)?) {
+            Ok(true) => {}
+            Ok(false) => return Ok(vec![StepSkipped { step: spec.id.clone() }.into()]),
+            Err(error) => {
+                return Ok(vec![unsendable(
+                    execution,
+                    no,
+                    Category::InvalidArguments,
+                    &format!("when: {}", error.message),
+                )]);
+            }
+        }
+    }
+    let spent =
+        execution.spent(now.at_ms).filter(|category| *category == Category::Timeout || !spec.by_agent());
+    if let (Some(category), false) = (spent, state.forced) {
+        return Ok(vec![unsendable(execution, no, category, limit_reached(category))]);
+    }
+    let arguments = match &spec.work {
+        Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
+            match arguments.bind(&scope(execution, arguments.reads(), None, values)?) {
+                Ok(bound) => Some(bytes(&bound)),
+                Err(error) => {
+                    return Ok(vec![unsendable(
+                        execution,
+                        no,
+                        Category::InvalidArguments,
+                        &error.to_string(),
+                    )]);
+                }
+            }
+        }
+        Work::Action { .. } => None,
+    };
+    if needs_approval(execution, no) {
+        let kept = arguments.as_deref().map(|body| execution.keep(body));
+        let event = ApprovalAsked { step: spec.id.clone(), arguments: kept };
+        return Ok(vec![Fresh { event: event.into(), payload: arguments }]);
+    }
+    Ok(vec![attempt(execution, no, arguments)])
+}
+
+fn attempt(execution: &Execution, no: StepNo, payload: Option<Vec<u8>>) -> Fresh {
+    let arguments = payload.as_deref().map(|body| execution.keep(body));
+    let number = execution.step(no).attempts.len() as u32 + 1;
+    let event = AttemptStarted { step: execution.step_id(no), attempt: number, arguments };
+    Fresh { event: event.into(), payload }
+}
+
+fn limit_reached(category: Category) -> &'static str {
+    match category {
+        Category::Timeout => "the execution's time is spent",
+        _ => "the execution's budget of calls is spent",
+    }
+}
+
+fn said(message: &str) -> Vec<u8> {
+    bytes(&json!({ "message": message }))
+}
+
+/// The step fails before anything is sent.
+fn unsendable(execution: &Execution, no: StepNo, category: Category, message: &str) -> Fresh {
+    let payload = said(message);
+    let result = Some(execution.keep(&payload));
+    Fresh {
+        event: StepFailed { step: execution.step_id(no), category, result }.into(),
+        payload: Some(payload),
+    }
+}
+
+fn needs_approval(execution: &Execution, no: StepNo) -> bool {
+    let spec = execution.plan.step(no);
+    let by_policy = match execution.plan.policy.approval {
+        PlanApproval::None | PlanApproval::Plan => false,
+        PlanApproval::EveryWrite => !spec.read_only,
+        PlanApproval::AtPointOfNoReturn => {
+            spec.cancellable != crate::policy::Cancellable::Reversible && !execution.past_no_return
+        }
+    };
+    spec.approval || by_policy
+}
+
+/// The values that an expression reads. What a skipped or empty step gave is null.
+fn scope(
+    execution: &Execution,
+    reads: &Reads,
+    own: Option<(StepNo, u32)>,
+    values: &Values,
+) -> Result<Scope, Missing> {
+    let mut missing = Vec::new();
+    let mut load = |stored: Option<Stored>| match stored {
+        None => Arc::new(Value::Null),
+        Some(stored) => values.0.get(&stored.position).cloned().unwrap_or_else(|| {
+            missing.push(stored.position);
+            Arc::default()
+        }),
+    };
+    let state_of = |id: &String| execution.plan.find(id).map(|no| execution.step(no));
+    let mut scope = Scope { execution_id: execution.id.to_string(), ..Scope::default() };
+    if reads.inputs {
+        let empty = || Arc::new(Value::Object(Default::default()));
+        scope.inputs = Some(execution.inputs.map_or_else(empty, |inputs| load(Some(inputs))));
+    }
+    for id in &reads.outputs {
+        scope.outputs.insert(id.clone(), load(state_of(id).and_then(|state| state.output)));
+    }
+    for id in &reads.statuses {
+        let status = state_of(id).map_or("pending", |state| state.status().as_str());
+        scope.statuses.insert(id.clone(), status);
+    }
+    if let Some((no, number)) = own {
+        let attempt = &execution.step(no).attempts[number as usize];
+        scope.arguments = reads.own_arguments.then(|| load(attempt.arguments));
+        scope.output = reads.own_output.then(|| load(attempt.result.filter(|_| attempt.succeeded())));
+    }
+    if missing.is_empty() { Ok(scope) } else { Err(Missing(missing)) }
+}
+
+fn probe(execution: &Execution, no: StepNo, values: &Values) -> Result<Vec<Fresh>, Missing> {
+    let (spec, state) = (execution.plan.step(no), execution.step(no));
+    let probe = spec.probe.as_ref().expect("a probe is due only where the step has one");
+    let number = state.attempts.len() as u32 - 1;
+    let (step, attempt) = (spec.id.clone(), number + 1);
+    let bound = probe.arguments.bind(&scope(execution, probe.arguments.reads(), Some((no, number)), values)?);
+    let (event, payload): (Event, Vec<u8>) = match bound {
+        Ok(bound) => {
+            let payload = bytes(&bound);
+            (ProbeStarted { step, attempt, arguments: execution.keep(&payload) }.into(), payload)
+        }
+        Err(error) => {
+            let payload = said(&error.to_string());
+            let result = Some(execution.keep(&payload));
+            (ProbeEnded { step, attempt, found: Probed::Error, result }.into(), payload)
+        }
+    };
+    Ok(vec![Fresh { event, payload: Some(payload) }])
+}
+
+/// What the plan's `happened` makes of the probe's answer.
+pub(super) fn probe_found(
+    execution: &Execution,
+    call: CallId,
+    ended: &Ended,
+    values: &Values,
+) -> Result<Probed, Missing> {
+    let Ended::Succeeded { output } = ended else { return Ok(Probed::Error) };
+    let Some(probe) = &execution.plan.step(call.step).probe else { return Ok(Probed::Error) };
+    let mut reads = probe.happened.reads().clone();
+    reads.own_output = false;
+    let mut scope = scope(execution, &reads, Some((call.step, call.no)), values)?;
+    scope.output = Some(Arc::new(output.clone()));
+    Ok(match probe.happened.test(&scope) {
+        Ok(true) => Probed::Happened,
+        Ok(false) => Probed::DidNotHappen,
+        Err(_) => Probed::Error,
+    })
+}
+
+/// Starts a compensation. Where its arguments cannot be bound it ends at once, and asks.
+fn undo(execution: &Execution, no: StepNo, target: u32, values: &Values) -> Result<Vec<Fresh>, Missing> {
+    let step = execution.step_id(no);
+    let number = execution.step(no).compensations.len() as u32 + 1;
+    let attempt = target + 1;
+    let bound = undo_arguments(execution, no, target, values)?;
+    let payload = bound.as_ref().ok().map(bytes);
+    let arguments = payload.as_deref().map(|body| execution.keep(body));
+    let event = CompensationStarted { step: step.clone(), compensation: number, attempt, arguments };
+    let mut events = vec![Fresh { event: event.into(), payload }];
+    if let Err(error) = bound {
+        let payload = said(&error.to_string());
+        let event = CompensationEnded {
+            step,
+            compensation: number,
+            outcome: Outcome::Failed,
+            category: Some(Category::InvalidArguments),
+            result: Some(execution.keep(&payload)),
+            unsent: true,
+            takeover: false,
+        };
+        events.push(Fresh { event: event.into(), payload: Some(payload) });
+    }
+    Ok(events)
+}
+
+/// A compensation's arguments (or an action's text) for one attempt, bound to what is known.
+pub fn undo_arguments(
+    execution: &Execution,
+    no: StepNo,
+    target: u32,
+    values: &Values,
+) -> Result<Result<Value, Unbound>, Missing> {
+    let compensation = execution.plan.step(no).compensation.as_ref();
+    let template: &Template = match compensation.map(|compensation| &compensation.work) {
+        Some(Undo::Tool { arguments, .. }) => arguments,
+        Some(Undo::Action { action }) => action,
+        None => return Ok(Ok(Value::Null)),
+    };
+    Ok(template.bind(&scope(execution, template.reads(), Some((no, target)), values)?))
+}

@@ -1,0 +1,217 @@
+//! Sets that are kept along with the state, so that deciding costs what has changed and not the whole
+//! plan. Everything here can be derived from the steps; `refresh` is the one place that does.
+
+use std::collections::BTreeSet;
+
+use super::due::{CallId, CallKind};
+use super::state::{Execution, ProbeState, StepState, Stop};
+use crate::id::StepNo;
+use crate::plan::Need;
+use crate::policy::{FailureAction, Outcome, StepStatus};
+
+/// Where a ready step stands in the line.
+pub(super) type Rank = (i64, StepNo);
+
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// Pending with every need satisfied; those that must run alone are kept apart.
+    pub ready: BTreeSet<Rank>,
+    pub ready_alone: BTreeSet<Rank>,
+    /// Ready because an answer says so, though a failure stands.
+    pub ready_forced: BTreeSet<Rank>,
+    /// Not started, and a need was cancelled or skipped by a failure.
+    pub doomed: BTreeSet<StepNo>,
+    /// Running with no call out: to be settled or tried again.
+    pub settling: BTreeSet<StepNo>,
+    pub undo_settling: BTreeSet<StepNo>,
+    pub probes_due: BTreeSet<StepNo>,
+    pub failed: BTreeSet<StepNo>,
+    pub unhandled: BTreeSet<StepNo>,
+    /// Steps with an effect that may stand and a way back, by their order in the graph.
+    pub to_undo: BTreeSet<(u32, StepNo)>,
+    /// Compensations that wait for an answer.
+    pub undo_failed: BTreeSet<StepNo>,
+    pub open_tools: BTreeSet<CallId>,
+    pub open_agents: BTreeSet<CallId>,
+    /// Irreversible steps in flight.
+    pub alone: BTreeSet<StepNo>,
+    counts: [u32; StepStatus::ALL.len()],
+    failures: [u32; FailureAction::ALL.len() + 1],
+}
+
+fn slot(action: Option<FailureAction>) -> usize {
+    action.map_or(FailureAction::ALL.len(), |action| action as usize)
+}
+
+fn put<T: Ord>(set: &mut BTreeSet<T>, item: T, member: bool) -> bool {
+    if member { set.insert(item) } else { set.remove(&item) }
+}
+
+impl Index {
+    pub fn count(&self, status: StepStatus) -> usize {
+        self.counts[status as usize] as usize
+    }
+
+    pub fn failures(&self, action: Option<FailureAction>) -> u32 {
+        self.failures[slot(action)]
+    }
+
+    /// Failures that let nothing further start.
+    pub fn halting(&self) -> bool {
+        let halts = [None, Some(FailureAction::ManualDecision), Some(FailureAction::CancelAll)];
+        halts.into_iter().any(|action| self.failures(action) > 0)
+    }
+
+    /// Steps that hold a slot: a call out, an agent at work, or a retry to come.
+    pub fn occupied(&self) -> usize {
+        self.open_tools.len() + self.open_agents.len() + self.settling.len()
+    }
+}
+
+/// What a step's state means to one that needs it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Waiting,
+    Satisfied,
+    Dead,
+}
+
+impl Execution {
+    pub(super) fn build_index(&mut self) {
+        self.index.counts[StepStatus::Pending as usize] = self.steps.len() as u32;
+        for no in self.numbers() {
+            self.steps[no.index()].unmet = self.plan.step(no).needs.len() as u32;
+            self.refresh(no);
+        }
+    }
+
+    /// The only way a step's status changes: the counts and those that need the step change with it.
+    pub(super) fn set_status(&mut self, no: StepNo, status: StepStatus, cause: Option<StepNo>) {
+        let before = (self.standing(no, false), self.standing(no, true));
+        let step = &mut self.steps[no.index()];
+        self.index.counts[step.status.0 as usize] -= 1;
+        self.index.counts[status as usize] += 1;
+        step.status.0 = status;
+        step.cause = cause;
+        let after = (self.standing(no, false), self.standing(no, true));
+        if before != after {
+            self.tell_dependants(no, before, after);
+        }
+        self.refresh(no);
+    }
+
+    fn tell_dependants(&mut self, no: StepNo, before: (Standing, Standing), after: (Standing, Standing)) {
+        let plan = self.plan.clone();
+        for &other in &plan.step(no).needed_by {
+            let status_only = need(&plan.step(other).needs, no);
+            let (old, new) = if status_only { (before.1, after.1) } else { (before.0, after.0) };
+            if old == new {
+                continue;
+            }
+            let step = &mut self.steps[other.index()];
+            step.unmet =
+                step.unmet + u32::from(old == Standing::Satisfied) - u32::from(new == Standing::Satisfied);
+            step.dead = step.dead + u32::from(new == Standing::Dead) - u32::from(old == Standing::Dead);
+            self.refresh(other);
+        }
+    }
+
+    fn standing(&self, no: StepNo, status_only: bool) -> Standing {
+        use StepStatus as S;
+        let step = self.step(no);
+        match step.status() {
+            S::Succeeded => Standing::Satisfied,
+            S::Skipped if step.cause.is_none() || status_only => Standing::Satisfied,
+            S::Failed | S::Unknown | S::Cancelled if status_only => Standing::Satisfied,
+            S::Skipped | S::Cancelled => Standing::Dead,
+            S::Failed | S::Unknown | S::Pending | S::Running | S::AwaitingApproval | S::AwaitingAgent => {
+                Standing::Waiting
+            }
+            // What has been undone was satisfied before, and nothing starts any more.
+            S::Compensating | S::Compensated | S::CompensationFailed => Standing::Satisfied,
+        }
+    }
+
+    pub(super) fn rank(&self, no: StepNo) -> Rank {
+        match self.plan.policy.concurrency {
+            1 => (0, no),
+            _ => (-self.plan.step(no).priority, no),
+        }
+    }
+
+    /// Recomputes in which sets a step stands. Called after every change to it.
+    pub(super) fn refresh(&mut self, no: StepNo) {
+        use StepStatus as S;
+        let plan = self.plan.clone();
+        let (spec, rank) = (plan.step(no), self.rank(no));
+        let step = &self.steps[no.index()];
+        let status = step.status();
+        let unstarted = matches!(status, S::Pending | S::AwaitingApproval);
+        let ready = status == S::Pending && step.unmet == 0 && step.dead == 0;
+        let failed = matches!(status, S::Failed | S::Unknown);
+        let call_open = step.last().is_some_and(|attempt| attempt.open() || probe_open(attempt.probe));
+        let settled_down = step.last().is_some() && !call_open;
+        let unsettled = matches!(status, S::Running | S::Unknown | S::Skipped) && !step.compensation_open();
+        let unknown = step.last().is_some_and(|attempt| {
+            attempt.counts_as() == Some(Outcome::Unknown) && attempt.probe == ProbeState::None
+        });
+        let undoing = spec.compensation.is_some() && !step.left && !step.to_undo(spec).is_empty();
+        let undo_retries = status == S::Compensating && undo_ended_badly(step) && !step.undo_retry;
+        let index = &mut self.index;
+        put(&mut index.ready, rank, ready && !spec.irreversible());
+        put(&mut index.ready_alone, rank, ready && spec.irreversible());
+        put(&mut index.ready_forced, rank, ready && step.forced);
+        put(&mut index.doomed, no, unstarted && step.dead > 0);
+        put(&mut index.settling, no, status == S::Running && settled_down);
+        put(&mut index.undo_settling, no, undo_retries);
+        put(&mut index.probes_due, no, spec.probe.is_some() && unknown && settled_down && unsettled);
+        put(&mut index.unhandled, no, failed && !step.handled);
+        put(&mut index.to_undo, (plan.order(no), no), undoing);
+        put(&mut index.undo_failed, no, status == S::CompensationFailed && !step.left && !step.undo_retry);
+        put(&mut index.alone, no, spec.irreversible() && matches!(status, S::Running | S::AwaitingAgent));
+        if put(&mut index.failed, no, failed) {
+            let count = &mut index.failures[slot(spec.failure)];
+            *count = if failed { *count + 1 } else { *count - 1 };
+        }
+    }
+
+    pub(super) fn open_call(&mut self, call: CallId, by_agent: bool) {
+        let set = if by_agent { &mut self.index.open_agents } else { &mut self.index.open_tools };
+        set.insert(call);
+    }
+
+    pub(super) fn close_call(&mut self, call: CallId) {
+        self.index.open_tools.remove(&call);
+        self.index.open_agents.remove(&call);
+    }
+
+    pub(super) fn open_agent(&self, no: StepNo) -> Option<CallId> {
+        self.index.open_agents.iter().copied().find(|call| call.step == no)
+    }
+
+    pub(super) fn abandoned(&self) -> bool {
+        self.stop == Some(Stop::Abandon)
+    }
+
+    /// Calls out that are not compensations.
+    pub(super) fn forward_calls_open(&self) -> bool {
+        let mut open = self.index.open_tools.iter().chain(&self.index.open_agents);
+        open.any(|call| call.kind != CallKind::Compensation)
+    }
+}
+
+fn probe_open(probe: ProbeState) -> bool {
+    matches!(probe, ProbeState::Open { .. })
+}
+
+fn undo_ended_badly(step: &StepState) -> bool {
+    let outcome = step.last_compensation().and_then(|last| last.outcome);
+    matches!(outcome, Some(Outcome::Failed | Outcome::Unknown))
+}
+
+fn need(needs: &[Need], step: StepNo) -> bool {
+    match needs.binary_search_by_key(&step, |need| need.step) {
+        Ok(at) => needs[at].status_only,
+        Err(_) => false,
+    }
+}

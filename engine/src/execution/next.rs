@@ -1,0 +1,210 @@
+//! What follows by itself, derived from the state alone: level, not edge. `follow` turns the answer
+//! into events; `status` asks only whether there is one.
+
+use super::due::{CallId, CallKind, agent_deadline};
+use super::index::Rank;
+use super::state::{Execution, Gate, Phase, Proposal, Stop};
+use super::unwind;
+use crate::id::StepNo;
+use crate::policy::{Category, End, FailureAction, OnFailure, Outcome, StepStatus};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    AskForPlan,
+    CancelUnstarted,
+    /// An agent's work is no longer waited for; what became of it is unknown.
+    TakeBack(CallId),
+    Probe(StepNo),
+    ScheduleRetry(StepNo),
+    Retry(StepNo),
+    Settle(StepNo, Outcome),
+    /// Proven unsent, and nothing may start any more: as if it had never been tried.
+    CancelStep(StepNo),
+    HandleFailure(StepNo),
+    Doom(StepNo),
+    Start(StepNo),
+    Propose,
+    Unwind,
+    Undo {
+        step: StepNo,
+        attempt: u32,
+    },
+    GiveUpUndo(StepNo),
+    End(End),
+}
+
+pub(super) fn next(execution: &Execution, now_ms: i64) -> Option<Next> {
+    if execution.ended.is_some() || execution.paused {
+        return None;
+    }
+    if execution.gate == Gate::Due && !execution.stopping() {
+        return Some(Next::AskForPlan);
+    }
+    let stopped = execution.stop.is_some();
+    take_back(execution, now_ms)
+        .or_else(
+            || if stopped { None } else { execution.index.probes_due.first().map(|no| Next::Probe(*no)) },
+        )
+        .or_else(|| execution.index.settling.iter().find_map(|no| settle(execution, *no, now_ms)))
+        .or_else(|| match (execution.stop, execution.phase) {
+            (Some(stop), _) => finish(execution, stop),
+            (None, Phase::Unwind) => unwind::next(execution, now_ms),
+            (None, Phase::Forward) => forward(execution),
+        })
+}
+
+/// A stop cancels what has not started and lets go of agents; so does an agent's own deadline.
+fn take_back(execution: &Execution, now_ms: i64) -> Option<Next> {
+    let index = &execution.index;
+    if execution.stopping() {
+        if index.count(StepStatus::Pending) + index.count(StepStatus::AwaitingApproval) > 0 {
+            return Some(Next::CancelUnstarted);
+        }
+        let gone = |call: &&CallId| call.kind == CallKind::Run || execution.abandoned();
+        if let Some(call) = index.open_agents.iter().find(gone) {
+            return Some(Next::TakeBack(*call));
+        }
+    }
+    let late = |call: &&CallId| agent_deadline(execution, **call).is_some_and(|deadline| deadline <= now_ms);
+    index.open_agents.iter().find(late).map(|call| Next::TakeBack(*call))
+}
+
+/// A step whose attempt has ended: succeed, try again, wait, or keep the outcome.
+fn settle(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Next> {
+    let step = execution.step(no);
+    let attempt = step.last()?;
+    if step.attempts.iter().any(|attempt| attempt.succeeded()) {
+        return Some(Next::Settle(no, Outcome::Succeeded));
+    }
+    let outcome = attempt.counts_as()?;
+    let halted = execution.index.halting() && !attempt.forced;
+    if attempt.costs_nothing() && execution.stopping() {
+        return Some(Next::CancelStep(no));
+    }
+    if execution.stopping() || halted || !may_retry(execution, no) {
+        return Some(Next::Settle(no, outcome));
+    }
+    if !attempt.forced && execution.spent(now_ms).is_some() {
+        return Some(Next::Settle(no, outcome));
+    }
+    let must_wait = execution.plan.step(no).irreversible() && execution.index.occupied() > 1;
+    match step.retry_at_ms {
+        _ if must_wait => None,
+        _ if attempt.costs_nothing() => Some(Next::Retry(no)),
+        None => Some(Next::ScheduleRetry(no)),
+        Some(at) if at <= now_ms => Some(Next::Retry(no)),
+        Some(_) => None,
+    }
+}
+
+/// Automatic attempts: a definite failure in a listed category; an unknown one only where sending
+/// twice does no harm.
+fn may_retry(execution: &Execution, no: StepNo) -> bool {
+    let (spec, step) = (execution.plan.step(no), execution.step(no));
+    let Some(attempt) = step.last() else { return false };
+    if attempt.by_agent {
+        return false;
+    }
+    if attempt.costs_nothing() {
+        return true;
+    }
+    let listed = attempt.category.is_some_and(|category| spec.retry.on.contains(&category));
+    let safe = match attempt.counts_as() {
+        Some(Outcome::Failed) => true,
+        Some(Outcome::Unknown) => spec.repeatable(),
+        Some(Outcome::Succeeded) | None => false,
+    };
+    safe && listed && step.tries < spec.retry.max_attempts
+}
+
+/// Cancelled or abandoned: when nothing is out any more, it ends.
+fn finish(execution: &Execution, stop: Stop) -> Option<Next> {
+    if !execution.index.open_tools.is_empty() {
+        return None;
+    }
+    if execution.index.count(StepStatus::Compensating) > 0 {
+        let half_done = |no: &StepNo| execution.step(*no).status() == StepStatus::Compensating;
+        return execution.numbers().find(half_done).map(Next::GiveUpUndo);
+    }
+    Some(Next::End(match stop {
+        Stop::Cancel => End::Cancelled,
+        Stop::Abandon => End::Failed,
+    }))
+}
+
+fn forward(execution: &Execution) -> Option<Next> {
+    if execution.gate != Gate::Open {
+        return None;
+    }
+    let index = &execution.index;
+    let failure = index.unhandled.first().map(|no| Next::HandleFailure(*no));
+    failure
+        .or_else(|| index.doomed.first().map(|no| Next::Doom(*no)))
+        .or_else(|| startable(execution).map(Next::Start))
+        .or_else(|| conclude(execution))
+}
+
+/// The next step to start, if there is a slot for it.
+pub(super) fn startable(execution: &Execution) -> Option<StepNo> {
+    let index = &execution.index;
+    let occupied = index.occupied();
+    let full = match execution.plan.policy.concurrency {
+        1 => occupied + index.count(StepStatus::AwaitingApproval) > 0,
+        slots => occupied >= slots as usize,
+    };
+    if full || !index.alone.is_empty() {
+        return None;
+    }
+    let alone_fits = |rank: &&Rank| occupied == 0 || !execution.plan.step(rank.1).irreversible();
+    if index.halting() {
+        return index.ready_forced.iter().find(alone_fits).map(|rank| rank.1);
+    }
+    let alone = if occupied == 0 { index.ready_alone.first() } else { None };
+    let first = match (index.ready.first(), alone) {
+        (Some(shared), Some(alone)) => Some(shared.min(alone)),
+        (shared, alone) => shared.or(alone),
+    };
+    first.map(|rank| rank.1)
+}
+
+/// Nothing can start: has it ended, or is it `on_failure`'s turn?
+fn conclude(execution: &Execution) -> Option<Next> {
+    let index = &execution.index;
+    if !index.open_tools.is_empty() || index.count(StepStatus::Running) > 0 {
+        return None;
+    }
+    if index.failed.is_empty() {
+        let done = index.count(StepStatus::Succeeded) + index.count(StepStatus::Skipped);
+        return (done == execution.steps.len()).then_some(Next::End(End::Succeeded));
+    }
+    if index.failures(Some(FailureAction::ManualDecision)) > 0 {
+        return None;
+    }
+    let hard = index.failures(None) + index.failures(Some(FailureAction::CancelAll));
+    let unfinished = [StepStatus::Pending, StepStatus::AwaitingApproval, StepStatus::AwaitingAgent];
+    let others_go_on = unfinished.into_iter().any(|status| index.count(status) > 0);
+    if hard == 0 && others_go_on {
+        return None;
+    }
+    if hard + index.failures(Some(FailureAction::CancelDependent)) == 0 {
+        return Some(Next::End(End::Failed));
+    }
+    match execution.plan.policy.on_failure {
+        OnFailure::Manual => None,
+        OnFailure::Propose => (execution.proposal == Proposal::None).then_some(Next::Propose),
+        OnFailure::Auto => Some(Next::Unwind),
+    }
+}
+
+impl Execution {
+    /// The limit that has been reached, as the category of what fails by it.
+    pub(super) fn spent(&self, now_ms: i64) -> Option<Category> {
+        let policy = &self.plan.policy;
+        if policy.max_calls.is_some_and(|limit| self.calls >= limit) {
+            return Some(Category::Policy);
+        }
+        let since = u64::try_from(now_ms - self.at_ms).unwrap_or(0);
+        let active = self.active_ms + since;
+        policy.timeout_ms.is_some_and(|limit| active >= limit).then_some(Category::Timeout)
+    }
+}

@@ -1,0 +1,82 @@
+//! The plans of a tenant: one stream, folded. Saving the same document again gives the same version.
+
+use std::collections::BTreeMap;
+
+use crate::chain::Digest;
+use crate::event::{Event, PlanDeleted, PlanRef, PlanSaved};
+use crate::execution::{Corrupt, Recorded, Refusal};
+use crate::id::PlanId;
+use crate::plan::Plan;
+
+#[derive(Debug, Default)]
+pub struct Library {
+    shelves: BTreeMap<PlanId, Shelf>,
+    by_name: BTreeMap<String, PlanId>,
+    /// How many entries the stream has.
+    pub version: u64,
+}
+
+/// All versions of one plan, oldest first.
+#[derive(Debug)]
+struct Shelf {
+    name: String,
+    versions: Vec<Digest>,
+}
+
+impl Library {
+    /// The plan's place in the library, and the entry that puts it there where it is not yet.
+    pub fn save(&self, plan: &Plan, new_id: PlanId) -> (PlanRef, Option<PlanSaved>) {
+        let found = self.by_name.get(&plan.name).and_then(|id| Some((id, self.shelves.get(id)?)));
+        let (id, last) = match found {
+            Some((id, shelf)) => (id.clone(), shelf.versions.len() as u32),
+            None => (new_id, 0),
+        };
+        let newest = found.and_then(|(_, shelf)| shelf.versions.last());
+        let version = if newest == Some(&plan.digest) { last } else { last + 1 };
+        let reference = PlanRef { id: id.clone(), name: plan.name.clone(), version, digest: plan.digest };
+        let saved = (version > last).then(|| PlanSaved {
+            id,
+            name: plan.name.clone(),
+            version,
+            digest: plan.digest,
+            size: plan.document.len() as u64,
+            steps: plan.steps.len() as u32,
+        });
+        (reference, saved)
+    }
+
+    pub fn delete(&self, id: &PlanId) -> Result<PlanDeleted, Refusal> {
+        match self.shelves.contains_key(id) {
+            true => Ok(PlanDeleted { id: id.clone() }),
+            false => Err(Refusal::new(
+                "no_such_plan",
+                format!("there is no plan `{id}`"),
+                "`plan list` shows them",
+            )),
+        }
+    }
+
+    pub fn evolve(mut self, recorded: &Recorded) -> Result<Self, Corrupt> {
+        match &recorded.event {
+            Event::PlanSaved(saved) => self.put(saved),
+            Event::PlanDeleted(deleted) => {
+                if let Some(shelf) = self.shelves.remove(&deleted.id) {
+                    self.by_name.remove(&shelf.name);
+                }
+            }
+            other => {
+                let why = format!("`{}` in the library of plans", other.kind());
+                return Err(Corrupt { position: recorded.position, why });
+            }
+        }
+        self.version += 1;
+        Ok(self)
+    }
+
+    fn put(&mut self, saved: &PlanSaved) {
+        self.by_name.insert(saved.name.clone(), saved.id.clone());
+        let shelf = self.shelves.entry(saved.id.clone());
+        let shelf = shelf.or_insert_with(|| Shelf { name: saved.name.clone(), versions: Vec::new() });
+        shelf.versions.push(saved.digest);
+    }
+}

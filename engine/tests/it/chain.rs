@@ -1,0 +1,83 @@
+//! The golden vectors of docs/journal.md: journals written by any release must verify for ever.
+
+use actbook_engine::chain::{Digest, GENESIS, Hash, Parts, chain_hash, entry_hash};
+use actbook_engine::id::Position;
+
+fn hex(hash: &Hash) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn first() -> Parts<'static> {
+    Parts {
+        tenant: 1,
+        position: Position(1),
+        stream: 1,
+        version: 1,
+        at_ms: 1_700_000_000_000,
+        actor: "person:ada",
+        kind: "execution_started.1",
+        body: r#"{"plan":"p1"}"#,
+    }
+}
+
+fn second() -> Parts<'static> {
+    Parts {
+        position: Position(2),
+        version: 2,
+        at_ms: 1_700_000_000_250,
+        actor: "actbook",
+        kind: "step_skipped.1",
+        body: r#"{"why":"größer"}"#,
+        ..first()
+    }
+}
+
+#[test]
+fn entry_and_chain_hashes_are_the_documented_ones() {
+    let entry_1 = entry_hash(&first());
+    let hash_1 = chain_hash(&GENESIS, &entry_1);
+    let entry_2 = entry_hash(&second());
+    let hash_2 = chain_hash(&hash_1, &entry_2);
+    assert_eq!(hex(&entry_1), "7ecefb8daee044127cbdeecb8752de9719321692c464390875e5fa695ad86cdb");
+    assert_eq!(hex(&hash_1), "032a68968386ea4e5f0c21ab5562ac91bed70b2882159875a9fe77948c1ca316");
+    assert_eq!(hex(&entry_2), "090abf32ef05b731c3f402caaea93d58f651d72b1d53dbfa11c5ddb03dafdfde");
+    assert_eq!(hex(&hash_2), "3057a4e9eabf317155d2619962462b3797bf16ab9b3dfafb3cc5eb7e3336e8bf");
+}
+
+#[test]
+fn a_payload_digest_is_the_documented_one() {
+    let digest = Digest::salted(&[7; 16], br#"{"text":"hello"}"#);
+    assert_eq!(digest.to_string(), "OTt-OMr3LZMjSCj54C7Nsr5ZlGvGFKJBIF7wfCUtxsk");
+    let read: Digest = serde_json::from_str(&format!("\"{digest}\"")).expect("what was written reads back");
+    assert_eq!(read, digest);
+}
+
+#[test]
+fn every_part_of_an_entry_changes_its_hash() {
+    let changed = [
+        Parts { tenant: 2, ..first() },
+        Parts { position: Position(2), ..first() },
+        Parts { stream: 2, ..first() },
+        Parts { version: 2, ..first() },
+        Parts { at_ms: 0, ..first() },
+        Parts { actor: "person:bob", ..first() },
+        Parts { kind: "execution_started.2", ..first() },
+        Parts { body: r#"{"plan":"p2"}"#, ..first() },
+    ];
+    for parts in changed {
+        assert_ne!(entry_hash(&parts), entry_hash(&first()), "{parts:?}");
+    }
+}
+
+#[test]
+fn text_cannot_slide_from_one_part_into_the_next() {
+    let one = Parts { actor: "ab", kind: "c", ..first() };
+    let other = Parts { actor: "a", kind: "bc", ..first() };
+    assert_ne!(entry_hash(&one), entry_hash(&other));
+}
+
+#[test]
+fn an_entry_in_another_place_of_the_chain_has_another_hash() {
+    let entry = entry_hash(&first());
+    assert_ne!(chain_hash(&GENESIS, &entry), chain_hash(&entry, &entry));
+}

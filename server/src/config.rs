@@ -1,0 +1,377 @@
+//! `actbook.yaml`: which servers and tools there are and how far they are trusted, read and checked.
+//!
+//! The `mcpServers` block is other people's format and read leniently; every word of our own is
+//! checked, and an unknown one is refused with its path and the nearest name. References to the
+//! environment stay references here: only `tools` resolves them, when a call needs them.
+
+mod section;
+mod template;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actbook_engine::policy::Category;
+use serde_json::Value;
+
+use section::Section;
+pub use template::{Part, Scope, Template};
+
+pub const FILE_NAME: &str = "actbook.yaml";
+/// Server names that Actbook gives a meaning of its own.
+pub const COMMAND_SERVER: &str = "command";
+pub const HTTP_SERVER: &str = "http";
+const CONFIG_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Where relative paths start and where servers run.
+    pub folder: PathBuf,
+    /// The file it was read from, if there is one.
+    pub file: Option<PathBuf>,
+    pub approvals: Approvals,
+    pub mcp_servers: BTreeMap<String, McpServer>,
+    pub servers: BTreeMap<String, ServerWords>,
+    pub http: BTreeMap<String, HttpTool>,
+    pub commands: BTreeMap<String, CommandTool>,
+}
+
+/// Who may answer an approval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Approvals {
+    #[default]
+    People,
+    Agents,
+}
+
+#[derive(Clone, Debug)]
+pub enum McpServer {
+    Stdio { command: Template, args: Vec<Template>, env: BTreeMap<String, Template>, cwd: Option<Template> },
+    Http { url: Template, headers: BTreeMap<String, Template> },
+}
+
+/// What the operator says of a server, beside how it is reached.
+#[derive(Clone, Debug, Default)]
+pub struct ServerWords {
+    pub trusted: bool,
+    pub concurrency: Option<usize>,
+    pub tools: BTreeMap<String, ToolWords>,
+}
+
+/// What the operator says of one tool. Absent means: nothing said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolWords {
+    pub timeout: Option<Duration>,
+    pub idempotent: Option<bool>,
+    pub read_only: Option<bool>,
+    pub approval: Option<bool>,
+    pub retry: Option<RetryWords>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RetryWords {
+    pub max_attempts: Option<u32>,
+    pub backoff: Option<Duration>,
+    pub factor: Option<f64>,
+    pub max_backoff: Option<Duration>,
+    pub on: Option<BTreeSet<Category>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct HttpTool {
+    pub method: String,
+    pub url: Template,
+    pub headers: BTreeMap<String, Template>,
+    pub body: Option<Value>,
+    pub input_schema: Option<Schema>,
+    pub timeout: Option<Duration>,
+    pub description: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct CommandTool {
+    pub argv: Vec<Template>,
+    pub cwd: Option<Template>,
+    pub env: BTreeMap<String, Template>,
+    pub input_schema: Option<Schema>,
+    pub timeout: Option<Duration>,
+    pub description: Option<String>,
+}
+
+/// A JSON Schema that compiled.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    pub document: Value,
+    validator: Arc<jsonschema::Validator>,
+}
+
+impl Schema {
+    pub fn compile(document: Value) -> Result<Self, String> {
+        let validator = jsonschema::validator_for(&document).map_err(|error| error.to_string())?;
+        Ok(Self { document, validator: Arc::new(validator) })
+    }
+
+    /// The first thing that does not fit, with its path.
+    pub fn check(&self, value: &Value) -> Result<(), String> {
+        self.validator.validate(value).map_err(|error| match error.instance_path().as_str() {
+            "" => error.to_string(),
+            path => format!("{path}: {error}"),
+        })
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read {path}: {error}")]
+    Unreadable { path: PathBuf, error: std::io::Error },
+    #[error("{}{error}", .path.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default())]
+    Malformed { path: Option<PathBuf>, error: String },
+    #[error("{}`{at}`: {problem}", .path.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default())]
+    Refused { path: Option<PathBuf>, at: String, problem: String },
+}
+
+/// A word of ours that is wrong, and where it stands.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    at: String,
+    problem: String,
+}
+
+impl Config {
+    /// The named file; else `actbook.yaml` in the working folder, then in the user's config folder;
+    /// else nothing is configured.
+    pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
+        if let Some(path) = path {
+            return Self::read(path);
+        }
+        let candidates = [Some(PathBuf::from(FILE_NAME)), user_file()];
+        match candidates.into_iter().flatten().find(|candidate| candidate.is_file()) {
+            Some(found) => Self::read(&found),
+            None => Ok(Self { folder: working_folder()?, ..Self::default() }),
+        }
+    }
+
+    fn read(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |error| ConfigError::Unreadable { path: path.to_owned(), error };
+        let size = std::fs::metadata(path).map_err(unreadable)?.len();
+        if size > CONFIG_BYTES_MAX {
+            let error = format!("{size} bytes is more than a config may have ({CONFIG_BYTES_MAX})");
+            return Err(ConfigError::Malformed { path: Some(path.to_owned()), error });
+        }
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let file = std::path::absolute(path).map_err(unreadable)?;
+        let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
+        let config = Self::parse(&text, &folder).map_err(|error| error.in_file(path))?;
+        Ok(Self { file: Some(file), ..config })
+    }
+
+    /// Reads a config from text, YAML or JSON. Relative paths start at `folder`.
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, ConfigError> {
+        let malformed = |error: String| ConfigError::Malformed { path: None, error };
+        let document: Value = if text.trim_start().starts_with('{') && text.trim_end().ends_with('}') {
+            serde_json::from_str(text).or_else(|_| yaml(text)).map_err(malformed)?
+        } else {
+            yaml(text).map_err(malformed)?
+        };
+        let config = read_document(document).map_err(|Problem { at, problem }| ConfigError::Refused {
+            path: None,
+            at,
+            problem,
+        })?;
+        Ok(Self { folder: folder.to_owned(), ..config })
+    }
+
+    /// What the operator said of a tool, written `server/tool`.
+    pub fn tool_words(&self, server: &str, tool: &str) -> ToolWords {
+        let said = self.servers.get(server).and_then(|words| words.tools.get(tool));
+        let mut words = said.cloned().unwrap_or_default();
+        let own = match server {
+            COMMAND_SERVER => self.commands.get(tool).and_then(|command| command.timeout),
+            HTTP_SERVER => self.http.get(tool).and_then(|http| http.timeout),
+            _ => None,
+        };
+        words.timeout = words.timeout.or(own);
+        words
+    }
+}
+
+impl ConfigError {
+    fn in_file(self, file: &Path) -> Self {
+        let path = Some(file.to_owned());
+        match self {
+            Self::Unreadable { path, error } => Self::Unreadable { path, error },
+            Self::Malformed { error, .. } => Self::Malformed { path, error },
+            Self::Refused { at, problem, .. } => Self::Refused { path, at, problem },
+        }
+    }
+}
+
+fn yaml(text: &str) -> Result<Value, String> {
+    if text.trim().is_empty() {
+        return Ok(Value::Null);
+    }
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
+}
+
+fn working_folder() -> Result<PathBuf, ConfigError> {
+    std::env::current_dir().map_err(|error| ConfigError::Unreadable { path: ".".into(), error })
+}
+
+fn user_file() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))?;
+    Some(folder.join("actbook").join(FILE_NAME))
+}
+
+fn read_document(document: Value) -> Result<Config, Problem> {
+    let mut top = Section::open("", document)?;
+    let config = Config {
+        approvals: read_approvals(&mut top)?,
+        mcp_servers: read_mcp_servers(top.section("mcpServers")?)?,
+        servers: top.section("servers")?.map_entries(read_server_words)?,
+        http: top.section("http")?.map_entries(read_http)?,
+        commands: top.section("commands")?.map_entries(read_command)?,
+        ..Config::default()
+    };
+    top.finish()?;
+    check_server_names(&config)?;
+    Ok(config)
+}
+
+fn read_approvals(top: &mut Section) -> Result<Approvals, Problem> {
+    match top.text("approvals")?.as_deref() {
+        None | Some("people") => Ok(Approvals::People),
+        Some("agents") => Ok(Approvals::Agents),
+        Some(other) => Err(top.wrong("approvals", format!("`{other}` is none of people, agents"))),
+    }
+}
+
+/// Entries come from clients of all sorts: what we do not know in them is none of our business.
+fn read_mcp_servers(section: Section) -> Result<BTreeMap<String, McpServer>, Problem> {
+    section.map_entries(|mut entry| {
+        let url = match entry.template("url", Scope::Client)? {
+            Some(url) => Some(url),
+            None => entry.template("serverUrl", Scope::Client)?,
+        };
+        let server = match (entry.template("command", Scope::Client)?, url) {
+            (Some(command), None) => McpServer::Stdio {
+                command,
+                args: entry.templates("args", Scope::Client)?,
+                env: entry.template_map("env", Scope::Client)?,
+                cwd: entry.template("cwd", Scope::Client)?,
+            },
+            (None, Some(url)) => {
+                McpServer::Http { url, headers: entry.template_map("headers", Scope::Client)? }
+            }
+            (None, None) => return Err(entry.wrong("", "needs a `command` or a `url`".into())),
+            (Some(_), Some(_)) => return Err(entry.wrong("", "has both `command` and `url`".into())),
+        };
+        entry.ignore_rest();
+        Ok(server)
+    })
+}
+
+fn read_server_words(mut entry: Section) -> Result<ServerWords, Problem> {
+    let words = ServerWords {
+        trusted: entry.flag("trusted")?.unwrap_or(false),
+        concurrency: entry.count("concurrency")?.map(|count| count as usize),
+        tools: entry.section("tools")?.map_entries(read_tool_words)?,
+    };
+    entry.finish()?;
+    Ok(words)
+}
+
+fn read_tool_words(mut entry: Section) -> Result<ToolWords, Problem> {
+    let approval = match entry.text("approval")?.as_deref() {
+        None => None,
+        Some("required") => Some(true),
+        Some("none") => Some(false),
+        Some(other) => {
+            return Err(entry.wrong("approval", format!("`{other}` is none of required, none")));
+        }
+    };
+    let words = ToolWords {
+        timeout: entry.duration("timeout")?,
+        idempotent: entry.flag("idempotent")?,
+        read_only: entry.flag("read_only")?,
+        approval,
+        retry: entry.optional_section("retry")?.map(read_retry).transpose()?,
+    };
+    entry.finish()?;
+    Ok(words)
+}
+
+fn read_retry(mut entry: Section) -> Result<RetryWords, Problem> {
+    let words = RetryWords {
+        max_attempts: entry.count("max_attempts")?,
+        backoff: entry.duration("backoff")?,
+        factor: entry.factor("factor")?,
+        max_backoff: entry.duration("max_backoff")?,
+        on: entry.categories("on")?,
+    };
+    entry.finish()?;
+    Ok(words)
+}
+
+fn read_http(mut entry: Section) -> Result<HttpTool, Problem> {
+    let tool = HttpTool {
+        method: entry.text("method")?.unwrap_or_else(|| "POST".into()),
+        url: entry.template("url", Scope::Call)?.ok_or_else(|| entry.wrong("url", "is missing".into()))?,
+        headers: entry.template_map("headers", Scope::Call)?,
+        body: entry.value("body"),
+        input_schema: entry.schema("input_schema")?,
+        timeout: entry.duration("timeout")?,
+        description: entry.text("description")?,
+    };
+    entry.finish()?;
+    Ok(tool)
+}
+
+fn read_command(mut entry: Section) -> Result<CommandTool, Problem> {
+    let argv = entry.templates("argv", Scope::Call)?;
+    let Some(program) = argv.first() else {
+        return Err(entry.wrong("argv", "needs at least the program".into()));
+    };
+    if program.reads_arguments() {
+        // Otherwise a plan could run any program on the machine.
+        return Err(entry.wrong("argv[0]", "the program may not come from the arguments".into()));
+    }
+    let tool = CommandTool {
+        argv,
+        cwd: entry.template("cwd", Scope::Environment)?,
+        env: entry.template_map("env", Scope::Call)?,
+        input_schema: entry.schema("input_schema")?,
+        timeout: entry.duration("timeout")?,
+        description: entry.text("description")?,
+    };
+    entry.finish()?;
+    Ok(tool)
+}
+
+fn check_server_names(config: &Config) -> Result<(), Problem> {
+    for name in config.mcp_servers.keys() {
+        let at = format!("mcpServers.{name}");
+        if name == COMMAND_SERVER || name == HTTP_SERVER {
+            return Err(Problem {
+                at,
+                problem: format!("`{name}` is the name of Actbook's own {name} tools"),
+            });
+        }
+        if name.is_empty() || name.contains('/') {
+            return Err(Problem { at, problem: "a server's name is not empty and has no `/`".into() });
+        }
+    }
+    let known = || config.mcp_servers.keys().map(String::as_str).chain([COMMAND_SERVER, HTTP_SERVER]);
+    for name in config.servers.keys() {
+        if !known().any(|server| server == name) {
+            let hint = section::did_you_mean(name, known());
+            return Err(Problem {
+                at: format!("servers.{name}"),
+                problem: format!("there is no such server in `mcpServers`{hint}"),
+            });
+        }
+    }
+    Ok(())
+}

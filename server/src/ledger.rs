@@ -1,0 +1,214 @@
+//! The one door to the journal: command → load → fold → decide → append → ring.
+//!
+//! The caller's thread decides, evolves, serialises and chains under the mutex and pushes rows onto the
+//! batch; one writer thread takes whatever has queued up, appends it in one transaction, and only then
+//! answers. Where the head moved, everything pending is decided again on a fresh fold.
+//! It knows how commands become appended events, never why a command was given.
+
+mod book;
+mod fold;
+mod rebuild;
+mod writer;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use actbook_engine::chain::Digest;
+use actbook_engine::event::PlanRef;
+use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Refusal};
+use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
+use actbook_engine::plan::Plan;
+use actbook_engine::policy::Status;
+use serde_json::Value;
+use tokio::sync::{Notify, oneshot};
+
+use crate::bell::Bell;
+use crate::store::{self, Db};
+use book::Book;
+pub use book::{DRIVER, now_ms};
+pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library};
+pub use rebuild::rebuild;
+
+/// Somebody asks for something; `actor` is who the journal names.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub actor: Arc<str>,
+    pub request: Request,
+    pub key: Option<RequestKey>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Request {
+    SavePlan {
+        plan: Arc<Plan>,
+        new_id: PlanId,
+    },
+    DeletePlan {
+        id: PlanId,
+    },
+    /// With a seat: the caller drives it from the start.
+    Start(Box<Start>),
+    Do {
+        stream: u64,
+        command: Command,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Start {
+    pub id: ExecutionId,
+    pub plan_ref: PlanRef,
+    pub plan: Arc<Plan>,
+    pub inputs: Option<Value>,
+    pub place: Digest,
+    pub salt: Arc<[u8]>,
+    pub seat: Option<SeatId>,
+}
+
+/// The same key and the same request give the same answer; with another request it is refused.
+#[derive(Clone, Debug)]
+pub struct RequestKey {
+    pub caller: String,
+    pub key: String,
+    pub digest: Digest,
+}
+
+#[derive(Clone, Debug)]
+pub enum Reply {
+    Saved {
+        plan: PlanRef,
+        fresh: bool,
+    },
+    Deleted,
+    Moved(Box<Progress>),
+    /// A request key that was used before: the public id of what it gave.
+    Repeated(String),
+}
+
+/// Where an execution stands after a command, and what its driver has to do.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    pub stream: u64,
+    pub id: ExecutionId,
+    pub position: Position,
+    pub epoch: Epoch,
+    pub seat: Option<SeatId>,
+    pub status: Status,
+    pub due: Due,
+    /// The arguments of the calls that this command started.
+    pub arguments: Vec<(Position, Vec<u8>)>,
+}
+
+impl Progress {
+    pub fn arguments_of(&self, call: &Call) -> Option<&[u8]> {
+        let position = call.arguments?.position;
+        self.arguments.iter().find(|(at, _)| *at == position).map(|(_, bytes)| bytes.as_slice())
+    }
+}
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error("the journal does not add up: {0}; run `actbook verify`")]
+    Corrupt(String),
+    #[error("the ledger is closed")]
+    Closed,
+}
+
+impl From<Corrupt> for Error {
+    fn from(corrupt: Corrupt) -> Self {
+        Self::Corrupt(corrupt.to_string())
+    }
+}
+
+type Answer = Result<Reply, Error>;
+
+/// One tenant's journal in this process. Clones are the same door.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    door: Arc<Door>,
+    /// Dropped last: tells the writer to finish and leave.
+    _open: Arc<Open>,
+}
+
+#[derive(Debug)]
+struct Door {
+    book: Mutex<Book>,
+    work: Condvar,
+}
+
+#[derive(Debug)]
+struct Open(Arc<Door>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.work.notify_all();
+    }
+}
+
+impl Door {
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ledger {
+    pub fn open(db: Db, tenant: i64, bell: Bell) -> Result<Self, Error> {
+        let appender = db.appender()?;
+        let book = Mutex::new(Book::new(db, tenant));
+        let door = Arc::new(Door { book, work: Condvar::new() });
+        writer::spawn(door.clone(), appender, bell)?;
+        let open = Arc::new(Open(door.clone()));
+        Ok(Self { door, _open: open })
+    }
+
+    /// Answers once what was decided is durable.
+    pub async fn ask(&self, asked: Asked) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut book = self.door.lock();
+            if book.closed {
+                return Err(Error::Closed);
+            }
+            book.take_in(asked, answer);
+        }
+        self.door.work.notify_one();
+        answered.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Tells when somebody else than its driver has moved an execution.
+    pub fn watch(&self, stream: u64) -> Arc<Notify> {
+        self.door.lock().watch(stream)
+    }
+
+    /// The journal was seen at this position. Where that is news, another process has been at work.
+    pub async fn heard(&self, position: u64) {
+        if let Err(error) = self.door.lock().heard(position) {
+            tracing::warn!("another process's word could not be read: {error}");
+        }
+    }
+
+    /// A look at an execution as it stands here, entries on their way included. A hint, not a fact.
+    pub fn look<T>(&self, stream: u64, look: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
+        self.door.lock().look(stream, look)
+    }
+
+    /// The parsed plans, shared by everybody who folds.
+    pub fn plans(&self) -> Plans {
+        self.door.lock().plans()
+    }
+
+    /// A command on one execution.
+    pub async fn command(&self, actor: &Arc<str>, stream: u64, command: Command) -> Result<Progress, Error> {
+        let request = Request::Do { stream, command };
+        match self.ask(Asked { actor: actor.clone(), request, key: None }).await? {
+            Reply::Moved(progress) => Ok(*progress),
+            Reply::Saved { .. } | Reply::Deleted | Reply::Repeated(_) => {
+                unreachable!("a command without a key moves its execution")
+            }
+        }
+    }
+}

@@ -1,0 +1,515 @@
+//! What the mutex guards: the states as they will be once everything queued is durable, and the batch
+//! that will make it so.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use actbook_engine::chain::{self, Parts};
+use actbook_engine::event::Event;
+use actbook_engine::execution::{
+    self, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, Values, begin, decide, due, evolve,
+    follow,
+};
+use actbook_engine::id::Position;
+use actbook_engine::library::Library;
+use serde_json::Value;
+use tokio::sync::{Notify, oneshot};
+
+use super::fold::{self, LIBRARY, Plans};
+use super::{Answer, Asked, Error, Progress, Reply, Request, RequestKey, Start};
+use crate::store::{Batch, Db, Entry, Head, Statement, executions, journal, payloads, project, requests};
+
+/// Entries that follow by themselves are written as the driver's own word.
+pub const DRIVER: &str = "actbook";
+
+/// More than this from one command is a loop in the engine, and stops here.
+const FOLLOW_MAX: usize = 50_000;
+
+/// States kept in memory at most; what is not kept is folded again when asked for.
+const CACHED_MAX: usize = 4_000;
+
+/// Somebody who waits for durability, with what is needed to decide again.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    asked: Asked,
+    reply: Answer,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Waiter {
+    pub fn answer(self) {
+        // Nobody listens any more when the asking task was dropped; what was decided stands.
+        drop(self.answer.send(self.reply));
+    }
+
+    /// The execution that somebody else than its driver has moved.
+    pub fn moved_from_outside(&self) -> Option<u64> {
+        match &self.asked.request {
+            Request::Do { stream, command } if command.epoch().is_none() => Some(*stream),
+            Request::Do { .. }
+            | Request::Start(_)
+            | Request::SavePlan { .. }
+            | Request::DeletePlan { .. } => None,
+        }
+    }
+
+    pub fn fail(self, error: Error) {
+        drop(self.answer.send(Err(error)));
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    entries: Vec<Entry>,
+    others: Vec<Statement>,
+    waiters: Vec<Waiter>,
+}
+
+#[derive(Debug)]
+pub(super) struct Book {
+    db: Db,
+    tenant: i64,
+    plans: Plans,
+    /// After everything queued; none: to be read.
+    head: Option<Head>,
+    /// After everything that the writer has written or is writing.
+    taken: Option<Head>,
+    executions: HashMap<u64, Execution>,
+    library: Option<Library>,
+    keys: HashMap<(String, String), requests::Request>,
+    queue: Queue,
+    writing: Option<Arc<Batch>>,
+    watchers: HashMap<u64, Weak<Notify>>,
+    pub closed: bool,
+}
+
+/// A batch on its way, with those who wait for it.
+pub(super) struct Taken {
+    pub batch: Arc<Batch>,
+    pub waiters: Vec<Waiter>,
+}
+
+impl Book {
+    pub fn new(db: Db, tenant: i64) -> Self {
+        Self {
+            db,
+            tenant,
+            plans: Plans::default(),
+            head: None,
+            taken: None,
+            executions: HashMap::new(),
+            library: None,
+            keys: HashMap::new(),
+            queue: Queue::default(),
+            writing: None,
+            watchers: HashMap::new(),
+            closed: false,
+        }
+    }
+
+    /// Decides at once; the answer goes out when the batch is durable. Refusals wait too, for they
+    /// count only if nobody else has moved the journal.
+    pub fn take_in(&mut self, asked: Asked, answer: oneshot::Sender<Answer>) {
+        let mark = (self.queue.entries.len(), self.queue.others.len(), self.head);
+        let reply = self.decide(&asked);
+        if reply.is_err() {
+            self.queue.entries.truncate(mark.0);
+            self.queue.others.truncate(mark.1);
+            self.head = mark.2.or(self.head);
+        }
+        self.queue.waiters.push(Waiter { asked, reply, answer });
+    }
+
+    pub fn idle(&self) -> bool {
+        self.queue.waiters.is_empty()
+    }
+
+    /// Hands the queue to the writer.
+    pub fn take_out(&mut self) -> Option<Taken> {
+        let (Some(new), Some(old)) = (self.head, self.taken) else { return None };
+        let Queue { entries, others, waiters } = std::mem::take(&mut self.queue);
+        let batch = Arc::new(Batch { tenant: self.tenant, old, new, entries, others });
+        self.taken = Some(new);
+        self.writing = Some(batch.clone());
+        Some(Taken { batch, waiters })
+    }
+
+    pub fn take_waiters(&mut self) -> Vec<Waiter> {
+        std::mem::take(&mut self.queue.waiters)
+    }
+
+    /// The batch is durable.
+    pub fn written(&mut self) {
+        self.writing = None;
+        if self.queue.entries.is_empty() {
+            self.keys.clear();
+            let full = self.executions.len() > CACHED_MAX;
+            self.executions.retain(|_, execution| execution.ended.is_none() && !full);
+        }
+    }
+
+    /// Nothing in memory holds any more: forgets it all and decides everything pending again.
+    pub fn start_over(&mut self, pending: Vec<Waiter>) {
+        let queued = std::mem::take(&mut self.queue).waiters;
+        self.head = None;
+        self.taken = None;
+        self.executions.clear();
+        self.library = None;
+        self.keys.clear();
+        self.writing = None;
+        for Waiter { asked, answer, .. } in pending.into_iter().chain(queued) {
+            self.take_in(asked, answer);
+        }
+    }
+
+    pub fn watch(&mut self, stream: u64) -> Arc<Notify> {
+        self.watchers.retain(|_, watcher| watcher.strong_count() > 0);
+        if let Some(watcher) = self.watchers.get(&stream).and_then(Weak::upgrade) {
+            return watcher;
+        }
+        let watcher = Arc::new(Notify::new());
+        self.watchers.insert(stream, Arc::downgrade(&watcher));
+        watcher
+    }
+
+    pub fn wake(&self, stream: u64) {
+        if let Some(watcher) = self.watchers.get(&stream).and_then(Weak::upgrade) {
+            watcher.notify_one();
+        }
+    }
+
+    pub fn heard(&mut self, position: u64) -> Result<(), Error> {
+        let known = self.taken.map_or(0, |head| head.position);
+        if position <= known {
+            return Ok(());
+        }
+        self.start_over(Vec::new());
+        self.wake_since(known)
+    }
+
+    /// Wakes the drivers of everything that was appended after a position.
+    pub fn wake_since(&mut self, known: u64) -> Result<(), Error> {
+        if self.head.is_none() {
+            self.head = self.head_in_store()?;
+            self.taken = self.head;
+        }
+        if self.watchers.is_empty() {
+            return Ok(());
+        }
+        let head = self.taken.map_or(known, |head| head.position);
+        for stream in journal::streams_between(self.tenant, known, head).all_blocking(&self.db)? {
+            self.wake(stream);
+        }
+        Ok(())
+    }
+
+    pub fn head_in_store(&self) -> Result<Option<Head>, Error> {
+        Ok(journal::head(self.tenant).first_blocking(&self.db)?)
+    }
+
+    fn decide(&mut self, asked: &Asked) -> Answer {
+        if self.head.is_none() {
+            self.head = self.head_in_store()?;
+            self.taken = self.head;
+        }
+        if let Some(key) = &asked.key
+            && let Some(repeated) = self.repeated(key)?
+        {
+            return Ok(repeated);
+        }
+        let reply = match &asked.request {
+            Request::SavePlan { plan, new_id } => {
+                let library = self.library()?;
+                let (reference, saved) = library.save(plan, new_id.clone());
+                let fresh = saved.is_some();
+                if let Some(saved) = saved {
+                    let payload = Some(plan.document.clone().into_bytes());
+                    self.shelve(library, Fresh { event: saved.into(), payload }, &asked.actor)?;
+                } else {
+                    self.library = Some(library);
+                }
+                self.plans.put(plan.clone());
+                Reply::Saved { plan: reference, fresh }
+            }
+            Request::DeletePlan { id } => {
+                let library = self.library()?;
+                match library.delete(id) {
+                    Ok(deleted) => self.shelve(library, deleted.into(), &asked.actor)?,
+                    Err(refusal) => {
+                        self.library = Some(library);
+                        return Err(refusal.into());
+                    }
+                }
+                Reply::Deleted
+            }
+            Request::Start(start) => Reply::Moved(Box::new(self.start(start, &asked.actor)?)),
+            Request::Do { stream, command } => {
+                Reply::Moved(Box::new(self.command(*stream, command, &asked.actor)?))
+            }
+        };
+        if let Some(key) = &asked.key {
+            self.remember(key, &reply);
+        }
+        Ok(reply)
+    }
+
+    fn repeated(&mut self, key: &RequestKey) -> Result<Option<Reply>, Error> {
+        let pending = self.keys.get(&(key.caller.clone(), key.key.clone())).cloned();
+        let found = match pending {
+            Some(found) => Some(found),
+            None => requests::find(self.tenant, &key.caller, &key.key).first_blocking(&self.db)?,
+        };
+        match found {
+            None => Ok(None),
+            Some(found) if found.digest == key.digest.0 => Ok(Some(Reply::Repeated(found.result))),
+            Some(_) => {
+                let message = format!("the key `{}` was used for another request", key.key);
+                Err(Refusal::new("key_reused", message, "use a new key for a new request").into())
+            }
+        }
+    }
+
+    fn remember(&mut self, key: &RequestKey, reply: &Reply) {
+        let result = match reply {
+            Reply::Saved { plan, .. } => format!("{}@{}", plan.id, plan.version),
+            Reply::Moved(progress) => progress.id.to_string(),
+            Reply::Deleted => String::new(),
+            Reply::Repeated(result) => result.clone(),
+        };
+        let request = requests::Request { digest: key.digest.0.to_vec(), result, at: now_ms() };
+        self.queue.others.push(requests::insert(self.tenant, &key.caller, &key.key, &request));
+        self.keys.insert((key.caller.clone(), key.key.clone()), request);
+    }
+
+    fn library(&mut self) -> Result<Library, Error> {
+        match self.library.take() {
+            Some(library) => Ok(library),
+            None => fold::fold_library(&self.db, self.tenant),
+        }
+    }
+
+    fn shelve(&mut self, library: Library, fresh: Fresh, actor: &str) -> Result<(), Error> {
+        let recorded = self.append(LIBRARY, library.version + 1, fresh, actor);
+        self.queue.others.extend(project::plan(self.tenant, &recorded));
+        self.library = Some(library.evolve(&recorded)?);
+        Ok(())
+    }
+
+    fn start(&mut self, start: &Start, actor: &str) -> Result<Progress, Error> {
+        let id = start.id.clone();
+        let first =
+            begin(id, start.plan_ref.clone(), &start.plan, start.inputs.as_ref(), start.place, &start.salt);
+        let stream = self.next_position().0;
+        let recorded = self.append(stream, 1, first, actor);
+        let Event::ExecutionStarted(started) = &recorded.event else {
+            unreachable!("begin gives an execution's start")
+        };
+        self.plans.put(start.plan.clone());
+        let mut execution = execution::open(
+            started,
+            recorded.position,
+            recorded.at_ms,
+            start.plan.clone(),
+            start.salt.clone(),
+        );
+        self.queue.others.push(payloads::insert_salt(self.tenant, stream, &start.salt));
+        let mark = self.queue.entries.len();
+        if let Some(seat) = &start.seat {
+            let claim = Command::Claim { seat: seat.clone(), unsent: Default::default() };
+            execution = self.advance(stream, execution, &claim, actor)?.0;
+        }
+        self.queue.others.push(executions::insert(self.tenant, &project::execution(stream, &execution)));
+        Ok(self.moved(stream, execution, mark))
+    }
+
+    pub fn plans(&self) -> Plans {
+        self.plans.clone()
+    }
+
+    pub fn look<T>(&mut self, stream: u64, look: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
+        let execution = self.execution(stream)?;
+        let seen = look(&execution);
+        self.executions.insert(stream, execution);
+        Ok(seen)
+    }
+
+    /// Takes the state out of the cache, or folds it; whoever takes it puts it back.
+    fn execution(&mut self, stream: u64) -> Result<Execution, Error> {
+        match self.executions.remove(&stream) {
+            Some(execution) => Ok(execution),
+            None => fold::fold(&self.db, self.tenant, stream, &self.plans)?.ok_or_else(no_such_execution),
+        }
+    }
+
+    fn command(&mut self, stream: u64, command: &Command, actor: &str) -> Result<Progress, Error> {
+        let execution = self.execution(stream)?;
+        let before = project::summary(&execution);
+        let mark = self.queue.entries.len();
+        let (execution, refusal) = self.advance(stream, execution, command, actor)?;
+        let after = project::summary(&execution);
+        if before != after {
+            let row = project::execution(stream, &execution);
+            self.queue.others.push(executions::update(self.tenant, stream, &project::change(&row)));
+        }
+        if matches!(command, Command::Erase) && self.queue.entries.len() > mark {
+            self.queue.others.push(payloads::erase_of_stream(self.tenant, stream));
+            self.queue.others.push(payloads::erase_salt(self.tenant, stream));
+        }
+        let progress = self.moved(stream, execution, mark);
+        refusal.map_or(Ok(progress), |refusal| Err(refusal.into()))
+    }
+
+    /// Decides, and for the driver goes on with whatever follows. A refusal leaves the state as it was.
+    fn advance(
+        &mut self,
+        stream: u64,
+        mut execution: Execution,
+        command: &Command,
+        actor: &str,
+    ) -> Result<(Execution, Option<Refusal>), Error> {
+        let mut values = Values::default();
+        let events = loop {
+            match decide(&execution, command, &values) {
+                Ok(events) => break events,
+                Err(No::Refused(refusal)) => return Ok((execution, Some(refusal))),
+                Err(No::Missing(missing)) => self.load(missing, &mut values)?,
+            }
+        };
+        for fresh in events {
+            execution = self.record(stream, execution, fresh, actor)?;
+        }
+        let claims = matches!(command, Command::Claim { .. });
+        if !claims && command.epoch() != Some(execution.epoch) {
+            return Ok((execution, None));
+        }
+        for _ in 0..FOLLOW_MAX {
+            match follow(&execution, now(), &values) {
+                Err(missing) => self.load(missing, &mut values)?,
+                Ok(events) if events.is_empty() => return Ok((execution, None)),
+                Ok(events) => {
+                    for fresh in events {
+                        execution = self.record(stream, execution, fresh, DRIVER)?;
+                    }
+                }
+            }
+        }
+        Err(Error::Corrupt(format!("execution {} goes round in circles", execution.id)))
+    }
+
+    fn record(
+        &mut self,
+        stream: u64,
+        execution: Execution,
+        fresh: Fresh,
+        actor: &str,
+    ) -> Result<Execution, Error> {
+        let recorded = self.append(stream, execution.version + 1, fresh, actor);
+        Ok(evolve(execution, &recorded)?)
+    }
+
+    fn next_position(&self) -> Position {
+        Position(self.head.map_or(0, |head| head.position) + 1)
+    }
+
+    /// Chains one entry onto the queue.
+    fn append(&mut self, stream: u64, version: u64, fresh: Fresh, actor: &str) -> Recorded {
+        let head = self.head.expect("the head is read before anything is decided");
+        let position = self.next_position();
+        let (at, kind, body) = (now_ms(), fresh.event.kind(), fresh.event.body());
+        let parts = Parts {
+            tenant: self.tenant as u64,
+            position,
+            stream,
+            version,
+            at_ms: at,
+            actor,
+            kind,
+            body: &body,
+        };
+        let hash = chain::chain_hash(&head.hash, &chain::entry_hash(&parts));
+        self.head = Some(Head { position: position.0, hash });
+        self.queue.entries.push(Entry {
+            position: position.0,
+            stream,
+            version,
+            at,
+            actor: actor.to_owned(),
+            kind: kind.to_owned(),
+            body,
+            hash,
+            payload: fresh.payload,
+        });
+        Recorded { position, at_ms: at, event: fresh.event }
+    }
+
+    /// Payloads that are still queued, being written, or in the database.
+    fn load(&self, missing: Missing, values: &mut Values) -> Result<(), Error> {
+        for position in missing.0 {
+            let bytes = match self.queued(position) {
+                Some(bytes) => bytes.to_vec(),
+                None => {
+                    let payload = payloads::at(self.tenant, position.0).first_blocking(&self.db)?;
+                    payload
+                        .ok_or_else(|| {
+                            Error::Corrupt(format!("the payload of entry {} is gone", position.0))
+                        })?
+                        .body
+                }
+            };
+            let value: Value = serde_json::from_slice(&bytes)
+                .map_err(|error| Error::Corrupt(format!("the payload of entry {}: {error}", position.0)))?;
+            values.0.insert(position, Arc::new(value));
+        }
+        Ok(())
+    }
+
+    fn queued(&self, position: Position) -> Option<&[u8]> {
+        let writing = self.writing.as_deref().map(|batch| batch.entries.as_slice());
+        let entries = [Some(self.queue.entries.as_slice()), writing];
+        entries.into_iter().flatten().find_map(|entries| {
+            let first = entries.first()?.position;
+            let offset = position.0.checked_sub(first)?;
+            entries.get(usize::try_from(offset).ok()?)?.payload.as_deref()
+        })
+    }
+
+    /// The answer to a command, and the state kept for the next one.
+    fn moved(&mut self, stream: u64, execution: Execution, mark: usize) -> Progress {
+        let fresh = &self.queue.entries[mark.min(self.queue.entries.len())..];
+        let due = due(&execution);
+        let arguments = due.calls.iter().filter_map(|call| {
+            let position = call.arguments?.position;
+            let entry = fresh.iter().find(|entry| entry.position == position.0)?;
+            Some((position, entry.payload.clone()?))
+        });
+        let progress = Progress {
+            stream,
+            id: execution.id.clone(),
+            position: execution.position,
+            epoch: execution.epoch,
+            seat: execution.seat.clone(),
+            status: execution.status(),
+            arguments: arguments.collect(),
+            due,
+        };
+        self.executions.insert(stream, execution);
+        progress
+    }
+}
+
+fn no_such_execution() -> Error {
+    Refusal::new("no_such_execution", "there is no such execution", "`actbook list` shows them").into()
+}
+
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn now() -> Now {
+    // The hasher's keys are drawn at random; good enough to spread retries.
+    let dice = std::hash::RandomState::new().build_hasher().finish();
+    Now { at_ms: now_ms(), dice }
+}

@@ -1,0 +1,128 @@
+//! Streams as they stand in the database, folded. What is read here is durable; the ledger's own
+//! cache may already be ahead of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use actbook_engine::chain::{Digest, Hash};
+use actbook_engine::event::{Event, ExecutionStarted, PlanRef};
+use actbook_engine::execution::{Execution, Recorded, evolve, open};
+use actbook_engine::id::Position;
+use actbook_engine::library::Library;
+use actbook_engine::plan::Plan;
+
+use super::Error;
+use crate::store::{Db, Entry, journal, payloads, plans};
+
+/// The stream that holds the tenant's plans; executions are numbered by positions, which start at 1.
+pub const LIBRARY: u64 = 0;
+
+/// Parsed plans by digest: many executions share one.
+#[derive(Clone, Debug, Default)]
+pub struct Plans {
+    parsed: Arc<Mutex<HashMap<Hash, Arc<Plan>>>>,
+    /// Where documents lie, where that is known without asking.
+    positions: Arc<HashMap<Hash, u64>>,
+}
+
+/// A plan of 10,000 steps takes megabytes; past this many the cache starts anew.
+const PLANS_MAX: usize = 64;
+
+impl Plans {
+    pub fn get(&self, digest: &Digest) -> Option<Arc<Plan>> {
+        self.parsed.lock().unwrap_or_else(PoisonError::into_inner).get(&digest.0).cloned()
+    }
+
+    pub fn put(&self, plan: Arc<Plan>) {
+        let mut plans = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+        if plans.len() >= PLANS_MAX {
+            plans.clear();
+        }
+        plans.insert(plan.digest.0, plan);
+    }
+
+    /// Every version in the library, found by the journal alone: what `rebuild` needs when the rows are wrong.
+    pub(super) fn from_library(db: &Db, tenant: i64) -> Result<Self, Error> {
+        let mut positions = HashMap::new();
+        for entry in journal::of_stream(tenant, LIBRARY, 1).all_blocking(db)? {
+            if let Event::PlanSaved(saved) = recorded(&entry)?.event {
+                positions.insert(saved.digest.0, entry.position);
+            }
+        }
+        Ok(Self { positions: Arc::new(positions), ..Self::default() })
+    }
+
+    fn position(&self, db: &Db, tenant: i64, reference: &PlanRef) -> Result<Option<u64>, Error> {
+        if let Some(position) = self.positions.get(&reference.digest.0) {
+            return Ok(Some(*position));
+        }
+        let version = plans::version(tenant, reference.id.as_str(), u64::from(reference.version));
+        Ok(version.first_blocking(db)?.map(|row| row.position))
+    }
+
+    fn load(&self, db: &Db, tenant: i64, reference: &PlanRef) -> Result<Arc<Plan>, Error> {
+        if let Some(plan) = self.get(&reference.digest) {
+            return Ok(plan);
+        }
+        let lost =
+            || Error::Corrupt(format!("plan `{}` version {} is missing", reference.name, reference.version));
+        let position = self.position(db, tenant, reference)?.ok_or_else(lost)?;
+        let document = payloads::at(tenant, position).first_blocking(db)?.ok_or_else(lost)?;
+        if Digest::of(&document.body) != reference.digest {
+            return Err(Error::Corrupt(format!("plan `{}` is not what its digest says", reference.name)));
+        }
+        let text = String::from_utf8(document.body).map_err(|_| lost())?;
+        let plan = Plan::parse(&text).map(Arc::new).map_err(|_| lost())?;
+        self.put(plan.clone());
+        Ok(plan)
+    }
+}
+
+pub(super) fn recorded(entry: &Entry) -> Result<Recorded, Error> {
+    let event = Event::decode(&entry.kind, &entry.body).map_err(|error| Error::Corrupt(error.to_string()))?;
+    Ok(Recorded { position: Position(entry.position), at_ms: entry.at, event })
+}
+
+/// An execution from its durable entries; none: there is no such stream.
+pub fn fold(db: &Db, tenant: i64, stream: u64, plans: &Plans) -> Result<Option<Execution>, Error> {
+    let entries = journal::of_stream(tenant, stream, 1).all_blocking(db)?;
+    let Some((first, rest)) = entries.split_first() else { return Ok(None) };
+    let Recorded { position, at_ms, event } = recorded(first)?;
+    let Event::ExecutionStarted(started) = event else {
+        return Err(Error::Corrupt(format!("stream {stream} does not begin with an execution's start")));
+    };
+    let mut execution = opened(db, tenant, &started, position, at_ms, plans)?;
+    for entry in rest {
+        execution = evolve(execution, &recorded(entry)?)?;
+    }
+    Ok(Some(execution))
+}
+
+fn opened(
+    db: &Db,
+    tenant: i64,
+    started: &ExecutionStarted,
+    position: Position,
+    at_ms: i64,
+    plans: &Plans,
+) -> Result<Execution, Error> {
+    let plan = plans.load(db, tenant, &started.plan)?;
+    let salt = payloads::salt(tenant, position.0).first_blocking(db)?.unwrap_or_default();
+    Ok(open(started, position, at_ms, plan, salt.into()))
+}
+
+/// The same execution with whatever has been appended since.
+pub fn catch_up(db: &Db, tenant: i64, stream: u64, mut execution: Execution) -> Result<Execution, Error> {
+    for entry in journal::of_stream(tenant, stream, execution.version + 1).all_blocking(db)? {
+        execution = evolve(execution, &recorded(&entry)?)?;
+    }
+    Ok(execution)
+}
+
+pub fn fold_library(db: &Db, tenant: i64) -> Result<Library, Error> {
+    let mut library = Library::default();
+    for entry in journal::of_stream(tenant, LIBRARY, 1).all_blocking(db)? {
+        library = library.evolve(&recorded(&entry)?)?;
+    }
+    Ok(library)
+}

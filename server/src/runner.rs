@@ -1,0 +1,208 @@
+//! Drives executions: claims them, makes the calls that are due, hands the outcomes in.
+//! Correctness comes from the epoch; liveness from the seat's lease. It decides no policy: whether to
+//! retry is the engine's.
+//!
+//!   claim ─► due ─► perform (tools) ─► report ─► due ─► …        every arrow goes through the one door
+
+mod drive;
+mod perform;
+mod seat;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use actbook_engine::chain::Digest;
+use actbook_engine::execution::{Command, Refusal};
+use tokio::sync::watch;
+
+use crate::bell::{Bell, Listening};
+use crate::ledger::{self, Ledger, Progress};
+use crate::store::{self, Db, seats};
+use crate::tools::Tools;
+pub use drive::{Drive, Halt};
+use seat::{Proof, Seat, Sent};
+
+/// A driver that cannot reach the database for this long has lost its seat.
+const LEASE_MS: i64 = 6_000;
+const LEASE: Duration = Duration::from_millis(LEASE_MS as u64);
+/// Nothing is sent in a lease's last moments.
+const LEASE_MARGIN: Duration = Duration::from_millis(500);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Ledger(#[from] ledger::Error),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error("the seat file cannot be kept: {0}")]
+    Seat(#[from] std::io::Error),
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::Ledger(refusal.into())
+    }
+}
+
+/// One process's place at the table. Dropping the last clone frees it.
+#[derive(Clone, Debug)]
+pub struct Runner(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    db: Db,
+    tenant: i64,
+    ledger: Ledger,
+    tools: Arc<Tools>,
+    seat: Seat,
+    actor: Arc<str>,
+    proofs: Mutex<HashMap<String, Arc<Sent>>>,
+    /// Until when nobody else may take this seat for dead, by this process's own clock.
+    lease: watch::Receiver<Instant>,
+    _listening: Listening,
+    /// Ends the background tasks when dropped.
+    _alive: watch::Sender<()>,
+}
+
+impl Runner {
+    pub async fn open(
+        db: Db,
+        tenant: i64,
+        ledger: Ledger,
+        bell: Bell,
+        tools: Arc<Tools>,
+        seats_folder: &std::path::Path,
+    ) -> Result<Self, Error> {
+        let seat = Seat::take(seats_folder)?;
+        let asked = Instant::now();
+        seats::take(&db, seat.id(), seat.host(), seat.boot(), u64::from(std::process::id()), LEASE_MS)
+            .await?;
+        let listening = bell.listen()?;
+        let (alive, dead) = watch::channel(());
+        let (renewed, lease) = watch::channel(asked + LEASE);
+        let names = [seat.id(), seat.host(), seat.boot()].map(str::to_owned);
+        tokio::spawn(renew(db.clone(), names, renewed, dead.clone()));
+        tokio::spawn(hear(ledger.clone(), bell.subscribe(), dead));
+        let actor = ledger::DRIVER.into();
+        let proofs = Mutex::default();
+        let inner = Inner {
+            db,
+            tenant,
+            ledger,
+            tools,
+            seat,
+            actor,
+            proofs,
+            lease,
+            _listening: listening,
+            _alive: alive,
+        };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    pub fn seat_id(&self) -> actbook_engine::id::SeatId {
+        actbook_engine::id::SeatId::new(self.0.seat.id())
+    }
+
+    pub fn tools(&self) -> &Arc<Tools> {
+        &self.0.tools
+    }
+
+    /// Leaves the table: the next process need not wait for the lease to run out.
+    pub async fn close(&self) {
+        if let Err(error) = seats::release(&self.0.db, self.0.seat.id()).await {
+            tracing::warn!("the seat could not be released, its lease will run out: {error}");
+        }
+        self.0.tools.shutdown().await;
+    }
+
+    /// Takes an execution up, unless somebody living drives it.
+    pub async fn claim(&self, stream: u64, place: Digest) -> Result<Claimed, Error> {
+        let (known_place, driver) =
+            self.0.ledger.look(stream, |execution| (execution.place, execution.seat.clone()))?;
+        if known_place != place {
+            let message = "this execution was started with other definitions of its servers";
+            let cure = "`actbook resume EXECUTION --here` goes on with those of this place";
+            return Err(Refusal::new("other_place", message, cure).into());
+        }
+        let mut unsent = BTreeSet::new();
+        if let Some(seat) = driver.filter(|seat| seat.as_str() != self.0.seat.id()) {
+            match self.proof(seat.as_str()) {
+                Proof::Sent(sent) => {
+                    unsent = self.0.ledger.look(stream, |execution| sent.unsent(stream, execution))?
+                }
+                Proof::Alive | Proof::None if self.lease_runs(seat.as_str()).await? => {
+                    return Ok(Claimed::DrivenElsewhere);
+                }
+                Proof::Alive | Proof::None => {}
+            }
+        }
+        let command = Command::Claim { seat: self.seat_id(), unsent };
+        let progress = self.0.ledger.command(&self.0.actor, stream, command).await?;
+        Ok(Claimed::Mine(Box::new(progress)))
+    }
+
+    /// What a dead process can have sent is read once, and what it left running is ended then.
+    fn proof(&self, seat: &str) -> Proof {
+        let mut proofs = self.0.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sent) = proofs.get(seat) {
+            return Proof::Sent(sent.clone());
+        }
+        let proof = self.0.seat.proof(seat);
+        if let Proof::Sent(sent) = &proof {
+            sent.end_children();
+            proofs.insert(seat.to_owned(), sent.clone());
+        }
+        proof
+    }
+
+    async fn lease_runs(&self, seat: &str) -> Result<bool, Error> {
+        let now = self.0.db.now_ms().await?;
+        Ok(seats::by_id(seat).first(&self.0.db).await?.is_some_and(|row| row.until > now))
+    }
+}
+
+#[derive(Debug)]
+pub enum Claimed {
+    Mine(Box<Progress>),
+    DrivenElsewhere,
+}
+
+async fn take(db: &Db, seat: &str, host: &str, boot: &str) -> Result<i64, store::Error> {
+    seats::take(db, seat, host, boot, u64::from(std::process::id()), LEASE_MS).await
+}
+
+async fn renew(
+    db: Db,
+    [seat, host, boot]: [String; 3],
+    renewed: watch::Sender<Instant>,
+    mut dead: watch::Receiver<()>,
+) {
+    while tokio::time::timeout(LEASE / 3, dead.changed()).await.is_err() {
+        // The lease is counted from before the question, so that ours never outlasts the database's.
+        let asked = Instant::now();
+        match take(&db, &seat, &host, &boot).await {
+            Ok(_) => {
+                renewed.send_replace(asked + LEASE);
+            }
+            Err(error) => tracing::warn!("the seat's lease could not be renewed: {error}"),
+        }
+    }
+}
+
+/// Another process's word: wakes the drivers of the executions it was about.
+async fn hear(ledger: Ledger, mut bell: watch::Receiver<u64>, mut dead: watch::Receiver<()>) {
+    loop {
+        tokio::select! {
+            changed = bell.changed() => match changed {
+                Ok(()) => {
+                    let position = *bell.borrow_and_update();
+                    ledger.heard(position).await;
+                }
+                Err(_) => return,
+            },
+            _ = dead.changed() => return,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The loop of one driven execution: start what is due, wait for whatever comes first, hand it in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use actbook_engine::execution::{Call, CallId, Command, Ended};
+use actbook_engine::id::Epoch;
+use actbook_engine::policy::Status;
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+use super::perform::{InFlight, perform, unreadable};
+use super::{Error, Inner, LEASE_MARGIN, Runner};
+use crate::ledger::{self, Progress};
+use crate::store::payloads;
+
+/// Asks a driver to stop: nothing starts, calls in flight finish.
+pub type Halt = watch::Receiver<bool>;
+
+/// An epoch that nobody has: a report under it is a fact from which nothing follows.
+const NOBODY: Epoch = Epoch(u64::MAX);
+
+/// One execution, driven by this process.
+#[derive(Debug)]
+pub struct Drive {
+    inner: Arc<Inner>,
+    stream: u64,
+    epoch: Epoch,
+    in_flight: BTreeMap<CallId, InFlight>,
+    calls: JoinSet<(CallId, Ended)>,
+    woken: Arc<Notify>,
+}
+
+impl Runner {
+    /// Drives until the execution ends, waits for an answer, is paused, or is taken over.
+    pub async fn drive(&self, claimed: Progress, halt: Halt) -> Result<Status, Error> {
+        let mut drive = Drive {
+            inner: self.0.clone(),
+            stream: claimed.stream,
+            epoch: claimed.epoch,
+            in_flight: BTreeMap::new(),
+            calls: JoinSet::new(),
+            woken: self.0.ledger.watch(claimed.stream),
+        };
+        drive.run(claimed, halt).await
+    }
+}
+
+impl Drive {
+    async fn run(&mut self, mut progress: Progress, mut halt: Halt) -> Result<Status, Error> {
+        loop {
+            let halted = *halt.borrow();
+            if !halted && progress.epoch == self.epoch {
+                if self.lost_its_lease().await {
+                    progress = self.ask(Command::Drive { epoch: self.epoch }, &progress).await?;
+                    continue;
+                }
+                self.start(&progress).await?;
+            }
+            let waits = !matches!(progress.status, Status::Running | Status::Compensating);
+            let gone = halted || progress.epoch != self.epoch;
+            if self.in_flight.is_empty() && (waits || gone) {
+                return Ok(progress.status);
+            }
+            progress = self.next(&progress, &mut halt).await?;
+        }
+    }
+
+    /// Whatever comes first: a call's end, another's word, a deadline, or the wish to leave.
+    async fn next(&mut self, progress: &Progress, halt: &mut Halt) -> Result<Progress, Error> {
+        let halted = *halt.borrow();
+        let epoch = if halted { NOBODY } else { self.epoch };
+        let timer = wait_until(progress.due.look_again_at.filter(|_| !halted));
+        let command = tokio::select! {
+            Some(ended) = self.calls.join_next() => {
+                let (call, ended) = ended.map_err(|error| ledger::Error::Corrupt(error.to_string()))?;
+                self.in_flight.remove(&call);
+                Command::Report { epoch, call, ended }
+            }
+            () = self.woken.notified() => Command::Drive { epoch: self.epoch },
+            () = timer => Command::Drive { epoch: self.epoch },
+            changed = halt.changed() => {
+                if changed.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                return Ok(progress.clone());
+            }
+        };
+        self.ask(command, progress).await
+    }
+
+    /// A process that was frozen, or cut off from its database, must not send: another may drive by now.
+    /// It waits for its seat, and asks again.
+    async fn lost_its_lease(&self) -> bool {
+        let mut lease = self.inner.lease.clone();
+        let holds = |until: &Instant| *until > Instant::now() + LEASE_MARGIN;
+        if holds(&lease.borrow()) {
+            return false;
+        }
+        tracing::warn!("this process's lease has run out; waiting for the database before anything is sent");
+        if lease.wait_for(holds).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        true
+    }
+
+    async fn ask(&self, command: Command, progress: &Progress) -> Result<Progress, Error> {
+        match self.inner.ledger.command(&self.inner.actor, self.stream, command).await {
+            Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
+                Ok(Progress { epoch: NOBODY, ..progress.clone() })
+            }
+            answered => Ok(answered?),
+        }
+    }
+
+    async fn start(&mut self, progress: &Progress) -> Result<(), Error> {
+        for call in &progress.due.calls {
+            if let Some(in_flight) = self.in_flight.get(&call.id) {
+                if call.cancel {
+                    in_flight.stop.send_replace(true);
+                }
+                continue;
+            }
+            let arguments = self.arguments(progress, call).await?;
+            self.send(call.clone(), arguments);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, call: Call, arguments: Result<Value, String>) {
+        let (stop, stopped) = watch::channel(call.cancel);
+        self.in_flight.insert(call.id, InFlight { stop });
+        match arguments {
+            Ok(arguments) => {
+                self.calls.spawn(perform(self.inner.clone(), self.stream, call, arguments, stopped));
+            }
+            Err(why) => {
+                self.calls.spawn(std::future::ready(unreadable(call.id, &why)));
+            }
+        }
+    }
+
+    async fn arguments(&self, progress: &Progress, call: &Call) -> Result<Result<Value, String>, Error> {
+        if let Some(bytes) = progress.arguments_of(call) {
+            return Ok(serde_json::from_slice(bytes).map_err(|error| error.to_string()));
+        }
+        let Some(stored) = call.arguments else { return Ok(Ok(Value::Object(Default::default()))) };
+        let found = payloads::at(self.inner.tenant, stored.position.0).first(&self.inner.db).await?;
+        Ok(match found {
+            Some(payload) => serde_json::from_slice(&payload.body).map_err(|error| error.to_string()),
+            None => Err("its arguments are gone".to_owned()),
+        })
+    }
+}
+
+async fn wait_until(at_ms: Option<i64>) {
+    match at_ms {
+        None => std::future::pending().await,
+        Some(at_ms) => {
+            let wait = u64::try_from(at_ms - ledger::now_ms()).unwrap_or(0);
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! One call: the line in the seat file, the tool, and its end in the engine's words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actbook_engine::execution::{Call, CallId, Ended};
+use actbook_engine::policy::Category;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::Inner;
+use crate::tools;
+
+/// A call on its way; it may be asked to stop.
+#[derive(Debug)]
+pub struct InFlight {
+    pub stop: watch::Sender<bool>,
+}
+
+pub async fn perform(
+    inner: Arc<Inner>,
+    stream: u64,
+    call: Call,
+    arguments: Value,
+    mut stop: watch::Receiver<bool>,
+) -> (CallId, Ended) {
+    let id = call.id;
+    let timeout = Duration::from_millis(call.timeout_ms);
+    let request = tools::Call { tool: call.tool, arguments, key: call.key, timeout };
+    let sending = |child: Option<tools::ChildProcess>| {
+        if let Err(error) = inner.seat.sending(stream, id, child) {
+            // Without the line a crash would pass this call off as never sent.
+            tracing::error!("the seat file cannot be written ({error}); leaving before anything is sent");
+            std::process::abort();
+        }
+    };
+    let asked_to_stop = async move {
+        if stop.wait_for(|asked| *asked).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let ended = inner.tools.call(request, sending, asked_to_stop).await;
+    (id, in_engine_words(ended))
+}
+
+fn in_engine_words(ended: tools::Ended) -> Ended {
+    match ended {
+        tools::Ended::Succeeded { output } => Ended::Succeeded { output },
+        tools::Ended::Failed { category, message, sent, output } => {
+            Ended::Failed { category, said: said(&message, output), unsent: !sent }
+        }
+        tools::Ended::Unknown { category, message } => {
+            Ended::Unknown { category, said: said(&message, None) }
+        }
+    }
+}
+
+fn said(message: &str, output: Option<Value>) -> Value {
+    match output {
+        Some(output) => json!({ "message": message, "output": output }),
+        None => json!({ "message": message }),
+    }
+}
+
+/// The arguments could not even be read back: certainly not sent.
+pub fn unreadable(call: CallId, why: &str) -> (CallId, Ended) {
+    (call, Ended::Failed { category: Category::Internal, said: said(why, None), unsent: true })
+}

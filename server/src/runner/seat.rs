@@ -1,0 +1,172 @@
+//! The seat file: one per process, on local disk, locked for life. Immediately before a call is sent a
+//! line about it is written here, unsynced: it survives the process, not the machine, and that is
+//! exactly what is needed to tell "never sent" from "nobody knows".
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use actbook_engine::execution::{CallId, CallKind, Execution, due};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::tools::ChildProcess;
+
+/// How long a dead process's file is kept as proof.
+const KEPT: std::time::Duration = std::time::Duration::from_secs(30 * 24 * 3600);
+
+#[derive(Debug)]
+pub struct Seat {
+    folder: PathBuf,
+    id: String,
+    boot: String,
+    host: String,
+    file: Mutex<File>,
+}
+
+/// What can be concluded about another process's calls.
+#[derive(Debug)]
+pub enum Proof {
+    /// Its lock is held.
+    Alive,
+    /// It is gone, in this boot, and this is all that it can have sent.
+    Sent(Arc<Sent>),
+    /// No file, another boot: nothing can be concluded.
+    None,
+}
+
+/// The calls that a dead process may have sent, and the children it may have left.
+#[derive(Debug)]
+pub struct Sent {
+    calls: BTreeSet<String>,
+    children: BTreeSet<(u32, u64)>,
+}
+
+impl Seat {
+    pub fn take(folder: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        sweep(folder);
+        let id = crate::random::id();
+        let boot = boot_id();
+        let mut file = OpenOptions::new().create_new(true).append(true).read(true).open(folder.join(&id))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        file.write_all(format!("boot {boot}\n").as_bytes())?;
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "unknown".into());
+        let host = host.trim().to_owned();
+        Ok(Self { folder: folder.to_owned(), id, boot, host, file: Mutex::new(file) })
+    }
+
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// One write, no sync, before the first byte leaves. A seat that cannot be written must not send.
+    pub fn sending(&self, stream: u64, call: CallId, child: Option<ChildProcess>) -> io::Result<()> {
+        let mut line = format!("sent {}", mark(stream, call));
+        if let Some(child) = child {
+            line.push_str(&format!(" {} {}", child.pid, child.start_time));
+        }
+        line.push('\n');
+        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        file.write_all(line.as_bytes())
+    }
+
+    pub fn proof(&self, other: &str) -> Proof {
+        let well_formed = other.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let opened = OpenOptions::new().read(true).open(self.folder.join(other));
+        let Ok(mut file) =
+            opened.and_then(|file| if well_formed { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) })
+        else {
+            return Proof::None;
+        };
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+            return Proof::Alive;
+        }
+        let mut text = String::new();
+        match file.read_to_string(&mut text) {
+            Ok(_) if text.starts_with(&format!("boot {}\n", self.boot)) => {
+                Proof::Sent(Arc::new(Sent::parse(&text)))
+            }
+            Ok(_) | Err(_) => Proof::None,
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        // A clean exit leaves nothing in flight, so nothing needs the file as proof.
+        if let Err(error) = std::fs::remove_file(self.folder.join(&self.id)) {
+            tracing::debug!("the seat file stays behind: {error}");
+        }
+    }
+}
+
+impl Sent {
+    fn parse(text: &str) -> Self {
+        let mut sent = Self { calls: BTreeSet::new(), children: BTreeSet::new() };
+        for line in text.lines().filter_map(|line| line.strip_prefix("sent ")) {
+            let mut words = line.split(' ');
+            sent.calls.extend(words.next().map(str::to_owned));
+            let child = words.next().zip(words.next());
+            sent.children
+                .extend(child.and_then(|(pid, start)| Some((pid.parse().ok()?, start.parse().ok()?))));
+        }
+        sent
+    }
+
+    /// The open calls of an execution that are certainly not among those sent.
+    pub fn unsent(&self, stream: u64, execution: &Execution) -> BTreeSet<CallId> {
+        let open = due(execution).calls.into_iter().map(|call| call.id);
+        open.filter(|call| !self.calls.contains(&mark(stream, *call))).collect()
+    }
+
+    /// Ends what the dead process has left running. A start time tells a child from a later process
+    /// that was given the same number.
+    pub fn end_children(&self) {
+        for (pid, start_time) in &self.children {
+            let child = ChildProcess { pid: *pid, start_time: *start_time };
+            child.kill_group();
+        }
+    }
+}
+
+/// Proofs of processes that died long ago serve nobody: without one, calls that were open are unknown.
+fn sweep(folder: &Path) {
+    let old = |file: &std::fs::DirEntry| {
+        let age = file.metadata().and_then(|data| data.modified()).ok().and_then(|at| at.elapsed().ok());
+        age.is_some_and(|age| age > KEPT)
+    };
+    let dead = |path: &Path| {
+        File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
+    };
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten().filter(old) {
+        if dead(&file.path())
+            && let Err(error) = std::fs::remove_file(file.path())
+        {
+            tracing::debug!("an old seat file stays behind: {error}");
+        }
+    }
+}
+
+fn mark(stream: u64, call: CallId) -> String {
+    let kind = match call.kind {
+        CallKind::Run => "run",
+        CallKind::Probe => "probe",
+        CallKind::Compensation => "undo",
+    };
+    format!("{stream}/{}/{kind}/{}", call.step.0, call.no)
+}
+
+fn boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map_or_else(|_| "unknown".into(), |id| id.trim().to_owned())
+}

@@ -1,0 +1,235 @@
+//! The seam: the only file, with its two halves below it, that names a driver. An enum, not a
+//! trait, and batch-shaped: a transaction is a list of statements with rows back, for SQLite works
+//! in this process and PostgreSQL wants everything in one flight.
+
+mod markers;
+mod postgres;
+mod sqlite;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::journal::read_head;
+use super::{Appended, Batch, Error, Head, Row, Statement, Value};
+
+/// How many rows travel together from a long read to its visitor, and how many such chunks may wait.
+const CHUNK_ROWS: usize = 256;
+const CHUNKS_WAITING: usize = 2;
+
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Accept a PostgreSQL server that acknowledges before it has synced.
+    pub unsafe_durability: bool,
+}
+
+/// A database that is open and migrated. Clones share connections.
+#[derive(Debug, Clone)]
+pub struct Db {
+    backend: Backend,
+}
+
+#[derive(Debug, Clone)]
+enum Backend {
+    Sqlite(Arc<sqlite::Sqlite>),
+    Postgres(Arc<postgres::Postgres>),
+}
+
+impl Db {
+    /// Opens `postgres://…`, `sqlite:PATH` or a plain path; creates what is missing and migrates.
+    pub async fn open(url: &str, options: Options) -> Result<Db, Error> {
+        let backend = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            Backend::Postgres(Arc::new(postgres::Postgres::open(url, &options).await?))
+        } else {
+            let path =
+                url.strip_prefix("sqlite://").or(url.strip_prefix("sqlite:")).unwrap_or(url).to_owned();
+            Backend::Sqlite(Arc::new(off_thread(move || sqlite::Sqlite::open(Path::new(&path))).await?))
+        };
+        Ok(Db { backend })
+    }
+
+    /// Reads outside the writer's way. Needs a runtime; see `read_blocking`.
+    pub async fn read(&self, sql: &'static str, params: Vec<Value>) -> Result<Vec<Row>, Error> {
+        self.read_many(sql, vec![params]).await.map(only)
+    }
+
+    /// The same statement for each set of parameters: one flight, where flights count.
+    pub async fn read_many(&self, sql: &'static str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error> {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                let sqlite = sqlite.clone();
+                off_thread(move || sqlite.read_many(sql, &sets)).await
+            }
+            Backend::Postgres(postgres) => postgres.read_many(sql, sets).await,
+        }
+    }
+
+    /// Reads on the caller's own thread: what the ledger does under its mutex.
+    pub fn read_blocking(&self, sql: &'static str, params: Vec<Value>) -> Result<Vec<Row>, Error> {
+        self.read_many_blocking(sql, vec![params]).map(only)
+    }
+
+    pub fn read_many_blocking(
+        &self,
+        sql: &'static str,
+        sets: Vec<Vec<Value>>,
+    ) -> Result<Vec<Vec<Row>>, Error> {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => sqlite.read_many(sql, &sets),
+            Backend::Postgres(postgres) => postgres.read_many_blocking(sql, sets),
+        }
+    }
+
+    /// Visits the rows one by one, in constant memory, until the visitor has had enough.
+    pub async fn each<B>(
+        &self,
+        sql: &'static str,
+        params: Vec<Value>,
+        mut visit: impl FnMut(Row) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, Error> {
+        let (chunks, mut arriving) = mpsc::channel(CHUNKS_WAITING);
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                let sqlite = sqlite.clone();
+                drop(tokio::task::spawn_blocking(move || sqlite.stream(sql, &params, &chunks)));
+            }
+            Backend::Postgres(postgres) => postgres.stream(sql, params, chunks),
+        }
+        while let Some(chunk) = arriving.recv().await {
+            for row in chunk? {
+                let flow = visit(row);
+                if flow.is_break() {
+                    return Ok(flow);
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// One transaction for the few writes outside the journal: all of them, or none; after `Lost`
+    /// nobody can tell which.
+    pub async fn transact(&self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>, Error> {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                let sqlite = sqlite.clone();
+                off_thread(move || sqlite.transact(&statements)).await
+            }
+            Backend::Postgres(postgres) => postgres.transact(statements).await,
+        }
+    }
+
+    /// A connection of its own for the ledger's writer, which is a plain thread.
+    pub fn appender(&self) -> Result<Appender, Error> {
+        Ok(Appender(match &self.backend {
+            Backend::Sqlite(sqlite) => AppenderBackend::Sqlite(sqlite.appender()?),
+            Backend::Postgres(postgres) => AppenderBackend::Postgres(Box::new(postgres.appender()?)),
+        }))
+    }
+
+    /// Copies the database to a new file while others write.
+    pub async fn backup(&self, file: &Path) -> Result<(), Error> {
+        let file = file.to_owned();
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                let sqlite = sqlite.clone();
+                off_thread(move || sqlite.backup(&file)).await
+            }
+            Backend::Postgres(_) => Err(Error::Backup {
+                file: file.display().to_string(),
+                reason: "this database is PostgreSQL; its own pg_dump copies it while others write".into(),
+            }),
+        }
+    }
+
+    /// Database time: what leases are measured in.
+    pub async fn now_ms(&self) -> Result<i64, Error> {
+        let rows = self.read("SELECT now_ms FROM clock", vec![]).await?;
+        rows.first().map_or(Err(Error::Failed("the clock gave no row".into())), |row| row.int(0))
+    }
+
+    /// Calls `moved` with the journal's position whenever some process, this one included, has
+    /// moved it; until the answer is dropped.
+    pub fn watch(&self, tenant: i64, moved: impl Fn(u64) + Send + Sync + 'static) -> Result<Watch, Error> {
+        Ok(Watch(match &self.backend {
+            Backend::Sqlite(sqlite) => WatchBackend::Sqlite(sqlite.watch(tenant, moved)?),
+            Backend::Postgres(postgres) => WatchBackend::Postgres(postgres.watch(tenant, moved)),
+        }))
+    }
+
+    /// For people: which database this is.
+    pub fn describe(&self) -> String {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => sqlite.describe(),
+            Backend::Postgres(postgres) => postgres.describe(),
+        }
+    }
+}
+
+/// Appends batches to the journal, each in one durable transaction. Blocking.
+#[derive(Debug)]
+pub struct Appender(AppenderBackend);
+
+#[derive(Debug)]
+enum AppenderBackend {
+    Sqlite(sqlite::Appender),
+    Postgres(Box<postgres::Appender>),
+}
+
+impl Appender {
+    /// Takes the head and keeps everybody else from appending until the next `append` or
+    /// `release`. For whoever just lost a race: what is decided on this head cannot lose again.
+    pub fn hold(&mut self, tenant: i64) -> Result<Head, Error> {
+        let rows = match &mut self.0 {
+            AppenderBackend::Sqlite(appender) => appender.hold(tenant)?,
+            AppenderBackend::Postgres(appender) => appender.hold(tenant)?,
+        };
+        let head = rows.first().map(read_head).transpose()?;
+        head.ok_or_else(|| Error::Failed(format!("there is no tenant {tenant}")))
+    }
+
+    /// Lets others append again without having appended.
+    pub fn release(&mut self) -> Result<(), Error> {
+        match &mut self.0 {
+            AppenderBackend::Sqlite(appender) => appender.release(),
+            AppenderBackend::Postgres(appender) => appender.release(),
+        }
+    }
+
+    /// All of the batch, synced, or nothing. An error leaves nothing of it behind, except `Lost`:
+    /// then nobody can tell, and the head must be read again before anything is decided.
+    pub fn append(&mut self, batch: &Batch) -> Result<Appended, Error> {
+        batch.assert_follows();
+        match &mut self.0 {
+            AppenderBackend::Sqlite(appender) => appender.append(batch),
+            AppenderBackend::Postgres(appender) => appender.append(batch),
+        }
+    }
+}
+
+/// Watching ends when this is dropped.
+#[derive(Debug)]
+pub struct Watch(#[expect(dead_code, reason = "held only for what its drop does")] WatchBackend);
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "held only for what its drop does")]
+enum WatchBackend {
+    Sqlite(sqlite::Watch),
+    Postgres(postgres::Watch),
+}
+
+type Chunks = mpsc::Sender<Result<Vec<Row>, Error>>;
+
+fn only(mut answers: Vec<Vec<Row>>) -> Vec<Row> {
+    answers.pop().unwrap_or_default()
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(stopped) => Err(Error::Failed(stopped.to_string())),
+    }
+}

@@ -1,0 +1,194 @@
+//! The SQLite half: connections, reads, one transaction at a time, and the appender. Several
+//! processes share one file; each transaction that writes takes the write lock at its start.
+
+mod append;
+mod open;
+mod watch;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql};
+
+use super::markers::numbered;
+use super::{CHUNK_ROWS, Chunks};
+use crate::store::{Error, Row, Statement, Value};
+
+use writer::Writer;
+
+pub use append::Appender;
+pub use watch::Watch;
+
+/// Readers kept open between reads. More may be open for a moment: as many as threads read at once.
+const READERS_IDLE_MAX: usize = 4;
+
+/// How long a backup that met a lock waits before it tries again.
+const BACKUP_PAUSE: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub struct Sqlite {
+    path: PathBuf,
+    readers: Mutex<Vec<Connection>>,
+    writer: Mutex<Writer>,
+}
+
+impl Sqlite {
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let failed =
+            |error: Error| Error::Open { url: path.display().to_string(), reason: error.to_string() };
+        open::create_folder(path).map_err(|error| failed(Error::Failed(error.to_string())))?;
+        let mut writer = Writer::open(path).map_err(failed)?;
+        writer.migrate().map_err(failed)?;
+        Ok(Self { path: path.to_owned(), readers: Mutex::default(), writer: Mutex::new(writer) })
+    }
+
+    pub fn read_many(&self, sql: &'static str, sets: &[Vec<Value>]) -> Result<Vec<Vec<Row>>, Error> {
+        self.with_reader(|reader| {
+            let mut statement = reader.prepare_cached(numbered(sql))?;
+            sets.iter().map(|params| rows(&mut statement, params)).collect()
+        })
+    }
+
+    pub fn stream(&self, sql: &'static str, params: &[Value], chunks: &Chunks) {
+        let result = self.with_reader(|reader| send_chunks(reader, sql, params, chunks));
+        if let Err(error) = result {
+            // Nobody receives where the visitor has had enough.
+            drop(chunks.blocking_send(Err(error)));
+        }
+    }
+
+    pub fn transact(&self, statements: &[Statement]) -> Result<Vec<Vec<Row>>, Error> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.transact(|connection| {
+            let each = statements.iter().map(|statement| {
+                rows(&mut connection.prepare_cached(numbered(statement.sql))?, &statement.params)
+            });
+            each.collect()
+        })
+    }
+
+    pub fn appender(&self) -> Result<Appender, Error> {
+        Ok(Appender::new(Writer::open(&self.path)?))
+    }
+
+    pub fn watch(&self, tenant: i64, moved: impl Fn(u64) + Send + 'static) -> Result<Watch, Error> {
+        Watch::start(open::connect(&self.path)?, tenant, moved)
+    }
+
+    pub fn describe(&self) -> String {
+        format!("SQLite {} at {}", rusqlite::version(), self.path.display())
+    }
+
+    pub fn backup(&self, file: &Path) -> Result<(), Error> {
+        let failed = |reason: String| Error::Backup { file: file.display().to_string(), reason };
+        if file.exists() {
+            return Err(failed("the file exists already".into()));
+        }
+        let copied = self.with_reader(|reader| copy(reader, file)).map_err(|error| failed(error.to_string()));
+        copied.and_then(|()| open::sync_with_folder(file).map_err(|error| failed(error.to_string())))
+    }
+
+    fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let reader = match idle {
+            Some(reader) => reader,
+            None => open::connect_reader(&self.path)?,
+        };
+        let result = read(&reader)?;
+        let mut idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < READERS_IDLE_MAX {
+            idle.push(reader);
+        }
+        Ok(result)
+    }
+}
+
+/// All pages in one step: a step sees one state of the database and keeps no writer waiting, but
+/// between steps every write by others would start the copy over.
+fn copy(from: &Connection, file: &Path) -> rusqlite::Result<()> {
+    let mut to = Connection::open(file)?;
+    let backup = Backup::new(from, &mut to)?;
+    while backup.step(-1)? != StepResult::Done {
+        std::thread::sleep(BACKUP_PAUSE);
+    }
+    drop(backup);
+    to.close().map_err(|(_, error)| error)
+}
+
+fn send_chunks(
+    reader: &Connection,
+    sql: &'static str,
+    params: &[Value],
+    chunks: &Chunks,
+) -> rusqlite::Result<()> {
+    let mut statement = reader.prepare_cached(numbered(sql))?;
+    let columns = statement.column_count();
+    let mut arriving = statement.query(rusqlite::params_from_iter(params))?;
+    let mut chunk = Vec::with_capacity(CHUNK_ROWS);
+    while let Some(row) = arriving.next()? {
+        chunk.push(read_row(row, columns)?);
+        if chunk.len() == CHUNK_ROWS {
+            let full = std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK_ROWS));
+            if chunks.blocking_send(Ok(full)).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    // Nobody receives where the visitor has had enough.
+    drop(chunks.blocking_send(Ok(chunk)));
+    Ok(())
+}
+
+fn rows(statement: &mut CachedStatement<'_>, params: &[Value]) -> rusqlite::Result<Vec<Row>> {
+    let columns = statement.column_count();
+    let mut arriving = statement.query(rusqlite::params_from_iter(params))?;
+    let mut all = Vec::new();
+    while let Some(row) = arriving.next()? {
+        all.push(read_row(row, columns)?);
+    }
+    Ok(all)
+}
+
+fn read_row(row: &rusqlite::Row<'_>, columns: usize) -> rusqlite::Result<Row> {
+    let values = (0..columns).map(|column| {
+        Ok(match row.get_ref(column)? {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(number) => Value::Int(number),
+            ValueRef::Real(number) => Value::Text(number.to_string()),
+            ValueRef::Text(text) => match std::str::from_utf8(text) {
+                Ok(text) => Value::Text(text.to_owned()),
+                // Only damage puts other bytes into a text column; the reader will miss its text.
+                Err(_) => Value::Bytes(text.to_vec()),
+            },
+            ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+        })
+    });
+    values.collect::<rusqlite::Result<Vec<_>>>().map(Row::new)
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Value::Null => ValueRef::Null,
+            Value::Int(number) => ValueRef::Integer(*number),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Error::Busy { waited_s: open::BUSY_LIMIT.as_secs() }
+            }
+            Some(ErrorCode::ConstraintViolation) => Error::Constraint(error.to_string()),
+            Some(_) | None => Error::Failed(error.to_string()),
+        }
+    }
+}

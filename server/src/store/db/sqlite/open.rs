@@ -1,0 +1,116 @@
+//! Opening a SQLite file: its folder, its settings, and how to wait for a lock that
+//! another process holds.
+
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, FileControl, OpenFlags};
+
+use crate::store::Error;
+
+/// How long a lock is waited for. Twenty processes take turns of well under a millisecond.
+pub const BUSY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Who has waited this often looks more closely, and so comes before those who just arrived.
+const PATIENT_TRIES: i32 = 20;
+
+const STATEMENTS_HELD: usize = 128;
+
+/// The write-ahead log shrinks to this after a long read made it grow.
+const SETTINGS: &str = "PRAGMA synchronous = FULL; \
+     PRAGMA wal_autocheckpoint = 1000; \
+     PRAGMA journal_size_limit = 16777216; \
+     PRAGMA cache_size = -4000; \
+     PRAGMA recursive_triggers = ON;";
+
+/// The folder is the owner's alone: journals hold arguments and outputs. Each new folder is synced
+/// into its parent, or a power cut could take the file with it.
+pub fn create_folder(path: &Path) -> std::io::Result<()> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !is_there(folder)).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    for parent in missing.iter().filter_map(|created| created.parent()) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// A new file outlives a power cut once its folder, too, is synced.
+pub fn sync_with_folder(file: &Path) -> std::io::Result<()> {
+    File::open(file)?.sync_all()?;
+    match file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => File::open(".")?.sync_all(),
+    }
+}
+
+fn is_there(folder: &Path) -> bool {
+    folder.as_os_str().is_empty() || folder.exists()
+}
+
+pub fn connect(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let mut connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    wait_for_locks(&mut connection)?;
+    write_ahead(&connection)?;
+    settle(&connection)?;
+    Ok(connection)
+}
+
+/// A reader never writes, but must be able to: it may be the one that recovers the log.
+pub fn connect_reader(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    wait_for_locks(&mut connection)?;
+    settle(&connection)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(SETTINGS)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_HELD);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    let mut keep = 1;
+    connection.file_control(None::<&str>, FileControl::PersistWal(&mut keep))
+}
+
+/// SQLite does not wait by itself while it turns a new file to write-ahead logging.
+fn write_ahead(connection: &Connection) -> Result<(), Error> {
+    let begun = Instant::now();
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0)) {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(mode) => {
+                return Err(Error::Failed(format!("this place allows no write-ahead log, only {mode}")));
+            }
+            Err(error) => match Error::from(error) {
+                Error::Busy { .. } if begun.elapsed() < BUSY_LIMIT => std::thread::sleep(pause(0)),
+                other => return Err(other),
+            },
+        }
+    }
+}
+
+fn wait_for_locks(connection: &mut Connection) -> rusqlite::Result<()> {
+    let mut begun = Instant::now();
+    connection.busy_handler(Some(move |tries| {
+        if tries == 0 {
+            begun = Instant::now();
+        }
+        std::thread::sleep(pause(tries));
+        begun.elapsed() < BUSY_LIMIT
+    }))
+}
+
+/// Short, so that a free lock is soon seen; never twice the same, so that processes do not march in step.
+fn pause(tries: i32) -> Duration {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let jitter = u64::from(now.subsec_nanos()) % 200;
+    let base = if tries < PATIENT_TRIES { 300 } else { 50 };
+    Duration::from_micros(base + jitter)
+}

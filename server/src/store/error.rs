@@ -1,0 +1,30 @@
+//! What can go wrong between the house and its database, in words that help. No driver's type
+//! leaves the seam: drivers' errors arrive here as one of these.
+
+/// A failure of the world or of a row's shape; never a refusal of a command.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("cannot open the database {url}: {reason}")]
+    Open { url: String, reason: String },
+    #[error(
+        "the PostgreSQL server runs with {setting} = off, so a power cut could lose what was acknowledged; \
+         turn it on, or accept the loss by name"
+    )]
+    UnsafeDurability { setting: &'static str },
+    #[error("another process kept the database locked for {waited_s} s")]
+    Busy { waited_s: u64 },
+    #[error("a constraint of the database refused the write: {0}")]
+    Constraint(String),
+    #[error("the connection to the database was lost: {0}")]
+    Lost(String),
+    #[error("another process appended to the journal first")]
+    HeadMoved,
+    #[error("the database failed: {0}")]
+    Failed(String),
+    #[error("column {column} of a row holds {found} where {wanted} belongs")]
+    Column { column: usize, wanted: &'static str, found: &'static str },
+    #[error("a search takes at most {limit} words")]
+    TooManyWords { limit: usize },
+    #[error("cannot copy the database to {file}: {reason}")]
+    Backup { file: String, reason: String },
+}

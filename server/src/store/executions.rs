@@ -1,0 +1,216 @@
+//! The projection that lists, prefix searches and the runner's look-out read: one row per
+//! execution. What a single execution looks like comes from its fold, not from here.
+
+use super::select::prefix_end;
+use super::{Db, Error, Found, Row, Select, Statement};
+
+/// `id` is the stream; `public_id` is what people see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Execution {
+    pub id: u64,
+    pub public_id: String,
+    pub plan: String,
+    pub plan_name: String,
+    pub plan_version: u64,
+    pub task: Option<String>,
+    pub status: String,
+    pub place: String,
+    pub seat: Option<String>,
+    pub epoch: u64,
+    pub started_at: i64,
+    pub ended_at: Option<i64>,
+    pub look_again_at: Option<i64>,
+}
+
+/// The part of an execution's row that changes while it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change<'a> {
+    pub status: &'a str,
+    pub place: &'a str,
+    pub seat: Option<&'a str>,
+    pub epoch: u64,
+    pub ended_at: Option<i64>,
+    pub look_again_at: Option<i64>,
+}
+
+pub fn insert(tenant: i64, execution: &Execution) -> Statement {
+    Statement::new(
+        "INSERT INTO executions (tenant, id, public_id, plan, plan_name, plan_version, task, status, \
+         place, seat, epoch, started_at, ended_at, look_again_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+        vec![
+            tenant.into(),
+            execution.id.into(),
+            execution.public_id.as_str().into(),
+            execution.plan.as_str().into(),
+            execution.plan_name.as_str().into(),
+            execution.plan_version.into(),
+            execution.task.as_deref().into(),
+            execution.status.as_str().into(),
+            execution.place.as_str().into(),
+            execution.seat.as_deref().into(),
+            execution.epoch.into(),
+            execution.started_at.into(),
+            execution.ended_at.into(),
+            execution.look_again_at.into(),
+        ],
+    )
+}
+
+pub fn update(tenant: i64, id: u64, change: &Change<'_>) -> Statement {
+    Statement::new(
+        "UPDATE executions SET status = $3, place = $4, seat = $5, epoch = $6, ended_at = $7, \
+         look_again_at = $8 WHERE tenant = $1 AND id = $2",
+        vec![
+            tenant.into(),
+            id.into(),
+            change.status.into(),
+            change.place.into(),
+            change.seat.into(),
+            change.epoch.into(),
+            change.ended_at.into(),
+            change.look_again_at.into(),
+        ],
+    )
+}
+
+pub fn update_status(tenant: i64, id: u64, status: &str, ended_at: Option<i64>) -> Statement {
+    Statement::new(
+        "UPDATE executions SET status = $3, ended_at = $4 WHERE tenant = $1 AND id = $2",
+        vec![tenant.into(), id.into(), status.into(), ended_at.into()],
+    )
+}
+
+pub fn update_look_again(tenant: i64, id: u64, look_again_at: Option<i64>) -> Statement {
+    Statement::new(
+        "UPDATE executions SET look_again_at = $3 WHERE tenant = $1 AND id = $2",
+        vec![tenant.into(), id.into(), look_again_at.into()],
+    )
+}
+
+pub fn erase(tenant: i64, id: u64) -> Statement {
+    Statement::new("DELETE FROM executions WHERE tenant = $1 AND id = $2", vec![tenant.into(), id.into()])
+}
+
+/// What `rebuild` begins with.
+pub fn erase_all(tenant: i64) -> Statement {
+    Statement::new("DELETE FROM executions WHERE tenant = $1", vec![tenant.into()])
+}
+
+macro_rules! executions {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, public_id, plan, plan_name, plan_version, task, status, place, \
+             executions.seat, epoch, started_at, ended_at, look_again_at FROM executions ",
+            $rest
+        )
+    };
+}
+
+fn execution(mut row: Row) -> Result<Execution, Error> {
+    Ok(Execution {
+        id: row.count(0)?,
+        public_id: row.take_text(1)?,
+        plan: row.take_text(2)?,
+        plan_name: row.take_text(3)?,
+        plan_version: row.count(4)?,
+        task: row.maybe_text(5)?.map(str::to_owned),
+        status: row.take_text(6)?,
+        place: row.take_text(7)?,
+        seat: row.maybe_text(8)?.map(str::to_owned),
+        epoch: row.count(9)?,
+        started_at: row.int(10)?,
+        ended_at: row.maybe_int(11)?,
+        look_again_at: row.maybe_int(12)?,
+    })
+}
+
+pub fn by_id(tenant: i64, id: u64) -> Select<Execution> {
+    Select::new(executions!("WHERE tenant = $1 AND id = $2"), vec![tenant.into(), id.into()], execution)
+}
+
+pub fn all(tenant: i64) -> Select<Execution> {
+    Select::new(executions!("WHERE tenant = $1 ORDER BY id"), vec![tenant.into()], execution)
+}
+
+/// The execution whose public id is, or alone begins with, `prefix`.
+pub async fn find(db: &Db, tenant: i64, prefix: &str) -> Result<Found<Execution>, Error> {
+    let candidates = beginning_with(tenant, prefix).all(db).await?;
+    Ok(Found::among(candidates, |candidate| candidate.public_id == prefix))
+}
+
+/// Two are enough to see that a prefix is not unique; in byte order a whole id comes first.
+fn beginning_with(tenant: i64, prefix: &str) -> Select<Execution> {
+    Select::new(
+        executions!("WHERE tenant = $1 AND public_id >= $2 AND public_id < $3 ORDER BY public_id LIMIT 2"),
+        vec![tenant.into(), prefix.into(), prefix_end(prefix).into()],
+        execution,
+    )
+}
+
+/// Which executions to list. Everything left out lets all pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub status: Option<String>,
+    pub since: Option<i64>,
+    /// The id of the last one shown, to go on from there.
+    pub before: Option<u64>,
+}
+
+/// Newest first.
+pub fn list(tenant: i64, filter: &Filter, limit: u64) -> Select<Execution> {
+    let since = filter.since.unwrap_or(i64::MIN);
+    let before = filter.before.unwrap_or(u64::MAX);
+    let mut params = vec![tenant.into(), since.into(), before.into(), limit.into()];
+    let Some(status) = &filter.status else {
+        let sql = executions!("WHERE tenant = $1 AND started_at >= $2 AND id < $3 ORDER BY id DESC LIMIT $4");
+        return Select::new(sql, params, execution);
+    };
+    params.push(status.as_str().into());
+    let sql = executions!(
+        "WHERE tenant = $1 AND started_at >= $2 AND id < $3 AND status = $5 ORDER BY id DESC LIMIT $4"
+    );
+    Select::new(sql, params, execution)
+}
+
+/// What this place may take up: its time has come, and nobody living sits on it.
+pub fn claimable(tenant: i64, place: &str, limit: u64) -> Select<Execution> {
+    Select::new(
+        executions!(
+            "CROSS JOIN clock WHERE tenant = $1 AND look_again_at <= now_ms AND place = $2 \
+             AND NOT EXISTS (SELECT 1 FROM seats WHERE seats.seat = executions.seat AND until > now_ms) \
+             ORDER BY look_again_at LIMIT $3"
+        ),
+        vec![tenant.into(), place.into(), limit.into()],
+        execution,
+    )
+}
+
+/// What has something to do, whoever sits on it: whether a seat is alive is for its taker to find out.
+pub fn left(tenant: i64, limit: u64) -> Select<Execution> {
+    Select::new(
+        executions!(
+            "CROSS JOIN clock WHERE tenant = $1 AND look_again_at <= now_ms ORDER BY look_again_at, id LIMIT $2"
+        ),
+        vec![tenant.into(), limit.into()],
+        execution,
+    )
+}
+
+/// What one seat drives: what a taker of a dead seat goes through.
+pub fn of_seat(tenant: i64, seat: &str) -> Select<Execution> {
+    Select::new(
+        executions!("WHERE tenant = $1 AND look_again_at IS NOT NULL AND seat = $2 ORDER BY id"),
+        vec![tenant.into(), seat.into()],
+        execution,
+    )
+}
+
+/// Ended before a time: what `cleanup` erases.
+pub fn ended_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<Execution> {
+    Select::new(
+        executions!("WHERE tenant = $1 AND ended_at < $2 AND id > $3 ORDER BY id LIMIT $4"),
+        vec![tenant.into(), at.into(), after.into(), limit.into()],
+        execution,
+    )
+}

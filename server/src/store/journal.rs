@@ -1,0 +1,209 @@
+//! The journal as rows: entries, the head, and what can be asked of them. Only INSERT (through the
+//! appender) and SELECT; the hashes are made and checked elsewhere.
+
+use super::{Error, Row, Select, Statement, Value};
+
+/// The last entry's position and hash; zero before the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    pub position: u64,
+    pub hash: [u8; 32],
+}
+
+/// One stored entry; its payload only on the way in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub position: u64,
+    pub stream: u64,
+    pub version: u64,
+    pub at: i64,
+    pub actor: String,
+    pub kind: String,
+    pub body: String,
+    pub hash: [u8; 32],
+    pub payload: Option<Vec<u8>>,
+}
+
+/// What one transaction appends: entries that lead from `old` to `new`, and the other rows that
+/// change with them (projections, salts, request keys).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    pub tenant: i64,
+    pub old: Head,
+    pub new: Head,
+    pub entries: Vec<Entry>,
+    pub others: Vec<Statement>,
+}
+
+impl Batch {
+    /// Gapless from `old` to `new`: the last look before the journal is written.
+    pub(super) fn assert_follows(&self) {
+        assert!(!self.entries.is_empty(), "a batch has entries: by them it is recognised");
+        let mut at = self.old;
+        for entry in &self.entries {
+            assert_eq!(entry.position, at.position + 1, "entries must follow the head without a gap");
+            at = Head { position: entry.position, hash: entry.hash };
+        }
+        assert_eq!(at, self.new, "the last entry must be the new head");
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Appended {
+    Done,
+    /// Another process appended first; nothing was written.
+    HeadMoved,
+}
+
+pub(super) const HEAD: &str = "SELECT position, hash FROM head WHERE tenant = $1";
+
+pub(super) const HASH_AT: &str = "SELECT hash FROM journal WHERE tenant = $1 AND position = $2";
+
+pub fn head(tenant: i64) -> Select<Head> {
+    Select::new(HEAD, vec![tenant.into()], |row| read_head(&row))
+}
+
+pub(super) fn read_head(row: &Row) -> Result<Head, Error> {
+    Ok(Head { position: row.count(0)?, hash: row.hash(1)? })
+}
+
+macro_rules! entries {
+    ($rest:literal) => {
+        concat!("SELECT position, stream, version, at, actor, kind, body, hash FROM journal ", $rest)
+    };
+}
+
+fn entry(mut row: Row) -> Result<Entry, Error> {
+    Ok(Entry {
+        position: row.count(0)?,
+        stream: row.count(1)?,
+        version: row.count(2)?,
+        at: row.int(3)?,
+        actor: row.take_text(4)?,
+        kind: row.take_text(5)?,
+        body: row.take_text(6)?,
+        hash: row.hash(7)?,
+        payload: None,
+    })
+}
+
+pub fn at(tenant: i64, position: u64) -> Select<Entry> {
+    Select::new(entries!("WHERE tenant = $1 AND position = $2"), vec![tenant.into(), position.into()], entry)
+}
+
+/// One stream's entries in order, from a version on: what is folded.
+pub fn of_stream(tenant: i64, stream: u64, from_version: u64) -> Select<Entry> {
+    Select::new(
+        entries!("WHERE tenant = $1 AND stream = $2 AND version >= $3 ORDER BY version"),
+        vec![tenant.into(), stream.into(), from_version.into()],
+        entry,
+    )
+}
+
+/// All entries after one position and up to another, in order.
+pub fn between(tenant: i64, after: u64, through: u64) -> Select<Entry> {
+    Select::new(
+        entries!("WHERE tenant = $1 AND position > $2 AND position <= $3 ORDER BY position"),
+        vec![tenant.into(), after.into(), through.into()],
+        entry,
+    )
+}
+
+/// The executions' streams, in order of their start: each begins where its number says.
+pub fn streams(tenant: i64) -> Select<u64> {
+    Select::new(
+        "SELECT stream FROM journal WHERE tenant = $1 AND stream = position AND version = 1 ORDER BY position",
+        vec![tenant.into()],
+        |row| row.count(0),
+    )
+}
+
+/// The streams that were appended to after one position and up to another.
+pub fn streams_between(tenant: i64, after: u64, through: u64) -> Select<u64> {
+    Select::new(
+        "SELECT DISTINCT stream FROM journal WHERE tenant = $1 AND position > $2 AND position <= $3",
+        vec![tenant.into(), after.into(), through.into()],
+        |row| row.count(0),
+    )
+}
+
+/// How many words one search may name.
+pub const WORDS_MAX: usize = 4;
+
+/// Which entries to list. Everything left out lets all pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub stream: Option<u64>,
+    pub kind: Option<String>,
+    pub actor: Option<String>,
+    pub since: Option<i64>,
+    pub until: Option<i64>,
+    /// Each must occur in the kind, the actor or the body, in any case.
+    pub words: Vec<String>,
+    pub after: u64,
+}
+
+macro_rules! holds {
+    ($word:literal) => {
+        concat!(
+            " AND (CAST($",
+            $word,
+            " AS TEXT) IS NULL OR lower(kind || ' ' || actor || ' ' || body) LIKE $",
+            $word,
+            " ESCAPE '\\')"
+        )
+    };
+}
+
+macro_rules! filtered {
+    ($stream:literal) => {
+        concat!(
+            "SELECT position, stream, version, at, actor, kind, body, hash FROM journal \
+             WHERE tenant = $1 AND position > $2 AND (CAST($3 AS TEXT) IS NULL OR kind = $3) \
+             AND (CAST($4 AS TEXT) IS NULL OR actor = $4) AND at >= $5 AND at < $6",
+            holds!(7),
+            holds!(8),
+            holds!(9),
+            holds!(10),
+            $stream,
+            " ORDER BY position LIMIT $11"
+        )
+    };
+}
+
+const OF_ALL: &str = filtered!("");
+/// A text of its own, so that one execution's entries are found by its index.
+const OF_STREAM: &str = filtered!(" AND stream = $12");
+
+/// The entries that pass, oldest first, at most `limit`.
+pub fn filtered(tenant: i64, filter: &Filter, limit: u64) -> Result<Select<Entry>, Error> {
+    if filter.words.len() > WORDS_MAX {
+        return Err(Error::TooManyWords { limit: WORDS_MAX });
+    }
+    let mut params: Vec<Value> = vec![tenant.into(), filter.after.into()];
+    params.extend([filter.kind.clone().into(), filter.actor.clone().into()]);
+    params.extend([filter.since.unwrap_or(i64::MIN).into(), filter.until.unwrap_or(i64::MAX).into()]);
+    params.extend((0..WORDS_MAX).map(|word| filter.words.get(word).map(|word| contains(word)).into()));
+    params.push(limit.into());
+    let sql = match filter.stream {
+        None => OF_ALL,
+        Some(stream) => {
+            params.push(stream.into());
+            OF_STREAM
+        }
+    };
+    Ok(Select::new(sql, params, entry))
+}
+
+/// The pattern for texts that hold `word` as it stands, whatever signs it has.
+fn contains(word: &str) -> String {
+    let mut pattern = String::from("%");
+    for sign in word.to_lowercase().chars() {
+        if matches!(sign, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(sign);
+    }
+    pattern.push('%');
+    pattern
+}

@@ -1,0 +1,33 @@
+//! The forward-only list of schema changes, one text per database under the same name. All that
+//! are missing run in one transaction under a lock, so that a start that is killed half-way or
+//! races another leaves either the old schema or the new one.
+
+pub(super) struct Migration {
+    pub name: &'static str,
+    pub sqlite: &'static str,
+    pub postgres: &'static str,
+}
+
+macro_rules! migration {
+    ($name:literal) => {
+        Migration {
+            name: $name,
+            sqlite: include_str!(concat!("../../migrations/sqlite/", $name, ".sql")),
+            postgres: include_str!(concat!("../../migrations/postgres/", $name, ".sql")),
+        }
+    };
+}
+
+pub(super) const ALL: &[Migration] = &[migration!("0001_journal")];
+
+pub(super) const CREATE_TABLE: &str =
+    "CREATE TABLE IF NOT EXISTS migrations (name TEXT NOT NULL PRIMARY KEY, at BIGINT NOT NULL)";
+
+pub(super) const APPLIED: &str = "SELECT name FROM migrations";
+
+/// After the scripts, since the first of them makes `clock`.
+pub(super) const RECORD: &str = "INSERT INTO migrations (name, at) SELECT $1, now_ms FROM clock";
+
+pub(super) fn missing(applied: &[String]) -> impl Iterator<Item = &'static Migration> {
+    ALL.iter().filter(|migration| !applied.iter().any(|name| name == migration.name))
+}

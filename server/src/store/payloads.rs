@@ -1,0 +1,93 @@
+//! Payloads lie beside the journal, keyed by the entry that owns them, so that they can be erased
+//! while the chain stays whole. The salt of their digests goes with them.
+
+use super::{Db, Error, Row, Select, Statement, Value};
+
+/// A payload and the position of its owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payload {
+    pub position: u64,
+    pub body: Vec<u8>,
+}
+
+fn payload(mut row: Row) -> Result<Payload, Error> {
+    Ok(Payload { position: row.count(0)?, body: row.take_bytes(1)? })
+}
+
+const AT: &str = "SELECT position, body FROM payloads WHERE tenant = $1 AND position = $2";
+
+pub fn at(tenant: i64, position: u64) -> Select<Payload> {
+    Select::new(AT, vec![tenant.into(), position.into()], payload)
+}
+
+/// The payloads at these positions; an erased one is simply not among them.
+pub async fn at_each(db: &Db, tenant: i64, positions: &[u64]) -> Result<Vec<Payload>, Error> {
+    let found = db.read_many(AT, sets(tenant, positions)).await?;
+    found.into_iter().flatten().map(payload).collect()
+}
+
+pub fn at_each_blocking(db: &Db, tenant: i64, positions: &[u64]) -> Result<Vec<Payload>, Error> {
+    let found = db.read_many_blocking(AT, sets(tenant, positions))?;
+    found.into_iter().flatten().map(payload).collect()
+}
+
+fn sets(tenant: i64, positions: &[u64]) -> Vec<Vec<Value>> {
+    positions.iter().map(|position| vec![tenant.into(), (*position).into()]).collect()
+}
+
+/// All payloads that one execution's entries own, in order.
+pub fn of_stream(tenant: i64, stream: u64) -> Select<Payload> {
+    Select::new(
+        "SELECT payloads.position, payloads.body FROM journal \
+         JOIN payloads ON payloads.tenant = journal.tenant AND payloads.position = journal.position \
+         WHERE journal.tenant = $1 AND journal.stream = $2 ORDER BY payloads.position",
+        vec![tenant.into(), stream.into()],
+        payload,
+    )
+}
+
+/// All payloads after one position and up to another, in order: what `verify` reads beside the entries.
+pub fn between(tenant: i64, after: u64, through: u64) -> Select<Payload> {
+    Select::new(
+        "SELECT position, body FROM payloads \
+         WHERE tenant = $1 AND position > $2 AND position <= $3 ORDER BY position",
+        vec![tenant.into(), after.into(), through.into()],
+        payload,
+    )
+}
+
+pub fn erase_of_stream(tenant: i64, stream: u64) -> Statement {
+    Statement::new(
+        "DELETE FROM payloads WHERE tenant = $1 AND position IN \
+         (SELECT position FROM journal WHERE tenant = $1 AND stream = $2)",
+        vec![tenant.into(), stream.into()],
+    )
+}
+
+pub fn insert_salt(tenant: i64, stream: u64, salt: &[u8]) -> Statement {
+    Statement::new(
+        "INSERT INTO salts (tenant, stream, salt) VALUES ($1, $2, $3)",
+        vec![tenant.into(), stream.into(), salt.into()],
+    )
+}
+
+pub fn salt(tenant: i64, stream: u64) -> Select<Vec<u8>> {
+    Select::new(
+        "SELECT salt FROM salts WHERE tenant = $1 AND stream = $2",
+        vec![tenant.into(), stream.into()],
+        |mut row| row.take_bytes(0),
+    )
+}
+
+/// All salts with their streams, in order: what `verify` holds while it reads payloads.
+pub fn salts(tenant: i64) -> Select<(u64, Vec<u8>)> {
+    Select::new(
+        "SELECT stream, salt FROM salts WHERE tenant = $1 ORDER BY stream",
+        vec![tenant.into()],
+        |mut row| Ok((row.count(0)?, row.take_bytes(1)?)),
+    )
+}
+
+pub fn erase_salt(tenant: i64, stream: u64) -> Statement {
+    Statement::new("DELETE FROM salts WHERE tenant = $1 AND stream = $2", vec![tenant.into(), stream.into()])
+}

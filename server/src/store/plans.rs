@@ -1,0 +1,132 @@
+//! The projection of the plan library: one row per saved version. The document itself is the
+//! payload of the entry at `position`.
+
+use super::select::prefix_end;
+use super::{Db, Error, Found, Row, Select, Statement};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub id: String,
+    pub name: String,
+    pub version: u64,
+    pub digest: String,
+    pub position: u64,
+    pub saved_at: i64,
+    pub steps: u64,
+    pub deleted: bool,
+}
+
+pub fn insert(tenant: i64, plan: &Plan) -> Statement {
+    Statement::new(
+        "INSERT INTO plans (tenant, id, name, version, digest, position, saved_at, steps, deleted) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        vec![
+            tenant.into(),
+            plan.id.as_str().into(),
+            plan.name.as_str().into(),
+            plan.version.into(),
+            plan.digest.as_str().into(),
+            plan.position.into(),
+            plan.saved_at.into(),
+            plan.steps.into(),
+            plan.deleted.into(),
+        ],
+    )
+}
+
+/// Hides all versions; executions of them keep their plan.
+pub fn delete(tenant: i64, id: &str) -> Statement {
+    Statement::new(
+        "UPDATE plans SET deleted = 1 WHERE tenant = $1 AND id = $2",
+        vec![tenant.into(), id.into()],
+    )
+}
+
+/// What `rebuild` begins with.
+pub fn erase_all(tenant: i64) -> Statement {
+    Statement::new("DELETE FROM plans WHERE tenant = $1", vec![tenant.into()])
+}
+
+macro_rules! plans {
+    ($rest:literal) => {
+        concat!("SELECT id, name, version, digest, position, saved_at, steps, deleted FROM plans ", $rest)
+    };
+}
+
+fn plan(mut row: Row) -> Result<Plan, Error> {
+    Ok(Plan {
+        id: row.take_text(0)?,
+        name: row.take_text(1)?,
+        version: row.count(2)?,
+        digest: row.take_text(3)?,
+        position: row.count(4)?,
+        saved_at: row.int(5)?,
+        steps: row.count(6)?,
+        deleted: row.flag(7)?,
+    })
+}
+
+/// All versions of one plan, oldest first; deleted ones too, for executions still name them.
+pub fn versions(tenant: i64, id: &str) -> Select<Plan> {
+    Select::new(
+        plans!("WHERE tenant = $1 AND id = $2 ORDER BY version"),
+        vec![tenant.into(), id.into()],
+        plan,
+    )
+}
+
+pub fn version(tenant: i64, id: &str, version: u64) -> Select<Plan> {
+    Select::new(
+        plans!("WHERE tenant = $1 AND id = $2 AND version = $3"),
+        vec![tenant.into(), id.into(), version.into()],
+        plan,
+    )
+}
+
+/// The newest version that bears this name.
+pub fn by_name(tenant: i64, name: &str) -> Select<Plan> {
+    Select::new(
+        plans!("WHERE tenant = $1 AND name = $2 AND deleted = 0 ORDER BY version DESC LIMIT 1"),
+        vec![tenant.into(), name.into()],
+        plan,
+    )
+}
+
+/// The newest version of each plan, by name.
+pub fn list(tenant: i64, limit: u64) -> Select<Plan> {
+    Select::new(
+        plans!(
+            "WHERE tenant = $1 AND deleted = 0 AND version = (SELECT MAX(version) FROM plans AS newest \
+             WHERE newest.tenant = plans.tenant AND newest.id = plans.id) ORDER BY name, id LIMIT $2"
+        ),
+        vec![tenant.into(), limit.into()],
+        plan,
+    )
+}
+
+/// Every row, in the order of saving: what a rebuilt projection is compared by.
+pub fn all(tenant: i64) -> Select<Plan> {
+    Select::new(plans!("WHERE tenant = $1 ORDER BY position"), vec![tenant.into()], plan)
+}
+
+/// The newest version of the plan that is meant by its name, its id, or the unique beginning of its id.
+pub async fn find(db: &Db, tenant: i64, name_or_id: &str) -> Result<Found<Plan>, Error> {
+    if let Some(named) = by_name(tenant, name_or_id).first(db).await? {
+        return Ok(Found::One(named));
+    }
+    let candidates = beginning_with(tenant, name_or_id).all(db).await?;
+    Ok(Found::among(candidates, |candidate| candidate.id == name_or_id))
+}
+
+/// Two are enough to see that a prefix is not unique; in byte order a whole id comes first.
+fn beginning_with(tenant: i64, prefix: &str) -> Select<Plan> {
+    Select::new(
+        plans!(
+            "WHERE tenant = $1 AND id >= $2 AND id < $3 AND deleted = 0 \
+             AND version = (SELECT MAX(version) FROM plans AS newest \
+             WHERE newest.tenant = plans.tenant AND newest.id = plans.id) ORDER BY id LIMIT 2"
+        ),
+        vec![tenant.into(), prefix.into(), prefix_end(prefix).into()],
+        plan,
+    )
+}

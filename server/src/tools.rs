@@ -1,0 +1,348 @@
+//! How to reach a downstream, and what is to be made of what came back. Knows MCP servers, commands
+//! and in-process executors; knows nothing of plans, executions or the journal.
+//!
+//! ```text
+//!   Call ──► Tools::call ──► McpStdio | Command | Callback ──► Came ──► classify ──► redact ──► Ended
+//! ```
+
+mod catalog;
+mod classify;
+mod command;
+mod mcp;
+mod process;
+mod secret;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actbook_engine::chain::Digest;
+use actbook_engine::policy::Category;
+use futures_util::future::{BoxFuture, join_all};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, McpServer, ToolWords};
+pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
+pub use classify::OUTPUT_BYTES_MAX;
+use classify::{Came, cap, classify};
+pub use command::KEY_VARIABLE;
+pub use process::ChildProcess;
+pub use secret::{REDACTED, Secret, Secrets};
+
+/// Calls that may be out at one server at a time where the config does not say.
+const CONCURRENCY_DEFAULT: usize = 64;
+
+/// One call to one tool.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// `server/tool`.
+    pub tool: String,
+    pub arguments: Value,
+    /// The same for every attempt that must not take effect twice.
+    pub key: String,
+    /// From sending to the answer. Waiting for a server to start is bounded by the same length of time,
+    /// but counted apart: it must not turn a slow start into an unknown outcome.
+    pub timeout: Duration,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ended {
+    /// `structuredContent`, or `{"text": …}` where there is none.
+    Succeeded { output: Value },
+    /// The tool said no; or, where `sent` is false, it certainly did not leave the house.
+    Failed { category: Category, message: String, sent: bool, output: Option<Value> },
+    /// Nobody can tell.
+    Unknown { category: Category, message: String },
+}
+
+type Callback = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
+
+/// The ways to a downstream.
+enum Upstream {
+    McpStdio(Box<mcp::StdioServer>),
+    Command { permits: Semaphore },
+    Callback(Callback),
+}
+
+pub struct Tools {
+    config: Arc<Config>,
+    upstreams: BTreeMap<String, Upstream>,
+    secrets: Secrets,
+}
+
+impl fmt::Debug for Tools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tools").field("servers", &self.server_names()).finish_non_exhaustive()
+    }
+}
+
+impl Tools {
+    /// Starts nothing: a server is started when it is first needed.
+    pub fn new(config: &Config) -> Self {
+        Self::with_environment(config, |name| std::env::var(name).ok())
+    }
+
+    /// The same, with `${env:NAME}` taken from somewhere else than this process.
+    pub fn with_environment(
+        config: &Config,
+        environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        let secrets = Secrets::new(environment);
+        secrets.learn(config);
+        let mut upstreams = BTreeMap::new();
+        for (name, server) in &config.mcp_servers {
+            if matches!(server, McpServer::Stdio { .. }) {
+                let server =
+                    mcp::StdioServer::new(name, server, &config.folder, &secrets, permits(config, name));
+                upstreams.insert(name.clone(), Upstream::McpStdio(Box::new(server)));
+            }
+        }
+        if !config.commands.is_empty() {
+            upstreams.insert(
+                COMMAND_SERVER.to_owned(),
+                Upstream::Command { permits: permits(config, COMMAND_SERVER) },
+            );
+        }
+        Self { config: Arc::new(config.clone()), upstreams, secrets }
+    }
+
+    /// Registers an executor inside this process for every tool of `server`.
+    pub fn with_callback(
+        mut self,
+        server: &str,
+        callback: impl Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync + 'static,
+    ) -> Self {
+        self.upstreams.insert(server.to_owned(), Upstream::Callback(Arc::new(callback)));
+        self
+    }
+
+    /// Calls a tool.
+    ///
+    /// `sending` runs immediately before the first byte may leave: for an MCP server once it is up,
+    /// with its process; for a command right before it is started and again right after, with it.
+    /// When `stop` resolves, the call is asked to stop and still ends under its own timeout.
+    pub async fn call(
+        &self,
+        call: Call,
+        sending: impl Fn(Option<ChildProcess>) + Send,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Ended {
+        let (came, stopped) = match self.reach(&call.tool) {
+            // Boxed, so that a call to an executor in the process does not carry their size about.
+            Ok((Upstream::McpStdio(server), tool)) => Box::pin(server.call(tool, &call, sending, stop)).await,
+            Ok((Upstream::Command { permits }, tool)) => {
+                let run = command::Run {
+                    tool: &self.config.commands[tool],
+                    folder: &self.config.folder,
+                    secrets: &self.secrets,
+                    permits,
+                };
+                Box::pin(run.call(&call, sending, stop)).await
+            }
+            Ok((Upstream::Callback(callback), _)) => {
+                sending(None);
+                return self.redacted(answer_of(callback, call).await);
+            }
+            Err(why) => (Came::NotSent { category: Category::NotFound, why }, false),
+        };
+        cap(self.redacted(classify(came, stopped)))
+    }
+
+    /// Connects to each configured server; one that cannot be reached carries its error.
+    pub async fn list(&self) -> Vec<ServerTools> {
+        let names = self.server_names();
+        join_all(names.iter().map(|name| self.list_server(name))).await
+    }
+
+    async fn list_server(&self, name: &str) -> ServerTools {
+        let listed = match self.upstreams.get(name) {
+            Some(Upstream::McpStdio(server)) => {
+                server.tools().await.map(|tools| tools.as_ref().clone()).map_err(|error| error.to_string())
+            }
+            Some(Upstream::Command { .. }) => Ok(self
+                .config
+                .commands
+                .iter()
+                .map(|(name, tool)| catalog::command_info(name, tool))
+                .collect()),
+            Some(Upstream::Callback(_)) => Ok(Vec::new()),
+            None => Err(self.no_such_server(name)),
+        };
+        let server = name.to_owned();
+        match listed {
+            Ok(tools) => ServerTools { server, tools, error: None },
+            Err(mut error) => {
+                self.secrets.redact_text(&mut error);
+                ServerTools { server, tools: Vec::new(), error: Some(error) }
+            }
+        }
+    }
+
+    /// What a tool, written `server/tool`, says of itself.
+    pub async fn describe(&self, name: &str) -> Result<ToolInfo, CatalogError> {
+        let (server, tool) = name.split_once('/').ok_or_else(|| CatalogError::BadName(name.to_owned()))?;
+        let unknown = || CatalogError::UnknownTool { server: server.to_owned(), tool: tool.to_owned() };
+        match self.upstreams.get(server) {
+            Some(Upstream::McpStdio(reached)) => {
+                let tools = reached.tools().await?;
+                tools.iter().find(|info| info.name == name).cloned().ok_or_else(unknown)
+            }
+            Some(Upstream::Command { .. }) => {
+                let command = self.config.commands.get(tool).ok_or_else(unknown)?;
+                Ok(catalog::command_info(tool, command))
+            }
+            Some(Upstream::Callback(_)) => Ok(catalog::callback_info(name)),
+            None => Err(CatalogError::UnknownServer(self.no_such_server(server))),
+        }
+    }
+
+    /// The digest of how the named servers are reached: commands, arguments, folders, addresses and the
+    /// names of their variables, but no value taken from the environment. A name `command/<tool>`
+    /// stands for that command alone.
+    pub fn place(&self, servers: &BTreeSet<String>) -> Digest {
+        let definitions: BTreeMap<&str, Value> =
+            servers.iter().map(|name| (name.as_str(), self.definition(name))).collect();
+        Digest::of(json!(definitions).to_string().as_bytes())
+    }
+
+    fn definition(&self, name: &str) -> Value {
+        let folder = self.config.folder.to_string_lossy();
+        let command = |tool| json!({ "tool": tool, "folder": folder });
+        if let Some(tool) = name.strip_prefix("command/") {
+            let info = self.config.commands.get(tool).map(|found| catalog::command_info(tool, found).digest);
+            return command(json!(info));
+        }
+        match (self.upstreams.get(name), self.config.mcp_servers.get(name)) {
+            (Some(Upstream::Callback(_)), _) => json!("callback"),
+            (Some(Upstream::Command { .. }), _) => {
+                let tools = self.config.commands.iter();
+                let digests: BTreeMap<_, _> =
+                    tools.map(|(name, tool)| (name, catalog::command_info(name, tool).digest)).collect();
+                command(json!(digests))
+            }
+            (_, Some(McpServer::Stdio { command, args, env, cwd })) => json!({
+                "command": command.source,
+                "args": args.iter().map(|arg| &arg.source).collect::<Vec<_>>(),
+                "env": env.keys().collect::<Vec<_>>(),
+                "cwd": cwd.as_ref().map(|cwd| &cwd.source),
+                "folder": folder,
+            }),
+            (_, Some(McpServer::Http { url, headers })) => {
+                json!({ "url": url.source, "headers": headers.keys().collect::<Vec<_>>() })
+            }
+            (_, None) => Value::Null,
+        }
+    }
+
+    pub fn knows(&self, server: &str) -> bool {
+        self.upstreams.contains_key(server)
+    }
+
+    /// Every configured server, those that this version cannot call included.
+    pub fn server_names(&self) -> Vec<String> {
+        let mut names: BTreeSet<&str> = self.upstreams.keys().map(String::as_str).collect();
+        names.extend(self.config.mcp_servers.keys().map(String::as_str));
+        if !self.config.http.is_empty() {
+            names.insert(HTTP_SERVER);
+        }
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// What the operator said of a tool, written `server/tool`.
+    pub fn words(&self, tool: &str) -> ToolWords {
+        let (server, tool) = tool.split_once('/').unwrap_or((tool, ""));
+        self.config.tool_words(server, tool)
+    }
+
+    /// Strikes every known secret out.
+    pub fn redact(&self, value: &mut Value) {
+        self.secrets.redact(value);
+    }
+
+    pub fn redact_text(&self, text: &mut String) {
+        self.secrets.redact_text(text);
+    }
+
+    /// Stops every child process group, politely first.
+    pub async fn shutdown(&self) {
+        let servers = self.upstreams.values().filter_map(|upstream| match upstream {
+            Upstream::McpStdio(server) => Some(server.shutdown()),
+            Upstream::Command { .. } | Upstream::Callback(_) => None,
+        });
+        join_all(servers).await;
+    }
+
+    fn reach<'a, 'n>(&'a self, name: &'n str) -> Result<(&'a Upstream, &'n str), String> {
+        let Some((server, tool)) = name.split_once('/') else {
+            return Err(CatalogError::BadName(name.to_owned()).to_string());
+        };
+        let upstream = self.upstreams.get(server).ok_or_else(|| self.no_such_server(server))?;
+        if matches!(upstream, Upstream::Command { .. }) && !self.config.commands.contains_key(tool) {
+            return Err(format!("there is no command `{tool}` in the config"));
+        }
+        Ok((upstream, tool))
+    }
+
+    fn no_such_server(&self, server: &str) -> String {
+        if self.config.mcp_servers.contains_key(server) {
+            return format!(
+                "`{server}` is an MCP server with a url; this version reaches servers over stdio only"
+            );
+        }
+        if server == HTTP_SERVER && !self.config.http.is_empty() {
+            return "this version cannot call plain HTTP tools yet".to_owned();
+        }
+        match self.config.file.as_deref() {
+            Some(file) => format!("there is no server `{server}` in {}", file.display()),
+            None => format!("there is no server `{server}`: no config names one"),
+        }
+    }
+
+    fn redacted(&self, ended: Ended) -> Ended {
+        match ended {
+            Ended::Succeeded { mut output } => {
+                self.secrets.redact(&mut output);
+                Ended::Succeeded { output }
+            }
+            Ended::Failed { category, mut message, sent, mut output } => {
+                self.secrets.redact_text(&mut message);
+                output.iter_mut().for_each(|output| self.secrets.redact(output));
+                Ended::Failed { category, message, sent, output }
+            }
+            Ended::Unknown { category, mut message } => {
+                self.secrets.redact_text(&mut message);
+                Ended::Unknown { category, message }
+            }
+        }
+    }
+}
+
+fn permits(config: &Config, server: &str) -> Semaphore {
+    let said = config.servers.get(server).and_then(|words| words.concurrency);
+    Semaphore::new(said.unwrap_or(CONCURRENCY_DEFAULT).min(Semaphore::MAX_PERMITS))
+}
+
+/// Stopped while it waited for its turn or its server.
+fn stopped_unsent() -> Came {
+    Came::NotSent { category: Category::Policy, why: "asked to stop before it was sent".to_owned() }
+}
+
+async fn answer_of(callback: &Callback, call: Call) -> Ended {
+    let timeout = call.timeout;
+    match tokio::time::timeout(timeout, callback(call)).await {
+        Ok(ended) => ended,
+        Err(_) => classify(Came::TimedOut { after: timeout }, false),
+    }
+}
+
+/// Our own settings (a database's password among them) are none of a child's business.
+fn without_own_variables(command: &mut tokio::process::Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ACTBOOK_") {
+            command.env_remove(name);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What came back from a downstream, and what that says of the call. The one place where a call is
+//! judged succeeded, failed or unknown; it knows nothing of how the call travelled.
+
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use actbook_engine::policy::Category;
+use serde_json::{Value, json};
+
+use super::Ended;
+use super::process::describe;
+
+/// A larger answer is cut, and says so. The call still counts as what it was.
+pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// How much text of a cut answer is kept.
+const CUT_TEXT_BYTES: usize = 64 * 1024;
+const MESSAGE_BYTES_MAX: usize = 8 * 1024;
+
+/// What the transport saw.
+#[derive(Debug)]
+pub enum Came {
+    /// Nothing of the call left the house.
+    NotSent {
+        category: Category,
+        why: String,
+    },
+    /// An MCP tool's answer: its text blocks joined, its structured content, its `isError`.
+    Answer {
+        text: String,
+        structured: Option<Value>,
+        is_error: bool,
+    },
+    /// A JSON-RPC error under the call's id.
+    Error {
+        code: i32,
+        message: String,
+        data: Option<Value>,
+    },
+    /// The tool wants to ask somebody before it does anything.
+    Question,
+    /// The server went on with it in the background.
+    Background,
+    /// An answer under the call's id that is no tool result.
+    Unintelligible {
+        why: String,
+    },
+    /// The connection or the child ended while the call was out.
+    Broken {
+        why: String,
+    },
+    TimedOut {
+        after: Duration,
+    },
+    /// A command ended by itself.
+    Exited {
+        status: ExitStatus,
+        stdout: Vec<u8>,
+        stdout_cut: bool,
+        stderr: String,
+    },
+}
+
+/// The table.
+///
+/// | what came back | outcome |
+/// |---|---|
+/// | not sent: unknown server, cannot start, no handshake, own validation | failed, `sent: false` |
+/// | a tool's answer; exit code 0 | succeeded |
+/// | an answer with `isError`; another exit code | failed, `tool_error` |
+/// | a JSON-RPC error | failed, category by code; unknown where it reports a time-out or a lost connection further down |
+/// | a question that nobody here can answer | failed, `policy` |
+/// | handed over to a background task | unknown, `protocol` |
+/// | an answer that is no tool result | unknown, `protocol` |
+/// | the connection broke, the child died, killed by a signal | unknown, `unavailable` |
+/// | time-out | unknown, `timeout` |
+///
+/// `stopped` says that we had asked the call to stop: then a no may mean "interrupted half-way", so
+/// that it is unknown rather than failed.
+pub fn classify(came: Came, stopped: bool) -> Ended {
+    let ended = match came {
+        Came::NotSent { category, why } => {
+            Ended::Failed { category, message: why, sent: false, output: None }
+        }
+        Came::Answer { text, structured, is_error: false } => {
+            Ended::Succeeded { output: structured.unwrap_or_else(|| json!({ "text": text })) }
+        }
+        Came::Answer { text, structured, is_error: true } => tool_said_no(text, structured),
+        Came::Error { code, message, data } => rpc_error(code, message, data),
+        Came::Question => {
+            failed(Category::Policy, "the tool asks for more input, which a plan's call cannot give".into())
+        }
+        Came::Background => unknown(
+            Category::Protocol,
+            "the server went on with the call in the background; how it ended is not known".into(),
+        ),
+        Came::Unintelligible { why } => unknown(Category::Protocol, why),
+        Came::Broken { why } => unknown(Category::Unavailable, why),
+        Came::TimedOut { after } => unknown(Category::Timeout, format!("no answer within {after:?}")),
+        Came::Exited { status, stdout, stdout_cut, stderr } => {
+            exited(status, &String::from_utf8_lossy(&stdout), stdout_cut, stderr)
+        }
+    };
+    if stopped { doubt_a_no(ended) } else { ended }
+}
+
+fn failed(category: Category, message: String) -> Ended {
+    Ended::Failed { category, message, sent: true, output: None }
+}
+
+fn unknown(category: Category, message: String) -> Ended {
+    Ended::Unknown { category, message }
+}
+
+/// The TypeScript SDK wraps its own errors (unknown tool, wrong arguments) into a tool's answer.
+fn tool_said_no(text: String, structured: Option<Value>) -> Ended {
+    let wrapped = text.strip_prefix("MCP error ").and_then(|rest| rest.split_once(": "));
+    if let Some((code, message)) = wrapped
+        && let Ok(code) = code.parse()
+    {
+        return rpc_error(code, message.to_owned(), structured);
+    }
+    let message = match (text.is_empty(), &structured) {
+        (false, _) => text.clone(),
+        (true, Some(structured)) => structured.to_string(),
+        (true, None) => "the tool said no, without a word why".to_owned(),
+    };
+    let output = structured.or_else(|| (!text.is_empty()).then(|| json!({ "text": text })));
+    Ended::Failed { category: Category::ToolError, message, sent: true, output }
+}
+
+/// MCP names an unknown tool with "invalid params", so the words decide between the two. -32000 and
+/// -32001 are what the TypeScript SDK gives for a connection or a request lost further down.
+fn rpc_error(code: i32, message: String, data: Option<Value>) -> Ended {
+    let words = message.to_lowercase();
+    let says = |sought: &[&str]| sought.iter().any(|word| words.contains(word));
+    let category = match code {
+        -32000 if says(&["connection closed"]) => return unknown(Category::Unavailable, message),
+        -32001 if says(&["timed out", "timeout"]) => return unknown(Category::Timeout, message),
+        -32602 if says(&["unknown tool", "tool not found"]) => Category::NotFound,
+        -32602 if says(&["tool"]) && says(&["not found"]) => Category::NotFound,
+        -32602 | 400 | 422 => Category::InvalidArguments,
+        -32601 | -32002 | 404 => Category::NotFound,
+        401 | 403 => Category::Permission,
+        429 => Category::RateLimited,
+        -32600 | -32700 | -32022..=-32020 => Category::Protocol,
+        -32603 => Category::Internal,
+        _ => Category::ToolError,
+    };
+    let output = data.map(|data| json!({ "code": code, "data": data }));
+    Ended::Failed { category, message: format!("{message} ({code})"), sent: true, output }
+}
+
+fn exited(status: ExitStatus, stdout: &str, stdout_cut: bool, stderr: String) -> Ended {
+    match status.code() {
+        Some(0) => Ended::Succeeded { output: command_output(stdout, stdout_cut) },
+        Some(code) => Ended::Failed {
+            category: Category::ToolError,
+            message: joined(describe(status), &stderr),
+            sent: true,
+            output: Some(json!({ "exit_code": code, "stdout": stdout, "stderr": stderr })),
+        },
+        None => unknown(Category::Unavailable, joined(format!("the command {}", describe(status)), &stderr)),
+    }
+}
+
+fn command_output(stdout: &str, cut: bool) -> Value {
+    match serde_json::from_str(stdout) {
+        Ok(output @ Value::Object(_)) => output,
+        Ok(_) | Err(_) if cut => json!({ "text": stdout, "truncated": true }),
+        Ok(_) | Err(_) => json!({ "text": stdout }),
+    }
+}
+
+fn doubt_a_no(ended: Ended) -> Ended {
+    match ended {
+        Ended::Failed { category, message, sent: true, .. } => {
+            unknown(category, format!("asked to stop, the tool answered: {message}"))
+        }
+        Ended::Failed { sent: false, .. } | Ended::Succeeded { .. } | Ended::Unknown { .. } => ended,
+    }
+}
+
+/// Cuts what is too large; done after secrets have been struck out, lest half of one remain at the cut.
+/// What happened outweighs what was said of it: a success with too large an answer stays a success.
+pub fn cap(ended: Ended) -> Ended {
+    match ended {
+        Ended::Succeeded { output } => Ended::Succeeded { output: cut_output(output) },
+        Ended::Failed { category, message, sent, output } => {
+            Ended::Failed { category, message: cut_message(message), sent, output: output.map(cut_output) }
+        }
+        Ended::Unknown { category, message } => Ended::Unknown { category, message: cut_message(message) },
+    }
+}
+
+fn cut_output(output: Value) -> Value {
+    let written = output.to_string();
+    if written.len() <= OUTPUT_BYTES_MAX {
+        return output;
+    }
+    let text = output.get("text").and_then(Value::as_str).unwrap_or(&written);
+    json!({ "text": head(text, CUT_TEXT_BYTES), "truncated": true, "bytes": written.len() })
+}
+
+fn cut_message(message: String) -> String {
+    match message.len() > MESSAGE_BYTES_MAX {
+        true => format!("{} …", head(&message, MESSAGE_BYTES_MAX)),
+        false => message,
+    }
+}
+
+fn head(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
+}
+
+/// What happened, and the child's last words where there are any.
+pub fn joined(what: String, last_words: &str) -> String {
+    match last_words.is_empty() {
+        true => what,
+        false => format!("{what}: {last_words}"),
+    }
+}

@@ -1,0 +1,391 @@
+//! One running MCP server: its process group, the rmcp client that talks to it, the calls out at it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use actbook_engine::chain::Digest;
+use actbook_engine::policy::Category;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
+    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientNotification, ClientRequest,
+    ContentBlock, CustomNotification, Implementation, PaginatedRequestParams, ProtocolVersion, RequestId,
+    RequestMetaObject, ServerResult, Tool,
+};
+use rmcp::service::{
+    ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer,
+    PeerRequestOptions, RequestHandle, RoleClient, RunningService, ServiceError,
+};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use serde_json::{Value, json};
+use tokio::process::Command;
+use tokio::sync::Mutex;
+
+use super::line_limit::{LineLimit, Verdict};
+use super::{CONNECT_LIMIT, Stop};
+use crate::tools::Call;
+use crate::tools::catalog::{Annotations, ToolInfo};
+use crate::tools::classify::{Came, joined};
+use crate::tools::process::{self, ChildProcess, Group, Tail};
+use crate::tools::secret::Secrets;
+
+pub const KEY_META: &str = "actbook/idempotency-key";
+/// One message of a server.
+const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// After a time-out, a server that does not answer a simple question within this is ended.
+const RECOVERY_LIMIT: Duration = Duration::from_secs(3);
+/// After its input is closed, a server has this long to leave by itself.
+const LEAVE_GRACE: Duration = Duration::from_secs(1);
+/// Between the end of a server's output and that of the server.
+const EXIT_LIMIT: Duration = Duration::from_millis(500);
+const TOOLS_MAX: usize = 10_000;
+const PAGES_MAX: usize = 1_000;
+const LIST_LIMIT: Duration = Duration::from_secs(30);
+/// A plan asks for many tools at once; within this the list is not asked for again.
+const LIST_FRESH: Duration = Duration::from_secs(2);
+
+type Listed = (Instant, Arc<Vec<ToolInfo>>);
+
+pub struct Connection {
+    group: Group,
+    peer: Peer<RoleClient>,
+    service: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
+    last_words: Tail,
+    verdict: Verdict,
+    calls_out: AtomicUsize,
+    listed: Mutex<Option<Listed>>,
+}
+
+/// Starts a server and shakes hands. The error is a sentence.
+///
+/// A server of the older era may leave at the first word that it does not know; it gets a second
+/// start, spoken to in its own manner.
+pub async fn start(name: String, mut command: Command, secrets: Secrets) -> Result<Arc<Connection>, String> {
+    let started = match start_as(&name, &mut command, &secrets, both_eras()).await {
+        Err(NotUp { left: true, .. }) => {
+            start_as(&name, &mut command, &secrets, ClientLifecycleMode::Initialize).await
+        }
+        started => started,
+    };
+    started.map(Arc::new).map_err(|not_up| not_up.why)
+}
+
+struct NotUp {
+    why: String,
+    /// It left in the middle of the handshake.
+    left: bool,
+}
+
+async fn start_as(
+    name: &str,
+    command: &mut Command,
+    secrets: &Secrets,
+    manner: ClientLifecycleMode,
+) -> Result<Connection, NotUp> {
+    let (group, pipes) = process::start(command).map_err(|error| NotUp {
+        why: format!("the server `{name}` cannot be started: {error}"),
+        left: false,
+    })?;
+    let (last_words, verdict) = (Tail::default(), Verdict::default());
+    tokio::spawn(process::drain_stderr(name.to_owned(), pipes.stderr, last_words.clone(), secrets.clone()));
+    let stdout = LineLimit::new(pipes.stdout, LINE_BYTES_MAX, verdict.clone());
+    // Twice, so that our own limit is met first: rmcp would skip the line and leave the caller waiting.
+    let transport =
+        AsyncRwTransport::new_client(stdout, pipes.stdin).with_max_line_length(2 * LINE_BYTES_MAX);
+    let handshake = client().serve_with_lifecycle(transport, manner);
+    let failed = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
+        Ok(Ok(service)) => return Ok(Connection::new(group, service, last_words, verdict).await),
+        Ok(Err(error)) => handshake_problem(&error),
+        Err(_) => format!("did not answer within {CONNECT_LIMIT:?}"),
+    };
+    let left = exit_of(&group).await;
+    let said = match left {
+        Some(_) => last_words.whole().await,
+        None => last_words.text(),
+    };
+    let how = left.clone().unwrap_or(failed);
+    let why = joined(format!("the server `{name}` did not come up: it {how}"), &said);
+    Err(NotUp { why, left: left.is_some() })
+}
+
+fn client() -> ClientConfig {
+    let name = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+    ClientConfig::new(ClientCapabilities::default(), name)
+}
+
+fn both_eras() -> ClientLifecycleMode {
+    ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+    }
+}
+
+/// Some of rmcp's errors print whole messages; a sentence is enough here.
+fn handshake_problem(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::ConnectionClosed(_) => "closed its output".to_owned(),
+        ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
+            "did not answer the handshake as the protocol has it".to_owned()
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => handshake_problem(fallback),
+        other => format!("failed the handshake: {other}"),
+    }
+}
+
+/// How the group ended, if it did so by itself within a moment.
+async fn exit_of(group: &Group) -> Option<String> {
+    tokio::time::timeout(EXIT_LIMIT, group.ended()).await.ok().map(process::describe)
+}
+
+impl Connection {
+    async fn new(
+        group: Group,
+        service: RunningService<RoleClient, ClientConfig>,
+        last_words: Tail,
+        verdict: Verdict,
+    ) -> Self {
+        let peer = service.peer().clone();
+        let mut no_cache = ClientCacheConfig::default();
+        no_cache.enabled = false;
+        no_cache.serve_stale_on_error = false;
+        peer.set_response_cache_config(no_cache).await;
+        let service = Mutex::new(Some(service));
+        let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
+        Self { group, peer, service, last_words, verdict, calls_out, listed }
+    }
+
+    pub fn process(&self) -> ChildProcess {
+        self.group.process
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.group.is_running() && !self.peer.is_transport_closed()
+    }
+
+    /// Also says whether the call was asked to stop.
+    pub async fn call<F>(&self, tool: &str, call: &Call, stop: Stop<'_, F>) -> (Came, bool)
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let out = CallOut::new(&self.calls_out);
+        let sent = self.peer.send_cancellable_request(request(tool, call), options(call)).await;
+        match sent {
+            Ok(handle) => self.answer(handle, out, call.timeout, stop).await,
+            Err(_) => {
+                // It was not even handed over to the task that writes.
+                let why = self.why_broken().await;
+                (Came::NotSent { category: Category::Unavailable, why }, false)
+            }
+        }
+    }
+
+    async fn answer<F>(
+        &self,
+        mut handle: RequestHandle<RoleClient>,
+        out: CallOut<'_>,
+        timeout: Duration,
+        mut stop: Stop<'_, F>,
+    ) -> (Came, bool)
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let mut deadline = pin!(tokio::time::sleep(timeout));
+        let mut stopped = false;
+        let came = loop {
+            tokio::select! {
+                biased;
+                answer = &mut handle.rx => break match answer {
+                    Ok(answer) => self.judge(answer).await,
+                    Err(_) => self.broken().await,
+                },
+                () = &mut deadline => {
+                    drop(out);
+                    self.give_up(handle.id.clone()).await;
+                    break Came::TimedOut { after: timeout };
+                }
+                () = &mut stop, if !stopped => {
+                    stopped = true;
+                    self.ask_to_stop(&handle.id);
+                }
+            }
+        };
+        (came, stopped)
+    }
+
+    async fn judge(&self, answer: Result<ServerResult, ServiceError>) -> Came {
+        match answer {
+            Ok(ServerResult::CallToolResult(result)) => tool_answer(result),
+            Ok(ServerResult::InputRequiredResult(_)) => Came::Question,
+            Ok(ServerResult::CreateTaskResult(_)) => Came::Background,
+            Ok(_) => Came::Unintelligible { why: "the server's answer is no tool result".to_owned() },
+            Err(ServiceError::McpError(error)) => {
+                Came::Error { code: error.code.0, message: error.message.into_owned(), data: error.data }
+            }
+            Err(ServiceError::TransportClosed | ServiceError::TransportSend(_)) => self.broken().await,
+            Err(other) => Came::Unintelligible { why: other.to_string() },
+        }
+    }
+
+    async fn broken(&self) -> Came {
+        let why = self.why_broken().await;
+        self.group.kill();
+        Came::Broken { why }
+    }
+
+    async fn why_broken(&self) -> String {
+        let (how, said) = match exit_of(&self.group).await {
+            Some(how) => (format!("the server {how}"), self.last_words.whole().await),
+            None => ("the server closed its output".to_owned(), self.last_words.text()),
+        };
+        joined(self.verdict.get().cloned().unwrap_or(how), &said)
+    }
+
+    /// As a plain notification, since rmcp's own way would also stop listening for the answer, and a
+    /// server that finishes all the same should be believed.
+    fn ask_to_stop(&self, id: &RequestId) {
+        let params = json!({ "requestId": id, "reason": "asked to stop" });
+        self.notify(CustomNotification::new("notifications/cancelled", Some(params)).into());
+    }
+
+    fn notify(&self, notification: ClientNotification) {
+        let peer = self.peer.clone();
+        // Apart from the call: a server that does not read would block it.
+        tokio::spawn(async move {
+            if let Err(error) = peer.send_notification(notification).await {
+                tracing::debug!(%error, "a cancellation was not delivered");
+            }
+        });
+    }
+
+    /// Tells the server that nobody waits any longer; where it does not even answer a simple question
+    /// and no other call is out, it is ended, to be started afresh on the next use.
+    async fn give_up(&self, id: RequestId) {
+        let reason = Some("timed out".to_owned());
+        let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
+        self.notify(ClientNotification::CancelledNotification(cancelled));
+        let idle = || self.calls_out.load(Ordering::SeqCst) == 0;
+        if idle() && tokio::time::timeout(RECOVERY_LIMIT, self.peer.list_tools(None)).await.is_err() && idle()
+        {
+            tracing::warn!(pid = self.group.process.pid, "a server that no longer answers is ended");
+            self.group.end().await;
+        }
+    }
+
+    pub async fn tools(&self, server: &str) -> Result<Arc<Vec<ToolInfo>>, String> {
+        let mut listed = self.listed.lock().await;
+        if let Some((at, tools)) = listed.as_ref().filter(|(at, _)| at.elapsed() < LIST_FRESH) {
+            tracing::trace!(age = ?at.elapsed(), "tool list taken from memory");
+            return Ok(tools.clone());
+        }
+        let tools = match tokio::time::timeout(LIST_LIMIT, self.list(server)).await {
+            Ok(tools) => Arc::new(tools?),
+            Err(_) => {
+                return Err(format!("the server `{server}` did not list its tools within {LIST_LIMIT:?}"));
+            }
+        };
+        *listed = Some((Instant::now(), tools.clone()));
+        Ok(tools)
+    }
+
+    async fn list(&self, server: &str) -> Result<Vec<ToolInfo>, String> {
+        let mut tools = Vec::new();
+        let mut cursor = None;
+        for _ in 0..PAGES_MAX {
+            let page = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = match self.peer.list_tools(Some(page)).await {
+                Ok(page) => page,
+                Err(ServiceError::McpError(error)) => {
+                    return Err(format!("the server `{server}` does not list its tools: {}", error.message));
+                }
+                Err(_) => {
+                    return Err(format!("listing the tools of `{server}`: {}", self.why_broken().await));
+                }
+            };
+            tools.extend(page.tools.into_iter().map(|tool| tool_info(server, tool)));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(tools);
+            }
+            if tools.len() > TOOLS_MAX {
+                break;
+            }
+        }
+        Err(format!("the server `{server}` lists more than {TOOLS_MAX} tools, or never ends its list"))
+    }
+
+    /// As the protocol has it: close the input, wait, ask, then kill.
+    pub async fn close(&self) {
+        if let Some(mut service) = self.service.lock().await.take()
+            && let Err(error) = service.close_with_timeout(LEAVE_GRACE).await
+        {
+            tracing::debug!(%error, "the client task ended badly");
+        }
+        if tokio::time::timeout(LEAVE_GRACE, self.group.ended()).await.is_err() {
+            self.group.end().await;
+        }
+    }
+}
+
+/// Counts a call while it is out.
+struct CallOut<'a>(&'a AtomicUsize);
+
+impl<'a> CallOut<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for CallOut<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn request(tool: &str, call: &Call) -> ClientRequest {
+    let params = CallToolRequestParams::new(tool.to_owned());
+    let params = match &call.arguments {
+        Value::Object(arguments) => params.with_arguments(arguments.clone()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => params,
+    };
+    ClientRequest::CallToolRequest(CallToolRequest::new(params))
+}
+
+fn options(call: &Call) -> PeerRequestOptions {
+    let mut meta = RequestMetaObject::new();
+    meta.insert(KEY_META.to_owned(), Value::from(call.key.as_str()));
+    PeerRequestOptions::no_options().with_meta(meta)
+}
+
+fn tool_answer(result: CallToolResult) -> Came {
+    let texts: Vec<&str> = result.content.iter().filter_map(block_text).collect();
+    let is_error = result.is_error.unwrap_or(false);
+    Came::Answer { text: texts.join("\n"), structured: result.structured_content, is_error }
+}
+
+fn block_text(block: &ContentBlock) -> Option<&str> {
+    match block {
+        ContentBlock::Text(text) => Some(&text.text),
+        _ => None,
+    }
+}
+
+fn tool_info(server: &str, tool: Tool) -> ToolInfo {
+    // Keys are sorted in `Value`, so that the digest does not depend on the order of fields.
+    let whole = serde_json::to_value(&tool).unwrap_or_default().to_string();
+    let hints = tool.annotations.unwrap_or_default();
+    ToolInfo {
+        name: format!("{server}/{}", tool.name),
+        description: tool.description.map(Into::into),
+        input_schema: Value::Object(tool.input_schema.as_ref().clone()),
+        output_schema: tool.output_schema.map(|schema| Value::Object(schema.as_ref().clone())),
+        annotations: Annotations {
+            read_only: hints.read_only_hint,
+            destructive: hints.destructive_hint,
+            idempotent: hints.idempotent_hint,
+            open_world: hints.open_world_hint,
+        },
+        digest: Digest::of(whole.as_bytes()),
+    }
+}

@@ -1,0 +1,225 @@
+//! Values that must not be seen: taken from the environment at the last moment, handed to a child
+//! process, and struck out of everything that comes back.
+
+use std::fmt;
+use std::sync::{Arc, RwLock};
+
+use serde_json::Value;
+
+use crate::config::{Config, McpServer, Part, Template};
+
+pub const REDACTED: &str = "[redacted]";
+/// Shorter values would strike out half of every text.
+const SECRET_CHARS_MIN: usize = 4;
+/// Variables that describe the machine; their values are part of ordinary paths and answers.
+const NOT_SECRET: [&str; 14] = [
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "PATH",
+    "PWD",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "HOSTNAME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+];
+/// A value written down under such a name is a secret though it did not come from the environment.
+const SECRET_NAMES: [&str; 7] =
+    ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "AUTHORIZATION"];
+
+/// Text that prints as `[redacted]`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the one place that must hand it on.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unresolved {
+    #[error("the environment variable {0} is not set")]
+    Unset(String),
+    #[error("the call has no argument `{0}`")]
+    NoArgument(String),
+    #[error("`${{{0}}}` means nothing to Actbook; use ${{env:NAME}}")]
+    Foreign(String),
+}
+
+type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// Where `${env:NAME}` comes from, and every value that ever came from there.
+#[derive(Clone)]
+pub struct Secrets {
+    environment: Arc<Lookup>,
+    /// Longest first, so that a secret inside another does not leave the rest of it standing.
+    known: Arc<RwLock<Vec<String>>>,
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secrets").finish_non_exhaustive()
+    }
+}
+
+impl Secrets {
+    pub fn new(environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { environment: Arc::new(environment), known: Arc::default() }
+    }
+
+    /// Learns beforehand what the config refers to, so that arguments can be struck out before any
+    /// server has been started. What is not set is no error here.
+    pub fn learn(&self, config: &Config) {
+        for server in config.mcp_servers.values() {
+            match server {
+                McpServer::Stdio { command, args, env, cwd } => {
+                    self.learn_templates([command].into_iter().chain(args).chain(cwd));
+                    self.learn_named(env);
+                }
+                McpServer::Http { url, headers } => {
+                    self.learn_templates([url]);
+                    self.learn_named(headers);
+                }
+            }
+        }
+        for command in config.commands.values() {
+            self.learn_templates(command.argv.iter().chain(&command.cwd));
+            self.learn_named(&command.env);
+        }
+        for http in config.http.values() {
+            self.learn_templates([&http.url]);
+            self.learn_named(&http.headers);
+        }
+    }
+
+    fn learn_templates<'a>(&self, templates: impl IntoIterator<Item = &'a Template>) {
+        for part in templates.into_iter().flat_map(|template| &template.parts) {
+            if let Part::Environment { name, .. } = part
+                && let Some(value) = (self.environment)(name)
+            {
+                self.remember(name, &value);
+            }
+        }
+    }
+
+    fn learn_named(&self, named: &std::collections::BTreeMap<String, Template>) {
+        self.learn_templates(named.values());
+        for (name, template) in named {
+            let upper = name.to_ascii_uppercase();
+            if let [Part::Text(text)] = template.parts.as_slice()
+                && SECRET_NAMES.iter().any(|word| upper.contains(word))
+            {
+                self.remember(name, text);
+                if let Some((_, token)) = text.split_once(' ') {
+                    self.remember(name, token); // `Authorization: Bearer …`
+                }
+            }
+        }
+    }
+
+    fn remember(&self, name: &str, value: &str) {
+        if NOT_SECRET.contains(&name) || value.chars().count() < SECRET_CHARS_MIN {
+            return;
+        }
+        let mut known = self.known.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let escaped = Value::from(value).to_string();
+        for form in [value, &escaped[1..escaped.len() - 1]] {
+            if !known.iter().any(|one| one == form) {
+                known.push(form.to_owned());
+            }
+        }
+        known.sort_by_key(|one| std::cmp::Reverse(one.len()));
+    }
+
+    /// Fills a template in. An unset variable is an error that names it, never text.
+    pub fn resolve(&self, template: &Template, arguments: &Value) -> Result<Secret, Unresolved> {
+        let mut text = String::new();
+        for part in &template.parts {
+            match part {
+                Part::Text(part) => text.push_str(part),
+                Part::Argument(path) => text.push_str(&argument_text(arguments, path)?),
+                Part::Foreign(inner) => return Err(Unresolved::Foreign(inner.clone())),
+                Part::Environment { name, default } => match ((self.environment)(name), default) {
+                    (Some(value), _) => {
+                        self.remember(name, &value);
+                        text.push_str(&value);
+                    }
+                    (None, Some(default)) => text.push_str(default),
+                    (None, None) => return Err(Unresolved::Unset(name.clone())),
+                },
+            }
+        }
+        Ok(Secret(text))
+    }
+
+    pub fn redact_text(&self, text: &mut String) {
+        let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for secret in known.iter() {
+            if text.contains(secret.as_str()) {
+                *text = text.replace(secret.as_str(), REDACTED);
+            }
+        }
+    }
+
+    pub fn redact(&self, value: &mut Value) {
+        if !self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner).is_empty() {
+            self.redact_inside(value);
+        }
+    }
+
+    fn redact_inside(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.redact_text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_inside(item)),
+            Value::Object(entries) => {
+                for (mut name, mut item) in std::mem::take(entries) {
+                    self.redact_text(&mut name);
+                    self.redact_inside(&mut item);
+                    entries.insert(name, item);
+                }
+            }
+            Value::Number(number) => {
+                let mut text = number.to_string();
+                self.redact_text(&mut text);
+                if text == REDACTED {
+                    *value = Value::String(text);
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+}
+
+/// Text as it is; anything else as JSON. Never more than one word of the command line.
+fn argument_text(arguments: &Value, path: &[String]) -> Result<String, Unresolved> {
+    let missing = || Unresolved::NoArgument(path.join("."));
+    let value = path.iter().try_fold(arguments, |value, name| value.get(name)).ok_or_else(missing)?;
+    match value {
+        Value::Null => Err(missing()),
+        Value::String(text) => Ok(text.clone()),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Ok(value.to_string()),
+    }
+}

@@ -1,0 +1,130 @@
+//! A scratch PostgreSQL for the tests: Debian's server on a socket of its own, syncing as a real
+//! one does, with a fresh database per test. `ACTBOOK_TEST_POSTGRES` names another server.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio_postgres::NoTls;
+
+/// Starts a cluster, says where, and ends it when its input ends: however this process dies.
+const WATCHDOG: &str = r#"
+set -e
+base=$(mktemp -d -t actbook-postgres-XXXXXX)
+trap 'cd /; rm -rf "$base"' EXIT
+cd "$base"
+"$0/initdb" -D data -U actbook --auth=trust --encoding=UTF8 --no-locale >log 2>&1 || { cat log >&2; exit 1; }
+"$0/pg_ctl" -D data -w -l log -o "-k '$base' -c listen_addresses='' -c max_connections=200" start >/dev/null ||
+    { cat log >&2; exit 1; }
+echo "$base"
+cat >/dev/null
+"$0/pg_ctl" -D data -m immediate -w stop >/dev/null
+"#;
+
+static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+static DATABASES: AtomicU32 = AtomicU32::new(0);
+
+struct Cluster {
+    url: String,
+    /// Holds the watchdog's input open for as long as this process lives.
+    _watchdog: Option<Child>,
+}
+
+fn cluster() -> &'static Cluster {
+    CLUSTER.get_or_init(|| match std::env::var("ACTBOOK_TEST_POSTGRES") {
+        Ok(url) => Cluster { url, _watchdog: None },
+        Err(_) => start(),
+    })
+}
+
+fn start() -> Cluster {
+    let programs = programs().expect("PostgreSQL is missing: `cargo xtask test` installs it");
+    let mut command = shell();
+    let mut watchdog = command
+        .args(["-c", WATCHDOG])
+        .arg(&programs)
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a shell starts");
+    let mut base = String::new();
+    let output = watchdog.stdout.take().expect("its output is piped");
+    BufReader::new(output).read_line(&mut base).expect("the watchdog says where the cluster is");
+    assert!(!base.is_empty(), "the scratch PostgreSQL did not start; its words are above");
+    let url = format!("postgres://actbook@{}/postgres", base.trim().replace('/', "%2F"));
+    Cluster { url, _watchdog: Some(watchdog) }
+}
+
+/// PostgreSQL refuses to run as root.
+fn shell() -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new("sh");
+    }
+    let mut command = Command::new("runuser");
+    command.args(["-u", "postgres", "--", "sh"]);
+    command
+}
+
+fn programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut folders: Vec<PathBuf> =
+        versions.filter_map(|version| Some(version.ok()?.path().join("bin"))).collect();
+    folders.retain(|folder| folder.join("initdb").exists());
+    folders.sort();
+    folders.pop()
+}
+
+/// A database of its own, dropped with this.
+pub struct Database {
+    name: String,
+    pub url: String,
+}
+
+impl Database {
+    pub async fn create() -> Self {
+        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("actbook_test_{}_{number}", std::process::id());
+        admin(&format!("CREATE DATABASE {name}")).await;
+        Self { url: in_database(&cluster().url, &name), name }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+        let dropping = std::thread::spawn(move || {
+            tokio::runtime::Runtime::new().expect("a runtime starts").block_on(admin(&drop));
+        });
+        assert!(dropping.join().is_ok() || std::thread::panicking(), "the scratch database was not dropped");
+    }
+}
+
+fn in_database(url: &str, name: &str) -> String {
+    let (address, options) = url.split_once('?').unwrap_or((url, ""));
+    let (server, _) = address.rsplit_once('/').expect("the address names a database");
+    if options.is_empty() { format!("{server}/{name}") } else { format!("{server}/{name}?{options}") }
+}
+
+async fn admin(sql: &str) {
+    execute(&cluster().url, sql).await;
+}
+
+/// What a restart or a broken network does to everybody who uses this database.
+pub async fn end_connections(url: &str) {
+    let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    execute(url, end).await;
+}
+
+/// Runs a statement beside the product's own connections.
+async fn execute(url: &str, sql: &str) {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the server answers");
+    let running = tokio::spawn(connection);
+    client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    drop(client);
+    running.await.expect("the connection's task ends").expect("the connection ends well");
+}

@@ -1,0 +1,128 @@
+//! The store on both databases, through one harness.
+
+mod append;
+mod bell;
+mod lists;
+mod open;
+mod proxy;
+mod rows;
+mod seats;
+
+use actbook::store::{Appended, Appender, Batch, Db, Entry, Error, Head, Options, Statement, journal};
+
+use crate::postgres::Database;
+
+pub const TENANT: i64 = actbook::store::DEFAULT_TENANT;
+
+/// A fresh database, and its address for whoever wants to open it again.
+pub struct Scratch {
+    pub db: Db,
+    pub url: String,
+    pub kind: Kind,
+    /// Dropped last.
+    _place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Sqlite,
+    Postgres,
+}
+
+#[expect(dead_code, reason = "held only for what its drop does")]
+enum Place {
+    Folder(tempfile::TempDir),
+    Database(Database),
+}
+
+impl Scratch {
+    pub async fn new(kind: Kind) -> Self {
+        let (place, url) = place(kind).await;
+        let db = open(&url).await;
+        Self { db, url, kind, _place: place }
+    }
+}
+
+async fn place(kind: Kind) -> (Place, String) {
+    match kind {
+        Kind::Sqlite => {
+            let folder = tempfile::tempdir().expect("a scratch folder");
+            let url = format!("sqlite:{}", folder.path().join("deep/er/book.db").display());
+            (Place::Folder(folder), url)
+        }
+        Kind::Postgres => {
+            let database = Database::create().await;
+            let url = database.url.clone();
+            (Place::Database(database), url)
+        }
+    }
+}
+
+pub async fn open(url: &str) -> Db {
+    Db::open(url, Options::default()).await.expect("the database opens")
+}
+
+pub fn on(kind: Kind, check: impl AsyncFn(Scratch)) {
+    eprintln!("on {kind:?}");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+    runtime.block_on(async { check(Scratch::new(kind).await).await });
+}
+
+pub fn for_each_database(check: impl AsyncFn(Scratch)) {
+    on(Kind::Sqlite, &check);
+    on(Kind::Postgres, &check);
+}
+
+pub fn head(db: &Db) -> Head {
+    journal::head(TENANT).first_blocking(db).expect("the head is read").expect("there is a head")
+}
+
+/// An entry of stream 1 with a hash that tells it apart; chaining is the engine's.
+pub fn entry(position: u64, body: &str) -> Entry {
+    let mut hash = [0; 32];
+    hash[..8].copy_from_slice(&position.to_be_bytes());
+    hash[8..16].copy_from_slice(&fingerprint(body).to_be_bytes());
+    Entry {
+        position,
+        stream: 1,
+        version: position,
+        at: 1_000 + i64::try_from(position).expect("a small position"),
+        actor: "person:ada".into(),
+        kind: "noted".into(),
+        body: body.into(),
+        hash,
+        payload: Some(format!("payload of {body}").into_bytes()),
+    }
+}
+
+fn fingerprint(body: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    hasher.finish()
+}
+
+pub fn batch(old: Head, entries: Vec<Entry>, others: Vec<Statement>) -> Batch {
+    let last = entries.last().expect("a batch has entries");
+    let new = Head { position: last.position, hash: last.hash };
+    Batch { tenant: TENANT, old, new, entries, others }
+}
+
+/// As the ledger's writer does: on a thread that belongs to no runtime.
+pub fn append(appender: &mut Appender, batch: &Batch) -> Result<Appended, Error> {
+    std::thread::scope(|threads| threads.spawn(|| appender.append(batch)).join()).unwrap_or_else(|panic| {
+        std::panic::resume_unwind(panic);
+    })
+}
+
+/// One entry after the head, as the ledger would append it.
+pub fn append_one(db: &Db, appender: &mut Appender, body: &str) -> Appended {
+    let old = head(db);
+    append(appender, &batch(old, vec![entry(old.position + 1, body)], vec![]))
+        .expect("the append is answered")
+}
+
+pub async fn bodies(db: &Db) -> Vec<String> {
+    let entries = journal::between(TENANT, 0, u64::MAX).all(db).await.expect("the journal is read");
+    entries.into_iter().map(|entry| entry.body).collect()
+}

@@ -1,0 +1,220 @@
+//! The projections: found by prefix, listed newest first, changed and erased.
+
+use actbook::store::{Db, Error, Found, Statement, executions, payloads, plans};
+
+use super::{Kind, TENANT, append, batch, entry, for_each_database, head};
+
+pub fn execution(id: u64, public_id: &str, status: &str) -> executions::Execution {
+    let is_open = matches!(status, "running" | "paused" | "blocked" | "compensating");
+    executions::Execution {
+        id,
+        public_id: public_id.into(),
+        plan: "p1".into(),
+        plan_name: "publish".into(),
+        plan_version: 1,
+        task: id.is_multiple_of(2).then(|| "TASK-1".into()),
+        status: status.into(),
+        place: "here".into(),
+        seat: None,
+        epoch: 1,
+        started_at: 100 * i64::try_from(id).expect("a small id"),
+        ended_at: (!is_open).then_some(1_000),
+        look_again_at: None,
+    }
+}
+
+async fn save(db: &Db, rows: &[executions::Execution]) {
+    db.transact(rows.iter().map(|row| executions::insert(TENANT, row)).collect()).await.unwrap();
+}
+
+#[test]
+fn an_execution_is_found_by_a_unique_beginning_of_its_id() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let rows = [
+            execution(1, "abc", "running"),
+            execution(2, "abcd", "running"),
+            execution(3, "b1", "failed"),
+            execution(4, "B2", "failed"),
+        ];
+        save(db, &rows).await;
+        let check = async |prefix: &str, expected| {
+            assert_eq!(executions::find(db, TENANT, prefix).await.unwrap(), expected, "{prefix}");
+        };
+        check("abc", Found::One(rows[0].clone())).await;
+        check("abcd", Found::One(rows[1].clone())).await;
+        check("b", Found::One(rows[2].clone())).await;
+        check("ab", Found::Several).await;
+        check("", Found::Several).await;
+        check("x", Found::None).await;
+        assert_eq!(executions::by_id(TENANT, 3).first(db).await.unwrap(), Some(rows[2].clone()));
+        assert_eq!(executions::find(db, TENANT + 1, "abc").await.unwrap(), Found::None);
+    });
+}
+
+#[test]
+fn executions_are_listed_newest_first() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let statuses = ["running", "failed", "running", "succeeded", "failed"];
+        let rows: Vec<_> =
+            statuses.iter().zip(1..).map(|(status, id)| execution(id, &format!("e{id}"), status)).collect();
+        save(db, &rows).await;
+        let check = async |filter: executions::Filter, limit, expected: &[u64]| {
+            let found = executions::list(TENANT, &filter, limit).all(db).await.unwrap();
+            let ids: Vec<u64> = found.iter().map(|execution| execution.id).collect();
+            assert_eq!(ids, expected, "{filter:?}");
+        };
+        let any = executions::Filter::default;
+        let failed = || Some("failed".to_owned());
+        check(any(), 10, &[5, 4, 3, 2, 1]).await;
+        check(any(), 2, &[5, 4]).await;
+        check(executions::Filter { before: Some(4), ..any() }, 2, &[3, 2]).await;
+        check(executions::Filter { status: failed(), ..any() }, 10, &[5, 2]).await;
+        check(executions::Filter { status: failed(), before: Some(5), ..any() }, 10, &[2]).await;
+        check(executions::Filter { since: Some(300), ..any() }, 10, &[5, 4, 3]).await;
+        check(executions::Filter { since: Some(300), status: failed(), ..any() }, 10, &[5]).await;
+        let ended = executions::ended_before(TENANT, 1_001, 0, 10).all(db).await.unwrap();
+        assert_eq!(ended.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 4, 5]);
+        assert_eq!(executions::ended_before(TENANT, 1_000, 0, 10).all(db).await.unwrap(), []);
+    });
+}
+
+#[test]
+fn an_execution_changes_and_is_erased() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        save(db, &[execution(1, "e1", "running"), execution(2, "e2", "running")]).await;
+        let change = executions::Change {
+            status: "blocked",
+            place: "there",
+            seat: Some("s1"),
+            epoch: 2,
+            ended_at: None,
+            look_again_at: Some(7),
+        };
+        db.transact(vec![executions::update(TENANT, 1, &change)]).await.unwrap();
+        let changed = executions::Execution {
+            status: "blocked".into(),
+            place: "there".into(),
+            seat: Some("s1".into()),
+            epoch: 2,
+            look_again_at: Some(7),
+            ..execution(1, "e1", "running")
+        };
+        assert_eq!(executions::by_id(TENANT, 1).first(db).await.unwrap(), Some(changed));
+        db.transact(vec![
+            executions::update_status(TENANT, 1, "succeeded", Some(9)),
+            executions::update_look_again(TENANT, 1, None),
+            executions::erase(TENANT, 2),
+        ])
+        .await
+        .unwrap();
+        let rows = executions::all(TENANT).all(db).await.unwrap();
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].status.as_str(), rows[0].ended_at), ("succeeded", Some(9)));
+        assert_eq!(rows[0].look_again_at, None);
+        for wrong in [
+            executions::update_status(TENANT, 1, "ended", None),
+            executions::update_status(TENANT, 1, "failed", None),
+        ] {
+            let refused = db.transact(vec![wrong]).await;
+            assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
+        }
+        db.transact(vec![executions::erase_all(TENANT)]).await.unwrap();
+        assert_eq!(executions::all(TENANT).all(db).await.unwrap(), []);
+    });
+}
+
+fn plan(id: &str, name: &str, version: u64) -> plans::Plan {
+    plans::Plan {
+        id: id.into(),
+        name: name.into(),
+        version,
+        digest: format!("{id}-{version}"),
+        position: version,
+        saved_at: 5,
+        steps: 3,
+        deleted: false,
+    }
+}
+
+#[test]
+fn a_plan_is_found_by_name_or_id_in_its_newest_version() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let rows =
+            [plan("pa1", "publish", 1), plan("pa1", "publish", 2), plan("pb1", "pa", 1), plan("pb2", "q", 1)];
+        db.transact(rows.iter().map(|row| plans::insert(TENANT, row)).collect()).await.unwrap();
+        let check = async |wanted: &str, expected| {
+            assert_eq!(plans::find(db, TENANT, wanted).await.unwrap(), expected, "{wanted}");
+        };
+        check("publish", Found::One(rows[1].clone())).await;
+        check("pa1", Found::One(rows[1].clone())).await;
+        check("pa", Found::One(rows[2].clone())).await;
+        check("pb", Found::Several).await;
+        check("nothing", Found::None).await;
+        assert_eq!(plans::versions(TENANT, "pa1").all(db).await.unwrap(), rows[..2]);
+        assert_eq!(plans::version(TENANT, "pa1", 1).first(db).await.unwrap(), Some(rows[0].clone()));
+        let listed = plans::list(TENANT, 10).all(db).await.unwrap();
+        assert_eq!(listed, [rows[2].clone(), rows[1].clone(), rows[3].clone()]);
+
+        let again = plans::insert(TENANT, &plan("pc1", "publish", 2));
+        let taken = db.transact(vec![again.clone()]).await;
+        assert!(matches!(taken, Err(Error::Constraint(_))), "a name is one plan's: {taken:?}");
+        db.transact(vec![plans::delete(TENANT, "pa1"), again]).await.unwrap();
+        check("publish", Found::One(plan("pc1", "publish", 2))).await;
+        check("pa1", Found::None).await;
+        assert_eq!(
+            plans::versions(TENANT, "pa1").all(db).await.unwrap().len(),
+            2,
+            "executions still name it"
+        );
+        assert_eq!(plans::all(TENANT).all(db).await.unwrap().len(), 5);
+    });
+}
+
+#[test]
+fn payloads_and_salt_of_one_execution_are_erased_alone() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let mut entries: Vec<_> = (1..=4).map(|position| entry(position, "x")).collect();
+        entries[2].stream = 3;
+        let salts =
+            vec![payloads::insert_salt(TENANT, 1, b"one"), payloads::insert_salt(TENANT, 3, b"three")];
+        append(&mut db.appender().unwrap(), &batch(head(db), entries, salts)).unwrap();
+        assert_eq!(payloads::of_stream(TENANT, 1).all(db).await.unwrap().len(), 3);
+        db.transact(vec![payloads::erase_of_stream(TENANT, 1), payloads::erase_salt(TENANT, 1)])
+            .await
+            .unwrap();
+        let left = payloads::between(TENANT, 0, 4).all(db).await.unwrap();
+        assert_eq!(left.iter().map(|payload| payload.position).collect::<Vec<_>>(), [3]);
+        assert_eq!(payloads::salts(TENANT).all(db).await.unwrap(), [(3, b"three".to_vec())]);
+    });
+}
+
+/// A read that an index should serve must not walk the table: a million rows would show it.
+#[test]
+fn the_frequent_reads_are_served_by_an_index() {
+    super::on(Kind::Sqlite, async |scratch| {
+        let reads = [
+            "SELECT id FROM executions CROSS JOIN clock WHERE tenant = 1 AND look_again_at <= now_ms",
+            "SELECT id FROM executions WHERE tenant = 1 AND public_id >= 'a' AND public_id < 'b'",
+            "SELECT id FROM executions WHERE tenant = 1 AND status = 'x' AND id < 9 ORDER BY id DESC",
+            "SELECT body FROM journal WHERE tenant = 1 AND stream = 2 AND version >= 3 ORDER BY version",
+            "SELECT body FROM journal WHERE tenant = 1 AND position > 2 ORDER BY position",
+        ];
+        for read in reads {
+            let explain: &'static str = format!("EXPLAIN QUERY PLAN {read}").leak();
+            let answers = scratch.db.transact(vec![Statement::new(explain, vec![])]).await.unwrap();
+            let steps: Vec<&str> = answers[0].iter().map(|row| row.text(3).unwrap()).collect();
+            let walks = |step: &&str| {
+                step.starts_with("SCAN") && !step.contains("clock") && !step.contains("CONSTANT")
+            };
+            assert!(
+                !steps.iter().any(|step| walks(step) || step.contains("TEMP B-TREE")),
+                "{read}: {steps:?}"
+            );
+        }
+    });
+}

@@ -1,0 +1,91 @@
+//! Opening: the schema appears once, whoever comes first, and unsafe servers are refused.
+
+use actbook::store::{Db, Error, Options, Value};
+
+use super::{Kind, head, on, open, place};
+use crate::postgres;
+
+#[test]
+fn eight_who_open_a_new_database_at_once_make_one_schema() {
+    for kind in [Kind::Sqlite, Kind::Postgres] {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let (_place, url) = place(kind).await;
+            let openings = (0..8).map(|_| {
+                let url = url.clone();
+                tokio::spawn(async move { open(&url).await })
+            });
+            let mut opened = Vec::new();
+            for opening in openings.collect::<Vec<_>>() {
+                opened.push(opening.await.unwrap());
+            }
+            for db in &opened {
+                assert_eq!(head(db).position, 0);
+            }
+            let rows = opened[0].read("SELECT name FROM migrations", vec![]).await.unwrap();
+            let names: Vec<&Value> = rows.iter().flat_map(|row| row.values()).collect();
+            assert_eq!(names, [&Value::from("0001_journal")]);
+        });
+    }
+}
+
+#[test]
+fn every_migration_file_has_its_twin_and_is_applied() {
+    super::for_each_database(async |scratch| {
+        let folder = match scratch.kind {
+            Kind::Sqlite => "migrations/sqlite",
+            Kind::Postgres => "migrations/postgres",
+        };
+        let files = std::fs::read_dir(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap();
+        let mut names: Vec<String> =
+            files.map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().into()).collect();
+        names.sort();
+        let rows = scratch.db.read("SELECT name FROM migrations ORDER BY name", vec![]).await.unwrap();
+        let applied: Vec<String> = rows.iter().map(|row| row.text(0).unwrap().to_owned()).collect();
+        assert_eq!(applied, names);
+    });
+}
+
+#[test]
+fn a_migration_that_was_killed_half_way_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("book.db");
+    // What such a death leaves: the file exists, in WAL mode, and holds nothing.
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "journal_mode", "wal").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let db = runtime.block_on(open(file.to_str().unwrap()));
+    assert_eq!(head(&db).position, 0);
+}
+
+#[test]
+fn a_server_that_does_not_sync_is_refused_unless_accepted_by_name() {
+    on(Kind::Postgres, async |scratch| {
+        let joint = if scratch.url.contains('?') { '&' } else { '?' };
+        let url = format!("{}{joint}options=-csynchronous_commit%3Doff", scratch.url);
+        let refused = Db::open(&url, Options::default()).await.unwrap_err();
+        assert_eq!(refused, Error::UnsafeDurability { setting: "synchronous_commit" });
+        Db::open(&url, Options { unsafe_durability: true }).await.unwrap();
+    });
+}
+
+#[test]
+fn what_cannot_be_opened_says_why_and_keeps_the_password() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let url = "postgres://ada:secret@127.0.0.1:1/book";
+        let error = Db::open(url, Options::default()).await.unwrap_err().to_string();
+        assert!(error.contains("postgres://ada@127.0.0.1:1/book"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+        let error = Db::open("/proc/nowhere/book.db", Options::default()).await.unwrap_err().to_string();
+        assert!(error.contains("/proc/nowhere/book.db"), "{error}");
+    });
+}
+
+#[test]
+fn a_restarted_connection_reads_on() {
+    on(Kind::Postgres, async |scratch| {
+        assert_eq!(head(&scratch.db).position, 0);
+        postgres::end_connections(&scratch.url).await;
+        assert_eq!(head(&scratch.db).position, 0);
+    });
+}

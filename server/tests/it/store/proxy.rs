@@ -1,0 +1,159 @@
+//! A connection that breaks at the worst moment: between the commit and its answer.
+
+use std::sync::{Arc, Mutex};
+
+use actbook::store::{Appended, payloads};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio_postgres::config::Host;
+
+use super::{Kind, TENANT, append, append_one, batch, bodies, entry, head, on, open};
+
+/// What happens to the next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// It does not even reach the server.
+    LoseRequest,
+    /// It reaches the server; of the answers up to the one with this tag, none reaches the client.
+    LoseAnswers(&'static [u8]),
+}
+
+const APPENDED: &[u8] = b"SELECT 1\0";
+const COMMITTED: &[u8] = b"COMMIT\0";
+
+/// Between a client and the scratch server: all bytes pass until told otherwise, once.
+struct Proxy {
+    fault: Arc<Mutex<Fault>>,
+    url: String,
+}
+
+impl Proxy {
+    fn plan(&self, fault: Fault) {
+        *self.fault.lock().unwrap() = fault;
+    }
+
+    fn assert_met(&self) {
+        assert_eq!(*self.fault.lock().unwrap(), Fault::None, "the fault was not met");
+    }
+
+    async fn before(url: &str) -> Self {
+        let config: tokio_postgres::Config = url.parse().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let user = config.get_user().unwrap();
+        let database = config.get_dbname().unwrap();
+        let password = config.get_password().map(|word| format!(":{}", String::from_utf8_lossy(word)));
+        let address = listener.local_addr().unwrap();
+        let url = format!("postgres://{user}{}@{address}/{database}", password.unwrap_or_default());
+        let fault = Arc::new(Mutex::new(Fault::None));
+        tokio::spawn(serve(listener, config, fault.clone()));
+        Self { fault, url }
+    }
+}
+
+async fn serve(listener: TcpListener, config: tokio_postgres::Config, fault: Arc<Mutex<Fault>>) {
+    loop {
+        let (client, _) = listener.accept().await.unwrap();
+        client.set_nodelay(true).unwrap();
+        let port = config.get_ports().first().copied().unwrap_or(5432);
+        match &config.get_hosts()[0] {
+            Host::Unix(folder) => {
+                let server = UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await.unwrap();
+                tokio::spawn(pass(client, server, fault.clone()));
+            }
+            Host::Tcp(name) => {
+                let server = TcpStream::connect((name.as_str(), port)).await.unwrap();
+                tokio::spawn(pass(client, server, fault.clone()));
+            }
+        }
+    }
+}
+
+/// Returning closes both sides.
+async fn pass(
+    mut client: TcpStream,
+    mut server: impl AsyncRead + AsyncWrite + Unpin,
+    fault: Arc<Mutex<Fault>>,
+) {
+    let (mut request, mut answer) = (vec![0; 65_536], vec![0; 65_536]);
+    let mut swallowed = None;
+    loop {
+        tokio::select! {
+            read = client.read(&mut request) => {
+                let Ok(count @ 1..) = read else { return };
+                match std::mem::replace(&mut *fault.lock().unwrap(), Fault::None) {
+                    Fault::None => {}
+                    Fault::LoseRequest => return,
+                    Fault::LoseAnswers(tag) => swallowed = Some((tag, Vec::new())),
+                }
+                server.write_all(&request[..count]).await.unwrap();
+            }
+            read = server.read(&mut answer) => {
+                let Ok(count @ 1..) = read else { return };
+                if let Some((tag, bytes)) = &mut swallowed {
+                    bytes.extend_from_slice(&answer[..count]);
+                    if bytes.windows(tag.len()).any(|window| window == *tag) {
+                        return;
+                    }
+                } else if client.write_all(&answer[..count]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_append_whose_answer_was_lost_is_there_exactly_once() {
+    on(Kind::Postgres, async |scratch| {
+        let proxy = Proxy::before(&scratch.url).await;
+        let through = open(&proxy.url).await;
+        let mut appender = through.appender().unwrap();
+        let db = &scratch.db;
+        for fault in [Fault::LoseAnswers(APPENDED), Fault::LoseRequest, Fault::LoseAnswers(APPENDED)] {
+            assert_eq!(append_one(db, &mut appender, "calm"), Appended::Done);
+            proxy.plan(fault);
+            assert_eq!(append_one(db, &mut appender, "storm"), Appended::Done);
+            proxy.assert_met();
+        }
+        assert_eq!(bodies(db).await, ["calm", "storm"].repeat(3));
+    });
+}
+
+#[test]
+fn a_transaction_whose_answer_was_lost_is_there_exactly_once() {
+    on(Kind::Postgres, async |scratch| {
+        let proxy = Proxy::before(&scratch.url).await;
+        let through = open(&proxy.url).await;
+        let mut appender = through.appender().unwrap();
+        let db = &scratch.db;
+        for fault in [Fault::None, Fault::LoseAnswers(COMMITTED), Fault::LoseRequest] {
+            let old = head(db);
+            let position = old.position + 1;
+            let salt = payloads::insert_salt(TENANT, position, b"salt");
+            proxy.plan(fault);
+            let written = batch(old, vec![entry(position, "storm")], vec![salt]);
+            assert_eq!(append(&mut appender, &written), Ok(Appended::Done));
+            proxy.assert_met();
+        }
+        assert_eq!(bodies(db).await, ["storm"; 3]);
+        assert_eq!(payloads::salts(TENANT).all(db).await.unwrap().len(), 3);
+    });
+}
+
+#[test]
+fn a_lost_answer_is_not_mistaken_for_anothers_append() {
+    on(Kind::Postgres, async |scratch| {
+        let proxy = Proxy::before(&scratch.url).await;
+        let through = open(&proxy.url).await;
+        let mut appender = through.appender().unwrap();
+        let db = &scratch.db;
+        assert_eq!(append_one(db, &mut appender, "ours"), Appended::Done);
+        let stale = head(db);
+        assert_eq!(append_one(db, &mut db.appender().unwrap(), "theirs"), Appended::Done);
+        proxy.plan(Fault::LoseRequest);
+        let late = batch(stale, vec![entry(stale.position + 1, "late")], vec![]);
+        assert_eq!(append(&mut appender, &late), Ok(Appended::HeadMoved));
+        assert_eq!(bodies(db).await, ["ours", "theirs"]);
+    });
+}

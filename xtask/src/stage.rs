@@ -1,0 +1,71 @@
+//! One stage of a command: a process that runs to its end without stdin, and one line with its time.
+//! A loud stage shows its output as it comes; a quiet one only when it fails.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+/// The folder that holds the workspace.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace's folder")
+}
+
+/// Cargo's target folder: the place for everything that may be thrown away.
+pub fn target() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => root().join(folder),
+        None => root().join("target"),
+    }
+}
+
+pub fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+pub fn loud(name: &str, command: &mut Command, hint: &str) -> Result<()> {
+    eprintln!("── {name}: {}", words_of(command));
+    let begun = Instant::now();
+    let status = command.status().with_context(|| not_started(name, command))?;
+    finish(name, begun, status.success(), hint)
+}
+
+pub fn quiet(name: &str, command: &mut Command, hint: &str) -> Result<()> {
+    let begun = Instant::now();
+    let output = command.output().with_context(|| not_started(name, command))?;
+    if !output.status.success() {
+        eprintln!("── {name}: {}\n{}", words_of(command), text_of(&output));
+    }
+    finish(name, begun, output.status.success(), hint)
+}
+
+pub fn skipped(name: &str, why: &str) {
+    eprintln!("── {name}: skipped, {why}");
+}
+
+/// Both streams of a finished process.
+pub fn text_of(output: &Output) -> String {
+    let streams = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    streams.concat()
+}
+
+fn finish(name: &str, begun: Instant, good: bool, hint: &str) -> Result<()> {
+    let seconds = begun.elapsed().as_secs_f64();
+    if !good {
+        bail!("{name} failed after {seconds:.1} s. {hint}");
+    }
+    eprintln!("── {name}: ok, {seconds:.1} s");
+    Ok(())
+}
+
+fn not_started(name: &str, command: &Command) -> String {
+    format!("{name}: `{}` could not be started", words_of(command))
+}
+
+fn words_of(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
