@@ -174,40 +174,25 @@ fn doomed(execution: &Execution, no: StepNo) -> Event {
 /// Starts a step: its condition, the limits, its arguments, the approval it needs, and then the intent.
 fn start(execution: &Execution, no: StepNo, now: Now, values: &Values) -> Result<Vec<Fresh>, Missing> {
     let (spec, state) = (execution.plan.step(no), execution.step(no));
-    if state.approved {
-        return Ok(vec![attempt(execution, no, None)]);
-    }
-    if let (Some(when), false) = (&spec.when, state.forced) {
+    let fails = |category: Category, message: &str| Ok(vec![unsendable(execution, no, category, message)]);
+    if let (Some(when), false) = (&spec.when, state.forced || state.approved) {
         match when.test(&scope(execution, when.reads(), None, values)?) {
             Ok(true) => {}
             Ok(false) => return Ok(vec![StepSkipped { step: spec.id.clone() }.into()]),
-            Err(error) => {
-                return Ok(vec![unsendable(
-                    execution,
-                    no,
-                    Category::InvalidArguments,
-                    &format!("when: {}", error.message),
-                )]);
-            }
+            Err(error) => return fails(Category::InvalidArguments, &format!("when: {}", error.message)),
         }
     }
-    let spent =
-        execution.spent(now.at_ms).filter(|category| *category == Category::Timeout || !spec.by_agent());
-    if let (Some(category), false) = (spent, state.forced) {
-        return Ok(vec![unsendable(execution, no, category, limit_reached(category))]);
+    if let (Some(spent), false) = (execution.spent(spec.by_agent(), now.at_ms), state.forced) {
+        return fails(spent.category(), spent.message());
+    }
+    if state.approved {
+        return Ok(vec![attempt(execution, no, None)]);
     }
     let arguments = match &spec.work {
         Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
             match arguments.bind(&scope(execution, arguments.reads(), None, values)?) {
                 Ok(bound) => Some(bytes(&bound)),
-                Err(error) => {
-                    return Ok(vec![unsendable(
-                        execution,
-                        no,
-                        Category::InvalidArguments,
-                        &error.to_string(),
-                    )]);
-                }
+                Err(error) => return fails(Category::InvalidArguments, &error.to_string()),
             }
         }
         Work::Action { .. } => None,
@@ -225,13 +210,6 @@ fn attempt(execution: &Execution, no: StepNo, payload: Option<Vec<u8>>) -> Fresh
     let number = execution.step(no).attempts.len() as u32 + 1;
     let event = AttemptStarted { step: execution.step_id(no), attempt: number, arguments };
     Fresh { event: event.into(), payload }
-}
-
-fn limit_reached(category: Category) -> &'static str {
-    match category {
-        Category::Timeout => "the execution's time is spent",
-        _ => "the execution's budget of calls is spent",
-    }
 }
 
 fn said(message: &str) -> Vec<u8> {
