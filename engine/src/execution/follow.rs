@@ -16,7 +16,7 @@ use crate::bind::{Reads, Scope, Template, Unbound};
 use crate::event::*;
 use crate::id::{Position, StepId, StepNo};
 use crate::plan::{Retry, Undo, Work};
-use crate::policy::{Category, FailureAction, Outcome, PlanApproval, StepStatus};
+use crate::policy::{Cancellable, Category, FailureAction, Outcome, PlanApproval, StepStatus};
 
 /// Payloads by the position of the entry that owns them, as far as they have been loaded.
 #[derive(Debug, Default)]
@@ -232,7 +232,8 @@ fn needs_approval(execution: &Execution, no: StepNo) -> bool {
         PlanApproval::None | PlanApproval::Plan => false,
         PlanApproval::EveryWrite => !spec.read_only,
         PlanApproval::AtPointOfNoReturn => {
-            spec.cancellable != crate::policy::Cancellable::Reversible && !execution.past_no_return
+            let covered = execution.past_no_return && !execution.step(no).forced;
+            spec.cancellable != Cancellable::Reversible && !covered
         }
     };
     spec.approval || by_policy
