@@ -3,7 +3,7 @@
 
 use super::due::{CallId, CallKind, agent_deadline};
 use super::index::Rank;
-use super::state::{Execution, Gate, Phase, Proposal, Stop};
+use super::state::{Attempt, Execution, Gate, Phase, Proposal, Stop};
 use super::unwind;
 use crate::id::StepNo;
 use crate::policy::{Category, End, FailureAction, OnFailure, Outcome, StepStatus};
@@ -76,9 +76,9 @@ fn settle(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Next> {
     if step.attempts.iter().any(|attempt| attempt.succeeded()) {
         return Some(Next::Settle(no, Outcome::Succeeded));
     }
-    let outcome = attempt.counts_as()?;
+    let outcome = step.last_that_counts()?.counts_as()?;
     let halted = execution.index.halting() && !attempt.forced;
-    if attempt.costs_nothing() && execution.stopping() {
+    if step.attempts.iter().all(Attempt::costs_nothing) && execution.stopping() {
         return Some(Next::CancelStep(no));
     }
     if execution.stopping() || halted || !may_retry(execution, no) {

@@ -212,6 +212,11 @@ impl StepState {
         self.attempts.last()
     }
 
+    /// The newest attempt that was not proven unsent; where all were, the newest.
+    pub fn last_that_counts(&self) -> Option<&Attempt> {
+        self.attempts.iter().rev().find(|attempt| !attempt.costs_nothing()).or(self.last())
+    }
+
     pub fn last_compensation(&self) -> Option<&Compensation> {
         self.compensations.last()
     }
