@@ -269,7 +269,7 @@ impl Execution {
 
     /// Something that may have run, and has a way back, has not been taken back.
     pub fn can_undo(&self) -> bool {
-        !self.index.to_undo.is_empty()
+        !self.index.to_undo.is_empty() || !self.index.left.is_empty()
     }
 
     /// Derived, never kept: how it ended, first; else what it waits for.
