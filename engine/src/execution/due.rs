@@ -88,7 +88,7 @@ fn undo_key(execution: &Execution, id: CallId) -> String {
     let tries = &execution.step(id.step).compensations;
     let target = tries[id.no as usize].attempt;
     let definite = tries[..id.no as usize].iter().filter(|one| {
-        one.attempt == target && one.outcome == Some(Outcome::Failed) && !(one.unsent && one.takeover)
+        one.attempt == target && one.outcome == Some(Outcome::Failed) && !one.costs_nothing()
     });
     format!("undo {target} {}", definite.count())
 }

@@ -95,12 +95,9 @@ fn settled(execution: &Execution, no: StepNo, outcome: Outcome) -> Event {
 /// Exponential backoff, with a jitter that takes off up to half.
 fn retry_at(execution: &Execution, no: StepNo, now: Now) -> i64 {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
-    let undoing = step.status() == StepStatus::Compensating;
-    let (retry, tries): (&Retry, u32) = match &spec.compensation {
-        Some(compensation) if undoing => {
-            let last = step.last_compensation().map(|one| one.attempt);
-            let tries = step.compensations.iter().filter(|one| Some(one.attempt) == last).count();
-            (&compensation.retry, tries as u32)
+    let (retry, tries): (&Retry, u32) = match (&spec.compensation, step.last_compensation()) {
+        (Some(compensation), Some(last)) if step.status() == StepStatus::Compensating => {
+            (&compensation.retry, step.undo_tries(last.attempt))
         }
         _ => (&spec.retry, step.tries),
     };

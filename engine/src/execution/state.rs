@@ -203,6 +203,13 @@ impl Attempt {
     }
 }
 
+impl Compensation {
+    /// Proven unsent by a takeover: as if it had never been tried.
+    pub fn costs_nothing(&self) -> bool {
+        self.unsent && self.takeover
+    }
+}
+
 impl StepState {
     pub fn status(&self) -> StepStatus {
         self.status.0
@@ -219,6 +226,12 @@ impl StepState {
 
     pub fn last_compensation(&self) -> Option<&Compensation> {
         self.compensations.last()
+    }
+
+    /// How often the compensation of that attempt has been tried.
+    pub fn undo_tries(&self, attempt: u32) -> u32 {
+        let tries = self.compensations.iter().filter(|one| one.attempt == attempt && !one.costs_nothing());
+        tries.count() as u32
     }
 
     pub fn compensation_open(&self) -> bool {
