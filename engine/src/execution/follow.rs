@@ -83,8 +83,11 @@ fn taken_back(execution: &Execution, call: CallId) -> Event {
 
 fn settled(execution: &Execution, no: StepNo, outcome: Outcome) -> Event {
     let step = execution.step_id(no);
-    let category =
-        execution.step(no).last_that_counts().and_then(|attempt| attempt.category).unwrap_or(Category::Internal);
+    let category = execution
+        .step(no)
+        .last_that_counts()
+        .and_then(|attempt| attempt.category)
+        .unwrap_or(Category::Internal);
     match outcome {
         Outcome::Succeeded => StepSucceeded { step }.into(),
         Outcome::Failed => StepFailed { step, category, result: None }.into(),
