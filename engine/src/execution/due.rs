@@ -87,9 +87,9 @@ fn call(execution: &Execution, id: CallId) -> Call {
 fn undo_key(execution: &Execution, id: CallId) -> String {
     let tries = &execution.step(id.step).compensations;
     let target = tries[id.no as usize].attempt;
-    let definite = tries[..id.no as usize].iter().filter(|one| {
-        one.attempt == target && one.outcome == Some(Outcome::Failed) && !(one.unsent && one.takeover)
-    });
+    let definite = tries[..id.no as usize]
+        .iter()
+        .filter(|one| one.attempt == target && one.outcome == Some(Outcome::Failed) && !one.costs_nothing());
     format!("undo {target} {}", definite.count())
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Index {
     pub unhandled: BTreeSet<StepNo>,
     /// Steps with an effect that may stand and a way back, by their order in the graph.
     pub to_undo: BTreeSet<(u32, StepNo)>,
+    /// Steps that an answer said to leave as they are; a later `undo` takes them up again.
+    pub left: BTreeSet<StepNo>,
     /// Compensations that wait for an answer.
     pub undo_failed: BTreeSet<StepNo>,
     pub open_tools: BTreeSet<CallId>,
@@ -81,7 +83,7 @@ impl Index {
         let unknown = step.last().is_some_and(|attempt| {
             attempt.counts_as() == Some(Outcome::Unknown) && attempt.probe == ProbeState::None
         });
-        let undoing = spec.compensation.is_some() && !step.left && !step.to_undo(spec).is_empty();
+        let stands = spec.compensation.is_some() && !step.to_undo(spec).is_empty();
         let undo_retries = status == S::Compensating && undo_ended_badly(step) && !step.undo_retry;
         put(&mut self.ready, rank, ready && !spec.irreversible());
         put(&mut self.ready_alone, rank, ready && spec.irreversible());
@@ -91,7 +93,8 @@ impl Index {
         put(&mut self.undo_settling, no, undo_retries);
         put(&mut self.probes_due, no, spec.probe.is_some() && unknown && settled_down && unsettled);
         put(&mut self.unhandled, no, failed && !step.handled);
-        put(&mut self.to_undo, ordered, undoing);
+        put(&mut self.to_undo, ordered, stands && !step.left);
+        put(&mut self.left, no, stands && step.left);
         put(&mut self.undo_failed, no, status == S::CompensationFailed && !step.left && !step.undo_retry);
         put(&mut self.alone, no, spec.irreversible() && matches!(status, S::Running | S::AwaitingAgent));
         if put(&mut self.failed, no, failed) {

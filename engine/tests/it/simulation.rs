@@ -51,7 +51,7 @@ impl Sim {
         trace(|| plan.document.clone());
         let late = seed % 4 == 3;
         let world = World { down: dice.chance(6), wrong: late, land_late: late, ..World::default() };
-        Self { dice, book: Book::open(plan, None), world, benign: false, prefixes: 5 }
+        Self { dice, book: Book::open(plan, None), world, benign: false, prefixes: 15 }
     }
 
     fn execution(&self) -> &Execution {
@@ -142,6 +142,11 @@ impl Sim {
         self.give(&command);
         if self.prefixes > 0 && self.dice.chance(20) {
             for count in mark..self.book.entries.len() {
+                // A compensation that cannot be bound is one decision of two entries.
+                if matches!(&self.book.entries[count].recorded.event, Event::CompensationEnded(one) if one.unsent)
+                {
+                    continue;
+                }
                 let mut other = self.book.fork(count);
                 other.drive();
                 let kinds = |book: &Book| -> Vec<Event> {

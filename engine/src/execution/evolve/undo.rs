@@ -88,12 +88,12 @@ impl Execution {
         one.result = result;
         one.unsent = event.unsent;
         one.takeover = event.takeover;
-        let attempt = one.attempt;
+        let (attempt, free) = (one.attempt, one.costs_nothing());
         self.close_call(CallId { step: no, kind: CallKind::Compensation, no: index });
         if event.outcome == Outcome::Succeeded {
             self.steps[no.index()].undone.insert(attempt);
             self.after_undo(no, at_ms);
-        } else if event.unsent && event.takeover {
+        } else if free {
             self.steps[no.index()].undo_retry = true;
             self.refresh(no);
         } else {
@@ -107,9 +107,11 @@ impl Execution {
 
     /// The step is compensated once none of its attempts is left to undo.
     pub(super) fn after_undo(&mut self, no: StepNo, at_ms: i64) {
-        let done = self.step(no).to_undo(self.plan.step(no)).is_empty();
-        let status = if done { StepStatus::Compensated } else { StepStatus::Compensating };
-        self.end_step(no, status, None, at_ms);
+        self.steps[no.index()].retry_at_ms = None;
+        match self.step(no).to_undo(self.plan.step(no)).is_empty() {
+            true => self.end_step(no, StepStatus::Compensated, None, at_ms),
+            false => self.set_status(no, StepStatus::Compensating, None),
+        }
     }
 
     pub(super) fn late_compensation(
@@ -125,7 +127,8 @@ impl Execution {
         let attempt = one.attempt;
         let step = &mut self.steps[no.index()];
         let newest = index as usize + 1 == step.compensations.len();
-        if unknown && newest && step.status.0 == StepStatus::CompensationFailed {
+        let waits = matches!(step.status(), StepStatus::CompensationFailed | StepStatus::Compensating);
+        if unknown && newest && waits {
             step.compensations[index as usize].outcome = Some(event.outcome);
             if event.outcome == Outcome::Succeeded {
                 step.left = false;
