@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use actbook_engine::chain::Digest;
 use actbook_engine::event::PlanRef;
-use actbook_engine::execution::{Call, Command, Corrupt, Due, Refusal};
+use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Refusal};
 use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
@@ -189,6 +189,16 @@ impl Ledger {
         if let Err(error) = self.door.lock().heard(position) {
             tracing::warn!("another process's word could not be read: {error}");
         }
+    }
+
+    /// A look at an execution as it stands here, entries on their way included. A hint, not a fact.
+    pub fn look<T>(&self, stream: u64, look: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
+        self.door.lock().look(stream, look)
+    }
+
+    /// The parsed plans, shared by everybody who folds.
+    pub fn plans(&self) -> Plans {
+        self.door.lock().plans()
     }
 
     /// A command on one execution.

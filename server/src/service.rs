@@ -58,7 +58,7 @@ impl Service {
         let bell = Bell::new(db.clone(), tenant);
         let ledger = Ledger::open(db.clone(), tenant, bell.clone())?;
         let seats = crate::folders::data().join("seats");
-        let (tools, plans, runner) = (Arc::new(tools), Plans::default(), Arc::default());
+        let (tools, plans, runner) = (Arc::new(tools), ledger.plans(), Arc::default());
         Ok(Self { db, tenant, ledger, bell, tools, plans, seats, runner })
     }
 

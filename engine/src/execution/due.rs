@@ -87,9 +87,9 @@ fn call(execution: &Execution, id: CallId) -> Call {
 fn undo_key(execution: &Execution, id: CallId) -> String {
     let tries = &execution.step(id.step).compensations;
     let target = tries[id.no as usize].attempt;
-    let definite = tries[..id.no as usize].iter().filter(|one| {
-        one.attempt == target && one.outcome == Some(Outcome::Failed) && !(one.unsent && one.takeover)
-    });
+    let definite = tries[..id.no as usize]
+        .iter()
+        .filter(|one| one.attempt == target && one.outcome == Some(Outcome::Failed) && !one.costs_nothing());
     format!("undo {target} {}", definite.count())
 }
 
@@ -102,8 +102,13 @@ fn outbound_key(execution: &Execution, step: StepNo, which: &str) -> String {
     URL_SAFE_NO_PAD.encode(&hasher.finalize()[..18])
 }
 
+/// Only times at which something will follow: a paused execution, or a retry that a question holds up,
+/// would wake the runner for nothing.
 fn look_again_at(execution: &Execution) -> Option<i64> {
-    let retries = execution.index.settling.iter().chain(&execution.index.undo_settling);
+    if execution.paused {
+        return None;
+    }
+    let retries = execution.waiting_retries();
     let retries = retries.filter_map(|no| execution.step(*no).retry_at_ms);
     let agents = execution.index.open_agents.iter().filter_map(|call| agent_deadline(execution, *call));
     retries.chain(agents).min()

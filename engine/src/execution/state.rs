@@ -203,6 +203,13 @@ impl Attempt {
     }
 }
 
+impl Compensation {
+    /// Proven unsent by a takeover: as if it had never been tried.
+    pub fn costs_nothing(&self) -> bool {
+        self.unsent && self.takeover
+    }
+}
+
 impl StepState {
     pub fn status(&self) -> StepStatus {
         self.status.0
@@ -212,8 +219,19 @@ impl StepState {
         self.attempts.last()
     }
 
+    /// The newest attempt that was not proven unsent; where all were, the newest.
+    pub fn last_that_counts(&self) -> Option<&Attempt> {
+        self.attempts.iter().rev().find(|attempt| !attempt.costs_nothing()).or(self.last())
+    }
+
     pub fn last_compensation(&self) -> Option<&Compensation> {
         self.compensations.last()
+    }
+
+    /// How often the compensation of that attempt has been tried.
+    pub fn undo_tries(&self, attempt: u32) -> u32 {
+        let tries = self.compensations.iter().filter(|one| one.attempt == attempt && !one.costs_nothing());
+        tries.count() as u32
     }
 
     pub fn compensation_open(&self) -> bool {
@@ -264,7 +282,7 @@ impl Execution {
 
     /// Something that may have run, and has a way back, has not been taken back.
     pub fn can_undo(&self) -> bool {
-        !self.index.to_undo.is_empty()
+        !self.index.to_undo.is_empty() || !self.index.left.is_empty()
     }
 
     /// Derived, never kept: how it ended, first; else what it waits for.
@@ -285,12 +303,15 @@ impl Execution {
     }
 
     fn blocked(&self) -> bool {
-        let idle = self.index.open_tools.is_empty() && !self.waits_for_retry();
+        let idle = self.index.open_tools.is_empty() && self.waiting_retries().next().is_none();
         idle && self.has_questions() && super::next::next(self, self.at_ms).is_none()
     }
 
-    pub(super) fn waits_for_retry(&self) -> bool {
-        !self.index.settling.is_empty() || !self.index.undo_settling.is_empty()
+    /// Steps that will be tried again by themselves. No compensation is while another one asks.
+    pub(super) fn waiting_retries(&self) -> impl Iterator<Item = &StepNo> {
+        let index = &self.index;
+        let undo = Some(&index.undo_settling).filter(|_| index.undo_failed.is_empty());
+        index.settling.iter().chain(undo.into_iter().flatten())
     }
 
     /// Makes the digest that an entry holds of its payload.

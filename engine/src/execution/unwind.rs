@@ -38,8 +38,7 @@ pub(super) fn may_retry(execution: &Execution, no: StepNo) -> bool {
         Some(Outcome::Unknown) => spec.idempotent,
         Some(Outcome::Succeeded) | None => false,
     };
-    let tries = step.compensations.iter().filter(|one| one.attempt == last.attempt).count();
-    safe && listed && !last.by_agent && (tries as u32) < spec.retry.max_attempts
+    safe && listed && !last.by_agent && step.undo_tries(last.attempt) < spec.retry.max_attempts
 }
 
 fn start(execution: &Execution) -> Option<Next> {

@@ -1,4 +1,15 @@
+//! The engine at its boundary: text in, findings, entries and states out.
+
 mod analysis;
 mod bind;
+mod book;
 mod chain;
+mod laws;
 mod plan;
+mod semantics;
+mod simulation;
+
+/// Random cases per property: few enough for every day, more where `ACTBOOK_FUZZ_CASES` says so.
+pub fn fuzz_cases() -> u32 {
+    std::env::var("ACTBOOK_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2_000)
+}

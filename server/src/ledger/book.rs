@@ -324,17 +324,34 @@ impl Book {
         Ok(self.moved(stream, execution, mark))
     }
 
+    pub fn plans(&self) -> Plans {
+        self.plans.clone()
+    }
+
+    pub fn look<T>(&mut self, stream: u64, look: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
+        let execution = self.execution(stream)?;
+        let seen = look(&execution);
+        self.executions.insert(stream, execution);
+        Ok(seen)
+    }
+
+    /// Takes the state out of the cache, or folds it; whoever takes it puts it back.
+    fn execution(&mut self, stream: u64) -> Result<Execution, Error> {
+        match self.executions.remove(&stream) {
+            Some(execution) => Ok(execution),
+            None => fold::fold(&self.db, self.tenant, stream, &self.plans)?.ok_or_else(no_such_execution),
+        }
+    }
+
     fn command(&mut self, stream: u64, command: &Command, actor: &str) -> Result<Progress, Error> {
-        let execution = match self.executions.remove(&stream) {
-            Some(execution) => execution,
-            None => fold::fold(&self.db, self.tenant, stream, &self.plans)?.ok_or_else(no_such_execution)?,
-        };
-        let before = project::execution(stream, &execution);
+        let execution = self.execution(stream)?;
+        let before = project::summary(&execution);
         let mark = self.queue.entries.len();
         let (execution, refusal) = self.advance(stream, execution, command, actor)?;
-        let after = project::execution(stream, &execution);
+        let after = project::summary(&execution);
         if before != after {
-            self.queue.others.push(executions::update(self.tenant, stream, &project::change(&after)));
+            let row = project::execution(stream, &execution);
+            self.queue.others.push(executions::update(self.tenant, stream, &project::change(&row)));
         }
         if matches!(command, Command::Erase) && self.queue.entries.len() > mark {
             self.queue.others.push(payloads::erase_of_stream(self.tenant, stream));

@@ -23,6 +23,8 @@ use crate::random;
 use crate::runner::{Claimed, Halt};
 use crate::store::{self, executions};
 
+/// How many executions one look-out takes up.
+const TAKEN_UP_MAX: u64 = 10_000;
 /// Beyond this many, more names help nobody.
 const STRANDED_LISTED: u64 = 200;
 
@@ -177,6 +179,36 @@ impl Service {
 
     pub async fn drive(&self, claimed: Progress, halt: Halt) -> Result<Status, Error> {
         Ok(self.runner().await?.drive(claimed, halt).await?)
+    }
+
+    /// Takes up everything of this place that nobody drives, and goes on with it in the background.
+    pub async fn take_up(&self, halt: Halt) -> Result<Vec<ExecutionId>, Error> {
+        let runner = self.runner().await?;
+        let mut claims = tokio::task::JoinSet::new();
+        for row in executions::left(self.tenant, TAKEN_UP_MAX).all(&self.db).await? {
+            let (service, runner, halt) = (self.clone(), runner.clone(), halt.clone());
+            claims.spawn(async move {
+                let plan = service.ledger.look(row.id, |execution| execution.plan.clone())?;
+                match runner.claim(row.id, service.place(&plan)).await? {
+                    Claimed::Mine(progress) => {
+                        let id = progress.id.clone();
+                        tokio::spawn(async move { runner.drive(*progress, halt).await });
+                        Ok::<_, Error>(Some(id))
+                    }
+                    Claimed::DrivenElsewhere => Ok(None),
+                }
+            });
+        }
+        let mut taken = Vec::new();
+        while let Some(claimed) = claims.join_next().await {
+            match claimed {
+                Ok(Ok(id)) => taken.extend(id),
+                Ok(Err(error)) if error.code == "other_place" => {}
+                Ok(Err(error)) => tracing::warn!("an execution could not be taken up: {error}"),
+                Err(error) => tracing::warn!("an execution could not be taken up: {error}"),
+            }
+        }
+        Ok(taken)
     }
 
     /// The living process that is at work on it, if there is one.

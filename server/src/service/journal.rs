@@ -98,7 +98,11 @@ impl Service {
 
     /// Replays the projections from the journal; gives how many rows there are.
     pub async fn rebuild(&self) -> Result<usize, Error> {
-        Ok(ledger::rebuild(&self.db, self.tenant)?)
+        let (db, tenant) = (self.db.clone(), self.tenant);
+        let (done, answer) = tokio::sync::oneshot::channel();
+        // A thread of its own: PostgreSQL's appender brings its runtime along.
+        std::thread::spawn(move || done.send(ledger::rebuild(&db, tenant)).is_ok());
+        Ok(answer.await.unwrap_or(Err(ledger::Error::Closed))?)
     }
 
     pub async fn backup(&self, file: &Path) -> Result<(), Error> {

@@ -38,6 +38,7 @@ pub struct Batch {
 impl Batch {
     /// Gapless from `old` to `new`: the last look before the journal is written.
     pub(super) fn assert_follows(&self) {
+        assert!(!self.entries.is_empty() || !self.others.is_empty(), "an empty batch writes nothing");
         let mut at = self.old;
         for entry in &self.entries {
             assert_eq!(entry.position, at.position + 1, "entries must follow the head without a gap");
@@ -59,7 +60,11 @@ pub(super) const HEAD: &str = "SELECT position, hash FROM head WHERE tenant = $1
 pub(super) const HASH_AT: &str = "SELECT hash FROM journal WHERE tenant = $1 AND position = $2";
 
 pub fn head(tenant: i64) -> Select<Head> {
-    Select::new(HEAD, vec![tenant.into()], |row| Ok(Head { position: row.count(0)?, hash: row.hash(1)? }))
+    Select::new(HEAD, vec![tenant.into()], |row| read_head(&row))
+}
+
+pub(super) fn read_head(row: &Row) -> Result<Head, Error> {
+    Ok(Head { position: row.count(0)?, hash: row.hash(1)? })
 }
 
 macro_rules! entries {

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use actbook::store::{Appended, Error, Statement, journal, payloads};
+use actbook::store::{Appended, Appender, Error, Statement, journal, payloads};
+
+use crate::postgres;
 
 use super::{Kind, TENANT, append, append_one, batch, bodies, entry, for_each_database, head, on, open};
 
@@ -85,6 +87,88 @@ fn one_failing_row_takes_the_whole_batch_back() {
         assert_eq!(payloads::between(TENANT, 0, u64::MAX).all(db).await.unwrap(), []);
         assert_eq!(payloads::salt(TENANT, 1).first(db).await.unwrap(), None);
         assert_eq!(append_one(db, &mut appender, "one"), Appended::Done, "the appender goes on");
+    });
+}
+
+#[test]
+fn many_other_rows_commit_or_vanish_with_their_entries() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let mut appender = db.appender().unwrap();
+        let salts = |streams: std::ops::Range<u64>| {
+            streams.map(|stream| payloads::insert_salt(TENANT, stream, b"salt")).collect::<Vec<_>>()
+        };
+        let mut twice = salts(0..200);
+        twice.push(payloads::insert_salt(TENANT, 7, b"salt"));
+        let refused = append(&mut appender, &batch(head(db), vec![entry(1, "one")], twice));
+        assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
+        // PostgreSQL's driver refuses this one before it is sent; SQLite's columns refuse it.
+        let mut misfit = salts(0..200);
+        misfit[100].params[2] = "text".into();
+        append(&mut appender, &batch(head(db), vec![entry(1, "one")], misfit)).unwrap_err();
+        assert_eq!(payloads::salts(TENANT).all(db).await.unwrap(), []);
+        assert_eq!(bodies(db).await, [""; 0]);
+        let whole = batch(head(db), vec![entry(1, "one")], salts(0..200));
+        assert_eq!(append(&mut appender, &whole), Ok(Appended::Done));
+        assert_eq!(payloads::salts(TENANT).all(db).await.unwrap().len(), 200);
+    });
+}
+
+#[test]
+fn who_holds_the_head_appends_before_everybody_else() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let (mut holder, mut other) = (db.appender().unwrap(), db.appender().unwrap());
+        let old = head(db);
+        assert_eq!(hold(&mut holder), old);
+        std::thread::scope(|threads| {
+            let late = batch(old, vec![entry(1, "late")], vec![]);
+            let waiting = threads.spawn(move || other.append(&late).unwrap());
+            let salt = payloads::insert_salt(TENANT, 1, b"salt");
+            let first = batch(old, vec![entry(1, "first")], vec![salt]);
+            assert_eq!(append(&mut holder, &first), Ok(Appended::Done));
+            assert_eq!(waiting.join().unwrap(), Appended::HeadMoved);
+        });
+        assert_eq!(bodies(db).await, ["first"]);
+        assert_eq!(hold(&mut holder).position, 1);
+        std::thread::scope(|threads| threads.spawn(|| holder.release().unwrap()).join().unwrap());
+        assert_eq!(append_one(db, &mut db.appender().unwrap(), "second"), Appended::Done);
+        assert_eq!(append_one(db, &mut holder, "third"), Appended::Done);
+    });
+}
+
+fn hold(appender: &mut Appender) -> journal::Head {
+    std::thread::scope(|threads| threads.spawn(|| appender.hold(TENANT).unwrap()).join().unwrap())
+}
+
+#[test]
+fn who_held_and_fell_silent_does_not_keep_others_out() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let mut holder = db.appender().unwrap();
+        hold(&mut holder);
+        drop(holder);
+        assert_eq!(append_one(db, &mut db.appender().unwrap(), "first"), Appended::Done);
+    });
+}
+
+#[test]
+fn a_lost_hold_does_not_tear_the_batch_apart() {
+    on(Kind::Postgres, async |scratch| {
+        let db = &scratch.db;
+        let mut holder = db.appender().unwrap();
+        let salts = || vec![payloads::insert_salt(TENANT, 1, b"a"), payloads::insert_salt(TENANT, 1, b"b")];
+        let old = hold(&mut holder);
+        postgres::end_connections(&scratch.url).await;
+        let refused = append(&mut holder, &batch(old, vec![entry(1, "one")], salts()));
+        assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
+        assert_eq!(bodies(db).await, [""; 0]);
+        assert_eq!(payloads::salts(TENANT).all(db).await.unwrap(), []);
+
+        let old = hold(&mut holder);
+        postgres::end_connections(&scratch.url).await;
+        assert_eq!(append(&mut holder, &batch(old, vec![entry(1, "one")], vec![])), Ok(Appended::Done));
+        assert_eq!(bodies(db).await, ["one"]);
     });
 }
 
