@@ -4,6 +4,7 @@
 mod book;
 mod dice;
 mod export;
+mod power;
 mod process;
 mod rebuild;
 mod tamper;

@@ -43,8 +43,11 @@ impl Book {
     /// Saves, starts and drives, to the end or the first question.
     pub async fn run(&self, plan: &Value, inputs: Option<Value>) -> (String, Status) {
         let started = self.start(plan, inputs, true).await;
-        let id = started.id.to_string();
-        (id, self.service.drive(started.progress, self.go.subscribe()).await.expect("it is driven"))
+        (started.id.to_string(), self.drive(started).await)
+    }
+
+    pub async fn drive(&self, started: Started) -> Status {
+        self.service.drive(started.progress, self.go.subscribe()).await.expect("it is driven")
     }
 
     pub async fn go_on(&self, id: &str) -> Status {

@@ -21,6 +21,7 @@ fn a_part_of_another_test() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     match part.as_str() {
         "executions" => runtime.block_on(super::twenty::play(&url)),
+        "power" => runtime.block_on(super::power::play(&url)),
         other => panic!("there is no part `{other}`"),
     }
 }
@@ -63,6 +64,10 @@ pub fn said(output: &Output) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "a part failed: {out}{err}");
-    // The harness leaves the name of the test on the line before the first word.
-    out.lines().filter_map(|line| Some(line.split_once(SAYS)?.1.to_owned())).collect()
+    out.lines().filter_map(spoken).map(str::to_owned).collect()
+}
+
+/// The harness leaves the name of the test on the line before the first word.
+pub fn spoken(line: &str) -> Option<&str> {
+    line.split_once(SAYS).map(|(_, said)| said.trim_end())
 }
