@@ -163,7 +163,7 @@ fn a_lost_hold_does_not_tear_the_batch_apart() {
         let refused = append(&mut holder, &batch(old, vec![entry(1, "one")], salts()));
         assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
         assert_eq!(bodies(db).await, [""; 0]);
-        assert_eq!(payloads::salts(TENANT).all(db).await.unwrap(), []);
+        assert!(payloads::salt(TENANT, 1).all(db).await.unwrap().is_empty());
 
         let old = hold(&mut holder);
         postgres::end_connections(&scratch.url).await;
