@@ -219,9 +219,14 @@ impl StepState {
         self.attempts.last()
     }
 
-    /// The newest attempt that was not proven unsent; where all were, the newest.
+    /// The number of the newest attempt that was not proven unsent; where all were, of the newest.
+    pub fn counting(&self) -> Option<u32> {
+        let sent = self.attempts.iter().rposition(|attempt| !attempt.costs_nothing());
+        sent.or(self.attempts.len().checked_sub(1)).map(|no| no as u32)
+    }
+
     pub fn last_that_counts(&self) -> Option<&Attempt> {
-        self.attempts.iter().rev().find(|attempt| !attempt.costs_nothing()).or(self.last())
+        self.counting().map(|no| &self.attempts[no as usize])
     }
 
     pub fn last_compensation(&self) -> Option<&Compensation> {

@@ -434,8 +434,8 @@ impl Sim {
         }
         let step = self.execution().step(no);
         let status = step.status();
-        let newest = step.attempts.len().wrapping_sub(1) as u32;
-        let unknown = step.last().is_some_and(|last| last.counts_as() == Some(Outcome::Unknown));
+        let newest = step.counting().unwrap_or(0);
+        let unknown = step.last_that_counts().is_some_and(|last| last.counts_as() == Some(Outcome::Unknown));
         let undone = step.last_compensation().map(|one| one.attempt);
         let speaks = matches!(answer, Answer::Happened | Answer::DidNotHappen);
         let mut by_hand = false;

@@ -38,13 +38,17 @@ impl Execution {
     }
 
     pub(super) fn try_again(&mut self, no: StepNo, settled_as_not_run: bool) {
+        let idempotent = self.plan.step(no).idempotent;
         let step = &mut self.steps[no.index()];
-        if settled_as_not_run {
+        if let (true, Some(newest)) = (settled_as_not_run, step.counting()) {
             step.key += 1;
-            if let Some(attempt) =
-                step.attempts.last_mut().filter(|last| last.counts_as() == Some(Outcome::Unknown))
-            {
-                attempt.settled = Some(false);
+            let key = step.attempts[newest as usize].key;
+            for (no, attempt) in step.attempts.iter_mut().enumerate() {
+                // With one key they are one call to the tool, and one answer speaks of them all.
+                let meant = no as u32 == newest || (idempotent && attempt.key == key);
+                if meant && attempt.counts_as() == Some(Outcome::Unknown) {
+                    attempt.settled = Some(false);
+                }
             }
         }
         step.forced = true;
@@ -59,7 +63,7 @@ impl Execution {
     pub(super) fn happened(&mut self, no: StepNo, output: Option<Stored>, at_ms: i64) {
         let step = &mut self.steps[no.index()];
         let key = step.key;
-        match step.attempts.last_mut() {
+        match step.counting().map(|newest| &mut step.attempts[newest as usize]) {
             Some(last) if last.counts_as() == Some(Outcome::Unknown) => {
                 last.settled = Some(true);
                 last.result = output;
