@@ -91,8 +91,6 @@ pub struct StepState {
     pub cause: Option<StepNo>,
     /// An answer wants it run, though another failure stands.
     pub forced: bool,
-    /// Numbers the outbound idempotency key; a definite failure or `did-not-happen` moves it on.
-    pub key: u32,
     pub asked: Option<Stored>,
     pub approved: bool,
     /// Attempts since the last answer, those that cost nothing left out.
@@ -227,6 +225,14 @@ impl StepState {
 
     pub fn last_that_counts(&self) -> Option<&Attempt> {
         self.counting().map(|no| &self.attempts[no as usize])
+    }
+
+    /// Numbers the outbound idempotency key of the next attempt: a definite failure or a
+    /// `did-not-happen` moves it on, an attempt that was never sent does not.
+    pub(super) fn next_key(&self) -> u32 {
+        let Some(attempt) = self.last_that_counts() else { return 0 };
+        let failed = attempt.counts_as() == Some(Outcome::Failed) && !attempt.costs_nothing();
+        attempt.key + u32::from(failed)
     }
 
     pub fn last_compensation(&self) -> Option<&Compensation> {

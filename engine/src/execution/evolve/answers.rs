@@ -41,7 +41,6 @@ impl Execution {
         let idempotent = self.plan.step(no).idempotent;
         let step = &mut self.steps[no.index()];
         if let (true, Some(newest)) = (settled_as_not_run, step.counting()) {
-            step.key += 1;
             let key = step.attempts[newest as usize].key;
             for (no, attempt) in step.attempts.iter_mut().enumerate() {
                 // With one key they are one call to the tool, and one answer speaks of them all.
@@ -62,7 +61,7 @@ impl Execution {
     /// Done, by the answer's word: an unknown attempt is settled; a failed one was made good by hand.
     pub(super) fn happened(&mut self, no: StepNo, output: Option<Stored>, at_ms: i64) {
         let step = &mut self.steps[no.index()];
-        let key = step.key;
+        let key = step.next_key();
         match step.counting().map(|newest| &mut step.attempts[newest as usize]) {
             Some(last) if last.counts_as() == Some(Outcome::Unknown) => {
                 last.settled = Some(true);

@@ -89,7 +89,6 @@ impl Execution {
         if event.outcome == Outcome::Failed {
             attempt.category = event.category.or(attempt.category);
             if newest {
-                step.key += 1;
                 step.error = event.category.map(|category| Failure { category, said }).or(step.error);
             }
         }
