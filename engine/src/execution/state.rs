@@ -113,6 +113,9 @@ pub struct StepState {
     /// Needs that are not satisfied, and needs that never will be.
     pub(super) unmet: u32,
     pub(super) dead: u32,
+    /// While unwinding: dependants that stand, or have dependants that do; and whether this is one.
+    pub(super) undo_blockers: u32,
+    pub(super) standing: bool,
 }
 
 /// A step's status changes only through `Execution::set_status`, which keeps the counts.
@@ -239,6 +242,11 @@ impl StepState {
         self.compensations.last()
     }
 
+    /// A step that depends on this one is to be undone first.
+    pub(super) fn undo_blocked(&self) -> bool {
+        self.undo_blockers > 0
+    }
+
     /// How often the compensation of that attempt has been tried.
     pub fn undo_tries(&self, attempt: u32) -> u32 {
         let tries = self.compensations.iter().filter(|one| one.attempt == attempt && !one.costs_nothing());
@@ -321,8 +329,8 @@ impl Execution {
     /// Steps that will be tried again by themselves. No compensation is while another one asks.
     pub(super) fn waiting_retries(&self) -> impl Iterator<Item = &StepNo> {
         let index = &self.index;
-        let undo = Some(&index.undo_settling).filter(|_| index.undo_failed.is_empty());
-        index.settling.iter().chain(undo.into_iter().flatten())
+        let undo = index.undo_settling.iter().filter(|no| !self.step(**no).undo_blocked());
+        index.settling.iter().chain(undo.filter(|_| index.undo_failed.is_empty()))
     }
 
     /// Makes the digest that an entry holds of its payload.

@@ -20,8 +20,8 @@ impl Execution {
             let step = &mut self.steps[no.index()];
             step.left = false;
             step.undo_retry = step.status.0 == StepStatus::CompensationFailed;
-            self.refresh(no);
         }
+        self.order_undo();
     }
 
     pub(super) fn compensation_started(
