@@ -164,12 +164,16 @@ pub struct Attempt {
 pub struct Compensation {
     /// The attempt whose effect it takes back.
     pub attempt: u32,
+    /// Numbers the outbound idempotency key among the compensations of that attempt.
+    pub key: u32,
     pub by_agent: bool,
     pub arguments: Option<Stored>,
     pub outcome: Option<Outcome>,
     pub category: Option<Category>,
     pub result: Option<Stored>,
     pub late: Option<Outcome>,
+    /// An answer said that it did not happen.
+    pub denied: bool,
     pub unsent: bool,
     pub takeover: bool,
     pub started_at_ms: i64,
@@ -240,6 +244,14 @@ impl StepState {
 
     pub fn last_compensation(&self) -> Option<&Compensation> {
         self.compensations.last()
+    }
+
+    /// Like an attempt's, a compensation's key moves on once the one before is settled. It must not stay
+    /// where a success was heard of after that one began: a tool that knows the key would do nothing.
+    pub(super) fn next_undo_key(&self, attempt: u32) -> u32 {
+        let Some(last) = self.compensations.iter().rev().find(|one| one.attempt == attempt) else { return 0 };
+        let same = last.costs_nothing() || (last.outcome == Some(Outcome::Unknown) && !last.denied);
+        last.key + u32::from(!same || self.undo_again.contains(&attempt))
     }
 
     /// A step that depends on this one is to be undone first.

@@ -102,6 +102,9 @@ impl Execution {
                 self.after_undo(no, at_ms);
             }
             Answer::Retry | Answer::DidNotHappen | Answer::Compensate | Answer::Abandon => {
+                if let Some(last) = step.compensations.last_mut() {
+                    last.denied = answer == Answer::DidNotHappen;
+                }
                 step.undo_retry = true;
                 self.refresh(no);
             }
