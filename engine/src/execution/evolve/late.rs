@@ -83,13 +83,12 @@ impl Execution {
 
     fn settle_late(&mut self, no: StepNo, index: u32, event: &event::LateAnswer, said: Option<Stored>) {
         let step = &mut self.steps[no.index()];
-        let newest = index as usize + 1 == step.attempts.len();
+        let newest = step.counting() == Some(index);
         let attempt = &mut step.attempts[index as usize];
         attempt.settled = Some(event.outcome == Outcome::Succeeded);
         if event.outcome == Outcome::Failed {
             attempt.category = event.category.or(attempt.category);
             if newest {
-                step.key += 1;
                 step.error = event.category.map(|category| Failure { category, said }).or(step.error);
             }
         }
@@ -108,7 +107,7 @@ impl Execution {
                 self.resettle(no, at_ms);
             }
             StepStatus::Unknown => {
-                let newest = event.attempt as usize == step.attempts.len();
+                let newest = step.counting() == event.attempt.checked_sub(1);
                 if newest {
                     self.set_status(no, StepStatus::Failed, None);
                 }

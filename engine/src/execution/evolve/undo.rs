@@ -20,8 +20,8 @@ impl Execution {
             let step = &mut self.steps[no.index()];
             step.left = false;
             step.undo_retry = step.status.0 == StepStatus::CompensationFailed;
-            self.refresh(no);
         }
+        self.order_undo();
     }
 
     pub(super) fn compensation_started(
@@ -38,14 +38,17 @@ impl Execution {
         if event.compensation as usize != step.compensations.len() + 1 {
             return Err(format!("compensation {} of `{}` is out of turn", event.compensation, event.step));
         }
+        let key = step.next_undo_key(attempt);
         step.compensations.push(Compensation {
             attempt,
+            key,
             by_agent,
             arguments,
             outcome: None,
             category: None,
             result: None,
             late: None,
+            denied: false,
             unsent: false,
             takeover: false,
             started_at_ms: at_ms,
@@ -128,9 +131,10 @@ impl Execution {
         let step = &mut self.steps[no.index()];
         let newest = index as usize + 1 == step.compensations.len();
         let waits = matches!(step.status(), StepStatus::CompensationFailed | StepStatus::Compensating);
-        if unknown && newest && waits {
+        let succeeded = event.outcome == Outcome::Succeeded;
+        if (unknown || succeeded) && newest && waits {
             step.compensations[index as usize].outcome = Some(event.outcome);
-            if event.outcome == Outcome::Succeeded {
+            if succeeded {
                 step.left = false;
                 step.undone.insert(attempt);
                 self.after_undo(no, at_ms);
