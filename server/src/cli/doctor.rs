@@ -115,7 +115,7 @@ async fn servers(session: &Session) -> Vec<Line> {
     let started = Instant::now();
     let servers = session.service.list_tools().await;
     let took = started.elapsed().as_millis();
-    let line = |server: &actbook::tools::ServerTools| match &server.error {
+    let line = |server: &actbook::service::ServerTools| match &server.error {
         None => Line::ok(
             "server",
             format!("{} answers with {} tools (within {took} ms)", server.server, server.tools.len()),

@@ -25,6 +25,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
 
 struct House {
     folder: TempDir,
+    /// Where it is not the default one.
+    database: Option<String>,
 }
 
 /// What a command gave.
@@ -44,7 +46,7 @@ impl From<Output> for Ran {
 impl House {
     /// With the demo server as `files`, and `command/hold`, which waits until `release` is called.
     fn new() -> Self {
-        let house = Self { folder: tempfile::tempdir().unwrap() };
+        let house = Self { folder: tempfile::tempdir().unwrap(), database: None };
         let hold = json!({ "argv": ["sh", "-c", "until [ -e released ]; do sleep 0.01; done; echo held"] });
         let config = json!({
             "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"] } },
@@ -80,7 +82,8 @@ impl House {
             .env_remove("ACTBOOK_DATABASE")
             .env_remove("ACTBOOK_CONFIG")
             .env_remove("ACTBOOK_LOG")
-            .stdin(Stdio::null());
+            .stdin(Stdio::null())
+            .envs(self.database.iter().map(|url| ("ACTBOOK_DATABASE", url)));
         command
     }
 

@@ -28,7 +28,16 @@ fn a_pause_stops_the_driver_and_a_resume_runs_no_finished_step_again() {
 
 #[test]
 fn a_yes_and_a_decision_reach_the_driver_at_once() {
-    let house = House::new();
+    check_busy(&House::new());
+}
+
+#[tokio::test]
+async fn a_yes_and_a_decision_reach_the_driver_at_once_on_postgresql() {
+    let database = crate::postgres::Database::create().await;
+    check_busy(&House { database: Some(database.url.clone()), ..House::new() });
+}
+
+fn check_busy(house: &House) {
     let plan = r#"
 name: busy
 policy: { concurrency: 3 }
@@ -127,4 +136,23 @@ fn another_place_is_refused_until_it_is_adopted() {
     assert!(refused.err.contains("--here"), "{}", refused.err);
     house.expect(0, &["resume", &id, "--here"]);
     assert_eq!(house.expect(0, &["journal", "--kind", "place_adopted"]).lines().count(), 1);
+}
+
+#[test]
+fn an_execution_whose_driver_was_killed_is_taken_up_at_once() {
+    let house = House::new();
+    house.write("k.yaml", "name: k\nsteps: [{ id: a, tool: command/hold, read_only: true, retry: { max_attempts: 2, backoff: 1ms, on: [unavailable] } }]");
+    let journal = house.journal();
+    let mut run = house.start(&["run", "k.yaml"]);
+    journal.until("attempt_started", Some("a"));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let id = house.newest();
+    assert!(house.expect(0, &["show", &id]).contains("nobody drives it"));
+    let watched = house.run(&["watch", &id]);
+    assert_eq!(watched.code, Some(1));
+    assert!(watched.err.contains("actbook resume"), "{}", watched.err);
+    assert_eq!(house.run(&["doctor"]).code, Some(1));
+    house.release();
+    house.expect(0, &["resume", &id]);
 }

@@ -35,8 +35,17 @@ fn failed_run(house: &House) -> String {
 
 #[test]
 fn a_failed_run_is_explained_undone_and_verified() {
-    let house = House::new();
-    let id = failed_run(&house);
+    check(&House::new());
+}
+
+#[tokio::test]
+async fn a_failed_run_on_postgresql_is_explained_undone_and_verified() {
+    let database = crate::postgres::Database::create().await;
+    check(&House { database: Some(database.url.clone()), ..House::new() });
+}
+
+fn check(house: &House) {
+    let id = failed_run(house);
     assert_eq!(std::fs::read_to_string(house.path("work/notes-1.0.md")).unwrap(), "n");
 
     let shown = house.expect(0, &["show", &id[..6]]);
