@@ -2,6 +2,7 @@
 //! processes, real databases, and a journal that says when it was touched.
 
 mod book;
+mod cleanup;
 mod dice;
 mod export;
 mod power;
