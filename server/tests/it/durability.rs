@@ -5,6 +5,7 @@ mod book;
 mod cleanup;
 mod dice;
 mod export;
+mod keys;
 mod power;
 mod process;
 mod rebuild;
