@@ -124,6 +124,7 @@ impl Service {
         if !dry_run {
             let old = ledger::now_ms().saturating_sub(KEYS_KEPT_MS).min(before_ms);
             self.db.transact(vec![requests::erase_before(self.tenant, old)]).await?;
+            self.db.scrub().await?;
         }
         Ok(cleaned)
     }

@@ -2,8 +2,10 @@
 //! processes, real databases, and a journal that says when it was touched.
 
 mod book;
+mod cleanup;
 mod dice;
 mod export;
+mod keys;
 mod power;
 mod process;
 mod rebuild;

@@ -21,6 +21,7 @@ fn a_part_of_another_test() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     match part.as_str() {
         "executions" => runtime.block_on(super::twenty::play(&url)),
+        "keys" => runtime.block_on(super::keys::play(&url)),
         "power" => runtime.block_on(super::power::play(&url)),
         other => panic!("there is no part `{other}`"),
     }
