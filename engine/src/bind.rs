@@ -5,11 +5,13 @@
 //! evaluated here (`evaluate`). Its own evaluator knows no budget, walks maps in hash order and
 //! needs a stack that grows with the author's text; ours is bounded in depth, work and bytes.
 
+mod budget;
 mod condition;
 mod evaluate;
 mod function;
 mod lower;
 mod node;
+mod number;
 mod source;
 mod template;
 

@@ -287,3 +287,48 @@ events! {
     /// The payloads and the salt of this ended execution are gone; the chain still closes.
     PayloadsErased = "payloads_erased.1" {}
 }
+
+impl Event {
+    /// The payload that the entry owns, if it has one.
+    pub fn kept(&self) -> Option<Kept> {
+        match self {
+            Self::PlanSaved(event) => Some(Kept { digest: event.digest, size: event.size }),
+            Self::ExecutionStarted(event) => event.inputs,
+            Self::ApprovalAsked(event) => event.arguments,
+            Self::AttemptStarted(event) => event.arguments,
+            Self::AttemptEnded(event) => event.result,
+            Self::LateAnswer(event) => event.result,
+            Self::ProbeStarted(event) => Some(event.arguments),
+            Self::ProbeEnded(event) => event.result,
+            Self::StepFailed(event) => event.result,
+            Self::Decided(event) => event.output,
+            Self::CompensationStarted(event) => event.arguments,
+            Self::CompensationEnded(event) => event.result,
+            Self::LateCompensation(event) => event.result,
+            Self::PlanDeleted(_)
+            | Self::DriverChanged(_)
+            | Self::PlaceAdopted(_)
+            | Self::PlanApprovalAsked(_)
+            | Self::PlanApproved(_)
+            | Self::PlanRejected(_)
+            | Self::StepApproved(_)
+            | Self::StepRejected(_)
+            | Self::AgentStarted(_)
+            | Self::RetryScheduled(_)
+            | Self::StepUnknown(_)
+            | Self::StepSucceeded(_)
+            | Self::StepSkipped(_)
+            | Self::CompensationGivenUp(_)
+            | Self::FailureHandled(_)
+            | Self::StepsCancelled(_)
+            | Self::Paused(_)
+            | Self::Resumed(_)
+            | Self::CancelAsked(_)
+            | Self::UnwindProposed(_)
+            | Self::UnwindRejected(_)
+            | Self::UnwindStarted(_)
+            | Self::ExecutionEnded(_)
+            | Self::PayloadsErased(_) => None,
+        }
+    }
+}

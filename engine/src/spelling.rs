@@ -3,15 +3,27 @@
 /// Words longer than this are not compared: nobody mistypes a paragraph.
 const WORD_MAX: usize = 64;
 
-/// The candidate that takes the fewest edits, where that is few enough to be what was meant.
+/// The candidate that was probably meant: few edits away, or else one that begins alike.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = folded(word)?;
-    let within = (typed.len() / 3).max(1);
-    candidates
-        .into_iter()
-        .filter_map(|candidate| Some((distance(&typed, &folded(candidate)?, within)?, candidate)))
-        .min_by_key(|(edits, _)| *edits)
-        .map(|(_, candidate)| candidate)
+    let near = candidates.into_iter().filter_map(|candidate| {
+        let known = folded(candidate)?;
+        let rank = distance(&typed, &known, edits_max(&typed)).or_else(|| begin_alike(&typed, &known))?;
+        Some((rank, candidate))
+    });
+    near.min_by_key(|(rank, _)| *rank).map(|(_, candidate)| candidate)
+}
+
+/// In a short word every edit makes another word.
+fn edits_max(word: &[char]) -> usize {
+    if word.len() < 3 { 0 } else { (word.len() / 3).max(1) }
+}
+
+/// `on_fail` for `on_failure`, `retries` for `retry`; ranked behind anything within a few edits.
+fn begin_alike(a: &[char], b: &[char]) -> Option<usize> {
+    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let alike = same >= 4 && same * 4 >= a.len().min(b.len()) * 3;
+    alike.then_some(WORD_MAX + a.len() + b.len() - 2 * same)
 }
 
 fn folded(word: &str) -> Option<Vec<char>> {

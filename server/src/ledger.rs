@@ -7,13 +7,14 @@
 
 mod book;
 mod fold;
+mod rebuild;
 mod writer;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use actbook_engine::chain::Digest;
 use actbook_engine::event::PlanRef;
-use actbook_engine::execution::{Call, Command, Corrupt, Due, Refusal};
+use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Refusal};
 use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
@@ -25,6 +26,7 @@ use crate::store::{self, Db};
 use book::Book;
 pub use book::{DRIVER, now_ms};
 pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library};
+pub use rebuild::rebuild;
 
 /// Somebody asks for something; `actor` is who the journal names.
 #[derive(Clone, Debug)]
@@ -36,11 +38,19 @@ pub struct Asked {
 
 #[derive(Clone, Debug)]
 pub enum Request {
-    SavePlan { plan: Arc<Plan>, new_id: PlanId },
-    DeletePlan { id: PlanId },
+    SavePlan {
+        plan: Arc<Plan>,
+        new_id: PlanId,
+    },
+    DeletePlan {
+        id: PlanId,
+    },
     /// With a seat: the caller drives it from the start.
     Start(Box<Start>),
-    Do { stream: u64, command: Command },
+    Do {
+        stream: u64,
+        command: Command,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -64,7 +74,10 @@ pub struct RequestKey {
 
 #[derive(Clone, Debug)]
 pub enum Reply {
-    Saved { plan: PlanRef, fresh: bool },
+    Saved {
+        plan: PlanRef,
+        fresh: bool,
+    },
     Deleted,
     Moved(Box<Progress>),
     /// A request key that was used before: the public id of what it gave.
@@ -176,6 +189,16 @@ impl Ledger {
         if let Err(error) = self.door.lock().heard(position) {
             tracing::warn!("another process's word could not be read: {error}");
         }
+    }
+
+    /// A look at an execution as it stands here, entries on their way included. A hint, not a fact.
+    pub fn look<T>(&self, stream: u64, look: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
+        self.door.lock().look(stream, look)
+    }
+
+    /// The parsed plans, shared by everybody who folds.
+    pub fn plans(&self) -> Plans {
+        self.door.lock().plans()
     }
 
     /// A command on one execution.

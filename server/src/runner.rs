@@ -8,7 +8,9 @@ mod drive;
 mod perform;
 mod seat;
 
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, Refusal};
@@ -19,10 +21,14 @@ use crate::ledger::{self, Ledger, Progress};
 use crate::store::{self, Db, seats};
 use crate::tools::Tools;
 pub use drive::{Drive, Halt};
-use seat::Seat;
+pub use seat::is_gone;
+use seat::{Proof, Seat, Sent};
 
 /// A driver that cannot reach the database for this long has lost its seat.
 const LEASE_MS: i64 = 6_000;
+const LEASE: Duration = Duration::from_millis(LEASE_MS as u64);
+/// Nothing is sent in a lease's last moments.
+const LEASE_MARGIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -52,6 +58,9 @@ struct Inner {
     tools: Arc<Tools>,
     seat: Seat,
     actor: Arc<str>,
+    proofs: Mutex<HashMap<String, Arc<Sent>>>,
+    /// Until when nobody else may take this seat for dead, by this process's own clock.
+    lease: watch::Receiver<Instant>,
     _listening: Listening,
     /// Ends the background tasks when dropped.
     _alive: watch::Sender<()>,
@@ -67,14 +76,29 @@ impl Runner {
         seats_folder: &std::path::Path,
     ) -> Result<Self, Error> {
         let seat = Seat::take(seats_folder)?;
-        seats::take(&db, seat.id(), seat.host(), seat.boot(), u64::from(std::process::id()), LEASE_MS).await?;
+        let asked = Instant::now();
+        seats::take(&db, seat.id(), seat.host(), seat.boot(), u64::from(std::process::id()), LEASE_MS)
+            .await?;
         let listening = bell.listen()?;
         let (alive, dead) = watch::channel(());
-        tokio::spawn(renew(db.clone(), seat.id().to_owned(), dead.clone()));
+        let (renewed, lease) = watch::channel(asked + LEASE);
+        let names = [seat.id(), seat.host(), seat.boot()].map(str::to_owned);
+        tokio::spawn(renew(db.clone(), names, renewed, dead.clone()));
         tokio::spawn(hear(ledger.clone(), bell.subscribe(), dead));
         let actor = ledger::DRIVER.into();
-        let inner =
-            Inner { db, tenant, ledger, tools, seat, actor, _listening: listening, _alive: alive };
+        let proofs = Mutex::default();
+        let inner = Inner {
+            db,
+            tenant,
+            ledger,
+            tools,
+            seat,
+            actor,
+            proofs,
+            lease,
+            _listening: listening,
+            _alive: alive,
+        };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -96,29 +120,42 @@ impl Runner {
 
     /// Takes an execution up, unless somebody living drives it.
     pub async fn claim(&self, stream: u64, place: Digest) -> Result<Claimed, Error> {
-        let found = ledger::fold(&self.0.db, self.0.tenant, stream, &ledger::Plans::default())?;
-        let Some(execution) = found else {
-            return Err(Refusal::new("no_such_execution", "there is no such execution", "`actbook list` shows them").into());
-        };
-        if execution.place != place {
+        let (known_place, driver) =
+            self.0.ledger.look(stream, |execution| (execution.place, execution.seat.clone()))?;
+        if known_place != place {
             let message = "this execution was started with other definitions of its servers";
-            return Err(Refusal::new("other_place", message, "`actbook resume EXECUTION --here` goes on with those of this place").into());
+            let cure = "`actbook resume EXECUTION --here` goes on with those of this place";
+            return Err(Refusal::new("other_place", message, cure).into());
         }
-        let mut unsent = Default::default();
-        if let Some(seat) = execution.seat.as_ref().filter(|seat| **seat != self.seat_id()) {
-            match self.0.seat.proof(seat.as_str()) {
-                seat::Proof::Alive if self.lease_runs(seat.as_str()).await? => return Ok(Claimed::DrivenElsewhere),
-                seat::Proof::None if self.lease_runs(seat.as_str()).await? => return Ok(Claimed::DrivenElsewhere),
-                seat::Proof::Alive | seat::Proof::None => {}
-                seat::Proof::Sent(sent) => {
-                    sent.end_children();
-                    unsent = sent.unsent(stream, &execution);
+        let mut unsent = BTreeSet::new();
+        if let Some(seat) = driver.filter(|seat| seat.as_str() != self.0.seat.id()) {
+            match self.proof(seat.as_str()) {
+                Proof::Sent(sent) => {
+                    unsent = self.0.ledger.look(stream, |execution| sent.unsent(stream, execution))?
                 }
+                Proof::Alive | Proof::None if self.lease_runs(seat.as_str()).await? => {
+                    return Ok(Claimed::DrivenElsewhere);
+                }
+                Proof::Alive | Proof::None => {}
             }
         }
         let command = Command::Claim { seat: self.seat_id(), unsent };
         let progress = self.0.ledger.command(&self.0.actor, stream, command).await?;
         Ok(Claimed::Mine(Box::new(progress)))
+    }
+
+    /// What a dead process can have sent is read once, and what it left running is ended then.
+    fn proof(&self, seat: &str) -> Proof {
+        let mut proofs = self.0.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sent) = proofs.get(seat) {
+            return Proof::Sent(sent.clone());
+        }
+        let proof = self.0.seat.proof(seat);
+        if let Proof::Sent(sent) = &proof {
+            sent.end_children();
+            proofs.insert(seat.to_owned(), sent.clone());
+        }
+        proof
     }
 
     async fn lease_runs(&self, seat: &str) -> Result<bool, Error> {
@@ -133,12 +170,23 @@ pub enum Claimed {
     DrivenElsewhere,
 }
 
-async fn renew(db: Db, seat: String, mut dead: watch::Receiver<()>) {
-    let every = std::time::Duration::from_millis(LEASE_MS as u64 / 3);
-    while tokio::time::timeout(every, dead.changed()).await.is_err() {
-        match seats::renew(&db, &seat, LEASE_MS).await {
-            Ok(Some(_)) => {}
-            Ok(None) => tracing::warn!("another process has taken this one's seat for dead"),
+async fn take(db: &Db, seat: &str, host: &str, boot: &str) -> Result<i64, store::Error> {
+    seats::take(db, seat, host, boot, u64::from(std::process::id()), LEASE_MS).await
+}
+
+async fn renew(
+    db: Db,
+    [seat, host, boot]: [String; 3],
+    renewed: watch::Sender<Instant>,
+    mut dead: watch::Receiver<()>,
+) {
+    while tokio::time::timeout(LEASE / 3, dead.changed()).await.is_err() {
+        // The lease is counted from before the question, so that ours never outlasts the database's.
+        let asked = Instant::now();
+        match take(&db, &seat, &host, &boot).await {
+            Ok(_) => {
+                renewed.send_replace(asked + LEASE);
+            }
             Err(error) => tracing::warn!("the seat's lease could not be renewed: {error}"),
         }
     }

@@ -21,6 +21,7 @@ use actbook_engine::chain::Digest;
 use actbook_engine::policy::Category;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, McpServer, ToolWords};
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
@@ -61,8 +62,8 @@ type Callback = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
 
 /// The ways to a downstream.
 enum Upstream {
-    McpStdio(mcp::StdioServer),
-    Command,
+    McpStdio(Box<mcp::StdioServer>),
+    Command { permits: Semaphore },
     Callback(Callback),
 }
 
@@ -94,14 +95,16 @@ impl Tools {
         let mut upstreams = BTreeMap::new();
         for (name, server) in &config.mcp_servers {
             if matches!(server, McpServer::Stdio { .. }) {
-                let said = config.servers.get(name).and_then(|words| words.concurrency);
-                let concurrency = said.unwrap_or(CONCURRENCY_DEFAULT);
-                let server = mcp::StdioServer::new(name, server, &config.folder, &secrets, concurrency);
-                upstreams.insert(name.clone(), Upstream::McpStdio(server));
+                let server =
+                    mcp::StdioServer::new(name, server, &config.folder, &secrets, permits(config, name));
+                upstreams.insert(name.clone(), Upstream::McpStdio(Box::new(server)));
             }
         }
         if !config.commands.is_empty() {
-            upstreams.insert(COMMAND_SERVER.to_owned(), Upstream::Command);
+            upstreams.insert(
+                COMMAND_SERVER.to_owned(),
+                Upstream::Command { permits: permits(config, COMMAND_SERVER) },
+            );
         }
         Self { config: Arc::new(config.clone()), upstreams, secrets }
     }
@@ -128,10 +131,16 @@ impl Tools {
         stop: impl Future<Output = ()> + Send,
     ) -> Ended {
         let (came, stopped) = match self.reach(&call.tool) {
-            Ok((Upstream::McpStdio(server), tool)) => server.call(tool, &call, sending, stop).await,
-            Ok((Upstream::Command, tool)) => {
-                let tool = &self.config.commands[tool];
-                command::call(tool, &self.config.folder, call, &self.secrets, sending, stop).await
+            // Boxed, so that a call to an executor in the process does not carry their size about.
+            Ok((Upstream::McpStdio(server), tool)) => Box::pin(server.call(tool, &call, sending, stop)).await,
+            Ok((Upstream::Command { permits }, tool)) => {
+                let run = command::Run {
+                    tool: &self.config.commands[tool],
+                    folder: &self.config.folder,
+                    secrets: &self.secrets,
+                    permits,
+                };
+                Box::pin(run.call(&call, sending, stop)).await
             }
             Ok((Upstream::Callback(callback), _)) => {
                 sending(None);
@@ -153,7 +162,7 @@ impl Tools {
             Some(Upstream::McpStdio(server)) => {
                 server.tools().await.map(|tools| tools.as_ref().clone()).map_err(|error| error.to_string())
             }
-            Some(Upstream::Command) => Ok(self
+            Some(Upstream::Command { .. }) => Ok(self
                 .config
                 .commands
                 .iter()
@@ -181,7 +190,7 @@ impl Tools {
                 let tools = reached.tools().await?;
                 tools.iter().find(|info| info.name == name).cloned().ok_or_else(unknown)
             }
-            Some(Upstream::Command) => {
+            Some(Upstream::Command { .. }) => {
                 let command = self.config.commands.get(tool).ok_or_else(unknown)?;
                 Ok(catalog::command_info(tool, command))
             }
@@ -208,7 +217,7 @@ impl Tools {
         }
         match (self.upstreams.get(name), self.config.mcp_servers.get(name)) {
             (Some(Upstream::Callback(_)), _) => json!("callback"),
-            (Some(Upstream::Command), _) => {
+            (Some(Upstream::Command { .. }), _) => {
                 let tools = self.config.commands.iter();
                 let digests: BTreeMap<_, _> =
                     tools.map(|(name, tool)| (name, catalog::command_info(name, tool).digest)).collect();
@@ -261,7 +270,7 @@ impl Tools {
     pub async fn shutdown(&self) {
         let servers = self.upstreams.values().filter_map(|upstream| match upstream {
             Upstream::McpStdio(server) => Some(server.shutdown()),
-            Upstream::Command | Upstream::Callback(_) => None,
+            Upstream::Command { .. } | Upstream::Callback(_) => None,
         });
         join_all(servers).await;
     }
@@ -271,7 +280,7 @@ impl Tools {
             return Err(CatalogError::BadName(name.to_owned()).to_string());
         };
         let upstream = self.upstreams.get(server).ok_or_else(|| self.no_such_server(server))?;
-        if matches!(upstream, Upstream::Command) && !self.config.commands.contains_key(tool) {
+        if matches!(upstream, Upstream::Command { .. }) && !self.config.commands.contains_key(tool) {
             return Err(format!("there is no command `{tool}` in the config"));
         }
         Ok((upstream, tool))
@@ -311,20 +320,22 @@ impl Tools {
     }
 }
 
+fn permits(config: &Config, server: &str) -> Semaphore {
+    let said = config.servers.get(server).and_then(|words| words.concurrency);
+    Semaphore::new(said.unwrap_or(CONCURRENCY_DEFAULT).min(Semaphore::MAX_PERMITS))
+}
+
+/// Stopped while it waited for its turn or its server.
+fn stopped_unsent() -> Came {
+    Came::NotSent { category: Category::Policy, why: "asked to stop before it was sent".to_owned() }
+}
+
 async fn answer_of(callback: &Callback, call: Call) -> Ended {
     let timeout = call.timeout;
     match tokio::time::timeout(timeout, callback(call)).await {
         Ok(ended) => ended,
         Err(_) => classify(Came::TimedOut { after: timeout }, false),
     }
-}
-
-fn spawn_problem(what: &str, error: &std::io::Error) -> Came {
-    let category = match error.kind() {
-        std::io::ErrorKind::InvalidInput => Category::InvalidArguments,
-        _ => Category::Unavailable,
-    };
-    Came::NotSent { category, why: format!("{what} could not be started: {error}") }
 }
 
 /// Our own settings (a database's password among them) are none of a child's business.

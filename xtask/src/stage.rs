@@ -29,13 +29,13 @@ pub fn command(words: &[&str]) -> Command {
 pub fn loud(name: &str, command: &mut Command, hint: &str) -> Result<()> {
     eprintln!("── {name}: {}", words_of(command));
     let begun = Instant::now();
-    let status = command.status().with_context(|| format!("{name}: {hint}"))?;
+    let status = command.status().with_context(|| not_started(name, command))?;
     finish(name, begun, status.success(), hint)
 }
 
 pub fn quiet(name: &str, command: &mut Command, hint: &str) -> Result<()> {
     let begun = Instant::now();
-    let output = command.output().with_context(|| format!("{name}: {hint}"))?;
+    let output = command.output().with_context(|| not_started(name, command))?;
     if !output.status.success() {
         eprintln!("── {name}: {}\n{}", words_of(command), text_of(&output));
     }
@@ -59,6 +59,10 @@ fn finish(name: &str, begun: Instant, good: bool, hint: &str) -> Result<()> {
     }
     eprintln!("── {name}: ok, {seconds:.1} s");
     Ok(())
+}
+
+fn not_started(name: &str, command: &Command) -> String {
+    format!("{name}: `{}` could not be started", words_of(command))
 }
 
 fn words_of(command: &Command) -> String {

@@ -54,8 +54,9 @@ fn policy(plan: &Plan) -> Vec<Finding> {
             "use `plan` or `every_write` to be asked",
         ));
     }
-    if plan.policy.max_calls.is_some_and(|calls| (calls as usize) < plan.steps.len()) {
-        let message = format!("the budget is smaller than the number of steps, {}", plan.steps.len());
+    let calls = plan.steps.iter().filter(|step| !step.by_agent()).count();
+    if plan.policy.max_calls.is_some_and(|budget| (budget as usize) < calls) {
+        let message = format!("the budget is smaller than the number of calls, {calls}");
         findings.push(Finding::warning(
             "small_budget",
             "policy.max_calls",
@@ -85,22 +86,19 @@ fn undeclared_inputs(plan: &Plan) -> Vec<Finding> {
 /// The later the point of no return, the more a failure can still be undone.
 fn early_irreversible(plan: &Plan, order: &[StepNo]) -> Option<Finding> {
     let place = order.iter().position(|no| leaves_behind(plan.step(*no)))?;
-    let step = plan.step(order[place]);
-    let free = |no: &&StepNo| {
-        !leaves_behind(plan.step(**no)) && !plan.step(**no).needs.iter().any(|need| need.step == order[place])
-    };
-    let later = order[place + 1..].iter().find(free)?;
-    let message = format!(
-        "`{}` cannot be undone, and `{}`, which does not need it, runs after it",
-        step.id,
-        plan.step(*later).id
-    );
-    Some(Finding::note(
-        "early_point_of_no_return",
-        format!("steps[{}]", order[place].0),
-        message,
-        "move it towards the end of the plan",
-    ))
+    let turning = order[place];
+    let mut after = vec![false; plan.steps.len()];
+    after[turning.index()] = true;
+    let free = order[place + 1..].iter().find(|no| {
+        let step = plan.step(**no);
+        after[no.index()] = step.needs.iter().any(|need| after[need.step.index()]);
+        !after[no.index()] && !leaves_behind(step)
+    })?;
+    let (turning_id, free_id) = (&plan.step(turning).id, &plan.step(*free).id);
+    let message =
+        format!("`{turning_id}` cannot be undone, and `{free_id}`, which does not need it, runs after it");
+    let cure = "move it towards the end of the plan";
+    Some(Finding::note("early_point_of_no_return", format!("steps[{}]", turning.0), message, cure))
 }
 
 fn step_advice(plan: &Plan, step: &Step, at: &str) -> Vec<Finding> {

@@ -1,6 +1,7 @@
 //! `when` and `happened`: an expression that says yes or no.
 
-use super::evaluate::{Budget, Fault, evaluate};
+use super::budget::{Budget, Fault};
+use super::evaluate::evaluate;
 use super::function::type_name;
 use super::node::{Expression, Node, shown};
 use super::{Reads, Scope, Unbound};
@@ -38,10 +39,7 @@ impl Condition {
 
     /// What it says whatever the scope holds, where it is written out as `true` or `false`.
     pub fn literal(&self) -> Option<bool> {
-        match &self.expression.root {
-            Node::Literal(value) => value.as_bool(),
-            _ => None,
-        }
+        if let Node::Literal(value) = &self.expression.root { value.as_bool() } else { None }
     }
 
     pub fn test(&self, scope: &Scope) -> Result<bool, Unbound> {

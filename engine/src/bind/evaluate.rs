@@ -1,140 +1,19 @@
 //! An expression and a scope give a value, within a budget. Deterministic: maps are walked in the
 //! order of their keys. Values are data: nothing here parses them.
-//!
-//! Expressions cannot be made to run long or grow large: each operation costs work, each value made
-//! costs its bytes before it is made, and a budget that is spent ends the evaluation for good.
 
 use std::cmp::Ordering;
-use std::ops::Deref;
 use std::rc::Rc;
 
 use regex::{Regex, RegexBuilder};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
+use super::budget::{Budget, Fault, Held, plain, weight};
 use super::function::type_name;
 use super::node::{Binary, Expression, Loop, LoopParts, Node, Path, Pattern, Root, Segment};
-use super::{BOUND_BYTES_MAX, Scope, WORK_MAX, redacted_in};
+use super::number::{arithmetic, equal, negated, ordering, place};
+use super::{REDACTED, Scope, WORK_MAX, redacted_in};
 
 const REGEX_BYTES_MAX: usize = 1 << 20;
-
-/// Why there is no value.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// As CEL has it, `true || fault` is true and `false && fault` is false.
-    Plain(String),
-    /// A secret or a spent budget: no operator makes it good.
-    Final(String),
-}
-
-fn plain(message: impl Into<String>) -> Fault {
-    Fault::Plain(message.into())
-}
-
-/// What one binding may still cost.
-#[derive(Debug)]
-pub(super) struct Budget {
-    work: u64,
-    bytes: usize,
-}
-
-impl Budget {
-    pub fn new() -> Self {
-        Self { work: WORK_MAX, bytes: BOUND_BYTES_MAX }
-    }
-
-    pub fn work(&mut self, cost: u64) -> Result<(), Fault> {
-        let left = self.work.checked_sub(cost);
-        self.work = left.unwrap_or(0);
-        left.map(drop).ok_or_else(|| {
-            Fault::Final(format!("takes more than {WORK_MAX} operations; split it over several steps"))
-        })
-    }
-
-    pub fn fits(&self, bytes: usize) -> Result<(), Fault> {
-        match bytes <= self.bytes {
-            true => Ok(()),
-            false => Err(Fault::Final(format!("makes more than {} MiB of values", BOUND_BYTES_MAX >> 20))),
-        }
-    }
-
-    pub fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.fits(bytes)?;
-        self.bytes -= bytes;
-        Ok(())
-    }
-
-    pub fn made<'a>(&mut self, value: Value) -> Result<Held<'a>, Fault> {
-        self.spend(weight(&value))?;
-        Ok(Held::Own(Rc::new(value)))
-    }
-
-    pub fn copied(&mut self, value: &Value) -> Result<Value, Fault> {
-        self.spend(weight(value))?;
-        Ok(value.clone())
-    }
-}
-
-/// Roughly the bytes a value takes in memory.
-fn weight(value: &Value) -> usize {
-    size_of::<Value>()
-        + match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-            Value::String(text) => text.len(),
-            Value::Array(items) => items.iter().map(weight).sum(),
-            Value::Object(fields) => {
-                fields.iter().map(|(name, value)| size_of::<String>() + name.len() + weight(value)).sum()
-            }
-        }
-}
-
-/// A value of the scope, or one made on the way.
-#[derive(Clone, Debug)]
-pub(super) enum Held<'a> {
-    Ref(&'a Value),
-    Own(Rc<Value>),
-}
-
-impl Deref for Held<'_> {
-    type Target = Value;
-
-    fn deref(&self) -> &Value {
-        match self {
-            Self::Ref(value) => value,
-            Self::Own(value) => value,
-        }
-    }
-}
-
-impl<'a> Held<'a> {
-    fn flag(flag: bool) -> Self {
-        static FLAGS: [Value; 2] = [Value::Bool(false), Value::Bool(true)];
-        Self::Ref(&FLAGS[usize::from(flag)])
-    }
-
-    /// A part of the value: borrowed where the whole is, else copied.
-    fn part(
-        &self,
-        pick: impl Fn(&Value) -> Option<&Value>,
-        budget: &mut Budget,
-    ) -> Result<Option<Held<'a>>, Fault> {
-        match self {
-            Self::Ref(value) => Ok(pick(value).map(Held::Ref)),
-            Self::Own(value) => {
-                pick(value).map(|part| budget.copied(part).map(|part| Held::Own(Rc::new(part)))).transpose()
-            }
-        }
-    }
-
-    pub fn into_value(self, budget: &mut Budget) -> Result<Value, Fault> {
-        match self {
-            Self::Ref(value) => budget.copied(value),
-            Self::Own(value) => match Rc::try_unwrap(value) {
-                Ok(value) => Ok(value),
-                Err(shared) => budget.copied(&shared),
-            },
-        }
-    }
-}
 
 /// What `expression` gives in `scope`. The work is counted per expression, the bytes per budget.
 pub(super) fn evaluate<'a>(
@@ -142,7 +21,7 @@ pub(super) fn evaluate<'a>(
     scope: &'a Scope,
     budget: &mut Budget,
 ) -> Result<Held<'a>, Fault> {
-    budget.work = WORK_MAX;
+    budget.next_expression();
     let found = vec![None; expression.paths.len()];
     Run { paths: &expression.paths, scope, budget, found, variables: Vec::new() }.node(&expression.root)
 }
@@ -166,7 +45,8 @@ impl<'a> Run<'a, '_> {
             Node::Path(number) => self.path(*number),
             Node::Variable(place) => Ok(self.variables[*place].clone()),
             Node::Field(of, name) => self.field(of, name),
-            Node::Has(of, name) => self.has(of, name),
+            Node::Has(of, name) => self.node(of).and_then(|value| has(&value, name)),
+            Node::HasPath(number) => self.has_path(*number),
             Node::Index(of, index) => self.index(of, index),
             Node::List(items) => self.list(items),
             Node::Map(entries) => self.map(entries),
@@ -209,17 +89,29 @@ impl<'a> Run<'a, '_> {
 
     fn path(&mut self, number: usize) -> Given<'a> {
         let path = &self.paths[number];
-        let value = match (&path.root, self.found[number]) {
-            (_, Some(value)) => value,
-            (Root::Status(step), None) => return self.status(path, step),
-            (Root::ExecutionId, None) => return self.scalar(path, &self.scope.execution_id),
-            (Root::Inputs, None) => follow(path, self.scope.inputs.as_deref())?,
-            (Root::Output(step), None) => follow(path, self.scope.outputs.get(step).map(AsRef::as_ref))?,
-            (Root::OwnArguments, None) => follow(path, self.scope.arguments.as_deref())?,
-            (Root::OwnOutput, None) => follow(path, self.scope.output.as_deref())?,
-        };
+        if let Some(value) = self.found[number] {
+            return Ok(Held::Ref(value));
+        }
+        match &path.root {
+            Root::Status(step) => return self.status(path, step),
+            Root::ExecutionId => return self.scalar(path, &self.scope.execution_id),
+            Root::Inputs | Root::Output(_) | Root::OwnArguments | Root::OwnOutput => {}
+        }
+        let value = follow(path, path.segments.len(), self.root(path)?)?;
+        secret(redacted_in(value))?;
         self.found[number] = Some(value);
         Ok(Held::Ref(value))
+    }
+
+    fn root(&self, path: &Path) -> Result<&'a Value, Fault> {
+        let value = match &path.root {
+            Root::Inputs => self.scope.inputs.as_deref(),
+            Root::Output(step) => self.scope.outputs.get(step).map(AsRef::as_ref),
+            Root::OwnArguments => self.scope.arguments.as_deref(),
+            Root::OwnOutput => self.scope.output.as_deref(),
+            Root::Status(_) | Root::ExecutionId => None,
+        };
+        value.ok_or_else(|| plain(format!("{} is not known", path.spelled(0))))
     }
 
     fn status(&mut self, path: &'a Path, step: &str) -> Given<'a> {
@@ -245,13 +137,13 @@ impl<'a> Run<'a, '_> {
             .ok_or_else(|| plain(format!("there is no field {name}")))
     }
 
-    /// A step that was skipped has null for its output: nothing is in it, and asking is no fault.
-    fn has(&mut self, of: &'a Node, name: &str) -> Given<'a> {
-        let value = self.node(of)?;
-        match &*value {
-            Value::Object(fields) => Ok(Held::flag(fields.contains_key(name))),
-            Value::Null => Ok(Held::flag(false)),
-            other => Err(plain(format!("has(…) looks for {name} in {}", type_name(other)))),
+    fn has_path(&mut self, number: usize) -> Given<'a> {
+        let path = &self.paths[number];
+        match path.segments.split_last() {
+            Some((Segment::Field(name), leading)) => {
+                has(follow(path, leading.len(), self.root(path)?)?, name)
+            }
+            Some((Segment::Item(_), _)) | None => self.path(number).map(|_| Held::flag(true)),
         }
     }
 
@@ -262,7 +154,7 @@ impl<'a> Run<'a, '_> {
                 value.part(|value| value.get(name.as_str()), self.budget)?
             }
             (Value::Array(_), Value::Number(number)) => {
-                let place = number.as_u64().and_then(|place| usize::try_from(place).ok());
+                let place = place(number);
                 value.part(|value| value.get(place?), self.budget)?
             }
             (value, index) => {
@@ -441,6 +333,8 @@ impl<'a> Run<'a, '_> {
                 Ok(Held::flag(false))
             }
             (Value::String(key), Value::Object(fields)) => Ok(Held::flag(fields.contains_key(key))),
+            // CEL's keys may be numbers and booleans; those of JSON never are.
+            (Value::Number(_) | Value::Bool(_), Value::Object(_)) => Ok(Held::flag(false)),
             (_, other) => {
                 Err(plain(format!("`in` does not look for {} in {}", type_name(item), type_name(other))))
             }
@@ -465,38 +359,40 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Where the path leads, refusing what is missing or was taken out as secret.
-fn follow<'a>(path: &Path, root: Option<&'a Value>) -> Result<&'a Value, Fault> {
-    let mut value = root.ok_or_else(|| plain(format!("{} is not known", path.spelled(0))))?;
-    for (index, segment) in path.segments.iter().enumerate() {
-        secret(value.get(super::REDACTED).map(|_| value))?;
+/// Where the path's first `length` segments lead.
+fn follow<'a>(path: &Path, length: usize, root: &'a Value) -> Result<&'a Value, Fault> {
+    let mut value = root;
+    for (index, segment) in path.segments[..length].iter().enumerate() {
+        secret(value.get(REDACTED).and_then(|_| redacted_in(value)))?;
         let next = match (segment, value) {
             (Segment::Field(name), Value::Object(fields)) => fields.get(name),
             (Segment::Item(place), Value::Array(items)) => items.get(*place),
-            (_, Value::Null) => {
-                return Err(plain(format!(
-                    "{} is null; {} cannot be read",
-                    path.spelled(index),
-                    path.spelled(index + 1)
-                )));
-            }
-            (Segment::Field(_) | Segment::Item(_), other) => {
-                return Err(plain(format!(
-                    "{} is of type {}; {} cannot be read",
-                    path.spelled(index),
-                    type_name(other),
-                    path.spelled(index + 1)
-                )));
-            }
+            (Segment::Field(_) | Segment::Item(_), other) => return Err(unreadable(path, index, other)),
         };
         value = next.ok_or_else(|| plain(format!("there is no {}", path.spelled(index + 1))))?;
     }
-    secret(Some(value))?;
     Ok(value)
 }
 
-fn secret(value: Option<&Value>) -> Result<(), Fault> {
-    match value.and_then(redacted_in) {
+fn unreadable(path: &Path, index: usize, value: &Value) -> Fault {
+    let (here, next) = (path.spelled(index), path.spelled(index + 1));
+    match value {
+        Value::Null => plain(format!("{here} is null; {next} cannot be read")),
+        other => plain(format!("{here} is of type {}; {next} cannot be read", type_name(other))),
+    }
+}
+
+/// A step that was skipped has null for its output: nothing is in it, and asking is no fault.
+fn has<'a>(value: &Value, name: &str) -> Given<'a> {
+    match value {
+        Value::Object(fields) => Ok(Held::flag(fields.contains_key(name))),
+        Value::Null => Ok(Held::flag(false)),
+        other => Err(plain(format!("has(…) looks for {name} in {}", type_name(other)))),
+    }
+}
+
+fn secret(name: Option<&str>) -> Result<(), Fault> {
+    match name {
         None => Ok(()),
         Some(name) => Err(Fault::Final(format!(
             "{name} is secret and is not kept; take it from the environment in the config with ${{env:NAME}}"
@@ -512,118 +408,4 @@ pub(super) fn regex(pattern: &str) -> Result<Regex, String> {
             error.to_string().lines().last().unwrap_or_default()
         )
     })
-}
-
-pub(super) fn float(number: f64) -> Result<Value, String> {
-    Number::from_f64(number).map(Value::Number).ok_or_else(|| format!("{number} is no JSON number"))
-}
-
-pub(super) fn negated(number: &Number) -> Option<Number> {
-    match whole(number) {
-        Some(whole) => integer(-whole),
-        None => number.as_f64().and_then(|float| Number::from_f64(-float)),
-    }
-}
-
-fn whole(number: &Number) -> Option<i128> {
-    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
-}
-
-fn integer(whole: i128) -> Option<Number> {
-    i64::try_from(whole).ok().map(Number::from).or_else(|| u64::try_from(whole).ok().map(Number::from))
-}
-
-/// As in CEL, whole numbers and others do not mix in arithmetic: `double(n) * 1.5`.
-fn arithmetic(operator: Binary, left: &Value, right: &Value) -> Result<Value, Fault> {
-    let mixed =
-        || plain(format!("{} and {} cannot be calculated together", type_name(left), type_name(right)));
-    let (Value::Number(one), Value::Number(other)) = (left, right) else { return Err(mixed()) };
-    let outside = || plain("the result is out of range");
-    match (whole(one), whole(other), one.as_f64(), other.as_f64()) {
-        (Some(one), Some(other), ..) => {
-            let result = whole_result(operator, one, other).ok_or_else(|| match other {
-                0 => plain("division by zero"),
-                _ => outside(),
-            })?;
-            integer(result).map(Value::Number).ok_or_else(outside)
-        }
-        (None, None, Some(one), Some(other)) => {
-            float(float_result(operator, one, other)).map_err(Fault::Plain)
-        }
-        _ => Err(mixed()),
-    }
-}
-
-fn whole_result(operator: Binary, one: i128, other: i128) -> Option<i128> {
-    match operator {
-        Binary::Add => one.checked_add(other),
-        Binary::Subtract => one.checked_sub(other),
-        Binary::Multiply => one.checked_mul(other),
-        Binary::Divide => one.checked_div(other),
-        Binary::Remainder => one.checked_rem(other),
-        Binary::Equal | Binary::NotEqual | Binary::In => None,
-        Binary::Less | Binary::LessEqual | Binary::Greater | Binary::GreaterEqual => None,
-    }
-}
-
-fn float_result(operator: Binary, one: f64, other: f64) -> f64 {
-    match operator {
-        Binary::Add => one + other,
-        Binary::Subtract => one - other,
-        Binary::Multiply => one * other,
-        Binary::Divide => one / other,
-        // CEL knows the remainder of whole numbers only.
-        Binary::Remainder | Binary::Equal | Binary::NotEqual | Binary::In => f64::NAN,
-        Binary::Less | Binary::LessEqual | Binary::Greater | Binary::GreaterEqual => f64::NAN,
-    }
-}
-
-fn equal(left: &Value, right: &Value, budget: &mut Budget) -> Result<bool, Fault> {
-    budget.work(1)?;
-    match (left, right) {
-        (Value::Number(one), Value::Number(other)) => Ok(number_order(one, other) == Some(Ordering::Equal)),
-        (Value::String(one), Value::String(other)) => {
-            budget.work(one.len().min(other.len()) as u64 / 64)?;
-            Ok(one == other)
-        }
-        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
-            for (one, other) in one.iter().zip(other) {
-                if !equal(one, other, budget)? {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        }
-        (Value::Object(one), Value::Object(other)) if one.len() == other.len() => {
-            for (name, one) in one {
-                match other.get(name) {
-                    Some(other) if equal(one, other, budget)? => {}
-                    _ => return Ok(false),
-                }
-            }
-            Ok(true)
-        }
-        (Value::Bool(one), Value::Bool(other)) => Ok(one == other),
-        (Value::Null, Value::Null) => Ok(true),
-        _ => Ok(false),
-    }
-}
-
-fn number_order(one: &Number, other: &Number) -> Option<Ordering> {
-    match (whole(one), whole(other)) {
-        (Some(one), Some(other)) => Some(one.cmp(&other)),
-        _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
-    }
-}
-
-fn ordering(left: &Value, right: &Value, budget: &mut Budget) -> Result<Option<Ordering>, Fault> {
-    match (left, right) {
-        (Value::Number(one), Value::Number(other)) => Ok(number_order(one, other)),
-        (Value::String(one), Value::String(other)) => {
-            budget.work(one.len().min(other.len()) as u64 / 64)?;
-            Ok(Some(one.cmp(other)))
-        }
-        (Value::Bool(one), Value::Bool(other)) => Ok(Some(one.cmp(other))),
-        _ => Err(plain(format!("{} and {} cannot be ordered", type_name(left), type_name(right)))),
-    }
 }

@@ -4,7 +4,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::evaluate::{Budget, Fault, Held, float};
+use super::budget::{Budget, Fault, Held};
+use super::number::float;
 use crate::policy::words;
 use crate::spelling::nearest;
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::function::Function;
 use super::node::{Binary, Expression, Loop, LoopParts, Node, Path, Pattern, Root, Segment};
 use super::source::with_room;
-use super::{DEPTH_MAX, LOOPS_MAX, evaluate};
+use super::{DEPTH_MAX, LOOPS_MAX, evaluate, number};
 use crate::spelling::nearest;
 
 const VARIABLES: [&str; 5] = ["inputs", "steps", "execution", "arguments", "output"];
@@ -28,7 +28,7 @@ const LOOPS: [(&str, Loop); 6] = [
 pub(super) fn expression(source: &str, written: &str) -> Result<Expression, String> {
     let mut lowering = Lowering::default();
     let root = match plain_path(written) {
-        Some(path) => lowering.path(path),
+        Some(path) => Node::Path(lowering.path(path)),
         None => with_room(|| lowering.parsed(written))?,
     };
     Ok(Expression { source: source.to_owned(), root, paths: lowering.paths })
@@ -86,17 +86,19 @@ impl Lowering {
             Ok(parsed) => self.node(&parsed, 0),
             Err(errors) => Err(errors.errors.first().map_or_else(
                 || "is no CEL expression".to_owned(),
-                |error| format!("is no CEL expression: {} (character {})", error.msg, error.pos.1),
+                |error| {
+                    format!("is no CEL expression: {} at character {}", first_clause(&error.msg), error.pos.1)
+                },
             )),
         }
     }
 
-    fn path(&mut self, path: Path) -> Node {
+    fn path(&mut self, path: Path) -> usize {
         let known = self.paths.iter().position(|other| *other == path);
-        Node::Path(known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             self.paths.push(path);
             self.paths.len() - 1
-        }))
+        })
     }
 
     fn node(&mut self, expr: &IdedExpr, depth: usize) -> Lowered {
@@ -104,7 +106,7 @@ impl Lowering {
             return Err(format!("nests operations deeper than {DEPTH_MAX}; split it over several steps"));
         }
         if let Some(path) = self.static_path(&expr.expr)? {
-            return Ok(self.path(path));
+            return Ok(Node::Path(self.path(path)));
         }
         match &expr.expr {
             Expr::Literal(literal) => self::literal(literal).map(Node::Literal),
@@ -191,9 +193,9 @@ impl Lowering {
 
     fn negated(&mut self, of: &IdedExpr, depth: usize) -> Lowered {
         Ok(match self.node(of, depth)? {
-            Node::Literal(Value::Number(number)) => match evaluate::negated(&number) {
-                Some(number) => Node::Literal(Value::Number(number)),
-                None => return Err(format!("-{number} is out of range")),
+            Node::Literal(Value::Number(given)) => match number::negated(&given) {
+                Some(negated) => Node::Literal(Value::Number(negated)),
+                None => return Err(format!("-{given} is out of range")),
             },
             node => Node::Negate(Box::new(node)),
         })
@@ -205,10 +207,16 @@ impl Lowering {
     }
 
     fn has(&mut self, of: &IdedExpr, depth: usize) -> Lowered {
-        match &of.expr {
-            Expr::Select(select) => Ok(Node::Has(self.boxed(&select.operand, depth)?, select.field.clone())),
-            _ => Err("has(…) takes a field, as in has(inputs.name)".to_owned()),
+        let Expr::Select(select) = &of.expr else {
+            return Err("has(…) takes a field, as in has(inputs.name)".to_owned());
+        };
+        let Some(path) = self.static_path(&of.expr)? else {
+            return Ok(Node::Has(self.boxed(&select.operand, depth)?, select.field.clone()));
+        };
+        if path.segments.is_empty() {
+            return Err(format!("{} is always there; has(…) takes a field inside it", path.spelled(0)));
         }
+        Ok(Node::HasPath(self.path(path)))
     }
 
     /// `range.word(variable, body)`, and `range.map(variable, condition, body)`.
@@ -312,7 +320,7 @@ fn literal(literal: &LiteralValue) -> Result<Value, String> {
     Ok(match literal {
         LiteralValue::Boolean(flag) => Value::Bool(*flag.inner()),
         LiteralValue::Int(number) => Value::from(*number.inner()),
-        LiteralValue::Double(number) => evaluate::float(*number.inner())?,
+        LiteralValue::Double(number) => number::float(*number.inner())?,
         LiteralValue::String(text) => Value::from(text.inner()),
         LiteralValue::Null => Value::Null,
         LiteralValue::UInt(number) => return Err(format!("write {0} instead of {0}u", number.inner())),
@@ -336,4 +344,10 @@ fn binary(name: &str) -> Option<Binary> {
         operators::IN => Binary::In,
         _ => return None,
     })
+}
+
+/// Without the parser's list of everything that could have stood there instead.
+fn first_clause(message: &str) -> &str {
+    let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
+    message.split(" expecting ").next().unwrap_or(message)
 }

@@ -20,6 +20,11 @@ impl Expression {
     pub fn parse(text: &str) -> Result<Self, Unbound> {
         let refuse =
             |message| Unbound { path: String::new(), message: format!("`{}`: {message}", shown(text)) };
+        if text.trim_start().starts_with("env:") {
+            return Err(refuse(
+                "the environment is read in the config only, so that secrets stay out of plans".to_owned(),
+            ));
+        }
         let written = source::checked(text).map_err(refuse)?;
         lower::expression(text.trim(), &written).map_err(refuse)
     }
@@ -113,6 +118,8 @@ pub(super) enum Node {
     Variable(usize),
     Field(Box<Node>, String),
     Has(Box<Node>, String),
+    /// The last field of a path, which need not be there.
+    HasPath(usize),
     Index(Box<Node>, Box<Node>),
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
@@ -181,7 +188,12 @@ impl Node {
             Self::If(parts) => parts[1].never_boolean().or(parts[2].never_boolean()),
             Self::Binary(operator, ..) => operator.never_boolean(),
             Self::Call(function, _) => function.never_boolean(),
-            Self::Path(_) | Self::Variable(_) | Self::Field(..) | Self::Has(..) | Self::Index(..) => None,
+            Self::Path(_)
+            | Self::Variable(_)
+            | Self::Field(..)
+            | Self::Has(..)
+            | Self::HasPath(_)
+            | Self::Index(..) => None,
             Self::Not(_) | Self::And(..) | Self::Or(..) | Self::Matches(..) => None,
             Self::Loop(Loop::All | Loop::Exists | Loop::ExistsOne, _) => None,
         }

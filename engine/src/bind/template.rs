@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::evaluate::{Budget, Fault, evaluate};
+use super::budget::{Budget, Fault};
+use super::evaluate::evaluate;
 use super::node::{Expression, shown};
 use super::source::closing_brace;
 use super::{Reads, Scope, Unbound};

@@ -20,8 +20,13 @@ pub(super) fn read(text: &str) -> Result<Value, Finding> {
     if text.len() > DOCUMENT_BYTES_MAX {
         return Err(too_long());
     }
-    let Strict(value) = if text.trim_start().starts_with('{') { json(text)? } else { yaml(text)? };
+    let Strict(value) = if looks_like_json(text) { json(text)? } else { yaml(text)? };
     Ok(value)
+}
+
+/// YAML's own maps in braces do not quote their keys.
+fn looks_like_json(text: &str) -> bool {
+    text.trim_start().strip_prefix('{').is_some_and(|inside| inside.trim_start().starts_with(['"', '}']))
 }
 
 /// The document that is stored and digested: compact, keys in order.
@@ -41,9 +46,7 @@ fn too_long() -> Finding {
 
 fn json(text: &str) -> Result<Strict, Finding> {
     serde_json::from_str(text).map_err(|error| {
-        let message = error.to_string();
-        let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-        unreadable(error.line() as u64, error.column() as u64, message)
+        unreadable(error.line() as u64, error.column() as u64, without_place(&error.to_string()))
     })
 }
 
@@ -65,12 +68,23 @@ fn yaml(text: &str) -> Result<Strict, Finding> {
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
-        unreadable(
-            line,
-            column,
-            error.without_snippet().to_string().lines().next().unwrap_or_default().to_owned(),
-        )
+        unreadable(line, column, yaml_message(error.without_snippet()))
     })
+}
+
+fn yaml_message(error: &serde_saphyr::Error) -> String {
+    match error {
+        serde_saphyr::Error::DuplicateMappingKey { key, .. } => {
+            format!("the key `{}` is there twice", key.as_deref().unwrap_or("?"))
+        }
+        other => without_place(&other.to_string()),
+    }
+}
+
+/// The place is in the finding's path already.
+fn without_place(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
+    line.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
 fn unreadable(line: u64, column: u64, message: String) -> Finding {

@@ -13,6 +13,6 @@ pub fn parse_duration_ms(text: &str) -> Option<u64> {
 /// The shortest way to write it.
 pub fn duration_text(ms: u64) -> String {
     let (unit, scale) =
-        UNITS.iter().rev().find(|(_, scale)| ms >= *scale && ms % scale == 0).unwrap_or(&UNITS[0]);
+        UNITS.iter().rev().find(|(_, scale)| ms >= *scale && ms.is_multiple_of(*scale)).unwrap_or(&UNITS[0]);
     format!("{}{unit}", ms / scale)
 }

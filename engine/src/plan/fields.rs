@@ -87,7 +87,7 @@ impl<'v, 'a> Fields<'v, 'a> {
             return None;
         };
         match text.trim().len() {
-            0 => found.error("wrong_type", at, "is an empty text", "say something, or leave the field out"),
+            0 => found.error("wrong_type", at, "is an empty text", "write something"),
             1..=TEXT_BYTES_MAX => return Some(text),
             _ => found.error(
                 "out_of_range",
@@ -223,18 +223,22 @@ impl<'v, 'a> Fields<'v, 'a> {
                 return None;
             }
         };
-        parsed.map_err(|error| found.error("bad_expression", at, error.message, EXPRESSION_CURE)).ok()
+        parsed.map_err(|error| bad_expression(&at.to_string(), &error.message, found)).ok()
     }
 }
 
-pub(super) const EXPRESSION_CURE: &str =
-    "in scope are inputs, steps.<id>.output, steps.<id>.status and execution.id";
+/// A refused expression says what is wrong, and often after a semicolon what to do.
+fn bad_expression(path: &str, message: &str, found: &mut Findings) {
+    const CURE: &str = "in scope are inputs, steps.<id>.output, steps.<id>.status and execution.id";
+    let (message, cure) = message.rsplit_once("; ").unwrap_or((message, CURE));
+    found.error("bad_expression", path, message, cure);
+}
 
 pub(super) fn template(value: &Value, at: &At<'_>, found: &mut Findings) -> Option<Template> {
     match Template::parse(value) {
         Ok(template) => Some(template),
         Err(error) => {
-            found.error("bad_expression", at.within(&error.path), error.message, EXPRESSION_CURE);
+            bad_expression(&at.within(&error.path), &error.message, found);
             None
         }
     }
@@ -246,18 +250,15 @@ pub(super) fn word_of<T: FromStr + Copy + Display>(
     known: &[T],
     found: &mut Findings,
 ) -> Option<T> {
-    let Value::String(text) = value else {
-        wrong_type(at, value, "a word", found);
-        return None;
-    };
-    let word = text.parse().ok();
+    let word = value.as_str().and_then(|text| text.parse().ok());
     if word.is_none() {
         let known: Vec<String> = known.iter().map(T::to_string).collect();
-        let cure = match nearest(text, known.iter().map(String::as_str)) {
+        let meant = value.as_str().and_then(|text| nearest(text, known.iter().map(String::as_str)));
+        let cure = match meant {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("write one of {}", known.join(", ")),
+            None => format!("write {}", known.join(", or ")),
         };
-        found.error("unknown_word", at, format!("`{text}` is none of {}", known.join(", ")), cure);
+        found.error("unknown_word", at, format!("{value} is no word known here"), cure);
     }
     word
 }

@@ -97,6 +97,7 @@ impl fmt::Display for At<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plan => f.write_str("plan"),
+            Self::Field(parent, "") => write!(f, "{parent}.``"),
             Self::Field(At::Plan, name) => f.write_str(name),
             Self::Field(parent, name) => write!(f, "{parent}.{name}"),
             Self::Item(parent, index) => write!(f, "{parent}[{index}]"),

@@ -183,12 +183,9 @@ fn action(fields: &Fields<'_, '_>, by: Option<By>, found: &mut Findings) -> Work
 
 fn one_of_tool_and_action(fields: &Fields<'_, '_>, found: &mut Findings) {
     match (fields.has("tool"), fields.has("action")) {
-        (true, true) => found.error(
-            "contradiction",
-            fields.at,
-            "has both `tool` and `action`",
-            "keep one; use two steps for both",
-        ),
+        (true, true) => {
+            found.error("contradiction", fields.at, "has both `tool` and `action`", "keep one of them")
+        }
         (false, false) => found.error(
             "missing_field",
             fields.at,

@@ -1,1 +1,131 @@
+//! Valid plans in text, and what is said of them before they run.
 
+use actbook_engine::analysis::{Check, LEFT_BEHIND_SHOWN, check, nearest};
+use actbook_engine::id::StepId;
+use actbook_engine::plan::Plan;
+use serde_json::json;
+
+use crate::plan::{parsed, steps};
+
+fn of_steps(lines: &[&str]) -> Check {
+    check(&parsed(&steps(lines)))
+}
+
+fn ids(list: &[StepId]) -> Vec<&str> {
+    list.iter().map(StepId::as_str).collect()
+}
+
+#[test]
+fn waves_hold_what_could_run_side_by_side() {
+    let check = of_steps(&[
+        "{id: e, tool: s/t, depends_on: [c, d]}",
+        "{id: a, tool: s/t}",
+        "{id: b, tool: s/t}",
+        "{id: c, tool: s/t, arguments: {x: '${steps.a.output}'}}",
+        "{id: d, tool: s/t, depends_on: [c]}",
+        "{id: f, tool: s/t, when: steps.b.status == 'failed'}",
+    ]);
+    let waves: Vec<_> = check.waves.iter().map(|wave| ids(wave)).collect();
+    assert_eq!(waves, [vec!["a", "b"], vec!["c", "f"], vec!["d"], vec!["e"]]);
+    let order: Vec<_> = check.stopping.iter().map(|leftover| leftover.step.as_str()).collect();
+    assert_eq!(order, ["a", "b", "c", "d", "e", "f"], "the first ready step in the list, one at a time");
+}
+
+#[test]
+fn the_point_of_no_return_is_the_first_step_that_leaves_something_behind() {
+    let undo = "compensation: {tool: s/u}";
+    let check = of_steps(&[
+        "{id: last, tool: s/t, depends_on: [pay]}",
+        "{id: look, tool: s/t, read_only: true}",
+        &format!("{{id: write, tool: s/t, {undo}}}"),
+        &format!("{{id: pay, tool: s/t, cancellable: partially-reversible, depends_on: [write], {undo}}}"),
+    ]);
+    assert_eq!(check.point_of_no_return.as_ref().map(StepId::as_str), Some("pay"));
+    let left: Vec<_> =
+        check.stopping.iter().map(|leftover| (leftover.step.as_str(), ids(&leftover.left_behind))).collect();
+    assert_eq!(
+        left,
+        [("look", vec![]), ("write", vec![]), ("pay", vec!["pay"]), ("last", vec!["pay", "last"])]
+    );
+    let none = of_steps(&[&format!("{{id: a, tool: s/t, {undo}}}"), "{id: b, tool: s/t, read_only: true}"]);
+    assert_eq!(none.point_of_no_return, None);
+}
+
+#[test]
+fn many_leftovers_are_counted_and_the_latest_named() {
+    let lines: Vec<String> = (0..100).map(|index| format!("{{id: s{index}, tool: s/t}}")).collect();
+    let check = of_steps(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let last = check.stopping.last().expect("a step");
+    assert_eq!((last.left_behind_total, last.left_behind.len()), (100, LEFT_BEHIND_SHOWN));
+    assert_eq!(last.left_behind.last().map(StepId::as_str), Some("s99"));
+}
+
+#[test]
+fn the_check_is_shown_in_the_words_of_the_interface() {
+    let shown = serde_json::to_value(of_steps(&["{id: a, tool: s/t, when: false}"])).expect("JSON");
+    let expected = json!({
+        "ok": true,
+        "findings": [{
+            "severity": "warning", "code": "never_runs", "path": "steps[0].when",
+            "message": "`a` is always skipped", "cure": "change `when`, or drop the step",
+        }],
+        "waves": [["a"]],
+        "point_of_no_return": "a",
+        "stopping": [{"step": "a", "left_behind": ["a"], "left_behind_total": 1}],
+    });
+    assert_eq!(shown, expected);
+    let refused = Check::refused(Plan::parse("name: x").expect_err("no steps"));
+    assert!(!refused.ok && refused.findings.len() == 1);
+}
+
+/// Cases are `### the advice`, the plan, `---` and every finding; without a `name:` it is one step a line.
+#[test]
+fn advice_is_given_where_an_author_would_act_on_it() {
+    let mut wrong = String::new();
+    for case in include_str!("analysis/advice.txt").split("### ").skip(1) {
+        let (title, rest) = case.split_once('\n').expect("a title");
+        let (text, expected) = rest.split_once("---\n").expect("a plan and what is said of it");
+        let plan = if text.starts_with("name:") {
+            text.to_owned()
+        } else {
+            steps(&text.lines().collect::<Vec<_>>())
+        };
+        let findings = check(&parsed(&plan)).findings;
+        let said: Vec<_> = findings
+            .iter()
+            .map(|f| format!("{} {} {}: {}; {}", f.severity, f.code, f.path, f.message, f.cure))
+            .collect();
+        if said.join("\n") != expected.trim() {
+            wrong.push_str(&format!("### {title}\n{text}---\n{}\n\n", said.join("\n")));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn alike_advice_is_not_repeated_without_end() {
+    let check = of_steps(&["{id: a, tool: s/t, when: false}"]);
+    assert_eq!(check.findings.len(), 1);
+    let lines: Vec<String> =
+        (0..50).map(|index| format!("{{id: s{index}, tool: s/t, when: false}}")).collect();
+    let check = of_steps(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(check.findings.len(), 21);
+    assert_eq!(check.findings[20].message, "there are 30 more findings `never_runs`");
+}
+
+#[test]
+fn the_nearest_name_is_one_that_could_have_been_meant() {
+    let words = ["timeout", "retry", "on_failure", "max_attempts", "id"];
+    for (typed, meant) in [
+        ("timeuot", Some("timeout")),
+        ("Timeout", Some("timeout")),
+        ("retries", Some("retry")),
+        ("on-fail", Some("on_failure")),
+        ("maxAttempts", Some("max_attempts")),
+        ("ib", None),
+        ("", None),
+        ("something else", None),
+    ] {
+        assert_eq!(nearest(typed, words), meant, "{typed}");
+    }
+}

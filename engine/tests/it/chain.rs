@@ -15,7 +15,7 @@ fn first() -> Parts<'static> {
         version: 1,
         at_ms: 1_700_000_000_000,
         actor: "person:ada",
-        kind: "ExecutionStarted/1",
+        kind: "execution_started.1",
         body: r#"{"plan":"p1"}"#,
     }
 }
@@ -26,7 +26,7 @@ fn second() -> Parts<'static> {
         version: 2,
         at_ms: 1_700_000_000_250,
         actor: "actbook",
-        kind: "StepSkipped/1",
+        kind: "step_skipped.1",
         body: r#"{"why":"größer"}"#,
         ..first()
     }
@@ -38,10 +38,10 @@ fn entry_and_chain_hashes_are_the_documented_ones() {
     let hash_1 = chain_hash(&GENESIS, &entry_1);
     let entry_2 = entry_hash(&second());
     let hash_2 = chain_hash(&hash_1, &entry_2);
-    assert_eq!(hex(&entry_1), "da2964fb95897c33ef962ac5290f8eb343e501668550a140da23628c686556fb");
-    assert_eq!(hex(&hash_1), "e101a72a06b2c086f3b4cf89a767fd656f60eb35396213092b1060fe1c4c28b1");
-    assert_eq!(hex(&entry_2), "bc501fa1cd68ff4428d535662895b5d467edc4953ee4bc728ce828b3cad32b79");
-    assert_eq!(hex(&hash_2), "b639f1f4560d386aa6d37bce5525048d932f7e94cbb79dc190374c17edef209a");
+    assert_eq!(hex(&entry_1), "7ecefb8daee044127cbdeecb8752de9719321692c464390875e5fa695ad86cdb");
+    assert_eq!(hex(&hash_1), "032a68968386ea4e5f0c21ab5562ac91bed70b2882159875a9fe77948c1ca316");
+    assert_eq!(hex(&entry_2), "090abf32ef05b731c3f402caaea93d58f651d72b1d53dbfa11c5ddb03dafdfde");
+    assert_eq!(hex(&hash_2), "3057a4e9eabf317155d2619962462b3797bf16ab9b3dfafb3cc5eb7e3336e8bf");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn every_part_of_an_entry_changes_its_hash() {
         Parts { version: 2, ..first() },
         Parts { at_ms: 0, ..first() },
         Parts { actor: "person:bob", ..first() },
-        Parts { kind: "ExecutionStarted/2", ..first() },
+        Parts { kind: "execution_started.2", ..first() },
         Parts { body: r#"{"plan":"p2"}"#, ..first() },
     ];
     for parts in changed {

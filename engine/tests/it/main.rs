@@ -1,3 +1,5 @@
+//! The engine at its boundary: text in, findings, entries and states out.
+
 mod analysis;
 mod bind;
 mod book;
@@ -6,3 +8,8 @@ mod laws;
 mod plan;
 mod semantics;
 mod simulation;
+
+/// Random cases per property: few enough for every day, more where `ACTBOOK_FUZZ_CASES` says so.
+pub fn fuzz_cases() -> u32 {
+    std::env::var("ACTBOOK_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2_000)
+}

@@ -1,51 +1,171 @@
 //! Plans in text: what is read from a valid one, and what is said of a wrong one.
 
-use actbook_engine::plan::{Plan, Work};
+mod fuzz;
+mod inputs;
+mod mistakes;
 
-const INTERFACE: &str = r#"
-name: publish-notes
-description: publishes
-type: deployment
-task: TASK-12
-reasoning: why this plan
-inputs: { type: object, properties: {version: {type: string}}, required: [version] }
-policy:
-  concurrency: 1
-  on_failure: manual
-  timeout: 10m
-  max_calls: 100
-  approval: none
-steps:
-  - id: draft
-    name: Write the draft
-    tool: files/write_file
-    arguments: { path: "notes-${inputs.version}.md", content: "…" }
-    depends_on: []
-    when: inputs.version != ""
-    timeout: 30s
-    retry: { max_attempts: 3, backoff: 500ms, factor: 2.0, max_backoff: 30s, on: [unavailable, rate_limited, timeout] }
-    idempotent: false
-    read_only: false
-    cancellable: reversible
-    compensation: { tool: files/delete_file, arguments: { path: "${arguments.path}" } }
-    probe: { tool: files/stat, arguments: { path: "${arguments.path}" }, happened: "output.exists" }
-    approval: required
-    by: actbook
-    failure_policy: { action: manual_decision, propagate_to: [] }
-    priority: 0
-    metadata: {}
-  - id: announce
-    action: Tell the team in the channel
-    estimated_duration: 30m
-    cancellable: irreversible
-"#;
+use std::time::{Duration, Instant};
+
+use actbook_engine::plan::{Need, Plan, Retry, Step, Work, duration_text, parse_duration_ms};
+use actbook_engine::policy::{Cancellable, Category, FailureAction, OnFailure, PlanApproval};
+
+pub const DOCUMENTED: &str = include_str!("plan/documented.yaml");
+
+pub fn parsed(text: &str) -> Plan {
+    Plan::parse(text).unwrap_or_else(|findings| panic!("refused: {findings:#?}"))
+}
+
+/// A plan of these steps, each a line of YAML.
+pub fn steps(lines: &[&str]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| format!("  - {line}\n")).collect();
+    format!("name: test\nsteps:\n{}", lines.concat())
+}
+
+fn step<'a>(plan: &'a Plan, id: &str) -> &'a Step {
+    plan.step(plan.find(id).expect("a step of that id"))
+}
 
 #[test]
-fn the_documented_plan_is_read_and_reads_the_same_again() {
-    let plan = Plan::parse(INTERFACE).expect("valid");
-    assert_eq!(plan.steps.len(), 2);
-    assert!(matches!(&plan.steps[1].work, Work::Action { estimated_ms: Some(1_800_000), .. }));
-    let again = Plan::parse(&plan.document).expect("valid");
-    assert_eq!(format!("{plan:?}"), format!("{again:?}"));
-    println!("{}", serde_json::to_string(&actbook_engine::analysis::check(&plan)).unwrap());
+fn the_documented_plan_is_read_whole() {
+    let plan = parsed(DOCUMENTED);
+    assert_eq!(
+        (plan.name.as_str(), plan.kind.as_deref(), plan.task.as_deref()),
+        ("publish-notes", Some("deployment"), Some("TASK-12"))
+    );
+    assert_eq!(
+        (plan.policy.concurrency, plan.policy.timeout_ms, plan.policy.max_calls),
+        (1, Some(600_000), Some(100))
+    );
+    assert_eq!((plan.policy.on_failure, plan.policy.approval), (OnFailure::Manual, PlanApproval::None));
+    let draft = step(&plan, "draft");
+    assert_eq!(
+        (draft.tool(), draft.timeout_ms, draft.approval),
+        (Some("files/write_file"), Some(30_000), true)
+    );
+    assert_eq!(
+        (draft.cancellable, draft.failure),
+        (Cancellable::Reversible, Some(FailureAction::ManualDecision))
+    );
+    assert_eq!(draft.retry, Retry { max_attempts: 3, ..Retry::default() });
+    let announce = step(&plan, "announce");
+    assert!(matches!(&announce.work, Work::Action { estimated_ms: Some(1_800_000), .. }));
+    assert_eq!((announce.timeout_ms, announce.irreversible()), (None, true));
+}
+
+#[test]
+fn a_plan_that_says_little_gets_the_careful_defaults() {
+    let plan = parsed(&steps(&[
+        "{id: a, tool: s/t}",
+        "{id: b, tool: s/t, read_only: true}",
+        "{id: c, tool: s/t, by: agent}",
+    ]));
+    let policy = &plan.policy;
+    assert_eq!((policy.concurrency, policy.timeout_ms, policy.max_calls), (1, None, None));
+    assert_eq!((policy.on_failure, policy.approval), (OnFailure::Manual, PlanApproval::None));
+    let a = step(&plan, "a");
+    assert_eq!(
+        (a.timeout_ms, a.retry.max_attempts, a.approval, a.read_only, a.idempotent),
+        (Some(60_000), 1, false, false, false)
+    );
+    assert_eq!((a.cancellable, a.failure, a.priority), (Cancellable::Irreversible, None, 0));
+    assert_eq!(a.retry.on, [Category::Unavailable, Category::RateLimited, Category::Timeout].into());
+    assert_eq!(step(&plan, "b").cancellable, Cancellable::Reversible);
+    assert_eq!((step(&plan, "c").timeout_ms, step(&plan, "c").by_agent()), (None, true));
+}
+
+#[test]
+fn the_stored_document_gives_the_same_plan_again() {
+    let json = r#" {"steps": [{"tool": "s/t", "id": "a", "arguments": {"z": 1.0, "b": [1e300, -0.0, 18446744073709551615]}}], "name": "x"}"#;
+    for text in [DOCUMENTED, json] {
+        let plan = parsed(text);
+        let again = parsed(&plan.document);
+        assert_eq!(format!("{plan:?}"), format!("{again:?}"));
+        assert_eq!(plan.digest, again.digest);
+    }
+    let yaml = "steps: [{arguments: {b: [1.0e+300, -0.0, 18446744073709551615], z: 1.0}, id: a, tool: s/t}]\nname: x\n";
+    assert_eq!(parsed(json).digest, parsed(yaml).digest, "one plan, however it is written");
+}
+
+#[test]
+fn references_make_dependencies_by_themselves() {
+    let plan = parsed(&steps(&[
+        "{id: a, tool: s/t}",
+        "{id: b-1, tool: s/t, depends_on: [c]}",
+        "{id: c, tool: s/t, arguments: {x: ['${steps.a.output.y}']}}",
+        "{id: d, tool: s/t, when: steps.a.status == 'failed'}",
+        "{id: e, tool: s/t, when: steps.a.status == 'failed', depends_on: [a]}",
+        "{id: f, tool: s/t, when: steps.a.status != steps.a.output.x}",
+        "{id: g, tool: s/t, when: steps.a.status == 'failed', arguments: {x: '${steps.b-1.status}'}}",
+        "{id: h, tool: s/t, depends_on: [a], compensation: {tool: s/u, arguments: {x: '${steps.a.output}'}}}",
+    ]));
+    let needs = |id: &str| {
+        let needs = step(&plan, id).needs.iter();
+        needs
+            .map(|Need { step, status_only }| (plan.step(*step).id.as_str(), *status_only))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(needs("a"), []);
+    assert_eq!(needs("b-1"), [("c", false)]);
+    assert_eq!(needs("c"), [("a", false)]);
+    assert_eq!(needs("d"), [("a", true)]);
+    assert_eq!(needs("e"), [("a", false)]);
+    assert_eq!(needs("f"), [("a", false)]);
+    assert_eq!(needs("g"), [("a", true), ("b-1", false)]);
+    assert_eq!(needs("h"), [("a", false)]);
+    let needed_by: Vec<_> = step(&plan, "a").needed_by.iter().map(|no| plan.step(*no).id.as_str()).collect();
+    assert_eq!(needed_by, ["c", "d", "e", "f", "g", "h"]);
+}
+
+#[test]
+fn a_plan_may_be_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Plan>();
+}
+
+#[test]
+fn durations_are_read_as_people_write_them() {
+    for (text, ms) in [("250ms", 250), ("30s", 30_000), ("5m", 300_000), ("2h", 7_200_000), ("0s", 0)] {
+        assert_eq!(parse_duration_ms(text), Some(ms), "{text}");
+    }
+    for text in [
+        "",
+        "5",
+        "s",
+        "5 s",
+        "-5s",
+        "1.5s",
+        "5d",
+        "5S",
+        "1h30m",
+        "99999999999999999999h",
+        "18446744073709551615h",
+    ] {
+        assert_eq!(parse_duration_ms(text), None, "{text}");
+    }
+    for text in ["250ms", "30s", "5m", "2h", "0ms", "90s"] {
+        assert_eq!(duration_text(parse_duration_ms(text).expect("a duration")), text);
+    }
+}
+
+/// Twice the work for twice the steps, deep and wide: nothing recurses and nothing is quadratic.
+#[test]
+fn ten_thousand_steps_are_read_in_time() {
+    let step = |index: usize| {
+        let previous = index
+            .checked_sub(1)
+            .map_or("${inputs.x}".to_owned(), |previous| format!("${{steps.s{previous}.output.x}}"));
+        let undo = "{tool: s/u, arguments: {x: '${arguments.x}', y: '${steps.s0.output}'}}";
+        let undo = if index > 0 { format!(", compensation: {undo}") } else { String::new() };
+        format!(
+            "{{id: s{index}, tool: s/t, arguments: {{x: \"{previous}\"}}, when: 'inputs.n > {}'{undo}}}",
+            index % 7
+        )
+    };
+    let lines: Vec<String> = (0..10_000).map(step).collect();
+    let text = steps(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let begun = Instant::now();
+    let plan = parsed(&text);
+    let check = actbook_engine::analysis::check(&plan);
+    assert_eq!((plan.steps.len(), check.waves.len()), (10_000, 10_000));
+    assert!(begun.elapsed() < Duration::from_secs(20), "took {:?}", begun.elapsed());
 }

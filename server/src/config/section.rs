@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use actbook_engine::plan::parse_duration_ms;
 use actbook_engine::policy::Category;
+use actbook_engine::spelling::nearest;
 use serde_json::{Map, Value};
 
 use super::{Problem, Schema, Scope, Template};
@@ -75,7 +77,7 @@ impl Section {
     pub fn duration(&mut self, key: &'static str) -> Result<Option<Duration>, Problem> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         let refused = || self.wrong(key, format!("`{text}` is no duration; write 250ms, 30s, 5m or 2h"));
-        parse_duration(&text).map(Some).ok_or_else(refused)
+        parse_duration_ms(&text).filter(|ms| *ms > 0).map(Duration::from_millis).map(Some).ok_or_else(refused)
     }
 
     pub fn categories(&mut self, key: &'static str) -> Result<Option<BTreeSet<Category>>, Problem> {
@@ -184,42 +186,6 @@ fn read_template(path: &str, value: Value, scope: Scope) -> Result<Template, Pro
     Template::parse(&text, scope).map_err(|problem| wrong(path, problem))
 }
 
-fn parse_duration(text: &str) -> Option<Duration> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    let milliseconds = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    number.checked_mul(milliseconds).map(Duration::from_millis).filter(|duration| !duration.is_zero())
-}
-
 pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let nearest = known.into_iter().map(|name| (distance(word, name), name)).min();
-    match nearest {
-        Some((distance, name)) if distance <= name.len().max(3) / 3 + 1 => {
-            format!("; did you mean `{name}`?")
-        }
-        Some(_) | None => String::new(),
-    }
-}
-
-/// Levenshtein distance, one row at a time.
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, a) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in right.iter().enumerate() {
-            let substituted = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
+    nearest(word, known).map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }

@@ -9,7 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use actbook_engine::chain::{self, Parts};
 use actbook_engine::event::Event;
 use actbook_engine::execution::{
-    self, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, Values, begin, decide, due, evolve, follow,
+    self, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, Values, begin, decide, due, evolve,
+    follow,
 };
 use actbook_engine::id::Position;
 use actbook_engine::library::Library;
@@ -47,7 +48,10 @@ impl Waiter {
     pub fn moved_from_outside(&self) -> Option<u64> {
         match &self.asked.request {
             Request::Do { stream, command } if command.epoch().is_none() => Some(*stream),
-            Request::Do { .. } | Request::Start(_) | Request::SavePlan { .. } | Request::DeletePlan { .. } => None,
+            Request::Do { .. }
+            | Request::Start(_)
+            | Request::SavePlan { .. }
+            | Request::DeletePlan { .. } => None,
         }
     }
 
@@ -241,7 +245,9 @@ impl Book {
                 Reply::Deleted
             }
             Request::Start(start) => Reply::Moved(Box::new(self.start(start, &asked.actor)?)),
-            Request::Do { stream, command } => Reply::Moved(Box::new(self.command(*stream, command, &asked.actor)?)),
+            Request::Do { stream, command } => {
+                Reply::Moved(Box::new(self.command(*stream, command, &asked.actor)?))
+            }
         };
         if let Some(key) = &asked.key {
             self.remember(key, &reply);
@@ -293,15 +299,21 @@ impl Book {
 
     fn start(&mut self, start: &Start, actor: &str) -> Result<Progress, Error> {
         let id = start.id.clone();
-        let first = begin(id, start.plan_ref.clone(), &start.plan, start.inputs.as_ref(), start.place, &start.salt);
+        let first =
+            begin(id, start.plan_ref.clone(), &start.plan, start.inputs.as_ref(), start.place, &start.salt);
         let stream = self.next_position().0;
         let recorded = self.append(stream, 1, first, actor);
         let Event::ExecutionStarted(started) = &recorded.event else {
             unreachable!("begin gives an execution's start")
         };
         self.plans.put(start.plan.clone());
-        let mut execution =
-            execution::open(started, recorded.position, recorded.at_ms, start.plan.clone(), start.salt.clone());
+        let mut execution = execution::open(
+            started,
+            recorded.position,
+            recorded.at_ms,
+            start.plan.clone(),
+            start.salt.clone(),
+        );
         self.queue.others.push(payloads::insert_salt(self.tenant, stream, &start.salt));
         let mark = self.queue.entries.len();
         if let Some(seat) = &start.seat {
@@ -312,17 +324,34 @@ impl Book {
         Ok(self.moved(stream, execution, mark))
     }
 
+    pub fn plans(&self) -> Plans {
+        self.plans.clone()
+    }
+
+    pub fn look<T>(&mut self, stream: u64, look: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
+        let execution = self.execution(stream)?;
+        let seen = look(&execution);
+        self.executions.insert(stream, execution);
+        Ok(seen)
+    }
+
+    /// Takes the state out of the cache, or folds it; whoever takes it puts it back.
+    fn execution(&mut self, stream: u64) -> Result<Execution, Error> {
+        match self.executions.remove(&stream) {
+            Some(execution) => Ok(execution),
+            None => fold::fold(&self.db, self.tenant, stream, &self.plans)?.ok_or_else(no_such_execution),
+        }
+    }
+
     fn command(&mut self, stream: u64, command: &Command, actor: &str) -> Result<Progress, Error> {
-        let execution = match self.executions.remove(&stream) {
-            Some(execution) => execution,
-            None => fold::fold(&self.db, self.tenant, stream, &self.plans)?.ok_or_else(no_such_execution)?,
-        };
-        let before = project::execution(stream, &execution);
+        let execution = self.execution(stream)?;
+        let before = project::summary(&execution);
         let mark = self.queue.entries.len();
         let (execution, refusal) = self.advance(stream, execution, command, actor)?;
-        let after = project::execution(stream, &execution);
+        let after = project::summary(&execution);
         if before != after {
-            self.queue.others.push(executions::update(self.tenant, stream, &project::change(&after)));
+            let row = project::execution(stream, &execution);
+            self.queue.others.push(executions::update(self.tenant, stream, &project::change(&row)));
         }
         if matches!(command, Command::Erase) && self.queue.entries.len() > mark {
             self.queue.others.push(payloads::erase_of_stream(self.tenant, stream));
@@ -369,7 +398,13 @@ impl Book {
         Err(Error::Corrupt(format!("execution {} goes round in circles", execution.id)))
     }
 
-    fn record(&mut self, stream: u64, execution: Execution, fresh: Fresh, actor: &str) -> Result<Execution, Error> {
+    fn record(
+        &mut self,
+        stream: u64,
+        execution: Execution,
+        fresh: Fresh,
+        actor: &str,
+    ) -> Result<Execution, Error> {
         let recorded = self.append(stream, execution.version + 1, fresh, actor);
         Ok(evolve(execution, &recorded)?)
     }
@@ -383,7 +418,16 @@ impl Book {
         let head = self.head.expect("the head is read before anything is decided");
         let position = self.next_position();
         let (at, kind, body) = (now_ms(), fresh.event.kind(), fresh.event.body());
-        let parts = Parts { tenant: self.tenant as u64, position, stream, version, at_ms: at, actor, kind, body: &body };
+        let parts = Parts {
+            tenant: self.tenant as u64,
+            position,
+            stream,
+            version,
+            at_ms: at,
+            actor,
+            kind,
+            body: &body,
+        };
         let hash = chain::chain_hash(&head.hash, &chain::entry_hash(&parts));
         self.head = Some(Head { position: position.0, hash });
         self.queue.entries.push(Entry {
@@ -407,7 +451,11 @@ impl Book {
                 Some(bytes) => bytes.to_vec(),
                 None => {
                     let payload = payloads::at(self.tenant, position.0).first_blocking(&self.db)?;
-                    payload.ok_or_else(|| Error::Corrupt(format!("the payload of entry {} is gone", position.0)))?.body
+                    payload
+                        .ok_or_else(|| {
+                            Error::Corrupt(format!("the payload of entry {} is gone", position.0))
+                        })?
+                        .body
                 }
             };
             let value: Value = serde_json::from_slice(&bytes)

@@ -19,32 +19,55 @@ pub const LIBRARY: u64 = 0;
 
 /// Parsed plans by digest: many executions share one.
 #[derive(Clone, Debug, Default)]
-pub struct Plans(Arc<Mutex<HashMap<Hash, Arc<Plan>>>>);
+pub struct Plans {
+    parsed: Arc<Mutex<HashMap<Hash, Arc<Plan>>>>,
+    /// Where documents lie, where that is known without asking.
+    positions: Arc<HashMap<Hash, u64>>,
+}
 
 /// A plan of 10,000 steps takes megabytes; past this many the cache starts anew.
 const PLANS_MAX: usize = 64;
 
 impl Plans {
     pub fn get(&self, digest: &Digest) -> Option<Arc<Plan>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&digest.0).cloned()
+        self.parsed.lock().unwrap_or_else(PoisonError::into_inner).get(&digest.0).cloned()
     }
 
     pub fn put(&self, plan: Arc<Plan>) {
-        let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plans = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
         if plans.len() >= PLANS_MAX {
             plans.clear();
         }
         plans.insert(plan.digest.0, plan);
     }
 
+    /// Every version in the library, found by the journal alone: what `rebuild` needs when the rows are wrong.
+    pub(super) fn from_library(db: &Db, tenant: i64) -> Result<Self, Error> {
+        let mut positions = HashMap::new();
+        for entry in journal::of_stream(tenant, LIBRARY, 1).all_blocking(db)? {
+            if let Event::PlanSaved(saved) = recorded(&entry)?.event {
+                positions.insert(saved.digest.0, entry.position);
+            }
+        }
+        Ok(Self { positions: Arc::new(positions), ..Self::default() })
+    }
+
+    fn position(&self, db: &Db, tenant: i64, reference: &PlanRef) -> Result<Option<u64>, Error> {
+        if let Some(position) = self.positions.get(&reference.digest.0) {
+            return Ok(Some(*position));
+        }
+        let version = plans::version(tenant, reference.id.as_str(), u64::from(reference.version));
+        Ok(version.first_blocking(db)?.map(|row| row.position))
+    }
+
     fn load(&self, db: &Db, tenant: i64, reference: &PlanRef) -> Result<Arc<Plan>, Error> {
         if let Some(plan) = self.get(&reference.digest) {
             return Ok(plan);
         }
-        let lost = || Error::Corrupt(format!("plan `{}` version {} is missing", reference.name, reference.version));
-        let version = plans::version(tenant, reference.id.as_str(), u64::from(reference.version));
-        let row = version.first_blocking(db)?.ok_or_else(lost)?;
-        let document = payloads::at(tenant, row.position).first_blocking(db)?.ok_or_else(lost)?;
+        let lost =
+            || Error::Corrupt(format!("plan `{}` version {} is missing", reference.name, reference.version));
+        let position = self.position(db, tenant, reference)?.ok_or_else(lost)?;
+        let document = payloads::at(tenant, position).first_blocking(db)?.ok_or_else(lost)?;
         if Digest::of(&document.body) != reference.digest {
             return Err(Error::Corrupt(format!("plan `{}` is not what its digest says", reference.name)));
         }
@@ -55,7 +78,7 @@ impl Plans {
     }
 }
 
-fn recorded(entry: &Entry) -> Result<Recorded, Error> {
+pub(super) fn recorded(entry: &Entry) -> Result<Recorded, Error> {
     let event = Event::decode(&entry.kind, &entry.body).map_err(|error| Error::Corrupt(error.to_string()))?;
     Ok(Recorded { position: Position(entry.position), at_ms: entry.at, event })
 }

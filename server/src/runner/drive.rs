@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actbook_engine::execution::{Call, CallId, Command, Ended};
 use actbook_engine::id::Epoch;
@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::perform::{InFlight, perform, unreadable};
-use super::{Error, Inner, Runner};
+use super::{Error, Inner, LEASE_MARGIN, Runner};
 use crate::ledger::{self, Progress};
 use crate::store::payloads;
 
@@ -53,6 +53,10 @@ impl Drive {
         loop {
             let halted = *halt.borrow();
             if !halted && progress.epoch == self.epoch {
+                if self.lost_its_lease().await {
+                    progress = self.ask(Command::Drive { epoch: self.epoch }, &progress).await?;
+                    continue;
+                }
                 self.start(&progress).await?;
             }
             let waits = !matches!(progress.status, Status::Running | Status::Compensating);
@@ -84,6 +88,25 @@ impl Drive {
                 return Ok(progress.clone());
             }
         };
+        self.ask(command, progress).await
+    }
+
+    /// A process that was frozen, or cut off from its database, must not send: another may drive by now.
+    /// It waits for its seat, and asks again.
+    async fn lost_its_lease(&self) -> bool {
+        let mut lease = self.inner.lease.clone();
+        let holds = |until: &Instant| *until > Instant::now() + LEASE_MARGIN;
+        if holds(&lease.borrow()) {
+            return false;
+        }
+        tracing::warn!("this process's lease has run out; waiting for the database before anything is sent");
+        if lease.wait_for(holds).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        true
+    }
+
+    async fn ask(&self, command: Command, progress: &Progress) -> Result<Progress, Error> {
         match self.inner.ledger.command(&self.inner.actor, self.stream, command).await {
             Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
                 Ok(Progress { epoch: NOBODY, ..progress.clone() })

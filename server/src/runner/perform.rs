@@ -49,7 +49,9 @@ fn in_engine_words(ended: tools::Ended) -> Ended {
         tools::Ended::Failed { category, message, sent, output } => {
             Ended::Failed { category, said: said(&message, output), unsent: !sent }
         }
-        tools::Ended::Unknown { category, message } => Ended::Unknown { category, said: said(&message, None) },
+        tools::Ended::Unknown { category, message } => {
+            Ended::Unknown { category, said: said(&message, None) }
+        }
     }
 }
 

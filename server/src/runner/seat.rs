@@ -6,12 +6,15 @@ use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use actbook_engine::execution::{CallId, CallKind, Execution, due};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::tools::ChildProcess;
+
+/// How long a dead process's file is kept as proof.
+const KEPT: std::time::Duration = std::time::Duration::from_secs(30 * 24 * 3600);
 
 #[derive(Debug)]
 pub struct Seat {
@@ -28,7 +31,7 @@ pub enum Proof {
     /// Its lock is held.
     Alive,
     /// It is gone, in this boot, and this is all that it can have sent.
-    Sent(Sent),
+    Sent(Arc<Sent>),
     /// No file, another boot: nothing can be concluded.
     None,
 }
@@ -43,6 +46,7 @@ pub struct Sent {
 impl Seat {
     pub fn take(folder: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
+        sweep(folder);
         let id = crate::random::id();
         let boot = boot_id();
         let mut file = OpenOptions::new().create_new(true).append(true).read(true).open(folder.join(&id))?;
@@ -79,7 +83,8 @@ impl Seat {
     pub fn proof(&self, other: &str) -> Proof {
         let well_formed = other.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let opened = OpenOptions::new().read(true).open(self.folder.join(other));
-        let Ok(mut file) = opened.and_then(|file| if well_formed { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) })
+        let Ok(mut file) =
+            opened.and_then(|file| if well_formed { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) })
         else {
             return Proof::None;
         };
@@ -88,10 +93,19 @@ impl Seat {
         }
         let mut text = String::new();
         match file.read_to_string(&mut text) {
-            Ok(_) if text.starts_with(&format!("boot {}\n", self.boot)) => Proof::Sent(Sent::parse(&text)),
+            Ok(_) if text.starts_with(&format!("boot {}\n", self.boot)) => {
+                Proof::Sent(Arc::new(Sent::parse(&text)))
+            }
             Ok(_) | Err(_) => Proof::None,
         }
     }
+}
+
+/// Whether the process of a seat has certainly left: its file lies here and nobody holds the lock.
+pub fn is_gone(folder: &Path, seat: &str) -> bool {
+    let well_formed = seat.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let opened = OpenOptions::new().read(true).open(folder.join(seat));
+    well_formed && opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
 }
 
 impl Drop for Seat {
@@ -110,7 +124,8 @@ impl Sent {
             let mut words = line.split(' ');
             sent.calls.extend(words.next().map(str::to_owned));
             let child = words.next().zip(words.next());
-            sent.children.extend(child.and_then(|(pid, start)| Some((pid.parse().ok()?, start.parse().ok()?))));
+            sent.children
+                .extend(child.and_then(|(pid, start)| Some((pid.parse().ok()?, start.parse().ok()?))));
         }
         sent
     }
@@ -127,6 +142,24 @@ impl Sent {
         for (pid, start_time) in &self.children {
             let child = ChildProcess { pid: *pid, start_time: *start_time };
             child.kill_group();
+        }
+    }
+}
+
+/// Proofs of processes that died long ago serve nobody: without one, calls that were open are unknown.
+fn sweep(folder: &Path) {
+    let old = |file: &std::fs::DirEntry| {
+        let age = file.metadata().and_then(|data| data.modified()).ok().and_then(|at| at.elapsed().ok());
+        age.is_some_and(|age| age > KEPT)
+    };
+    let dead = |path: &Path| {
+        File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
+    };
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten().filter(old) {
+        if dead(&file.path())
+            && let Err(error) = std::fs::remove_file(file.path())
+        {
+            tracing::debug!("an old seat file stays behind: {error}");
         }
     }
 }

@@ -39,6 +39,13 @@ pub(super) mod begin {
     pub const POSTGRES: &str = "BEGIN";
 }
 
+/// The head, held: nobody else appends until this transaction ends. SQLite's write lock, taken at
+/// the start, already is that; PostgreSQL locks the row, and those who wait are served in turn.
+pub(super) mod hold {
+    pub const SQLITE: &str = crate::store::journal::HEAD;
+    pub const POSTGRES: &str = "SELECT position, hash FROM head WHERE tenant = $1 FOR UPDATE";
+}
+
 /// Alone while migrating. SQLite's write lock already is that; PostgreSQL needs a lock that exists
 /// before the first table does. The number is arbitrary and only ours.
 pub(super) mod migrate {

@@ -186,6 +186,17 @@ pub fn claimable(tenant: i64, place: &str, limit: u64) -> Select<Execution> {
     )
 }
 
+/// What has something to do, whoever sits on it: whether a seat is alive is for its taker to find out.
+pub fn left(tenant: i64, limit: u64) -> Select<Execution> {
+    Select::new(
+        executions!(
+            "CROSS JOIN clock WHERE tenant = $1 AND look_again_at <= now_ms ORDER BY look_again_at, id LIMIT $2"
+        ),
+        vec![tenant.into(), limit.into()],
+        execution,
+    )
+}
+
 /// What one seat drives: what a taker of a dead seat goes through.
 pub fn of_seat(tenant: i64, seat: &str) -> Select<Execution> {
     Select::new(
@@ -196,10 +207,10 @@ pub fn of_seat(tenant: i64, seat: &str) -> Select<Execution> {
 }
 
 /// Ended before a time: what `cleanup` erases.
-pub fn ended_before(tenant: i64, at: i64, limit: u64) -> Select<Execution> {
+pub fn ended_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<Execution> {
     Select::new(
-        executions!("WHERE tenant = $1 AND ended_at < $2 ORDER BY id LIMIT $3"),
-        vec![tenant.into(), at.into(), limit.into()],
+        executions!("WHERE tenant = $1 AND ended_at < $2 AND id > $3 ORDER BY id LIMIT $4"),
+        vec![tenant.into(), at.into(), after.into(), limit.into()],
         execution,
     )
 }

@@ -25,7 +25,7 @@ pub struct Entry {
 }
 
 /// What one transaction appends: entries that lead from `old` to `new`, and the other rows that
-/// change with them (projections, salts, request keys).
+/// change with them (projections, salts, request keys). Without entries the head stays where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     pub tenant: i64,
@@ -38,6 +38,7 @@ pub struct Batch {
 impl Batch {
     /// Gapless from `old` to `new`: the last look before the journal is written.
     pub(super) fn assert_follows(&self) {
+        assert!(!self.entries.is_empty() || !self.others.is_empty(), "an empty batch writes nothing");
         let mut at = self.old;
         for entry in &self.entries {
             assert_eq!(entry.position, at.position + 1, "entries must follow the head without a gap");
@@ -56,10 +57,27 @@ pub enum Appended {
 
 pub(super) const HEAD: &str = "SELECT position, hash FROM head WHERE tenant = $1";
 
+/// Something at a position that no entry may have: before the first, or behind the head. One
+/// statement, so that whoever appends meanwhile is not taken for an intruder.
+pub fn outside(tenant: i64) -> Select<Option<i64>> {
+    Select::new(
+        "SELECT MIN(position) FROM (\
+         SELECT position FROM journal WHERE tenant = $1 AND position < 1 UNION ALL \
+         SELECT journal.position FROM head JOIN journal \
+         ON journal.tenant = head.tenant AND journal.position > head.position WHERE head.tenant = $1) AS strays",
+        vec![tenant.into()],
+        |row| row.maybe_int(0),
+    )
+}
+
 pub(super) const HASH_AT: &str = "SELECT hash FROM journal WHERE tenant = $1 AND position = $2";
 
 pub fn head(tenant: i64) -> Select<Head> {
-    Select::new(HEAD, vec![tenant.into()], |row| Ok(Head { position: row.count(0)?, hash: row.hash(1)? }))
+    Select::new(HEAD, vec![tenant.into()], |row| read_head(&row))
+}
+
+pub(super) fn read_head(row: &Row) -> Result<Head, Error> {
+    Ok(Head { position: row.count(0)?, hash: row.hash(1)? })
 }
 
 macro_rules! entries {
@@ -104,6 +122,15 @@ pub fn between(tenant: i64, after: u64, through: u64) -> Select<Entry> {
     )
 }
 
+/// The executions' streams, in order of their start: each begins where its number says.
+pub fn streams(tenant: i64) -> Select<u64> {
+    Select::new(
+        "SELECT stream FROM journal WHERE tenant = $1 AND stream = position AND version = 1 ORDER BY position",
+        vec![tenant.into()],
+        |row| row.count(0),
+    )
+}
+
 /// The streams that were appended to after one position and up to another.
 pub fn streams_between(tenant: i64, after: u64, through: u64) -> Select<u64> {
     Select::new(
@@ -132,9 +159,9 @@ pub struct Filter {
 macro_rules! holds {
     ($word:literal) => {
         concat!(
-            " AND ($",
+            " AND (CAST($",
             $word,
-            " IS NULL OR lower(kind || ' ' || actor || ' ' || body) LIKE $",
+            " AS TEXT) IS NULL OR lower(kind || ' ' || actor || ' ' || body) LIKE $",
             $word,
             " ESCAPE '\\')"
         )
@@ -145,8 +172,8 @@ macro_rules! filtered {
     ($stream:literal) => {
         concat!(
             "SELECT position, stream, version, at, actor, kind, body, hash FROM journal \
-             WHERE tenant = $1 AND position > $2 AND ($3 IS NULL OR kind = $3) \
-             AND ($4 IS NULL OR actor = $4) AND at >= $5 AND at < $6",
+             WHERE tenant = $1 AND position > $2 AND (CAST($3 AS TEXT) IS NULL OR kind = $3) \
+             AND (CAST($4 AS TEXT) IS NULL OR actor = $4) AND at >= $5 AND at < $6",
             holds!(7),
             holds!(8),
             holds!(9),

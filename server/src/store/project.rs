@@ -1,8 +1,10 @@
 //! Event and state → row: the one place that says what the projections hold. `rebuild` uses the same
 //! functions, so rebuilt equals live.
 
+use actbook_engine::chain::Digest;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{self, Recorded, due};
+use actbook_engine::id::Epoch;
 use actbook_engine::policy::Status;
 
 use super::executions::{Change, Execution};
@@ -26,6 +28,28 @@ pub fn plan(tenant: i64, recorded: &Recorded) -> Option<Statement> {
         )),
         Event::PlanDeleted(deleted) => Some(plans::delete(tenant, deleted.id.as_str())),
         _ => None,
+    }
+}
+
+/// What of an execution its row depends on, cheap enough to compare around every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    status: Status,
+    place: Digest,
+    /// The seat changes with it.
+    epoch: Epoch,
+    ended_at: Option<i64>,
+    look_again_at: Option<i64>,
+}
+
+pub fn summary(execution: &execution::Execution) -> Summary {
+    let status = execution.status();
+    Summary {
+        status,
+        place: execution.place,
+        epoch: execution.epoch,
+        ended_at: execution.ended_at_ms,
+        look_again_at: look_again_at(status, execution),
     }
 }
 

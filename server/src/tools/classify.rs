@@ -111,7 +111,14 @@ fn unknown(category: Category, message: String) -> Ended {
     Ended::Unknown { category, message }
 }
 
+/// The TypeScript SDK wraps its own errors (unknown tool, wrong arguments) into a tool's answer.
 fn tool_said_no(text: String, structured: Option<Value>) -> Ended {
+    let wrapped = text.strip_prefix("MCP error ").and_then(|rest| rest.split_once(": "));
+    if let Some((code, message)) = wrapped
+        && let Ok(code) = code.parse()
+    {
+        return rpc_error(code, message.to_owned(), structured);
+    }
     let message = match (text.is_empty(), &structured) {
         (false, _) => text.clone(),
         (true, Some(structured)) => structured.to_string(),

@@ -1,118 +1,130 @@
 //! `command/<name>`: a program run with an argument list, never through a shell. Knows how to start
 //! it, feed it, bound it and end it; what its exit means is the table's business.
 
-use std::path::PathBuf;
-use std::pin::pin;
-use std::time::Duration;
+use std::path::Path;
+use std::pin::{Pin, pin};
 
 use actbook_engine::policy::Category;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
+use tokio::sync::Semaphore;
 
 use super::classify::{Came, OUTPUT_BYTES_MAX};
-use super::process::{self, ChildProcess, Group, Pipes, Tail};
+use super::process::{self, ChildProcess, DRAIN_LIMIT, Group, Pipes, Tail};
 use super::secret::{Secrets, Unresolved};
-use super::{Call, spawn_problem, without_own_variables};
+use super::{Call, stopped_unsent, without_own_variables};
 use crate::config::{CommandTool, Template};
 
 pub const KEY_VARIABLE: &str = "ACTBOOK_IDEMPOTENCY_KEY";
-/// After the group has ended its pipes close; a process that fled the group may hold them longer.
-const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 
-/// Runs the program to its end, its timeout, or the request to stop.
-pub async fn call(
-    tool: &CommandTool,
-    folder: &std::path::Path,
-    call: Call,
-    secrets: &Secrets,
-    sending: impl Fn(Option<ChildProcess>) + Send,
-    stop: impl Future<Output = ()> + Send,
-) -> (Came, bool) {
-    let command = match prepare(tool, folder, &call, secrets) {
-        Ok(command) => command,
-        Err(came) => return (came, false),
-    };
-    sending(None);
-    let (group, pipes) = match process::start(command) {
-        Ok(started) => started,
-        Err(error) => return (spawn_problem("the command", &error), false),
-    };
-    sending(Some(group.process));
-    let timeout = tool.timeout.map_or(call.timeout, |limit| limit.min(call.timeout));
-    run(&call, group, pipes, secrets, timeout, stop).await
+/// One command, with what it takes to run it.
+pub struct Run<'a> {
+    pub tool: &'a CommandTool,
+    pub folder: &'a Path,
+    pub secrets: &'a Secrets,
+    pub permits: &'a Semaphore,
 }
 
-fn prepare(
-    tool: &CommandTool,
-    folder: &std::path::Path,
-    call: &Call,
-    secrets: &Secrets,
-) -> Result<Command, Came> {
-    let refused = |why: String| Came::NotSent { category: Category::InvalidArguments, why };
-    if let Some(schema) = &tool.input_schema {
-        schema.check(&call.arguments).map_err(refused)?;
-    }
-    let fill = |template: &Template| {
-        secrets.resolve(template, &call.arguments).map_err(|unresolved| match unresolved {
-            Unresolved::NoArgument(_) => refused(unresolved.to_string()),
-            Unresolved::Unset(_) | Unresolved::Foreign(_) => {
-                Came::NotSent { category: Category::Unavailable, why: unresolved.to_string() }
-            }
-        })
-    };
-    let (program, rest) = tool.argv.split_first().expect("a command without a program is refused when read");
-    let mut command = Command::new(fill(program)?.expose());
-    without_own_variables(&mut command);
-    for argument in rest {
-        command.arg(fill(argument)?.expose());
-    }
-    for (name, value) in &tool.env {
-        command.env(name, fill(value)?.expose());
-    }
-    let cwd = tool.cwd.as_ref().map(&fill).transpose()?;
-    command
-        .current_dir(cwd.map_or_else(|| folder.to_owned(), |cwd| folder.join(PathBuf::from(cwd.expose()))));
-    command.env(KEY_VARIABLE, &call.key);
-    Ok(command)
-}
-
-async fn run(
-    call: &Call,
-    group: Group,
-    pipes: Pipes,
-    secrets: &Secrets,
-    timeout: Duration,
-    stop: impl Future<Output = ()> + Send,
-) -> (Came, bool) {
-    tokio::spawn(feed(pipes.stdin, call.arguments.clone()));
-    let stdout = tokio::spawn(read_capped(pipes.stdout));
-    let tail = Tail::default();
-    let stderr =
-        tokio::spawn(process::drain_stderr(call.tool.clone(), pipes.stderr, tail.clone(), secrets.clone()));
-
-    let (mut stop, mut deadline) = (pin!(stop), pin!(tokio::time::sleep(timeout)));
-    let mut stopped = false;
-    let status = loop {
-        tokio::select! {
+impl Run<'_> {
+    /// Runs the program to its end, its timeout, or the request to stop. Also says whether it was asked.
+    pub async fn call(
+        &self,
+        call: &Call,
+        sending: impl Fn(Option<ChildProcess>) + Send,
+        stop: impl Future<Output = ()> + Send,
+    ) -> (Came, bool) {
+        let mut stop = pin!(stop);
+        let mut command = match self.prepare(call) {
+            Ok(command) => command,
+            Err(came) => return (came, false),
+        };
+        let _permit = tokio::select! {
             biased;
-            status = group.ended() => break status,
-            () = &mut deadline => {
-                group.end().await;
-                return (Came::TimedOut { after: timeout }, stopped);
-            }
-            () = &mut stop, if !stopped => {
-                stopped = true;
-                group.ask_to_end();
-            }
+            permit = self.permits.acquire() => permit,
+            () = &mut stop => return (stopped_unsent(), true),
+        };
+        sending(None);
+        let (group, pipes) = match process::start(&mut command) {
+            Ok(started) => started,
+            Err(error) => return (spawn_problem(&error), false),
+        };
+        sending(Some(group.process));
+        self.run(call, group, pipes, stop).await
+    }
+
+    fn prepare(&self, call: &Call) -> Result<Command, Came> {
+        if let Some(schema) = &self.tool.input_schema {
+            let refused = |why| Came::NotSent { category: Category::InvalidArguments, why };
+            schema.check(&call.arguments).map_err(refused)?;
         }
+        let fill = |template: &Template| {
+            self.secrets.resolve(template, &call.arguments).map_err(|unresolved| unfilled(&unresolved))
+        };
+        let (program, rest) =
+            self.tool.argv.split_first().expect("a command without a program is refused when read");
+        let mut command = Command::new(fill(program)?.expose());
+        without_own_variables(&mut command);
+        for argument in rest {
+            command.arg(fill(argument)?.expose());
+        }
+        for (name, value) in &self.tool.env {
+            command.env(name, fill(value)?.expose());
+        }
+        let cwd = self.tool.cwd.as_ref().map(&fill).transpose()?;
+        command.current_dir(cwd.map_or_else(|| self.folder.to_owned(), |cwd| self.folder.join(cwd.expose())));
+        command.env(KEY_VARIABLE, &call.key);
+        Ok(command)
+    }
+
+    async fn run<F>(&self, call: &Call, group: Group, pipes: Pipes, mut stop: Pin<&mut F>) -> (Came, bool)
+    where
+        F: Future<Output = ()> + Send,
+    {
+        tokio::spawn(feed(pipes.stdin, call.arguments.clone()));
+        let stdout = tokio::spawn(read_capped(pipes.stdout));
+        let (tail, secrets) = (Tail::default(), self.secrets.clone());
+        tokio::spawn(process::drain_stderr(call.tool.clone(), pipes.stderr, tail.clone(), secrets));
+        let timeout = self.tool.timeout.map_or(call.timeout, |limit| limit.min(call.timeout));
+        let mut deadline = pin!(tokio::time::sleep(timeout));
+        let mut stopped = false;
+        let status = loop {
+            tokio::select! {
+                biased;
+                status = group.ended() => break status,
+                () = &mut deadline => {
+                    group.end().await;
+                    return (Came::TimedOut { after: timeout }, stopped);
+                }
+                () = &mut stop, if !stopped => {
+                    stopped = true;
+                    group.ask_to_end();
+                }
+            }
+        };
+        let (stdout, stdout_cut) = match tokio::time::timeout(DRAIN_LIMIT, stdout).await {
+            Ok(Ok(read)) => read,
+            Ok(Err(_)) | Err(_) => (Vec::new(), true),
+        };
+        (Came::Exited { status, stdout, stdout_cut, stderr: tail.whole().await }, stopped)
+    }
+}
+
+/// A missing argument is the plan's fault, a missing variable the machine's.
+fn unfilled(unresolved: &Unresolved) -> Came {
+    let category = match unresolved {
+        Unresolved::NoArgument(_) => Category::InvalidArguments,
+        Unresolved::Unset(_) | Unresolved::Foreign(_) => Category::Unavailable,
     };
-    let drained = tokio::time::timeout(DRAIN_LIMIT, async { (stdout.await, stderr.await) }).await;
-    let (stdout, stdout_cut) = match drained {
-        Ok((Ok(read), _)) => read,
-        Ok((Err(_), _)) | Err(_) => (Vec::new(), true),
+    Came::NotSent { category, why: unresolved.to_string() }
+}
+
+fn spawn_problem(error: &std::io::Error) -> Came {
+    let category = match error.kind() {
+        std::io::ErrorKind::InvalidInput => Category::InvalidArguments,
+        _ => Category::Unavailable,
     };
-    (Came::Exited { status, stdout, stdout_cut, stderr: tail.text() }, stopped)
+    Came::NotSent { category, why: format!("the command could not be started: {error}") }
 }
 
 /// A program that does not read its input is no error.

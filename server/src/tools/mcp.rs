@@ -15,12 +15,13 @@ use futures_util::future::{BoxFuture, Shared};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::{AbortHandle, JoinError};
 
 use super::catalog::{CatalogError, ToolInfo};
 use super::classify::Came;
 use super::process::ChildProcess;
 use super::secret::{Secrets, Unresolved};
-use super::{Call, without_own_variables};
+use super::{Call, stopped_unsent, without_own_variables};
 use crate::config::{McpServer, Template};
 use connection::Connection;
 
@@ -36,7 +37,19 @@ pub struct StdioServer {
     secrets: Secrets,
     permits: Semaphore,
     /// The one connection, up or coming up. A call that gives up waiting leaves it coming up.
-    slot: Mutex<Option<Connecting>>,
+    slot: Mutex<Option<Slot>>,
+}
+
+struct Slot {
+    connecting: Connecting,
+    starting: AbortHandle,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // A server that is still coming up is ended with the task that starts it.
+        self.starting.abort();
+    }
 }
 
 impl StdioServer {
@@ -45,14 +58,14 @@ impl StdioServer {
         definition: &McpServer,
         folder: &Path,
         secrets: &Secrets,
-        concurrency: usize,
+        permits: Semaphore,
     ) -> Self {
         Self {
             name: name.to_owned(),
             definition: definition.clone(),
             folder: folder.to_owned(),
             secrets: secrets.clone(),
-            permits: Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)),
+            permits,
             slot: Mutex::default(),
         }
     }
@@ -65,6 +78,10 @@ impl StdioServer {
         sending: impl Fn(Option<ChildProcess>) + Send,
         stop: impl Future<Output = ()> + Send,
     ) -> (Came, bool) {
+        if !matches!(call.arguments, Value::Object(_) | Value::Null) {
+            let why = "the arguments of a tool are an object".to_owned();
+            return (Came::NotSent { category: Category::InvalidArguments, why }, false);
+        }
         let mut stop = pin!(stop);
         let ready = tokio::select! {
             biased;
@@ -103,7 +120,7 @@ impl StdioServer {
 
     pub async fn shutdown(&self) {
         let current = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Ok(connection)) = current.as_ref().and_then(Shared::peek) {
+        if let Some(Ok(connection)) = current.as_ref().and_then(|slot| slot.connecting.peek()) {
             connection.close().await;
         }
     }
@@ -114,21 +131,23 @@ impl StdioServer {
 
     fn connecting(&self) -> Result<Connecting, String> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(current) = slot.as_ref() {
-            match current.peek() {
-                None => return Ok(current.clone()),
-                Some(Ok(connection)) if connection.is_up() => return Ok(current.clone()),
+        if let Some(Slot { connecting, .. }) = slot.as_ref() {
+            match connecting.peek() {
+                None => return Ok(connecting.clone()),
+                Some(Ok(connection)) if connection.is_up() => return Ok(connecting.clone()),
                 Some(Ok(_) | Err(_)) => {}
             }
         }
-        let command = self.command().map_err(|problem| self.cannot_start(&problem.to_string()))?;
-        let starting = connection::start(self.name.clone(), command, self.secrets.clone());
         let name = self.name.clone();
-        let starting = tokio::spawn(starting).map(move |ended| {
-            ended.unwrap_or_else(|error| Err(format!("starting the server `{name}` failed: {error}")))
-        });
-        let connecting: Connecting = starting.boxed().shared();
-        *slot = Some(connecting.clone());
+        let command =
+            self.command().map_err(|problem| format!("the server `{name}` cannot be started: {problem}"))?;
+        let task = tokio::spawn(connection::start(name.clone(), command, self.secrets.clone()));
+        let starting = task.abort_handle();
+        let ended = move |ended: Result<_, JoinError>| {
+            ended.unwrap_or_else(|error| Err(format!("starting the server `{name}` was given up: {error}")))
+        };
+        let connecting: Connecting = task.map(ended).boxed().shared();
+        *slot = Some(Slot { connecting: connecting.clone(), starting });
         Ok(connecting)
     }
 
@@ -149,14 +168,6 @@ impl StdioServer {
         filled.current_dir(cwd.map_or_else(|| self.folder.clone(), |cwd| self.folder.join(cwd.expose())));
         Ok(filled)
     }
-
-    fn cannot_start(&self, why: &str) -> String {
-        format!("the server `{}` cannot be started: {why}", self.name)
-    }
-}
-
-fn stopped_unsent() -> Came {
-    Came::NotSent { category: Category::Policy, why: "asked to stop before it was sent".to_owned() }
 }
 
 /// A caller's `stop`, pinned where the call began.

@@ -2,6 +2,7 @@
 //! with it. Knows how to start, name, watch and end a group; not what the child is for.
 
 use std::collections::VecDeque;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +16,8 @@ use super::secret::Secrets;
 
 /// Between asking a group to end and ending it.
 pub const TERM_GRACE: Duration = Duration::from_secs(1);
+/// After a group has ended its pipes close; a process that fled the group may hold them longer.
+pub const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 /// How much of a child's last words is kept for error messages.
 const TAIL_BYTES: usize = 4 * 1024;
 /// A longer line of a child's stderr is logged in pieces.
@@ -56,7 +59,7 @@ pub struct Pipes {
 }
 
 /// Starts the command as the leader of a group of its own, all three pipes in our hands.
-pub fn start(mut command: Command) -> std::io::Result<(Group, Pipes)> {
+pub fn start(command: &mut Command) -> std::io::Result<(Group, Pipes)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
     let pid = child.id().ok_or_else(|| std::io::Error::other("the child ended while it started"))?;
@@ -67,7 +70,7 @@ pub fn start(mut command: Command) -> std::io::Result<(Group, Pipes)> {
         let status = child.wait().await;
         // At once after the leader is reaped: later its number might belong to somebody else.
         signal(pid, Signal::KILL);
-        report.send_replace(Some(status.unwrap_or_default()));
+        report.send_replace(Some(status.unwrap_or_else(|_| lost())));
     });
     let pipes = stdin.zip(stdout).zip(stderr);
     let ((stdin, stdout), stderr) = pipes.expect("all three pipes were asked for and taken once");
@@ -83,7 +86,7 @@ impl Group {
     pub async fn ended(&self) -> ExitStatus {
         let mut ended = self.ended.clone();
         let seen = ended.wait_for(Option::is_some).await;
-        seen.ok().and_then(|status| *status).unwrap_or_default()
+        seen.ok().and_then(|status| *status).unwrap_or_else(lost)
     }
 
     pub fn ask_to_end(&self) {
@@ -127,18 +130,27 @@ fn signal(leader: u32, signal: Signal) {
     }
 }
 
+/// How a child ended that nobody could wait for. Neither an exit code nor a signal: the default status
+/// would be a success.
+fn lost() -> ExitStatus {
+    const STOPPED: i32 = 0x7f;
+    ExitStatus::from_raw(STOPPED)
+}
+
 pub fn describe(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => "ended".to_owned(),
+        (None, None) => "ended, nobody knows how".to_owned(),
     }
 }
 
 /// The last words of a child.
-#[derive(Clone, Debug, Default)]
-pub struct Tail(Arc<Mutex<LastBytes>>);
+#[derive(Clone, Debug)]
+pub struct Tail {
+    last: Arc<Mutex<LastBytes>>,
+    complete: watch::Sender<bool>,
+}
 
 #[derive(Debug, Default)]
 struct LastBytes {
@@ -146,18 +158,34 @@ struct LastBytes {
     cut: bool,
 }
 
+impl Default for Tail {
+    fn default() -> Self {
+        Self { last: Arc::default(), complete: watch::Sender::new(false) }
+    }
+}
+
 impl Tail {
     fn push(&self, bytes: &[u8]) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.bytes.extend(bytes);
         let excess = last.bytes.len().saturating_sub(TAIL_BYTES);
         last.bytes.drain(..excess);
         last.cut |= excess > 0;
     }
 
+    /// For a child that has ended: all that it said, once that has been read.
+    pub async fn whole(&self) -> String {
+        let mut complete = self.complete.subscribe();
+        let read = complete.wait_for(|complete| *complete);
+        if tokio::time::timeout(DRAIN_LIMIT, read).await.is_err() {
+            tracing::debug!("a process outside the group still holds the child's stderr");
+        }
+        self.text()
+    }
+
     /// Begins at a whole word: half a secret at the cut would not be recognised as one.
     pub fn text(&self) -> String {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = last.bytes.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
         let whole = match text.split_once(char::is_whitespace) {
@@ -185,6 +213,7 @@ pub async fn drain_stderr(name: String, mut stderr: impl AsyncRead + Unpin, tail
         }
     }
     log_line(&name, &mut line, &secrets);
+    tail.complete.send_replace(true);
 }
 
 fn log_line(name: &str, line: &mut Vec<u8>, secrets: &Secrets) {

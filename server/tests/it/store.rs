@@ -8,7 +8,7 @@ mod proxy;
 mod rows;
 mod seats;
 
-use actbook::store::{Appended, Appender, Batch, Db, Entry, Head, Options, Statement, journal};
+use actbook::store::{Appended, Appender, Batch, Db, Entry, Error, Head, Options, Statement, journal};
 
 use crate::postgres::Database;
 
@@ -40,6 +40,22 @@ impl Scratch {
         let (place, url) = place(kind).await;
         let db = open(&url).await;
         Self { db, url, kind, _place: place }
+    }
+
+    /// Runs SQL behind the product's back.
+    pub async fn execute(&self, sql: &str) {
+        match self.kind {
+            Kind::Sqlite => {
+                let connection = rusqlite::Connection::open(self.file()).expect("the file opens");
+                connection.execute_batch(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            }
+            Kind::Postgres => crate::postgres::execute(&self.url, sql).await,
+        }
+    }
+
+    /// Where SQLite keeps it.
+    pub fn file(&self) -> &std::path::Path {
+        std::path::Path::new(self.url.trim_start_matches("sqlite:"))
     }
 }
 
@@ -108,10 +124,18 @@ pub fn batch(old: Head, entries: Vec<Entry>, others: Vec<Statement>) -> Batch {
     Batch { tenant: TENANT, old, new, entries, others }
 }
 
+/// As the ledger's writer does: on a thread that belongs to no runtime.
+pub fn append(appender: &mut Appender, batch: &Batch) -> Result<Appended, Error> {
+    std::thread::scope(|threads| threads.spawn(|| appender.append(batch)).join()).unwrap_or_else(|panic| {
+        std::panic::resume_unwind(panic);
+    })
+}
+
 /// One entry after the head, as the ledger would append it.
 pub fn append_one(db: &Db, appender: &mut Appender, body: &str) -> Appended {
     let old = head(db);
-    appender.append(&batch(old, vec![entry(old.position + 1, body)], vec![])).expect("the append is answered")
+    append(appender, &batch(old, vec![entry(old.position + 1, body)], vec![]))
+        .expect("the append is answered")
 }
 
 pub async fn bodies(db: &Db) -> Vec<String> {

@@ -65,6 +65,7 @@ fn the_engine_reads_no_clock_and_does_no_io() {
         ("engine/src/due.rs", "use std::{collections::BTreeMap, fs};"),
         ("engine/src/due.rs", "println!(\"{x}\");"),
         ("engine/src/due.rs", "pub async fn f() {}"),
+        ("engine/src/due.rs", "use std::collections::HashMap;"),
     ];
     let good = [("engine/src/due.rs", "// an Instant is not ours\nuse std::fmt; let at = \"Instant\";")];
     check(rooms::engine_purity, &bad, &good);

@@ -22,7 +22,6 @@ impl Offered {
 enum Effect {
     None,
     Adds,
-    AddsOnce,
     Replaces,
     ReplacesOnce,
 }
@@ -32,7 +31,6 @@ impl Effect {
         let (read_only, destructive, idempotent) = match self {
             Self::None => (true, false, true),
             Self::Adds => (false, false, false),
-            Self::AddsOnce => (false, false, true),
             Self::Replaces => (false, true, false),
             Self::ReplacesOnce => (false, true, true),
         };
@@ -45,134 +43,174 @@ impl Effect {
 }
 
 pub fn tools() -> Vec<Offered> {
-    let path = || json!({ "type": "string", "minLength": 1 });
-    let (text, count) = (json!({ "type": "string" }), json!({ "type": "integer", "minimum": 0 }));
-    let (name, flag) =
-        (json!({ "type": "string", "minLength": 1, "maxLength": 200 }), json!({ "type": "boolean" }));
-    let written = json!({ "path": text, "bytes": count });
-    vec![
-        offer(
-            "write_file",
-            "Write a file, replacing what was there.",
-            Effect::ReplacesOnce,
-            json!({ "path": path(), "content": text }),
-            &["path", "content"],
-            json!({ "path": text, "bytes": count, "created": flag }),
-        ),
-        offer(
-            "append_file",
-            "Append text to a file, creating it if need be.",
-            Effect::Adds,
-            json!({ "path": path(), "content": text }),
-            &["path", "content"],
-            written,
-        ),
-        offer(
-            "move_file",
-            "Move a file; refuses to overwrite.",
-            Effect::Replaces,
-            json!({ "from": path(), "to": path() }),
-            &["from", "to"],
-            json!({ "from": text, "to": text }),
-        ),
-        offer(
-            "delete_file",
-            "Delete a file; deleting nothing is no error.",
-            Effect::ReplacesOnce,
-            json!({ "path": path() }),
-            &["path"],
-            json!({ "path": text, "existed": flag }),
-        ),
-        offer(
-            "stat_file",
-            "Say whether a file exists, and its size.",
-            Effect::None,
-            json!({ "path": path() }),
-            &["path"],
-            json!({ "path": text, "exists": flag, "bytes": count }),
-        ),
-        offer(
-            "read_file",
-            "Read a text file.",
-            Effect::None,
-            json!({ "path": path() }),
-            &["path"],
-            json!({ "path": text, "content": text }),
-        ),
-        offer(
-            "list_files",
-            "List all files of the folder, by path.",
-            Effect::None,
-            json!({}),
-            &[],
-            json!({ "files": { "type": "array", "items": text } }),
-        ),
-        offer(
-            "counter_add",
-            "Add to a named counter.",
-            Effect::Adds,
-            json!({ "name": name, "amount": { "type": "integer", "default": 1 } }),
-            &["name"],
-            json!({ "name": text, "value": { "type": "integer" } }),
-        ),
-        offer(
-            "counter_get",
-            "Read a named counter; 0 if never added to.",
-            Effect::None,
-            json!({ "name": name }),
-            &["name"],
-            json!({ "name": text, "value": { "type": "integer" } }),
-        ),
-        offer_any("echo", "Answer with the arguments.", Effect::None),
-        offer(
-            "sleep",
-            "Sleep, reporting progress; stops when cancelled.",
-            Effect::None,
-            json!({ "ms": { "type": "integer", "minimum": 0, "maximum": 3_600_000 } }),
-            &["ms"],
-            json!({ "slept_ms": count }),
-        ),
-        offer(
-            "fail_times",
-            "Fail the first `times` calls under a name, then succeed.",
-            Effect::Adds,
-            json!({ "name": name, "times": count }),
-            &["name", "times"],
-            json!({ "name": text, "calls": count }),
-        ),
-        offer(
-            "crash",
-            "End the server in the middle of the call, after writing a file if asked to.",
-            Effect::AddsOnce,
-            json!({ "after_effect": path() }),
-            &[],
-            json!({}),
-        ),
-    ]
+    [file_tools(), number_tools(), trying_tools()].into_iter().flatten().collect()
 }
 
-fn offer(
+/// A tool before its schemas are built: every property of the output is always there.
+struct Draft {
     name: &'static str,
     description: &'static str,
     effect: Effect,
     arguments: Value,
-    required: &[&str],
+    required: &'static [&'static str],
     output: Value,
-) -> Offered {
+}
+
+fn file_tools() -> Vec<Offered> {
+    let (text, count, flag) = (text(), count(), json!({ "type": "boolean" }));
+    let path = json!({ "type": "string", "minLength": 1, "description": "relative to the folder" });
+    let (one, content) = (json!({ "path": path }), json!({ "path": path, "content": text }));
+    let draft = |name, description, effect, arguments, required, output| {
+        build(Draft { name, description, effect, arguments, required, output })
+    };
+    let (of_path, of_content): (&[_], &[_]) = (&["path"], &["path", "content"]);
+    vec![
+        draft(
+            "write_file",
+            "Write a file, replacing what was there.",
+            Effect::ReplacesOnce,
+            content.clone(),
+            of_content,
+            json!({ "path": text, "bytes": count, "created": flag }),
+        ),
+        draft(
+            "append_file",
+            "Append text to a file, creating it if need be.",
+            Effect::Adds,
+            content,
+            of_content,
+            json!({ "path": text, "bytes": count }),
+        ),
+        draft(
+            "move_file",
+            "Move a file; refuses to overwrite.",
+            Effect::Replaces,
+            json!({ "from": path, "to": path }),
+            &["from", "to"],
+            json!({ "from": text, "to": text }),
+        ),
+        draft(
+            "delete_file",
+            "Delete a file; deleting nothing is no error.",
+            Effect::ReplacesOnce,
+            one.clone(),
+            of_path,
+            json!({ "path": text, "existed": flag }),
+        ),
+    ]
+    .into_iter()
+    .chain(reading_tools(one))
+    .collect()
+}
+
+fn reading_tools(one_path: Value) -> Vec<Offered> {
+    let (text, count) = (text(), count());
+    let draft = |name, description, arguments, required, output| {
+        build(Draft { name, description, effect: Effect::None, arguments, required, output })
+    };
+    vec![
+        draft(
+            "stat_file",
+            "Say whether a file exists, and its size.",
+            one_path.clone(),
+            &["path"],
+            json!({ "path": text, "exists": { "type": "boolean" }, "bytes": count }),
+        ),
+        draft(
+            "read_file",
+            "Read a text file.",
+            one_path,
+            &["path"],
+            json!({ "path": text, "content": text }),
+        ),
+        draft(
+            "list_files",
+            "List all files of the folder, by path.",
+            json!({}),
+            &[],
+            json!({ "files": { "type": "array", "items": text } }),
+        ),
+    ]
+}
+
+fn number_tools() -> Vec<Offered> {
+    let output = json!({ "name": text(), "value": { "type": "integer" } });
+    vec![
+        build(Draft {
+            name: "counter_add",
+            description: "Add to a named counter.",
+            effect: Effect::Adds,
+            arguments: json!({ "name": name(), "amount": { "type": "integer", "default": 1 } }),
+            required: &["name"],
+            output: output.clone(),
+        }),
+        build(Draft {
+            name: "counter_get",
+            description: "Read a named counter; 0 if never added to.",
+            effect: Effect::None,
+            arguments: json!({ "name": name() }),
+            required: &["name"],
+            output,
+        }),
+    ]
+}
+
+/// For trying out what a plan does when time passes, things fail, or a server dies.
+fn trying_tools() -> Vec<Offered> {
+    let anything = json!({ "type": "object" });
+    vec![
+        compile("echo", "Answer with the arguments.", Effect::None, anything.clone(), anything),
+        build(Draft {
+            name: "sleep",
+            description: "Sleep, reporting progress; stops when cancelled.",
+            effect: Effect::None,
+            arguments: json!({ "ms": { "type": "integer", "minimum": 0, "maximum": 3_600_000 } }),
+            required: &["ms"],
+            output: json!({ "slept_ms": count() }),
+        }),
+        build(Draft {
+            name: "fail_times",
+            description: "Fail the first `times` calls under a name, then succeed.",
+            effect: Effect::Adds,
+            arguments: json!({ "name": name(), "times": count() }),
+            required: &["name", "times"],
+            output: json!({ "name": text(), "calls": count() }),
+        }),
+        build(Draft {
+            name: "crash",
+            description: "End the server in the middle of the call, after writing a file if asked to.",
+            effect: Effect::ReplacesOnce,
+            arguments: json!({ "after_effect": { "type": "string", "minLength": 1 } }),
+            required: &[],
+            output: json!({}),
+        }),
+    ]
+}
+
+fn text() -> Value {
+    json!({ "type": "string" })
+}
+
+fn count() -> Value {
+    json!({ "type": "integer", "minimum": 0 })
+}
+
+fn name() -> Value {
+    json!({ "type": "string", "minLength": 1, "maxLength": 200 })
+}
+
+fn build(draft: Draft) -> Offered {
+    let Draft { name, description, effect, arguments, required, output } = draft;
     let always: Vec<String> =
         output.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
     let input = json!({
         "type": "object", "properties": arguments, "required": required, "additionalProperties": false,
     });
     let output = json!({ "type": "object", "properties": output, "required": always });
-    build(name, description, effect, input, output)
+    compile(name, description, effect, input, output)
 }
 
-fn offer_any(name: &'static str, description: &'static str, effect: Effect) -> Offered {
-    build(name, description, effect, json!({ "type": "object" }), json!({ "type": "object" }))
-}
-
-fn build(
+fn compile(
     name: &'static str,
     description: &'static str,
     effect: Effect,

@@ -4,18 +4,21 @@
 mod append;
 mod open;
 mod watch;
+mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql};
 
 use super::markers::numbered;
 use super::{CHUNK_ROWS, Chunks};
-use crate::store::dialect;
 use crate::store::{Error, Row, Statement, Value};
+
+use writer::Writer;
 
 pub use append::Appender;
 pub use watch::Watch;
@@ -23,15 +26,14 @@ pub use watch::Watch;
 /// Readers kept open between reads. More may be open for a moment: as many as threads read at once.
 const READERS_IDLE_MAX: usize = 4;
 
-/// Pages copied before a backup lets a waiting writer pass.
-const BACKUP_PAGES: i32 = 1024;
-const BACKUP_PAUSE: Duration = Duration::from_millis(1);
+/// How long a backup that met a lock waits before it tries again.
+const BACKUP_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub struct Sqlite {
     path: PathBuf,
     readers: Mutex<Vec<Connection>>,
-    writer: Mutex<Connection>,
+    writer: Mutex<Writer>,
 }
 
 impl Sqlite {
@@ -39,8 +41,8 @@ impl Sqlite {
         let failed =
             |error: Error| Error::Open { url: path.display().to_string(), reason: error.to_string() };
         open::create_folder(path).map_err(|error| failed(Error::Failed(error.to_string())))?;
-        let mut writer = open::connect(path).map_err(failed)?;
-        open::migrate(&mut writer).map_err(failed)?;
+        let mut writer = Writer::open(path).map_err(failed)?;
+        writer.migrate().map_err(failed)?;
         Ok(Self { path: path.to_owned(), readers: Mutex::default(), writer: Mutex::new(writer) })
     }
 
@@ -60,20 +62,17 @@ impl Sqlite {
     }
 
     pub fn transact(&self, statements: &[Statement]) -> Result<Vec<Vec<Row>>, Error> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        in_transaction(&writer, |writer| {
-            statements
-                .iter()
-                .map(|statement| {
-                    rows(&mut writer.prepare_cached(numbered(statement.sql))?, &statement.params)
-                })
-                .collect()
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.transact(|connection| {
+            let each = statements.iter().map(|statement| {
+                rows(&mut connection.prepare_cached(numbered(statement.sql))?, &statement.params)
+            });
+            each.collect()
         })
-        .map_err(Error::from)
     }
 
     pub fn appender(&self) -> Result<Appender, Error> {
-        Ok(Appender::new(open::connect(&self.path)?))
+        Ok(Appender::new(Writer::open(&self.path)?))
     }
 
     pub fn watch(&self, tenant: i64, moved: impl Fn(u64) + Send + 'static) -> Result<Watch, Error> {
@@ -89,7 +88,8 @@ impl Sqlite {
         if file.exists() {
             return Err(failed("the file exists already".into()));
         }
-        self.with_reader(|reader| copy(reader, file)).map_err(|error| failed(error.to_string()))
+        let copied = self.with_reader(|reader| copy(reader, file)).map_err(|error| failed(error.to_string()));
+        copied.and_then(|()| open::sync_with_folder(file).map_err(|error| failed(error.to_string())))
     }
 
     fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
@@ -107,9 +107,15 @@ impl Sqlite {
     }
 }
 
+/// All pages in one step: a step sees one state of the database and keeps no writer waiting, but
+/// between steps every write by others would start the copy over.
 fn copy(from: &Connection, file: &Path) -> rusqlite::Result<()> {
     let mut to = Connection::open(file)?;
-    rusqlite::backup::Backup::new(from, &mut to)?.run_to_completion(BACKUP_PAGES, BACKUP_PAUSE, None)?;
+    let backup = Backup::new(from, &mut to)?;
+    while backup.step(-1)? != StepResult::Done {
+        std::thread::sleep(BACKUP_PAUSE);
+    }
+    drop(backup);
     to.close().map_err(|(_, error)| error)
 }
 
@@ -135,23 +141,6 @@ fn send_chunks(
     // Nobody receives where the visitor has had enough.
     drop(chunks.blocking_send(Ok(chunk)));
     Ok(())
-}
-
-/// Runs `work` between BEGIN IMMEDIATE and COMMIT; whatever fails, nothing of it stays.
-fn in_transaction<T>(
-    connection: &Connection,
-    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-) -> rusqlite::Result<T> {
-    connection.prepare_cached(dialect::begin::SQLITE)?.execute([])?;
-    let result = work(connection).and_then(|done| {
-        connection.prepare_cached("COMMIT")?.execute([])?;
-        Ok(done)
-    });
-    // Some errors end the transaction by themselves.
-    if result.is_err() && !connection.is_autocommit() {
-        connection.execute_batch("ROLLBACK")?;
-    }
-    result
 }
 
 fn rows(statement: &mut CachedStatement<'_>, params: &[Value]) -> rusqlite::Result<Vec<Row>> {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use actbook_engine::chain::Digest;
+use actbook_engine::policy::Category;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
     CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientNotification, ClientRequest,
@@ -33,7 +34,7 @@ pub const KEY_META: &str = "actbook/idempotency-key";
 /// One message of a server.
 const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After a time-out, a server that does not answer a simple question within this is ended.
-const RECOVERY_LIMIT: Duration = Duration::from_secs(2);
+const RECOVERY_LIMIT: Duration = Duration::from_secs(3);
 /// After its input is closed, a server has this long to leave by itself.
 const LEAVE_GRACE: Duration = Duration::from_secs(1);
 /// Between the end of a server's output and that of the server.
@@ -57,32 +58,55 @@ pub struct Connection {
 }
 
 /// Starts a server and shakes hands. The error is a sentence.
-pub async fn start(name: String, command: Command, secrets: Secrets) -> Result<Arc<Connection>, String> {
-    let (group, pipes) =
-        process::start(command).map_err(|error| format!("the server `{name}` cannot be started: {error}"))?;
+///
+/// A server of the older era may leave at the first word that it does not know; it gets a second
+/// start, spoken to in its own manner.
+pub async fn start(name: String, mut command: Command, secrets: Secrets) -> Result<Arc<Connection>, String> {
+    let started = match start_as(&name, &mut command, &secrets, both_eras()).await {
+        Err(NotUp { left: true, .. }) => {
+            start_as(&name, &mut command, &secrets, ClientLifecycleMode::Initialize).await
+        }
+        started => started,
+    };
+    started.map(Arc::new).map_err(|not_up| not_up.why)
+}
+
+struct NotUp {
+    why: String,
+    /// It left in the middle of the handshake.
+    left: bool,
+}
+
+async fn start_as(
+    name: &str,
+    command: &mut Command,
+    secrets: &Secrets,
+    manner: ClientLifecycleMode,
+) -> Result<Connection, NotUp> {
+    let (group, pipes) = process::start(command).map_err(|error| NotUp {
+        why: format!("the server `{name}` cannot be started: {error}"),
+        left: false,
+    })?;
     let (last_words, verdict) = (Tail::default(), Verdict::default());
-    tokio::spawn(process::drain_stderr(name.clone(), pipes.stderr, last_words.clone(), secrets));
+    tokio::spawn(process::drain_stderr(name.to_owned(), pipes.stderr, last_words.clone(), secrets.clone()));
     let stdout = LineLimit::new(pipes.stdout, LINE_BYTES_MAX, verdict.clone());
     // Twice, so that our own limit is met first: rmcp would skip the line and leave the caller waiting.
     let transport =
         AsyncRwTransport::new_client(stdout, pipes.stdin).with_max_line_length(2 * LINE_BYTES_MAX);
-    let handshake = client().serve_with_lifecycle(transport, both_eras());
+    let handshake = client().serve_with_lifecycle(transport, manner);
     let failed = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
-        Ok(Ok(service)) => {
-            let peer = service.peer().clone();
-            let mut no_cache = ClientCacheConfig::default();
-            no_cache.enabled = false;
-            no_cache.serve_stale_on_error = false;
-            peer.set_response_cache_config(no_cache).await;
-            let service = Mutex::new(Some(service));
-            let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
-            return Ok(Arc::new(Connection { group, peer, service, last_words, verdict, calls_out, listed }));
-        }
+        Ok(Ok(service)) => return Ok(Connection::new(group, service, last_words, verdict).await),
         Ok(Err(error)) => handshake_problem(&error),
-        Err(_) => format!("no answer within {CONNECT_LIMIT:?}"),
+        Err(_) => format!("did not answer within {CONNECT_LIMIT:?}"),
     };
-    let how = exit_of(&group).await.unwrap_or(failed);
-    Err(joined(format!("the server `{name}` did not come up ({how})"), &last_words.text()))
+    let left = exit_of(&group).await;
+    let said = match left {
+        Some(_) => last_words.whole().await,
+        None => last_words.text(),
+    };
+    let how = left.clone().unwrap_or(failed);
+    let why = joined(format!("the server `{name}` did not come up: it {how}"), &said);
+    Err(NotUp { why, left: left.is_some() })
 }
 
 fn client() -> ClientConfig {
@@ -100,12 +124,12 @@ fn both_eras() -> ClientLifecycleMode {
 /// Some of rmcp's errors print whole messages; a sentence is enough here.
 fn handshake_problem(error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::ConnectionClosed(_) => "it closed its output".to_owned(),
+        ClientInitializeError::ConnectionClosed(_) => "closed its output".to_owned(),
         ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
-            "its answer to the handshake is none".to_owned()
+            "did not answer the handshake as the protocol has it".to_owned()
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => handshake_problem(fallback),
-        other => other.to_string(),
+        other => format!("failed the handshake: {other}"),
     }
 }
 
@@ -115,6 +139,22 @@ async fn exit_of(group: &Group) -> Option<String> {
 }
 
 impl Connection {
+    async fn new(
+        group: Group,
+        service: RunningService<RoleClient, ClientConfig>,
+        last_words: Tail,
+        verdict: Verdict,
+    ) -> Self {
+        let peer = service.peer().clone();
+        let mut no_cache = ClientCacheConfig::default();
+        no_cache.enabled = false;
+        no_cache.serve_stale_on_error = false;
+        peer.set_response_cache_config(no_cache).await;
+        let service = Mutex::new(Some(service));
+        let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
+        Self { group, peer, service, last_words, verdict, calls_out, listed }
+    }
+
     pub fn process(&self) -> ChildProcess {
         self.group.process
     }
@@ -128,14 +168,14 @@ impl Connection {
     where
         F: Future<Output = ()> + Send,
     {
-        let _out = CallOut::new(&self.calls_out);
+        let out = CallOut::new(&self.calls_out);
         let sent = self.peer.send_cancellable_request(request(tool, call), options(call)).await;
         match sent {
-            Ok(handle) => self.answer(handle, call.timeout, stop).await,
+            Ok(handle) => self.answer(handle, out, call.timeout, stop).await,
             Err(_) => {
                 // It was not even handed over to the task that writes.
                 let why = self.why_broken().await;
-                (Came::NotSent { category: actbook_engine::policy::Category::Unavailable, why }, false)
+                (Came::NotSent { category: Category::Unavailable, why }, false)
             }
         }
     }
@@ -143,6 +183,7 @@ impl Connection {
     async fn answer<F>(
         &self,
         mut handle: RequestHandle<RoleClient>,
+        out: CallOut<'_>,
         timeout: Duration,
         mut stop: Stop<'_, F>,
     ) -> (Came, bool)
@@ -159,6 +200,7 @@ impl Connection {
                     Err(_) => self.broken().await,
                 },
                 () = &mut deadline => {
+                    drop(out);
                     self.give_up(handle.id.clone()).await;
                     break Came::TimedOut { after: timeout };
                 }
@@ -192,9 +234,11 @@ impl Connection {
     }
 
     async fn why_broken(&self) -> String {
-        let how = exit_of(&self.group).await.map(|how| format!("the server {how}"));
-        let what = self.verdict.get().cloned().or(how);
-        joined(what.unwrap_or_else(|| "the server closed its output".to_owned()), &self.last_words.text())
+        let (how, said) = match exit_of(&self.group).await {
+            Some(how) => (format!("the server {how}"), self.last_words.whole().await),
+            None => ("the server closed its output".to_owned(), self.last_words.text()),
+        };
+        joined(self.verdict.get().cloned().unwrap_or(how), &said)
     }
 
     /// As a plain notification, since rmcp's own way would also stop listening for the answer, and a
@@ -220,8 +264,9 @@ impl Connection {
         let reason = Some("timed out".to_owned());
         let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
         self.notify(ClientNotification::CancelledNotification(cancelled));
-        let alone = self.calls_out.load(Ordering::SeqCst) == 1;
-        if alone && tokio::time::timeout(RECOVERY_LIMIT, self.peer.list_tools(None)).await.is_err() {
+        let idle = || self.calls_out.load(Ordering::SeqCst) == 0;
+        if idle() && tokio::time::timeout(RECOVERY_LIMIT, self.peer.list_tools(None)).await.is_err() && idle()
+        {
             tracing::warn!(pid = self.group.process.pid, "a server that no longer answers is ended");
             self.group.end().await;
         }

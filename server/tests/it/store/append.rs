@@ -2,9 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use actbook::store::{Appended, Error, Statement, journal, payloads};
+use actbook::store::{Appended, Appender, Error, Statement, journal, payloads};
 
-use super::{Kind, TENANT, append_one, batch, bodies, entry, for_each_database, head, on, open};
+use crate::postgres;
+
+use super::{Kind, TENANT, append, append_one, batch, bodies, entry, for_each_database, head, on, open};
 
 #[test]
 fn entries_and_payloads_come_back_as_they_were_appended() {
@@ -14,7 +16,8 @@ fn entries_and_payloads_come_back_as_they_were_appended() {
         written[1].payload = None;
         written[2].payload = Some(vec![]);
         let salt = payloads::insert_salt(TENANT, 1, b"salt");
-        let appended = db.appender().unwrap().append(&batch(head(db), written.clone(), vec![salt])).unwrap();
+        let appended =
+            append(&mut db.appender().unwrap(), &batch(head(db), written.clone(), vec![salt])).unwrap();
         assert_eq!(appended, Appended::Done);
 
         let read = journal::of_stream(TENANT, 1, 1).all_blocking(db).unwrap();
@@ -45,7 +48,7 @@ fn a_moved_head_refuses_the_whole_batch() {
         let salt = payloads::insert_salt(TENANT, 1, b"salt");
         for others in [vec![], vec![salt]] {
             let late = batch(stale, vec![entry(1, "late"), entry(2, "later")], others);
-            assert_eq!(appender.append(&late).unwrap(), Appended::HeadMoved);
+            assert_eq!(append(&mut appender, &late).unwrap(), Appended::HeadMoved);
         }
         assert_eq!(bodies(db).await, ["first"]);
         assert_eq!(payloads::salt(TENANT, 1).first(db).await.unwrap(), None);
@@ -61,7 +64,7 @@ fn the_same_position_with_another_hash_is_a_moved_head() {
         assert_eq!(append_one(db, &mut appender, "first"), Appended::Done);
         let other = journal::Head { position: 1, hash: entry(1, "other").hash };
         let forked = batch(other, vec![entry(2, "fork")], vec![]);
-        assert_eq!(appender.append(&forked).unwrap(), Appended::HeadMoved);
+        assert_eq!(append(&mut appender, &forked).unwrap(), Appended::HeadMoved);
         assert_eq!(bodies(db).await, ["first"]);
     });
 }
@@ -73,17 +76,99 @@ fn one_failing_row_takes_the_whole_batch_back() {
         let mut appender = db.appender().unwrap();
         let salt = || payloads::insert_salt(TENANT, 1, b"salt");
         let twice = batch(head(db), vec![entry(1, "one")], vec![salt(), salt()]);
-        assert!(matches!(appender.append(&twice), Err(Error::Constraint(_))));
+        assert!(matches!(append(&mut appender, &twice), Err(Error::Constraint(_))));
         let mut same_version = entry(2, "two");
         same_version.version = 1;
         let twice = batch(head(db), vec![entry(1, "one"), same_version], vec![]);
-        assert!(matches!(appender.append(&twice), Err(Error::Constraint(_))));
+        assert!(matches!(append(&mut appender, &twice), Err(Error::Constraint(_))));
 
         assert_eq!(head(db).position, 0);
         assert_eq!(bodies(db).await, [""; 0]);
         assert_eq!(payloads::between(TENANT, 0, u64::MAX).all(db).await.unwrap(), []);
         assert_eq!(payloads::salt(TENANT, 1).first(db).await.unwrap(), None);
         assert_eq!(append_one(db, &mut appender, "one"), Appended::Done, "the appender goes on");
+    });
+}
+
+#[test]
+fn many_other_rows_commit_or_vanish_with_their_entries() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let mut appender = db.appender().unwrap();
+        let salts = |streams: std::ops::Range<u64>| {
+            streams.map(|stream| payloads::insert_salt(TENANT, stream, b"salt")).collect::<Vec<_>>()
+        };
+        let mut twice = salts(0..200);
+        twice.push(payloads::insert_salt(TENANT, 7, b"salt"));
+        let refused = append(&mut appender, &batch(head(db), vec![entry(1, "one")], twice));
+        assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
+        // PostgreSQL's driver refuses this one before it is sent; SQLite's columns refuse it.
+        let mut misfit = salts(0..200);
+        misfit[100].params[2] = "text".into();
+        append(&mut appender, &batch(head(db), vec![entry(1, "one")], misfit)).unwrap_err();
+        assert_eq!(payloads::salts_between(TENANT, 0, u64::MAX).all(db).await.unwrap(), []);
+        assert_eq!(bodies(db).await, [""; 0]);
+        let whole = batch(head(db), vec![entry(1, "one")], salts(0..200));
+        assert_eq!(append(&mut appender, &whole), Ok(Appended::Done));
+        assert_eq!(payloads::salts_between(TENANT, 0, u64::MAX).all(db).await.unwrap().len(), 200);
+    });
+}
+
+#[test]
+fn who_holds_the_head_appends_before_everybody_else() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let (mut holder, mut other) = (db.appender().unwrap(), db.appender().unwrap());
+        let old = head(db);
+        assert_eq!(hold(&mut holder), old);
+        std::thread::scope(|threads| {
+            let late = batch(old, vec![entry(1, "late")], vec![]);
+            let waiting = threads.spawn(move || other.append(&late).unwrap());
+            let salt = payloads::insert_salt(TENANT, 1, b"salt");
+            let first = batch(old, vec![entry(1, "first")], vec![salt]);
+            assert_eq!(append(&mut holder, &first), Ok(Appended::Done));
+            assert_eq!(waiting.join().unwrap(), Appended::HeadMoved);
+        });
+        assert_eq!(bodies(db).await, ["first"]);
+        assert_eq!(hold(&mut holder).position, 1);
+        std::thread::scope(|threads| threads.spawn(|| holder.release().unwrap()).join().unwrap());
+        assert_eq!(append_one(db, &mut db.appender().unwrap(), "second"), Appended::Done);
+        assert_eq!(append_one(db, &mut holder, "third"), Appended::Done);
+    });
+}
+
+fn hold(appender: &mut Appender) -> journal::Head {
+    std::thread::scope(|threads| threads.spawn(|| appender.hold(TENANT).unwrap()).join().unwrap())
+}
+
+#[test]
+fn who_held_and_fell_silent_does_not_keep_others_out() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let mut holder = db.appender().unwrap();
+        hold(&mut holder);
+        drop(holder);
+        assert_eq!(append_one(db, &mut db.appender().unwrap(), "first"), Appended::Done);
+    });
+}
+
+#[test]
+fn a_lost_hold_does_not_tear_the_batch_apart() {
+    on(Kind::Postgres, async |scratch| {
+        let db = &scratch.db;
+        let mut holder = db.appender().unwrap();
+        let salts = || vec![payloads::insert_salt(TENANT, 1, b"a"), payloads::insert_salt(TENANT, 1, b"b")];
+        let old = hold(&mut holder);
+        postgres::end_connections(&scratch.url).await;
+        let refused = append(&mut holder, &batch(old, vec![entry(1, "one")], salts()));
+        assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
+        assert_eq!(bodies(db).await, [""; 0]);
+        assert!(payloads::salt(TENANT, 1).all(db).await.unwrap().is_empty());
+
+        let old = hold(&mut holder);
+        postgres::end_connections(&scratch.url).await;
+        assert_eq!(append(&mut holder, &batch(old, vec![entry(1, "one")], vec![])), Ok(Appended::Done));
+        assert_eq!(bodies(db).await, ["one"]);
     });
 }
 
@@ -140,7 +225,7 @@ fn a_batch_with_a_gap_never_reaches_the_database() {
     on(Kind::Sqlite, async |scratch| {
         let db = &scratch.db;
         let gap = batch(head(db), vec![entry(2, "two")], vec![]);
-        drop(db.appender().unwrap().append(&gap));
+        drop(append(&mut db.appender().unwrap(), &gap));
     });
 }
 
@@ -149,7 +234,7 @@ fn a_long_read_visits_row_by_row_until_told_to_stop() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let entries = (1..=1_000).map(|position| entry(position, "x")).collect();
-        db.appender().unwrap().append(&batch(head(db), entries, vec![])).unwrap();
+        append(&mut db.appender().unwrap(), &batch(head(db), entries, vec![])).unwrap();
         let mut visited = 0;
         let all = |_| {
             visited += 1;

@@ -2,7 +2,7 @@
 
 use actbook::store::{Error, Row, Statement, Value, journal, requests};
 
-use super::{TENANT, batch, entry, for_each_database, head};
+use super::{TENANT, append, batch, entry, for_each_database, head};
 
 #[test]
 fn values_come_back_as_they_were_written() {
@@ -42,6 +42,7 @@ fn a_surprising_column_is_named() {
     assert_eq!(row.hash(3), wrong(3, "32 bytes", "bytes").map(|()| [0; 32]));
     assert_eq!(row.bytes(4), wrong(4, "bytes", "nothing").map(|()| [0; 0].as_slice()));
     assert_eq!(row.maybe_int(2), Ok(None));
+    assert_eq!(row.maybe_int(4), wrong(4, "a number", "nothing").map(|()| None));
     assert_eq!(row.int(1).unwrap_err().to_string(), "column 1 of a row holds text where a number belongs");
 }
 
@@ -75,7 +76,7 @@ fn entries_are_filtered() {
         entries[1].actor = "agent:hal".into();
         entries[2].kind = "asked".into();
         entries[3].stream = 4;
-        db.appender().unwrap().append(&batch(head(db), entries, vec![])).unwrap();
+        append(&mut db.appender().unwrap(), &batch(head(db), entries, vec![])).unwrap();
         let check = async |filter: journal::Filter, limit, expected: &[u64]| {
             let found = journal::filtered(TENANT, &filter, limit).unwrap().all(db).await.unwrap();
             let positions: Vec<u64> = found.iter().map(|entry| entry.position).collect();

@@ -16,7 +16,7 @@ fn a_lease_lives_until_it_runs_out_or_is_released() {
         assert!((now + MINUTE..now + 2 * MINUTE).contains(&until), "{now} {until}");
         let seat = seats::by_id("s1").first(db).await.unwrap().unwrap();
         assert_eq!((seat.host.as_str(), seat.boot.as_str(), seat.process), ("host", "boot", 42));
-        assert_eq!(seats::alive().all(db).await.unwrap(), [seat.clone()]);
+        assert_eq!(seats::alive().all(db).await.unwrap(), std::slice::from_ref(&seat));
         assert_eq!(seats::expired().all(db).await.unwrap(), []);
 
         seats::renew(db, "s1", -1).await.unwrap().unwrap();

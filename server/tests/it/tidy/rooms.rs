@@ -7,14 +7,15 @@ use super::tree::Source;
 /// A room and the rooms it may name. `main.rs` and `lib.rs` wire, and may name all.
 pub const ROOMS: &[(&str, &[&str])] = &[
     ("error", &[]),
+    ("random", &[]),
     ("caller", &["error"]),
     ("config", &["error"]),
     ("store", &["error"]),
     ("bell", &["store", "error"]),
     ("tools", &["config", "error"]),
-    ("ledger", &["store", "bell", "error"]),
-    ("service", &["caller", "ledger", "store", "tools", "bell", "config", "error"]),
-    ("runner", &["ledger", "tools", "bell", "store", "config", "error"]),
+    ("ledger", &["store", "bell", "random", "error"]),
+    ("service", &["caller", "ledger", "store", "tools", "bell", "config", "random", "error"]),
+    ("runner", &["ledger", "tools", "bell", "store", "config", "random", "error"]),
     ("mcp", &["service", "config", "caller", "error"]),
     ("web", &["service", "config", "caller", "error"]),
     ("cli", &["service", "runner", "mcp", "web", "config", "caller", "error"]),
@@ -41,8 +42,19 @@ const WORLDLY_CRATES: [&str; 10] = [
     "rustix",
 ];
 const WORLDLY_MODULES: [&str; 4] = ["fs", "net", "process", "env"];
-const WORLDLY_WORDS: [&str; 8] =
-    ["SystemTime", "Instant", "println!", "print!", "eprintln!", "eprint!", "async", "await"];
+const WORLDLY_WORDS: [&str; 10] = [
+    "SystemTime",
+    "Instant",
+    "println!",
+    "print!",
+    "eprintln!",
+    "eprint!",
+    "async",
+    "await",
+    // Their order is drawn at random.
+    "HashMap",
+    "HashSet",
+];
 
 pub fn arrows(source: &Source) -> Vec<String> {
     let Some(inside) = source.path.strip_prefix("server/src/") else { return vec![] };

@@ -1,23 +1,42 @@
 //! Appending on PostgreSQL: one statement per batch, on a connection whose runtime lives on the
 //! writer's own thread, so that no answer has to change threads.
 
+use std::time::Duration;
+
 use tokio::runtime::Runtime;
 use tokio_postgres::Config;
 use tokio_postgres::types::ToSql;
 
-use super::link::Link;
-use crate::store::dialect::{append as text, begin};
-use crate::store::{Appended, Batch, Error, journal};
+use super::link::{Answer, Link};
+use crate::store::dialect::{append as text, begin, hold};
+use crate::store::{Appended, Batch, Error, Row, journal};
 
-/// How often a batch whose answer was lost is asked after, or sent again, before giving up.
-const SETTLE_TRIES: u32 = 3;
+/// How long to wait before each further try to settle a batch whose answer was lost: together, as
+/// long as a server takes to come back from a restart.
+const SETTLE_AFTER_MS: [u64; 6] = [0, 50, 200, 800, 2_000, 4_000];
+
+/// The few texts of an append are the same each time; planning them anew would cost more than they do.
+/// And who holds the head but has fallen silent must not keep the others out for long.
+const SESSION: &str = "SET plan_cache_mode = force_generic_plan; \
+     SET idle_in_transaction_session_timeout = '10s'";
 
 #[derive(Debug)]
 pub struct Appender {
     config: Config,
     link: Option<Link>,
-    /// Dropped last: the link's connection is one of its tasks.
-    runtime: Runtime,
+    /// A transaction is open on the link, and has locked the head.
+    holds: bool,
+    /// Taken only by the drop.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Appender {
+    /// An ordinary drop of a runtime panics where it happens inside another one.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Appender {
@@ -26,14 +45,46 @@ impl Appender {
             .enable_all()
             .build()
             .map_err(|error| Error::Failed(format!("cannot start the writer's runtime: {error}")))?;
-        Ok(Self { config, link: None, runtime })
+        Ok(Self { config, link: None, holds: false, runtime: Some(runtime) })
+    }
+
+    pub fn hold(&mut self, tenant: i64) -> Result<Vec<Row>, Error> {
+        self.release()?;
+        let Self { config, link, holds, runtime } = self;
+        let runtime = runtime.as_ref().expect("only the drop takes it");
+        let held = runtime.block_on(async {
+            let open = connected(config, link).await?;
+            open.run(begin::POSTGRES).await?;
+            open.query(hold::POSTGRES, &[tenant.into()]).await
+        });
+        if held.is_err() {
+            *link = None;
+        }
+        *holds = held.is_ok();
+        held
+    }
+
+    /// Where the ROLLBACK gets no answer, dropping the connection ends its transaction too.
+    pub fn release(&mut self) -> Result<(), Error> {
+        if !std::mem::take(&mut self.holds) {
+            return Ok(());
+        }
+        let Some(open) = self.link.take() else { return Ok(()) };
+        let runtime = self.runtime.as_ref().expect("only the drop takes it");
+        if runtime.block_on(open.run("ROLLBACK")).is_ok() {
+            self.link = Some(open);
+        }
+        Ok(())
     }
 
     pub fn append(&mut self, batch: &Batch) -> Result<Appended, Error> {
-        let Self { config, link, runtime } = self;
+        let holds = std::mem::take(&mut self.holds);
+        let Self { config, link, runtime, .. } = self;
+        let runtime = runtime.as_ref().expect("only the drop takes it");
         runtime.block_on(async {
-            match append_once(config, link, batch).await {
-                Err(Error::Lost(_)) => settle(config, link, batch).await,
+            match append_once(config, link, batch, holds).await {
+                // By its entries a batch is recognised; without any, nobody can tell.
+                Err(Error::Lost(_)) if !batch.entries.is_empty() => settle(config, link, batch).await,
                 answered => answered,
             }
         })
@@ -44,7 +95,8 @@ impl Appender {
 /// behind it at the head's lock; then the entry at the new position says whose it is.
 async fn settle(config: &Config, link: &mut Option<Link>, batch: &Batch) -> Result<Appended, Error> {
     let mut lost = Error::Lost("no answer".into());
-    for _ in 0..SETTLE_TRIES {
+    for pause_ms in SETTLE_AFTER_MS {
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         match append_or_recognise(config, link, batch).await {
             Err(error @ Error::Lost(_)) => lost = error,
             answered => return answered,
@@ -58,7 +110,7 @@ async fn append_or_recognise(
     link: &mut Option<Link>,
     batch: &Batch,
 ) -> Result<Appended, Error> {
-    match append_once(config, link, batch).await? {
+    match append_once(config, link, batch, false).await? {
         Appended::Done => Ok(Appended::Done),
         Appended::HeadMoved if is_written(config, link, batch).await? => Ok(Appended::Done),
         Appended::HeadMoved => Ok(Appended::HeadMoved),
@@ -78,15 +130,33 @@ async fn is_written(config: &Config, link: &mut Option<Link>, batch: &Batch) -> 
 async fn connected<'a>(config: &Config, link: &'a mut Option<Link>) -> Result<&'a Link, Error> {
     let open = match link.take() {
         Some(open) if !open.is_closed() => open,
-        Some(_) | None => Link::connect(config).await?,
+        Some(_) | None => {
+            let fresh = Link::connect(config).await?;
+            fresh.run(SESSION).await?;
+            fresh
+        }
     };
     Ok(link.insert(open))
 }
 
-async fn append_once(config: &Config, link: &mut Option<Link>, batch: &Batch) -> Result<Appended, Error> {
-    let open = connected(config, link).await?;
-    let answer = send(open, batch).await;
-    if matches!(answer, Err(Error::Lost(_))) {
+async fn append_once(
+    config: &Config,
+    link: &mut Option<Link>,
+    batch: &Batch,
+    holds: bool,
+) -> Result<Appended, Error> {
+    let open = match link {
+        // Another connection would not be inside the transaction that holds the head.
+        Some(open) if holds => open,
+        Some(_) | None => connected(config, link).await?,
+    };
+    let answer = if batch.others.is_empty() && !holds {
+        insert(open, batch, false).await.and_then(|rows| appended(&rows))
+    } else {
+        transact(open, batch, holds).await
+    };
+    // A connection that failed while holding may still be inside its transaction.
+    if matches!(answer, Err(Error::Lost(_))) || (holds && answer.is_err()) {
         *link = None;
     }
     match answer {
@@ -95,32 +165,28 @@ async fn append_once(config: &Config, link: &mut Option<Link>, batch: &Batch) ->
     }
 }
 
-async fn send(link: &Link, batch: &Batch) -> Result<Appended, Error> {
-    if batch.others.is_empty() {
-        return insert(link, batch, false).await;
-    }
+/// One flight from BEGIN, unless the transaction has begun, to COMMIT.
+async fn transact(link: &Link, batch: &Batch, has_begun: bool) -> Result<Appended, Error> {
     let prepared = link.prepared_each(&batch.others).await?;
+    // Once everything is prepared, sending waits for nothing.
     link.prepared(text::POSTGRES).await?;
-    let others =
-        batch.others.iter().zip(&prepared).map(|(other, prepared)| link.ask(prepared, &other.params));
-    // A statement that fails, a moved head included, turns the COMMIT behind it into a ROLLBACK.
-    let (begun, inserted, others, committed) = futures_util::join!(
-        link.run(begin::POSTGRES),
-        insert(link, batch, true),
-        futures_util::future::join_all(others),
-        link.run("COMMIT"),
-    );
-    begun?;
-    let inserted = inserted?;
-    others.into_iter().collect::<Result<Vec<_>, Error>>()?;
-    committed.map(|()| inserted)
+    let mut work: Vec<Answer<'_>> = Vec::with_capacity(batch.others.len() + 2);
+    if !has_begun {
+        work.push(link.begin());
+    }
+    work.push(Box::pin(insert(link, batch, true)));
+    work.extend(link.ask_each(&batch.others, &prepared));
+    link.commit_after(work).await.map(|_| Appended::Done)
 }
 
 /// With `strict`, a moved head is an error that ends the transaction around it.
-async fn insert(link: &Link, batch: &Batch, strict: bool) -> Result<Appended, Error> {
+async fn insert(link: &Link, batch: &Batch, strict: bool) -> Result<Vec<Row>, Error> {
     let columns = Columns::of(batch);
     let prepared = link.prepared(text::POSTGRES).await?;
-    let rows = link.ask_raw(&prepared, &columns.params(batch, &strict)).await?;
+    link.ask_raw(&prepared, &columns.params(batch, &strict)).await
+}
+
+fn appended(rows: &[Row]) -> Result<Appended, Error> {
     match rows.first().map(|row| row.int(0)).transpose()? {
         Some(1) => Ok(Appended::Done),
         Some(_) | None => Ok(Appended::HeadMoved),

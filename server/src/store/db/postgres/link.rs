@@ -1,13 +1,15 @@
-//! One connection with its prepared statements. Everything that can travel together does: the
-//! futures are polled in order, and each sends its message before any waits for its answer.
+//! One connection with its prepared statements. Everything that can travel together does: a
+//! statement's message is sent when its future is first polled, and none waits for another's answer.
 
 use std::collections::HashMap;
 use std::error::Error as _;
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
 
-use futures_util::future::join_all;
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::future::{MaybeDone, join, join_all, maybe_done};
+use futures_util::{FutureExt as _, StreamExt as _, TryFutureExt as _};
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, WrongType, accepts, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, Statement as Prepared};
@@ -19,6 +21,9 @@ use crate::store::{Error, Row, Statement, Value, dialect};
 /// What this house relies on, whatever the server's or the user's defaults are.
 const SESSION: &str = "SET default_transaction_isolation = 'read committed'; \
      SET standard_conforming_strings = on; SET client_min_messages = warning";
+
+/// A statement on its way, and what comes back.
+pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
 
 pub struct Link {
     client: Client,
@@ -61,13 +66,38 @@ impl Link {
 
     pub async fn transact(&self, statements: &[Statement]) -> Result<Vec<Vec<Row>>, Error> {
         let prepared = self.prepared_each(statements).await?;
-        let work = statements.iter().zip(&prepared).map(|(one, prepared)| self.ask(prepared, &one.params));
-        // A statement that fails turns the COMMIT behind it into a ROLLBACK.
-        let (begun, answers, committed) =
-            futures_util::join!(self.run(dialect::begin::POSTGRES), join_all(work), self.run("COMMIT"),);
-        begun?;
-        let answers = answers.into_iter().collect::<Result<Vec<_>, Error>>()?;
-        committed.map(|()| answers)
+        let mut work = vec![self.begin()];
+        work.extend(self.ask_each(statements, &prepared));
+        let mut answers = self.commit_after(work).await?;
+        answers.remove(0);
+        Ok(answers)
+    }
+
+    pub fn begin(&self) -> Answer<'_> {
+        Box::pin(self.run(dialect::begin::POSTGRES).map_ok(|()| vec![]))
+    }
+
+    pub fn ask_each<'a>(
+        &'a self,
+        statements: &'a [Statement],
+        prepared: &'a [Prepared],
+    ) -> impl Iterator<Item = Answer<'a>> {
+        let both = statements.iter().zip(prepared);
+        both.map(|(statement, prepared)| Box::pin(self.ask(prepared, &statement.params)) as Answer<'a>)
+    }
+
+    /// Sends all of `work` and a COMMIT before it waits for any answer. A statement that the
+    /// server refuses turns the COMMIT behind it into a ROLLBACK; one that could not even be sent
+    /// is seen here, and then a ROLLBACK is what follows.
+    pub async fn commit_after(&self, work: Vec<Answer<'_>>) -> Result<Vec<Vec<Row>>, Error> {
+        let mut work: Vec<_> = work.into_iter().map(maybe_done).collect();
+        poll_fn(|context| Poll::Ready(poll_all(&mut work, context).is_ready())).await;
+        let unsent = work.iter().any(|one| matches!(one, MaybeDone::Done(Err(_))));
+        let end = self.run(if unsent { "ROLLBACK" } else { "COMMIT" });
+        let ((), ended) = join(poll_fn(|context| poll_all(&mut work, context)), end).await;
+        let answers = work.into_iter().filter_map(|mut one| Pin::new(&mut one).take_output());
+        let answers = answers.collect::<Result<Vec<_>, Error>>()?;
+        ended.map(|()| answers)
     }
 
     pub async fn prepared_each(&self, statements: &[Statement]) -> Result<Vec<Prepared>, Error> {
@@ -114,6 +144,15 @@ impl Link {
         }
         Ok(true)
     }
+}
+
+/// In order: each sends its message when it is first polled.
+fn poll_all(work: &mut [MaybeDone<Answer<'_>>], context: &mut Context<'_>) -> Poll<()> {
+    let mut are_done = true;
+    for one in work {
+        are_done &= Pin::new(one).poll(context).is_ready();
+    }
+    if are_done { Poll::Ready(()) } else { Poll::Pending }
 }
 
 fn read_row(row: &tokio_postgres::Row) -> Result<Row, Error> {
@@ -170,8 +209,8 @@ impl From<tokio_postgres::Error> for Error {
         };
         let sentence = told.message().to_owned();
         match told.code().code() {
-            // The server is shutting down, was killed, or is not up yet.
-            "57P01" | "57P02" | "57P03" => Error::Lost(sentence),
+            // The server is shutting down, was killed, is not up yet, or ended an idle transaction.
+            "57P01" | "57P02" | "57P03" | "25P03" => Error::Lost(sentence),
             code if code.starts_with("23") => Error::Constraint(sentence),
             code if code == dialect::append::POSTGRES_HEAD_MOVED => Error::HeadMoved,
             _ => Error::Failed(sentence),

@@ -2,29 +2,39 @@
 
 use rusqlite::{Connection, params};
 
-use super::{in_transaction, numbered, rows};
-use crate::store::dialect::append as text;
-use crate::store::{Appended, Batch, Error};
+use super::writer::Writer;
+use super::{numbered, rows};
+use crate::store::dialect::{append as text, hold};
+use crate::store::{Appended, Batch, Error, Row};
 
 #[derive(Debug)]
 pub struct Appender {
-    connection: Connection,
+    writer: Writer,
 }
 
 impl Appender {
-    pub fn new(connection: Connection) -> Self {
-        Self { connection }
+    pub fn new(writer: Writer) -> Self {
+        Self { writer }
+    }
+
+    pub fn hold(&mut self, tenant: i64) -> Result<Vec<Row>, Error> {
+        self.writer.begin(|connection| {
+            rows(&mut connection.prepare_cached(numbered(hold::SQLITE))?, &[tenant.into()])
+        })
+    }
+
+    pub fn release(&mut self) -> Result<(), Error> {
+        self.writer.roll_back()
     }
 
     pub fn append(&mut self, batch: &Batch) -> Result<Appended, Error> {
-        in_transaction(&self.connection, |connection| {
+        self.writer.transact(|connection| {
             let moved = move_head(connection, batch)?;
             if moved {
                 insert(connection, batch)?;
             }
             Ok(if moved { Appended::Done } else { Appended::HeadMoved })
         })
-        .map_err(Error::from)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Opening a SQLite file: its folder, its settings, its schema, and how to wait for a lock that
+//! Opening a SQLite file: its folder, its settings, and how to wait for a lock that
 //! another process holds.
 
 use std::fs::{DirBuilder, File};
@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, FileControl, OpenFlags};
 
-use super::{in_transaction, numbered};
-use crate::store::{Error, dialect, migrations};
+use crate::store::Error;
 
 /// How long a lock is waited for. Twenty processes take turns of well under a millisecond.
 pub const BUSY_LIMIT: Duration = Duration::from_secs(30);
@@ -38,6 +37,15 @@ pub fn create_folder(path: &Path) -> std::io::Result<()> {
         File::open(parent)?.sync_all()?;
     }
     Ok(())
+}
+
+/// A new file outlives a power cut once its folder, too, is synced.
+pub fn sync_with_folder(file: &Path) -> std::io::Result<()> {
+    File::open(file)?.sync_all()?;
+    match file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => File::open(".")?.sync_all(),
+    }
 }
 
 fn is_there(folder: &Path) -> bool {
@@ -105,27 +113,4 @@ fn pause(tries: i32) -> Duration {
     let jitter = u64::from(now.subsec_nanos()) % 200;
     let base = if tries < PATIENT_TRIES { 300 } else { 50 };
     Duration::from_micros(base + jitter)
-}
-
-pub fn migrate(connection: &mut Connection) -> Result<(), Error> {
-    if has_table(connection)? && migrations::missing(&applied(connection)?).next().is_none() {
-        return Ok(());
-    }
-    in_transaction(connection, |connection| {
-        connection.execute_batch(migrations::CREATE_TABLE)?;
-        for migration in migrations::missing(&applied(connection)?) {
-            connection.execute_batch(migration.sqlite)?;
-            connection.execute(numbered(migrations::RECORD), [migration.name])?;
-        }
-        Ok(())
-    })
-    .map_err(Error::from)
-}
-
-fn has_table(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.prepare(dialect::migrate::SQLITE_HAS_TABLE)?.exists([])
-}
-
-fn applied(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    connection.prepare(migrations::APPLIED)?.query_map([], |row| row.get(0))?.collect()
 }

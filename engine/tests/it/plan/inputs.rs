@@ -1,0 +1,73 @@
+//! Inputs: checked against the plan's schema, and kept without their secrets.
+
+use actbook_engine::plan::Plan;
+use serde_json::{Value, json};
+
+use super::parsed;
+
+const PLAN: &str = r#"
+name: login
+inputs:
+  type: object
+  additionalProperties: false
+  required: [user, password]
+  properties:
+    user: {type: string, minLength: 1}
+    password: {type: string, writeOnly: true, minLength: 8}
+    proxy: {type: object, properties: {url: {type: string}, token: {type: string, writeOnly: true}}}
+steps:
+  - {id: a, tool: s/t, arguments: {user: "${inputs.user}", proxy: "${inputs.proxy.url}"}}
+"#;
+
+fn refused(plan: &Plan, inputs: Value) -> Vec<String> {
+    let findings = plan.check_inputs(&inputs).expect_err("refused");
+    findings.into_iter().map(|finding| format!("{}: {}", finding.path, finding.message)).collect()
+}
+
+#[test]
+fn inputs_are_checked_and_their_values_never_shown() {
+    let plan = parsed(PLAN);
+    assert!(plan.check_inputs(&json!({"user": "u", "password": "long enough"})).is_ok());
+    let wrong = json!({"user": 7, "password": "hunter2", "proxy": {"url": 1}});
+    let findings = refused(&plan, wrong).join("\n");
+    assert!(
+        findings.contains("inputs.user: ")
+            && findings.contains("inputs.password: ")
+            && findings.contains("inputs.proxy.url: "),
+        "{findings}"
+    );
+    assert!(!findings.contains("hunter2"), "{findings}");
+    assert_eq!(refused(&plan, json!([])), ["inputs: the inputs are no map"]);
+    assert_eq!(refused(&plan, json!({"user": "u"})), ["inputs: \"password\" is a required property"]);
+}
+
+#[test]
+fn secrets_are_taken_out_at_any_depth_and_named() {
+    let plan = parsed(PLAN);
+    let kept = plan.redact_inputs(json!({"user": "u", "password": "p", "proxy": {"url": "h", "token": "t"}}));
+    let marked = |name: &str| json!({"actbook:redacted": name});
+    let expected = json!({"user": "u", "password": marked("inputs.password"), "proxy": {"url": "h", "token": marked("inputs.proxy.token")}});
+    assert_eq!(kept, expected);
+}
+
+/// Each level refers twice to the next: without the count, thirty lines would validate for ever.
+#[test]
+fn a_schema_that_doubles_itself_is_refused() {
+    let level = |n: usize| {
+        (
+            format!("d{n}"),
+            json!({"allOf": [{"$ref": format!("#/$defs/d{}", n + 1)}, {"$ref": format!("#/$defs/d{}", n + 1)}]}),
+        )
+    };
+    let plan = |levels: usize| {
+        let mut definitions: serde_json::Map<_, _> = (0..levels).map(level).collect();
+        definitions.insert(format!("d{levels}"), json!({"type": "object"}));
+        json!({"name": "x", "inputs": {"$defs": definitions, "$ref": "#/$defs/d0"}, "steps": [{"id": "a", "tool": "s/t"}]})
+    };
+    let small = Plan::from_value(&plan(5)).expect("valid");
+    assert!(small.check_inputs(&json!({})).is_ok());
+    let findings = Plan::from_value(&plan(30)).expect_err("refused");
+    assert_eq!(findings[0].message, "its references add up to more than 100000 values");
+    let findings = Plan::from_value(&plan(100)).expect_err("refused");
+    assert_eq!(findings[0].message, "more than 32 references lead on to one another");
+}

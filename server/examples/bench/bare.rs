@@ -1,0 +1,69 @@
+//! The bare rates: what the database does with nothing of ours on top.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+/// One row of this many bytes.
+const ROW_BYTES: usize = 200;
+
+fn open(file: &Path) -> anyhow::Result<Connection> {
+    let connection = Connection::open(file)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection
+        .execute_batch("CREATE TABLE IF NOT EXISTS bare (id INTEGER PRIMARY KEY, body BLOB NOT NULL)")?;
+    Ok(connection)
+}
+
+/// Prepared one-row inserts, autocommit, WAL, FULL.
+pub fn commits_per_s(folder: &Path, time: Duration) -> anyhow::Result<f64> {
+    let connection = open(&folder.join("bare.db"))?;
+    let mut insert = connection.prepare("INSERT INTO bare (body) VALUES (?1)")?;
+    let row = [7u8; ROW_BYTES];
+    let (start, mut count) = (Instant::now(), 0u64);
+    while start.elapsed() < time {
+        insert.execute([&row[..]])?;
+        count += 1;
+    }
+    Ok(count as f64 / start.elapsed().as_secs_f64())
+}
+
+/// `clients` threads that each wait for their own row, and one writer that commits whatever has queued up.
+pub fn rows_per_s_grouped(folder: &Path, clients: usize, time: Duration) -> anyhow::Result<f64> {
+    let (rows, queue) = mpsc::channel::<mpsc::SyncSender<()>>();
+    let mut connection = open(&folder.join("grouped.db"))?;
+    let start = Instant::now();
+    let count = std::thread::scope(|scope| -> anyhow::Result<u64> {
+        for _ in 0..clients {
+            let rows = rows.clone();
+            scope.spawn(move || {
+                let (done, waits) = mpsc::sync_channel(1);
+                while start.elapsed() < time && rows.send(done.clone()).is_ok() && waits.recv().is_ok() {}
+            });
+        }
+        drop(rows);
+        let mut count = 0;
+        while let Ok(first) = queue.recv() {
+            let mut group = vec![first];
+            group.extend(queue.try_iter());
+            let transaction =
+                connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+            {
+                let mut insert = transaction.prepare_cached("INSERT INTO bare (body) VALUES (?1)")?;
+                for _ in &group {
+                    insert.execute([&[7u8; ROW_BYTES][..]])?;
+                }
+            }
+            transaction.commit()?;
+            count += group.len() as u64;
+            for done in group {
+                done.send(())?;
+            }
+        }
+        Ok(count)
+    })?;
+    Ok(count as f64 / start.elapsed().as_secs_f64())
+}

@@ -1,0 +1,24 @@
+//! Speed and memory, measured against the bare database in the same run: `cargo xtask bench`.
+//! Every rate is a median of rounds, and each bar is a ratio to the bare rate measured just before.
+
+mod bare;
+mod figures;
+mod load;
+mod parts;
+
+use figures::Figures;
+
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let flag = |name: &str| arguments.iter().any(|argument| argument == name);
+    if let Some(at) = arguments.iter().position(|argument| argument == "--part") {
+        return parts::run(&arguments[at + 1..]);
+    }
+    let scale = if flag("--quick") { load::Scale::QUICK } else { load::Scale::FULL };
+    let mut figures = Figures::default();
+    load::sqlite(&mut figures, &scale)?;
+    if let Ok(url) = std::env::var("ACTBOOK_TEST_POSTGRES") {
+        load::postgres(&mut figures, &scale, &url)?;
+    }
+    figures.print(flag("--json"))
+}

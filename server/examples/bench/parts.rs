@@ -1,0 +1,147 @@
+//! What runs in a process of its own, so that memory and start-up are those of a fresh one. Each part
+//! prints one JSON object.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use actbook::caller::Caller;
+use actbook::config::Config;
+use actbook::service::Service;
+use actbook::store::Options;
+use actbook::tools::{Ended, Tools};
+use futures_util::FutureExt;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
+
+/// A payload of 95 bytes, as arguments and as output.
+fn payload() -> Value {
+    json!({ "text": "x".repeat(84) })
+}
+
+fn plan(steps: usize, extra: Value) -> String {
+    let step = |no: usize| {
+        let mut step = json!({
+            "id": format!("s{no}"), "tool": "bench/noop", "arguments": payload(),
+            "cancellable": "irreversible",
+        });
+        if let (Value::Object(step), Value::Object(extra)) = (&mut step, &extra) {
+            step.extend(extra.clone());
+        }
+        step
+    };
+    json!({ "name": format!("noop-{steps}"), "steps": (0..steps).map(step).collect::<Vec<_>>() }).to_string()
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
+}
+
+async fn open(url: &str, calls: Arc<AtomicU64>) -> anyhow::Result<Service> {
+    let output = payload();
+    let tools = Tools::new(&Config::default()).with_callback("bench", move |_| {
+        calls.fetch_add(1, Ordering::Relaxed);
+        let output = output.clone();
+        async move { Ended::Succeeded { output } }.boxed()
+    });
+    Ok(Service::with_tools(url, Options::default(), tools).await?)
+}
+
+pub fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let number =
+        |at: usize| -> anyhow::Result<usize> { Ok(arguments.get(at).map_or(Ok(0), |text| text.parse())?) };
+    let [part, url, ..] = arguments else { anyhow::bail!("--part NAME URL [NUMBER…]") };
+    let answer = match part.as_str() {
+        "executions" => runtime()?.block_on(executions(url, number(2)?, number(3)?, number(4)?))?,
+        "start" => {
+            let start = Instant::now();
+            runtime()?
+                .block_on(async { anyhow::Ok(open(url, Arc::default()).await?.plans().await?.len()) })?;
+            json!({ "ms": start.elapsed().as_secs_f64() * 1000.0 })
+        }
+        "hang" => runtime()?.block_on(hang(url, number(2)?))?,
+        "recover" => runtime()?.block_on(recover(url, number(2)?))?,
+        _ => anyhow::bail!("there is no part `{part}`"),
+    };
+    anstream::println!("{answer}");
+    Ok(())
+}
+
+/// So many executions of so many no-op steps, so many at a time.
+async fn executions(url: &str, executions: usize, steps: usize, at_once: usize) -> anyhow::Result<Value> {
+    let calls = Arc::new(AtomicU64::new(0));
+    let service = open(url, calls.clone()).await?;
+    let caller = Caller { actor: "bench".into() };
+    let saved = service.save_plan(&caller, &plan(steps, json!({})), true).await?;
+    service.runner().await?;
+    let (_keep, halt) = watch::channel(false);
+    let slots = Arc::new(Semaphore::new(at_once.max(1)));
+    let start = Instant::now();
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..executions {
+        let slot = slots.clone().acquire_owned().await?;
+        let (service, caller, halt) = (service.clone(), caller.clone(), halt.clone());
+        let (reference, plan) = (saved.reference.clone(), saved.plan.clone());
+        running.spawn(async move {
+            let started = service.start(&caller, reference, plan, None, true).await?;
+            let status = service.drive(started.progress, halt).await?;
+            drop(slot);
+            anyhow::ensure!(status.as_str() == "succeeded", "an execution ended {status}");
+            Ok(())
+        });
+    }
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let done = (executions * steps) as u64;
+    anyhow::ensure!(calls.load(Ordering::Relaxed) == done, "every step calls its tool exactly once");
+    service.close().await;
+    Ok(json!({ "steps_per_s": done as f64 / seconds, "seconds": seconds, "rss_mb": rss_mb()? }))
+}
+
+/// Starts executions whose idempotent call never ends, says so, and waits to be killed.
+async fn hang(url: &str, executions: usize) -> anyhow::Result<Value> {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = calls.clone();
+    let tools = Tools::new(&Config::default()).with_callback("bench", move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        std::future::pending().boxed()
+    });
+    let service = Service::with_tools(url, Options::default(), tools).await?;
+    let caller = Caller { actor: "bench".into() };
+    let retry = json!({ "idempotent": true, "retry": { "max_attempts": 3, "backoff": "1ms", "on": ["unavailable"] } });
+    let saved = service.save_plan(&caller, &plan(3, retry), true).await?;
+    let (_keep, halt) = watch::channel(false);
+    for _ in 0..executions {
+        let started = service.start(&caller, saved.reference.clone(), saved.plan.clone(), None, true).await?;
+        let (service, halt) = (service.clone(), halt.clone());
+        tokio::spawn(async move { service.drive(started.progress, halt).await.map(drop) });
+    }
+    while calls.load(Ordering::Relaxed) < executions as u64 {
+        tokio::task::yield_now().await;
+    }
+    anstream::println!("hanging");
+    std::future::pending().await
+}
+
+/// Takes up whatever a dead process has left; the time runs from the start of this one.
+async fn recover(url: &str, executions: usize) -> anyhow::Result<Value> {
+    let start = Instant::now();
+    let calls = Arc::new(AtomicU64::new(0));
+    let service = open(url, calls.clone()).await?;
+    let (_keep, halt) = watch::channel(false);
+    let taken = service.take_up(halt).await?;
+    anyhow::ensure!(taken.len() == executions, "{} of {executions} were taken up", taken.len());
+    while calls.load(Ordering::Relaxed) < executions as u64 {
+        tokio::task::yield_now().await;
+    }
+    Ok(json!({ "ms": start.elapsed().as_secs_f64() * 1000.0 }))
+}
+
+fn rss_mb() -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kb = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    Ok(kb.unwrap_or(f64::NAN) / 1024.0)
+}

@@ -1,0 +1,86 @@
+//! What went wrong, as every door shows it: a code, a sentence, and what to do.
+
+use actbook_engine::execution::Refusal;
+use actbook_engine::plan::Finding;
+use serde::Serialize;
+
+use crate::{ledger, runner, store};
+
+#[derive(Clone, Debug, Serialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    pub code: &'static str,
+    pub message: String,
+    pub cure: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Where a document was refused: everything that is wrong with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+}
+
+impl Error {
+    pub fn new(code: &'static str, message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self { code, message: message.into(), cure: cure.into(), path: None, findings: Vec::new() }
+    }
+
+    /// A document with findings: the first one speaks for all.
+    pub fn findings(what: &str, findings: Vec<Finding>) -> Self {
+        let count = findings.len();
+        let (message, cure, path) = match findings.first() {
+            Some(first) => (first.message.clone(), first.cure.clone(), Some(first.path.clone())),
+            None => (String::new(), String::new(), None),
+        };
+        let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+        let place =
+            path.as_deref().filter(|path| !path.is_empty()).map_or(String::new(), |path| format!("{path}: "));
+        Self { code: "invalid", message: format!("{what}: {place}{message}{more}"), cure, path, findings }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.code, refusal.message, refusal.cure)
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        let cure = match &error {
+            store::Error::Open { .. } => "check --database (or ACTBOOK_DATABASE)",
+            store::Error::UnsafeDurability { .. } => "see docs/guide.md, Durability",
+            store::Error::Busy { .. } => "try again when the other process has finished",
+            store::Error::TooManyWords { .. } => "search for fewer words",
+            store::Error::Backup { .. } => "choose another file",
+            store::Error::Constraint(_)
+            | store::Error::Lost(_)
+            | store::Error::HeadMoved
+            | store::Error::Failed(_)
+            | store::Error::Column { .. } => "nothing was lost; `actbook doctor` looks at the database",
+        };
+        Self::new("store", error.to_string(), cure)
+    }
+}
+
+impl From<ledger::Error> for Error {
+    fn from(error: ledger::Error) -> Self {
+        match error {
+            ledger::Error::Refused(refusal) => refusal.into(),
+            ledger::Error::Store(error) => error.into(),
+            ledger::Error::Corrupt(_) => {
+                Self::new("corrupt", error.to_string(), "`actbook verify` names the first bad position")
+            }
+            ledger::Error::Closed => Self::new("closed", error.to_string(), "start actbook again"),
+        }
+    }
+}
+
+impl From<runner::Error> for Error {
+    fn from(error: runner::Error) -> Self {
+        match error {
+            runner::Error::Ledger(error) => error.into(),
+            runner::Error::Store(error) => error.into(),
+            runner::Error::Seat(_) => Self::new("seat", error.to_string(), "make the data folder writable"),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! One function per intent: what a caller may ask, and what it sees. Names no SQL, HTTP, MCP or HTML.
+
+mod answers;
+mod executions;
+mod export;
+mod journal;
+mod plans;
+mod tools;
+mod verify;
+pub mod view;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::OnceCell;
+
+use crate::bell::Bell;
+use crate::config::Config;
+use crate::error::Error;
+use crate::ledger::{Ledger, Plans};
+use crate::runner::Runner;
+use crate::store::{DEFAULT_TENANT, Db};
+use crate::tools::Tools;
+
+pub use crate::ledger::Progress;
+pub use crate::store::Options;
+pub use crate::store::executions::Filter as ExecutionFilter;
+pub use actbook_engine::execution::{Brief, Report};
+pub use answers::failed;
+pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
+pub use export::{Exported, verify_file};
+pub use journal::{Bad, Cleaned, JournalFilter, Verified};
+pub use plans::{PlanChecked, PlanSaved};
+pub use tools::ToolCalled;
+
+/// Everything a door needs. Clones are the same house.
+#[derive(Clone, Debug)]
+pub struct Service {
+    db: Db,
+    tenant: i64,
+    ledger: Ledger,
+    bell: Bell,
+    tools: Arc<Tools>,
+    plans: Plans,
+    seats: PathBuf,
+    runner: Arc<OnceCell<Runner>>,
+}
+
+impl Service {
+    pub async fn open(url: &str, options: Options, config: &Config) -> Result<Self, Error> {
+        Self::with_tools(url, options, Tools::new(config)).await
+    }
+
+    /// The same with tools of the caller's own, such as executors inside this process.
+    pub async fn with_tools(url: &str, options: Options, tools: Tools) -> Result<Self, Error> {
+        let db = Db::open(url, options).await?;
+        let tenant = DEFAULT_TENANT;
+        let bell = Bell::new(db.clone(), tenant);
+        let ledger = Ledger::open(db.clone(), tenant, bell.clone())?;
+        let seats = crate::folders::data().join("seats");
+        let (tools, plans, runner) = (Arc::new(tools), ledger.plans(), Arc::default());
+        Ok(Self { db, tenant, ledger, bell, tools, plans, seats, runner })
+    }
+
+    /// This process's seat at the table; taken when first needed.
+    pub async fn runner(&self) -> Result<&Runner, Error> {
+        let open = || async {
+            let (db, ledger, bell) = (self.db.clone(), self.ledger.clone(), self.bell.clone());
+            Runner::open(db, self.tenant, ledger, bell, self.tools.clone(), &self.seats).await
+        };
+        Ok(self.runner.get_or_try_init(open).await?)
+    }
+
+    pub fn tools(&self) -> &Arc<Tools> {
+        &self.tools
+    }
+
+    pub fn describe_database(&self) -> String {
+        self.db.describe()
+    }
+
+    /// Leaves the table and ends the servers that were started.
+    pub async fn close(&self) {
+        match self.runner.get() {
+            Some(runner) => runner.close().await,
+            None => self.tools.shutdown().await,
+        }
+    }
+}

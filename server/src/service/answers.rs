@@ -1,0 +1,97 @@
+//! What people and agents say to an execution. Each is a fact in the journal; the driver goes on from it.
+
+use actbook_engine::execution::{Command, Report};
+use actbook_engine::policy::{Answer, Category};
+use serde_json::Value;
+
+use super::Service;
+use super::executions::Found;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::ledger::Progress;
+
+impl Service {
+    async fn tell(&self, caller: &Caller, id: &str, command: Command) -> Result<(Found, Progress), Error> {
+        let found = self.find(id).await?;
+        let progress = self.ledger.command(&caller.actor, found.stream, command).await?;
+        Ok((found, progress))
+    }
+
+    pub async fn pause(
+        &self,
+        caller: &Caller,
+        id: &str,
+        reason: Option<String>,
+    ) -> Result<(Found, Progress), Error> {
+        self.tell(caller, id, Command::Pause { reason }).await
+    }
+
+    pub async fn resume(&self, caller: &Caller, id: &str) -> Result<(Found, Progress), Error> {
+        self.tell(caller, id, Command::Resume).await
+    }
+
+    pub async fn cancel(
+        &self,
+        caller: &Caller,
+        id: &str,
+        reason: Option<String>,
+    ) -> Result<(Found, Progress), Error> {
+        self.tell(caller, id, Command::Cancel { reason }).await
+    }
+
+    pub async fn undo(
+        &self,
+        caller: &Caller,
+        id: &str,
+        reason: Option<String>,
+    ) -> Result<(Found, Progress), Error> {
+        self.tell(caller, id, Command::Undo { reason }).await
+    }
+
+    pub async fn approve(
+        &self,
+        caller: &Caller,
+        id: &str,
+        step: Option<String>,
+        reason: Option<String>,
+    ) -> Result<(Found, Progress), Error> {
+        self.tell(caller, id, Command::Approve { step, reason }).await
+    }
+
+    pub async fn reject(
+        &self,
+        caller: &Caller,
+        id: &str,
+        step: Option<String>,
+        reason: Option<String>,
+    ) -> Result<(Found, Progress), Error> {
+        self.tell(caller, id, Command::Reject { step, reason }).await
+    }
+
+    pub async fn decide(
+        &self,
+        caller: &Caller,
+        id: &str,
+        step: String,
+        answer: Answer,
+        reason: Option<String>,
+        output: Option<Value>,
+    ) -> Result<(Found, Progress), Error> {
+        self.tell(caller, id, Command::Decide { step, answer, reason, output }).await
+    }
+
+    pub async fn record(
+        &self,
+        caller: &Caller,
+        id: &str,
+        step: String,
+        report: Report,
+    ) -> Result<(Found, Progress), Error> {
+        self.tell(caller, id, Command::Record { step, report }).await
+    }
+}
+
+/// What an agent or a person says of a failure, in the engine's words.
+pub fn failed(reason: Option<String>) -> Report {
+    Report::Failed { reason, category: Category::ToolError }
+}

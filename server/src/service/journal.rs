@@ -1,0 +1,140 @@
+//! The journal as people use it: listed, verified, exported, rebuilt, copied, cleaned up.
+
+use std::path::Path;
+
+use actbook_engine::execution::Command;
+use serde::Serialize;
+
+use super::Service;
+pub use super::export::Exported;
+pub use super::verify::{Bad, Verified};
+use super::view::{EntryView, Names};
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::ledger;
+use crate::store::{executions, journal, requests};
+
+/// Which entries to show. Everything left out lets all pass.
+#[derive(Clone, Debug, Default)]
+pub struct JournalFilter {
+    pub execution: Option<String>,
+    pub kind: Option<String>,
+    pub actor: Option<String>,
+    pub since: Option<i64>,
+    pub until: Option<i64>,
+    pub words: Vec<String>,
+    pub after: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Cleaned {
+    pub executions: usize,
+    pub dry_run: bool,
+}
+
+/// How many executions one round of `cleanup` takes on.
+const CLEANUP_ROUND: u64 = 500;
+/// Request keys are kept at least this long.
+const KEYS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
+
+impl Service {
+    pub async fn journal(&self, filter: &JournalFilter, limit: u64) -> Result<Vec<EntryView>, Error> {
+        let stream = match &filter.execution {
+            Some(id) => Some(self.find(id).await?.stream),
+            None => None,
+        };
+        let filter = journal::Filter {
+            stream,
+            kind: filter.kind.clone(),
+            actor: filter.actor.clone(),
+            since: filter.since,
+            until: filter.until,
+            words: filter.words.clone(),
+            after: filter.after,
+        };
+        let entries = journal::filtered(self.tenant, &filter, limit)?.all(&self.db).await?;
+        let mut names = Names::new();
+        let mut shown = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let name = self.name_of(entry.stream, &mut names).await?;
+            shown.push(EntryView::of(entry, name));
+        }
+        Ok(shown)
+    }
+
+    async fn name_of(&self, stream: u64, names: &mut Names) -> Result<Option<String>, Error> {
+        if stream == ledger::LIBRARY {
+            return Ok(None);
+        }
+        if !names.contains_key(&stream)
+            && let Some(row) = executions::by_id(self.tenant, stream).first(&self.db).await?
+        {
+            names.insert(stream, row.public_id);
+        }
+        Ok(names.get(&stream).cloned())
+    }
+
+    /// Wakes when the journal has moved, whoever moved it.
+    pub fn journal_bell(&self) -> Result<(crate::bell::Listening, tokio::sync::watch::Receiver<u64>), Error> {
+        Ok((self.bell.listen()?, self.bell.subscribe()))
+    }
+
+    /// The last entry's position and hash.
+    pub async fn head(&self) -> Result<(u64, String), Error> {
+        let head = journal::head(self.tenant).first(&self.db).await?;
+        let lost = || Error::new("corrupt", "the journal has no head", "restore a backup");
+        head.map(|head| (head.position, super::verify::hex(&head.hash))).ok_or_else(lost)
+    }
+
+    /// The whole chain and every payload, or the first position that does not hold.
+    pub async fn verify(&self) -> Result<Verified, Error> {
+        super::verify::journal(&self.db, self.tenant).await
+    }
+
+    pub async fn export(&self, id: &str, to: &mut (dyn std::io::Write + Send)) -> Result<Exported, Error> {
+        let found = self.find(id).await?;
+        super::export::write(&self.db, self.tenant, found.stream, to).await
+    }
+
+    /// Replays the projections from the journal; gives how many rows there are.
+    pub async fn rebuild(&self) -> Result<usize, Error> {
+        let (db, tenant) = (self.db.clone(), self.tenant);
+        let rebuilding = tokio::task::spawn_blocking(move || ledger::rebuild(&db, tenant));
+        let stopped = |error| Error::new("internal", format!("rebuilding stopped: {error}"), "try again");
+        Ok(rebuilding.await.map_err(stopped)??)
+    }
+
+    pub async fn backup(&self, file: &Path) -> Result<(), Error> {
+        Ok(self.db.backup(file).await?)
+    }
+
+    /// Erases arguments, outputs and salts of executions that ended before a time.
+    pub async fn cleanup(&self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<Cleaned, Error> {
+        let mut cleaned = Cleaned { executions: 0, dry_run };
+        let mut after = 0;
+        loop {
+            let round =
+                executions::ended_before(self.tenant, before_ms, after, CLEANUP_ROUND).all(&self.db).await?;
+            let Some(last) = round.last() else { break };
+            after = last.id;
+            for row in round {
+                cleaned.executions += usize::from(self.erase(caller, row.id, dry_run).await?);
+            }
+        }
+        if !dry_run {
+            let old = ledger::now_ms().saturating_sub(KEYS_KEPT_MS).min(before_ms);
+            self.db.transact(vec![requests::erase_before(self.tenant, old)]).await?;
+        }
+        Ok(cleaned)
+    }
+
+    async fn erase(&self, caller: &Caller, stream: u64, dry_run: bool) -> Result<bool, Error> {
+        if self.fold(stream)?.erased {
+            return Ok(false);
+        }
+        if !dry_run {
+            self.ledger.command(&caller.actor, stream, Command::Erase).await?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,167 @@
+//! Plans: checked, saved, listed, shown, deleted.
+
+use std::sync::Arc;
+
+use actbook_engine::analysis::{self, Check};
+use actbook_engine::event::PlanRef;
+use actbook_engine::id::PlanId;
+use actbook_engine::plan::{Finding, Plan, Severity, Undo};
+use serde::Serialize;
+
+use super::Service;
+use super::view::PlanView;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::ledger::{Asked, Reply, Request};
+use crate::random;
+use crate::store::{self, payloads, plans};
+
+/// Lists stop here; a longer one is asked for with a filter.
+const PLANS_LISTED: u64 = 1_000;
+
+/// A document that reads as a plan, with what the check found.
+#[derive(Debug)]
+pub struct PlanChecked {
+    pub plan: Option<Arc<Plan>>,
+    pub check: Check,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanSaved {
+    pub plan_id: PlanId,
+    pub name: String,
+    pub version: u32,
+    pub digest: String,
+    /// False: this very document was the newest version already.
+    pub fresh: bool,
+    pub check: Check,
+    #[serde(skip)]
+    pub reference: PlanRef,
+    #[serde(skip)]
+    pub plan: Arc<Plan>,
+}
+
+impl Service {
+    /// The whole pre-flight; `offline` leaves out whatever needs the servers.
+    pub async fn check(&self, text: &str, offline: bool) -> PlanChecked {
+        match Plan::parse(text) {
+            Err(findings) => PlanChecked { plan: None, check: Check::refused(findings) },
+            Ok(plan) => {
+                let mut check = analysis::check(&plan);
+                if !offline {
+                    check.findings.extend(self.check_tools(&plan).await);
+                    check.ok = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
+                }
+                PlanChecked { plan: Some(Arc::new(plan)), check }
+            }
+        }
+    }
+
+    /// Every tool that the plan names must be there.
+    async fn check_tools(&self, plan: &Plan) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (path, tool) in named_tools(plan) {
+            if let Err(error) = self.tools.describe(tool).await {
+                let cure = "`actbook tools list` shows what there is; servers are named in actbook.yaml";
+                findings.push(Finding::error("no_such_tool", path, error.to_string(), cure));
+            }
+        }
+        findings
+    }
+
+    pub async fn save_plan(&self, caller: &Caller, text: &str, offline: bool) -> Result<PlanSaved, Error> {
+        let PlanChecked { plan, check } = self.check(text, offline).await;
+        let Some(plan) = plan.filter(|_| check.ok) else {
+            let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
+            return Err(Error::findings("the plan is refused", errors.collect()));
+        };
+        let request = Request::SavePlan { plan: plan.clone(), new_id: PlanId::new(random::id()) };
+        let asked = Asked { actor: caller.actor.clone(), request, key: None };
+        let Reply::Saved { plan: reference, fresh } = self.ledger.ask(asked).await? else {
+            unreachable!("saving a plan answers with its place")
+        };
+        let PlanRef { id, name, version, digest } = reference.clone();
+        Ok(PlanSaved {
+            plan_id: id,
+            name,
+            version,
+            digest: digest.to_string(),
+            fresh,
+            check,
+            reference,
+            plan,
+        })
+    }
+
+    pub async fn plans(&self) -> Result<Vec<PlanView>, Error> {
+        let rows = plans::list(self.tenant, PLANS_LISTED).all(&self.db).await?;
+        Ok(rows.iter().map(PlanView::of).collect())
+    }
+
+    /// By name, id, or the unique beginning of an id.
+    pub async fn plan(&self, name_or_id: &str) -> Result<(PlanView, Arc<Plan>), Error> {
+        let row = self.plan_row(name_or_id).await?;
+        let lost = || Error::new("corrupt", "the plan's document is missing", "run `actbook verify`");
+        let document = payloads::at(self.tenant, row.position).first(&self.db).await?.ok_or_else(lost)?;
+        let text = String::from_utf8(document.body).map_err(|_| lost())?;
+        let plan = Plan::parse(&text).map_err(|findings| Error::findings("the stored plan", findings))?;
+        Ok((PlanView::of(&row), Arc::new(plan)))
+    }
+
+    /// A saved plan and the reference by which it is started.
+    pub async fn saved_plan(&self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
+        let (view, plan) = self.plan(name_or_id).await?;
+        let version = u32::try_from(view.version).map_err(|error| {
+            Error::new("corrupt", format!("version {}: {error}", view.version), "run `actbook rebuild`")
+        })?;
+        let reference = PlanRef { id: PlanId::new(view.id), name: view.name, version, digest: plan.digest };
+        Ok((reference, plan))
+    }
+
+    async fn plan_row(&self, name_or_id: &str) -> Result<plans::Plan, Error> {
+        match plans::find(&self.db, self.tenant, name_or_id).await? {
+            store::Found::One(row) => Ok(row),
+            store::Found::Several => {
+                let message = format!("more than one plan's id begins with `{name_or_id}`");
+                Err(Error::new("ambiguous", message, "give more of the id"))
+            }
+            store::Found::None => Err(self.no_such_plan(name_or_id).await?),
+        }
+    }
+
+    async fn no_such_plan(&self, name: &str) -> Result<Error, Error> {
+        let known = plans::list(self.tenant, PLANS_LISTED).all(&self.db).await?;
+        let near = analysis::nearest(name, known.iter().map(|row| row.name.as_str()));
+        let cure = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`actbook plan list` shows the saved ones; a file is given by its path".to_owned(),
+        };
+        Ok(Error::new("no_such_plan", format!("there is no plan `{name}`"), cure))
+    }
+
+    pub async fn delete_plan(&self, caller: &Caller, name_or_id: &str) -> Result<PlanView, Error> {
+        let row = self.plan_row(name_or_id).await?;
+        let request = Request::DeletePlan { id: PlanId::new(row.id.as_str()) };
+        self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await?;
+        Ok(PlanView::of(&row))
+    }
+}
+
+/// Every tool a plan may call, with the place that names it.
+pub(super) fn named_tools(plan: &Plan) -> Vec<(String, &str)> {
+    let mut named = Vec::new();
+    for (index, step) in plan.steps.iter().enumerate() {
+        if let (Some(tool), false) = (step.tool(), step.by_agent()) {
+            named.push((format!("steps[{index}].tool"), tool));
+        }
+        if let Some(Undo::Tool { tool, .. }) =
+            step.compensation.as_ref().map(|compensation| &compensation.work)
+        {
+            named.push((format!("steps[{index}].compensation.tool"), tool.as_str()));
+        }
+        if let Some(probe) = &step.probe {
+            named.push((format!("steps[{index}].probe.tool"), probe.tool.as_str()));
+        }
+    }
+    named
+}

@@ -1,0 +1,356 @@
+//! What is shown: the one set of views that `--json`, the HTTP API and MCP all render.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use actbook_engine::execution::{
+    Brief, Execution, Question, StepState, Stored, Subject, Values, brief, questions,
+};
+use actbook_engine::id::{ExecutionId, Position, StepId, StepNo};
+use actbook_engine::plan::{Step, Undo, Work};
+use actbook_engine::policy::{Category, Status, StepStatus};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Service;
+use crate::error::Error;
+use crate::store::{executions, journal, payloads, plans};
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ExecutionView {
+    pub id: ExecutionId,
+    pub status: Status,
+    pub plan: PlanShown,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    pub started_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    pub progress: ProgressView,
+    pub position: u64,
+    pub steps: Vec<StepView>,
+    pub waiting: Vec<WaitingView>,
+    /// When something went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub brief: Option<Brief>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanShown {
+    pub id: String,
+    pub name: String,
+    pub version: u32,
+    pub digest: String,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ProgressView {
+    pub done: usize,
+    pub total: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct StepView {
+    pub id: StepId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub status: StepStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    pub attempts: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorView>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ErrorView {
+    pub category: Category,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitingView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepId>,
+    #[serde(rename = "for")]
+    pub kind: &'static str,
+    pub question: String,
+    pub options: Vec<&'static str>,
+}
+
+/// A line of a list.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExecutionRow {
+    pub id: String,
+    pub status: String,
+    pub plan: String,
+    pub version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    pub started_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    #[serde(skip)]
+    pub stream: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct PlanView {
+    pub id: String,
+    pub name: String,
+    pub version: u64,
+    pub digest: String,
+    pub steps: u64,
+    pub saved_at: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct EntryView {
+    pub position: u64,
+    pub at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution: Option<String>,
+    pub version: u64,
+    pub kind: String,
+    pub actor: String,
+    pub body: Value,
+    pub hash: String,
+}
+
+/// RFC 3339 in UTC.
+pub fn time(at_ms: i64) -> String {
+    jiff::Timestamp::from_millisecond(at_ms).map_or_else(|_| at_ms.to_string(), |at| format!("{at:.3}"))
+}
+
+impl ExecutionRow {
+    pub(super) fn of(row: &executions::Execution) -> Self {
+        Self {
+            id: row.public_id.clone(),
+            status: row.status.clone(),
+            plan: row.plan_name.clone(),
+            version: row.plan_version,
+            task: row.task.clone(),
+            started_at: time(row.started_at),
+            ended_at: row.ended_at.map(time),
+            stream: row.id,
+        }
+    }
+}
+
+impl PlanView {
+    pub(super) fn of(row: &plans::Plan) -> Self {
+        Self {
+            id: row.id.clone(),
+            name: row.name.clone(),
+            version: row.version,
+            digest: row.digest.clone(),
+            steps: row.steps,
+            saved_at: time(row.saved_at),
+        }
+    }
+}
+
+impl EntryView {
+    pub(super) fn of(entry: journal::Entry, execution: Option<String>) -> Self {
+        let body = serde_json::from_str(&entry.body).unwrap_or(Value::String(entry.body));
+        let hash = entry.hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let at = time(entry.at);
+        let journal::Entry { position, version, kind, actor, .. } = entry;
+        Self { position, at, execution, version, kind, actor, body, hash }
+    }
+}
+
+impl Service {
+    pub(super) async fn render(&self, execution: &Execution) -> Result<ExecutionView, Error> {
+        let values = self.shown_values(execution).await?;
+        let steps: Vec<StepView> = execution.numbers().map(|no| step_view(execution, no, &values)).collect();
+        let waiting =
+            questions(execution).iter().map(|question| waiting(execution, question, &steps)).collect();
+        let finished = |step: &&StepView| matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
+        let done = steps.iter().filter(finished).count();
+        let plan = &execution.plan_ref;
+        Ok(ExecutionView {
+            id: execution.id.clone(),
+            status: execution.status(),
+            plan: PlanShown {
+                id: plan.id.to_string(),
+                name: plan.name.clone(),
+                version: plan.version,
+                digest: plan.digest.to_string(),
+            },
+            task: execution.task.clone(),
+            started_at: time(execution.started_at_ms),
+            ended_at: execution.ended_at_ms.map(time),
+            progress: ProgressView { done, total: steps.len() },
+            position: execution.position.0,
+            brief: if went_wrong(execution) { Some(self.brief(execution).await?) } else { None },
+            steps,
+            waiting,
+        })
+    }
+
+    pub async fn brief(&self, execution: &Execution) -> Result<Brief, Error> {
+        let mut values = Values::default();
+        loop {
+            match brief(execution, &values) {
+                Ok(brief) => return Ok(brief),
+                Err(missing) => self.load(missing.0, &mut values).await?,
+            }
+        }
+    }
+
+    /// What was erased reads as null.
+    async fn load(&self, positions: Vec<Position>, values: &mut Values) -> Result<(), Error> {
+        let wanted: Vec<u64> = positions.iter().map(|position| position.0).collect();
+        for payload in payloads::at_each(&self.db, self.tenant, &wanted).await? {
+            let value = serde_json::from_slice(&payload.body).unwrap_or_default();
+            values.0.insert(Position(payload.position), Arc::new(value));
+        }
+        for position in positions {
+            values.0.entry(position).or_default();
+        }
+        Ok(())
+    }
+
+    async fn shown_values(&self, execution: &Execution) -> Result<Values, Error> {
+        let stored = |step: &StepState| {
+            let arguments = step.attempts.last().and_then(|attempt| attempt.arguments).or(step.asked);
+            let said = step.error.and_then(|error| error.said);
+            [arguments, step.output, said]
+                .into_iter()
+                .flatten()
+                .map(|stored| stored.position)
+                .collect::<Vec<_>>()
+        };
+        let mut values = Values::default();
+        self.load(execution.steps.iter().flat_map(stored).collect(), &mut values).await?;
+        Ok(values)
+    }
+}
+
+fn went_wrong(execution: &Execution) -> bool {
+    use StepStatus as S;
+    let wrong = |step: &StepState| {
+        matches!(
+            step.status(),
+            S::Failed | S::Unknown | S::Cancelled | S::Compensating | S::Compensated | S::CompensationFailed
+        )
+    };
+    !execution.erased && execution.steps.iter().any(wrong)
+}
+
+fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
+    let (spec, state) = (execution.plan.step(no), execution.step(no));
+    let value = |stored: Option<Stored>| {
+        stored.and_then(|stored| values.0.get(&stored.position)).map(|value| value.as_ref().clone())
+    };
+    let arguments = state.attempts.last().and_then(|attempt| attempt.arguments).or(state.asked);
+    let error = state.error.map(|error| ErrorView {
+        category: error.category,
+        message: value(error.said).as_ref().and_then(message_of).unwrap_or_else(|| silent(state).to_owned()),
+    });
+    let action = match &spec.work {
+        Work::Tool { .. } | Work::AgentTool { .. } => None,
+        Work::Action { action, .. } => Some(action.clone()),
+    };
+    StepView {
+        id: spec.id.clone(),
+        name: spec.name.clone(),
+        status: state.status(),
+        tool: spec.tool().map(str::to_owned),
+        action,
+        attempts: state.attempts.len(),
+        started_at: state.started_at_ms.map(time),
+        ended_at: state.ended_at_ms.map(time),
+        took_ms: state.started_at_ms.zip(state.ended_at_ms).map(|(from, to)| to - from),
+        arguments: value(arguments),
+        output: value(state.output).filter(|output| !output.is_null()),
+        error,
+    }
+}
+
+fn message_of(said: &Value) -> Option<String> {
+    said.get("message").and_then(Value::as_str).map(str::to_owned)
+}
+
+/// What to say of an end about which nobody said anything.
+fn silent(state: &StepState) -> &'static str {
+    match state.last() {
+        Some(attempt) if attempt.costs_nothing() => "its driver went away before the call was sent",
+        Some(attempt) if attempt.takeover => "its driver went away while the call was out",
+        Some(attempt) if attempt.by_agent => "the agent did not report in time",
+        Some(_) => "no reason was given",
+        None => "it was rejected",
+    }
+}
+
+fn waiting(execution: &Execution, question: &Question, steps: &[StepView]) -> WaitingView {
+    let view = question.step.map(|no| &steps[no.index()]);
+    let id = view.map(|view| view.id.to_string()).unwrap_or_default();
+    let said = view
+        .and_then(|view| view.error.as_ref())
+        .map(|error| format!(" ({}: {})", error.category, error.message));
+    let said = said.unwrap_or_default();
+    let answers: Vec<&'static str> = question.answers.iter().map(|answer| answer.as_str()).collect();
+    let approvals = vec!["approve", "reject"];
+    let (kind, text, options) = match question.subject {
+        Subject::PlanApproval => ("approval", "May the plan start?".to_owned(), approvals),
+        Subject::UndoApproval => {
+            ("approval", "May what has been done be undone, as the brief lists it?".to_owned(), approvals)
+        }
+        Subject::StepApproval => ("approval", format!("May step `{id}` run? {}", work_text(view)), approvals),
+        Subject::AgentWork => (
+            "agent",
+            format!("Step `{id}` is yours: {}", work_text(view)),
+            vec!["started", "succeeded", "failed"],
+        ),
+        Subject::AgentUndo => {
+            let text = question.step.map(|no| undo_text(execution.plan.step(no))).unwrap_or_default();
+            ("agent", format!("Undo step `{id}`: {text}"), vec!["compensated", "failed"])
+        }
+        Subject::Failure => ("decision", format!("Step `{id}` failed{said}. What now?"), answers),
+        Subject::Unknown => {
+            ("decision", format!("Nobody knows whether step `{id}` took effect{said}. Did it?"), answers)
+        }
+        Subject::FailedUndo => {
+            ("decision", format!("Undoing step `{id}` did not work{said}. What now?"), answers)
+        }
+    };
+    WaitingView { step: view.map(|view| view.id.clone()), kind, question: text, options }
+}
+
+fn work_text(view: Option<&StepView>) -> String {
+    let Some(view) = view else { return String::new() };
+    let arguments = view.arguments.as_ref().map(|arguments| format!(" with {arguments}")).unwrap_or_default();
+    match (&view.tool, &view.action) {
+        (Some(tool), _) => format!("It calls {tool}{arguments}"),
+        (None, Some(action)) => action.clone(),
+        (None, None) => String::new(),
+    }
+}
+
+fn undo_text(step: &Step) -> String {
+    match step.compensation.as_ref().map(|compensation| &compensation.work) {
+        Some(Undo::Action { action }) => match action.literal().and_then(Value::as_str) {
+            Some(text) => text.to_owned(),
+            None => "see its arguments in the journal".to_owned(),
+        },
+        Some(Undo::Tool { tool, .. }) => tool.clone(),
+        None => String::new(),
+    }
+}
+
+/// Executions' public ids by stream, for showing entries.
+pub(super) type Names = BTreeMap<u64, String>;

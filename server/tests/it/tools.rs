@@ -1,0 +1,99 @@
+//! The `tools` room against real child processes: our own demo server, commands, and a zoo of servers
+//! that misbehave.
+
+#![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
+
+mod catalog;
+mod commands;
+mod config;
+mod demo;
+mod secrets;
+mod zoo;
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use actbook::config::Config;
+use actbook::tools::{Call, ChildProcess, Ended, Tools};
+use actbook_engine::policy::Category;
+use serde_json::{Value, json};
+
+/// Long enough that a test which waits for it has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn tools(folder: &Path, config: Value) -> Tools {
+    let config = Config::parse(&config.to_string(), folder).expect("the test's config is well formed");
+    Tools::new(&config)
+}
+
+/// The demo server, through the real binary, in `folder`.
+fn demo_server(folder: &Path) -> Value {
+    json!({ "command": env!("CARGO_BIN_EXE_actbook"), "args": ["demo-tools", "--folder", folder] })
+}
+
+fn a_call(tool: &str, arguments: Value) -> Call {
+    Call { tool: tool.to_owned(), arguments, key: "key-1".to_owned(), timeout: PATIENCE }
+}
+
+async fn call(tools: &Tools, tool: &str, arguments: Value) -> Ended {
+    tools.call(a_call(tool, arguments), |_| {}, std::future::pending()).await
+}
+
+async fn call_within(tools: &Tools, tool: &str, timeout: Duration) -> Ended {
+    let call = Call { timeout, ..a_call(tool, json!({})) };
+    tools.call(call, |_| {}, std::future::pending()).await
+}
+
+/// The call's end, and every process that `sending` was told of.
+async fn watched_call(tools: &Tools, call: Call) -> (Ended, Vec<Option<ChildProcess>>) {
+    let told = Mutex::new(Vec::new());
+    let ended = tools.call(call, |child| told.lock().unwrap().push(child), std::future::pending()).await;
+    (ended, told.into_inner().unwrap())
+}
+
+#[track_caller]
+fn output(ended: Ended) -> Value {
+    match ended {
+        Ended::Succeeded { output } => output,
+        Ended::Failed { .. } | Ended::Unknown { .. } => panic!("not succeeded: {ended:?}"),
+    }
+}
+
+/// Category, message, and whether it was sent.
+#[track_caller]
+fn failure(ended: Ended) -> (Category, String, bool) {
+    match ended {
+        Ended::Failed { category, message, sent, .. } => (category, message, sent),
+        Ended::Succeeded { .. } | Ended::Unknown { .. } => panic!("not failed: {ended:?}"),
+    }
+}
+
+#[track_caller]
+fn unknown(ended: Ended) -> (Category, String) {
+    match ended {
+        Ended::Unknown { category, message } => (category, message),
+        Ended::Succeeded { .. } | Ended::Failed { .. } => panic!("not unknown: {ended:?}"),
+    }
+}
+
+/// Living processes of a group; a zombie is none.
+fn living(group: u32) -> Vec<u32> {
+    let stat = |entry: std::fs::DirEntry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (_, fields) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        (fields[2] == group.to_string() && fields[0] != "Z").then_some(pid)
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().filter_map(stat).collect()
+}
+
+/// A killed process needs the kernel's moment to be gone.
+async fn assert_group_ends(group: u32) {
+    let started = Instant::now();
+    while !living(group).is_empty() {
+        assert!(started.elapsed() < PATIENCE, "left of the group {group}: {:?}", living(group));
+        tokio::task::yield_now().await;
+    }
+}

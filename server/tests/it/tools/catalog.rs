@@ -1,0 +1,125 @@
+//! What tools there are, where they are, and executors inside the process.
+
+use std::collections::BTreeSet;
+
+use actbook::tools::Annotations;
+use actbook_engine::policy::Category;
+use futures_util::FutureExt;
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+use super::*;
+
+#[tokio::test]
+async fn a_list_holds_every_server_and_the_unreachable_ones_say_why() {
+    let folder = tempdir().unwrap();
+    let config = json!({
+        "mcpServers": {
+            "demo": demo_server(folder.path()),
+            "gone": { "command": "no-such-program" },
+            "web": { "url": "https://example.invalid/mcp" },
+        },
+        "commands": { "make": { "argv": ["make", "${arguments.target}"] } },
+    });
+    let tools = tools(folder.path(), config);
+    let listed = tools.list().await;
+    let names: Vec<&str> = listed.iter().map(|server| server.server.as_str()).collect();
+    assert_eq!(names, ["command", "demo", "gone", "web"]);
+    assert_eq!(listed[0].tools[0].name, "command/make");
+    let write = listed[1].tools.iter().find(|tool| tool.name == "demo/write_file").unwrap();
+    let hints = Annotations {
+        read_only: Some(false),
+        destructive: Some(true),
+        idempotent: Some(true),
+        open_world: Some(false),
+    };
+    assert_eq!(write.annotations, hints);
+    assert!(listed[2].error.as_ref().unwrap().contains("cannot be started"));
+    assert!(listed[3].error.as_ref().unwrap().contains("over stdio only"));
+    assert!(tools.knows("demo") && !tools.knows("web") && !tools.knows("nobody"));
+
+    let described = tools.describe("demo/write_file").await.unwrap();
+    assert_eq!(described.digest, write.digest);
+    assert_eq!(described.input_schema["required"], json!(["path", "content"]));
+    for unknown in ["demo/nothing", "nobody/x", "noslash", "command/none", "web/x"] {
+        tools.describe(unknown).await.unwrap_err();
+    }
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_this_version_cannot_call_is_refused_by_name() {
+    let folder = tempdir().unwrap();
+    let config = json!({
+        "mcpServers": { "web": { "url": "https://example.invalid/mcp" } },
+        "http": { "notify": { "url": "https://example.invalid" } },
+    });
+    let tools = tools(folder.path(), config);
+    let cases =
+        [("web/x", "url"), ("http/notify", "HTTP"), ("nobody/x", "nobody"), ("noslash", "server/tool")];
+    for (tool, words) in cases {
+        let (ended, told) = watched_call(&tools, a_call(tool, json!({}))).await;
+        let (category, message, sent) = failure(ended);
+        assert_eq!((category, sent, told), (Category::NotFound, false, vec![]));
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+fn place(folder: &str, config: Value, servers: &[&str]) -> String {
+    let servers: BTreeSet<String> = servers.iter().map(|name| (*name).to_owned()).collect();
+    tools(Path::new(folder), config).place(&servers).to_string()
+}
+
+#[test]
+fn a_place_is_how_its_servers_are_reached_and_nothing_else() {
+    let config = |args: Value, key: &str| {
+        json!({
+            "mcpServers": { "a": { "command": "x", "args": args, "env": { "KEY": key } }, "b": { "url": "https://b" } },
+            "commands": { "one": { "argv": ["one"] } },
+        })
+    };
+    let base = || config(json!(["1"]), "v");
+    let with_command = |argv: Value| {
+        let mut config = base();
+        config["commands"]["two"] = json!({ "argv": argv });
+        config
+    };
+    let here = place("/f", base(), &["a"]);
+    assert_eq!(
+        here,
+        place("/f", config(json!(["1"]), "other"), &["a"]),
+        "a variable's value is no part of it"
+    );
+    let others = [
+        place("/f", config(json!(["2"]), "v"), &["a"]),
+        place("/g", base(), &["a"]),
+        place("/f", base(), &["a", "b"]),
+        place("/f", base(), &["a", "unknown"]),
+        place("/f", base(), &[]),
+    ];
+    for other in others {
+        assert_ne!(here, other);
+    }
+    let all = |config| place("/f", config, &["command"]);
+    assert_ne!(all(base()), all(with_command(json!(["two"]))));
+    let one = |config| place("/f", config, &["command/one"]);
+    assert_eq!(one(base()), one(with_command(json!(["two"]))), "only the command that is named");
+}
+
+#[tokio::test]
+async fn an_executor_in_the_process_answers_for_its_server() {
+    let tools = tools(Path::new("/"), json!({})).with_callback("own", |call| {
+        async move {
+            match call.tool.as_str() {
+                "own/never" => std::future::pending().await,
+                _ => Ended::Succeeded { output: json!({ "key": call.key, "got": call.arguments }) },
+            }
+        }
+        .boxed()
+    });
+    let (ended, told) = watched_call(&tools, a_call("own/any", json!({ "x": 1 }))).await;
+    assert_eq!((output(ended), told), (json!({ "key": "key-1", "got": { "x": 1 } }), vec![None]));
+    let ended = call_within(&tools, "own/never", Duration::from_millis(10)).await;
+    assert_eq!(unknown(ended).0, Category::Timeout);
+    assert!(tools.knows("own") && tools.describe("own/any").await.is_ok());
+}

@@ -1,0 +1,160 @@
+//! `actbook.yaml`: what is accepted, and how what is not is refused.
+
+use std::time::Duration;
+
+use actbook::config::{Approvals, Config, McpServer, Part, RetryWords, Scope, Template};
+use actbook_engine::policy::Category;
+use tempfile::tempdir;
+
+use super::Path;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(text, Path::new("/folder")).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_clients_block_pastes_in_unchanged_beside_our_own_words() {
+    let config = parse(
+        r#"
+        mcpServers:
+          files: { command: npx, args: [-y, "@scope/server", ./work], env: { PORT: 8080 }, disabled: false, autoApprove: [x] }
+          web: { type: http, url: "https://x/mcp", headers: { Authorization: "Bearer ${TOKEN}" } }
+          windsurf: { serverUrl: "https://y/mcp" }
+        approvals: agents
+        servers:
+          files:
+            trusted: true
+            concurrency: 4
+            tools:
+              write_file: { timeout: 10s, idempotent: true, approval: required, retry: { max_attempts: 3, on: [timeout] } }
+          command: { concurrency: 2 }
+        http:
+          notify: { method: POST, url: "https://z", headers: { K: "${env:KEY}" }, body: "${arguments}", input_schema: { type: object } }
+        commands:
+          build: { argv: [make, "${arguments.target}"], input_schema: { type: object }, cwd: ., timeout: 5m }
+        "#,
+    )
+    .unwrap();
+    assert_eq!(config.approvals, Approvals::Agents);
+    assert!(matches!(&config.mcp_servers["files"], McpServer::Stdio { args, .. } if args.len() == 3));
+    assert!(matches!(&config.mcp_servers["windsurf"], McpServer::Http { .. }));
+    assert!(config.servers["files"].trusted);
+    let words = config.tool_words("files", "write_file");
+    assert_eq!((words.timeout, words.approval), (Some(Duration::from_secs(10)), Some(true)));
+    let retry =
+        RetryWords { max_attempts: Some(3), on: Some([Category::Timeout].into()), ..RetryWords::default() };
+    assert_eq!(words.retry, Some(retry));
+    assert_eq!(config.tool_words("command", "build").timeout, Some(Duration::from_secs(300)));
+    assert_eq!(config.tool_words("files", "unsaid").idempotent, None);
+}
+
+#[test]
+fn json_is_taken_as_well_and_an_empty_file_configures_nothing() {
+    let config = parse("{\n\t\"mcpServers\": { \"a\": { \"command\": \"x\" } }\n}\n").unwrap();
+    assert_eq!(config.mcp_servers.len(), 1);
+    assert!(parse("").unwrap().mcp_servers.is_empty());
+    assert!(parse("# nothing yet\n").unwrap().commands.is_empty());
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_its_place() {
+    let cases = [
+        ("aprovals: people", "`aprovals`: is no word of the config; did you mean `approvals`?"),
+        ("approvals: robots", "`approvals`: `robots` is none of people, agents"),
+        (
+            "servers: { command: { trustd: true } }",
+            "`servers.command.trustd`: is no word of the config; did you mean `trusted`?",
+        ),
+        (
+            "servers: { command: { trusted: yes } }",
+            "`servers.command.trusted`: must be true or false, not text",
+        ),
+        (
+            "servers: { command: { concurrency: 0 } }",
+            "`servers.command.concurrency`: `0` is not a whole number above 0",
+        ),
+        (
+            "mcpServers: { files: { command: x } }\nservers: { file: {} }",
+            "`servers.file`: there is no such server in `mcpServers`; did you mean `files`?",
+        ),
+        (
+            "servers: { command: { tools: { t: { timeout: 10 } } } }",
+            "`servers.command.tools.t.timeout`: must be text, not a number",
+        ),
+        (
+            "servers: { command: { tools: { t: { timeout: 10x } } } }",
+            "`servers.command.tools.t.timeout`: `10x` is no duration; write 250ms, 30s, 5m or 2h",
+        ),
+        (
+            "servers: { command: { tools: { t: { retry: { on: [often] } } } } }",
+            "`servers.command.tools.t.retry.on`: unknown variant `often`",
+        ),
+        ("mcpServers: { a: {} }", "`mcpServers.a`: needs a `command` or a `url`"),
+        ("mcpServers: { a: { command: x, url: y } }", "`mcpServers.a`: has both `command` and `url`"),
+        ("mcpServers: { a: { command: x, args: y } }", "`mcpServers.a.args`: must be a list, not text"),
+        (
+            "mcpServers: { command: { command: x } }",
+            "`mcpServers.command`: `command` is the name of Actbook's own command tools",
+        ),
+        (
+            "mcpServers: { a/b: { command: x } }",
+            "`mcpServers.a/b`: a server's name is not empty and has no `/`",
+        ),
+        ("mcpServers: [a]", "`mcpServers`: must be a mapping, not a list"),
+        ("commands: { a: {} }", "`commands.a.argv`: needs at least the program"),
+        (
+            "commands: { a: { argv: ['${arguments.x}'] } }",
+            "`commands.a.argv[0]`: the program may not come from the arguments",
+        ),
+        ("commands: { a: { argv: [x, '${HOME}'] } }", "`commands.a.argv[1]`: `${HOME}` is unknown here"),
+        (
+            "commands: { a: { argv: [x, '${arguments.'] } }",
+            "`commands.a.argv[1]`: `${arguments.` opens `${` and never closes it",
+        ),
+        (
+            "commands: { a: { argv: [x, '${arguments..y}'] } }",
+            "`commands.a.argv[1]`: `${arguments..y}` has an empty name in it",
+        ),
+        ("commands: { a: { argv: [x], input_schema: { type: objekt } } }", "`commands.a.input_schema`: "),
+        ("http: { a: {} }", "`http.a.url`: is missing"),
+        ("just text", "`config`: must be a mapping, not text"),
+    ];
+    for (text, expected) in cases {
+        let refused = parse(text).unwrap_err();
+        assert!(refused.starts_with(expected), "{text}\n  expected {expected}\n  got      {refused}");
+    }
+    parse("a: [").unwrap_err();
+    parse("approvals: people\napprovals: agents").unwrap_err();
+}
+
+#[test]
+fn a_file_is_read_by_name_and_its_folder_is_where_paths_start() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("mine.yaml");
+    std::fs::write(&file, "mcpServers: { a: { command: x } }").unwrap();
+    let config = Config::load(Some(&file)).unwrap();
+    assert_eq!((config.folder.as_path(), config.file.as_deref()), (folder.path(), Some(file.as_path())));
+
+    std::fs::write(&file, "nonsense: 1").unwrap();
+    let refused = Config::load(Some(&file)).unwrap_err().to_string();
+    assert!(refused.contains("mine.yaml") && refused.contains("`nonsense`"), "{refused}");
+    Config::load(Some(&folder.path().join("none.yaml"))).unwrap_err();
+}
+
+proptest::proptest! {
+    /// Refused or accepted, but never a panic; what has no reference in it stands for itself.
+    #[test]
+    fn any_text_is_read_or_refused(text in r#"[\[\]{}:,$a-z0-9 \n"'&*-]{0,80}|\PC{0,40}"#) {
+        drop(parse(&text));
+        drop(parse(&format!("commands: {{ a: {{ argv: [x, {text}] }} }}")));
+        for scope in [Scope::Client, Scope::Environment, Scope::Call] {
+            match Template::parse(&text, scope) {
+                Ok(template) if !text.contains("${") => {
+                    let expected: Vec<Part> = (!text.is_empty()).then(|| Part::Text(text.clone())).into_iter().collect();
+                    proptest::prop_assert_eq!(template.parts, expected);
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The demo server through the real binary: its effects, its honesty, its end in mid-call.
+
+use std::fs;
+
+use actbook_engine::policy::Category;
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+use super::*;
+
+fn demo(folder: &Path) -> Tools {
+    tools(folder, json!({ "mcpServers": { "demo": demo_server(folder) } }))
+}
+
+#[tokio::test]
+async fn effects_are_real_and_leave_a_witness_with_the_key() {
+    let folder = tempdir().unwrap();
+    let tools = demo(folder.path());
+    let written = call(&tools, "demo/write_file", json!({ "path": "a/b.txt", "content": "one" })).await;
+    assert_eq!(output(written), json!({ "path": "a/b.txt", "bytes": 3, "created": true }));
+    call(&tools, "demo/append_file", json!({ "path": "a/b.txt", "content": " two" })).await;
+    call(&tools, "demo/move_file", json!({ "from": "a/b.txt", "to": "c.txt" })).await;
+    assert_eq!(fs::read_to_string(folder.path().join("c.txt")).unwrap(), "one two");
+
+    let read = call(&tools, "demo/read_file", json!({ "path": "c.txt" })).await;
+    assert_eq!(output(read)["content"], "one two");
+    let listed = call(&tools, "demo/list_files", json!({})).await;
+    assert_eq!(output(listed), json!({ "files": ["c.txt"] }));
+    let gone = call(&tools, "demo/delete_file", json!({ "path": "c.txt" })).await;
+    assert_eq!(output(gone)["existed"], true);
+    let gone_already = call(&tools, "demo/delete_file", json!({ "path": "c.txt" })).await;
+    assert_eq!(output(gone_already)["existed"], false);
+
+    let witness = fs::read_to_string(folder.path().join(".calls.log")).unwrap();
+    let expected = ["write_file", "append_file", "move_file", "delete_file", "delete_file"];
+    let expected: Vec<String> = expected.iter().map(|tool| format!("{tool} key-1")).collect();
+    assert_eq!(witness.lines().collect::<Vec<_>>(), expected);
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn numbers_outlive_the_server() {
+    let folder = tempdir().unwrap();
+    for round in 1..=2 {
+        let tools = demo(folder.path());
+        let added = call(&tools, "demo/counter_add", json!({ "name": "n", "amount": 5 })).await;
+        assert_eq!(output(added)["value"], round * 5);
+        tools.shutdown().await;
+    }
+    let tools = demo(folder.path());
+    let flaky = json!({ "name": "f", "times": 2 });
+    for expected in ["1 of 2", "2 of 2"] {
+        let (category, message, sent) = failure(call(&tools, "demo/fail_times", flaky.clone()).await);
+        assert_eq!((category, sent), (Category::ToolError, true));
+        assert!(message.contains(expected), "{message}");
+    }
+    assert_eq!(output(call(&tools, "demo/fail_times", flaky).await)["calls"], 3);
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn nothing_leads_out_of_the_folder() {
+    let (folder, outside) = (tempdir().unwrap(), tempdir().unwrap());
+    std::os::unix::fs::symlink(outside.path(), folder.path().join("out")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("new.txt"), folder.path().join("dangling")).unwrap();
+    let tools = demo(folder.path());
+    let absolute = outside.path().join("x").to_string_lossy().into_owned();
+    for path in ["../x", "a/../../x", &absolute, "out/x", "out/deep/x", "dangling", ".calls.log"] {
+        let ended = call(&tools, "demo/write_file", json!({ "path": path, "content": "x" })).await;
+        assert_eq!(failure(ended).0, Category::ToolError, "{path}");
+    }
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_crash_in_mid_call_is_unknown_and_the_next_call_finds_a_new_child() {
+    let folder = tempdir().unwrap();
+    let tools = demo(folder.path());
+    let crash = a_call("demo/crash", json!({ "after_effect": "left.txt" }));
+    let (ended, told) = watched_call(&tools, crash).await;
+    let (category, message) = unknown(ended);
+    assert_eq!(category, Category::Unavailable);
+    assert!(message.contains("exited with code 70"), "{message}");
+    assert!(folder.path().join("left.txt").exists());
+
+    let (ended, told_then) = watched_call(&tools, a_call("demo/echo", json!({ "again": 1 }))).await;
+    assert_eq!(output(ended), json!({ "again": 1 }));
+    let (first, second) = (told[0].unwrap(), told_then[0].unwrap());
+    assert_ne!(first.pid, second.pid);
+    assert!(first.start_time > 0 && second.start_time >= first.start_time);
+    tools.shutdown().await;
+    assert_group_ends(second.pid).await;
+}
+
+#[tokio::test]
+async fn a_timed_out_call_is_unknown_and_a_server_that_recovers_is_kept() {
+    let folder = tempdir().unwrap();
+    let tools = demo(folder.path());
+    let (_, told) = watched_call(&tools, a_call("demo/echo", json!({}))).await;
+    let slow = Call { timeout: Duration::from_millis(50), ..a_call("demo/sleep", json!({ "ms": 600_000 })) };
+    let (ended, _) = watched_call(&tools, slow).await;
+    assert_eq!(unknown(ended).0, Category::Timeout);
+    let (ended, told_then) = watched_call(&tools, a_call("demo/echo", json!({}))).await;
+    output(ended);
+    assert_eq!(told, told_then);
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_is_failed_by_its_kind() {
+    let folder = tempdir().unwrap();
+    let tools = demo(folder.path());
+    let cases = [
+        ("demo/write_file", json!({ "path": "x" }), Category::InvalidArguments),
+        ("demo/no_such_tool", json!({}), Category::NotFound),
+        ("demo/read_file", json!({ "path": "not there" }), Category::ToolError),
+    ];
+    for (tool, arguments, expected) in cases {
+        let (category, message, sent) = failure(call(&tools, tool, arguments).await);
+        assert_eq!((category, sent), (expected, true), "{tool}: {message}");
+    }
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn at_concurrency_one_the_second_call_leaves_after_the_first_has_ended() {
+    let folder = tempdir().unwrap();
+    let config = json!({
+        "mcpServers": { "demo": demo_server(folder.path()) },
+        "servers": { "demo": { "concurrency": 1 } },
+    });
+    let tools = tools(folder.path(), config);
+    let events = Mutex::new(Vec::new());
+    let one = async |name| {
+        let call = a_call("demo/sleep", json!({ "ms": 20 }));
+        output(tools.call(call, |_| events.lock().unwrap().push("sent"), std::future::pending()).await);
+        events.lock().unwrap().push(name);
+    };
+    tokio::join!(one("ended"), one("ended"));
+    assert_eq!(events.into_inner().unwrap(), ["sent", "ended", "sent", "ended"]);
+    tools.shutdown().await;
+}
+
+/// What a tool promises in its output schema, it keeps.
+#[tokio::test]
+async fn every_answer_fits_its_declared_schema() {
+    let folder = tempdir().unwrap();
+    let tools = demo(folder.path());
+    let calls = [
+        ("write_file", json!({ "path": "f", "content": "x" })),
+        ("append_file", json!({ "path": "f", "content": "y" })),
+        ("stat_file", json!({ "path": "f" })),
+        ("read_file", json!({ "path": "f" })),
+        ("move_file", json!({ "from": "f", "to": "g" })),
+        ("delete_file", json!({ "path": "g" })),
+        ("list_files", json!({})),
+        ("counter_add", json!({ "name": "n" })),
+        ("counter_get", json!({ "name": "n" })),
+        ("echo", json!({ "any": [1] })),
+        ("sleep", json!({ "ms": 1 })),
+        ("fail_times", json!({ "name": "n", "times": 0 })),
+    ];
+    let listed = &tools.list().await[0];
+    assert_eq!(listed.tools.len(), calls.len() + 1, "all but `crash` answer");
+    for (tool, arguments) in calls {
+        let info = tools.describe(&format!("demo/{tool}")).await.unwrap();
+        let answer = output(call(&tools, &info.name, arguments).await);
+        jsonschema::validate(&info.output_schema.unwrap(), &answer).unwrap();
+    }
+    tools.shutdown().await;
+}
+
+/// Spoken by hand, in the older era, to see what other clients see.
+#[tokio::test]
+async fn a_sleeping_call_reports_progress() {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    let folder = tempdir().unwrap();
+    let mut server = tokio::process::Command::new(env!("CARGO_BIN_EXE_actbook"))
+        .args(["demo-tools", "--folder"])
+        .arg(folder.path())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let (mut stdin, stdout) = (server.stdin.take().unwrap(), server.stdout.take().unwrap());
+    let client = json!({ "name": "by hand", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let sleep = json!({ "name": "sleep", "arguments": { "ms": 250 }, "_meta": { "progressToken": "p" } });
+    let messages = [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": sleep }),
+    ];
+    for message in messages {
+        stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+    let mut lines = BufReader::new(stdout).lines();
+    let mut progress = Vec::new();
+    loop {
+        let line = lines.next_line().await.unwrap().expect("the server answers before it ends");
+        let message: Value = serde_json::from_str(&line).unwrap();
+        if message["method"] == "notifications/progress" {
+            assert_eq!(message["params"]["progressToken"], "p");
+            progress.push(message["params"]["progress"].as_f64().unwrap());
+        }
+        if message["id"] == 2 {
+            assert_eq!(message["result"]["structuredContent"], json!({ "slept_ms": 250 }));
+            break;
+        }
+    }
+    assert!(!progress.is_empty() && progress.is_sorted(), "{progress:?}");
+}
