@@ -16,7 +16,7 @@ use crate::chain::Digest;
 use crate::event::*;
 use crate::id::{Epoch, ExecutionId, SeatId, StepNo};
 use crate::plan::Plan;
-use crate::policy::{Answer, Category, Outcome, Status, StepStatus};
+use crate::policy::{Answer, Category, Outcome, StepStatus};
 
 /// The first entry of an execution; the caller has checked the inputs.
 pub fn begin(

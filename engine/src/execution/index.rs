@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::due::{CallId, CallKind};
-use super::state::{Execution, Phase, ProbeState, StepState, Stop};
+use super::state::{Compensation, Execution, Phase, ProbeState, StepState, Stop};
 use crate::id::StepNo;
 use crate::plan::{Need, Step};
 use crate::policy::{FailureAction, Outcome, StepStatus};
@@ -306,7 +306,7 @@ fn probe_open(probe: ProbeState) -> bool {
 }
 
 fn undo_ended_badly(step: &StepState) -> bool {
-    let outcome = step.last_compensation().and_then(|last| last.outcome);
+    let outcome = step.last_compensation().and_then(Compensation::counts_as);
     matches!(outcome, Some(Outcome::Failed | Outcome::Unknown))
 }
 

@@ -172,8 +172,8 @@ pub struct Compensation {
     pub category: Option<Category>,
     pub result: Option<Stored>,
     pub late: Option<Outcome>,
-    /// An answer said that it did not happen.
-    pub denied: bool,
+    /// What an answer or a late answer made of it: it happened, or not.
+    pub settled: Option<bool>,
     pub unsent: bool,
     pub takeover: bool,
     pub started_at_ms: i64,
@@ -209,6 +209,15 @@ impl Attempt {
 }
 
 impl Compensation {
+    /// The outcome as it counts.
+    pub fn counts_as(&self) -> Option<Outcome> {
+        match (self.outcome, self.settled) {
+            (Some(_), Some(true)) => Some(Outcome::Succeeded),
+            (Some(_), Some(false)) => Some(Outcome::Failed),
+            (outcome, _) => outcome,
+        }
+    }
+
     /// Proven unsent by a takeover: as if it had never been tried.
     pub fn costs_nothing(&self) -> bool {
         self.unsent && self.takeover
@@ -234,6 +243,12 @@ impl StepState {
         self.counting().map(|no| &self.attempts[no as usize])
     }
 
+    /// Attempts of an idempotent step with one key have one effect.
+    pub(super) fn same_effect(&self, step: &Step, one: u32, other: u32) -> bool {
+        let key_of = |no: u32| self.attempts.get(no as usize).map(|attempt| attempt.key);
+        one == other || (step.idempotent && key_of(one) == key_of(other))
+    }
+
     /// Numbers the outbound idempotency key of the next attempt: a definite failure or a
     /// `did-not-happen` moves it on, an attempt that was never sent does not.
     pub(super) fn next_key(&self) -> u32 {
@@ -250,7 +265,7 @@ impl StepState {
     /// where a success was heard of after that one began: a tool that knows the key would do nothing.
     pub(super) fn next_undo_key(&self, attempt: u32) -> u32 {
         let Some(last) = self.compensations.iter().rev().find(|one| one.attempt == attempt) else { return 0 };
-        let same = last.costs_nothing() || (last.outcome == Some(Outcome::Unknown) && !last.denied);
+        let same = last.costs_nothing() || last.counts_as() == Some(Outcome::Unknown);
         last.key + u32::from(!same || self.undo_again.contains(&attempt))
     }
 
@@ -284,9 +299,16 @@ impl StepState {
         }
         let key_of = |no: &u32| self.attempts[*no as usize].key;
         let undone: BTreeSet<u32> = self.undone.iter().map(key_of).collect();
-        let newest: std::collections::BTreeMap<u32, u32> =
-            standing.map(|(no, attempt)| (attempt.key, no)).collect();
-        newest.into_iter().filter(|(key, _)| !undone.contains(key)).map(|(_, no)| no).collect()
+        // The one that is known to have succeeded has the output that undoing it may need.
+        let mut by_key = std::collections::BTreeMap::<u32, u32>::new();
+        for (no, attempt) in standing.filter(|(_, attempt)| !undone.contains(&attempt.key)) {
+            let known =
+                by_key.get(&attempt.key).is_some_and(|other| self.attempts[*other as usize].succeeded());
+            if attempt.succeeded() || !known {
+                by_key.insert(attempt.key, no);
+            }
+        }
+        by_key.into_values().collect()
     }
 
     fn numbered(&self) -> impl Iterator<Item = (u32, &Attempt)> {

@@ -33,7 +33,7 @@ pub(super) fn may_retry(execution: &Execution, no: StepNo) -> bool {
         return false;
     };
     let listed = last.category.is_some_and(|category| spec.retry.on.contains(&category));
-    let safe = match last.outcome {
+    let safe = match last.counts_as() {
         Some(Outcome::Failed) => true,
         Some(Outcome::Unknown) => spec.idempotent,
         Some(Outcome::Succeeded) | None => false,

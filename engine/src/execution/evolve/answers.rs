@@ -96,14 +96,14 @@ impl Execution {
             }
             Answer::Happened => {
                 if let Some(last) = step.compensations.last_mut() {
-                    last.outcome = Some(Outcome::Succeeded);
+                    last.settled = Some(true);
                     step.undone.insert(last.attempt);
                 }
                 self.after_undo(no, at_ms);
             }
             Answer::Retry | Answer::DidNotHappen | Answer::Compensate | Answer::Abandon => {
-                if let Some(last) = step.compensations.last_mut() {
-                    last.denied = answer == Answer::DidNotHappen;
+                if let (Answer::DidNotHappen, Some(last)) = (answer, step.compensations.last_mut()) {
+                    last.settled = Some(false);
                 }
                 step.undo_retry = true;
                 self.refresh(no);

@@ -68,11 +68,9 @@ impl Execution {
     fn undo_again(&mut self, no: StepNo, index: u32) {
         let plan = self.plan.clone();
         let (spec, step) = (plan.step(no), &mut self.steps[no.index()]);
-        let key_of = |attempt: u32| step.attempts[attempt as usize].key;
-        let same = |other: u32| other == index || (spec.idempotent && key_of(other) == key_of(index));
-        if step.compensations.iter().any(|one| same(one.attempt)) {
-            let undone = step.undone.iter().copied().filter(|other| !same(*other)).collect();
-            step.undone = undone;
+        if step.compensations.iter().any(|one| step.same_effect(spec, one.attempt, index)) {
+            let others = step.undone.iter().copied().filter(|other| !step.same_effect(spec, *other, index));
+            step.undone = others.collect();
             step.undo_again.insert(index);
         }
         if step.status() == StepStatus::Compensated && !step.to_undo(spec).is_empty() {

@@ -31,7 +31,8 @@ impl Execution {
         at_ms: i64,
     ) -> Result<(), String> {
         let no = self.find(&event.step)?;
-        let spec = self.plan.step(no).compensation.as_ref().ok_or("the step has no compensation")?;
+        let plan = self.plan.clone();
+        let spec = plan.step(no).compensation.as_ref().ok_or("the step has no compensation")?;
         let by_agent = matches!(spec.work, Undo::Action { .. });
         let attempt = event.attempt.checked_sub(1).ok_or("attempts count from 1")?;
         let step = &mut self.steps[no.index()];
@@ -48,15 +49,22 @@ impl Execution {
             category: None,
             result: None,
             late: None,
-            denied: false,
+            settled: None,
             unsent: false,
             takeover: false,
             started_at_ms: at_ms,
         });
         step.undo_retry = false;
         step.retry_at_ms = None;
-        step.undo_again.remove(&attempt);
-        step.undone.remove(&attempt);
+        // Until it has succeeded, nothing with this effect counts as undone; all that was heard before
+        // it began is covered by it.
+        let same: Vec<u32> = (0..step.attempts.len() as u32)
+            .filter(|other| step.same_effect(plan.step(no), *other, attempt))
+            .collect();
+        for other in same {
+            step.undo_again.remove(&other);
+            step.undone.remove(&other);
+        }
         self.open_call(
             CallId { step: no, kind: CallKind::Compensation, no: event.compensation - 1 },
             by_agent,
@@ -124,7 +132,7 @@ impl Execution {
         at_ms: i64,
     ) -> Result<(), String> {
         let (no, index, one) = self.compensation(&event.step, event.compensation)?;
-        let unknown = one.outcome == Some(Outcome::Unknown);
+        let unknown = one.counts_as() == Some(Outcome::Unknown);
         one.late = Some(event.outcome);
         one.result = result.or(one.result);
         let attempt = one.attempt;
@@ -133,7 +141,7 @@ impl Execution {
         let waits = matches!(step.status(), StepStatus::CompensationFailed | StepStatus::Compensating);
         let succeeded = event.outcome == Outcome::Succeeded;
         if (unknown || succeeded) && newest && waits {
-            step.compensations[index as usize].outcome = Some(event.outcome);
+            step.compensations[index as usize].settled = Some(succeeded);
             if succeeded {
                 step.left = false;
                 step.undone.insert(attempt);
