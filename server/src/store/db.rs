@@ -132,7 +132,7 @@ impl Db {
     /// its own time.
     pub async fn scrub(&self) -> Result<(), Error> {
         let db = self.clone();
-        off_thread(move || match &*db.backend {
+        off_thread(move || match &db.backend {
             Backend::Sqlite(sqlite) => sqlite.scrub(),
             Backend::Postgres(_) => Ok(()),
         })
