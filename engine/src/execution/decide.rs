@@ -16,7 +16,7 @@ use crate::chain::Digest;
 use crate::event::*;
 use crate::id::{Epoch, ExecutionId, SeatId, StepNo};
 use crate::plan::Plan;
-use crate::policy::{Answer, Category, Outcome, Status, StepStatus};
+use crate::policy::{Answer, Category, Outcome, StepStatus};
 
 /// The first entry of an execution; the caller has checked the inputs.
 pub fn begin(
@@ -87,7 +87,7 @@ fn not_now(execution: &Execution, verb: &str) -> Refusal {
     let cure = match execution.ended {
         Some(_) if execution.can_undo() && !execution.erased => "start a new one, or `undo` this one",
         Some(_) => "start a new one",
-        None if status == Status::Compensating => "`pause` it, or answer what it asks",
+        None if execution.phase == Phase::Unwind && !execution.paused => "`pause` it, or answer what it asks",
         None => "`show` it: it says what can be done now",
     };
     Refusal::new("does_not_fit", format!("cannot {verb}: the execution is {status}"), cure)
@@ -200,7 +200,7 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
                         .into(),
                 )
             } else {
-                let news = definite && one.late.is_none() && one.outcome == Some(Outcome::Unknown);
+                let news = definite && one.late.is_none() && one.outcome != Some(outcome);
                 news.then(|| LateCompensation { step, compensation, outcome, result }.into())
             }
         }),

@@ -78,6 +78,7 @@ impl Before {
         execution.check_index();
         self.finished_stays_finished(execution);
         self.only_an_answer_forces(execution, event);
+        undone_is_undone(execution);
         match event {
             Event::LateAnswer(event) => self.late(execution, event),
             Event::ExecutionEnded(event) => ended(execution, event.status),
@@ -128,6 +129,20 @@ impl Before {
         } else if event.outcome == Outcome::Succeeded {
             let moves = matches!(before, S::Failed | S::Unknown | S::Pending | S::AwaitingApproval);
             assert!(!moves || now == S::Succeeded, "a late success left a {before} step {now}");
+        }
+    }
+}
+
+fn undone_is_undone(execution: &Execution) {
+    for no in execution.numbers() {
+        let (spec, step) = (execution.plan.step(no), execution.step(no));
+        let stands = !step.to_undo(spec).is_empty();
+        match step.status() {
+            StepStatus::Compensated => assert!(!stands, "`{}` is compensated, and stands", spec.id),
+            StepStatus::Compensating | StepStatus::CompensationFailed => {
+                assert!(stands, "`{}` is {}, and nothing stands", spec.id, step.status());
+            }
+            _ => {}
         }
     }
 }
@@ -237,7 +252,7 @@ fn started(execution: &Execution, no: StepNo) {
     if step.approved {
         assert_eq!(new.arguments, step.asked, "sends what was approved");
     }
-    let Some(last) = earlier.last() else { return };
+    let Some(last) = earlier.iter().rev().find(|one| !one.costs_nothing()).or(earlier.last()) else { return };
     match last.counts_as() {
         Some(Outcome::Unknown) => assert_eq!(last.key, new.key, "the key changed over an unknown"),
         Some(Outcome::Failed) if !last.costs_nothing() => {

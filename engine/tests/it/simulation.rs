@@ -29,7 +29,7 @@ use world::{Sent, Truth, World};
 const SEEDS: u64 = 2_000;
 /// Enough stories for every counter to be seen.
 const SEEDS_FOR_COVERAGE: u64 = 1_000;
-const COMMANDS: usize = 60;
+const COMMANDS: usize = 100;
 /// Rounds in which a benign world must bring any execution to its end.
 const ROUNDS: usize = 250;
 /// After this many the person in `settle` stops trying and cancels.
@@ -396,9 +396,14 @@ impl Sim {
 
     fn person(&mut self) -> bool {
         let asked = questions(self.execution());
+        let for_agents = self.dice.chance(15);
         let asked: Vec<&Question> = asked
             .iter()
-            .filter(|one| !matches!(one.subject, Subject::AgentWork | Subject::AgentUndo))
+            .filter(|one| match one.subject {
+                Subject::AgentWork => false,
+                Subject::AgentUndo => for_agents && !one.answers.is_empty(),
+                _ => true,
+            })
             .collect();
         if asked.is_empty() {
             return false;
@@ -434,8 +439,8 @@ impl Sim {
         }
         let step = self.execution().step(no);
         let status = step.status();
-        let newest = step.attempts.len().wrapping_sub(1) as u32;
-        let unknown = step.last().is_some_and(|last| last.counts_as() == Some(Outcome::Unknown));
+        let newest = step.counting().unwrap_or(0);
+        let unknown = step.last_that_counts().is_some_and(|last| last.counts_as() == Some(Outcome::Unknown));
         let undone = step.last_compensation().map(|one| one.attempt);
         let speaks = matches!(answer, Answer::Happened | Answer::DidNotHappen);
         let mut by_hand = false;
@@ -558,6 +563,9 @@ impl Sim {
     fn run(&mut self) {
         self.crash();
         for _ in 0..COMMANDS {
+            if self.execution().ended.is_some() && self.dice.chance(8) {
+                break;
+            }
             self.one();
             if self.world.down && self.dice.chance(50) {
                 for _ in 0..3 {
@@ -585,9 +593,9 @@ impl Sim {
         match self.dice.below(100) {
             0..30 => self.drive(),
             30..58 => self.deliver_any(),
-            58..68 => drop(self.person()),
-            68..74 => self.agent(),
-            74..77 => self.late(),
+            58..66 => drop(self.person()),
+            66..71 => self.agent(),
+            71..77 => self.late(),
             77..79 => self.agent_late(),
             79..81 => self.crash(),
             81..83 => drop(self.give(&Command::Pause { reason: None })),

@@ -68,11 +68,9 @@ impl Execution {
     fn undo_again(&mut self, no: StepNo, index: u32) {
         let plan = self.plan.clone();
         let (spec, step) = (plan.step(no), &mut self.steps[no.index()]);
-        let key_of = |attempt: u32| step.attempts[attempt as usize].key;
-        let same = |other: u32| other == index || (spec.idempotent && key_of(other) == key_of(index));
-        if step.compensations.iter().any(|one| same(one.attempt)) {
-            let undone = step.undone.iter().copied().filter(|other| !same(*other)).collect();
-            step.undone = undone;
+        if step.compensations.iter().any(|one| step.same_effect(spec, one.attempt, index)) {
+            let others = step.undone.iter().copied().filter(|other| !step.same_effect(spec, *other, index));
+            step.undone = others.collect();
             step.undo_again.insert(index);
         }
         if step.status() == StepStatus::Compensated && !step.to_undo(spec).is_empty() {
@@ -83,13 +81,12 @@ impl Execution {
 
     fn settle_late(&mut self, no: StepNo, index: u32, event: &event::LateAnswer, said: Option<Stored>) {
         let step = &mut self.steps[no.index()];
-        let newest = index as usize + 1 == step.attempts.len();
+        let newest = step.counting() == Some(index);
         let attempt = &mut step.attempts[index as usize];
         attempt.settled = Some(event.outcome == Outcome::Succeeded);
         if event.outcome == Outcome::Failed {
             attempt.category = event.category.or(attempt.category);
             if newest {
-                step.key += 1;
                 step.error = event.category.map(|category| Failure { category, said }).or(step.error);
             }
         }
@@ -108,7 +105,7 @@ impl Execution {
                 self.resettle(no, at_ms);
             }
             StepStatus::Unknown => {
-                let newest = event.attempt as usize == step.attempts.len();
+                let newest = step.counting() == event.attempt.checked_sub(1);
                 if newest {
                     self.set_status(no, StepStatus::Failed, None);
                 }
