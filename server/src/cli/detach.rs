@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use actbook::error::Error;
+use actbook::service::Watching;
+use actbook_engine::id::Epoch;
 
 use super::answers::process;
 use super::session::Session;
@@ -22,19 +24,24 @@ pub async fn hand_over(session: &Session, id: &str) -> Ended {
     let mut watching = session.service.watch(id).await?;
     let before = watching.execution().epoch;
     let mut child = spawn(session, id)?;
-    let taken = async {
-        while watching.execution().epoch == before {
-            watching.moved().await?;
-        }
-        Ok::<(), Error>(())
+    let why = tokio::select! {
+        taken = taken_up(&mut watching, before) => return taken.and(told(session, id, &child).await),
+        code = ended(&mut child) => format!("the background process ended at once ({code})"),
+        () = tokio::time::sleep(TAKING_UP) => "the background process does not take it up".to_owned(),
     };
-    let left = |why: String| Err(Error::new("detach", why, format!("look into {}", log_file().display())));
-    tokio::select! {
-        taken = taken => taken?,
-        code = ended(&mut child) => return left(format!("the background process ended at once ({code})")),
-        () = tokio::time::sleep(TAKING_UP) => return left("the background process does not take it up".into()),
+    // A quick one has taken it up and ended before anybody looked.
+    watching.look()?;
+    if watching.execution().epoch != before {
+        return told(session, id, &child).await;
     }
-    told(session, id, &child).await
+    Err(Error::new("detach", why, format!("look into {}", log_file().display())))
+}
+
+async fn taken_up(watching: &mut Watching, before: Epoch) -> Result<(), Error> {
+    while watching.execution().epoch == before {
+        watching.moved().await?;
+    }
+    Ok(())
 }
 
 async fn told(session: &Session, id: &str, child: &Child) -> Ended {

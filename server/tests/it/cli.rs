@@ -165,6 +165,12 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
+/// Waits until a line with these words comes.
+#[track_caller]
+fn hears(said: &Receiver<String>, words: &str) {
+    while !said.recv_timeout(PATIENCE).unwrap().contains(words) {}
+}
+
 fn step<'a>(view: &'a Value, id: &str) -> &'a Value {
     let steps = view["steps"].as_array().unwrap();
     steps.iter().find(|step| step["id"] == id).unwrap()

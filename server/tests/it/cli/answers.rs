@@ -111,7 +111,8 @@ fn a_detached_run_goes_on_without_its_starter() {
     assert!(said.contains("drives it") && said.contains("actbook watch"), "{said}");
     journal.until("attempt_started", Some("a"));
     let id = house.newest();
-    let watcher = house.start(&["resume", &id]);
+    let mut watcher = house.start(&["resume", &id]);
+    hears(&lines(watcher.stderr.take().unwrap()), "watching");
     house.release();
     journal.until("execution_ended", None);
     let watched = Ran::from(watcher.wait_with_output().unwrap());

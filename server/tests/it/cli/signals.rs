@@ -21,10 +21,6 @@ fn interrupt(child: &Child) {
     kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
-fn hears(said: &Receiver<String>, words: &str) {
-    while !said.recv_timeout(PATIENCE).unwrap().contains(words) {}
-}
-
 #[test]
 fn one_interrupt_lets_the_call_finish_and_starts_nothing() {
     let house = House::new();
