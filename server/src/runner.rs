@@ -21,6 +21,7 @@ use crate::ledger::{self, Ledger, Progress};
 use crate::store::{self, Db, seats};
 use crate::tools::Tools;
 pub use drive::{Drive, Halt};
+pub use seat::is_gone;
 use seat::{Proof, Seat, Sent};
 
 /// A driver that cannot reach the database for this long has lost its seat.

@@ -16,7 +16,7 @@ use crate::chain::Digest;
 use crate::event::*;
 use crate::id::{Epoch, ExecutionId, SeatId, StepNo};
 use crate::plan::Plan;
-use crate::policy::{Answer, Category, Outcome, Status, StepStatus};
+use crate::policy::{Answer, Category, Outcome, StepStatus};
 
 /// The first entry of an execution; the caller has checked the inputs.
 pub fn begin(
@@ -87,7 +87,7 @@ fn not_now(execution: &Execution, verb: &str) -> Refusal {
     let cure = match execution.ended {
         Some(_) if execution.can_undo() && !execution.erased => "start a new one, or `undo` this one",
         Some(_) => "start a new one",
-        None if status == Status::Compensating => "`pause` it, or answer what it asks",
+        None if execution.phase == Phase::Unwind && !execution.paused => "`pause` it, or answer what it asks",
         None => "`show` it: it says what can be done now",
     };
     Refusal::new("does_not_fit", format!("cannot {verb}: the execution is {status}"), cure)
@@ -187,7 +187,7 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
                         .into(),
                 )
             } else {
-                let news = definite && attempt.late.is_none();
+                let news = definite && attempt.late.is_none() && attempt.outcome != Some(outcome);
                 news.then(|| LateAnswer { step, attempt: attempt_no, outcome, category, result }.into())
             }
         }),
@@ -200,7 +200,7 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
                         .into(),
                 )
             } else {
-                let news = definite && one.late.is_none() && one.outcome == Some(Outcome::Unknown);
+                let news = definite && one.late.is_none() && one.outcome != Some(outcome);
                 news.then(|| LateCompensation { step, compensation, outcome, result }.into())
             }
         }),
@@ -414,8 +414,15 @@ fn record(execution: &Execution, step: &str, report: &Report) -> Result<Vec<Fres
             let call = open.expect("the kind is that of an open call");
             Ok(call_report(execution, call, &ended(report)))
         }
-        (Report::Succeeded { .. } | Report::Failed { .. }, None) => late_record(execution, no, report),
-        (_, _) => Err(nothing_to_record(execution, no)),
+        (Report::Succeeded { .. } | Report::Failed { .. } | Report::Compensated { .. }, None) => {
+            late_record(execution, no, report)
+        }
+        (Report::Started, _)
+        | (Report::Failed { .. }, Some(CallKind::Probe))
+        | (Report::Compensated { .. }, Some(CallKind::Run | CallKind::Probe))
+        | (Report::Succeeded { .. }, Some(CallKind::Compensation | CallKind::Probe)) => {
+            Err(nothing_to_record(execution, no))
+        }
     }
 }
 
@@ -431,16 +438,24 @@ fn ended(report: &Report) -> Ended {
     }
 }
 
-/// An agent's report after its step was given up settles it.
+/// An agent's report after its work was given up settles it.
 fn late_record(execution: &Execution, no: StepNo, report: &Report) -> Result<Vec<Fresh>, Refusal> {
     let state = execution.step(no);
-    let lost = |attempt: &super::state::Attempt| {
-        attempt.by_agent && attempt.outcome == Some(Outcome::Unknown) && attempt.late.is_none()
+    let lost = |by_agent: bool, outcome: Option<Outcome>, late: Option<Outcome>| {
+        by_agent && outcome == Some(Outcome::Unknown) && late.is_none()
     };
-    if !state.last().is_some_and(lost) {
-        return Err(nothing_to_record(execution, no));
-    }
-    let call = CallId { step: no, kind: CallKind::Run, no: state.attempts.len() as u32 - 1 };
+    let run = state.last().is_some_and(|last| lost(last.by_agent, last.outcome, last.late));
+    let undo = state.last_compensation().is_some_and(|last| lost(last.by_agent, last.outcome, last.late));
+    let (kind, count) = match report {
+        Report::Compensated { .. } | Report::Failed { .. } if undo => {
+            (CallKind::Compensation, state.compensations.len())
+        }
+        Report::Succeeded { .. } | Report::Failed { .. } if run => (CallKind::Run, state.attempts.len()),
+        Report::Started | Report::Succeeded { .. } | Report::Failed { .. } | Report::Compensated { .. } => {
+            return Err(nothing_to_record(execution, no));
+        }
+    };
+    let call = CallId { step: no, kind, no: count as u32 - 1 };
     Ok(call_report(execution, call, &ended(report)))
 }
 

@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 
 use super::due::{CallId, CallKind};
-use super::state::{Execution, ProbeState, StepState, Stop};
+use super::state::{Compensation, Execution, Phase, ProbeState, StepState, Stop};
 use crate::id::StepNo;
-use crate::plan::Need;
+use crate::plan::{Need, Step};
 use crate::policy::{FailureAction, Outcome, StepStatus};
 
 /// Where a ready step stands in the line.
 pub(super) type Rank = (i64, StepNo);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     /// Pending with every need satisfied; those that must run alone are kept apart.
     pub ready: BTreeSet<Rank>,
@@ -29,6 +29,10 @@ pub(super) struct Index {
     pub unhandled: BTreeSet<StepNo>,
     /// Steps with an effect that may stand and a way back, by their order in the graph.
     pub to_undo: BTreeSet<(u32, StepNo)>,
+    /// While unwinding: those of them that no step still to be undone depends on.
+    pub undo_ready: BTreeSet<(u32, StepNo)>,
+    /// Steps that an answer said to leave as they are; a later `undo` takes them up again.
+    pub left: BTreeSet<StepNo>,
     /// Compensations that wait for an answer.
     pub undo_failed: BTreeSet<StepNo>,
     pub open_tools: BTreeSet<CallId>,
@@ -65,6 +69,40 @@ impl Index {
     /// Steps that hold a slot: a call out, an agent at work, or a retry to come.
     pub fn occupied(&self) -> usize {
         self.open_tools.len() + self.open_agents.len() + self.settling.len()
+    }
+
+    /// Puts a step into the sets in which its state says it stands, and takes it out of the others.
+    fn place(&mut self, spec: &Step, step: &StepState, rank: Rank, ordered: (u32, StepNo)) {
+        use StepStatus as S;
+        let no = ordered.1;
+        let status = step.status();
+        let unstarted = matches!(status, S::Pending | S::AwaitingApproval);
+        let ready = status == S::Pending && step.unmet == 0 && step.dead == 0;
+        let failed = matches!(status, S::Failed | S::Unknown);
+        let call_open = step.last().is_some_and(|attempt| attempt.open() || probe_open(attempt.probe));
+        let settled_down = step.last().is_some() && !call_open;
+        let unsettled = matches!(status, S::Running | S::Unknown | S::Skipped) && !step.compensation_open();
+        let unknown = step.last().is_some_and(|attempt| {
+            attempt.counts_as() == Some(Outcome::Unknown) && attempt.probe == ProbeState::None
+        });
+        let stands = spec.compensation.is_some() && !step.to_undo(spec).is_empty();
+        let undo_retries = status == S::Compensating && undo_ended_badly(step) && !step.undo_retry;
+        put(&mut self.ready, rank, ready && !spec.irreversible());
+        put(&mut self.ready_alone, rank, ready && spec.irreversible());
+        put(&mut self.ready_forced, rank, ready && step.forced);
+        put(&mut self.doomed, no, unstarted && step.dead > 0);
+        put(&mut self.settling, no, status == S::Running && settled_down);
+        put(&mut self.undo_settling, no, undo_retries);
+        put(&mut self.probes_due, no, spec.probe.is_some() && unknown && settled_down && unsettled);
+        put(&mut self.unhandled, no, failed && !step.handled);
+        put(&mut self.to_undo, ordered, stands && !step.left);
+        put(&mut self.left, no, stands && step.left);
+        put(&mut self.undo_failed, no, status == S::CompensationFailed && !step.left && !step.undo_retry);
+        put(&mut self.alone, no, spec.irreversible() && matches!(status, S::Running | S::AwaitingAgent));
+        if put(&mut self.failed, no, failed) {
+            let count = &mut self.failures[slot(spec.failure)];
+            *count = if failed { *count + 1 } else { *count - 1 };
+        }
     }
 }
 
@@ -141,37 +179,43 @@ impl Execution {
 
     /// Recomputes in which sets a step stands. Called after every change to it.
     pub(super) fn refresh(&mut self, no: StepNo) {
-        use StepStatus as S;
+        let (plan, rank) = (self.plan.clone(), self.rank(no));
+        self.index.place(plan.step(no), &self.steps[no.index()], rank, (plan.order(no), no));
+        if self.phase == Phase::Unwind {
+            self.tell_needs(no);
+        }
+    }
+
+    /// From here on what is undone goes before what it needs. Forward, nobody asks for that order.
+    pub(super) fn order_undo(&mut self) {
+        self.index.undo_ready.clear();
+        for step in &mut self.steps {
+            (step.undo_blockers, step.standing) = (0, false);
+        }
+        for no in self.numbers() {
+            self.refresh(no);
+        }
+    }
+
+    /// A step stands in the way of what it needs while it, or anything that depends on it, is to be undone.
+    fn tell_needs(&mut self, no: StepNo) {
         let plan = self.plan.clone();
-        let (spec, rank) = (plan.step(no), self.rank(no));
-        let step = &self.steps[no.index()];
-        let status = step.status();
-        let unstarted = matches!(status, S::Pending | S::AwaitingApproval);
-        let ready = status == S::Pending && step.unmet == 0 && step.dead == 0;
-        let failed = matches!(status, S::Failed | S::Unknown);
-        let call_open = step.last().is_some_and(|attempt| attempt.open() || probe_open(attempt.probe));
-        let settled_down = step.last().is_some() && !call_open;
-        let unsettled = matches!(status, S::Running | S::Unknown | S::Skipped) && !step.compensation_open();
-        let unknown = step.last().is_some_and(|attempt| {
-            attempt.counts_as() == Some(Outcome::Unknown) && attempt.probe == ProbeState::None
-        });
-        let undoing = spec.compensation.is_some() && !step.left && !step.to_undo(spec).is_empty();
-        let undo_retries = status == S::Compensating && undo_ended_badly(step) && !step.undo_retry;
-        let index = &mut self.index;
-        put(&mut index.ready, rank, ready && !spec.irreversible());
-        put(&mut index.ready_alone, rank, ready && spec.irreversible());
-        put(&mut index.ready_forced, rank, ready && step.forced);
-        put(&mut index.doomed, no, unstarted && step.dead > 0);
-        put(&mut index.settling, no, status == S::Running && settled_down);
-        put(&mut index.undo_settling, no, undo_retries);
-        put(&mut index.probes_due, no, spec.probe.is_some() && unknown && settled_down && unsettled);
-        put(&mut index.unhandled, no, failed && !step.handled);
-        put(&mut index.to_undo, (plan.order(no), no), undoing);
-        put(&mut index.undo_failed, no, status == S::CompensationFailed && !step.left && !step.undo_retry);
-        put(&mut index.alone, no, spec.irreversible() && matches!(status, S::Running | S::AwaitingAgent));
-        if put(&mut index.failed, no, failed) {
-            let count = &mut index.failures[slot(spec.failure)];
-            *count = if failed { *count + 1 } else { *count - 1 };
+        let mut changed = vec![no];
+        while let Some(no) = changed.pop() {
+            let ordered = (plan.order(no), no);
+            let to_undo = self.index.to_undo.contains(&ordered);
+            let step = &mut self.steps[no.index()];
+            let standing = to_undo || step.undo_blocked();
+            put(&mut self.index.undo_ready, ordered, to_undo && !step.undo_blocked());
+            if standing == step.standing {
+                continue;
+            }
+            step.standing = standing;
+            for need in &plan.step(no).needs {
+                let blockers = &mut self.steps[need.step.index()].undo_blockers;
+                *blockers = if standing { *blockers + 1 } else { *blockers - 1 };
+                changed.push(need.step);
+            }
         }
     }
 
@@ -200,12 +244,69 @@ impl Execution {
     }
 }
 
+/// What is kept along must be what the steps give. For tests: it looks at every step.
+impl Execution {
+    #[doc(hidden)]
+    pub fn check_index(&self) {
+        let mut index = Index::default();
+        for no in self.numbers() {
+            let (spec, step) = (self.plan.step(no), self.step(no));
+            index.counts[step.status() as usize] += 1;
+            index.place(spec, step, self.rank(no), (self.plan.order(no), no));
+            let standings = || spec.needs.iter().map(|need| self.standing(need.step, need.status_only));
+            let unmet = standings().filter(|standing| *standing != Standing::Satisfied).count();
+            let dead = standings().filter(|standing| *standing == Standing::Dead).count();
+            assert_eq!((step.unmet as usize, step.dead as usize), (unmet, dead), "needs of `{}`", spec.id);
+            index.add_calls(no, step);
+        }
+        if self.phase == Phase::Unwind {
+            self.check_undo_order(&mut index);
+        }
+        assert_eq!(self.index, index, "kept (left) and derived (right)");
+    }
+
+    fn check_undo_order(&self, index: &mut Index) {
+        let mut from_last: Vec<StepNo> = self.numbers().collect();
+        from_last.sort_by_key(|no| std::cmp::Reverse(self.plan.order(*no)));
+        let mut standing = vec![false; self.steps.len()];
+        for no in from_last {
+            let ordered = (self.plan.order(no), no);
+            let blockers =
+                self.plan.step(no).needed_by.iter().filter(|other| standing[other.index()]).count();
+            standing[no.index()] = blockers > 0 || index.to_undo.contains(&ordered);
+            put(&mut index.undo_ready, ordered, blockers == 0 && index.to_undo.contains(&ordered));
+            let kept = (self.step(no).undo_blockers as usize, self.step(no).standing);
+            assert_eq!(kept, (blockers, standing[no.index()]), "undo order of `{}`", self.step_id(no));
+        }
+    }
+}
+
+impl Index {
+    fn add_calls(&mut self, step: StepNo, state: &StepState) {
+        let mut add = |kind: CallKind, no: usize, by_agent: bool| {
+            let set = if by_agent { &mut self.open_agents } else { &mut self.open_tools };
+            set.insert(CallId { step, kind, no: no as u32 });
+        };
+        for (no, attempt) in state.attempts.iter().enumerate() {
+            if attempt.open() {
+                add(CallKind::Run, no, attempt.by_agent);
+            }
+            if probe_open(attempt.probe) {
+                add(CallKind::Probe, no, false);
+            }
+        }
+        for (no, one) in state.compensations.iter().enumerate().filter(|(_, one)| one.outcome.is_none()) {
+            add(CallKind::Compensation, no, one.by_agent);
+        }
+    }
+}
+
 fn probe_open(probe: ProbeState) -> bool {
     matches!(probe, ProbeState::Open { .. })
 }
 
 fn undo_ended_badly(step: &StepState) -> bool {
-    let outcome = step.last_compensation().and_then(|last| last.outcome);
+    let outcome = step.last_compensation().and_then(Compensation::counts_as);
     matches!(outcome, Some(Outcome::Failed | Outcome::Unknown))
 }
 

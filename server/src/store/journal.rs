@@ -38,6 +38,7 @@ pub struct Batch {
 impl Batch {
     /// Gapless from `old` to `new`: the last look before the journal is written.
     pub(super) fn assert_follows(&self) {
+        assert!(!self.entries.is_empty() || !self.others.is_empty(), "an empty batch writes nothing");
         let mut at = self.old;
         for entry in &self.entries {
             assert_eq!(entry.position, at.position + 1, "entries must follow the head without a gap");
