@@ -131,12 +131,13 @@ impl Db {
     /// After an erasure: nothing of it stays behind in the files. PostgreSQL's own vacuum does this in
     /// its own time.
     pub async fn scrub(&self) -> Result<(), Error> {
-        let db = self.clone();
-        off_thread(move || match &db.backend {
-            Backend::Sqlite(sqlite) => sqlite.scrub(),
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                let sqlite = sqlite.clone();
+                off_thread(move || sqlite.scrub()).await
+            }
             Backend::Postgres(_) => Ok(()),
-        })
-        .await
+        }
     }
 
     /// Copies the database to a new file while others write.

@@ -6,6 +6,7 @@ mod cleanup;
 mod dice;
 mod export;
 mod keys;
+mod neighbours;
 mod power;
 mod process;
 mod rebuild;

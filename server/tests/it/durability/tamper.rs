@@ -4,8 +4,11 @@
 mod attacker;
 mod edit;
 
-use actbook::store::{Head, journal, payloads};
 use std::collections::{BTreeMap, BTreeSet};
+
+use actbook::store::{Head, journal, payloads};
+use actbook_engine::chain;
+use actbook_engine::id::Position;
 
 use super::book::{self, Book};
 use super::dice::{Dice, times};
@@ -84,6 +87,59 @@ async fn verify_finds(edits: usize, scratch: Scratch) {
 fn any_single_edit_of_the_journal_is_found_at_its_position() {
     on(Kind::Sqlite, async |scratch| verify_finds(times("ACTBOOK_EDITS", 1_000), scratch).await);
     on(Kind::Postgres, async |scratch| verify_finds(times("ACTBOOK_EDITS", 1_000) / 16, scratch).await);
+}
+
+/// Hashes prove only that nothing changed since they were made. Somebody who makes them all anew is
+/// found by what the entries say of each other.
+#[test]
+fn a_journal_that_was_chained_anew_is_found_by_what_it_says() {
+    on(Kind::Sqlite, async |scratch| {
+        write(&scratch.url).await;
+        let written = Written::read(&scratch).await;
+        let attacker = Attacker::open(&scratch).await;
+        attacker.drop_all_constraints().await;
+        let book = Book::open(&scratch.url).await;
+        let mut dice = Dice::seeded("chained anew");
+        for _ in 0..40 {
+            let at = dice.below(written.entries.len());
+            let field = dice.below(3);
+            let mut entries = written.entries.clone();
+            match field {
+                0 => entries[at].version += 1,
+                1 => entries[at].kind = "unheard_of.1".into(),
+                _ => entries[at].body.push_str("garbage"),
+            }
+            attacker.run(&chained_anew(&entries, &attacker)).await;
+            let bad = book.service.verify().await.unwrap().bad;
+            let position = bad.map(|bad| bad.position);
+            assert_eq!(position, Some(entries[at].position), "change {field} of entry {}", at + 1);
+            attacker.restore().await;
+        }
+    });
+}
+
+fn chained_anew(entries: &[journal::Entry], attacker: &Attacker) -> String {
+    let mut hash = chain::GENESIS;
+    let mut sql = Vec::new();
+    for entry in entries {
+        let journal::Entry { position, stream, version, at, actor, kind, body, .. } = entry;
+        let (position, at_ms) = (Position(*position), *at);
+        let (stream, version) = (*stream, *version);
+        let parts = chain::Parts { tenant: 1, position, stream, version, at_ms, actor, kind, body };
+        hash = chain::chain_hash(&hash, &chain::entry_hash(&parts));
+        let texts = format!("kind = {}, body = {}", text(kind, attacker), text(body, attacker));
+        let hash = attacker.bytes(&hash);
+        sql.push(format!(
+            "UPDATE journal SET version = {version}, {texts}, hash = {hash} WHERE position = {}",
+            position.0
+        ));
+    }
+    sql.push(format!("UPDATE head SET hash = {}", attacker.bytes(&hash)));
+    sql.join(";")
+}
+
+fn text(text: &str, attacker: &Attacker) -> String {
+    attacker.text(text.as_bytes())
 }
 
 #[test]
