@@ -174,7 +174,9 @@ fn report(
 fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh> {
     let Told { outcome, category, payload, unsent } = told(ended);
     let (step, state) = (execution.step_id(call.step), execution.step(call.step));
-    let result = Some(execution.keep(&payload));
+    // What was erased stays erased: the entry alone is evidence enough.
+    let result = (!execution.erased).then(|| execution.keep(&payload));
+    let payload = result.is_some().then_some(payload);
     let definite = outcome != Outcome::Unknown;
     let event: Option<Event> = match call.kind {
         CallKind::Run | CallKind::Probe => state.attempts.get(call.no as usize).and_then(|attempt| {
@@ -204,7 +206,7 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
             }
         }),
     };
-    event.map(|event| Fresh { event, payload: Some(payload) }).into_iter().collect()
+    event.map(|event| Fresh { event, payload }).into_iter().collect()
 }
 
 /// The probe's tool answered; whether the effect stands is what the plan's `happened` says of it.
