@@ -45,31 +45,20 @@ pub enum No {
     Missing(Missing),
 }
 
-pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Result<Vec<Fresh>, No> {
-    match command {
-        Command::Report { call, ended, .. } => report(execution, *call, ended, values).map_err(No::Missing),
-        _ => answer(execution, command).map_err(No::Refused),
+impl From<Missing> for No {
+    fn from(missing: Missing) -> Self {
+        Self::Missing(missing)
     }
 }
 
-fn answer(execution: &Execution, command: &Command) -> Result<Vec<Fresh>, Refusal> {
-    match command {
-        Command::Report { .. } => unreachable!("reports are decided apart: they may need payloads"),
+pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Result<Vec<Fresh>, No> {
+    let decided = match command {
+        Command::Report { call, ended, .. } => Ok(report(execution, *call, ended, values)?),
         Command::Claim { seat, unsent } => Ok(claim(execution, seat, unsent)),
-        Command::Drive { epoch } => match *epoch == execution.epoch {
-            true => Ok(Vec::new()),
-            false => Err(Refusal::new(
-                "not_the_driver",
-                "another process drives this execution",
-                "watch it instead",
-            )),
-        },
+        Command::Drive { epoch } => drive(execution, *epoch),
         Command::Adopt { place } => adopt(execution, *place),
         Command::Pause { reason } => pause(execution, reason),
-        Command::Resume => match execution.paused && execution.ended.is_none() {
-            true => Ok(vec![Resumed {}.into()]),
-            false => Err(not_now(execution, "resume")),
-        },
+        Command::Resume => resume(execution),
         Command::Cancel { reason } => cancel(execution, reason),
         Command::Undo { reason } => undo(execution, reason),
         Command::Approve { step, reason } => approve(execution, step.as_deref(), reason),
@@ -79,6 +68,16 @@ fn answer(execution: &Execution, command: &Command) -> Result<Vec<Fresh>, Refusa
         }
         Command::Record { step, report } => record(execution, step, report),
         Command::Erase => erase(execution),
+    };
+    decided.map_err(No::Refused)
+}
+
+fn drive(execution: &Execution, epoch: Epoch) -> Result<Vec<Fresh>, Refusal> {
+    match epoch == execution.epoch {
+        true => Ok(Vec::new()),
+        false => {
+            Err(Refusal::new("not_the_driver", "another process drives this execution", "watch it instead"))
+        }
     }
 }
 
@@ -175,7 +174,9 @@ fn report(
 fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh> {
     let Told { outcome, category, payload, unsent } = told(ended);
     let (step, state) = (execution.step_id(call.step), execution.step(call.step));
-    let result = Some(execution.keep(&payload));
+    // What was erased stays erased: the entry alone is evidence enough.
+    let result = (!execution.erased).then(|| execution.keep(&payload));
+    let payload = result.is_some().then_some(payload);
     let definite = outcome != Outcome::Unknown;
     let event: Option<Event> = match call.kind {
         CallKind::Run | CallKind::Probe => state.attempts.get(call.no as usize).and_then(|attempt| {
@@ -205,7 +206,7 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
             }
         }),
     };
-    event.map(|event| Fresh { event, payload: Some(payload) }).into_iter().collect()
+    event.map(|event| Fresh { event, payload }).into_iter().collect()
 }
 
 /// The probe's tool answered; whether the effect stands is what the plan's `happened` says of it.
@@ -238,6 +239,13 @@ fn pause(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, R
         return Err(not_now(execution, "pause"));
     }
     Ok(vec![Paused { reason: reason.clone() }.into()])
+}
+
+fn resume(execution: &Execution) -> Result<Vec<Fresh>, Refusal> {
+    match execution.paused && execution.ended.is_none() {
+        true => Ok(vec![Resumed {}.into()]),
+        false => Err(not_now(execution, "resume")),
+    }
 }
 
 fn cancel(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, Refusal> {

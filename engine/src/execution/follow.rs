@@ -154,10 +154,9 @@ fn dependants(execution: &Execution, from: impl IntoIterator<Item = StepNo>) -> 
 /// What depends on a cancelled step is cancelled; on one that a failure skipped, skipped.
 fn doomed(execution: &Execution, no: StepNo) -> Event {
     let needs = execution.plan.step(no).needs.iter().filter(|need| !need.status_only);
-    let dead = needs.map(|need| execution.step(need.step)).find(|step| match step.status() {
-        StepStatus::Cancelled => true,
-        StepStatus::Skipped => step.cause.is_some(),
-        _ => false,
+    let dead = needs.map(|need| execution.step(need.step)).find(|step| {
+        let skipped_by_failure = step.status() == StepStatus::Skipped && step.cause.is_some();
+        skipped_by_failure || step.status() == StepStatus::Cancelled
     });
     let steps = vec![execution.step_id(no)];
     match dead.and_then(|step| Some((step.status(), step.cause?))) {

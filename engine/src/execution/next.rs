@@ -87,8 +87,10 @@ fn settle(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Next> {
     if !attempt.forced && execution.spent(attempt.by_agent, now_ms).is_some() {
         return Some(Next::Settle(no, outcome));
     }
+    if attempt.costs_nothing() {
+        return Some(Next::Retry(no));
+    }
     match step.retry_at_ms {
-        _ if attempt.costs_nothing() => Some(Next::Retry(no)),
         None => Some(Next::ScheduleRetry(no)),
         Some(at) if at <= now_ms => Some(Next::Retry(no)),
         Some(_) => None,

@@ -19,8 +19,10 @@ fn retry(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Next> {
     if !may_retry(execution, no) {
         return Some(Next::GiveUpUndo(no));
     }
+    if step.undo_blocked() {
+        return None;
+    }
     match step.retry_at_ms {
-        _ if step.undo_blocked() => None,
         None => Some(Next::ScheduleRetry(no)),
         Some(at) if at <= now_ms => undo(execution, no),
         Some(_) => None,

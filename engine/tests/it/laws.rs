@@ -149,17 +149,17 @@ fn undone_is_undone(execution: &Execution) {
 
 /// Paused, nothing starts and nothing ends; ended, only evidence and `undo`.
 fn stays_put(execution: &Execution, event: &Event) {
-    let starts = match event {
+    let starts = matches!(
+        event,
         Event::AttemptStarted(_)
-        | Event::ProbeStarted(_)
-        | Event::CompensationStarted(_)
-        | Event::RetryScheduled(_)
-        | Event::ApprovalAsked(_)
-        | Event::StepsCancelled(_)
-        | Event::FailureHandled(_)
-        | Event::ExecutionEnded(_) => true,
-        _ => false,
-    };
+            | Event::ProbeStarted(_)
+            | Event::CompensationStarted(_)
+            | Event::RetryScheduled(_)
+            | Event::ApprovalAsked(_)
+            | Event::StepsCancelled(_)
+            | Event::FailureHandled(_)
+            | Event::ExecutionEnded(_)
+    );
     assert!(!(execution.paused && starts), "paused, and yet {}", event.kind());
     let after_the_end = matches!(
         event,
@@ -367,7 +367,7 @@ fn ended(execution: &Execution, end: End) {
 }
 
 /// Between commands: the status and the questions agree with what is out and what follows.
-pub fn at_rest(execution: &Execution, now_ms: i64) {
+pub fn at_rest(execution: &Execution) {
     if execution.ended.is_some() {
         let due = due(execution);
         assert!(due.calls.is_empty() && due.look_again_at.is_none(), "something is due after the end");
@@ -376,5 +376,4 @@ pub fn at_rest(execution: &Execution, now_ms: i64) {
     if execution.paused {
         assert!(due(execution).look_again_at.is_none(), "a paused execution looks again");
     }
-    let _ = now_ms;
 }

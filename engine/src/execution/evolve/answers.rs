@@ -67,7 +67,7 @@ impl Execution {
                 last.settled = Some(true);
                 last.result = output;
             }
-            _ => step.attempts.push(Attempt {
+            Some(_) | None => step.attempts.push(Attempt {
                 key,
                 by_agent: true,
                 forced: false,

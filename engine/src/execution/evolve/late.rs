@@ -92,35 +92,21 @@ impl Execution {
         }
     }
 
-    /// A late answer moves the step only once none of its attempts is in flight.
-    pub(super) fn move_late(&mut self, no: StepNo, event: &event::LateAnswer, at_ms: i64) {
+    /// A late answer moves the step only once none of its attempts is in flight. A step that runs is
+    /// settled by what follows; one that was skipped or cancelled stays so.
+    fn move_late(&mut self, no: StepNo, event: &event::LateAnswer, at_ms: i64) {
+        use StepStatus as S;
         let step = self.step(no);
-        let in_flight = step.last().is_some_and(Attempt::open);
-        match step.status() {
-            _ if in_flight => {}
-            StepStatus::Unknown | StepStatus::Failed if event.outcome == Outcome::Succeeded => {
-                self.resettle(no, at_ms)
-            }
-            StepStatus::Pending | StepStatus::AwaitingApproval if event.outcome == Outcome::Succeeded => {
+        if step.last().is_some_and(Attempt::open) {
+            return;
+        }
+        let newest = step.counting() == event.attempt.checked_sub(1);
+        match (event.outcome, step.status()) {
+            (Outcome::Succeeded, S::Unknown | S::Failed | S::Pending | S::AwaitingApproval) => {
                 self.resettle(no, at_ms);
             }
-            StepStatus::Unknown => {
-                let newest = step.counting() == event.attempt.checked_sub(1);
-                if newest {
-                    self.set_status(no, StepStatus::Failed, None);
-                }
-            }
-            StepStatus::Pending
-            | StepStatus::AwaitingApproval
-            | StepStatus::Running
-            | StepStatus::AwaitingAgent
-            | StepStatus::Succeeded
-            | StepStatus::Failed
-            | StepStatus::Skipped
-            | StepStatus::Cancelled
-            | StepStatus::Compensating
-            | StepStatus::Compensated
-            | StepStatus::CompensationFailed => {}
+            (Outcome::Failed, S::Unknown) if newest => self.set_status(no, S::Failed, None),
+            (Outcome::Succeeded | Outcome::Failed | Outcome::Unknown, _) => {}
         }
     }
 }
