@@ -1,6 +1,7 @@
 //! One integration binary, real parts.
 #![expect(clippy::unwrap_used, reason = "a test stops where it meets a failure")]
 
+mod crash;
 mod postgres;
 mod store;
 mod tidy;

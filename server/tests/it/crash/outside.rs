@@ -1,0 +1,78 @@
+//! The journal as somebody else sees it: read with plain SQL, past every room of the product.
+
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tokio_postgres::NoTls;
+
+pub enum Outside {
+    Sqlite(rusqlite::Connection),
+    Postgres { runtime: Runtime, client: tokio_postgres::Client, head: tokio_postgres::Statement },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    pub position: i64,
+    pub kind: String,
+    pub actor: String,
+    pub body: Value,
+    pub hash: Vec<u8>,
+}
+
+impl Entry {
+    pub fn step(&self) -> Option<&str> {
+        self.body["step"].as_str()
+    }
+}
+
+const HEAD: &str = "SELECT position FROM head WHERE tenant = 1";
+const ENTRIES: &str = "SELECT position, kind, actor, body, hash FROM journal WHERE tenant = 1 ORDER BY position";
+
+impl Outside {
+    pub fn open(url: &str) -> Self {
+        match url.strip_prefix("sqlite:") {
+            Some(path) => {
+                let connection = rusqlite::Connection::open(path).unwrap();
+                connection.busy_timeout(super::PATIENCE).unwrap();
+                Self::Sqlite(connection)
+            }
+            None => {
+                let runtime = Runtime::new().unwrap();
+                let (client, connection) = runtime.block_on(tokio_postgres::connect(url, NoTls)).unwrap();
+                runtime.spawn(connection);
+                let head = runtime.block_on(client.prepare(HEAD)).unwrap();
+                Self::Postgres { runtime, client, head }
+            }
+        }
+    }
+
+    pub fn head(&self) -> i64 {
+        match self {
+            Self::Sqlite(connection) => {
+                connection.prepare_cached(HEAD).unwrap().query_row([], |row| row.get(0)).unwrap()
+            }
+            Self::Postgres { runtime, client, head } => {
+                runtime.block_on(client.query_one(head, &[])).unwrap().get(0)
+            }
+        }
+    }
+
+    pub fn entries(&self) -> Vec<Entry> {
+        let entry = |position, kind, actor, body: String, hash| {
+            let body = serde_json::from_str(&body).expect("a body is JSON");
+            Entry { position, kind, actor, body, hash }
+        };
+        match self {
+            Self::Sqlite(connection) => {
+                let mut statement = connection.prepare_cached(ENTRIES).unwrap();
+                let rows = statement.query_map([], |row| {
+                    Ok(entry(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+                });
+                rows.unwrap().collect::<Result<_, _>>().unwrap()
+            }
+            Self::Postgres { runtime, client, .. } => {
+                let rows = runtime.block_on(client.query(ENTRIES, &[])).unwrap();
+                rows.iter().map(|row| entry(row.get(0), row.get(1), row.get(2), row.get(3), row.get(4))).collect()
+            }
+        }
+    }
+}
