@@ -1,3 +1,151 @@
-//! The command line's words, one file per family.
+//! The command line: words in, one call to the service, words out. Each family of commands has a
+//! file; none of them knows rows, events or the engine's state.
 
+mod answers;
+mod args;
+mod brief;
+mod check;
+mod demo;
 pub mod demo_tools;
+mod detach;
+mod doctor;
+mod foreground;
+mod graph;
+mod inputs;
+mod journal;
+mod live;
+mod output;
+mod plans;
+mod run;
+mod session;
+mod show;
+mod signs;
+mod store_care;
+mod table;
+mod times;
+mod tools;
+
+use std::process::ExitCode;
+
+use actbook::error::Error;
+use clap::{CommandFactory, Parser};
+
+use args::{Args, Ask};
+use output::Output;
+use session::Session;
+
+/// How a command ended, as the shell sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Done,
+    /// Refused or failed.
+    Failed,
+    /// The execution waits for an answer.
+    Waits,
+}
+
+type Ended = Result<Exit, Error>;
+
+pub fn read() -> Args {
+    Args::parse()
+}
+
+pub async fn run(args: Args) -> ExitCode {
+    let output = Output::new(args.common.json);
+    let ended = match args.ask {
+        Ask::DemoTools { folder } => serve_demo_tools(folder).await,
+        Ask::Demo { keep } => demo::demo(&output, keep).await,
+        Ask::Completions { shell } => completions(&output, shell),
+        Ask::Man => man(&output),
+        Ask::Verify { file: Some(file) } => journal::verify_file(&output, &file),
+        ask => asked(ask, &args.common, output.clone()).await,
+    };
+    let exit = ended.unwrap_or_else(|error| {
+        output.error(&error);
+        Exit::Failed
+    });
+    match exit {
+        Exit::Done => ExitCode::SUCCESS,
+        Exit::Failed => ExitCode::FAILURE,
+        Exit::Waits => ExitCode::from(3),
+    }
+}
+
+async fn asked(ask: Ask, common: &args::Common, output: Output) -> Ended {
+    let session = Session::open(common, output).await?;
+    let ended = dispatch(&session, ask).await;
+    session.service.close().await;
+    ended
+}
+
+async fn dispatch(session: &Session, ask: Ask) -> Ended {
+    match ask {
+        Ask::Run(asked) => run::run(session, asked).await,
+        Ask::Check { plan, offline } => check::check(session, &plan, offline).await,
+        Ask::Plan(asked) => plans::plans(session, asked).await,
+        Ask::List { status, since, limit } => show::list(session, status, since, limit).await,
+        Ask::Show { execution } => show::show(session, &execution).await,
+        Ask::Watch { execution } => foreground::watch(session, &execution).await,
+        Ask::Pause { execution, reason } => answers::pause(session, &execution, reason).await,
+        Ask::Resume { execution, here, detach } => {
+            answers::resume(session, &execution, here, detach.detach).await
+        }
+        Ask::Cancel { execution, reason } => answers::cancel(session, &execution, reason).await,
+        Ask::Undo { execution, dry_run, reason, detach } => match dry_run {
+            true => answers::would_undo(session, &execution).await,
+            false => answers::undo(session, &execution, reason, detach.detach).await,
+        },
+        Ask::Decide { execution, step, answer, reason, output } => {
+            answers::decide(session, &execution, step, answer, reason, output).await
+        }
+        Ask::Approve { execution, step, reason } => answers::approve(session, &execution, step, reason).await,
+        Ask::Reject { execution, step, reason } => answers::reject(session, &execution, step, reason).await,
+        Ask::Record { execution, step, status, output, reason } => {
+            answers::record(session, &execution, step, status, output, reason).await
+        }
+        Ask::Journal(asked) => journal::journal(session, asked).await,
+        Ask::Verify { .. } => journal::verify(session).await,
+        Ask::Export { execution, output } => store_care::export(session, &execution, output.as_deref()).await,
+        Ask::Rebuild => store_care::rebuild(session).await,
+        Ask::Backup { file } => store_care::backup(session, &file).await,
+        Ask::Cleanup { older_than, dry_run } => store_care::cleanup(session, older_than, dry_run).await,
+        Ask::Tools(asked) => tools::tools(session, asked).await,
+        Ask::Doctor => doctor::doctor(session).await,
+        Ask::Drive { execution } => detach::drive(session, &execution).await,
+        Ask::DemoTools { .. } | Ask::Demo { .. } | Ask::Completions { .. } | Ask::Man => {
+            unreachable!("what needs no database is answered before one is opened")
+        }
+    }
+}
+
+async fn serve_demo_tools(folder: std::path::PathBuf) -> Ended {
+    let failed =
+        |error: anyhow::Error| Error::new("demo_tools", error.to_string(), "choose another --folder");
+    demo_tools::serve(folder).await.map_err(failed).map(|()| Exit::Done)
+}
+
+fn completions(output: &Output, shell: clap_complete::Shell) -> Ended {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "actbook", &mut text);
+    output.raw(&text);
+    Ok(Exit::Done)
+}
+
+/// One page with every command on it.
+fn man(output: &Output) -> Ended {
+    let failed = |error: std::io::Error| Error::new("io", error.to_string(), "try again");
+    let mut text = Vec::new();
+    let mut command = Args::command().disable_help_subcommand(true);
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(&mut text).map_err(failed)?;
+    for part in command.get_subcommands().filter(|part| !part.is_hide_set()) {
+        let man = clap_mangen::Man::new(part.clone());
+        let name = part.get_name().to_uppercase();
+        text.extend_from_slice(format!(".SH \"ACTBOOK {name}\"\n").as_bytes());
+        man.render_description_section(&mut text).map_err(failed)?;
+        man.render_synopsis_section(&mut text).map_err(failed)?;
+        man.render_options_section(&mut text).map_err(failed)?;
+    }
+    output.raw(&text);
+    Ok(Exit::Done)
+}

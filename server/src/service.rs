@@ -5,6 +5,7 @@ mod executions;
 mod export;
 mod journal;
 mod plans;
+mod tools;
 mod verify;
 pub mod view;
 
@@ -18,14 +19,19 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::ledger::{Ledger, Plans};
 use crate::runner::Runner;
-use crate::store::{DEFAULT_TENANT, Db, Options};
+use crate::store::{DEFAULT_TENANT, Db};
 use crate::tools::Tools;
 
+pub use crate::ledger::Progress;
+pub use crate::store::Options;
+pub use crate::store::executions::Filter as ExecutionFilter;
+pub use actbook_engine::execution::{Brief, Report};
 pub use answers::failed;
-pub use executions::{Found, Started, Watching};
+pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};
 pub use plans::{PlanChecked, PlanSaved};
+pub use tools::ToolCalled;
 
 /// Everything a door needs. Clones are the same house.
 #[derive(Clone, Debug)]

@@ -101,6 +101,13 @@ impl Seat {
     }
 }
 
+/// Whether the process of a seat has certainly left: its file lies here and nobody holds the lock.
+pub fn is_gone(folder: &Path, seat: &str) -> bool {
+    let well_formed = seat.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let opened = OpenOptions::new().read(true).open(folder.join(seat));
+    well_formed && opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
         // A clean exit leaves nothing in flight, so nothing needs the file as proof.

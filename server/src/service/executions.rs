@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
 use actbook_engine::event::PlanRef;
-use actbook_engine::execution::{Command, Execution};
-use actbook_engine::id::{ExecutionId, SeatId};
+use actbook_engine::execution::{Brief, Command, Execution};
+use actbook_engine::id::{ExecutionId, SeatId, StepId};
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::Status;
+use actbook_engine::policy::{Status, StepStatus};
+use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -24,6 +25,8 @@ use crate::store::{self, executions};
 
 /// How many executions one look-out takes up.
 const TAKEN_UP_MAX: u64 = 10_000;
+/// Beyond this many, more names help nobody.
+const STRANDED_LISTED: u64 = 200;
 
 /// An execution that was just started.
 #[derive(Debug)]
@@ -140,16 +143,38 @@ impl Service {
 
     /// Takes up an execution, unless a living process drives it already.
     pub async fn claim(&self, caller: &Caller, id: &str, here: bool) -> Result<Option<Progress>, Error> {
-        let found = self.find(id).await?;
-        let plan = self.fold(found.stream)?.plan;
-        let place = self.place(&plan);
         if here {
-            self.ledger.command(&caller.actor, found.stream, Command::Adopt { place }).await?;
+            self.adopt(caller, id).await?;
         }
+        let found = self.find(id).await?;
+        let place = self.place(&self.fold(found.stream)?.plan);
         match self.runner().await?.claim(found.stream, place).await? {
             Claimed::Mine(progress) => Ok(Some(*progress)),
             Claimed::DrivenElsewhere => Ok(None),
         }
+    }
+
+    /// Executions that would go on if somebody drove them.
+    pub async fn stranded(&self) -> Result<Vec<String>, Error> {
+        let mut stranded = Vec::new();
+        for status in [Status::Running, Status::Compensating] {
+            let filter = executions::Filter { status: Some(status.to_string()), ..Default::default() };
+            for row in executions::list(self.tenant, &filter, STRANDED_LISTED).all(&self.db).await? {
+                let found = self.find(&row.public_id).await?;
+                if self.driver(&found).await?.is_none() {
+                    stranded.push(row.public_id);
+                }
+            }
+        }
+        Ok(stranded)
+    }
+
+    /// The execution goes on with its servers as this place defines them.
+    pub async fn adopt(&self, caller: &Caller, id: &str) -> Result<(), Error> {
+        let found = self.find(id).await?;
+        let place = self.place(&self.fold(found.stream)?.plan);
+        self.ledger.command(&caller.actor, found.stream, Command::Adopt { place }).await?;
+        Ok(())
     }
 
     pub async fn drive(&self, claimed: Progress, halt: Halt) -> Result<Status, Error> {
@@ -186,13 +211,51 @@ impl Service {
         Ok(taken)
     }
 
-    /// Is some living process at work on it?
-    pub async fn driven(&self, found: &Found) -> Result<bool, Error> {
-        let Some(seat) = &found.seat else { return Ok(false) };
+    /// The living process that is at work on it, if there is one.
+    pub async fn driver(&self, found: &Found) -> Result<Option<Driver>, Error> {
+        let Some(seat) = &found.seat else { return Ok(None) };
         let now = self.db.now_ms().await?;
-        let row = store::seats::by_id(seat).first(&self.db).await?;
-        Ok(row.is_some_and(|row| row.until > now))
+        let row = store::seats::by_id(seat).first(&self.db).await?.filter(|row| row.until > now);
+        let living = row.filter(|_| !crate::runner::is_gone(&self.seats, seat));
+        Ok(living.map(|row| Driver { host: row.host, process: row.process }))
     }
+
+    /// Every process at the table, with whether it lives.
+    pub async fn seats(&self) -> Result<Vec<Seated>, Error> {
+        let alive = store::seats::alive().all(&self.db).await?;
+        let expired = store::seats::expired().all(&self.db).await?;
+        let of = |row: store::seats::Seat, lease: bool| Seated {
+            alive: lease && !crate::runner::is_gone(&self.seats, &row.seat),
+            driver: Driver { host: row.host, process: row.process },
+        };
+        let alive = alive.into_iter().map(|row| of(row, true));
+        Ok(alive.chain(expired.into_iter().map(|row| of(row, false))).collect())
+    }
+}
+
+/// A process that drives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Driver {
+    pub host: String,
+    pub process: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Seated {
+    #[serde(flatten)]
+    pub driver: Driver,
+    pub alive: bool,
+}
+
+/// One step as live progress shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Glance<'a> {
+    pub id: &'a StepId,
+    pub name: Option<&'a str>,
+    pub status: StepStatus,
+    pub attempts: usize,
+    pub started_at_ms: Option<i64>,
+    pub ended_at_ms: Option<i64>,
 }
 
 fn server_of(tool: &str) -> String {
@@ -219,6 +282,36 @@ impl Watching {
 
     pub async fn view(&self) -> Result<ExecutionView, Error> {
         self.service.render(self.execution()).await
+    }
+
+    /// What undoing would do, whether or not something went wrong.
+    pub async fn brief(&self) -> Result<Brief, Error> {
+        self.service.brief(self.execution()).await
+    }
+
+    pub fn status(&self) -> Status {
+        self.execution().status()
+    }
+
+    pub fn position(&self) -> u64 {
+        self.execution().position.0
+    }
+
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.execution().plan
+    }
+
+    /// Every step, in the plan's order.
+    pub fn glances(&self) -> impl ExactSizeIterator<Item = Glance<'_>> {
+        let execution = self.execution();
+        execution.plan.steps.iter().zip(&execution.steps).map(|(spec, state)| Glance {
+            id: &spec.id,
+            name: spec.name.as_deref(),
+            status: state.status(),
+            attempts: state.attempts.len(),
+            started_at_ms: state.started_at_ms,
+            ended_at_ms: state.ended_at_ms,
+        })
     }
 
     /// Waits until the execution has moved.

@@ -79,6 +79,13 @@ impl Service {
         Ok((self.bell.listen()?, self.bell.subscribe()))
     }
 
+    /// The last entry's position and hash.
+    pub async fn head(&self) -> Result<(u64, String), Error> {
+        let head = journal::head(self.tenant).first(&self.db).await?;
+        let lost = || Error::new("corrupt", "the journal has no head", "restore a backup");
+        head.map(|head| (head.position, super::verify::hex(&head.hash))).ok_or_else(lost)
+    }
+
     /// The whole chain and every payload, or the first position that does not hold.
     pub async fn verify(&self) -> Result<Verified, Error> {
         super::verify::journal(&self.db, self.tenant).await

@@ -108,6 +108,16 @@ impl Service {
         Ok((PlanView::of(&row), Arc::new(plan)))
     }
 
+    /// A saved plan and the reference by which it is started.
+    pub async fn saved_plan(&self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
+        let (view, plan) = self.plan(name_or_id).await?;
+        let version = u32::try_from(view.version).map_err(|error| {
+            Error::new("corrupt", format!("version {}: {error}", view.version), "run `actbook rebuild`")
+        })?;
+        let reference = PlanRef { id: PlanId::new(view.id), name: view.name, version, digest: plan.digest };
+        Ok((reference, plan))
+    }
+
     async fn plan_row(&self, name_or_id: &str) -> Result<plans::Plan, Error> {
         match plans::find(&self.db, self.tenant, name_or_id).await? {
             store::Found::One(row) => Ok(row),

@@ -1,0 +1,159 @@
+//! What people say to an execution, and who goes on from there.
+
+use actbook::error::Error;
+use actbook::service::{Driver, Found, Progress, Report, failed};
+use actbook_engine::policy::{Answer, Status};
+use serde_json::Value;
+
+use super::args::Reported;
+use super::foreground::{self, Goal};
+use super::session::Session;
+use super::signs::short;
+use super::{Ended, Exit, brief, detach};
+
+pub async fn pause(session: &Session, id: &str, reason: Option<String>) -> Ended {
+    let (found, _) = session.service.pause(&session.caller, id, reason).await?;
+    let next = format!("nothing further starts; `actbook resume {}` goes on", short(found.id.as_str()));
+    said(session, &found, "paused", next).await
+}
+
+pub async fn approve(session: &Session, id: &str, step: Option<String>, reason: Option<String>) -> Ended {
+    let told = session.service.approve(&session.caller, id, step, reason).await?;
+    answered(session, told, "approved").await
+}
+
+pub async fn reject(session: &Session, id: &str, step: Option<String>, reason: Option<String>) -> Ended {
+    let told = session.service.reject(&session.caller, id, step, reason).await?;
+    answered(session, told, "rejected").await
+}
+
+pub async fn decide(
+    session: &Session,
+    id: &str,
+    step: String,
+    answer: Answer,
+    reason: String,
+    output: Option<Value>,
+) -> Ended {
+    let told = session.service.decide(&session.caller, id, step, answer, Some(reason), output).await?;
+    answered(session, told, "decided").await
+}
+
+pub async fn record(
+    session: &Session,
+    id: &str,
+    step: String,
+    status: Reported,
+    output: Option<Value>,
+    reason: Option<String>,
+) -> Ended {
+    let report = match status {
+        Reported::Started => Report::Started,
+        Reported::Succeeded => Report::Succeeded { output },
+        Reported::Failed => failed(reason),
+        Reported::Compensated => Report::Compensated { output },
+    };
+    let told = session.service.record(&session.caller, id, step, report).await?;
+    answered(session, told, "recorded").await
+}
+
+/// Says who goes on: the driver, or which command takes it up.
+async fn answered(session: &Session, (found, progress): (Found, Progress), what: &str) -> Ended {
+    let id = short(found.id.as_str());
+    let driver = session.service.driver(&found).await?;
+    let next = match (driver, progress.status) {
+        (Some(driver), _) => format!("{} goes on", process(&driver)),
+        (None, Status::Succeeded | Status::Failed | Status::Cancelled | Status::Compensated) => {
+            format!("the execution has ended: {}", progress.status)
+        }
+        (None, Status::Blocked) => format!("it still waits for an answer: `actbook show {id}`"),
+        (None, Status::Running | Status::Paused | Status::Compensating) => {
+            format!("nobody drives it: `actbook resume {id}` takes it up")
+        }
+    };
+    said(session, &found, what, next).await
+}
+
+async fn said(session: &Session, found: &Found, what: &str, next: String) -> Ended {
+    let output = &session.output;
+    match output.json {
+        true => output.document(&session.service.view(found.id.as_str()).await?),
+        false => output.line(format_args!("{what}; {next}")),
+    }
+    Ok(Exit::Done)
+}
+
+pub fn process(driver: &Driver) -> String {
+    format!("process {} on {}", driver.process, driver.host)
+}
+
+/// Lifts a pause, or takes up what nobody drives.
+pub async fn resume(session: &Session, id: &str, here: bool, detach: bool) -> Ended {
+    let found = session.service.find(id).await?;
+    match found.status {
+        Status::Running | Status::Blocked | Status::Compensating => {}
+        // Refused with the reason where it has ended.
+        Status::Paused | Status::Succeeded | Status::Failed | Status::Cancelled | Status::Compensated => {
+            session.service.resume(&session.caller, id).await?;
+        }
+    }
+    take_up(session, &found, here, detach, Goal::Run).await
+}
+
+/// Records the wish; where nobody drives, sees it through.
+pub async fn cancel(session: &Session, id: &str, reason: Option<String>) -> Ended {
+    let (found, _) = session.service.cancel(&session.caller, id, reason).await?;
+    match session.service.driver(&found).await? {
+        Some(driver) => {
+            let next = format!("{} stops it: `actbook watch {}`", process(&driver), short(found.id.as_str()));
+            said(session, &found, "cancelling", next).await
+        }
+        None => take_up(session, &found, false, false, Goal::Cancel).await,
+    }
+}
+
+pub async fn undo(session: &Session, id: &str, reason: Option<String>, detach: bool) -> Ended {
+    let (found, _) = session.service.undo(&session.caller, id, reason).await?;
+    take_up(session, &found, false, detach, Goal::Undo).await
+}
+
+async fn take_up(session: &Session, found: &Found, here: bool, detach: bool, goal: Goal) -> Ended {
+    let id = found.id.as_str();
+    if detach {
+        return match session.service.driver(found).await? {
+            Some(driver) => said(session, found, "recorded", format!("{} drives it", process(&driver))).await,
+            None => {
+                if here {
+                    session.service.adopt(&session.caller, id).await?;
+                }
+                detach::hand_over(session, id).await
+            }
+        };
+    }
+    let claimed = session.service.claim(&session.caller, id, here).await?;
+    if claimed.is_none()
+        && let Some(driver) = session.service.driver(&session.service.find(id).await?).await?
+    {
+        session.output.aside(format_args!("{} drives it; watching", process(&driver)));
+    }
+    foreground::follow(session, id, claimed, goal).await
+}
+
+/// `undo --dry-run`: the calls it would make, in order.
+pub async fn would_undo(session: &Session, id: &str) -> Ended {
+    let watching = session.service.watch(id).await?;
+    let would = watching.brief().await?;
+    if session.output.json {
+        session.output.document(&would);
+        return Ok(Exit::Done);
+    }
+    if would.undo.is_empty() {
+        let cure = format!("`actbook show {}` tells what ran", short(watching.execution().id.as_str()));
+        return Err(Error::new("nothing_to_undo", "nothing that ran is left to undo", cure));
+    }
+    brief::undo(&session.output, &would);
+    for left in &would.cannot_undo {
+        session.output.line(format_args!("  stays: {}: {}", left.step, left.why));
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,409 @@
+//! The words of the command line, as clap reads them.
+
+use std::path::PathBuf;
+
+use actbook_engine::policy::{Answer, Status};
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+use serde_json::Value;
+
+use super::times;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// The book of acts for AI agents: checks a plan of tool calls, runs it, journals it, undoes it.
+#[derive(Debug, Parser)]
+#[command(name = "actbook", version, styles = STYLES, propagate_version = true, max_term_width = 110)]
+#[command(after_help = "\
+Examples:
+  actbook demo                                  the whole story in a minute, in a scratch folder
+  actbook check notes.yaml                      what would happen, and where the point of no return lies
+  actbook run notes.yaml --input version=1.2    to the end, or to the first question
+  actbook show 7k2m                             what happened, what waits, what to type next
+
+Exit codes: 0 done; 1 refused or failed; 2 usage; 3 the execution waits for an answer.
+Ids may be shortened to a unique beginning.")]
+pub struct Args {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub ask: Ask,
+}
+
+#[derive(Clone, Debug, Group)]
+pub struct Common {
+    /// The database: a file for SQLite, or postgres://… [default: SQLite in your data folder]
+    #[arg(long, global = true, value_name = "URL", env = "ACTBOOK_DATABASE", hide_env_values = true)]
+    #[arg(help_heading = "Everywhere")]
+    pub database: Option<String>,
+    /// The config [default: actbook.yaml here, then in your config folder]
+    #[arg(long, global = true, value_name = "FILE", env = "ACTBOOK_CONFIG", help_heading = "Everywhere")]
+    pub config: Option<PathBuf>,
+    /// Answer with one JSON document, or one per line for streams
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Group)]
+pub struct Detach {
+    /// Leave a background process driving it
+    #[arg(long)]
+    pub detach: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Ask {
+    /// Run a plan to its end or the first question, with live progress
+    Run(Run),
+    /// Look a plan over before anything happens: schema, graph, references, live tools, point of no return
+    #[command(after_help = "\
+Examples:
+  actbook check notes.yaml
+  actbook check notes.yaml --offline      without asking the servers for their tools")]
+    Check {
+        /// A file, `-` for stdin, or the name or id of a saved plan
+        plan: String,
+        /// Leave out whatever needs the servers
+        #[arg(long)]
+        offline: bool,
+    },
+    /// Saved plans: save, list, show, draw, delete
+    #[command(subcommand)]
+    Plan(Plan),
+    /// List executions, newest first
+    #[command(after_help = "\
+Examples:
+  actbook list --status blocked
+  actbook list --since 2d")]
+    List {
+        /// Only those with this status
+        #[arg(long, value_parser = word::<Status>)]
+        status: Option<Status>,
+        /// Only those started since: `30m`, `2h`, `3d` ago, or a time such as 2030-01-31T12:00:00Z
+        #[arg(long, value_name = "TIME", value_parser = times::point)]
+        since: Option<i64>,
+        #[arg(long, default_value_t = 50)]
+        limit: u64,
+    },
+    /// Explain an execution: what happened, what waits, what to type next
+    #[command(after_help = "\
+Examples:
+  actbook show 7k2m
+  actbook show 7k2m --json | jq .brief")]
+    Show { execution: String },
+    /// Follow an execution to its end or its next question
+    #[command(after_help = "Example:\n  actbook watch 7k2m")]
+    Watch { execution: String },
+    /// Start nothing further; calls in flight finish
+    #[command(after_help = "Example:\n  actbook pause 7k2m --reason \"the network is down\"")]
+    Pause {
+        execution: String,
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Lift a pause, or take up an execution whose driver is gone
+    #[command(after_help = "\
+Examples:
+  actbook resume 7k2m
+  actbook resume 7k2m --here      go on with the servers as this config defines them")]
+    Resume {
+        execution: String,
+        /// Adopt this place's definitions of its servers; that is journaled
+        #[arg(long)]
+        here: bool,
+        #[command(flatten)]
+        detach: Detach,
+    },
+    /// Stop for good, undoing nothing; calls in flight are asked to stop
+    #[command(after_help = "Example:\n  actbook cancel 7k2m --reason \"no longer wanted\"")]
+    Cancel {
+        execution: String,
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Answer a step that failed, whose outcome nobody knows, or whose undoing failed
+    #[command(after_help = "\
+Examples:
+  actbook decide 7k2m publish retry --reason \"the disk has room again\"
+  actbook decide 7k2m charge happened --reason \"seen on the account\" --output '{\"id\": 12}'")]
+    Decide {
+        execution: String,
+        step: String,
+        #[arg(value_parser = word::<Answer>)]
+        answer: Answer,
+        /// Why; it is journaled
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+        /// The step's output, for `happened` and `skip`
+        #[arg(long, value_name = "JSON", value_parser = json)]
+        output: Option<Value>,
+    },
+    /// Say yes to a step; without STEP to the plan, or to a proposed undo
+    #[command(after_help = "\
+Examples:
+  actbook approve 7k2m
+  actbook approve 7k2m publish --reason \"read it twice\"")]
+    Approve {
+        execution: String,
+        step: Option<String>,
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Say no to a step; without STEP to the plan, or to a proposed undo
+    #[command(after_help = "Example:\n  actbook reject 7k2m publish --reason \"wrong version\"")]
+    Reject {
+        execution: String,
+        step: Option<String>,
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Report an agent's step by hand
+    #[command(after_help = "\
+Examples:
+  actbook record 7k2m announce succeeded --output '{\"link\": \"…\"}'
+  actbook record 7k2m announce failed --reason \"the channel is gone\"")]
+    Record {
+        execution: String,
+        step: String,
+        status: Reported,
+        #[arg(long, value_name = "JSON", value_parser = json)]
+        output: Option<Value>,
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Compensate whatever may have run, in reverse order
+    #[command(after_help = "\
+Examples:
+  actbook undo 7k2m --dry-run      the calls it would make, in order
+  actbook undo 7k2m")]
+    Undo {
+        execution: String,
+        /// Say what it would do, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        #[command(flatten)]
+        detach: Detach,
+    },
+    /// Read the journal
+    Journal(Journal),
+    /// Check the whole journal, or an exported FILE without any database
+    #[command(after_help = "\
+Examples:
+  actbook verify
+  actbook verify run.jsonl      an export, checked offline")]
+    Verify { file: Option<PathBuf> },
+    /// Write one execution as a file that anybody can check offline
+    #[command(after_help = "\
+Examples:
+  actbook export 7k2m --output run.jsonl
+  actbook export 7k2m | gzip > run.jsonl.gz")]
+    Export {
+        execution: String,
+        /// Instead of stdout
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Replay the lists from the journal
+    #[command(after_help = "Example:\n  actbook rebuild")]
+    Rebuild,
+    /// Copy the database to a new file while others write
+    #[command(after_help = "Example:\n  actbook backup actbook-copy.db")]
+    Backup { file: PathBuf },
+    /// Erase arguments and outputs of executions that ended long ago; the chain still verifies
+    #[command(after_help = "\
+Examples:
+  actbook cleanup --older-than 90d --dry-run
+  actbook cleanup --older-than 90d")]
+    Cleanup {
+        /// As in `90d`
+        #[arg(long, value_name = "AGE", value_parser = times::age)]
+        older_than: i64,
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// The downstream tools: list, show, call
+    #[command(subcommand)]
+    Tools(Tools),
+    /// Look at the database, the config, the servers and the folders
+    #[command(after_help = "Example:\n  actbook doctor")]
+    Doctor,
+    /// The whole story in a minute: run, fail, brief, undo, verify, in a scratch folder
+    #[command(after_help = "\
+Examples:
+  actbook demo
+  actbook demo --keep story      leave the folder there to look around in")]
+    Demo {
+        /// Use this folder and leave it there
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
+    },
+    /// An MCP server over stdio with real effects in one folder, for the demo and for trying plans
+    #[command(
+        after_help = "Example, in actbook.yaml:\n  mcpServers:\n    files: { command: actbook, args: [demo-tools, --folder, ./work] }"
+    )]
+    DemoTools {
+        #[arg(long, value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Print shell completions
+    #[command(
+        after_help = "Example:\n  actbook completions bash > ~/.local/share/bash-completion/completions/actbook"
+    )]
+    Completions { shell: clap_complete::Shell },
+    /// Print the man page
+    #[command(hide = true, after_help = "Example:\n  actbook man > actbook.1 && man ./actbook.1")]
+    Man,
+    /// Drive an execution without a terminal: what `--detach` leaves behind
+    #[command(hide = true)]
+    Drive { execution: String },
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  actbook run notes.yaml --input version=1.2
+  actbook run publish-notes --inputs inputs.yaml --yes
+  actbook run notes.yaml --detach      and `actbook watch` it")]
+pub struct Run {
+    /// A file, `-` for stdin, or the name or id of a saved plan
+    pub plan: String,
+    /// An input; read as JSON where the plan's schema or the text says so
+    #[arg(long = "input", value_name = "KEY=VALUE")]
+    pub inputs: Vec<String>,
+    /// Inputs from a YAML or JSON file; `--input` goes over them
+    #[arg(long = "inputs", value_name = "FILE")]
+    pub inputs_file: Option<PathBuf>,
+    /// Say yes to the plan's own approval, and to nothing else
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub detach: Detach,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Plan {
+    /// Check a plan and save it; a new version only if it changed
+    #[command(after_help = "Example:\n  actbook plan save notes.yaml")]
+    Save {
+        /// A file, or `-` for stdin
+        file: String,
+        /// Save it without asking the servers for their tools
+        #[arg(long)]
+        offline: bool,
+    },
+    /// List the saved plans
+    #[command(after_help = "Example:\n  actbook plan list")]
+    List,
+    /// Show a saved plan's document
+    #[command(after_help = "Example:\n  actbook plan show publish-notes")]
+    Show { plan: String },
+    /// Draw a plan: dependencies, compensations, point of no return
+    #[command(after_help = "\
+Examples:
+  actbook plan graph notes.yaml
+  actbook plan graph publish-notes --format svg --output notes.svg")]
+    Graph {
+        /// A file, `-` for stdin, or the name or id of a saved plan
+        plan: String,
+        #[arg(long, value_enum, default_value_t)]
+        format: GraphFormat,
+        /// Instead of stdout
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Delete a saved plan; its executions and its journal entries stay
+    #[command(after_help = "Example:\n  actbook plan delete publish-notes")]
+    Delete { plan: String },
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum GraphFormat {
+    #[default]
+    Text,
+    Mermaid,
+    Dot,
+    Svg,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  actbook journal --execution 7k2m
+  actbook journal --kind decided --since 7d
+  actbook journal --follow --json")]
+pub struct Journal {
+    #[arg(long, value_name = "ID")]
+    pub execution: Option<String>,
+    /// Such as `attempt_ended`
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// Such as `person:ada`, or `ada`
+    #[arg(long)]
+    pub actor: Option<String>,
+    /// `30m`, `2h`, `3d` ago, or a time such as 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    pub since: Option<i64>,
+    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    pub until: Option<i64>,
+    /// Words that must all occur
+    #[arg(long, value_name = "WORDS")]
+    pub search: Option<String>,
+    /// Only entries after this position
+    #[arg(long, value_name = "POSITION", default_value_t = 0)]
+    pub after: u64,
+    /// Stop after this many entries
+    #[arg(long)]
+    pub limit: Option<u64>,
+    /// Go on with what is appended, until Ctrl-C
+    #[arg(long, short)]
+    pub follow: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Tools {
+    /// List the tools of every server
+    #[command(after_help = "\
+Examples:
+  actbook tools list
+  actbook tools list files")]
+    List {
+        /// Only this server's
+        server: Option<String>,
+    },
+    /// Show one tool: its schemas and what its server says of it
+    #[command(after_help = "Example:\n  actbook tools show files/write_file")]
+    Show { tool: String },
+    /// Call a tool by hand, outside any plan and any journal
+    #[command(after_help = "Example:\n  actbook tools call files/stat_file '{\"path\": \"notes.md\"}'")]
+    Call {
+        tool: String,
+        #[arg(value_name = "JSON", value_parser = json, default_value = "{}")]
+        arguments: Value,
+        #[arg(long, value_parser = times::span, default_value = "60s")]
+        timeout: u64,
+    },
+}
+
+/// What is reported of an agent's step.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Reported {
+    Started,
+    Succeeded,
+    Failed,
+    Compensated,
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))
+}
+
+/// One of the engine's closed words; MCP writes them with an underscore, people do too.
+fn word<W: std::str::FromStr<Err = String>>(text: &str) -> Result<W, String> {
+    text.parse().or_else(|error| text.replace('_', "-").parse().map_err(|_| error))
+}

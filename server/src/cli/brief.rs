@@ -1,0 +1,171 @@
+//! What came of an execution, in words: the outcome, the recovery brief, what waits, what to type next.
+
+use actbook::service::Brief;
+use actbook::service::view::{ExecutionView, StepView, WaitingView};
+use actbook_engine::id::StepId;
+use actbook_engine::policy::{Status, StepStatus};
+use serde_json::Value;
+
+use super::output::Output;
+use super::signs::{self, ASKS, BAD, BUSY, QUIET, STRONG, painted, short};
+use super::table::cut;
+use super::times;
+
+/// Names in a sentence; the count tells of the rest.
+const NAMES_SHOWN: usize = 12;
+const ARGUMENTS_SHOWN: usize = 160;
+const MESSAGE_SHOWN: usize = 400;
+
+/// After a run: one line, then only what a person needs now.
+pub fn outcome(output: &Output, view: &ExecutionView) {
+    output.line("");
+    output.line(headline(view));
+    troubles(output, view);
+    if !matches!(view.status, Status::Succeeded | Status::Compensated)
+        && let Some(brief) = &view.brief
+    {
+        self::brief(output, brief);
+    }
+    waiting(output, view);
+}
+
+pub fn headline(view: &ExecutionView) -> String {
+    let done = format!("{} of {} steps done", view.progress.done, view.progress.total);
+    let took = match (instant(&view.started_at), view.ended_at.as_deref().and_then(instant)) {
+        (Some(from), Some(to)) => format!(" after {}", times::took(to - from)),
+        (_, _) => String::new(),
+    };
+    let meaning = match view.status {
+        Status::Running => "it is being driven, or waits to be taken up",
+        Status::Paused => "nothing starts until it is resumed",
+        Status::Blocked => "it waits for an answer",
+        Status::Compensating => "what was done is being undone",
+        Status::Succeeded => "everything ran",
+        Status::Failed => "it ended, and something is not as the plan wanted it",
+        Status::Cancelled => "it was stopped; what was done stands",
+        Status::Compensated => "everything that ran has been undone",
+    };
+    let status = painted(signs::execution(view.status), view.status);
+    format!("{status}{took}: {done}; {meaning}")
+}
+
+fn instant(text: &str) -> Option<i64> {
+    text.parse::<jiff::Timestamp>().ok().map(|at| at.as_millisecond())
+}
+
+/// The steps that did not go well, each with its reason.
+fn troubles(output: &Output, view: &ExecutionView) {
+    let wrong = |step: &&StepView| {
+        matches!(step.status, StepStatus::Failed | StepStatus::Unknown | StepStatus::CompensationFailed)
+    };
+    for step in view.steps.iter().filter(wrong).take(NAMES_SHOWN) {
+        let (sign, style) = signs::step(step.status);
+        let why = step
+            .error
+            .as_ref()
+            .map(|error| format!(": {} ({})", cut(&error.message, MESSAGE_SHOWN), error.category));
+        let text = format!("{sign} {} {}", step.id, step.status);
+        output.line(format_args!("  {}{}", painted(style, text), why.unwrap_or_default()));
+    }
+}
+
+pub fn brief(output: &Output, brief: &Brief) {
+    output.line("");
+    output.line(painted(STRONG, "Recovery brief"));
+    names(output, "done", &brief.done);
+    names(output, "may have run", &brief.may_have_run);
+    names(output, "not done", &brief.not_done);
+    undo(output, brief);
+    for left in &brief.cannot_undo {
+        output.line(format_args!("  {} {}: {}", painted(BAD, "cannot undo"), left.step, left.why));
+    }
+}
+
+/// How undoing would go, call by call.
+pub fn undo(output: &Output, brief: &Brief) {
+    if brief.undo.is_empty() {
+        output.line(format_args!("  {}  nothing", painted(QUIET, "undo would run")));
+        return;
+    }
+    output.line(format_args!("  {}", painted(QUIET, "undo would run, in this order:")));
+    for (index, call) in brief.undo.iter().enumerate() {
+        let what = match (&call.tool, &call.action) {
+            (Some(tool), _) => format!("{tool} {}", shown(call.arguments.as_ref())),
+            (None, Some(action)) => format!("by hand: {action}"),
+            (None, None) => String::new(),
+        };
+        output.line(format_args!("    {}. {} ← {}", index + 1, call.step, what.trim_end()));
+        if let Some(trouble) = &call.trouble {
+            output.line(format_args!("       {}", painted(ASKS, trouble)));
+        }
+    }
+}
+
+fn shown(arguments: Option<&Value>) -> String {
+    arguments.map(|arguments| cut(&arguments.to_string(), ARGUMENTS_SHOWN)).unwrap_or_default()
+}
+
+fn names(output: &Output, what: &str, steps: &[StepId]) {
+    if !steps.is_empty() {
+        output.line(format_args!("  {:14}  {}", painted_wide(what), listed(steps)));
+    }
+}
+
+fn painted_wide(what: &str) -> String {
+    painted(QUIET, format_args!("{what:14}"))
+}
+
+pub fn listed(steps: &[StepId]) -> String {
+    let shown: Vec<&str> = steps.iter().take(NAMES_SHOWN).map(StepId::as_str).collect();
+    let more = steps.len().saturating_sub(NAMES_SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
+/// Every question with the commands that answer it.
+pub fn waiting(output: &Output, view: &ExecutionView) {
+    let id = short(view.id.as_str());
+    if !view.waiting.is_empty() {
+        output.line("");
+        output.line(painted(STRONG, "What waits"));
+    }
+    for waiting in &view.waiting {
+        output.line(format_args!("  {} {}", painted(ASKS, "?"), waiting.question));
+        for command in commands(id, waiting) {
+            output.line(format_args!("      {}", painted(BUSY, command)));
+        }
+    }
+    for command in next(view, id) {
+        output.line(format_args!("  {}", painted(BUSY, command)));
+    }
+}
+
+fn commands(id: &str, waiting: &WaitingView) -> Vec<String> {
+    let step = waiting.step.as_ref().map(|step| format!(" {step}")).unwrap_or_default();
+    let one = |option: &&'static str| match waiting.kind {
+        "approval" => match *option {
+            "reject" => format!("actbook reject {id}{step} --reason \"…\""),
+            other => format!("actbook {other} {id}{step}"),
+        },
+        "agent" => match *option {
+            "failed" => format!("actbook record {id}{step} failed --reason \"…\""),
+            other => format!("actbook record {id}{step} {other}"),
+        },
+        _ => {
+            let output = if *option == "happened" { " --output '{…}'" } else { "" };
+            format!("actbook decide {id}{step} {option} --reason \"…\"{output}")
+        }
+    };
+    waiting.options.iter().map(one).collect()
+}
+
+/// What fits the state as a whole.
+fn next(view: &ExecutionView, id: &str) -> Vec<String> {
+    let undoable = view.brief.as_ref().is_some_and(|brief| !brief.undo.is_empty());
+    let undo = undoable.then(|| format!("actbook undo {id}   takes back what may have run"));
+    match view.status {
+        Status::Paused => vec![format!("actbook resume {id}   goes on")],
+        Status::Failed | Status::Cancelled | Status::Blocked => undo.into_iter().collect(),
+        Status::Running | Status::Compensating | Status::Succeeded | Status::Compensated => Vec::new(),
+    }
+}

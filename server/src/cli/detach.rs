@@ -1,0 +1,105 @@
+//! `--detach`: a background process of this very binary drives the execution in a session of its own.
+
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use actbook::error::Error;
+
+use super::answers::process;
+use super::session::Session;
+use super::signs::short;
+use super::{Ended, Exit};
+
+/// How long the background process may take to reach the journal.
+const TAKING_UP: Duration = Duration::from_secs(20);
+
+/// Leaves a background process driving, and says who drives and how to watch.
+pub async fn hand_over(session: &Session, id: &str) -> Ended {
+    // This process must not be taken for the driver.
+    session.service.close().await;
+    let mut watching = session.service.watch(id).await?;
+    let before = watching.execution().epoch;
+    let mut child = spawn(session, id)?;
+    let taken = async {
+        while watching.execution().epoch == before {
+            watching.moved().await?;
+        }
+        Ok::<(), Error>(())
+    };
+    let left = |why: String| Err(Error::new("detach", why, format!("look into {}", log_file().display())));
+    tokio::select! {
+        taken = taken => taken?,
+        code = ended(&mut child) => return left(format!("the background process ended at once ({code})")),
+        () = tokio::time::sleep(TAKING_UP) => return left("the background process does not take it up".into()),
+    }
+    told(session, id, &child).await
+}
+
+async fn told(session: &Session, id: &str, child: &Child) -> Ended {
+    let output = &session.output;
+    if output.json {
+        output.document(&session.service.view(id).await?);
+        return Ok(Exit::Done);
+    }
+    let driver = session.service.driver(&session.service.find(id).await?).await?;
+    let who = driver.map_or_else(|| format!("process {}", child.id()), |driver| process(&driver));
+    output.line(format_args!("execution {}: {who} drives it", short(id)));
+    output
+        .line(format_args!("  actbook watch {0}   follows it\n  actbook show {0}    explains it", short(id)));
+    Ok(Exit::Done)
+}
+
+fn log_file() -> PathBuf {
+    actbook::folders::data().join("detached.log")
+}
+
+fn spawn(session: &Session, id: &str) -> Result<Child, Error> {
+    let failed = |error: std::io::Error| {
+        Error::new("detach", format!("no background process: {error}"), "leave --detach out")
+    };
+    let file = log_file();
+    file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
+    let log = OpenOptions::new().create(true).append(true).open(file).map_err(failed)?;
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    command.arg("--database").arg(&session.database);
+    if let Some(config) = &session.config.file {
+        command.arg("--config").arg(config);
+    }
+    command.args(["drive", id]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.spawn().map_err(failed)
+}
+
+async fn ended(child: &mut Child) -> String {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.to_string(),
+            Ok(None) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(error) => return error.to_string(),
+        }
+    }
+}
+
+/// The background process itself.
+pub async fn drive(session: &Session, id: &str) -> Ended {
+    // Away from the terminal, whose signals are for others. It fails only where that is so already.
+    if let Err(error) = rustix::process::setsid() {
+        tracing::debug!("no session of its own: {error}");
+    }
+    let Some(claimed) = session.service.claim(&session.caller, id, false).await? else {
+        return Ok(Exit::Done);
+    };
+    let (stop, halt) = tokio::sync::watch::channel(false);
+    let driving = session.service.drive(claimed, halt);
+    tokio::pin!(driving);
+    let deaf = |error: std::io::Error| Error::new("io", error.to_string(), "try again");
+    let kind = tokio::signal::unix::SignalKind::terminate();
+    let mut terminate = tokio::signal::unix::signal(kind).map_err(deaf)?;
+    loop {
+        tokio::select! {
+            status = &mut driving => return status.map(|_| Exit::Done),
+            _ = terminate.recv() => if stop.send_replace(true) { std::process::exit(1) },
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The journal to read, and to check.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use actbook::error::Error;
+use actbook::service::view::EntryView;
+use actbook::service::{JournalFilter, Verified};
+use actbook_engine::event::Event;
+use serde_json::Value;
+
+use super::args::Journal;
+use super::output::Output;
+use super::session::Session;
+use super::signs::{BAD, GOOD, QUIET, painted, short};
+use super::table::cut;
+use super::{Ended, Exit, times};
+
+/// Entries read at a time.
+const PAGE: u64 = 500;
+const VALUE_SHOWN: usize = 80;
+
+pub async fn journal(session: &Session, asked: Journal) -> Ended {
+    let mut filter = filter(&asked)?;
+    let (_listening, mut bell) = session.service.journal_bell()?;
+    let mut left = asked.limit.unwrap_or(u64::MAX);
+    loop {
+        while left > 0 && !session.output.closed() {
+            let page = session.service.journal(&filter, left.min(PAGE)).await?;
+            let Some(last) = page.last() else { break };
+            filter.after = last.position;
+            left -= page.len() as u64;
+            page.iter().for_each(|entry| show(&session.output, entry));
+        }
+        if !asked.follow || left == 0 || session.output.closed() {
+            return Ok(Exit::Done);
+        }
+        tokio::select! {
+            changed = bell.changed() => if changed.is_err() { return Ok(Exit::Done) },
+            _ = tokio::signal::ctrl_c() => return Ok(Exit::Done),
+        }
+    }
+}
+
+fn filter(asked: &Journal) -> Result<JournalFilter, Error> {
+    Ok(JournalFilter {
+        execution: asked.execution.clone(),
+        kind: asked.kind.as_deref().map(kind).transpose()?,
+        actor: asked.actor.as_ref().map(|actor| match actor.contains(':') || actor == "actbook" {
+            true => actor.clone(),
+            false => format!("person:{actor}"),
+        }),
+        since: asked.since,
+        until: asked.until,
+        words: asked.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
+        after: asked.after,
+    })
+}
+
+/// A kind with or without its version.
+fn kind(word: &str) -> Result<String, Error> {
+    let bare = |kind: &'static str| kind.split('.').next().unwrap_or(kind);
+    let known = Event::KINDS.iter().find(|kind| **kind == word || bare(kind) == word);
+    known.map(|kind| (*kind).to_owned()).ok_or_else(|| {
+        let near = actbook_engine::analysis::nearest(word, Event::KINDS.iter().map(|kind| bare(kind)));
+        let cure = near.map_or_else(
+            || "docs/journal.md lists them".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        Error::new("no_such_kind", format!("there is no kind `{word}`"), cure)
+    })
+}
+
+/// `position time execution kind summary`
+fn show(output: &Output, entry: &EntryView) {
+    if output.json {
+        output.entry(entry);
+        return;
+    }
+    let execution = entry.execution.as_deref().map_or("-", short);
+    let kind = entry.kind.split('.').next().unwrap_or(&entry.kind);
+    let actor = if entry.actor == "actbook" { String::new() } else { format!(" by {}", entry.actor) };
+    output.line(format_args!(
+        "{:>6}  {}  {execution:8}  {kind:22}  {}{}",
+        entry.position,
+        painted(QUIET, times::date(&entry.at)),
+        summary(&entry.body),
+        painted(QUIET, actor)
+    ));
+}
+
+/// The words of a body; digests prove things to programs and say nothing to people.
+fn summary(body: &Value) -> String {
+    const PROOFS: [&str; 9] =
+        ["arguments", "result", "inputs", "digest", "place", "size", "seat", "id", "epoch"];
+    let Value::Object(fields) = body else { return body.to_string() };
+    let mut words = Vec::new();
+    for (name, value) in fields.iter().filter(|(name, _)| !PROOFS.contains(&name.as_str())) {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Bool(true) => name.clone(),
+            Value::Object(inner) => inner.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            other => format!("{name} {other}"),
+        };
+        words.push(cut(&text, VALUE_SHOWN));
+    }
+    words.join(" ")
+}
+
+pub async fn verify(session: &Session) -> Ended {
+    let verified = session.service.verify().await?;
+    Ok(told(&session.output, &verified, "the journal"))
+}
+
+/// An export, without any database.
+pub fn verify_file(output: &Output, file: &Path) -> Ended {
+    let failed = |error: std::io::Error| {
+        let message = format!("{} cannot be read: {error}", file.display());
+        Error::new("io", message, "give a file that `actbook export` wrote")
+    };
+    let verified = actbook::service::verify_file(BufReader::new(File::open(file).map_err(failed)?))?;
+    Ok(told(output, &verified, &file.display().to_string()))
+}
+
+pub fn told(output: &Output, verified: &Verified, what: &str) -> Exit {
+    let exit = if verified.ok { Exit::Done } else { Exit::Failed };
+    if output.json {
+        output.document(verified);
+        return exit;
+    }
+    match &verified.bad {
+        Some(bad) => {
+            output.line(format_args!(
+                "{} {what} does not hold at position {}: {}",
+                painted(BAD, "✗"),
+                bad.position,
+                bad.why
+            ));
+        }
+        None => {
+            let erased = match verified.erased {
+                0 => String::new(),
+                count => format!(", {count} executions erased by `cleanup`"),
+            };
+            let (entries, payloads) = (verified.entries, verified.payloads);
+            let sign = painted(GOOD, "✓");
+            output
+                .line(format_args!("{sign} {what} is whole: {entries} entries, {payloads} payloads{erased}"));
+            output.line(format_args!("  head {} {}", verified.position, verified.hash));
+        }
+    }
+    exit
+}

@@ -1,0 +1,239 @@
+//! Progress while it happens: a list redrawn in place on a terminal, plain lines in a pipe, one JSON
+//! document per change for programs.
+
+use std::io::Write;
+
+use actbook::service::{Glance, Watching};
+use actbook_engine::policy::{Status, StepStatus};
+use serde_json::json;
+
+use super::output::Output;
+use super::signs::{self, QUIET, STRONG, painted, short};
+use super::table::{cut, width};
+use super::times;
+
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+/// Rows of the terminal that are not for steps: header, two folds, note, prompt.
+const OTHER_ROWS: usize = 6;
+const STEPS_ROWS_MIN: usize = 3;
+
+#[derive(Debug)]
+pub struct Screen {
+    output: Output,
+    mode: Mode,
+    /// What was last shown of each step: its state and its attempts.
+    shown: Vec<(StepStatus, usize)>,
+    status: Option<Status>,
+}
+
+#[derive(Debug)]
+enum Mode {
+    Live(Live),
+    Plain,
+    Json,
+}
+
+#[derive(Debug, Default)]
+struct Live {
+    /// How far up the next drawing begins.
+    lines: usize,
+    frame: usize,
+    note: Option<String>,
+    finished: bool,
+}
+
+impl Screen {
+    pub fn new(output: Output, watching: &Watching) -> Self {
+        let mode = match (output.json, output.is_live()) {
+            (true, _) => Mode::Json,
+            (false, true) => Mode::Live(Live::default()),
+            (false, false) => Mode::Plain,
+        };
+        let before = watching.glances().map(|step| (StepStatus::Pending, step.attempts.min(0))).collect();
+        let mut screen = Self { output, mode, shown: before, status: None };
+        if let Mode::Plain = screen.mode {
+            let execution = watching.execution();
+            let (plan, id) = (&execution.plan_ref, short(execution.id.as_str()));
+            screen.output.line(format_args!("{} version {}, execution {id}", plan.name, plan.version));
+        }
+        screen.show(watching);
+        screen
+    }
+
+    /// Something has moved.
+    pub fn show(&mut self, watching: &Watching) {
+        match &mut self.mode {
+            Mode::Live(live) => live.draw(watching),
+            Mode::Plain | Mode::Json => self.changes(watching),
+        }
+    }
+
+    /// Only time has passed.
+    pub fn tick(&mut self, watching: &Watching) {
+        if let Mode::Live(live) = &mut self.mode {
+            live.frame += 1;
+            live.draw(watching);
+        }
+    }
+
+    pub fn note(&mut self, text: &str) {
+        match &mut self.mode {
+            Mode::Live(live) => live.note = Some(text.to_owned()),
+            Mode::Plain | Mode::Json => self.output.aside(text),
+        }
+    }
+
+    pub fn finish(&mut self) {
+        if let Mode::Live(live) = &mut self.mode {
+            live.finish();
+        }
+    }
+
+    fn changes(&mut self, watching: &Watching) {
+        for (step, shown) in watching.glances().zip(&mut self.shown) {
+            let seen = (step.status, step.attempts);
+            if seen != *shown {
+                *shown = seen;
+                let text = match self.output.json {
+                    true => change(watching, &step),
+                    false => line(&step),
+                };
+                self.output.line(text);
+            }
+        }
+        let status = watching.status();
+        if self.output.json && self.status != Some(status) {
+            self.output.entry(&json!({
+                "execution": watching.execution().id, "position": watching.position(), "status": status,
+            }));
+        }
+        self.status = Some(status);
+    }
+}
+
+fn change(watching: &Watching, step: &Glance<'_>) -> String {
+    let (id, position, status) = (&watching.execution().id, watching.position(), watching.status());
+    let step = json!({ "id": step.id, "status": step.status, "attempts": step.attempts });
+    json!({ "execution": id, "position": position, "status": status, "step": step }).to_string()
+}
+
+/// `12:00:01 draft succeeded 0.2 s`
+fn line(step: &Glance<'_>) -> String {
+    let at = step.ended_at_ms.or(step.started_at_ms).unwrap_or_else(times::now_ms);
+    let (sign, style) = signs::step(step.status);
+    let state = painted(style, format_args!("{sign} {} {}", step.id, step.status));
+    [times::clock(at), state, tail(step)].join(" ").trim_end().to_owned()
+}
+
+/// How long it took or has taken so far, and the attempt where it is not the first.
+fn tail(step: &Glance<'_>) -> String {
+    let running = matches!(step.status, StepStatus::Running | StepStatus::Compensating);
+    let until = step.ended_at_ms.or_else(|| running.then(times::now_ms));
+    let took = step.started_at_ms.zip(until).map(|(from, to)| times::took(to - from));
+    let attempt = (step.attempts > 1).then(|| format!("attempt {}", step.attempts));
+    [took, attempt].into_iter().flatten().collect::<Vec<_>>().join("  ")
+}
+
+impl Live {
+    fn draw(&mut self, watching: &Watching) {
+        let (columns, rows) = Output::size();
+        let lines = self.lines(watching, columns, rows.saturating_sub(OTHER_ROWS).max(STEPS_ROWS_MIN));
+        let mut text = String::from("\x1b[?2026h\x1b[?25l");
+        if self.lines > 0 {
+            text.push_str(&format!("\x1b[{}A", self.lines));
+        }
+        for line in &lines {
+            text.push_str(&format!("\r{line}\x1b[K\n"));
+        }
+        text.push_str("\x1b[J\x1b[?2026l");
+        self.lines = lines.len();
+        put(&text);
+    }
+
+    fn finish(&mut self) {
+        if !self.finished {
+            put("\x1b[?25h");
+        }
+        self.finished = true;
+    }
+
+    fn lines(&self, watching: &Watching, columns: usize, rows: usize) -> Vec<String> {
+        let steps: Vec<Glance<'_>> = watching.glances().collect();
+        let (first, last) = window(&steps, rows);
+        let mut lines = vec![self.head(watching, &steps, columns)];
+        let fold = |count: usize, where_: &str| painted(QUIET, format_args!("    … {count} more {where_}"));
+        if first > 0 {
+            lines.push(fold(first, "above"));
+        }
+        let ids = steps[first..last].iter().map(|step| width(step.id.as_str())).max().unwrap_or(0);
+        lines.extend(steps[first..last].iter().map(|step| self.step(step, ids.min(32), columns)));
+        if last < steps.len() {
+            lines.push(fold(steps.len() - last, "below"));
+        }
+        lines.extend(self.note.iter().map(|note| painted(signs::ASKS, cut(note, columns))));
+        lines.iter().map(|line| plain_where_wanted(line)).collect()
+    }
+
+    fn head(&self, watching: &Watching, steps: &[Glance<'_>], columns: usize) -> String {
+        let execution = watching.execution();
+        let done = |step: &&Glance<'_>| matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
+        let done = steps.iter().filter(done).count();
+        let until = execution.ended_at_ms.unwrap_or_else(times::now_ms);
+        let status = watching.status();
+        let (name, version) = (&execution.plan_ref.name, execution.plan_ref.version);
+        let rest = format!(
+            " version {version} · {} · {status} · {done}/{} · {}",
+            short(execution.id.as_str()),
+            steps.len(),
+            times::took(until - execution.started_at_ms)
+        );
+        let name = cut(name, columns.saturating_sub(width(&rest)));
+        painted(STRONG, name) + &painted(signs::execution(status), cut(&rest, columns))
+    }
+
+    fn step(&self, step: &Glance<'_>, ids: usize, columns: usize) -> String {
+        let (mut sign, style) = signs::step(step.status);
+        if matches!(step.status, StepStatus::Running | StepStatus::Compensating) {
+            sign = SPINNER[self.frame % SPINNER.len()];
+        }
+        let id = cut(step.id.as_str(), ids);
+        let gap = " ".repeat(ids - width(&id));
+        let state = match step.status {
+            StepStatus::Pending | StepStatus::Succeeded => String::new(),
+            other => format!("{other}  "),
+        };
+        let tail = format!("{state}{}", tail(step));
+        let room = columns.saturating_sub(6 + ids + width(&tail) + 2);
+        let name = cut(step.name.unwrap_or_default(), room.min(48));
+        let (name_width, wanted) = (width(&name), room.min(40));
+        let pad = " ".repeat(wanted.saturating_sub(name_width));
+        format!("  {} {id}{gap}  {name}{pad}  {}", painted(style, sign), painted(QUIET, tail))
+    }
+}
+
+/// The steps that fit, around the one at work.
+fn window(steps: &[Glance<'_>], rows: usize) -> (usize, usize) {
+    if steps.len() <= rows {
+        return (0, steps.len());
+    }
+    let at_work = |step: &Glance<'_>| !matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
+    let focus = steps.iter().position(at_work).unwrap_or(steps.len());
+    let first = focus.saturating_sub(rows / 3).min(steps.len() - rows);
+    (first, first + rows)
+}
+
+fn plain_where_wanted(line: &str) -> String {
+    match anstream::AutoStream::choice(&std::io::stdout()) {
+        anstream::ColorChoice::Never => anstream::adapter::strip_str(line).to_string(),
+        anstream::ColorChoice::Auto | anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => {
+            line.to_owned()
+        }
+    }
+}
+
+/// Cursor movements go past the stream that would take them for colours. A terminal that is gone is
+/// noticed by the signal it sends.
+fn put(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
+}

@@ -1,0 +1,70 @@
+//! `run`: a plan is saved, checked, started, and driven here or in the background.
+
+use std::sync::Arc;
+
+use actbook::error::Error;
+use actbook::service::Started;
+use actbook_engine::analysis::Check;
+use actbook_engine::event::PlanRef;
+use actbook_engine::plan::{Plan, Severity};
+use actbook_engine::policy::PlanApproval;
+
+use super::args::Run;
+use super::foreground::{self, Goal};
+use super::inputs::{self, Named};
+use super::session::Session;
+use super::signs::{ASKS, painted};
+use super::{Ended, detach};
+
+pub async fn run(session: &Session, asked: Run) -> Ended {
+    let (reference, plan) = ready(session, &asked.plan).await?;
+    let inputs = inputs::inputs(&asked, &plan)?;
+    let here = !asked.detach.detach;
+    let started = session.service.start(&session.caller, reference, plan.clone(), inputs, true).await?;
+    let Started { id, progress, .. } = started;
+    let approved = asked.yes && plan.policy.approval == PlanApproval::Plan;
+    if approved {
+        let why = Some("--yes".to_owned());
+        session.service.approve(&session.caller, id.as_str(), None, why).await?;
+    }
+    if !here {
+        return detach::hand_over(session, id.as_str()).await;
+    }
+    // The yes moved the execution from outside its driver; taking it up again goes on from there.
+    let claimed = match approved {
+        true => session.service.claim(&session.caller, id.as_str(), false).await?,
+        false => Some(progress),
+    };
+    foreground::follow(session, id.as_str(), claimed, Goal::Run).await
+}
+
+/// The plan as it will run: a file is saved first; a saved plan is checked anew, for its tools may have gone.
+pub async fn ready(session: &Session, word: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
+    match inputs::plan(word)? {
+        Named::Document(text) => {
+            let saved = session.service.save_plan(&session.caller, &text, false).await?;
+            warn(session, &saved.check);
+            Ok((saved.reference, saved.plan))
+        }
+        Named::Saved(name) => {
+            let (reference, plan) = session.service.saved_plan(&name).await?;
+            let checked = session.service.check(&plan.document, false).await;
+            let errors = checked.check.findings.iter().filter(|finding| finding.severity == Severity::Error);
+            let errors: Vec<_> = errors.cloned().collect();
+            if !errors.is_empty() {
+                return Err(Error::findings("the plan is refused", errors));
+            }
+            warn(session, &checked.check);
+            Ok((reference, plan))
+        }
+    }
+}
+
+fn warn(session: &Session, check: &Check) {
+    for finding in check.findings.iter().filter(|finding| finding.severity == Severity::Warning) {
+        let word = painted(ASKS, "warning:");
+        session
+            .output
+            .aside(format_args!("{word} {}: {}\n  → {}", finding.path, finding.message, finding.cure));
+    }
+}

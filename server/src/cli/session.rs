@@ -1,0 +1,42 @@
+//! What every command that needs the database has at hand.
+
+use actbook::caller::Caller;
+use actbook::config::{Config, ConfigError};
+use actbook::error::Error;
+use actbook::service::{Options, Service};
+
+use super::args::Common;
+use super::output::Output;
+
+#[derive(Debug)]
+pub struct Session {
+    pub service: Service,
+    pub caller: Caller,
+    pub config: Config,
+    pub output: Output,
+    /// As the service was opened: what a background process is given.
+    pub database: String,
+}
+
+impl Session {
+    pub async fn open(common: &Common, output: Output) -> Result<Self, Error> {
+        let config = Config::load(common.config.as_deref()).map_err(|error| refused(&error))?;
+        let database = common.database.clone().unwrap_or_else(actbook::folders::database);
+        Self::with(config, database, output).await
+    }
+
+    pub async fn with(config: Config, database: String, output: Output) -> Result<Self, Error> {
+        let service = Service::open(&database, Options::default(), &config).await?;
+        Ok(Self { service, caller: Caller::person(), config, output, database })
+    }
+}
+
+pub fn refused(error: &ConfigError) -> Error {
+    let cure = match error {
+        ConfigError::Unreadable { .. } => "check --config (or ACTBOOK_CONFIG)",
+        ConfigError::Malformed { .. } | ConfigError::Refused { .. } => {
+            "correct the config; docs/guide.md has every word of it"
+        }
+    };
+    Error::new("config", error.to_string(), cure)
+}

@@ -1,0 +1,138 @@
+//! `show` and `list`: executions explained, and in a table.
+
+use actbook::service::ExecutionFilter;
+use actbook::service::view::{ExecutionView, StepView};
+use actbook_engine::policy::Status;
+
+use super::output::Output;
+use super::session::Session;
+use super::signs::{self, QUIET, STRONG, painted, short};
+use super::table::{Table, cell, coloured};
+use super::{Ended, Exit, answers, brief, times};
+
+/// Steps in the table of `show`; `--json` has them all.
+const STEPS_SHOWN: usize = 200;
+
+pub async fn show(session: &Session, id: &str) -> Ended {
+    let view = session.service.view(id).await?;
+    let output = &session.output;
+    if output.json {
+        output.document(&view);
+        return Ok(Exit::Done);
+    }
+    head(session, &view).await?;
+    steps(output, &view);
+    if let Some(found) = &view.brief {
+        brief::brief(output, found);
+    }
+    brief::waiting(output, &view);
+    if view.waiting.is_empty() {
+        output.line("");
+        hints(output, &view);
+    }
+    Ok(Exit::Done)
+}
+
+async fn head(session: &Session, view: &ExecutionView) -> Result<(), actbook::error::Error> {
+    let output = &session.output;
+    let plan = &view.plan;
+    output.line(format_args!(
+        "{} version {} · execution {}",
+        painted(STRONG, &plan.name),
+        plan.version,
+        view.id
+    ));
+    output.line(brief::headline(view));
+    let ended = view.ended_at.as_ref().map(|at| format!(", ended {}", times::date(at))).unwrap_or_default();
+    let task = view.task.as_ref().map(|task| format!(", task {task}")).unwrap_or_default();
+    let started =
+        format!("started {}{ended}{task}, at position {}", times::date(&view.started_at), view.position);
+    output.line(painted(QUIET, started));
+    if matches!(view.status, Status::Running | Status::Compensating) {
+        let found = session.service.find(view.id.as_str()).await?;
+        let who = match session.service.driver(&found).await? {
+            Some(driver) => format!("{} drives it", answers::process(&driver)),
+            None => format!("nobody drives it: `actbook resume {}` takes it up", short(view.id.as_str())),
+        };
+        output.line(who);
+    }
+    output.line("");
+    Ok(())
+}
+
+fn steps(output: &Output, view: &ExecutionView) {
+    let mut table = Table::new(2, &["", "step", "state", "time", "tries", "does", "error"]);
+    for step in view.steps.iter().take(STEPS_SHOWN) {
+        table.row(row(step));
+    }
+    table.print(output);
+    if view.steps.len() > STEPS_SHOWN {
+        output.line(format_args!("  … {} more; `--json` has them all", view.steps.len() - STEPS_SHOWN));
+    }
+}
+
+fn row(step: &StepView) -> Vec<super::table::Cell> {
+    let (sign, style) = signs::step(step.status);
+    let does = step.tool.as_ref().or(step.action.as_ref()).cloned().unwrap_or_default();
+    let error = step.error.as_ref().map(|error| format!("{}: {}", error.category, error.message));
+    let attempts = if step.attempts == 0 { String::new() } else { step.attempts.to_string() };
+    vec![
+        coloured(style, sign),
+        cell(step.id.as_str()),
+        coloured(style, step.status.as_str()),
+        cell(step.took_ms.map(times::took).unwrap_or_default()),
+        cell(attempts),
+        coloured(QUIET, super::table::cut(&does, 40)),
+        coloured(signs::BAD, super::table::cut(&error.unwrap_or_default(), 200)),
+    ]
+}
+
+fn hints(output: &Output, view: &ExecutionView) {
+    let id = short(view.id.as_str());
+    let hints: &[(&str, &str)] = match view.status {
+        Status::Running | Status::Compensating => {
+            &[("watch", "follows it"), ("pause", "starts nothing further")]
+        }
+        Status::Succeeded => &[("undo", "takes it all back"), ("journal --execution", "shows every entry")],
+        Status::Paused | Status::Blocked | Status::Failed | Status::Cancelled | Status::Compensated => {
+            &[("journal --execution", "shows every entry")]
+        }
+    };
+    for (verb, does) in hints {
+        output.line(format_args!(
+            "  {}   {}",
+            painted(signs::BUSY, format_args!("actbook {verb} {id}")),
+            painted(QUIET, does)
+        ));
+    }
+}
+
+pub async fn list(session: &Session, status: Option<Status>, since: Option<i64>, limit: u64) -> Ended {
+    let filter = ExecutionFilter { status: status.map(|status| status.to_string()), since, before: None };
+    let rows = session.service.list(&filter, limit).await?;
+    let output = &session.output;
+    if output.json {
+        output.document(&rows);
+        return Ok(Exit::Done);
+    }
+    if rows.is_empty() {
+        output.line("no executions; `actbook run PLAN` starts one");
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(0, &["execution", "status", "plan", "started", "took", "task"]);
+    for row in &rows {
+        let style = row.status.parse().map(signs::execution).unwrap_or(QUIET);
+        let instant = |text: &str| text.parse::<jiff::Timestamp>().map(|at| at.as_millisecond()).ok();
+        let took = instant(&row.started_at).zip(row.ended_at.as_deref().and_then(instant));
+        table.row(vec![
+            cell(short(&row.id)),
+            coloured(style, row.status.as_str()),
+            cell(format!("{} v{}", row.plan, row.version)),
+            cell(times::date(&row.started_at)),
+            cell(took.map(|(from, to)| times::took(to - from)).unwrap_or_default()),
+            coloured(QUIET, row.task.clone().unwrap_or_default()),
+        ]);
+    }
+    table.print(output);
+    Ok(Exit::Done)
+}

@@ -1,0 +1,75 @@
+//! Looking after the database: exports, rebuilt lists, copies, and erasing what is old.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use actbook::error::Error;
+use serde_json::json;
+
+use super::output::Output;
+use super::session::Session;
+use super::{Ended, Exit, times};
+
+/// Stdout as a file to write to; a reader that has gone away ends the export.
+struct Piped<'a>(&'a Output);
+
+impl Write for Piped<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.raw(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub async fn export(session: &Session, id: &str, file: Option<&Path>) -> Ended {
+    let Some(file) = file else {
+        let mut stdout = BufWriter::new(Piped(&session.output));
+        session.service.export(id, &mut stdout).await?;
+        return Ok(Exit::Done);
+    };
+    let failed = |error: io::Error| {
+        Error::new("io", format!("{} cannot be written: {error}", file.display()), "choose another file")
+    };
+    let mut to = BufWriter::new(File::create(file).map_err(failed)?);
+    let exported = session.service.export(id, &mut to).await?;
+    to.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
+    let text = format!(
+        "{} entries written; `actbook verify {}` checks them anywhere",
+        exported.entries,
+        file.display()
+    );
+    done(&session.output, &exported, text)
+}
+
+pub async fn rebuild(session: &Session) -> Ended {
+    let rows = session.service.rebuild().await?;
+    done(&session.output, &json!({ "rows": rows }), format!("{rows} rows replayed from the journal"))
+}
+
+pub async fn backup(session: &Session, file: &Path) -> Ended {
+    session.service.backup(file).await?;
+    done(&session.output, &json!({ "file": file }), format!("copied to {}", file.display()))
+}
+
+pub async fn cleanup(session: &Session, older_than_ms: i64, dry_run: bool) -> Ended {
+    let before = times::now_ms().saturating_sub(older_than_ms);
+    let cleaned = session.service.cleanup(&session.caller, before, dry_run).await?;
+    let would = if dry_run { "would be " } else { "" };
+    let text = format!(
+        "arguments and outputs of {} executions {would}erased; the journal stays whole",
+        cleaned.executions
+    );
+    done(&session.output, &cleaned, text)
+}
+
+fn done(output: &Output, shown: &impl serde::Serialize, text: String) -> Ended {
+    match output.json {
+        true => output.document(shown),
+        false => output.line(text),
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,61 @@
+//! Times as people write and read them: `2h` ago, a clock in the local zone, how long something took.
+
+use actbook_engine::plan::parse_duration_ms;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+pub fn now_ms() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+/// `90d`, `2h`, `30m`: milliseconds.
+pub fn age(text: &str) -> Result<i64, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<i64>().ok());
+    let days = days.and_then(|days| days.checked_mul(DAY_MS)).filter(|days| *days >= 0);
+    let other = || i64::try_from(parse_duration_ms(text)?).ok();
+    days.or_else(other).ok_or_else(|| "write it as in 30m, 2h or 90d".to_owned())
+}
+
+/// `30s`, `5m`: milliseconds.
+pub fn span(text: &str) -> Result<u64, String> {
+    parse_duration_ms(text).ok_or_else(|| "write it as in 500ms, 30s or 5m".to_owned())
+}
+
+/// A point in time: an age, or RFC 3339.
+pub fn point(text: &str) -> Result<i64, String> {
+    if let Ok(ago) = age(text) {
+        return Ok(now_ms().saturating_sub(ago));
+    }
+    let parsed = text.parse::<Timestamp>().map(|at| at.as_millisecond());
+    parsed.map_err(|_| "write it as in 30m, 2h, 3d (ago), or 2030-01-31T12:00:00Z".to_owned())
+}
+
+fn local(at: Timestamp) -> jiff::Zoned {
+    at.to_zoned(TimeZone::system())
+}
+
+/// The time of day here.
+pub fn clock(at_ms: i64) -> String {
+    Timestamp::from_millisecond(at_ms)
+        .map_or_else(|_| at_ms.to_string(), |at| local(at).strftime("%H:%M:%S").to_string())
+}
+
+/// A view's RFC 3339 time as date and time of day here.
+pub fn date(text: &str) -> String {
+    let at = text.parse::<Timestamp>();
+    at.map_or_else(|_| text.to_owned(), |at| local(at).strftime("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+/// How long something took.
+pub fn took(ms: i64) -> String {
+    let seconds = ms as f64 / 1000.0;
+    match ms {
+        ..0 => "0 s".to_owned(),
+        0..100 => format!("{ms} ms"),
+        100..60_000 => format!("{seconds:.1} s"),
+        60_000..3_600_000 => format!("{} m {:02} s", ms / 60_000, ms / 1000 % 60),
+        3_600_000.. => format!("{} h {:02} m", ms / 3_600_000, ms / 60_000 % 60),
+    }
+}

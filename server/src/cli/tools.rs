@@ -1,0 +1,140 @@
+//! The downstream tools: listed, shown, called by hand.
+
+use std::time::Duration;
+
+use actbook::error::Error;
+use actbook_engine::policy::Outcome;
+use serde_json::Value;
+
+use super::args::Tools;
+use super::output::Output;
+use super::session::Session;
+use super::signs::{BAD, QUIET, STRONG, painted};
+use super::table::{Table, cell, coloured, cut};
+use super::{Ended, Exit, times};
+
+pub async fn tools(session: &Session, asked: Tools) -> Ended {
+    match asked {
+        Tools::List { server } => list(session, server.as_deref()).await,
+        Tools::Show { tool } => show(session, &tool).await,
+        Tools::Call { tool, arguments, timeout } => call(session, &tool, arguments, timeout).await,
+    }
+}
+
+async fn list(session: &Session, only: Option<&str>) -> Ended {
+    let names = session.service.server_names();
+    if let Some(only) = only.filter(|only| !names.iter().any(|name| name == only)) {
+        let cure = format!("there are: {}", names.join(", "));
+        return Err(Error::new("no_such_server", format!("there is no server `{only}`"), cure));
+    }
+    let mut servers = session.service.list_tools().await;
+    servers.retain(|server| only.is_none_or(|only| server.server == only));
+    let output = &session.output;
+    let reachable = servers.iter().all(|server| server.error.is_none());
+    if output.json {
+        output.document(&servers);
+    } else if servers.is_empty() {
+        output.line("no servers are configured; name them under mcpServers in actbook.yaml");
+    } else {
+        for server in &servers {
+            let error = server.error.as_ref().map(|error| painted(BAD, format_args!("  {error}")));
+            output.line(format_args!("{}{}", painted(STRONG, &server.server), error.unwrap_or_default()));
+            let mut table = Table::new(2, &[]);
+            for tool in &server.tools {
+                let hints = hints(&tool.annotations.read_only, &tool.annotations.idempotent);
+                let described = cut(tool.description.as_deref().unwrap_or_default(), 90);
+                table.row(vec![cell(&tool.name), coloured(QUIET, hints), cell(described)]);
+            }
+            table.print(output);
+        }
+    }
+    Ok(if reachable { Exit::Done } else { Exit::Failed })
+}
+
+/// What the server claims.
+fn hints(read_only: &Option<bool>, idempotent: &Option<bool>) -> &'static str {
+    match (read_only, idempotent) {
+        (Some(true), _) => "read-only",
+        (_, Some(true)) => "idempotent",
+        (_, _) => "",
+    }
+}
+
+async fn show(session: &Session, name: &str) -> Ended {
+    let tool = session.service.tool(name).await?;
+    let output = &session.output;
+    if output.json {
+        output.document(&tool);
+        return Ok(Exit::Done);
+    }
+    output.line(painted(STRONG, &tool.name));
+    output.line(format_args!("  {}", tool.description.as_deref().unwrap_or("without a description")));
+    let hints = &tool.annotations;
+    let claimed = [
+        ("read-only", hints.read_only),
+        ("destructive", hints.destructive),
+        ("idempotent", hints.idempotent),
+    ];
+    for (word, said) in claimed {
+        if let Some(said) = said {
+            let said = if said { "yes" } else { "no" };
+            output.line(format_args!("  {word}: {said} (says its server)"));
+        }
+    }
+    output.line(painted(QUIET, format_args!("  digest {}", tool.digest)));
+    schema(output, "arguments", &tool.input_schema);
+    if let Some(schema_) = &tool.output_schema {
+        schema(output, "output", schema_);
+    }
+    Ok(Exit::Done)
+}
+
+/// The properties with their types; `--json` has the whole schema.
+fn schema(output: &Output, title: &str, schema: &Value) {
+    output.line(painted(STRONG, title));
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut table = Table::new(2, &[]);
+    for (name, property) in properties.into_iter().flatten() {
+        let kind =
+            property.get("type").map(|kind| kind.as_str().map_or_else(|| kind.to_string(), str::to_owned));
+        let need = if required.contains(&name.as_str()) { "required" } else { "" };
+        let about = property.get("description").and_then(Value::as_str).unwrap_or_default();
+        table.row(vec![
+            cell(name),
+            cell(kind.unwrap_or_default()),
+            coloured(QUIET, need),
+            cell(cut(about, 90)),
+        ]);
+    }
+    table.print(output);
+}
+
+async fn call(session: &Session, name: &str, arguments: Value, timeout_ms: u64) -> Ended {
+    session.service.tool(name).await?;
+    let called = session.service.call_tool(name, arguments, Duration::from_millis(timeout_ms)).await;
+    let output = &session.output;
+    let exit = if called.outcome == Outcome::Succeeded { Exit::Done } else { Exit::Failed };
+    if output.json {
+        output.document(&called);
+        return Ok(exit);
+    }
+    let took = times::took(i64::try_from(called.took_ms).unwrap_or(i64::MAX));
+    match (&called.message, called.category) {
+        (Some(message), Some(category)) => {
+            output
+                .line(format_args!("{} after {took}: {message} ({category})", painted(BAD, called.outcome)));
+        }
+        (_, _) => output.aside(painted(QUIET, format_args!("{} after {took}", called.outcome))),
+    }
+    if let Some(shown) = &called.output {
+        output.document(shown);
+    }
+    Ok(exit)
+}
