@@ -26,7 +26,9 @@ pub use decide::{No, begin, decide};
 pub use due::{Call, CallId, CallKind, Due, due};
 pub use evolve::{Corrupt, Recorded, evolve, open};
 pub use follow::{Missing, Values, follow, undo_arguments};
-pub use state::{Attempt, Compensation, Execution, Phase, StepState, Stored};
+pub use state::{
+    Attempt, Compensation, Execution, Failure, Gate, Phase, ProbeState, Proposal, StepState, Stop, Stored,
+};
 
 use crate::event::Event;
 

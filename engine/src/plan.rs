@@ -1,6 +1,7 @@
 //! A plan: a named, immutable list of steps with a policy, parsed and checked. Whoever holds a
 //! `Plan` may trust it: ids are unique, references resolve, the graph has no cycle, expressions compile.
 
+mod ancestry;
 mod document;
 mod duration;
 mod fields;
@@ -8,6 +9,7 @@ mod finding;
 mod graph;
 mod inputs;
 mod read;
+mod schema;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,8 +146,10 @@ impl Default for Retry {
 impl Plan {
     /// A plan from YAML or JSON text, or everything that is wrong with it.
     pub fn parse(text: &str) -> Result<Self, Vec<Finding>> {
-        let value = document::read(text).map_err(|finding| vec![finding])?;
-        Self::from_value(&value)
+        with_room(|| {
+            let value = document::read(text).map_err(|finding| vec![finding])?;
+            read::plan(&value)
+        })
     }
 
     /// A plan from a document that is a value already.

@@ -39,10 +39,7 @@ impl Condition {
 
     /// What it says whatever the scope holds, where it is written out as `true` or `false`.
     pub fn literal(&self) -> Option<bool> {
-        match &self.expression.root {
-            Node::Literal(value) => value.as_bool(),
-            _ => None,
-        }
+        if let Node::Literal(value) = &self.expression.root { value.as_bool() } else { None }
     }
 
     pub fn test(&self, scope: &Scope) -> Result<bool, Unbound> {

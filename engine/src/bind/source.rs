@@ -8,8 +8,9 @@ use std::str::CharIndices;
 
 use super::{BRACKETS_MAX, SOURCE_MAX, TOKENS_MAX};
 
-/// Room for `TOKENS_MAX` nested forms. Address space only: pages that are not touched cost nothing.
-const STACK_BYTES: usize = 256 << 20;
+/// Eight times what the worst forms at their caps were seen to need. Address space only: pages that are
+/// not touched cost nothing.
+const STACK_BYTES: usize = 64 << 20;
 
 thread_local! {
     static ROOMY: Cell<bool> = const { Cell::new(false) };
@@ -42,7 +43,7 @@ pub(super) fn checked(text: &str) -> Result<String, String> {
     }
     let mut tokens = 0;
     let mut open = 0_usize;
-    for token in Tokens::of(text) {
+    for (_, token) in Tokens::of(text) {
         tokens += 1;
         match token {
             "(" | "[" | "{" => open += 1,
@@ -64,20 +65,17 @@ pub(super) fn checked(text: &str) -> Result<String, String> {
 fn with_quoted_ids(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
     let mut end = 0;
-    for token in Tokens::of(text) {
-        let start = token.as_ptr() as usize - text.as_ptr() as usize;
+    let mut before = "";
+    for (start, token) in Tokens::of(text) {
         if start < end {
             continue;
         }
-        written.push_str(&text[end..start]);
-        end = start + token.len();
-        match (token, dashed_id(&text[end..])) {
-            ("steps", Some(id)) => {
-                written.push_str(&format!("steps[\"{id}\"]"));
-                end += 1 + id.len();
-            }
-            _ => written.push_str(token),
+        let after = start + token.len();
+        if let (true, Some(id)) = (token == "steps" && before != ".", dashed_id(&text[after..])) {
+            written.push_str(&format!("{}[\"{id}\"]", &text[end..after]));
+            end = after + 1 + id.len();
         }
+        before = token;
     }
     written.push_str(&text[end..]);
     written
@@ -100,10 +98,10 @@ fn dashed_id(after: &str) -> Option<&str> {
 /// Where the expression that begins `text` ends: the place of its closing brace.
 pub(super) fn closing_brace(text: &str) -> Option<usize> {
     let mut open = 0_usize;
-    for token in Tokens::of(text) {
+    for (start, token) in Tokens::of(text) {
         match token {
             "{" => open += 1,
-            "}" if open == 0 => return Some(token.as_ptr() as usize - text.as_ptr() as usize),
+            "}" if open == 0 => return Some(start),
             "}" => open -= 1,
             _ => {}
         }
@@ -111,7 +109,7 @@ pub(super) fn closing_brace(text: &str) -> Option<usize> {
     None
 }
 
-/// Words, strings and single signs: just enough to count and to skip what is quoted.
+/// Words, strings and single signs, each with its place: just enough to count and to skip what is quoted.
 struct Tokens<'a> {
     text: &'a str,
     rest: Peekable<CharIndices<'a>>,
@@ -155,9 +153,9 @@ impl<'a> Tokens<'a> {
 }
 
 impl<'a> Iterator for Tokens<'a> {
-    type Item = &'a str;
+    type Item = (usize, &'a str);
 
-    fn next(&mut self) -> Option<&'a str> {
+    fn next(&mut self) -> Option<Self::Item> {
         self.skip_while(char::is_whitespace);
         let (start, first) = self.rest.next()?;
         if first.is_alphanumeric() || first == '_' {
@@ -178,6 +176,6 @@ impl<'a> Iterator for Tokens<'a> {
             self.skip_to(end);
         }
         let end = self.here();
-        Some(&self.text[start..end])
+        Some((start, &self.text[start..end]))
     }
 }

@@ -187,7 +187,7 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
                         .into(),
                 )
             } else {
-                let news = definite && attempt.late.is_none();
+                let news = definite && attempt.late.is_none() && attempt.outcome != Some(outcome);
                 news.then(|| LateAnswer { step, attempt: attempt_no, outcome, category, result }.into())
             }
         }),

@@ -102,8 +102,13 @@ fn outbound_key(execution: &Execution, step: StepNo, which: &str) -> String {
     URL_SAFE_NO_PAD.encode(&hasher.finalize()[..18])
 }
 
+/// Only times at which something will follow: a paused execution, or a retry that a question holds up,
+/// would wake the runner for nothing.
 fn look_again_at(execution: &Execution) -> Option<i64> {
-    let retries = execution.index.settling.iter().chain(&execution.index.undo_settling);
+    if execution.paused {
+        return None;
+    }
+    let retries = execution.waiting_retries();
     let retries = retries.filter_map(|no| execution.step(*no).retry_at_ms);
     let agents = execution.index.open_agents.iter().filter_map(|call| agent_deadline(execution, *call));
     retries.chain(agents).min()

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use super::due::{CallId, CallKind};
 use super::state::{Execution, ProbeState, StepState, Stop};
 use crate::id::StepNo;
-use crate::plan::Need;
+use crate::plan::{Need, Step};
 use crate::policy::{FailureAction, Outcome, StepStatus};
 
 /// Where a ready step stands in the line.
 pub(super) type Rank = (i64, StepNo);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     /// Pending with every need satisfied; those that must run alone are kept apart.
     pub ready: BTreeSet<Rank>,
@@ -65,6 +65,39 @@ impl Index {
     /// Steps that hold a slot: a call out, an agent at work, or a retry to come.
     pub fn occupied(&self) -> usize {
         self.open_tools.len() + self.open_agents.len() + self.settling.len()
+    }
+
+    /// Puts a step into the sets in which its state says it stands, and takes it out of the others.
+    fn place(&mut self, spec: &Step, step: &StepState, rank: Rank, ordered: (u32, StepNo)) {
+        use StepStatus as S;
+        let no = ordered.1;
+        let status = step.status();
+        let unstarted = matches!(status, S::Pending | S::AwaitingApproval);
+        let ready = status == S::Pending && step.unmet == 0 && step.dead == 0;
+        let failed = matches!(status, S::Failed | S::Unknown);
+        let call_open = step.last().is_some_and(|attempt| attempt.open() || probe_open(attempt.probe));
+        let settled_down = step.last().is_some() && !call_open;
+        let unsettled = matches!(status, S::Running | S::Unknown | S::Skipped) && !step.compensation_open();
+        let unknown = step.last().is_some_and(|attempt| {
+            attempt.counts_as() == Some(Outcome::Unknown) && attempt.probe == ProbeState::None
+        });
+        let undoing = spec.compensation.is_some() && !step.left && !step.to_undo(spec).is_empty();
+        let undo_retries = status == S::Compensating && undo_ended_badly(step) && !step.undo_retry;
+        put(&mut self.ready, rank, ready && !spec.irreversible());
+        put(&mut self.ready_alone, rank, ready && spec.irreversible());
+        put(&mut self.ready_forced, rank, ready && step.forced);
+        put(&mut self.doomed, no, unstarted && step.dead > 0);
+        put(&mut self.settling, no, status == S::Running && settled_down);
+        put(&mut self.undo_settling, no, undo_retries);
+        put(&mut self.probes_due, no, spec.probe.is_some() && unknown && settled_down && unsettled);
+        put(&mut self.unhandled, no, failed && !step.handled);
+        put(&mut self.to_undo, ordered, undoing);
+        put(&mut self.undo_failed, no, status == S::CompensationFailed && !step.left && !step.undo_retry);
+        put(&mut self.alone, no, spec.irreversible() && matches!(status, S::Running | S::AwaitingAgent));
+        if put(&mut self.failed, no, failed) {
+            let count = &mut self.failures[slot(spec.failure)];
+            *count = if failed { *count + 1 } else { *count - 1 };
+        }
     }
 }
 
@@ -141,38 +174,8 @@ impl Execution {
 
     /// Recomputes in which sets a step stands. Called after every change to it.
     pub(super) fn refresh(&mut self, no: StepNo) {
-        use StepStatus as S;
-        let plan = self.plan.clone();
-        let (spec, rank) = (plan.step(no), self.rank(no));
-        let step = &self.steps[no.index()];
-        let status = step.status();
-        let unstarted = matches!(status, S::Pending | S::AwaitingApproval);
-        let ready = status == S::Pending && step.unmet == 0 && step.dead == 0;
-        let failed = matches!(status, S::Failed | S::Unknown);
-        let call_open = step.last().is_some_and(|attempt| attempt.open() || probe_open(attempt.probe));
-        let settled_down = step.last().is_some() && !call_open;
-        let unsettled = matches!(status, S::Running | S::Unknown | S::Skipped) && !step.compensation_open();
-        let unknown = step.last().is_some_and(|attempt| {
-            attempt.counts_as() == Some(Outcome::Unknown) && attempt.probe == ProbeState::None
-        });
-        let undoing = spec.compensation.is_some() && !step.left && !step.to_undo(spec).is_empty();
-        let undo_retries = status == S::Compensating && undo_ended_badly(step) && !step.undo_retry;
-        let index = &mut self.index;
-        put(&mut index.ready, rank, ready && !spec.irreversible());
-        put(&mut index.ready_alone, rank, ready && spec.irreversible());
-        put(&mut index.ready_forced, rank, ready && step.forced);
-        put(&mut index.doomed, no, unstarted && step.dead > 0);
-        put(&mut index.settling, no, status == S::Running && settled_down);
-        put(&mut index.undo_settling, no, undo_retries);
-        put(&mut index.probes_due, no, spec.probe.is_some() && unknown && settled_down && unsettled);
-        put(&mut index.unhandled, no, failed && !step.handled);
-        put(&mut index.to_undo, (plan.order(no), no), undoing);
-        put(&mut index.undo_failed, no, status == S::CompensationFailed && !step.left && !step.undo_retry);
-        put(&mut index.alone, no, spec.irreversible() && matches!(status, S::Running | S::AwaitingAgent));
-        if put(&mut index.failed, no, failed) {
-            let count = &mut index.failures[slot(spec.failure)];
-            *count = if failed { *count + 1 } else { *count - 1 };
-        }
+        let (plan, rank) = (self.plan.clone(), self.rank(no));
+        self.index.place(plan.step(no), &self.steps[no.index()], rank, (plan.order(no), no));
     }
 
     pub(super) fn open_call(&mut self, call: CallId, by_agent: bool) {
@@ -197,6 +200,45 @@ impl Execution {
     pub(super) fn forward_calls_open(&self) -> bool {
         let mut open = self.index.open_tools.iter().chain(&self.index.open_agents);
         open.any(|call| call.kind != CallKind::Compensation)
+    }
+}
+
+/// What is kept along must be what the steps give. For tests: it looks at every step.
+impl Execution {
+    #[doc(hidden)]
+    pub fn check_index(&self) {
+        let mut index = Index::default();
+        for no in self.numbers() {
+            let (spec, step) = (self.plan.step(no), self.step(no));
+            index.counts[step.status() as usize] += 1;
+            index.place(spec, step, self.rank(no), (self.plan.order(no), no));
+            let standings = || spec.needs.iter().map(|need| self.standing(need.step, need.status_only));
+            let unmet = standings().filter(|standing| *standing != Standing::Satisfied).count();
+            let dead = standings().filter(|standing| *standing == Standing::Dead).count();
+            assert_eq!((step.unmet as usize, step.dead as usize), (unmet, dead), "needs of `{}`", spec.id);
+            index.add_calls(no, step);
+        }
+        assert_eq!(self.index, index, "kept (left) and derived (right)");
+    }
+}
+
+impl Index {
+    fn add_calls(&mut self, step: StepNo, state: &StepState) {
+        let mut add = |kind: CallKind, no: usize, by_agent: bool| {
+            let set = if by_agent { &mut self.open_agents } else { &mut self.open_tools };
+            set.insert(CallId { step, kind, no: no as u32 });
+        };
+        for (no, attempt) in state.attempts.iter().enumerate() {
+            if attempt.open() {
+                add(CallKind::Run, no, attempt.by_agent);
+            }
+            if probe_open(attempt.probe) {
+                add(CallKind::Probe, no, false);
+            }
+        }
+        for (no, one) in state.compensations.iter().enumerate().filter(|(_, one)| one.outcome.is_none()) {
+            add(CallKind::Compensation, no, one.by_agent);
+        }
     }
 }
 

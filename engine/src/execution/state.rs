@@ -285,12 +285,15 @@ impl Execution {
     }
 
     fn blocked(&self) -> bool {
-        let idle = self.index.open_tools.is_empty() && !self.waits_for_retry();
+        let idle = self.index.open_tools.is_empty() && self.waiting_retries().next().is_none();
         idle && self.has_questions() && super::next::next(self, self.at_ms).is_none()
     }
 
-    pub(super) fn waits_for_retry(&self) -> bool {
-        !self.index.settling.is_empty() || !self.index.undo_settling.is_empty()
+    /// Steps that will be tried again by themselves. No compensation is while another one asks.
+    pub(super) fn waiting_retries(&self) -> impl Iterator<Item = &StepNo> {
+        let index = &self.index;
+        let undo = Some(&index.undo_settling).filter(|_| index.undo_failed.is_empty());
+        index.settling.iter().chain(undo.into_iter().flatten())
     }
 
     /// Makes the digest that an entry holds of its payload.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{At, Findings};
 use super::step::Draft;
-use super::{Need, Probe, Step, Undo, Work};
+use super::{Need, Probe, Step, Undo, Work, ancestry};
 use crate::bind::Reads;
 use crate::id::{StepId, StepNo};
 use crate::spelling::nearest;
@@ -29,7 +29,7 @@ pub(super) fn connect(drafts: Vec<Draft>, steps_at: &At<'_>, found: &mut Finding
         }
     }
     if !cycles(&steps, steps_at, found) {
-        undo_reads(&steps, &by_id, steps_at, found);
+        ancestry::check(&steps, &by_id, steps_at, found);
     }
     (steps, by_id)
 }
@@ -139,7 +139,7 @@ impl Names<'_> {
     }
 }
 
-fn known(id: &str, by_id: &ById, at: &At<'_>, found: &mut Findings) -> Option<StepNo> {
+pub(super) fn known(id: &str, by_id: &ById, at: &At<'_>, found: &mut Findings) -> Option<StepNo> {
     let no = by_id.get(id).copied();
     if no.is_none() {
         let cure = match nearest(id, by_id.keys().map(StepId::as_str)) {
@@ -215,36 +215,6 @@ fn name_cycle(
     found.error("cycle", at.field("depends_on"), message, "take one of these dependencies or references out");
 }
 
-/// Compensations and probes read their own step, its ancestors, inputs and the execution, and nothing else.
-fn undo_reads(steps: &[Step], by_id: &ById, steps_at: &At<'_>, found: &mut Findings) {
-    let mut ancestors = Ancestors { steps, seen: vec![0; steps.len()], search: 0 };
-    for (index, step) in steps.iter().enumerate() {
-        let at = steps_at.item(index);
-        for (field, reads) in undoing(step) {
-            let at = at.field(field);
-            for id in reads.outputs.union(&reads.statuses) {
-                let Some(no) = known(id, by_id, &at, found) else { continue };
-                if no.index() == index {
-                    found.error(
-                        "bad_reference",
-                        at,
-                        format!("reads `steps.{id}` of its own step"),
-                        "write `output`, or `arguments`",
-                    );
-                } else if !ancestors.include(index, no.index()) {
-                    let message = format!("`{}` does not depend on `{id}`, which it reads here", step.id);
-                    found.error(
-                        "bad_reference",
-                        at,
-                        message,
-                        format!("let the step depend on `{id}`, or read inputs, `arguments` or an ancestor"),
-                    );
-                }
-            }
-        }
-    }
-}
-
 /// What is read when the step's outcome is unknown or it is undone, by field.
 pub(super) fn undoing(step: &Step) -> Vec<(&'static str, &Reads)> {
     let mut reads = Vec::new();
@@ -262,33 +232,4 @@ pub(super) fn undoing(step: &Step) -> Vec<(&'static str, &Reads)> {
         reads.push(("probe", happened.reads()));
     }
     reads
-}
-
-struct Ancestors<'a> {
-    steps: &'a [Step],
-    /// The search in which each step was seen last.
-    seen: Vec<usize>,
-    search: usize,
-}
-
-impl Ancestors<'_> {
-    fn include(&mut self, of: usize, sought: usize) -> bool {
-        if self.steps[of].needs.iter().any(|need| need.step.index() == sought) {
-            return true;
-        }
-        self.search += 1;
-        let mut open = vec![of];
-        while let Some(index) = open.pop() {
-            for need in &self.steps[index].needs {
-                let needed = need.step.index();
-                if needed == sought {
-                    return true;
-                }
-                if std::mem::replace(&mut self.seen[needed], self.search) != self.search {
-                    open.push(needed);
-                }
-            }
-        }
-        false
-    }
 }

@@ -1,39 +1,35 @@
 //! A plan's inputs: their schema, the values given for them, and which of them are secret.
 
-use jsonschema::{PatternOptions, ValidationError, Validator};
+use jsonschema::ValidationError;
 use serde_json::{Map, Value};
 
 use super::fields::{Fields, wrong_type};
 use super::finding::{At, Finding, Findings};
-use super::{Plan, graph};
-use crate::bind::{Reads, redacted};
+use super::{Plan, graph, schema};
+use crate::bind::{Reads, redacted, with_room};
 use crate::spelling::nearest;
 
 const INPUT_ERRORS_SHOWN: usize = 50;
 
-pub(super) fn schema(fields: &Fields<'_, '_>, found: &mut Findings) -> Option<Value> {
+pub(super) fn read(fields: &Fields<'_, '_>, found: &mut Findings) -> Option<Value> {
     let schema = fields.value("inputs", found)?;
     let at = fields.at.field("inputs");
     if !schema.is_object() {
         wrong_type(&at, schema, "a JSON Schema", found);
         return None;
     }
-    if let Err(error) = validator(schema) {
+    if let Err(message) = schema::measured(schema) {
+        let (message, cure) = message.rsplit_once("; ").unwrap_or((&message, "simplify the schema"));
+        found.error("bad_schema", at, message, cure);
+    } else if let Err(error) = schema::validator(schema) {
         let path = at.within(&dotted(error.instance_path().as_str()));
-        let cure = "write JSON Schema 2020-12, without references to the network";
-        found.error("bad_schema", path, format!("is no JSON Schema: {}", reason(&error)), cure);
+        found.error("bad_schema", path, format!("is no JSON Schema: {error}"), "write JSON Schema 2020-12");
+    }
+    if hides_secret(schema) {
+        let message = "`writeOnly` marks a secret only where it stands under `properties`";
+        found.error("bad_schema", at, message, "put it on a property, not behind a reference or in a list");
     }
     Some(schema.clone())
-}
-
-/// The error's first clause: what follows speaks of how this program is built.
-fn reason(error: &ValidationError<'_>) -> String {
-    error.to_string().split(" and retrieving it failed").next().unwrap_or_default().to_owned()
-}
-
-/// Patterns run in linear time: a plan cannot hang its reader.
-fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
-    jsonschema::draft202012::options().with_pattern_options(PatternOptions::regex()).build(schema)
 }
 
 /// `/a/0/b` as `a[0].b`.
@@ -52,22 +48,16 @@ fn dotted(pointer: &str) -> String {
 impl Plan {
     /// Whether `inputs` are what the plan's schema asks for. Messages never show a value: it may be secret.
     pub fn check_inputs(&self, inputs: &Value) -> Result<(), Vec<Finding>> {
-        let at = At::Plan;
-        let at = at.field("inputs");
         if !inputs.is_object() {
-            return Err(vec![Finding::error("bad_input", at, "the inputs are no map", "give them by name")]);
+            return Err(vec![Finding::error(
+                "bad_input",
+                "inputs",
+                "the inputs are no map",
+                "give them by name",
+            )]);
         }
         let Some(schema) = &self.inputs else { return Ok(()) };
-        let validator = validator(schema).map_err(|error| {
-            vec![Finding::error(
-                "bad_schema",
-                at,
-                format!("is no JSON Schema: {error}"),
-                "save the plan again",
-            )]
-        })?;
-        let errors = validator.iter_errors(inputs).take(INPUT_ERRORS_SHOWN);
-        let findings: Vec<_> = errors.map(|error| input_finding(&error, &at)).collect();
+        let findings = with_room(|| input_findings(schema, inputs));
         if findings.is_empty() { Ok(()) } else { Err(findings) }
     }
 
@@ -80,10 +70,26 @@ impl Plan {
     }
 }
 
-fn input_finding(error: &ValidationError<'_>, at: &At<'_>) -> Finding {
-    let path = at.within(&dotted(error.instance_path().as_str()));
-    let message = error.masked_with("the value").to_string();
-    Finding::error("bad_input", path, message, "see the plan's `inputs`")
+fn input_findings(schema: &Value, inputs: &Value) -> Vec<Finding> {
+    let at = At::Plan.field("inputs");
+    let found = |error: &ValidationError<'_>| {
+        let path = at.within(&dotted(error.instance_path().as_str()));
+        let message = error.masked_with("the value").to_string();
+        Finding::error("bad_input", path, message, "see the plan's `inputs`")
+    };
+    match schema::validator(schema) {
+        Ok(validator) => {
+            validator.iter_errors(inputs).take(INPUT_ERRORS_SHOWN).map(|error| found(&error)).collect()
+        }
+        Err(error) => {
+            vec![Finding::error(
+                "bad_schema",
+                at,
+                format!("is no JSON Schema: {error}"),
+                "save the plan again",
+            )]
+        }
+    }
 }
 
 fn without_secrets(value: Value, schema: &Value, name: &str) -> Value {
@@ -111,6 +117,24 @@ fn is_secret(schema: &Value) -> bool {
 
 fn properties(schema: &Value) -> Option<&Map<String, Value>> {
     schema.get("properties")?.as_object()
+}
+
+/// Whether `writeOnly` stands where redaction would not find it.
+fn hides_secret(schema: &Value) -> bool {
+    let Value::Object(keywords) = schema else { return false };
+    keywords.iter().any(|(keyword, value)| match (keyword.as_str(), value) {
+        ("properties", Value::Object(fields)) => fields.values().any(hides_secret),
+        ("writeOnly", _) => false,
+        (_, value) => names_secret(value),
+    })
+}
+
+fn names_secret(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => is_secret(value) || fields.values().any(names_secret),
+        Value::Array(items) => items.iter().any(names_secret),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 /// The secret that reading `path` would give: on the way, at its end, or inside.

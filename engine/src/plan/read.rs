@@ -27,7 +27,7 @@ pub(super) fn plan(value: &Value) -> Result<Plan, Vec<Finding>> {
 fn whole(value: &Value, document: String, found: &mut Findings) -> Option<Plan> {
     let fields = Fields::open(value, &At::Plan, &PLAN, found)?;
     let name = fields.required_text("name", found).unwrap_or_default().to_owned();
-    let schema = inputs::schema(&fields, found);
+    let schema = inputs::read(&fields, found);
     let policy = policy(&fields, found);
     let steps_at = At::Plan.field("steps");
     let drafts = drafts(&fields, &steps_at, found);

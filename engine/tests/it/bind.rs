@@ -54,6 +54,7 @@ fn values_are_bound_with_their_types_kept() {
         (json!("${steps.my-step.output.x}"), json!(1)),
         (json!("${steps.my-step.output.x - steps.fetch.output.id}"), json!(-6)),
         (json!("${steps[\"my-step\"].output}"), json!({"x": 1})),
+        (json!("${'steps.my-step.output' + string(steps.my-step.output.x)}"), json!("steps.my-step.output1")),
         (json!("${steps.skipped.output}"), json!(null)),
         (json!("${steps.fetch.status}"), json!("succeeded")),
         (json!("${execution.id}"), json!("ex-1")),
@@ -161,6 +162,20 @@ fn what_cannot_be_bound_is_refused_by_name() {
             "inputs.password.length",
             "bind: `inputs.password.length`: inputs.password is secret and is not kept; take it from the environment in the config with ${env:NAME}",
         ),
+    ];
+    for (expression, expected) in cases {
+        let refusal = bound(json!(format!("${{{expression}}}"))).expect_err(expression);
+        assert_eq!(refusal, expected, "{expression}");
+    }
+    assert_eq!(
+        bound(json!({"a": [{"b": "x ${inputs.missing}"}]})),
+        Err("bind: a[0].b: `inputs.missing`: there is no inputs.missing".to_owned())
+    );
+}
+
+#[test]
+fn what_could_never_be_bound_is_refused_when_it_is_parsed() {
+    let cases = [
         ("input.version", "parse: `input.version`: `input` is not in scope; did you mean `inputs`?"),
         ("foo", "parse: `foo`: `foo` is not in scope; there are inputs, steps and execution"),
         (
@@ -204,10 +219,6 @@ fn what_cannot_be_bound_is_refused_by_name() {
         let refusal = bound(json!(format!("${{{expression}}}"))).expect_err(expression);
         assert_eq!(refusal, expected, "{expression}");
     }
-    assert_eq!(
-        bound(json!({"a": [{"b": "x ${inputs.missing}"}]})),
-        Err("bind: a[0].b: `inputs.missing`: there is no inputs.missing".to_owned())
-    );
     assert_eq!(
         bound(json!("${inputs.a")),
         Err("parse: `${inputs.a`: the `${` is never closed; write `$${` for a plain `${`".to_owned())

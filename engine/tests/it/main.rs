@@ -1,7 +1,13 @@
+//! The engine at its boundary: text in, findings, entries and states out.
+
 mod analysis;
 mod bind;
+mod book;
 mod chain;
+mod laws;
 mod plan;
+mod semantics;
+mod simulation;
 
 /// Random cases per property: few enough for every day, more where `ACTBOOK_FUZZ_CASES` says so.
 pub fn fuzz_cases() -> u32 {

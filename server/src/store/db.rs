@@ -28,26 +28,26 @@ pub struct Options {
 /// A database that is open and migrated. Clones share connections.
 #[derive(Debug, Clone)]
 pub struct Db {
-    backend: Arc<Backend>,
+    backend: Backend,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Backend {
-    Sqlite(sqlite::Sqlite),
-    Postgres(postgres::Postgres),
+    Sqlite(Arc<sqlite::Sqlite>),
+    Postgres(Arc<postgres::Postgres>),
 }
 
 impl Db {
     /// Opens `postgres://…`, `sqlite:PATH` or a plain path; creates what is missing and migrates.
     pub async fn open(url: &str, options: Options) -> Result<Db, Error> {
         let backend = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            Backend::Postgres(postgres::Postgres::open(url, &options).await?)
+            Backend::Postgres(Arc::new(postgres::Postgres::open(url, &options).await?))
         } else {
             let path =
                 url.strip_prefix("sqlite://").or(url.strip_prefix("sqlite:")).unwrap_or(url).to_owned();
-            Backend::Sqlite(off_thread(move || sqlite::Sqlite::open(Path::new(&path))).await?)
+            Backend::Sqlite(Arc::new(off_thread(move || sqlite::Sqlite::open(Path::new(&path))).await?))
         };
-        Ok(Db { backend: Arc::new(backend) })
+        Ok(Db { backend })
     }
 
     /// Reads outside the writer's way. Needs a runtime; see `read_blocking`.
@@ -57,10 +57,10 @@ impl Db {
 
     /// The same statement for each set of parameters: one flight, where flights count.
     pub async fn read_many(&self, sql: &'static str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error> {
-        match &*self.backend {
-            Backend::Sqlite(_) => {
-                let db = self.clone();
-                off_thread(move || db.read_many_blocking(sql, sets)).await
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                let sqlite = sqlite.clone();
+                off_thread(move || sqlite.read_many(sql, &sets)).await
             }
             Backend::Postgres(postgres) => postgres.read_many(sql, sets).await,
         }
@@ -76,7 +76,7 @@ impl Db {
         sql: &'static str,
         sets: Vec<Vec<Value>>,
     ) -> Result<Vec<Vec<Row>>, Error> {
-        match &*self.backend {
+        match &self.backend {
             Backend::Sqlite(sqlite) => sqlite.read_many(sql, &sets),
             Backend::Postgres(postgres) => postgres.read_many_blocking(sql, sets),
         }
@@ -90,10 +90,10 @@ impl Db {
         mut visit: impl FnMut(Row) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, Error> {
         let (chunks, mut arriving) = mpsc::channel(CHUNKS_WAITING);
-        match &*self.backend {
-            Backend::Sqlite(_) => {
-                let db = self.clone();
-                drop(tokio::task::spawn_blocking(move || db.stream_sqlite(sql, &params, &chunks)));
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                let sqlite = sqlite.clone();
+                drop(tokio::task::spawn_blocking(move || sqlite.stream(sql, &params, &chunks)));
             }
             Backend::Postgres(postgres) => postgres.stream(sql, params, chunks),
         }
@@ -108,22 +108,13 @@ impl Db {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn stream_sqlite(&self, sql: &'static str, params: &[Value], chunks: &Chunks) {
-        if let Backend::Sqlite(sqlite) = &*self.backend {
-            sqlite.stream(sql, params, chunks);
-        }
-    }
-
-    /// One transaction for the few writes outside the journal: all of them, or none.
+    /// One transaction for the few writes outside the journal: all of them, or none; after `Lost`
+    /// nobody can tell which.
     pub async fn transact(&self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>, Error> {
-        match &*self.backend {
-            Backend::Sqlite(_) => {
-                let db = self.clone();
-                off_thread(move || match &*db.backend {
-                    Backend::Sqlite(sqlite) => sqlite.transact(&statements),
-                    Backend::Postgres(_) => unreachable!("the backend of an open database does not change"),
-                })
-                .await
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                let sqlite = sqlite.clone();
+                off_thread(move || sqlite.transact(&statements)).await
             }
             Backend::Postgres(postgres) => postgres.transact(statements).await,
         }
@@ -131,7 +122,7 @@ impl Db {
 
     /// A connection of its own for the ledger's writer, which is a plain thread.
     pub fn appender(&self) -> Result<Appender, Error> {
-        Ok(Appender(match &*self.backend {
+        Ok(Appender(match &self.backend {
             Backend::Sqlite(sqlite) => AppenderBackend::Sqlite(sqlite.appender()?),
             Backend::Postgres(postgres) => AppenderBackend::Postgres(Box::new(postgres.appender()?)),
         }))
@@ -139,15 +130,17 @@ impl Db {
 
     /// Copies the database to a new file while others write.
     pub async fn backup(&self, file: &Path) -> Result<(), Error> {
-        let (db, file) = (self.clone(), file.to_owned());
-        off_thread(move || match &*db.backend {
-            Backend::Sqlite(sqlite) => sqlite.backup(&file),
+        let file = file.to_owned();
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                let sqlite = sqlite.clone();
+                off_thread(move || sqlite.backup(&file)).await
+            }
             Backend::Postgres(_) => Err(Error::Backup {
                 file: file.display().to_string(),
                 reason: "this database is PostgreSQL; its own pg_dump copies it while others write".into(),
             }),
-        })
-        .await
+        }
     }
 
     /// Database time: what leases are measured in.
@@ -159,7 +152,7 @@ impl Db {
     /// Calls `moved` with the journal's position whenever some process, this one included, has
     /// moved it; until the answer is dropped.
     pub fn watch(&self, tenant: i64, moved: impl Fn(u64) + Send + Sync + 'static) -> Result<Watch, Error> {
-        Ok(Watch(match &*self.backend {
+        Ok(Watch(match &self.backend {
             Backend::Sqlite(sqlite) => WatchBackend::Sqlite(sqlite.watch(tenant, moved)?),
             Backend::Postgres(postgres) => WatchBackend::Postgres(postgres.watch(tenant, moved)),
         }))
@@ -167,7 +160,7 @@ impl Db {
 
     /// For people: which database this is.
     pub fn describe(&self) -> String {
-        match &*self.backend {
+        match &self.backend {
             Backend::Sqlite(sqlite) => sqlite.describe(),
             Backend::Postgres(postgres) => postgres.describe(),
         }

@@ -146,7 +146,7 @@ impl Row {
     }
 
     pub fn is_null(&self, column: usize) -> bool {
-        *self.value(column) == Value::Null
+        self.0.get(column) == Some(&Value::Null)
     }
 
     pub fn maybe_int(&self, column: usize) -> Result<Option<i64>, Error> {

@@ -113,8 +113,15 @@ async fn admin(sql: &str) {
     execute(&cluster().url, sql).await;
 }
 
+/// What a restart or a broken network does to everybody who uses this database.
+pub async fn end_connections(url: &str) {
+    let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    execute(url, end).await;
+}
+
 /// Runs a statement beside the product's own connections.
-pub async fn execute(url: &str, sql: &str) {
+async fn execute(url: &str, sql: &str) {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the server answers");
     let running = tokio::spawn(connection);
     client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));

@@ -49,3 +49,25 @@ fn secrets_are_taken_out_at_any_depth_and_named() {
     let expected = json!({"user": "u", "password": marked("inputs.password"), "proxy": {"url": "h", "token": marked("inputs.proxy.token")}});
     assert_eq!(kept, expected);
 }
+
+/// Each level refers twice to the next: without the count, thirty lines would validate for ever.
+#[test]
+fn a_schema_that_doubles_itself_is_refused() {
+    let level = |n: usize| {
+        (
+            format!("d{n}"),
+            json!({"allOf": [{"$ref": format!("#/$defs/d{}", n + 1)}, {"$ref": format!("#/$defs/d{}", n + 1)}]}),
+        )
+    };
+    let plan = |levels: usize| {
+        let mut definitions: serde_json::Map<_, _> = (0..levels).map(level).collect();
+        definitions.insert(format!("d{levels}"), json!({"type": "object"}));
+        json!({"name": "x", "inputs": {"$defs": definitions, "$ref": "#/$defs/d0"}, "steps": [{"id": "a", "tool": "s/t"}]})
+    };
+    let small = Plan::from_value(&plan(5)).expect("valid");
+    assert!(small.check_inputs(&json!({})).is_ok());
+    let findings = Plan::from_value(&plan(30)).expect_err("refused");
+    assert_eq!(findings[0].message, "its references add up to more than 100000 values");
+    let findings = Plan::from_value(&plan(100)).expect_err("refused");
+    assert_eq!(findings[0].message, "more than 32 references lead on to one another");
+}

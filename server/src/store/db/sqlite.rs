@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql};
 
@@ -25,9 +26,8 @@ pub use watch::Watch;
 /// Readers kept open between reads. More may be open for a moment: as many as threads read at once.
 const READERS_IDLE_MAX: usize = 4;
 
-/// Pages copied before a backup lets a waiting writer pass.
-const BACKUP_PAGES: i32 = 1024;
-const BACKUP_PAUSE: Duration = Duration::from_millis(1);
+/// How long a backup that met a lock waits before it tries again.
+const BACKUP_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub struct Sqlite {
@@ -88,7 +88,8 @@ impl Sqlite {
         if file.exists() {
             return Err(failed("the file exists already".into()));
         }
-        self.with_reader(|reader| copy(reader, file)).map_err(|error| failed(error.to_string()))
+        let copied = self.with_reader(|reader| copy(reader, file)).map_err(|error| failed(error.to_string()));
+        copied.and_then(|()| open::sync_with_folder(file).map_err(|error| failed(error.to_string())))
     }
 
     fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
@@ -106,9 +107,15 @@ impl Sqlite {
     }
 }
 
+/// All pages in one step: a step sees one state of the database and keeps no writer waiting, but
+/// between steps every write by others would start the copy over.
 fn copy(from: &Connection, file: &Path) -> rusqlite::Result<()> {
     let mut to = Connection::open(file)?;
-    rusqlite::backup::Backup::new(from, &mut to)?.run_to_completion(BACKUP_PAGES, BACKUP_PAUSE, None)?;
+    let backup = Backup::new(from, &mut to)?;
+    while backup.step(-1)? != StepResult::Done {
+        std::thread::sleep(BACKUP_PAUSE);
+    }
+    drop(backup);
     to.close().map_err(|(_, error)| error)
 }
 

@@ -4,6 +4,8 @@ use std::ops::ControlFlow;
 
 use actbook::store::{Appended, Appender, Error, Statement, journal, payloads};
 
+use crate::postgres;
+
 use super::{Kind, TENANT, append, append_one, batch, bodies, entry, for_each_database, head, on, open};
 
 #[test]
@@ -147,6 +149,26 @@ fn who_held_and_fell_silent_does_not_keep_others_out() {
         hold(&mut holder);
         drop(holder);
         assert_eq!(append_one(db, &mut db.appender().unwrap(), "first"), Appended::Done);
+    });
+}
+
+#[test]
+fn a_lost_hold_does_not_tear_the_batch_apart() {
+    on(Kind::Postgres, async |scratch| {
+        let db = &scratch.db;
+        let mut holder = db.appender().unwrap();
+        let salts = || vec![payloads::insert_salt(TENANT, 1, b"a"), payloads::insert_salt(TENANT, 1, b"b")];
+        let old = hold(&mut holder);
+        postgres::end_connections(&scratch.url).await;
+        let refused = append(&mut holder, &batch(old, vec![entry(1, "one")], salts()));
+        assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
+        assert_eq!(bodies(db).await, [""; 0]);
+        assert_eq!(payloads::salts(TENANT).all(db).await.unwrap(), []);
+
+        let old = hold(&mut holder);
+        postgres::end_connections(&scratch.url).await;
+        assert_eq!(append(&mut holder, &batch(old, vec![entry(1, "one")], vec![])), Ok(Appended::Done));
+        assert_eq!(bodies(db).await, ["one"]);
     });
 }
 

@@ -60,9 +60,7 @@ fn the_listener_comes_back_after_a_lost_connection() {
         let mut appender = scratch.db.appender().unwrap();
         append_one(&scratch.db, &mut appender, "one");
         tokio::time::timeout(PATIENCE, heard.wait_for(|position| *position == 1)).await.unwrap().unwrap();
-        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                   WHERE datname = current_database() AND pid <> pg_backend_pid()";
-        postgres::execute(&scratch.url, end).await;
+        postgres::end_connections(&scratch.url).await;
         assert_eq!(append_one(&scratch.db, &mut appender, "two"), Appended::Done);
         tokio::time::timeout(PATIENCE, heard.wait_for(|position| *position == 2)).await.unwrap().unwrap();
     });

@@ -85,9 +85,7 @@ fn what_cannot_be_opened_says_why_and_keeps_the_password() {
 fn a_restarted_connection_reads_on() {
     on(Kind::Postgres, async |scratch| {
         assert_eq!(head(&scratch.db).position, 0);
-        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                   WHERE datname = current_database() AND pid <> pg_backend_pid()";
-        postgres::execute(&scratch.url, end).await;
+        postgres::end_connections(&scratch.url).await;
         assert_eq!(head(&scratch.db).position, 0);
     });
 }

@@ -1,7 +1,6 @@
 //! A connection that breaks at the worst moment: between the commit and its answer.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 
 use actbook::store::{Appended, payloads};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -10,19 +9,34 @@ use tokio_postgres::config::Host;
 
 use super::{Kind, TENANT, append, append_one, batch, bodies, entry, head, on, open};
 
-const PASS: u8 = 0;
-/// The next request reaches the server; its answer reaches nobody.
-const LOSE_ANSWER: u8 = 1;
-/// The next request does not even reach the server.
-const LOSE_REQUEST: u8 = 2;
+/// What happens to the next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// It does not even reach the server.
+    LoseRequest,
+    /// It reaches the server; of the answers up to the one with this tag, none reaches the client.
+    LoseAnswers(&'static [u8]),
+}
+
+const APPENDED: &[u8] = b"SELECT 1\0";
+const COMMITTED: &[u8] = b"COMMIT\0";
 
 /// Between a client and the scratch server: all bytes pass until told otherwise, once.
 struct Proxy {
-    fault: Arc<AtomicU8>,
+    fault: Arc<Mutex<Fault>>,
     url: String,
 }
 
 impl Proxy {
+    fn plan(&self, fault: Fault) {
+        *self.fault.lock().unwrap() = fault;
+    }
+
+    fn assert_met(&self) {
+        assert_eq!(*self.fault.lock().unwrap(), Fault::None, "the fault was not met");
+    }
+
     async fn before(url: &str) -> Self {
         let config: tokio_postgres::Config = url.parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -31,13 +45,13 @@ impl Proxy {
         let password = config.get_password().map(|word| format!(":{}", String::from_utf8_lossy(word)));
         let address = listener.local_addr().unwrap();
         let url = format!("postgres://{user}{}@{address}/{database}", password.unwrap_or_default());
-        let fault = Arc::new(AtomicU8::new(PASS));
+        let fault = Arc::new(Mutex::new(Fault::None));
         tokio::spawn(serve(listener, config, fault.clone()));
         Self { fault, url }
     }
 }
 
-async fn serve(listener: TcpListener, config: tokio_postgres::Config, fault: Arc<AtomicU8>) {
+async fn serve(listener: TcpListener, config: tokio_postgres::Config, fault: Arc<Mutex<Fault>>) {
     loop {
         let (client, _) = listener.accept().await.unwrap();
         client.set_nodelay(true).unwrap();
@@ -56,25 +70,32 @@ async fn serve(listener: TcpListener, config: tokio_postgres::Config, fault: Arc
 }
 
 /// Returning closes both sides.
-async fn pass(mut client: TcpStream, mut server: impl AsyncRead + AsyncWrite + Unpin, fault: Arc<AtomicU8>) {
+async fn pass(
+    mut client: TcpStream,
+    mut server: impl AsyncRead + AsyncWrite + Unpin,
+    fault: Arc<Mutex<Fault>>,
+) {
     let (mut request, mut answer) = (vec![0; 65_536], vec![0; 65_536]);
+    let mut swallowed = None;
     loop {
         tokio::select! {
             read = client.read(&mut request) => {
                 let Ok(count @ 1..) = read else { return };
-                match fault.swap(PASS, Ordering::SeqCst) {
-                    LOSE_REQUEST => return,
-                    LOSE_ANSWER => {
-                        server.write_all(&request[..count]).await.unwrap();
-                        assert!(server.read(&mut answer).await.unwrap() > 0);
-                        return;
-                    }
-                    _ => server.write_all(&request[..count]).await.unwrap(),
+                match std::mem::replace(&mut *fault.lock().unwrap(), Fault::None) {
+                    Fault::None => {}
+                    Fault::LoseRequest => return,
+                    Fault::LoseAnswers(tag) => swallowed = Some((tag, Vec::new())),
                 }
+                server.write_all(&request[..count]).await.unwrap();
             }
             read = server.read(&mut answer) => {
                 let Ok(count @ 1..) = read else { return };
-                if client.write_all(&answer[..count]).await.is_err() {
+                if let Some((tag, bytes)) = &mut swallowed {
+                    bytes.extend_from_slice(&answer[..count]);
+                    if bytes.windows(tag.len()).any(|window| window == *tag) {
+                        return;
+                    }
+                } else if client.write_all(&answer[..count]).await.is_err() {
                     return;
                 }
             }
@@ -89,11 +110,11 @@ fn an_append_whose_answer_was_lost_is_there_exactly_once() {
         let through = open(&proxy.url).await;
         let mut appender = through.appender().unwrap();
         let db = &scratch.db;
-        for fault in [LOSE_ANSWER, LOSE_REQUEST, LOSE_ANSWER] {
+        for fault in [Fault::LoseAnswers(APPENDED), Fault::LoseRequest, Fault::LoseAnswers(APPENDED)] {
             assert_eq!(append_one(db, &mut appender, "calm"), Appended::Done);
-            proxy.fault.store(fault, Ordering::SeqCst);
+            proxy.plan(fault);
             assert_eq!(append_one(db, &mut appender, "storm"), Appended::Done);
-            assert_eq!(proxy.fault.load(Ordering::SeqCst), PASS, "the fault was met");
+            proxy.assert_met();
         }
         assert_eq!(bodies(db).await, ["calm", "storm"].repeat(3));
     });
@@ -106,14 +127,14 @@ fn a_transaction_whose_answer_was_lost_is_there_exactly_once() {
         let through = open(&proxy.url).await;
         let mut appender = through.appender().unwrap();
         let db = &scratch.db;
-        for fault in [PASS, LOSE_ANSWER, LOSE_REQUEST] {
+        for fault in [Fault::None, Fault::LoseAnswers(COMMITTED), Fault::LoseRequest] {
             let old = head(db);
             let position = old.position + 1;
             let salt = payloads::insert_salt(TENANT, position, b"salt");
-            proxy.fault.store(fault, Ordering::SeqCst);
+            proxy.plan(fault);
             let written = batch(old, vec![entry(position, "storm")], vec![salt]);
             assert_eq!(append(&mut appender, &written), Ok(Appended::Done));
-            assert_eq!(proxy.fault.load(Ordering::SeqCst), PASS, "the fault was met");
+            proxy.assert_met();
         }
         assert_eq!(bodies(db).await, ["storm"; 3]);
         assert_eq!(payloads::salts(TENANT).all(db).await.unwrap().len(), 3);
@@ -130,7 +151,7 @@ fn a_lost_answer_is_not_mistaken_for_anothers_append() {
         assert_eq!(append_one(db, &mut appender, "ours"), Appended::Done);
         let stale = head(db);
         assert_eq!(append_one(db, &mut db.appender().unwrap(), "theirs"), Appended::Done);
-        proxy.fault.store(LOSE_REQUEST, Ordering::SeqCst);
+        proxy.plan(Fault::LoseRequest);
         let late = batch(stale, vec![entry(stale.position + 1, "late")], vec![]);
         assert_eq!(append(&mut appender, &late), Ok(Appended::HeadMoved));
         assert_eq!(bodies(db).await, ["ours", "theirs"]);

@@ -42,6 +42,7 @@ fn a_surprising_column_is_named() {
     assert_eq!(row.hash(3), wrong(3, "32 bytes", "bytes").map(|()| [0; 32]));
     assert_eq!(row.bytes(4), wrong(4, "bytes", "nothing").map(|()| [0; 0].as_slice()));
     assert_eq!(row.maybe_int(2), Ok(None));
+    assert_eq!(row.maybe_int(4), wrong(4, "a number", "nothing").map(|()| None));
     assert_eq!(row.int(1).unwrap_err().to_string(), "column 1 of a row holds text where a number belongs");
 }
 

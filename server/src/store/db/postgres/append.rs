@@ -1,6 +1,8 @@
 //! Appending on PostgreSQL: one statement per batch, on a connection whose runtime lives on the
 //! writer's own thread, so that no answer has to change threads.
 
+use std::time::Duration;
+
 use tokio::runtime::Runtime;
 use tokio_postgres::Config;
 use tokio_postgres::types::ToSql;
@@ -9,8 +11,9 @@ use super::link::{Answer, Link};
 use crate::store::dialect::{append as text, begin, hold};
 use crate::store::{Appended, Batch, Error, Row, journal};
 
-/// How often a batch whose answer was lost is asked after, or sent again, before giving up.
-const SETTLE_TRIES: u32 = 3;
+/// How long to wait before each further try to settle a batch whose answer was lost: together, as
+/// long as a server takes to come back from a restart.
+const SETTLE_AFTER_MS: [u64; 6] = [0, 50, 200, 800, 2_000, 4_000];
 
 /// The few texts of an append are the same each time; planning them anew would cost more than they do.
 /// And who holds the head but has fallen silent must not keep the others out for long.
@@ -91,7 +94,8 @@ impl Appender {
 /// behind it at the head's lock; then the entry at the new position says whose it is.
 async fn settle(config: &Config, link: &mut Option<Link>, batch: &Batch) -> Result<Appended, Error> {
     let mut lost = Error::Lost("no answer".into());
-    for _ in 0..SETTLE_TRIES {
+    for pause_ms in SETTLE_AFTER_MS {
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         match append_or_recognise(config, link, batch).await {
             Err(error @ Error::Lost(_)) => lost = error,
             answered => return answered,
@@ -140,13 +144,18 @@ async fn append_once(
     batch: &Batch,
     holds: bool,
 ) -> Result<Appended, Error> {
-    let open = connected(config, link).await?;
+    let open = match link {
+        // Another connection would not be inside the transaction that holds the head.
+        Some(open) if holds => open,
+        Some(_) | None => connected(config, link).await?,
+    };
     let answer = if batch.others.is_empty() && !holds {
         insert(open, batch, false).await.and_then(|rows| appended(&rows))
     } else {
         transact(open, batch, holds).await
     };
-    if matches!(answer, Err(Error::Lost(_))) {
+    // A connection that failed while holding may still be inside its transaction.
+    if matches!(answer, Err(Error::Lost(_))) || (holds && answer.is_err()) {
         *link = None;
     }
     match answer {

@@ -148,8 +148,11 @@ impl Link {
 
 /// In order: each sends its message when it is first polled.
 fn poll_all(work: &mut [MaybeDone<Answer<'_>>], context: &mut Context<'_>) -> Poll<()> {
-    let pending = work.iter_mut().filter_map(|one| Pin::new(one).poll(context).is_pending().then_some(()));
-    if pending.count() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    let mut are_done = true;
+    for one in work {
+        are_done &= Pin::new(one).poll(context).is_ready();
+    }
+    if are_done { Poll::Ready(()) } else { Poll::Pending }
 }
 
 fn read_row(row: &tokio_postgres::Row) -> Result<Row, Error> {
@@ -206,8 +209,8 @@ impl From<tokio_postgres::Error> for Error {
         };
         let sentence = told.message().to_owned();
         match told.code().code() {
-            // The server is shutting down, was killed, or is not up yet.
-            "57P01" | "57P02" | "57P03" => Error::Lost(sentence),
+            // The server is shutting down, was killed, is not up yet, or ended an idle transaction.
+            "57P01" | "57P02" | "57P03" | "25P03" => Error::Lost(sentence),
             code if code.starts_with("23") => Error::Constraint(sentence),
             code if code == dialect::append::POSTGRES_HEAD_MOVED => Error::HeadMoved,
             _ => Error::Failed(sentence),

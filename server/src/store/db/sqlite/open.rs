@@ -39,6 +39,15 @@ pub fn create_folder(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// A new file outlives a power cut once its folder, too, is synced.
+pub fn sync_with_folder(file: &Path) -> std::io::Result<()> {
+    File::open(file)?.sync_all()?;
+    match file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => File::open(".")?.sync_all(),
+    }
+}
+
 fn is_there(folder: &Path) -> bool {
     folder.as_os_str().is_empty() || folder.exists()
 }

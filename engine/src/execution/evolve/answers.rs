@@ -1,0 +1,107 @@
+//! What a person or an agent decided about a step, or about its compensation.
+
+use super::super::state::{Attempt, Execution, ProbeState, Stop, Stored};
+use super::is_undoing;
+use crate::event;
+use crate::id::StepNo;
+use crate::policy::{Answer, Outcome, StepStatus};
+
+impl Execution {
+    pub(super) fn decided(
+        &mut self,
+        event: &event::Decided,
+        output: Option<Stored>,
+        at_ms: i64,
+    ) -> Result<(), String> {
+        if event.answer == Answer::Abandon {
+            self.stop_for(Stop::Abandon);
+            return Ok(());
+        }
+        let step = event.step.as_ref().ok_or("this answer is about a step")?;
+        let no = self.find(step)?;
+        if is_undoing(self.step(no).status()) {
+            self.decided_undo(no, event.answer, at_ms);
+            return Ok(());
+        }
+        match event.answer {
+            Answer::Retry | Answer::DidNotHappen => self.try_again(no, event.answer == Answer::DidNotHappen),
+            Answer::Skip => {
+                let step = &mut self.steps[no.index()];
+                (step.output, step.error) = (output, None);
+                self.end_step(no, StepStatus::Skipped, None, at_ms);
+            }
+            Answer::Happened => self.happened(no, output, at_ms),
+            Answer::Compensate | Answer::Abandon => return Err("an answer that is not about one step".into()),
+        }
+        self.unfail(no);
+        Ok(())
+    }
+
+    pub(super) fn try_again(&mut self, no: StepNo, settled_as_not_run: bool) {
+        let step = &mut self.steps[no.index()];
+        if settled_as_not_run {
+            step.key += 1;
+            if let Some(attempt) =
+                step.attempts.last_mut().filter(|last| last.counts_as() == Some(Outcome::Unknown))
+            {
+                attempt.settled = Some(false);
+            }
+        }
+        step.forced = true;
+        step.approved = false;
+        step.tries = 0;
+        step.retry_at_ms = None;
+        step.ended_at_ms = None;
+        self.set_status(no, StepStatus::Pending, None);
+    }
+
+    /// Done, by the answer's word: an unknown attempt is settled; a failed one was made good by hand.
+    pub(super) fn happened(&mut self, no: StepNo, output: Option<Stored>, at_ms: i64) {
+        let step = &mut self.steps[no.index()];
+        let key = step.key;
+        match step.attempts.last_mut() {
+            Some(last) if last.counts_as() == Some(Outcome::Unknown) => {
+                last.settled = Some(true);
+                last.result = output;
+            }
+            _ => step.attempts.push(Attempt {
+                key,
+                by_agent: true,
+                forced: false,
+                arguments: step.attempts.last().and_then(|last| last.arguments),
+                outcome: Some(Outcome::Succeeded),
+                category: None,
+                result: output,
+                settled: None,
+                late: None,
+                probe: ProbeState::None,
+                unsent: false,
+                takeover: false,
+                started_at_ms: at_ms,
+                ended_at_ms: Some(at_ms),
+            }),
+        }
+        self.succeed(no, at_ms);
+    }
+
+    pub(super) fn decided_undo(&mut self, no: StepNo, answer: Answer, at_ms: i64) {
+        let step = &mut self.steps[no.index()];
+        match answer {
+            Answer::Skip => {
+                step.left = true;
+                self.set_status(no, StepStatus::CompensationFailed, None);
+            }
+            Answer::Happened => {
+                if let Some(last) = step.compensations.last_mut() {
+                    last.outcome = Some(Outcome::Succeeded);
+                    step.undone.insert(last.attempt);
+                }
+                self.after_undo(no, at_ms);
+            }
+            Answer::Retry | Answer::DidNotHappen | Answer::Compensate | Answer::Abandon => {
+                step.undo_retry = true;
+                self.refresh(no);
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The unwinding and its compensations: started, ended, heard of late.
+
+use super::super::due::{CallId, CallKind};
+use super::super::state::{Compensation, Execution, Failure, Phase, Proposal, Stored};
+use super::super::unwind;
+use crate::event;
+use crate::id::{StepId, StepNo};
+use crate::plan::Undo;
+use crate::policy::{Outcome, StepStatus};
+
+impl Execution {
+    pub(super) fn unwind_started(&mut self) {
+        self.phase = Phase::Unwind;
+        self.ended = None;
+        self.ended_at_ms = None;
+        self.stop = None;
+        self.paused = false;
+        self.proposal = Proposal::None;
+        for no in self.numbers() {
+            let step = &mut self.steps[no.index()];
+            step.left = false;
+            step.undo_retry = step.status.0 == StepStatus::CompensationFailed;
+            self.refresh(no);
+        }
+    }
+
+    pub(super) fn compensation_started(
+        &mut self,
+        event: &event::CompensationStarted,
+        arguments: Option<Stored>,
+        at_ms: i64,
+    ) -> Result<(), String> {
+        let no = self.find(&event.step)?;
+        let spec = self.plan.step(no).compensation.as_ref().ok_or("the step has no compensation")?;
+        let by_agent = matches!(spec.work, Undo::Action { .. });
+        let attempt = event.attempt.checked_sub(1).ok_or("attempts count from 1")?;
+        let step = &mut self.steps[no.index()];
+        if event.compensation as usize != step.compensations.len() + 1 {
+            return Err(format!("compensation {} of `{}` is out of turn", event.compensation, event.step));
+        }
+        step.compensations.push(Compensation {
+            attempt,
+            by_agent,
+            arguments,
+            outcome: None,
+            category: None,
+            result: None,
+            late: None,
+            unsent: false,
+            takeover: false,
+            started_at_ms: at_ms,
+        });
+        step.undo_retry = false;
+        step.retry_at_ms = None;
+        step.undo_again.remove(&attempt);
+        step.undone.remove(&attempt);
+        self.open_call(
+            CallId { step: no, kind: CallKind::Compensation, no: event.compensation - 1 },
+            by_agent,
+        );
+        self.set_status(no, StepStatus::Compensating, None);
+        Ok(())
+    }
+
+    pub(super) fn compensation(
+        &mut self,
+        step: &StepId,
+        compensation: u32,
+    ) -> Result<(StepNo, u32, &mut Compensation), String> {
+        let no = self.find(step)?;
+        let index = compensation.checked_sub(1).ok_or("compensations count from 1")?;
+        let found = self.steps[no.index()].compensations.get_mut(index as usize);
+        Ok((no, index, found.ok_or_else(|| format!("`{step}` has no compensation {compensation}"))?))
+    }
+
+    pub(super) fn compensation_ended(
+        &mut self,
+        event: &event::CompensationEnded,
+        result: Option<Stored>,
+        at_ms: i64,
+    ) -> Result<(), String> {
+        let (no, index, one) = self.compensation(&event.step, event.compensation)?;
+        if one.outcome.is_some() {
+            return Err(format!("compensation {} of `{}` has ended before", event.compensation, event.step));
+        }
+        one.outcome = Some(event.outcome);
+        one.category = event.category;
+        one.result = result;
+        one.unsent = event.unsent;
+        one.takeover = event.takeover;
+        let attempt = one.attempt;
+        self.close_call(CallId { step: no, kind: CallKind::Compensation, no: index });
+        if event.outcome == Outcome::Succeeded {
+            self.steps[no.index()].undone.insert(attempt);
+            self.after_undo(no, at_ms);
+        } else if event.unsent && event.takeover {
+            self.steps[no.index()].undo_retry = true;
+            self.refresh(no);
+        } else {
+            let again = unwind::may_retry(self, no) && self.stop.is_none();
+            let status = if again { StepStatus::Compensating } else { StepStatus::CompensationFailed };
+            self.steps[no.index()].error = event.category.map(|category| Failure { category, said: result });
+            self.set_status(no, status, None);
+        }
+        Ok(())
+    }
+
+    /// The step is compensated once none of its attempts is left to undo.
+    pub(super) fn after_undo(&mut self, no: StepNo, at_ms: i64) {
+        let done = self.step(no).to_undo(self.plan.step(no)).is_empty();
+        let status = if done { StepStatus::Compensated } else { StepStatus::Compensating };
+        self.end_step(no, status, None, at_ms);
+    }
+
+    pub(super) fn late_compensation(
+        &mut self,
+        event: &event::LateCompensation,
+        result: Option<Stored>,
+        at_ms: i64,
+    ) -> Result<(), String> {
+        let (no, index, one) = self.compensation(&event.step, event.compensation)?;
+        let unknown = one.outcome == Some(Outcome::Unknown);
+        one.late = Some(event.outcome);
+        one.result = result.or(one.result);
+        let attempt = one.attempt;
+        let step = &mut self.steps[no.index()];
+        let newest = index as usize + 1 == step.compensations.len();
+        if unknown && newest && step.status.0 == StepStatus::CompensationFailed {
+            step.compensations[index as usize].outcome = Some(event.outcome);
+            if event.outcome == Outcome::Succeeded {
+                step.left = false;
+                step.undone.insert(attempt);
+                self.after_undo(no, at_ms);
+            }
+        }
+        self.refresh(no);
+        Ok(())
+    }
+}

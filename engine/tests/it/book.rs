@@ -1,0 +1,203 @@
+//! One execution driven as the ledger drives it, in memory: decide, fold each entry, and for the
+//! driver go on with what follows. Every entry is held against `laws`.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use actbook_engine::chain::Digest;
+use actbook_engine::event::{Event, PlanRef};
+use actbook_engine::execution::{
+    CallId, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, Values, begin, decide, evolve,
+    follow, open,
+};
+use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
+use actbook_engine::plan::Plan;
+use serde_json::Value;
+
+use crate::laws;
+
+/// More events than any plan of these tests may give in one go.
+const FOLLOW_MAX: usize = 500;
+
+thread_local! {
+    /// The story so far, where someone wants to read it.
+    pub static TRACE: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+pub fn trace(line: impl FnOnce() -> String) {
+    TRACE.with_borrow_mut(|trace| {
+        if let Some(lines) = trace {
+            lines.push(line());
+        }
+    });
+}
+
+#[derive(Clone)]
+pub struct Entry {
+    pub recorded: Recorded,
+    pub payload: Option<Arc<Value>>,
+}
+
+pub struct Book {
+    /// Always there but while an entry is folded, which takes the state by value.
+    state: Option<Execution>,
+    pub entries: Vec<Entry>,
+    pub now_ms: i64,
+    salt: Arc<[u8]>,
+}
+
+impl Book {
+    pub fn open(plan: Arc<Plan>, inputs: Option<&Value>) -> Self {
+        let salt: Arc<[u8]> = Arc::from(*b"salt");
+        let plan_ref = PlanRef { id: PlanId::new("p"), name: "p".into(), version: 1, digest: plan.digest };
+        let first = begin(ExecutionId::new("e"), plan_ref, &plan, inputs, Digest::of(b"here"), &salt);
+        let recorded = Recorded { position: Position(1), at_ms: 0, event: first.event };
+        let entry = Entry { recorded, payload: value(first.payload) };
+        Self { state: Some(start(&entry, plan, salt.clone())), entries: vec![entry], now_ms: 0, salt }
+    }
+
+    /// The same execution, folded from the first `count` entries, as another process would find it.
+    pub fn fork(&self, count: usize) -> Self {
+        let entries = self.entries[..count].to_vec();
+        let mut execution = start(&entries[0], self.execution().plan.clone(), self.salt.clone());
+        for entry in &entries[1..] {
+            execution = evolve(execution, &entry.recorded).expect("a prefix of a journal is a journal");
+        }
+        Self { state: Some(execution), entries, now_ms: self.now_ms, salt: self.salt.clone() }
+    }
+
+    pub fn execution(&self) -> &Execution {
+        self.state.as_ref().expect("there between entries")
+    }
+
+    pub fn claim(&mut self, unsent: BTreeSet<CallId>) {
+        self.ask(&Command::Claim { seat: SeatId::new("s"), unsent }).expect("anyone may claim");
+    }
+
+    pub fn drive(&mut self) {
+        self.ask(&Command::Drive { epoch: self.execution().epoch }).expect("the driver may drive");
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        self.execution().epoch
+    }
+
+    /// The command's events as the engine decides them; nothing is appended.
+    pub fn decide(&self, command: &Command) -> Result<Vec<Fresh>, Refusal> {
+        let mut values = Values::default();
+        loop {
+            match decide(self.execution(), command, &values) {
+                Ok(events) => return Ok(events),
+                Err(No::Refused(refusal)) => return Err(refusal),
+                Err(No::Missing(missing)) => self.load(missing, &mut values),
+            }
+        }
+    }
+
+    pub fn ask(&mut self, command: &Command) -> Result<(), Refusal> {
+        trace(|| format!("> {command:?} at {} ms", self.now_ms));
+        let events = self.decide(command)?;
+        for fresh in events {
+            self.record(fresh);
+        }
+        if matches!(command, Command::Claim { .. }) || command.epoch() == Some(self.execution().epoch) {
+            self.follow();
+        }
+        laws::at_rest(self.execution(), self.now_ms);
+        Ok(())
+    }
+
+    fn follow(&mut self) {
+        for _ in 0..FOLLOW_MAX {
+            let events = self.next();
+            if events.is_empty() {
+                return;
+            }
+            for fresh in events {
+                self.record(fresh);
+            }
+        }
+        panic!("goes round in circles");
+    }
+
+    pub fn next(&self) -> Vec<Fresh> {
+        self.next_at(self.now_ms)
+    }
+
+    pub fn next_at(&self, at_ms: i64) -> Vec<Fresh> {
+        let mut values = Values::default();
+        loop {
+            // The dice depend on nothing but the time, so that a prefix decides as the whole did.
+            match follow(self.execution(), Now { at_ms, dice: at_ms as u64 }, &values) {
+                Ok(events) => return events,
+                Err(missing) => self.load(missing, &mut values),
+            }
+        }
+    }
+
+    pub fn load(&self, missing: Missing, values: &mut Values) {
+        for position in missing.0 {
+            let entry = &self.entries[position.0 as usize - 1];
+            let payload = entry.payload.clone().expect("a payload that is asked for was kept");
+            values.0.insert(position, payload);
+        }
+    }
+
+    fn record(&mut self, fresh: Fresh) {
+        let position = Position(self.entries.len() as u64 + 1);
+        let recorded = Recorded { position, at_ms: self.now_ms, event: fresh.event };
+        trace(|| format!("    {}", line(&recorded.event)));
+        let again =
+            Event::decode(recorded.event.kind(), &recorded.event.body()).expect("an event reads back");
+        assert_eq!(again, recorded.event, "what is stored is what was decided");
+        let before = laws::Before::see(self.execution(), &recorded.event);
+        let execution = self.state.take().expect("there between entries");
+        self.state = Some(evolve(execution, &recorded).expect("what the engine decides can be folded"));
+        self.entries.push(Entry { recorded, payload: value(fresh.payload) });
+        let entry = self.entries.last().expect("just pushed");
+        before.hold(self.execution(), &entry.recorded.event);
+    }
+}
+
+fn start(first: &Entry, plan: Arc<Plan>, salt: Arc<[u8]>) -> Execution {
+    let Event::ExecutionStarted(started) = &first.recorded.event else { panic!("the first entry starts") };
+    open(started, first.recorded.position, first.recorded.at_ms, plan, salt)
+}
+
+fn value(payload: Option<Vec<u8>>) -> Option<Arc<Value>> {
+    payload.map(|bytes| Arc::new(serde_json::from_slice(&bytes).expect("a payload is JSON")))
+}
+
+/// An event in one line: its kind, its step and number, and whatever else it says, digests left out.
+pub fn line(event: &Event) -> String {
+    let mut fields: serde_json::Map<String, Value> =
+        serde_json::from_str(&event.body()).expect("a body is a map");
+    let kind = event.kind().split('.').next().expect("a kind has a name");
+    let mut text = kind.to_owned();
+    let mut take =
+        |name: &str| fields.remove(name).map(|value| value.to_string().trim_matches('"').to_owned());
+    let number =
+        take("compensation").or_else(|| (kind != "compensation_started").then(|| take("attempt")).flatten());
+    if let Some(step) = take("step") {
+        text += &format!(" {step}");
+        text += &number.map(|number| format!("#{number}")).unwrap_or_default();
+    }
+    for name in ["outcome", "answer", "found", "status", "category"] {
+        text += &take(name).map(|word| format!(" {word}")).unwrap_or_default();
+    }
+    for name in ["unsent", "takeover"] {
+        text += &take(name).map(|_| format!(" {name}")).unwrap_or_default();
+    }
+    for name in ["arguments", "result", "output", "inputs", "place", "plan", "id", "seat"] {
+        take(name);
+    }
+    for (name, value) in fields {
+        let shown = match &value {
+            Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+            other => other.to_string(),
+        };
+        text += &format!(" {name}={shown}");
+    }
+    text
+}

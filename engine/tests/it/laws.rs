@@ -1,0 +1,365 @@
+//! What must hold at every entry of every execution, whatever the plan and whoever asks. The world's
+//! own truth (does an effect stand?) is not known here; `simulation` holds the end against it.
+
+use actbook_engine::event::{Event, Probed};
+use actbook_engine::execution::{
+    Attempt, CallId, CallKind, Execution, Phase, ProbeState, StepState, due, questions,
+};
+use actbook_engine::id::StepNo;
+use actbook_engine::plan::Step;
+use actbook_engine::policy::{Answer, End, FailureAction, Outcome, PlanApproval, Status, StepStatus};
+
+/// What is remembered of the state before an entry.
+pub struct Before {
+    statuses: Vec<StepStatus>,
+    forced: Vec<bool>,
+    ended: Option<End>,
+    /// The step of a late answer had an attempt out.
+    in_flight: bool,
+}
+
+pub fn open_calls(execution: &Execution) -> Vec<CallId> {
+    due(execution).calls.iter().map(|call| call.id).collect()
+}
+
+pub fn open_agents(execution: &Execution) -> Vec<CallId> {
+    let of_step = |no: StepNo| {
+        let step = execution.step(no);
+        let run = step.attempts.iter().position(|one| one.open() && one.by_agent);
+        let undo = step.compensations.iter().position(|one| one.outcome.is_none() && one.by_agent);
+        let run = run.map(|at| CallId { step: no, kind: CallKind::Run, no: at as u32 });
+        run.into_iter().chain(undo.map(|at| CallId { step: no, kind: CallKind::Compensation, no: at as u32 }))
+    };
+    execution.numbers().flat_map(of_step).collect()
+}
+
+fn in_flight(execution: &Execution) -> Vec<CallId> {
+    let mut calls = open_calls(execution);
+    calls.extend(open_agents(execution));
+    calls
+}
+
+fn no_of(execution: &Execution, event: &Event) -> Option<StepNo> {
+    let step = match event {
+        Event::AttemptStarted(event) => &event.step,
+        Event::AttemptEnded(event) => &event.step,
+        Event::LateAnswer(event) => &event.step,
+        Event::ProbeStarted(event) => &event.step,
+        Event::CompensationStarted(event) => &event.step,
+        Event::Decided(event) => event.step.as_ref()?,
+        _ => return None,
+    };
+    execution.plan.find(step.as_str())
+}
+
+impl Before {
+    pub fn see(execution: &Execution, event: &Event) -> Self {
+        stays_put(execution, event);
+        let step = no_of(execution, event);
+        match event {
+            Event::AttemptStarted(_) => may_start(execution, step.expect("a step of the plan")),
+            Event::CompensationStarted(event) => {
+                may_undo(execution, step.expect("a step of the plan"), event.attempt - 1);
+            }
+            Event::ProbeStarted(_) => may_probe(execution, step.expect("a step of the plan")),
+            Event::FailureHandled(event) => {
+                let no = execution.plan.find(event.step.as_str()).expect("a step of the plan");
+                spares_readers_of_status(execution, no, event.cancelled.iter().chain(&event.skipped));
+            }
+            _ => {}
+        }
+        let statuses = execution.steps.iter().map(StepState::status).collect();
+        let forced = execution.steps.iter().map(|step| step.forced).collect();
+        let in_flight = step.is_some_and(|no| execution.step(no).attempts.iter().any(Attempt::open));
+        Self { statuses, forced, ended: execution.ended, in_flight }
+    }
+
+    pub fn hold(&self, execution: &Execution, event: &Event) {
+        execution.check_index();
+        self.finished_stays_finished(execution);
+        self.only_an_answer_forces(execution, event);
+        match event {
+            Event::LateAnswer(event) => self.late(execution, event),
+            Event::ExecutionEnded(event) => ended(execution, event.status),
+            Event::AttemptStarted(_) => {
+                started(execution, no_of(execution, event).expect("a step of the plan"))
+            }
+            _ => {}
+        }
+        if let Some(end) = execution.ended {
+            assert_eq!(execution.status(), Status::from(end), "ended first");
+        }
+        if self.ended.is_some() && !matches!(event, Event::UnwindStarted(_)) {
+            assert_eq!(self.ended, execution.ended, "ended stays ended");
+        }
+    }
+
+    fn finished_stays_finished(&self, execution: &Execution) {
+        use StepStatus as S;
+        for (before, step) in self.statuses.iter().zip(&execution.steps) {
+            let now = step.status();
+            let kept = match before {
+                S::Succeeded => {
+                    matches!(now, S::Succeeded | S::Compensating | S::CompensationFailed | S::Compensated)
+                }
+                S::Compensated => matches!(now, S::Compensated | S::CompensationFailed | S::Compensating),
+                _ => true,
+            };
+            assert!(kept, "a {before} step became {now}");
+        }
+    }
+
+    fn only_an_answer_forces(&self, execution: &Execution, event: &Event) {
+        let answered = match event {
+            Event::Decided(event) => matches!(event.answer, Answer::Retry | Answer::DidNotHappen),
+            _ => false,
+        };
+        for (before, step) in self.forced.iter().zip(&execution.steps) {
+            assert!(*before || !step.forced || answered, "forced by no answer");
+        }
+    }
+
+    fn late(&self, execution: &Execution, event: &actbook_engine::event::LateAnswer) {
+        use StepStatus as S;
+        let no = execution.plan.find(event.step.as_str()).expect("a step of the plan");
+        let (before, now) = (self.statuses[no.index()], execution.step(no).status());
+        if self.in_flight {
+            assert_eq!(before, now, "a late answer moved a step with an attempt in flight");
+        } else if event.outcome == Outcome::Succeeded {
+            let moves = matches!(before, S::Failed | S::Unknown | S::Pending | S::AwaitingApproval);
+            assert!(!moves || now == S::Succeeded, "a late success left a {before} step {now}");
+        }
+    }
+}
+
+/// Paused, nothing starts and nothing ends; ended, only evidence and `undo`.
+fn stays_put(execution: &Execution, event: &Event) {
+    let starts = match event {
+        Event::AttemptStarted(_)
+        | Event::ProbeStarted(_)
+        | Event::CompensationStarted(_)
+        | Event::RetryScheduled(_)
+        | Event::ApprovalAsked(_)
+        | Event::StepsCancelled(_)
+        | Event::FailureHandled(_)
+        | Event::ExecutionEnded(_) => true,
+        _ => false,
+    };
+    assert!(!(execution.paused && starts), "paused, and yet {}", event.kind());
+    let after_the_end = matches!(
+        event,
+        Event::UnwindStarted(_)
+            | Event::LateAnswer(_)
+            | Event::LateCompensation(_)
+            | Event::DriverChanged(_)
+            | Event::PlaceAdopted(_)
+            | Event::PayloadsErased(_)
+    );
+    assert!(execution.ended.is_none() || after_the_end, "ended, and yet {}", event.kind());
+}
+
+fn may_start(execution: &Execution, no: StepNo) {
+    let (spec, step) = (execution.plan.step(no), execution.step(no));
+    assert!(
+        matches!(step.status(), StepStatus::Pending | StepStatus::Running),
+        "a {} step starts",
+        step.status()
+    );
+    assert!(execution.phase == Phase::Forward && execution.stop.is_none(), "starts while stopping");
+    assert!(!step.attempts.iter().any(Attempt::open), "two attempts of one step in flight");
+    assert!(!step.attempts.iter().any(Attempt::succeeded), "an attempt after a success");
+    let others: Vec<CallId> = in_flight(execution).into_iter().filter(|call| call.step != no).collect();
+    assert!(!spec.irreversible() || others.is_empty(), "an irreversible step not alone: {others:?}");
+    let alone = |call: &CallId| call.kind == CallKind::Run && execution.plan.step(call.step).irreversible();
+    assert!(!others.iter().any(alone), "starts beside an irreversible step");
+    assert!(others.len() < execution.plan.policy.concurrency as usize, "more in flight than slots");
+    sent_once(spec, step);
+    over_its_needs(execution, spec);
+    let limit = execution.plan.policy.max_calls.filter(|_| !spec.by_agent());
+    let answered = step.forced || step.last().is_some_and(|last| last.forced);
+    assert!(answered || limit.is_none_or(|limit| execution.calls < limit), "beyond the budget");
+    let halting = execution.numbers().any(|other| halts(execution, other));
+    assert!(answered || !halting, "starts though a failure lets nothing start");
+    approved(execution, no);
+}
+
+fn halts(execution: &Execution, no: StepNo) -> bool {
+    let failed = matches!(execution.step(no).status(), StepStatus::Failed | StepStatus::Unknown);
+    failed
+        && match execution.plan.step(no).failure {
+            None | Some(FailureAction::CancelAll | FailureAction::ManualDecision) => true,
+            Some(FailureAction::CancelDependent | FailureAction::ContinueOthers) => false,
+        }
+}
+
+/// Without an answer, what may have run is not sent again, unless sending twice does no harm.
+fn sent_once(spec: &Step, step: &StepState) {
+    if spec.repeatable() || step.forced {
+        return;
+    }
+    let answered = step.attempts.iter().rposition(|attempt| attempt.forced).unwrap_or(0);
+    let since = &step.attempts[answered..];
+    assert!(since.iter().all(|one| one.counts_as() == Some(Outcome::Failed)), "sent again over an unknown");
+    let tries = since.iter().filter(|one| !one.costs_nothing()).count();
+    assert!(tries < spec.retry.max_attempts as usize, "more attempts than the plan allows");
+}
+
+fn over_its_needs(execution: &Execution, spec: &Step) {
+    for need in &spec.needs {
+        let needed = execution.step(need.step);
+        let satisfied = match needed.status() {
+            StepStatus::Succeeded => true,
+            StepStatus::Skipped => needed.cause.is_none() || need.status_only,
+            StepStatus::Failed | StepStatus::Unknown | StepStatus::Cancelled => need.status_only,
+            _ => false,
+        };
+        // A step that ran because of another's status may be tried again while that one changes.
+        assert!(satisfied || need.status_only, "ran over a need that is {}", needed.status());
+    }
+}
+
+fn approved(execution: &Execution, no: StepNo) {
+    let (spec, step) = (execution.plan.step(no), execution.step(no));
+    let by_policy = match execution.plan.policy.approval {
+        PlanApproval::EveryWrite => !spec.read_only,
+        PlanApproval::AtPointOfNoReturn => {
+            spec.cancellable != actbook_engine::policy::Cancellable::Reversible && !execution.past_no_return
+        }
+        PlanApproval::None | PlanApproval::Plan => false,
+    };
+    assert!(step.approved || !(spec.approval || by_policy), "starts without its approval");
+}
+
+/// The attempt that has just started sends what was approved, under the right key.
+fn started(execution: &Execution, no: StepNo) {
+    let step = execution.step(no);
+    let (new, earlier) = step.attempts.split_last().expect("one has just started");
+    if step.approved {
+        assert_eq!(new.arguments, step.asked, "sends what was approved");
+    }
+    let Some(last) = earlier.last() else { return };
+    match last.counts_as() {
+        Some(Outcome::Unknown) => assert_eq!(last.key, new.key, "the key changed over an unknown"),
+        Some(Outcome::Failed) if !last.costs_nothing() => {
+            assert_ne!(last.key, new.key, "the key outlived a failure")
+        }
+        Some(Outcome::Failed) => assert_eq!(last.key, new.key, "the key changed though nothing was sent"),
+        Some(Outcome::Succeeded) | None => panic!("an attempt after one that has not failed"),
+    }
+}
+
+fn may_probe(execution: &Execution, no: StepNo) {
+    let last = execution.step(no).last().expect("a probe is about an attempt");
+    assert_eq!(last.counts_as(), Some(Outcome::Unknown), "probes what is known");
+    assert!(
+        !matches!(last.probe, ProbeState::Open { .. } | ProbeState::Done(Probed::Happened)),
+        "probes twice"
+    );
+    assert!(execution.stop.is_none(), "cancel and abandon start no probe");
+}
+
+fn may_undo(execution: &Execution, no: StepNo, attempt: u32) {
+    assert_eq!(execution.phase, Phase::Unwind, "undoes without unwinding");
+    assert!(execution.stop.is_none(), "undoes though abandoned");
+    let calls = in_flight(execution);
+    assert!(
+        calls.iter().all(|call| call.kind == CallKind::Compensation),
+        "unwinds while something is in flight"
+    );
+    assert!(calls.iter().all(|call| call.step != no), "two compensations of one step");
+    assert!(calls.len() < execution.plan.policy.concurrency as usize, "more compensations than slots");
+    let asks = |other: &StepState| {
+        other.status() == StepStatus::CompensationFailed && !other.left && !other.undo_retry
+    };
+    assert!(!execution.steps.iter().any(asks), "undoes on though a compensation failed");
+    let targets = execution.step(no).to_undo(execution.plan.step(no));
+    assert_eq!(targets.last(), Some(&attempt), "undoes the newest first");
+    for later in dependants(execution, no) {
+        let (spec, state) = (execution.plan.step(later), execution.step(later));
+        let standing = spec.compensation.is_some() && !state.left && !state.to_undo(spec).is_empty();
+        assert!(!standing, "undone before `{}`, which depends on it", spec.id);
+    }
+}
+
+fn dependants(execution: &Execution, no: StepNo) -> Vec<StepNo> {
+    let mut found: Vec<StepNo> = Vec::new();
+    let mut open = vec![no];
+    while let Some(step) = open.pop() {
+        for other in &execution.plan.step(step).needed_by {
+            if !found.contains(other) {
+                found.push(*other);
+                open.push(*other);
+            }
+        }
+    }
+    found
+}
+
+/// A step that reads the status of a failed one is no dependant of it.
+fn spares_readers_of_status<'a>(
+    execution: &Execution,
+    failed: StepNo,
+    hit: impl Iterator<Item = &'a actbook_engine::id::StepId>,
+) {
+    let spec = execution.plan.step(failed);
+    let reaches_all = spec.failure == Some(FailureAction::CancelAll);
+    let hit: Vec<StepNo> = hit.map(|step| execution.plan.find(step.as_str()).expect("a step")).collect();
+    for no in &hit {
+        let named = spec.propagate_to.contains(no) || reaches_all;
+        let through = execution.plan.step(*no).needs.iter().any(|need| {
+            let state = execution.step(need.step);
+            let stopped = state.status() == StepStatus::Cancelled || state.cause.is_some();
+            !need.status_only && (need.step == failed || hit.contains(&need.step) || stopped)
+        });
+        assert!(named || through, "stopped by a failure whose status it reads");
+    }
+}
+
+fn ended(execution: &Execution, end: End) {
+    use StepStatus as S;
+    let unfinished = [S::Pending, S::Running, S::AwaitingApproval, S::AwaitingAgent, S::Compensating];
+    for step in &execution.steps {
+        assert!(!unfinished.contains(&step.status()), "ended {end} with a {} step", step.status());
+        assert!(!step.attempts.iter().any(Attempt::open), "ended {end} with an attempt in flight");
+        assert!(!step.compensation_open(), "ended {end} with a compensation in flight");
+    }
+    let specs = || execution.numbers().map(|no| (execution.plan.step(no), execution.step(no)));
+    match end {
+        End::Succeeded => {
+            let done = |step: &StepState| matches!(step.status(), S::Succeeded | S::Skipped);
+            assert!(execution.steps.iter().all(done), "succeeded with an unfinished step");
+        }
+        End::Compensated => {
+            for (spec, step) in specs() {
+                assert!(step.to_undo(spec).is_empty(), "compensated, and `{}` stands", spec.id);
+                let partly = spec.cancellable != actbook_engine::policy::Cancellable::Reversible;
+                assert!(
+                    !partly || step.undone.is_empty(),
+                    "compensated, and `{}` is not reversible",
+                    spec.id
+                );
+            }
+        }
+        End::Failed if execution.phase == Phase::Unwind && execution.stop.is_none() => {
+            let remains = |(spec, step): (&Step, &StepState)| {
+                let partly = spec.cancellable != actbook_engine::policy::Cancellable::Reversible;
+                !step.to_undo(spec).is_empty() || (partly && !step.undone.is_empty())
+            };
+            assert!(specs().any(remains), "all is undone, and yet it failed");
+        }
+        End::Failed | End::Cancelled => {}
+    }
+}
+
+/// Between commands: the status and the questions agree with what is out and what follows.
+pub fn at_rest(execution: &Execution, now_ms: i64) {
+    if execution.ended.is_some() {
+        let due = due(execution);
+        assert!(due.calls.is_empty() && due.look_again_at.is_none(), "something is due after the end");
+        assert!(questions(execution).is_empty(), "asks after the end");
+    }
+    if execution.paused {
+        assert!(due(execution).look_again_at.is_none(), "a paused execution looks again");
+    }
+    let _ = now_ms;
+}

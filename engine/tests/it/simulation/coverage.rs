@@ -1,0 +1,103 @@
+//! What the stories have reached, so that a simulation that explores nothing fails.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use actbook_engine::event::Event;
+use actbook_engine::execution::{Command, Execution};
+use actbook_engine::policy::{Answer, Category, End, Status, StepStatus};
+
+type Seen = (&'static str, &'static str, &'static str);
+
+thread_local! {
+    static SEEN: RefCell<BTreeMap<Seen, u64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+pub fn see(what: &'static str, which: &'static str, detail: &'static str) {
+    SEEN.with_borrow_mut(|seen| *seen.entry((what, which, detail)).or_default() += 1);
+}
+
+pub fn state(execution: &Execution) {
+    see("status", execution.status().as_str(), "");
+    for step in &execution.steps {
+        see("step", step.status().as_str(), "");
+    }
+}
+
+pub fn event(event: &Event) {
+    see("event", event.kind(), "");
+    let category = match event {
+        Event::AttemptEnded(event) => event.category,
+        Event::StepFailed(event) => Some(event.category),
+        Event::StepUnknown(event) => Some(event.category),
+        Event::CompensationEnded(event) => event.category,
+        Event::LateAnswer(event) => event.category,
+        _ => None,
+    };
+    if let Some(category) = category {
+        see("category", category.as_str(), "");
+    }
+    if let Event::ExecutionEnded(event) = event {
+        see("end", event.status.as_str(), "");
+    }
+}
+
+pub fn name(command: &Command) -> &'static str {
+    match command {
+        Command::Claim { .. } => "claim",
+        Command::Drive { .. } => "drive",
+        Command::Report { .. } => "report",
+        Command::Adopt { .. } => "adopt",
+        Command::Pause { .. } => "pause",
+        Command::Resume => "resume",
+        Command::Cancel { .. } => "cancel",
+        Command::Undo { .. } => "undo",
+        Command::Approve { .. } => "approve",
+        Command::Reject { .. } => "reject",
+        Command::Decide { .. } => "decide",
+        Command::Record { .. } => "record",
+        Command::Erase => "erase",
+    }
+}
+
+/// Every answer in every state that it fits.
+fn answers() -> Vec<(Answer, StepStatus)> {
+    use Answer::{Abandon, Compensate, DidNotHappen, Happened, Retry, Skip};
+    let mut fitting = Vec::new();
+    let mut add =
+        |status: StepStatus, answers: &[Answer]| fitting.extend(answers.iter().map(|one| (*one, status)));
+    add(StepStatus::Failed, &[Retry, Skip, Happened, Compensate, Abandon]);
+    add(StepStatus::Unknown, &[Retry, Skip, Happened, DidNotHappen, Compensate, Abandon]);
+    add(StepStatus::CompensationFailed, &[Retry, Skip, Happened, DidNotHappen, Abandon]);
+    add(StepStatus::Compensating, &[Skip, Happened, Abandon]);
+    fitting
+}
+
+fn expected() -> Vec<Seen> {
+    let mut all: Vec<Seen> = Vec::new();
+    all.extend(Status::ALL.iter().map(|one| ("status", one.as_str(), "")));
+    all.extend(StepStatus::ALL.iter().map(|one| ("step", one.as_str(), "")));
+    all.extend(Category::ALL.iter().map(|one| ("category", one.as_str(), "")));
+    all.extend(End::ALL.iter().map(|one| ("end", one.as_str(), "")));
+    all.extend(answers().into_iter().map(|(answer, status)| ("answer", answer.as_str(), status.as_str())));
+    let of_executions = Event::KINDS
+        .iter()
+        .filter(|kind| !kind.starts_with("plan_saved") && !kind.starts_with("plan_deleted"));
+    all.extend(
+        of_executions.filter(|kind| !kind.starts_with("execution_started")).map(|kind| ("event", *kind, "")),
+    );
+    let commands = ["pause", "resume", "cancel", "undo", "approve", "reject", "decide", "record", "erase"];
+    all.extend(["adopt"].into_iter().chain(commands).map(|one| ("accepted", one, "")));
+    all.extend(["drive"].into_iter().chain(commands).map(|one| ("refused", one, "")));
+    all
+}
+
+/// Prints the counters; gives what was never seen.
+pub fn report() -> Vec<Seen> {
+    SEEN.with_borrow(|seen| {
+        for ((what, which, detail), count) in seen {
+            eprintln!("{count:>9}  {what} {which} {detail}");
+        }
+        expected().into_iter().filter(|one| !seen.contains_key(one)).collect()
+    })
+}

@@ -1,0 +1,104 @@
+//! Ground truth: which calls were sent, which of them landed, which effects stand. The engine never
+//! sees this; the end of an execution is held against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use actbook_engine::execution::{CallId, CallKind, Execution};
+use actbook_engine::id::StepNo;
+
+use super::dice::Dice;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It certainly did not leave the house.
+    Never,
+    /// Out, and nobody has heard of it.
+    Out,
+    TimedOut,
+    Answered,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Truth {
+    pub sent: Sent,
+    pub lands: bool,
+    /// It will land after its time-out was reported.
+    pub later: bool,
+}
+
+/// Attempts of an idempotent step that share a key share their effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    Attempt(StepNo, u32),
+    Key(StepNo, u32),
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    pub calls: BTreeMap<CallId, Truth>,
+    pub effects: BTreeSet<Effect>,
+    pub keys_seen: BTreeSet<(StepNo, u32)>,
+    /// The tools' server is not there.
+    pub down: bool,
+    /// Someone answered untruly, or an effect landed after everyone had given it up.
+    pub wrong: bool,
+    pub land_late: bool,
+}
+
+impl World {
+    pub fn send(&mut self, execution: &Execution, call: CallId, dice: &mut Dice) {
+        let lands = match call.kind {
+            CallKind::Run | CallKind::Compensation => dice.chance(60),
+            CallKind::Probe => self.stands(execution, call.step, call.no),
+        };
+        if lands && call.kind != CallKind::Probe {
+            self.land(execution, call);
+        }
+        self.calls.insert(call, Truth { sent: Sent::Out, lands, later: false });
+    }
+
+    pub fn land(&mut self, execution: &Execution, call: CallId) {
+        let spec = execution.plan.step(call.step);
+        match call.kind {
+            CallKind::Compensation => {
+                let target = execution.step(call.step).compensations[call.no as usize].attempt;
+                self.undo(execution, call.step, target);
+            }
+            CallKind::Run if spec.read_only => {}
+            CallKind::Run => {
+                let effect = effect(execution, call.step, call.no);
+                let fresh = match effect {
+                    Effect::Key(step, key) => self.keys_seen.insert((step, key)),
+                    Effect::Attempt(..) => true,
+                };
+                if fresh {
+                    self.effects.insert(effect);
+                }
+            }
+            CallKind::Probe => {}
+        }
+    }
+
+    pub fn stands(&self, execution: &Execution, step: StepNo, attempt: u32) -> bool {
+        self.effects.contains(&effect(execution, step, attempt))
+    }
+
+    pub fn undo(&mut self, execution: &Execution, step: StepNo, attempt: u32) {
+        self.effects.remove(&effect(execution, step, attempt));
+    }
+
+    /// Someone did the step by hand; the engine counts it as an attempt.
+    pub fn by_hand(&mut self, execution: &Execution, step: StepNo) {
+        if !execution.plan.step(step).read_only {
+            let attempt = execution.step(step).attempts.len() as u32 - 1;
+            self.effects.insert(effect(execution, step, attempt));
+        }
+    }
+}
+
+fn effect(execution: &Execution, step: StepNo, attempt: u32) -> Effect {
+    match execution.plan.step(step).idempotent {
+        true => Effect::Key(step, execution.step(step).attempts[attempt as usize].key),
+        false => Effect::Attempt(step, attempt),
+    }
+}
