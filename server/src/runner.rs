@@ -21,8 +21,8 @@ use crate::ledger::{self, Ledger, Progress};
 use crate::store::{self, Db, seats};
 use crate::tools::Tools;
 pub use drive::{Drive, Halt};
-use seat::{Proof, Seat, Sent};
 pub use seat::is_gone;
+use seat::{Proof, Seat, Sent};
 
 /// A driver that cannot reach the database for this long has lost its seat.
 const LEASE_MS: i64 = 6_000;

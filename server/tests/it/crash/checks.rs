@@ -49,13 +49,18 @@ pub fn all(book: &Book, view: &Value, entries: &[Entry]) {
             "look" => call.verb == "stat" && call.step == name,
             _ => call.step == name && ["post", "put", "flaky", "refuse"].contains(&call.verb.as_str()),
         };
-        let undoes = |call: &&Arrived| call.step == name && ["unpost", "remove"].contains(&call.verb.as_str());
+        let undoes =
+            |call: &&Arrived| call.step == name && ["unpost", "remove"].contains(&call.verb.as_str());
         let sent: Vec<&Arrived> = calls.iter().filter(runs).collect();
         let run = count(entries, step, "attempt_started.1", "attempt_ended.1");
         accounted_for(step, &run, &sent);
         if step != "look" {
             let sent: Vec<&Arrived> = calls.iter().filter(undoes).collect();
-            accounted_for(step, &count(entries, step, "compensation_started.1", "compensation_ended.1"), &sent);
+            accounted_for(
+                step,
+                &count(entries, step, "compensation_started.1", "compensation_ended.1"),
+                &sent,
+            );
         }
         if ONCE.contains(&step) {
             sent_once_per_decision(step, &run, &sent);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::book::{Book, Said};
-use super::outside::Entry;
+use super::outside::{Entry, Outside};
 use super::reference::{Variant, answer, new_book};
 use super::{Dice, checks, finish};
 use crate::store::Kind;
@@ -47,12 +47,14 @@ fn nothing_is_lost_or_sent_twice_by_kill_9_at_every_position_on_postgres() {
 fn kill_at_every_position(kind: Kind) {
     let wanted = std::env::var("ACTBOOK_KILLS").map_or(KILLS_DEFAULT, |kills| kills.parse().unwrap()) / 2;
     let last = [Variant::Auto, Variant::Manual].map(|variant| undisturbed(kind, variant));
+    let last = last[0].max(last[1]);
     let begun = Instant::now();
     let mut tally = Tally::default();
     let mut seed = 0;
-    while tally.kills < wanted || seed < last.iter().sum() {
-        let (variant, last) = if seed % 2 == 0 { (Variant::Auto, last[0]) } else { (Variant::Manual, last[1]) };
-        let first = 1 + i64::try_from(seed / 2).unwrap() % i64::try_from(last).unwrap();
+    while tally.kills < wanted || seed < last {
+        // The variants take turns, and swap them with every round.
+        let variant = [Variant::Auto, Variant::Manual][(seed + seed / last) as usize % 2];
+        let first = 1 + i64::try_from(seed % last).unwrap();
         eprintln!("{kind:?}, seed {seed}, {variant:?}, first killed at {first}");
         Case::new(kind, variant, seed, &mut tally).run(first);
         seed += 1;
@@ -86,6 +88,7 @@ struct Case<'a> {
     dice: Dice,
     tally: &'a mut Tally,
     kills: u64,
+    outside: Option<Outside>,
     /// Whatever was seen to be durable.
     durable: BTreeMap<i64, Entry>,
 }
@@ -98,14 +101,18 @@ enum Ended {
 impl<'a> Case<'a> {
     fn new(kind: Kind, variant: Variant, seed: u64, tally: &'a mut Tally) -> Self {
         let book = new_book(kind, variant);
-        Self { book, dice: Dice(seed), tally, kills: 0, durable: BTreeMap::new() }
+        Self { book, dice: Dice(seed), tally, kills: 0, outside: None, durable: BTreeMap::new() }
     }
 
     fn run(&mut self, first: i64) {
         let mut next = first;
         for _ in 0..TURNS_MAX {
             let id = self.execution();
-            let words = id.as_ref().map_or(vec!["run", "plan.json"], |id| vec!["resume", id.as_str()]);
+            let words = match &id {
+                None => vec!["run", "plan.json"],
+                Some(id) if self.seen("execution_ended.1").is_some() => vec!["show", id],
+                Some(id) => vec!["resume", id],
+            };
             let child = self.book.spawn(&words);
             match self.disturb(child, next, &words) {
                 Ended::Killed => self.killed(),
@@ -121,8 +128,12 @@ impl<'a> Case<'a> {
     }
 
     fn execution(&self) -> Option<String> {
-        let started = self.durable.values().find(|entry| entry.kind == "execution_started.1");
+        let started = self.seen("execution_started.1");
         started.map(|entry| entry.body["id"].as_str().unwrap().to_owned())
+    }
+
+    fn seen(&self, kind: &str) -> Option<&Entry> {
+        self.durable.values().find(|entry| entry.kind == kind)
     }
 
     fn last_seen(&self) -> i64 {
@@ -132,7 +143,7 @@ impl<'a> Case<'a> {
     /// Kills the process once the journal has come to a position, a moment sooner or later.
     fn disturb(&mut self, mut child: Child, position: i64, words: &[&str]) -> Ended {
         if self.kills < KILLS_PER_EXECUTION {
-            let outside = self.book.outside();
+            let outside = self.outside.get_or_insert_with(|| self.book.outside());
             while child.try_wait().unwrap().is_none() {
                 if outside.head() >= position {
                     spin(self.dice.roll(3) * self.dice.roll(2_000));
@@ -159,8 +170,11 @@ impl<'a> Case<'a> {
 
     /// What was there before must be there still, unchanged.
     fn remember(&mut self) {
+        let outside = self.outside.take().unwrap_or_else(|| self.book.outside());
         let now: BTreeMap<i64, Entry> =
-            self.book.entries().into_iter().map(|entry| (entry.position, entry)).collect();
+            outside.entries().into_iter().map(|entry| (entry.position, entry)).collect();
+        // With nobody left on the file, the next process has to recover what the dead one left there.
+        self.outside = Some(outside).filter(|outside| matches!(outside, Outside::Postgres { .. }));
         for (position, entry) in &self.durable {
             assert_eq!(now.get(position), Some(entry), "an entry that was durable is gone or changed");
         }

@@ -25,7 +25,8 @@ impl Entry {
 }
 
 const HEAD: &str = "SELECT position FROM head WHERE tenant = 1";
-const ENTRIES: &str = "SELECT position, kind, actor, body, hash FROM journal WHERE tenant = 1 ORDER BY position";
+const ENTRIES: &str =
+    "SELECT position, kind, actor, body, hash FROM journal WHERE tenant = 1 ORDER BY position";
 
 impl Outside {
     pub fn open(url: &str) -> Self {
@@ -36,7 +37,7 @@ impl Outside {
                 Self::Sqlite(connection)
             }
             None => {
-                let runtime = Runtime::new().unwrap();
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 let (client, connection) = runtime.block_on(tokio_postgres::connect(url, NoTls)).unwrap();
                 runtime.spawn(connection);
                 let head = runtime.block_on(client.prepare(HEAD)).unwrap();
@@ -71,7 +72,9 @@ impl Outside {
             }
             Self::Postgres { runtime, client, .. } => {
                 let rows = runtime.block_on(client.query(ENTRIES, &[])).unwrap();
-                rows.iter().map(|row| entry(row.get(0), row.get(1), row.get(2), row.get(3), row.get(4))).collect()
+                rows.iter()
+                    .map(|row| entry(row.get(0), row.get(1), row.get(2), row.get(3), row.get(4)))
+                    .collect()
             }
         }
     }

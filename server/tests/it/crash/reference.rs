@@ -41,9 +41,8 @@ pub enum Variant {
 }
 
 pub fn config() -> Value {
-    let command = |verb: &str| {
-        json!({ "argv": ["sh", "tool.sh", verb, "${arguments.step}", "${arguments.text}"] })
-    };
+    let command =
+        |verb: &str| json!({ "argv": ["sh", "tool.sh", verb, "${arguments.step}", "${arguments.text}"] });
     let commands: BTreeMap<&str, Value> = VERBS.iter().map(|verb| (*verb, command(verb))).collect();
     json!({ "commands": commands })
 }
@@ -109,7 +108,8 @@ pub fn effects(book: &Book, step: &str) -> usize {
 pub fn answer(book: &Book, view: &Value, dice: &mut Dice) -> String {
     let waiting = &view["waiting"][0];
     let step = waiting["step"].as_str().unwrap_or_else(|| panic!("a step waits: {view}"));
-    let status = view["steps"].as_array().unwrap().iter().find(|seen| seen["id"] == step).unwrap()["status"].clone();
+    let status =
+        view["steps"].as_array().unwrap().iter().find(|seen| seen["id"] == step).unwrap()["status"].clone();
     let stands = effects(book, step) > 0;
     let word = match (status.as_str().unwrap(), stands) {
         ("unknown", true) => "happened",
