@@ -157,7 +157,8 @@ impl Tools {
         join_all(names.iter().map(|name| self.list_server(name))).await
     }
 
-    async fn list_server(&self, name: &str) -> ServerTools {
+    /// The same for one of them.
+    pub async fn list_server(&self, name: &str) -> ServerTools {
         let listed = match self.upstreams.get(name) {
             Some(Upstream::McpStdio(server)) => {
                 server.tools().await.map(|tools| tools.as_ref().clone()).map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! What the tests need from the machine, found or installed: PostgreSQL and Node from Debian, Rust's own
+//! What the tests need from the machine, found or installed: PostgreSQL, Node and strace from Debian, Rust's own
 //! components from rustup, MCP servers from npm under the target folder. It installs only what is missing.
 
 use std::path::{Path, PathBuf};
@@ -62,6 +62,9 @@ fn install_packages() -> Result<()> {
     }
     if !(answers(&["node", "--version"]) && answers(&["npm", "--version"])) {
         missing.push("npm");
+    }
+    if !answers(&["strace", "--version"]) {
+        missing.push("strace");
     }
     if missing.is_empty() {
         return Ok(());

@@ -63,11 +63,11 @@ enum Standing {
 
 fn standing(execution: &Execution, no: StepNo) -> Standing {
     let step = execution.step(no);
-    match step.status() {
-        StepStatus::Succeeded => Standing::Done,
-        StepStatus::Compensated => Standing::NotDone,
-        _ if !step.to_undo(execution.plan.step(no)).is_empty() => Standing::MayHaveRun,
-        _ => Standing::NotDone,
+    let stands = !step.to_undo(execution.plan.step(no)).is_empty();
+    match (step.status() == StepStatus::Succeeded, stands) {
+        (true, _) => Standing::Done,
+        (false, true) => Standing::MayHaveRun,
+        (false, false) => Standing::NotDone,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::chain::Digest;
 use crate::event::*;
 use crate::id::{Epoch, ExecutionId, SeatId, StepNo};
 use crate::plan::Plan;
-use crate::policy::{Answer, Category, Outcome, Status, StepStatus};
+use crate::policy::{Answer, Category, Outcome, StepStatus};
 
 /// The first entry of an execution; the caller has checked the inputs.
 pub fn begin(
@@ -45,31 +45,20 @@ pub enum No {
     Missing(Missing),
 }
 
-pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Result<Vec<Fresh>, No> {
-    match command {
-        Command::Report { call, ended, .. } => report(execution, *call, ended, values).map_err(No::Missing),
-        _ => answer(execution, command).map_err(No::Refused),
+impl From<Missing> for No {
+    fn from(missing: Missing) -> Self {
+        Self::Missing(missing)
     }
 }
 
-fn answer(execution: &Execution, command: &Command) -> Result<Vec<Fresh>, Refusal> {
-    match command {
-        Command::Report { .. } => unreachable!("reports are decided apart: they may need payloads"),
+pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Result<Vec<Fresh>, No> {
+    let decided = match command {
+        Command::Report { call, ended, .. } => Ok(report(execution, *call, ended, values)?),
         Command::Claim { seat, unsent } => Ok(claim(execution, seat, unsent)),
-        Command::Drive { epoch } => match *epoch == execution.epoch {
-            true => Ok(Vec::new()),
-            false => Err(Refusal::new(
-                "not_the_driver",
-                "another process drives this execution",
-                "watch it instead",
-            )),
-        },
+        Command::Drive { epoch } => drive(execution, *epoch),
         Command::Adopt { place } => adopt(execution, *place),
         Command::Pause { reason } => pause(execution, reason),
-        Command::Resume => match execution.paused && execution.ended.is_none() {
-            true => Ok(vec![Resumed {}.into()]),
-            false => Err(not_now(execution, "resume")),
-        },
+        Command::Resume => resume(execution),
         Command::Cancel { reason } => cancel(execution, reason),
         Command::Undo { reason } => undo(execution, reason),
         Command::Approve { step, reason } => approve(execution, step.as_deref(), reason),
@@ -79,6 +68,16 @@ fn answer(execution: &Execution, command: &Command) -> Result<Vec<Fresh>, Refusa
         }
         Command::Record { step, report } => record(execution, step, report),
         Command::Erase => erase(execution),
+    };
+    decided.map_err(No::Refused)
+}
+
+fn drive(execution: &Execution, epoch: Epoch) -> Result<Vec<Fresh>, Refusal> {
+    match epoch == execution.epoch {
+        true => Ok(Vec::new()),
+        false => {
+            Err(Refusal::new("not_the_driver", "another process drives this execution", "watch it instead"))
+        }
     }
 }
 
@@ -87,7 +86,7 @@ fn not_now(execution: &Execution, verb: &str) -> Refusal {
     let cure = match execution.ended {
         Some(_) if execution.can_undo() && !execution.erased => "start a new one, or `undo` this one",
         Some(_) => "start a new one",
-        None if status == Status::Compensating => "`pause` it, or answer what it asks",
+        None if execution.phase == Phase::Unwind && !execution.paused => "`pause` it, or answer what it asks",
         None => "`show` it: it says what can be done now",
     };
     Refusal::new("does_not_fit", format!("cannot {verb}: the execution is {status}"), cure)
@@ -175,7 +174,9 @@ fn report(
 fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh> {
     let Told { outcome, category, payload, unsent } = told(ended);
     let (step, state) = (execution.step_id(call.step), execution.step(call.step));
-    let result = Some(execution.keep(&payload));
+    // What was erased stays erased: the entry alone is evidence enough.
+    let result = (!execution.erased).then(|| execution.keep(&payload));
+    let payload = result.is_some().then_some(payload);
     let definite = outcome != Outcome::Unknown;
     let event: Option<Event> = match call.kind {
         CallKind::Run | CallKind::Probe => state.attempts.get(call.no as usize).and_then(|attempt| {
@@ -200,12 +201,12 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
                         .into(),
                 )
             } else {
-                let news = definite && one.late.is_none() && one.outcome == Some(Outcome::Unknown);
+                let news = definite && one.late.is_none() && one.outcome != Some(outcome);
                 news.then(|| LateCompensation { step, compensation, outcome, result }.into())
             }
         }),
     };
-    event.map(|event| Fresh { event, payload: Some(payload) }).into_iter().collect()
+    event.map(|event| Fresh { event, payload }).into_iter().collect()
 }
 
 /// The probe's tool answered; whether the effect stands is what the plan's `happened` says of it.
@@ -238,6 +239,13 @@ fn pause(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, R
         return Err(not_now(execution, "pause"));
     }
     Ok(vec![Paused { reason: reason.clone() }.into()])
+}
+
+fn resume(execution: &Execution) -> Result<Vec<Fresh>, Refusal> {
+    match execution.paused && execution.ended.is_none() {
+        true => Ok(vec![Resumed {}.into()]),
+        false => Err(not_now(execution, "resume")),
+    }
 }
 
 fn cancel(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, Refusal> {
@@ -414,8 +422,15 @@ fn record(execution: &Execution, step: &str, report: &Report) -> Result<Vec<Fres
             let call = open.expect("the kind is that of an open call");
             Ok(call_report(execution, call, &ended(report)))
         }
-        (Report::Succeeded { .. } | Report::Failed { .. }, None) => late_record(execution, no, report),
-        (_, _) => Err(nothing_to_record(execution, no)),
+        (Report::Succeeded { .. } | Report::Failed { .. } | Report::Compensated { .. }, None) => {
+            late_record(execution, no, report)
+        }
+        (Report::Started, _)
+        | (Report::Failed { .. }, Some(CallKind::Probe))
+        | (Report::Compensated { .. }, Some(CallKind::Run | CallKind::Probe))
+        | (Report::Succeeded { .. }, Some(CallKind::Compensation | CallKind::Probe)) => {
+            Err(nothing_to_record(execution, no))
+        }
     }
 }
 
@@ -431,16 +446,24 @@ fn ended(report: &Report) -> Ended {
     }
 }
 
-/// An agent's report after its step was given up settles it.
+/// An agent's report after its work was given up settles it.
 fn late_record(execution: &Execution, no: StepNo, report: &Report) -> Result<Vec<Fresh>, Refusal> {
     let state = execution.step(no);
-    let lost = |attempt: &super::state::Attempt| {
-        attempt.by_agent && attempt.outcome == Some(Outcome::Unknown) && attempt.late.is_none()
+    let lost = |by_agent: bool, outcome: Option<Outcome>, late: Option<Outcome>| {
+        by_agent && outcome == Some(Outcome::Unknown) && late.is_none()
     };
-    if !state.last().is_some_and(lost) {
-        return Err(nothing_to_record(execution, no));
-    }
-    let call = CallId { step: no, kind: CallKind::Run, no: state.attempts.len() as u32 - 1 };
+    let run = state.last().is_some_and(|last| lost(last.by_agent, last.outcome, last.late));
+    let undo = state.last_compensation().is_some_and(|last| lost(last.by_agent, last.outcome, last.late));
+    let (kind, count) = match report {
+        Report::Compensated { .. } | Report::Failed { .. } if undo => {
+            (CallKind::Compensation, state.compensations.len())
+        }
+        Report::Succeeded { .. } | Report::Failed { .. } if run => (CallKind::Run, state.attempts.len()),
+        Report::Started | Report::Succeeded { .. } | Report::Failed { .. } | Report::Compensated { .. } => {
+            return Err(nothing_to_record(execution, no));
+        }
+    };
+    let call = CallId { step: no, kind, no: count as u32 - 1 };
     Ok(call_report(execution, call, &ended(report)))
 }
 

@@ -7,7 +7,6 @@ use sha2::{Digest as _, Sha256};
 use super::state::{Execution, ProbeState, Stored};
 use crate::id::StepNo;
 use crate::plan::{TOOL_TIMEOUT_MS, Undo, Work};
-use crate::policy::Outcome;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallKind {
@@ -74,23 +73,13 @@ fn call(execution: &Execution, id: CallId) -> Call {
                 Undo::Tool { tool, .. } => tool.as_str(),
                 Undo::Action { .. } => unreachable!("an agent's compensation is no call"),
             };
-            let arguments = state.compensations[id.no as usize].arguments;
-            (tool, arguments, undo_key(execution, id), compensation.timeout_ms)
+            let one = &state.compensations[id.no as usize];
+            (tool, one.arguments, format!("undo {} {}", one.attempt, one.key), compensation.timeout_ms)
         }
     };
     let key = outbound_key(execution, id.step, &key);
     let timeout_ms = timeout_ms.unwrap_or(TOOL_TIMEOUT_MS);
     Call { id, tool: tool.to_owned(), arguments, key, timeout_ms, cancel }
-}
-
-/// Like a step's key, a compensation's moves on only after a definite failure.
-fn undo_key(execution: &Execution, id: CallId) -> String {
-    let tries = &execution.step(id.step).compensations;
-    let target = tries[id.no as usize].attempt;
-    let definite = tries[..id.no as usize].iter().filter(|one| {
-        one.attempt == target && one.outcome == Some(Outcome::Failed) && !(one.unsent && one.takeover)
-    });
-    format!("undo {target} {}", definite.count())
 }
 
 fn outbound_key(execution: &Execution, step: StepNo, which: &str) -> String {

@@ -16,7 +16,7 @@ use crate::bind::{Reads, Scope, Template, Unbound};
 use crate::event::*;
 use crate::id::{Position, StepId, StepNo};
 use crate::plan::{Retry, Undo, Work};
-use crate::policy::{Category, FailureAction, Outcome, PlanApproval, StepStatus};
+use crate::policy::{Cancellable, Category, FailureAction, Outcome, PlanApproval, StepStatus};
 
 /// Payloads by the position of the entry that owns them, as far as they have been loaded.
 #[derive(Debug, Default)]
@@ -83,8 +83,11 @@ fn taken_back(execution: &Execution, call: CallId) -> Event {
 
 fn settled(execution: &Execution, no: StepNo, outcome: Outcome) -> Event {
     let step = execution.step_id(no);
-    let category =
-        execution.step(no).last().and_then(|attempt| attempt.category).unwrap_or(Category::Internal);
+    let category = execution
+        .step(no)
+        .last_that_counts()
+        .and_then(|attempt| attempt.category)
+        .unwrap_or(Category::Internal);
     match outcome {
         Outcome::Succeeded => StepSucceeded { step }.into(),
         Outcome::Failed => StepFailed { step, category, result: None }.into(),
@@ -95,12 +98,9 @@ fn settled(execution: &Execution, no: StepNo, outcome: Outcome) -> Event {
 /// Exponential backoff, with a jitter that takes off up to half.
 fn retry_at(execution: &Execution, no: StepNo, now: Now) -> i64 {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
-    let undoing = step.status() == StepStatus::Compensating;
-    let (retry, tries): (&Retry, u32) = match &spec.compensation {
-        Some(compensation) if undoing => {
-            let last = step.last_compensation().map(|one| one.attempt);
-            let tries = step.compensations.iter().filter(|one| Some(one.attempt) == last).count();
-            (&compensation.retry, tries as u32)
+    let (retry, tries): (&Retry, u32) = match (&spec.compensation, step.last_compensation()) {
+        (Some(compensation), Some(last)) if step.status() == StepStatus::Compensating => {
+            (&compensation.retry, step.undo_tries(last.attempt))
         }
         _ => (&spec.retry, step.tries),
     };
@@ -154,10 +154,9 @@ fn dependants(execution: &Execution, from: impl IntoIterator<Item = StepNo>) -> 
 /// What depends on a cancelled step is cancelled; on one that a failure skipped, skipped.
 fn doomed(execution: &Execution, no: StepNo) -> Event {
     let needs = execution.plan.step(no).needs.iter().filter(|need| !need.status_only);
-    let dead = needs.map(|need| execution.step(need.step)).find(|step| match step.status() {
-        StepStatus::Cancelled => true,
-        StepStatus::Skipped => step.cause.is_some(),
-        _ => false,
+    let dead = needs.map(|need| execution.step(need.step)).find(|step| {
+        let skipped_by_failure = step.status() == StepStatus::Skipped && step.cause.is_some();
+        skipped_by_failure || step.status() == StepStatus::Cancelled
     });
     let steps = vec![execution.step_id(no)];
     match dead.and_then(|step| Some((step.status(), step.cause?))) {
@@ -174,40 +173,25 @@ fn doomed(execution: &Execution, no: StepNo) -> Event {
 /// Starts a step: its condition, the limits, its arguments, the approval it needs, and then the intent.
 fn start(execution: &Execution, no: StepNo, now: Now, values: &Values) -> Result<Vec<Fresh>, Missing> {
     let (spec, state) = (execution.plan.step(no), execution.step(no));
-    if state.approved {
-        return Ok(vec![attempt(execution, no, None)]);
-    }
-    if let (Some(when), false) = (&spec.when, state.forced) {
+    let fails = |category: Category, message: &str| Ok(vec![unsendable(execution, no, category, message)]);
+    if let (Some(when), false) = (&spec.when, state.forced || state.approved) {
         match when.test(&scope(execution, when.reads(), None, values)?) {
             Ok(true) => {}
             Ok(false) => return Ok(vec![StepSkipped { step: spec.id.clone() }.into()]),
-            Err(error) => {
-                return Ok(vec![unsendable(
-                    execution,
-                    no,
-                    Category::InvalidArguments,
-                    &format!("when: {}", error.message),
-                )]);
-            }
+            Err(error) => return fails(Category::InvalidArguments, &format!("when: {}", error.message)),
         }
     }
-    let spent =
-        execution.spent(now.at_ms).filter(|category| *category == Category::Timeout || !spec.by_agent());
-    if let (Some(category), false) = (spent, state.forced) {
-        return Ok(vec![unsendable(execution, no, category, limit_reached(category))]);
+    if let (Some(spent), false) = (execution.spent(spec.by_agent(), now.at_ms), state.forced) {
+        return fails(spent.category(), spent.message());
+    }
+    if state.approved {
+        return Ok(vec![attempt(execution, no, None)]);
     }
     let arguments = match &spec.work {
         Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
             match arguments.bind(&scope(execution, arguments.reads(), None, values)?) {
                 Ok(bound) => Some(bytes(&bound)),
-                Err(error) => {
-                    return Ok(vec![unsendable(
-                        execution,
-                        no,
-                        Category::InvalidArguments,
-                        &error.to_string(),
-                    )]);
-                }
+                Err(error) => return fails(Category::InvalidArguments, &error.to_string()),
             }
         }
         Work::Action { .. } => None,
@@ -225,13 +209,6 @@ fn attempt(execution: &Execution, no: StepNo, payload: Option<Vec<u8>>) -> Fresh
     let number = execution.step(no).attempts.len() as u32 + 1;
     let event = AttemptStarted { step: execution.step_id(no), attempt: number, arguments };
     Fresh { event: event.into(), payload }
-}
-
-fn limit_reached(category: Category) -> &'static str {
-    match category {
-        Category::Timeout => "the execution's time is spent",
-        _ => "the execution's budget of calls is spent",
-    }
 }
 
 fn said(message: &str) -> Vec<u8> {
@@ -254,7 +231,8 @@ fn needs_approval(execution: &Execution, no: StepNo) -> bool {
         PlanApproval::None | PlanApproval::Plan => false,
         PlanApproval::EveryWrite => !spec.read_only,
         PlanApproval::AtPointOfNoReturn => {
-            spec.cancellable != crate::policy::Cancellable::Reversible && !execution.past_no_return
+            let covered = execution.past_no_return && !execution.step(no).forced;
+            spec.cancellable != Cancellable::Reversible && !covered
         }
     };
     spec.approval || by_policy

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::due::{CallId, CallKind};
-use super::state::{Execution, ProbeState, StepState, Stop};
+use super::state::{Compensation, Execution, Phase, ProbeState, StepState, Stop};
 use crate::id::StepNo;
 use crate::plan::{Need, Step};
 use crate::policy::{FailureAction, Outcome, StepStatus};
@@ -29,6 +29,10 @@ pub(super) struct Index {
     pub unhandled: BTreeSet<StepNo>,
     /// Steps with an effect that may stand and a way back, by their order in the graph.
     pub to_undo: BTreeSet<(u32, StepNo)>,
+    /// While unwinding: those of them that no step still to be undone depends on.
+    pub undo_ready: BTreeSet<(u32, StepNo)>,
+    /// Steps that an answer said to leave as they are; a later `undo` takes them up again.
+    pub left: BTreeSet<StepNo>,
     /// Compensations that wait for an answer.
     pub undo_failed: BTreeSet<StepNo>,
     pub open_tools: BTreeSet<CallId>,
@@ -81,7 +85,7 @@ impl Index {
         let unknown = step.last().is_some_and(|attempt| {
             attempt.counts_as() == Some(Outcome::Unknown) && attempt.probe == ProbeState::None
         });
-        let undoing = spec.compensation.is_some() && !step.left && !step.to_undo(spec).is_empty();
+        let stands = spec.compensation.is_some() && !step.to_undo(spec).is_empty();
         let undo_retries = status == S::Compensating && undo_ended_badly(step) && !step.undo_retry;
         put(&mut self.ready, rank, ready && !spec.irreversible());
         put(&mut self.ready_alone, rank, ready && spec.irreversible());
@@ -91,7 +95,8 @@ impl Index {
         put(&mut self.undo_settling, no, undo_retries);
         put(&mut self.probes_due, no, spec.probe.is_some() && unknown && settled_down && unsettled);
         put(&mut self.unhandled, no, failed && !step.handled);
-        put(&mut self.to_undo, ordered, undoing);
+        put(&mut self.to_undo, ordered, stands && !step.left);
+        put(&mut self.left, no, stands && step.left);
         put(&mut self.undo_failed, no, status == S::CompensationFailed && !step.left && !step.undo_retry);
         put(&mut self.alone, no, spec.irreversible() && matches!(status, S::Running | S::AwaitingAgent));
         if put(&mut self.failed, no, failed) {
@@ -176,6 +181,42 @@ impl Execution {
     pub(super) fn refresh(&mut self, no: StepNo) {
         let (plan, rank) = (self.plan.clone(), self.rank(no));
         self.index.place(plan.step(no), &self.steps[no.index()], rank, (plan.order(no), no));
+        if self.phase == Phase::Unwind {
+            self.tell_needs(no);
+        }
+    }
+
+    /// From here on what is undone goes before what it needs. Forward, nobody asks for that order.
+    pub(super) fn order_undo(&mut self) {
+        self.index.undo_ready.clear();
+        for step in &mut self.steps {
+            (step.undo_blockers, step.standing) = (0, false);
+        }
+        for no in self.numbers() {
+            self.refresh(no);
+        }
+    }
+
+    /// A step stands in the way of what it needs while it, or anything that depends on it, is to be undone.
+    fn tell_needs(&mut self, no: StepNo) {
+        let plan = self.plan.clone();
+        let mut changed = vec![no];
+        while let Some(no) = changed.pop() {
+            let ordered = (plan.order(no), no);
+            let to_undo = self.index.to_undo.contains(&ordered);
+            let step = &mut self.steps[no.index()];
+            let standing = to_undo || step.undo_blocked();
+            put(&mut self.index.undo_ready, ordered, to_undo && !step.undo_blocked());
+            if standing == step.standing {
+                continue;
+            }
+            step.standing = standing;
+            for need in &plan.step(no).needs {
+                let blockers = &mut self.steps[need.step.index()].undo_blockers;
+                *blockers = if standing { *blockers + 1 } else { *blockers - 1 };
+                changed.push(need.step);
+            }
+        }
     }
 
     pub(super) fn open_call(&mut self, call: CallId, by_agent: bool) {
@@ -218,7 +259,25 @@ impl Execution {
             assert_eq!((step.unmet as usize, step.dead as usize), (unmet, dead), "needs of `{}`", spec.id);
             index.add_calls(no, step);
         }
+        if self.phase == Phase::Unwind {
+            self.check_undo_order(&mut index);
+        }
         assert_eq!(self.index, index, "kept (left) and derived (right)");
+    }
+
+    fn check_undo_order(&self, index: &mut Index) {
+        let mut from_last: Vec<StepNo> = self.numbers().collect();
+        from_last.sort_by_key(|no| std::cmp::Reverse(self.plan.order(*no)));
+        let mut standing = vec![false; self.steps.len()];
+        for no in from_last {
+            let ordered = (self.plan.order(no), no);
+            let blockers =
+                self.plan.step(no).needed_by.iter().filter(|other| standing[other.index()]).count();
+            standing[no.index()] = blockers > 0 || index.to_undo.contains(&ordered);
+            put(&mut index.undo_ready, ordered, blockers == 0 && index.to_undo.contains(&ordered));
+            let kept = (self.step(no).undo_blockers as usize, self.step(no).standing);
+            assert_eq!(kept, (blockers, standing[no.index()]), "undo order of `{}`", self.step_id(no));
+        }
     }
 }
 
@@ -247,7 +306,7 @@ fn probe_open(probe: ProbeState) -> bool {
 }
 
 fn undo_ended_badly(step: &StepState) -> bool {
-    let outcome = step.last_compensation().and_then(|last| last.outcome);
+    let outcome = step.last_compensation().and_then(Compensation::counts_as);
     matches!(outcome, Some(Outcome::Failed | Outcome::Unknown))
 }
 

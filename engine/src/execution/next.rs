@@ -3,7 +3,7 @@
 
 use super::due::{CallId, CallKind, agent_deadline};
 use super::index::Rank;
-use super::state::{Execution, Gate, Phase, Proposal, Stop};
+use super::state::{Attempt, Execution, Gate, Phase, Proposal, Stop};
 use super::unwind;
 use crate::id::StepNo;
 use crate::policy::{Category, End, FailureAction, OnFailure, Outcome, StepStatus};
@@ -76,21 +76,21 @@ fn settle(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Next> {
     if step.attempts.iter().any(|attempt| attempt.succeeded()) {
         return Some(Next::Settle(no, Outcome::Succeeded));
     }
-    let outcome = attempt.counts_as()?;
+    let outcome = step.last_that_counts()?.counts_as()?;
     let halted = execution.index.halting() && !attempt.forced;
-    if attempt.costs_nothing() && execution.stopping() {
+    if step.attempts.iter().all(Attempt::costs_nothing) && execution.stopping() {
         return Some(Next::CancelStep(no));
     }
     if execution.stopping() || halted || !may_retry(execution, no) {
         return Some(Next::Settle(no, outcome));
     }
-    if !attempt.forced && execution.spent(now_ms).is_some() {
+    if !attempt.forced && execution.spent(attempt.by_agent, now_ms).is_some() {
         return Some(Next::Settle(no, outcome));
     }
-    let must_wait = execution.plan.step(no).irreversible() && execution.index.occupied() > 1;
+    if attempt.costs_nothing() {
+        return Some(Next::Retry(no));
+    }
     match step.retry_at_ms {
-        _ if must_wait => None,
-        _ if attempt.costs_nothing() => Some(Next::Retry(no)),
         None => Some(Next::ScheduleRetry(no)),
         Some(at) if at <= now_ms => Some(Next::Retry(no)),
         Some(_) => None,
@@ -196,15 +196,39 @@ fn conclude(execution: &Execution) -> Option<Next> {
     }
 }
 
+/// A limit that has been reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spent {
+    Calls,
+    Time,
+}
+
+impl Spent {
+    /// The category of what fails by it.
+    pub fn category(self) -> Category {
+        match self {
+            Self::Calls => Category::Policy,
+            Self::Time => Category::Timeout,
+        }
+    }
+
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Calls => "the execution's budget of calls is spent",
+            Self::Time => "the execution's time is spent",
+        }
+    }
+}
+
 impl Execution {
-    /// The limit that has been reached, as the category of what fails by it.
-    pub(super) fn spent(&self, now_ms: i64) -> Option<Category> {
+    /// An agent's work is no call, but takes time like any other.
+    pub(super) fn spent(&self, by_agent: bool, now_ms: i64) -> Option<Spent> {
         let policy = &self.plan.policy;
-        if policy.max_calls.is_some_and(|limit| self.calls >= limit) {
-            return Some(Category::Policy);
+        if !by_agent && policy.max_calls.is_some_and(|limit| self.calls >= limit) {
+            return Some(Spent::Calls);
         }
         let since = u64::try_from(now_ms - self.at_ms).unwrap_or(0);
         let active = self.active_ms + since;
-        policy.timeout_ms.is_some_and(|limit| active >= limit).then_some(Category::Timeout)
+        policy.timeout_ms.is_some_and(|limit| active >= limit).then_some(Spent::Time)
     }
 }

@@ -91,8 +91,6 @@ pub struct StepState {
     pub cause: Option<StepNo>,
     /// An answer wants it run, though another failure stands.
     pub forced: bool,
-    /// Numbers the outbound idempotency key; a definite failure or `did-not-happen` moves it on.
-    pub key: u32,
     pub asked: Option<Stored>,
     pub approved: bool,
     /// Attempts since the last answer, those that cost nothing left out.
@@ -115,6 +113,9 @@ pub struct StepState {
     /// Needs that are not satisfied, and needs that never will be.
     pub(super) unmet: u32,
     pub(super) dead: u32,
+    /// While unwinding: dependants that stand, or have dependants that do; and whether this is one.
+    pub(super) undo_blockers: u32,
+    pub(super) standing: bool,
 }
 
 /// A step's status changes only through `Execution::set_status`, which keeps the counts.
@@ -163,12 +164,16 @@ pub struct Attempt {
 pub struct Compensation {
     /// The attempt whose effect it takes back.
     pub attempt: u32,
+    /// Numbers the outbound idempotency key among the compensations of that attempt.
+    pub key: u32,
     pub by_agent: bool,
     pub arguments: Option<Stored>,
     pub outcome: Option<Outcome>,
     pub category: Option<Category>,
     pub result: Option<Stored>,
     pub late: Option<Outcome>,
+    /// What an answer or a late answer made of it: it happened, or not.
+    pub settled: Option<bool>,
     pub unsent: bool,
     pub takeover: bool,
     pub started_at_ms: i64,
@@ -203,6 +208,22 @@ impl Attempt {
     }
 }
 
+impl Compensation {
+    /// The outcome as it counts.
+    pub fn counts_as(&self) -> Option<Outcome> {
+        match (self.outcome, self.settled) {
+            (Some(_), Some(true)) => Some(Outcome::Succeeded),
+            (Some(_), Some(false)) => Some(Outcome::Failed),
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// Proven unsent by a takeover: as if it had never been tried.
+    pub fn costs_nothing(&self) -> bool {
+        self.unsent && self.takeover
+    }
+}
+
 impl StepState {
     pub fn status(&self) -> StepStatus {
         self.status.0
@@ -212,8 +233,51 @@ impl StepState {
         self.attempts.last()
     }
 
+    /// The number of the newest attempt that was not proven unsent; where all were, of the newest.
+    pub fn counting(&self) -> Option<u32> {
+        let sent = self.attempts.iter().rposition(|attempt| !attempt.costs_nothing());
+        sent.or(self.attempts.len().checked_sub(1)).map(|no| no as u32)
+    }
+
+    pub fn last_that_counts(&self) -> Option<&Attempt> {
+        self.counting().map(|no| &self.attempts[no as usize])
+    }
+
+    /// Attempts of an idempotent step with one key have one effect.
+    pub(super) fn same_effect(&self, step: &Step, one: u32, other: u32) -> bool {
+        let key_of = |no: u32| self.attempts.get(no as usize).map(|attempt| attempt.key);
+        one == other || (step.idempotent && key_of(one) == key_of(other))
+    }
+
+    /// Numbers the outbound idempotency key of the next attempt: a definite failure or a
+    /// `did-not-happen` moves it on, an attempt that was never sent does not.
+    pub(super) fn next_key(&self) -> u32 {
+        let Some(attempt) = self.last_that_counts() else { return 0 };
+        let failed = attempt.counts_as() == Some(Outcome::Failed) && !attempt.costs_nothing();
+        attempt.key + u32::from(failed)
+    }
+
     pub fn last_compensation(&self) -> Option<&Compensation> {
         self.compensations.last()
+    }
+
+    /// Like an attempt's, a compensation's key moves on once the one before is settled. It must not stay
+    /// where a success was heard of after that one began: a tool that knows the key would do nothing.
+    pub(super) fn next_undo_key(&self, attempt: u32) -> u32 {
+        let Some(last) = self.compensations.iter().rev().find(|one| one.attempt == attempt) else { return 0 };
+        let same = last.costs_nothing() || last.counts_as() == Some(Outcome::Unknown);
+        last.key + u32::from(!same || self.undo_again.contains(&attempt))
+    }
+
+    /// A step that depends on this one is to be undone first.
+    pub(super) fn undo_blocked(&self) -> bool {
+        self.undo_blockers > 0
+    }
+
+    /// How often the compensation of that attempt has been tried.
+    pub fn undo_tries(&self, attempt: u32) -> u32 {
+        let tries = self.compensations.iter().filter(|one| one.attempt == attempt && !one.costs_nothing());
+        tries.count() as u32
     }
 
     pub fn compensation_open(&self) -> bool {
@@ -235,9 +299,16 @@ impl StepState {
         }
         let key_of = |no: &u32| self.attempts[*no as usize].key;
         let undone: BTreeSet<u32> = self.undone.iter().map(key_of).collect();
-        let newest: std::collections::BTreeMap<u32, u32> =
-            standing.map(|(no, attempt)| (attempt.key, no)).collect();
-        newest.into_iter().filter(|(key, _)| !undone.contains(key)).map(|(_, no)| no).collect()
+        // The one that is known to have succeeded has the output that undoing it may need.
+        let mut by_key = std::collections::BTreeMap::<u32, u32>::new();
+        for (no, attempt) in standing.filter(|(_, attempt)| !undone.contains(&attempt.key)) {
+            let known =
+                by_key.get(&attempt.key).is_some_and(|other| self.attempts[*other as usize].succeeded());
+            if attempt.succeeded() || !known {
+                by_key.insert(attempt.key, no);
+            }
+        }
+        by_key.into_values().collect()
     }
 
     fn numbered(&self) -> impl Iterator<Item = (u32, &Attempt)> {
@@ -264,7 +335,7 @@ impl Execution {
 
     /// Something that may have run, and has a way back, has not been taken back.
     pub fn can_undo(&self) -> bool {
-        !self.index.to_undo.is_empty()
+        !self.index.to_undo.is_empty() || !self.index.left.is_empty()
     }
 
     /// Derived, never kept: how it ended, first; else what it waits for.
@@ -292,8 +363,8 @@ impl Execution {
     /// Steps that will be tried again by themselves. No compensation is while another one asks.
     pub(super) fn waiting_retries(&self) -> impl Iterator<Item = &StepNo> {
         let index = &self.index;
-        let undo = Some(&index.undo_settling).filter(|_| index.undo_failed.is_empty());
-        index.settling.iter().chain(undo.into_iter().flatten())
+        let undo = index.undo_settling.iter().filter(|no| !self.step(**no).undo_blocked());
+        index.settling.iter().chain(undo.filter(|_| index.undo_failed.is_empty()))
     }
 
     /// Makes the digest that an entry holds of its payload.

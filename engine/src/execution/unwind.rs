@@ -1,6 +1,5 @@
 //! Unwinding: whatever may have run is taken back, in reverse dependency order, once nothing is out.
 
-use super::due::CallKind;
 use super::next::Next;
 use super::state::Execution;
 use crate::id::StepNo;
@@ -20,6 +19,9 @@ fn retry(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Next> {
     if !may_retry(execution, no) {
         return Some(Next::GiveUpUndo(no));
     }
+    if step.undo_blocked() {
+        return None;
+    }
     match step.retry_at_ms {
         None => Some(Next::ScheduleRetry(no)),
         Some(at) if at <= now_ms => undo(execution, no),
@@ -33,56 +35,30 @@ pub(super) fn may_retry(execution: &Execution, no: StepNo) -> bool {
         return false;
     };
     let listed = last.category.is_some_and(|category| spec.retry.on.contains(&category));
-    let safe = match last.outcome {
+    let safe = match last.counts_as() {
         Some(Outcome::Failed) => true,
         Some(Outcome::Unknown) => spec.idempotent,
         Some(Outcome::Succeeded) | None => false,
     };
-    let tries = step.compensations.iter().filter(|one| one.attempt == last.attempt).count();
-    safe && listed && !last.by_agent && (tries as u32) < spec.retry.max_attempts
+    safe && listed && !last.by_agent && step.undo_tries(last.attempt) < spec.retry.max_attempts
 }
 
+/// The newest step that nothing still standing depends on. A compensation between two tries keeps its
+/// slot, unless it waits for a dependant whose effect was heard of late.
 fn start(execution: &Execution) -> Option<Next> {
     let index = &execution.index;
-    let open =
-        index.open_tools.iter().chain(&index.open_agents).filter(|call| call.kind == CallKind::Compensation);
-    let mut ahead: Vec<StepNo> =
-        open.map(|call| call.step).chain(index.undo_settling.iter().copied()).collect();
-    let busy = ahead.len();
-    for &(_, no) in index.to_undo.iter().rev() {
-        if busy >= execution.plan.policy.concurrency as usize {
-            return None;
-        }
-        if ahead.contains(&no) {
-            continue;
-        }
-        if !ahead.iter().any(|later| depends(execution, *later, no)) {
-            return undo(execution, no);
-        }
-        ahead.push(no);
+    let open = index.open_tools.len() + index.open_agents.len();
+    let waiting = index.undo_settling.iter().filter(|no| !execution.step(**no).undo_blocked()).count();
+    if open + waiting >= execution.plan.policy.concurrency as usize {
+        return None;
     }
-    None
+    let idle = |no: &StepNo| !execution.step(*no).compensation_open() && !index.undo_settling.contains(no);
+    index.undo_ready.iter().rev().map(|(_, no)| *no).find(idle).and_then(|no| undo(execution, no))
 }
 
 fn undo(execution: &Execution, no: StepNo) -> Option<Next> {
     let attempt = *execution.step(no).to_undo(execution.plan.step(no)).last()?;
     Some(Next::Undo { step: no, attempt })
-}
-
-/// Does `later` need `earlier`, directly or through others?
-fn depends(execution: &Execution, later: StepNo, earlier: StepNo) -> bool {
-    let plan = &execution.plan;
-    let floor = plan.order(earlier);
-    let mut seen = std::collections::BTreeSet::new();
-    let mut open = vec![later];
-    while let Some(step) = open.pop() {
-        if step == earlier {
-            return true;
-        }
-        let needs = plan.step(step).needs.iter().map(|need| need.step);
-        open.extend(needs.filter(|need| plan.order(*need) >= floor && seen.insert(*need)));
-    }
-    false
 }
 
 fn end(execution: &Execution) -> Option<Next> {

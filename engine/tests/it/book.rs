@@ -104,7 +104,7 @@ impl Book {
         if matches!(command, Command::Claim { .. }) || command.epoch() == Some(self.execution().epoch) {
             self.follow();
         }
-        laws::at_rest(self.execution(), self.now_ms);
+        laws::at_rest(self.execution());
         Ok(())
     }
 

@@ -78,6 +78,7 @@ impl Before {
         execution.check_index();
         self.finished_stays_finished(execution);
         self.only_an_answer_forces(execution, event);
+        undone_is_undone(execution);
         match event {
             Event::LateAnswer(event) => self.late(execution, event),
             Event::ExecutionEnded(event) => ended(execution, event.status),
@@ -132,19 +133,33 @@ impl Before {
     }
 }
 
+fn undone_is_undone(execution: &Execution) {
+    for no in execution.numbers() {
+        let (spec, step) = (execution.plan.step(no), execution.step(no));
+        let stands = !step.to_undo(spec).is_empty();
+        match step.status() {
+            StepStatus::Compensated => assert!(!stands, "`{}` is compensated, and stands", spec.id),
+            StepStatus::Compensating | StepStatus::CompensationFailed => {
+                assert!(stands, "`{}` is {}, and nothing stands", spec.id, step.status());
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Paused, nothing starts and nothing ends; ended, only evidence and `undo`.
 fn stays_put(execution: &Execution, event: &Event) {
-    let starts = match event {
+    let starts = matches!(
+        event,
         Event::AttemptStarted(_)
-        | Event::ProbeStarted(_)
-        | Event::CompensationStarted(_)
-        | Event::RetryScheduled(_)
-        | Event::ApprovalAsked(_)
-        | Event::StepsCancelled(_)
-        | Event::FailureHandled(_)
-        | Event::ExecutionEnded(_) => true,
-        _ => false,
-    };
+            | Event::ProbeStarted(_)
+            | Event::CompensationStarted(_)
+            | Event::RetryScheduled(_)
+            | Event::ApprovalAsked(_)
+            | Event::StepsCancelled(_)
+            | Event::FailureHandled(_)
+            | Event::ExecutionEnded(_)
+    );
     assert!(!(execution.paused && starts), "paused, and yet {}", event.kind());
     let after_the_end = matches!(
         event,
@@ -237,7 +252,7 @@ fn started(execution: &Execution, no: StepNo) {
     if step.approved {
         assert_eq!(new.arguments, step.asked, "sends what was approved");
     }
-    let Some(last) = earlier.last() else { return };
+    let Some(last) = earlier.iter().rev().find(|one| !one.costs_nothing()).or(earlier.last()) else { return };
     match last.counts_as() {
         Some(Outcome::Unknown) => assert_eq!(last.key, new.key, "the key changed over an unknown"),
         Some(Outcome::Failed) if !last.costs_nothing() => {
@@ -352,7 +367,7 @@ fn ended(execution: &Execution, end: End) {
 }
 
 /// Between commands: the status and the questions agree with what is out and what follows.
-pub fn at_rest(execution: &Execution, now_ms: i64) {
+pub fn at_rest(execution: &Execution) {
     if execution.ended.is_some() {
         let due = due(execution);
         assert!(due.calls.is_empty() && due.look_again_at.is_none(), "something is due after the end");
@@ -361,5 +376,4 @@ pub fn at_rest(execution: &Execution, now_ms: i64) {
     if execution.paused {
         assert!(due(execution).look_again_at.is_none(), "a paused execution looks again");
     }
-    let _ = now_ms;
 }

@@ -1,1 +1,38 @@
+//! The engine's contract in text. A case is a sentence, a plan, and a transcript: lines that begin with
+//! `>` are asked, the lines below are what the engine answers. `ACTBOOK_BLESS=1` writes the answers
+//! anew; read what changed before you keep it.
 
+mod script;
+
+use std::path::PathBuf;
+
+fn check(name: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/semantics/{name}.txt"));
+    let expected = std::fs::read_to_string(&path).expect("the cases are there");
+    let actual: String = cases(&expected).iter().map(|case| script::replay(case)).collect();
+    if std::env::var_os("ACTBOOK_BLESS").is_some() {
+        std::fs::write(&path, &actual).expect("the cases can be written");
+        return;
+    }
+    for (expected, actual) in cases(&expected).iter().zip(cases(&actual)) {
+        assert!(*expected == actual, "expected:\n{expected}\nthe engine says:\n{actual}");
+    }
+}
+
+/// Each begins with a line `# sentence`.
+fn cases(text: &str) -> Vec<&str> {
+    let starts: Vec<usize> =
+        text.match_indices("# ").map(|(at, _)| at).filter(|at| starts_line(text, *at)).collect();
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    starts.iter().zip(ends).map(|(start, end)| &text[*start..end]).collect()
+}
+
+fn starts_line(text: &str, at: usize) -> bool {
+    at == 0 || text[..at].ends_with('\n')
+}
+
+macro_rules! chapters {
+    ($($name:ident),+ $(,)?) => { $(#[test] fn $name() { check(stringify!($name)); })+ };
+}
+
+chapters!(ready, outcomes, failure, answers, status, undo, approvals, limits, brief, due);

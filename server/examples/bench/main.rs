@@ -3,6 +3,7 @@
 
 mod bare;
 mod figures;
+mod hot;
 mod load;
 mod parts;
 
@@ -16,6 +17,10 @@ fn main() -> anyhow::Result<()> {
     }
     let scale = if flag("--quick") { load::Scale::QUICK } else { load::Scale::FULL };
     let mut figures = Figures::default();
+    match hot::instructions_per_step()? {
+        Some(count) => figures.put("engine.instructions_per_step", count),
+        None => eprintln!("  valgrind is not installed: no instruction counts"),
+    }
     load::sqlite(&mut figures, &scale)?;
     if let Ok(url) = std::env::var("ACTBOOK_TEST_POSTGRES") {
         load::postgres(&mut figures, &scale, &url)?;

@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
 /// A payload of 95 bytes, as arguments and as output.
-fn payload() -> Value {
+pub fn payload() -> Value {
     json!({ "text": "x".repeat(84) })
 }
 
-fn plan(steps: usize, extra: Value) -> String {
+pub fn plan(steps: usize, extra: Value) -> String {
     let step = |no: usize| {
         let mut step = json!({
             "id": format!("s{no}"), "tool": "bench/noop", "arguments": payload(),
@@ -59,6 +59,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
                 .block_on(async { anyhow::Ok(open(url, Arc::default()).await?.plans().await?.len()) })?;
             json!({ "ms": start.elapsed().as_secs_f64() * 1000.0 })
         }
+        "hot" => crate::hot::run(number(2)?)?,
         "hang" => runtime()?.block_on(hang(url, number(2)?))?,
         "recover" => runtime()?.block_on(recover(url, number(2)?))?,
         _ => anyhow::bail!("there is no part `{part}`"),

@@ -6,7 +6,7 @@ use actbook_engine::policy::{Answer, Status};
 use serde_json::Value;
 
 use super::args::Reported;
-use super::foreground::{self, Goal};
+use super::foreground::{self, Eyes, Goal};
 use super::session::Session;
 use super::signs::short;
 use super::{Ended, Exit, brief, detach};
@@ -130,13 +130,14 @@ async fn take_up(session: &Session, found: &Found, here: bool, detach: bool, goa
             }
         };
     }
+    let eyes = Eyes::open()?;
     let claimed = session.service.claim(&session.caller, id, here).await?;
     if claimed.is_none()
         && let Some(driver) = session.service.driver(&session.service.find(id).await?).await?
     {
         session.output.aside(format_args!("{} drives it; watching", process(&driver)));
     }
-    foreground::follow(session, id, claimed, goal).await
+    foreground::follow(session, id, eyes, claimed, goal).await
 }
 
 /// `undo --dry-run`: the calls it would make, in order.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use actbook_engine::policy::{Answer, Status};
 use clap::builder::styling::{AnsiColor, Styles};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 
@@ -81,7 +82,7 @@ Examples:
   actbook list --since 2d")]
     List {
         /// Only those with this status
-        #[arg(long, value_parser = word::<Status>)]
+        #[arg(long, value_parser = words(Status::ALL.iter().map(|word| word.as_str()), str::parse::<Status>))]
         status: Option<Status>,
         /// Only those started since: `30m`, `2h`, `3d` ago, or a time such as 2030-01-31T12:00:00Z
         #[arg(long, value_name = "TIME", value_parser = times::point)]
@@ -94,14 +95,22 @@ Examples:
 Examples:
   actbook show 7k2m
   actbook show 7k2m --json | jq .brief")]
-    Show { execution: String },
+    Show {
+        /// Its id, or a unique beginning of it
+        execution: String,
+    },
     /// Follow an execution to its end or its next question
     #[command(after_help = "Example:\n  actbook watch 7k2m")]
-    Watch { execution: String },
+    Watch {
+        /// Its id, or a unique beginning of it
+        execution: String,
+    },
     /// Start nothing further; calls in flight finish
     #[command(after_help = "Example:\n  actbook pause 7k2m --reason \"the network is down\"")]
     Pause {
+        /// Its id, or a unique beginning of it
         execution: String,
+        /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
@@ -111,6 +120,7 @@ Examples:
   actbook resume 7k2m
   actbook resume 7k2m --here      go on with the servers as this config defines them")]
     Resume {
+        /// Its id, or a unique beginning of it
         execution: String,
         /// Adopt this place's definitions of its servers; that is journaled
         #[arg(long)]
@@ -121,7 +131,9 @@ Examples:
     /// Stop for good, undoing nothing; calls in flight are asked to stop
     #[command(after_help = "Example:\n  actbook cancel 7k2m --reason \"no longer wanted\"")]
     Cancel {
+        /// Its id, or a unique beginning of it
         execution: String,
+        /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
@@ -131,9 +143,12 @@ Examples:
   actbook decide 7k2m publish retry --reason \"the disk has room again\"
   actbook decide 7k2m charge happened --reason \"seen on the account\" --output '{\"id\": 12}'")]
     Decide {
+        /// Its id, or a unique beginning of it
         execution: String,
+        /// The step's id in its plan
         step: String,
-        #[arg(value_parser = word::<Answer>)]
+        /// What becomes of it
+        #[arg(value_parser = words(Answer::ALL.iter().map(|word| word.as_str()), str::parse::<Answer>))]
         answer: Answer,
         /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
@@ -148,16 +163,22 @@ Examples:
   actbook approve 7k2m
   actbook approve 7k2m publish --reason \"read it twice\"")]
     Approve {
+        /// Its id, or a unique beginning of it
         execution: String,
+        /// The step's id in its plan
         step: Option<String>,
+        /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
     /// Say no to a step; without STEP to the plan, or to a proposed undo
     #[command(after_help = "Example:\n  actbook reject 7k2m publish --reason \"wrong version\"")]
     Reject {
+        /// Its id, or a unique beginning of it
         execution: String,
+        /// The step's id in its plan
         step: Option<String>,
+        /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
@@ -167,11 +188,16 @@ Examples:
   actbook record 7k2m announce succeeded --output '{\"link\": \"…\"}'
   actbook record 7k2m announce failed --reason \"the channel is gone\"")]
     Record {
+        /// Its id, or a unique beginning of it
         execution: String,
+        /// The step's id in its plan
         step: String,
+        /// What came of it
         status: Reported,
+        /// What it gave
         #[arg(long, value_name = "JSON", value_parser = json)]
         output: Option<Value>,
+        /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
@@ -181,10 +207,12 @@ Examples:
   actbook undo 7k2m --dry-run      the calls it would make, in order
   actbook undo 7k2m")]
     Undo {
+        /// Its id, or a unique beginning of it
         execution: String,
         /// Say what it would do, and do nothing
         #[arg(long)]
         dry_run: bool,
+        /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]
@@ -204,6 +232,7 @@ Examples:
   actbook export 7k2m --output run.jsonl
   actbook export 7k2m | gzip > run.jsonl.gz")]
     Export {
+        /// Its id, or a unique beginning of it
         execution: String,
         /// Instead of stdout
         #[arg(long, short, value_name = "FILE")]
@@ -261,7 +290,10 @@ Examples:
     Man,
     /// Drive an execution without a terminal: what `--detach` leaves behind
     #[command(hide = true)]
-    Drive { execution: String },
+    Drive {
+        /// Its id, or a unique beginning of it
+        execution: String,
+    },
 }
 
 #[derive(Debug, Group)]
@@ -403,7 +435,15 @@ fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))
 }
 
-/// One of the engine's closed words; MCP writes them with an underscore, people do too.
-fn word<W: std::str::FromStr<Err = String>>(text: &str) -> Result<W, String> {
-    text.parse().or_else(|error| text.replace('_', "-").parse().map_err(|_| error))
+/// One of the engine's closed words. MCP writes some with an underscore, and people who know it do too.
+fn words<W: Clone + Send + Sync + 'static>(
+    known: impl Iterator<Item = &'static str>,
+    read: fn(&str) -> Result<W, String>,
+) -> impl TypedValueParser<Value = W> {
+    let values = known.map(|word| match word {
+        "did-not-happen" => PossibleValue::new(word).alias("did_not_happen"),
+        word => PossibleValue::new(word),
+    });
+    PossibleValuesParser::new(values)
+        .try_map(move |text| read(&text).or_else(|_| read(&text.replace('_', "-"))))
 }

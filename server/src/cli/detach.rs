@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use actbook::error::Error;
+use actbook::service::Watching;
+use actbook_engine::id::Epoch;
 
 use super::answers::process;
 use super::session::Session;
@@ -22,19 +24,24 @@ pub async fn hand_over(session: &Session, id: &str) -> Ended {
     let mut watching = session.service.watch(id).await?;
     let before = watching.execution().epoch;
     let mut child = spawn(session, id)?;
-    let taken = async {
-        while watching.execution().epoch == before {
-            watching.moved().await?;
-        }
-        Ok::<(), Error>(())
+    let why = tokio::select! {
+        taken = taken_up(&mut watching, before) => return taken.and(told(session, id, &child).await),
+        code = ended(&mut child) => format!("the background process ended at once ({code})"),
+        () = tokio::time::sleep(TAKING_UP) => "the background process does not take it up".to_owned(),
     };
-    let left = |why: String| Err(Error::new("detach", why, format!("look into {}", log_file().display())));
-    tokio::select! {
-        taken = taken => taken?,
-        code = ended(&mut child) => return left(format!("the background process ended at once ({code})")),
-        () = tokio::time::sleep(TAKING_UP) => return left("the background process does not take it up".into()),
+    // A quick one has taken it up and ended before anybody looked.
+    watching.look()?;
+    if watching.execution().epoch != before {
+        return told(session, id, &child).await;
     }
-    told(session, id, &child).await
+    Err(Error::new("detach", why, format!("look into {}", log_file().display())))
+}
+
+async fn taken_up(watching: &mut Watching, before: Epoch) -> Result<(), Error> {
+    while watching.execution().epoch == before {
+        watching.moved().await?;
+    }
+    Ok(())
 }
 
 async fn told(session: &Session, id: &str, child: &Child) -> Ended {
@@ -43,9 +50,13 @@ async fn told(session: &Session, id: &str, child: &Child) -> Ended {
         output.document(&session.service.view(id).await?);
         return Ok(Exit::Done);
     }
-    let driver = session.service.driver(&session.service.find(id).await?).await?;
-    let who = driver.map_or_else(|| format!("process {}", child.id()), |driver| process(&driver));
-    output.line(format_args!("execution {}: {who} drives it", short(id)));
+    let found = session.service.find(id).await?;
+    let who = match (session.service.driver(&found).await?, found.status) {
+        (Some(driver), _) => format!("{} drives it", process(&driver)),
+        // It was quick: nothing is left to drive.
+        (None, status) => format!("process {} drove it, and it is {status}", child.id()),
+    };
+    output.line(format_args!("execution {}: {who}", short(id)));
     output
         .line(format_args!("  actbook watch {0}   follows it\n  actbook show {0}    explains it", short(id)));
     Ok(Exit::Done)
@@ -63,7 +74,8 @@ fn spawn(session: &Session, id: &str) -> Result<Child, Error> {
     file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
     let log = OpenOptions::new().create(true).append(true).open(file).map_err(failed)?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.arg("--database").arg(&session.database);
+    // Not as an argument: everybody may read those, and the address may hold a password.
+    command.env("ACTBOOK_DATABASE", &session.database);
     if let Some(config) = &session.config.file {
         command.arg("--config").arg(config);
     }

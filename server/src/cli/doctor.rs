@@ -4,11 +4,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use actbook::error::Error;
+use futures_util::future::join_all;
 use serde::Serialize;
 
 use super::session::Session;
 use super::signs::{BAD, GOOD, QUIET, STRONG, painted};
-use super::{Ended, Exit};
+use super::{Ended, Exit, times};
 
 #[derive(Debug, Serialize)]
 struct Line {
@@ -112,21 +113,22 @@ fn try_writing(folder: &Path) -> std::io::Result<()> {
 }
 
 async fn servers(session: &Session) -> Vec<Line> {
+    let names = session.service.server_names();
+    join_all(names.iter().map(|name| server(session, name))).await
+}
+
+/// Started and asked for its tools.
+async fn server(session: &Session, name: &str) -> Line {
     let started = Instant::now();
-    let servers = session.service.list_tools().await;
-    let took = started.elapsed().as_millis();
-    let line = |server: &actbook::tools::ServerTools| match &server.error {
-        None => Line::ok(
-            "server",
-            format!("{} answers with {} tools (within {took} ms)", server.server, server.tools.len()),
-        ),
-        Some(error) => Line::problem(
-            "server",
-            format!("{}: {error}", server.server),
-            "try its command by hand; correct it in the config",
-        ),
-    };
-    servers.iter().map(line).collect()
+    let listed = session.service.list_tools_of(name).await;
+    let took = times::took(i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX));
+    match listed.error {
+        None => Line::ok("server", format!("{name} answers with {} tools after {took}", listed.tools.len())),
+        Some(error) => {
+            let cure = "try its command by hand; correct it in the config";
+            Line::problem("server", format!("{name}: {error}"), cure)
+        }
+    }
 }
 
 async fn seats(session: &Session) -> Result<Line, Error> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use actbook::error::Error;
+use actbook::service::view::ExecutionView;
 use actbook::service::{Progress, Watching};
 use actbook_engine::policy::{Status, StepStatus};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -43,31 +44,52 @@ enum Left {
 }
 
 /// Drives what was claimed; without a claim another process drives, and this one looks on.
-pub async fn follow(session: &Session, id: &str, claimed: Option<Progress>, goal: Goal) -> Ended {
+pub async fn follow(session: &Session, id: &str, eyes: Eyes, claimed: Option<Progress>, goal: Goal) -> Ended {
+    let (view, left) = looked(session, id, eyes, claimed).await?;
+    tell(session, &view, left);
+    Ok(exit(view.status, goal))
+}
+
+async fn looked(
+    session: &Session,
+    id: &str,
+    mut eyes: Eyes,
+    claimed: Option<Progress>,
+) -> Result<(ExecutionView, Left), Error> {
     let mut watching = session.service.watch(id).await?;
     let mut screen = Screen::new(session.output.clone(), &watching);
     let left = match claimed {
-        Some(claimed) => drive(session, claimed, &mut watching, &mut screen).await,
-        None => look_on(session, id, &mut watching, &mut screen).await,
+        Some(claimed) => drive(session, claimed, &mut eyes, &mut watching, &mut screen).await,
+        None => look_on(session, id, &mut eyes, &mut watching, &mut screen).await,
     };
     screen.finish();
-    tell(session, &watching, left?, goal).await
+    Ok((watching.view().await?, left?))
+}
+
+/// The same, without a word at the end.
+pub async fn seen(
+    session: &Session,
+    id: &str,
+    eyes: Eyes,
+    claimed: Option<Progress>,
+) -> Result<ExecutionView, Error> {
+    Ok(looked(session, id, eyes, claimed).await?.0)
 }
 
 pub async fn watch(session: &Session, id: &str) -> Ended {
-    follow(session, id, None, Goal::Run).await
+    follow(session, id, Eyes::open()?, None, Goal::Run).await
 }
 
 async fn drive(
     session: &Session,
     claimed: Progress,
+    eyes: &mut Eyes,
     watching: &mut Watching,
     screen: &mut Screen,
 ) -> Result<Left, Error> {
     let (stop, halt) = tokio::sync::watch::channel(false);
     let service = session.service.clone();
     let mut driving = tokio::spawn(async move { service.drive(claimed, halt).await });
-    let mut eyes = Eyes::open()?;
     loop {
         tokio::select! {
             status = &mut driving => {
@@ -108,10 +130,10 @@ fn asked_to_leave(screen: &mut Screen, stop: &Sender<bool>, watching: &Watching)
 async fn look_on(
     session: &Session,
     id: &str,
+    eyes: &mut Eyes,
     watching: &mut Watching,
     screen: &mut Screen,
 ) -> Result<Left, Error> {
-    let mut eyes = Eyes::open()?;
     let mut check_at = Instant::now();
     loop {
         if waits_or_ended(watching.status()) {
@@ -154,7 +176,9 @@ enum Seen {
     Signal,
 }
 
-struct Eyes {
+/// Opened before anything is started: from there on a signal asks, where it would have killed.
+#[derive(Debug)]
+pub struct Eyes {
     interrupt: Signal,
     terminate: Signal,
     tick: Interval,
@@ -162,7 +186,7 @@ struct Eyes {
 }
 
 impl Eyes {
-    fn open() -> Result<Self, Error> {
+    pub fn open() -> Result<Self, Error> {
         let deaf = |error: std::io::Error| {
             Error::new("io", format!("signals cannot be heard: {error}"), "try again")
         };
@@ -192,26 +216,22 @@ impl Eyes {
     }
 }
 
-async fn tell(session: &Session, watching: &Watching, left: Left, goal: Goal) -> Ended {
-    let view = watching.view().await?;
+fn tell(session: &Session, view: &ExecutionView, left: Left) {
     let output = &session.output;
-    if output.json {
-        output.entry(&view);
-    } else {
-        brief::outcome(output, &view);
+    match output.json {
+        true => output.entry(view),
+        false => brief::outcome(output, view),
     }
-    let id = short(view.id.as_str());
+    let (id, status) = (short(view.id.as_str()), view.status);
     match left {
         Left::Settled => {}
         Left::Asked => output.aside(format_args!(
-            "left it {}: `actbook resume {id}` goes on, `actbook show {id}` tells more",
-            view.status
+            "left it {status}: `actbook resume {id}` goes on, `actbook show {id}` tells more"
         )),
         Left::TakenOver => {
-            output.aside(format_args!("another process has taken it over: `actbook watch {id}`"))
+            output.aside(format_args!("another process has taken it over: `actbook watch {id}`"));
         }
     }
-    Ok(exit(view.status, goal))
 }
 
 fn exit(status: Status, goal: Goal) -> Exit {

@@ -90,22 +90,29 @@ fn show(output: &Output, entry: &EntryView) {
     ));
 }
 
-/// The words of a body; digests prove things to programs and say nothing to people.
+/// The words of a body, the step first. Digests prove things to programs and say nothing to people.
 fn summary(body: &Value) -> String {
-    const PROOFS: [&str; 9] =
-        ["arguments", "result", "inputs", "digest", "place", "size", "seat", "id", "epoch"];
+    const FIRST: [&str; 5] = ["step", "name", "answer", "outcome", "status"];
+    const PROOFS: [&str; 8] = ["arguments", "result", "inputs", "digest", "place", "size", "seat", "id"];
     let Value::Object(fields) = body else { return body.to_string() };
-    let mut words = Vec::new();
-    for (name, value) in fields.iter().filter(|(name, _)| !PROOFS.contains(&name.as_str())) {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            Value::Bool(true) => name.clone(),
-            Value::Object(inner) => inner.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
-            other => format!("{name} {other}"),
-        };
-        words.push(cut(&text, VALUE_SHOWN));
+    let first = FIRST.iter().filter_map(|name| fields.get_key_value(*name));
+    let told = |name: &String| FIRST.contains(&name.as_str()) || PROOFS.contains(&name.as_str());
+    let rest = fields.iter().filter(|(name, _)| !told(name));
+    first.chain(rest).map(|(name, value)| cut(&word(name, value), VALUE_SHOWN)).collect::<Vec<_>>().join(" ")
+}
+
+fn word(name: &str, value: &Value) -> String {
+    match value {
+        Value::String(text) if name == "reason" => format!("“{text}”"),
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => name.to_owned(),
+        Value::Object(inner) => inner.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        Value::Array(names) => {
+            let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+            format!("{name} {}", names.join(", "))
+        }
+        Value::Null | Value::Bool(false) | Value::Number(_) => format!("{name} {value}"),
     }
-    words.join(" ")
 }
 
 pub async fn verify(session: &Session) -> Ended {

@@ -49,7 +49,7 @@ impl Screen {
             (false, true) => Mode::Live(Live::default()),
             (false, false) => Mode::Plain,
         };
-        let before = watching.glances().map(|step| (StepStatus::Pending, step.attempts.min(0))).collect();
+        let before = watching.glances().map(|step| before(&step)).collect();
         let mut screen = Self { output, mode, shown: before, status: None };
         if let Mode::Plain = screen.mode {
             let execution = watching.execution();
@@ -90,16 +90,20 @@ impl Screen {
     }
 
     fn changes(&mut self, watching: &Watching) {
+        let mut changed = Vec::new();
         for (step, shown) in watching.glances().zip(&mut self.shown) {
             let seen = (step.status, step.attempts);
             if seen != *shown {
                 *shown = seen;
-                let text = match self.output.json {
-                    true => change(watching, &step),
-                    false => line(&step),
-                };
-                self.output.line(text);
+                changed.push(step);
             }
+        }
+        changed.sort_by_key(at_ms);
+        for step in changed {
+            self.output.line(match self.output.json {
+                true => change(watching, &step),
+                false => line(&step),
+            });
         }
         let status = watching.status();
         if self.output.json && self.status != Some(status) {
@@ -111,24 +115,47 @@ impl Screen {
     }
 }
 
+/// What has ended already is no news to whoever begins to look.
+fn before(step: &Glance<'_>) -> (StepStatus, usize) {
+    match step.ended_at_ms {
+        Some(_) => (step.status, step.attempts),
+        None => (StepStatus::Pending, 0),
+    }
+}
+
 fn change(watching: &Watching, step: &Glance<'_>) -> String {
     let (id, position, status) = (&watching.execution().id, watching.position(), watching.status());
     let step = json!({ "id": step.id, "status": step.status, "attempts": step.attempts });
     json!({ "execution": id, "position": position, "status": status, "step": step }).to_string()
 }
 
+/// When it came to where it is.
+fn at_ms(step: &Glance<'_>) -> i64 {
+    let undoing = step.status == StepStatus::Compensating;
+    step.ended_at_ms.or(step.started_at_ms).filter(|_| !undoing).unwrap_or_else(times::now_ms)
+}
+
 /// `12:00:01 draft succeeded 0.2 s`
 fn line(step: &Glance<'_>) -> String {
-    let at = step.ended_at_ms.or(step.started_at_ms).unwrap_or_else(times::now_ms);
     let (sign, style) = signs::step(step.status);
     let state = painted(style, format_args!("{sign} {} {}", step.id, step.status));
-    [times::clock(at), state, tail(step)].join(" ").trim_end().to_owned()
+    [times::clock(at_ms(step)), state, tail(step)].join(" ").trim_end().to_owned()
 }
 
 /// How long it took or has taken so far, and the attempt where it is not the first.
 fn tail(step: &Glance<'_>) -> String {
-    let running = matches!(step.status, StepStatus::Running | StepStatus::Compensating);
-    let until = step.ended_at_ms.or_else(|| running.then(times::now_ms));
+    let until = match step.status {
+        StepStatus::Running => Some(times::now_ms()),
+        StepStatus::Succeeded | StepStatus::Failed | StepStatus::Unknown => step.ended_at_ms,
+        StepStatus::Pending
+        | StepStatus::AwaitingApproval
+        | StepStatus::AwaitingAgent
+        | StepStatus::Skipped
+        | StepStatus::Cancelled
+        | StepStatus::Compensating
+        | StepStatus::Compensated
+        | StepStatus::CompensationFailed => None,
+    };
     let took = step.started_at_ms.zip(until).map(|(from, to)| times::took(to - from));
     let attempt = (step.attempts > 1).then(|| format!("attempt {}", step.attempts));
     [took, attempt].into_iter().flatten().collect::<Vec<_>>().join("  ")
@@ -216,8 +243,13 @@ fn window(steps: &[Glance<'_>], rows: usize) -> (usize, usize) {
     if steps.len() <= rows {
         return (0, steps.len());
     }
-    let at_work = |step: &Glance<'_>| !matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
-    let focus = steps.iter().position(at_work).unwrap_or(steps.len());
+    use StepStatus as S;
+    let at_work = |step: &Glance<'_>| {
+        matches!(step.status, S::Running | S::Compensating | S::AwaitingApproval | S::AwaitingAgent)
+    };
+    let unsettled = |step: &Glance<'_>| !matches!(step.status, S::Succeeded | S::Skipped);
+    let focus = steps.iter().position(at_work).or_else(|| steps.iter().position(unsettled));
+    let focus = focus.unwrap_or(steps.len());
     let first = focus.saturating_sub(rows / 3).min(steps.len() - rows);
     (first, first + rows)
 }

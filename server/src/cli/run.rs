@@ -10,7 +10,7 @@ use actbook_engine::plan::{Plan, Severity};
 use actbook_engine::policy::PlanApproval;
 
 use super::args::Run;
-use super::foreground::{self, Goal};
+use super::foreground::{self, Eyes, Goal};
 use super::inputs::{self, Named};
 use super::session::Session;
 use super::signs::{ASKS, painted};
@@ -19,10 +19,13 @@ use super::{Ended, detach};
 pub async fn run(session: &Session, asked: Run) -> Ended {
     let (reference, plan) = ready(session, &asked.plan).await?;
     let inputs = inputs::inputs(&asked, &plan)?;
+    let eyes = Eyes::open()?;
     let here = !asked.detach.detach;
-    let started = session.service.start(&session.caller, reference, plan.clone(), inputs, true).await?;
-    let Started { id, progress, .. } = started;
     let approved = asked.yes && plan.policy.approval == PlanApproval::Plan;
+    // Only a driver asks for the plan's approval, and before it has one it sends nothing.
+    let drives = here || approved;
+    let Started { id, progress, .. } =
+        session.service.start(&session.caller, reference, plan, inputs, drives).await?;
     if approved {
         let why = Some("--yes".to_owned());
         session.service.approve(&session.caller, id.as_str(), None, why).await?;
@@ -35,7 +38,7 @@ pub async fn run(session: &Session, asked: Run) -> Ended {
         true => session.service.claim(&session.caller, id.as_str(), false).await?,
         false => Some(progress),
     };
-    foreground::follow(session, id.as_str(), claimed, Goal::Run).await
+    foreground::follow(session, id.as_str(), eyes, claimed, Goal::Run).await
 }
 
 /// The plan as it will run: a file is saved first; a saved plan is checked anew, for its tools may have gone.

@@ -2,7 +2,7 @@
 
 use actbook::service::ExecutionFilter;
 use actbook::service::view::{ExecutionView, StepView};
-use actbook_engine::policy::Status;
+use actbook_engine::policy::{Status, StepStatus};
 
 use super::output::Output;
 use super::session::Session;
@@ -80,11 +80,17 @@ fn row(step: &StepView) -> Vec<super::table::Cell> {
         coloured(style, sign),
         cell(step.id.as_str()),
         coloured(style, step.status.as_str()),
-        cell(step.took_ms.map(times::took).unwrap_or_default()),
+        cell(took(step)),
         cell(attempts),
         coloured(QUIET, super::table::cut(&does, 40)),
         coloured(signs::BAD, super::table::cut(&error.unwrap_or_default(), 200)),
     ]
+}
+
+/// How long it ran; what was undone or skipped since has no such time any more.
+fn took(step: &StepView) -> String {
+    let ran = matches!(step.status, StepStatus::Succeeded | StepStatus::Failed | StepStatus::Unknown);
+    step.took_ms.filter(|_| ran).map(times::took).unwrap_or_default()
 }
 
 fn hints(output: &Output, view: &ExecutionView) {

@@ -18,6 +18,7 @@ pub(super) fn spawn(door: Arc<Door>, mut appender: Appender, bell: Bell) -> Resu
 fn write(door: &Door, appender: &mut Appender, bell: &Bell) -> bool {
     let mut book = door.lock();
     while book.idle() {
+        release(appender);
         if book.closed {
             return false;
         }
@@ -25,6 +26,7 @@ fn write(door: &Door, appender: &mut Appender, bell: &Bell) -> bool {
     }
     let Some(Taken { batch, waiters }) = book.take_out() else {
         // The head could not even be read; those who wait have the error already.
+        release(appender);
         let waiters = book.take_waiters();
         drop(book);
         waiters.into_iter().for_each(|waiter| waiter.answer());
@@ -32,6 +34,7 @@ fn write(door: &Door, appender: &mut Appender, bell: &Bell) -> bool {
     };
     let unchanged = batch.entries.is_empty() && batch.others.is_empty();
     let written = if unchanged {
+        release(appender);
         book.head_in_store()
             .map(|head| if head == Some(batch.old) { Appended::Done } else { Appended::HeadMoved })
     } else {
@@ -50,6 +53,12 @@ fn write(door: &Door, appender: &mut Appender, bell: &Bell) -> bool {
             waiters.into_iter().for_each(|waiter| waiter.answer());
         }
         Ok(Appended::HeadMoved) => {
+            // Who lost the race holds the head while it decides again, so that it cannot lose for ever.
+            drop(book);
+            if let Err(error) = appender.hold(batch.tenant) {
+                tracing::debug!("the head could not be held: {error}");
+            }
+            let mut book = door.lock();
             book.start_over(waiters);
             if let Err(error) = book.wake_since(batch.old.position) {
                 tracing::warn!("another process's word could not be read: {error}");
@@ -62,4 +71,10 @@ fn write(door: &Door, appender: &mut Appender, bell: &Bell) -> bool {
         }
     }
     true
+}
+
+fn release(appender: &mut Appender) {
+    if let Err(error) = appender.release() {
+        tracing::debug!("the head could not be released: {error}");
+    }
 }

@@ -48,7 +48,14 @@ struct Header {
 #[serde(untagged)]
 enum Line {
     Own(Own),
-    Other { position: u64, entry: String },
+    Other(Other),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Other {
+    position: u64,
+    entry: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -110,7 +117,8 @@ pub(super) async fn write(
             let body = bodies.next_if(|payload| payload.position == entry.position);
             Line::Own(own_line(entry, body.map(|payload| payload.body)))
         } else {
-            Line::Other { position: entry.position, entry: STANDARD.encode(entry_hash(tenant, &entry)) }
+            let hash = STANDARD.encode(entry_hash(tenant, &entry));
+            Line::Other(Other { position: entry.position, entry: hash })
         };
         match put(to, &line) {
             Ok(()) => ControlFlow::Continue(()),
@@ -127,7 +135,7 @@ pub(super) async fn write(
 }
 
 fn put(to: &mut (dyn Write + Send), line: &impl Serialize) -> Result<(), Error> {
-    let text = serde_json::to_string(line).map_err(|error| broken(error))?;
+    let text = serde_json::to_string(line).map_err(broken)?;
     writeln!(to, "{text}").map_err(unwritable)
 }
 
@@ -199,7 +207,7 @@ impl Check {
 
     fn line(&mut self, line: Line) -> Result<(), String> {
         let (position, entry) = match line {
-            Line::Other { position, entry } => {
+            Line::Other(Other { position, entry }) => {
                 let bytes = STANDARD.decode(entry).map_err(|error| error.to_string())?;
                 (position, Hash::try_from(bytes).map_err(|_| "an entry's hash has 32 bytes")?)
             }
@@ -251,6 +259,10 @@ impl Check {
         let position = actbook_engine::id::Position(own.position);
         self.state = Some(match (self.state.take(), event) {
             (None, Event::ExecutionStarted(started)) => {
+                if (self.header.execution.as_str(), self.header.stream) != (started.id.as_str(), own.position)
+                {
+                    return Err("it is not the execution that the header names".into());
+                }
                 if Digest::of(self.header.plan.as_bytes()) != started.plan.digest {
                     return Err("the plan is not the one that was run".into());
                 }
@@ -294,5 +306,6 @@ impl Check {
 fn unhex(text: &str) -> Option<Hash> {
     let digit = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
     let bytes: Option<Vec<u8>> = (0..text.len() / 2).map(|index| digit(index * 2)).collect();
-    Hash::try_from(bytes?).ok()
+    // One spelling per hash: no capitals, no signs, no odd digit at the end.
+    Hash::try_from(bytes?).ok().filter(|hash| hex(hash) == text)
 }

@@ -98,7 +98,10 @@ impl Service {
 
     /// Replays the projections from the journal; gives how many rows there are.
     pub async fn rebuild(&self) -> Result<usize, Error> {
-        Ok(ledger::rebuild(&self.db, self.tenant)?)
+        let (db, tenant) = (self.db.clone(), self.tenant);
+        let rebuilding = tokio::task::spawn_blocking(move || ledger::rebuild(&db, tenant));
+        let stopped = |error| Error::new("internal", format!("rebuilding stopped: {error}"), "try again");
+        Ok(rebuilding.await.map_err(stopped)??)
     }
 
     pub async fn backup(&self, file: &Path) -> Result<(), Error> {
@@ -121,6 +124,7 @@ impl Service {
         if !dry_run {
             let old = ledger::now_ms().saturating_sub(KEYS_KEPT_MS).min(before_ms);
             self.db.transact(vec![requests::erase_before(self.tenant, old)]).await?;
+            self.db.scrub().await?;
         }
         Ok(cleaned)
     }

@@ -31,6 +31,10 @@ impl Service {
         self.tools.list().await
     }
 
+    pub async fn list_tools_of(&self, server: &str) -> ServerTools {
+        self.tools.list_server(server).await
+    }
+
     pub fn server_names(&self) -> Vec<String> {
         self.tools.server_names()
     }

@@ -11,10 +11,11 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::ledger;
-use crate::store::{Db, Entry, journal, payloads};
+use crate::store::{self, Db, Entry, journal, payloads};
 
 /// Entries checked between two looks at their payloads.
 const CHUNK: u64 = 10_000;
+const ERASED: &str = "payloads_erased.1";
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Verified {
@@ -59,27 +60,46 @@ struct Walk {
     position: u64,
     hash: Hash,
     versions: BTreeMap<u64, u64>,
-    /// What the entries of the chunk at hand say of their payloads, with their streams.
-    claims: BTreeMap<u64, (u64, Kept)>,
     salts: BTreeMap<u64, Vec<u8>>,
-    erased: BTreeSet<u64>,
+    chunk: Chunk,
     payloads: u64,
+    erased: u64,
+}
+
+/// What the entries of the chunk at hand say of the rows beside them.
+#[derive(Default)]
+struct Chunk {
+    /// Executions that begin here.
+    begun: BTreeSet<u64>,
+    /// Payloads, with the stream of their owner.
+    kept: BTreeMap<u64, (u64, Kept)>,
+    erased: BTreeSet<u64>,
+}
+
+/// Something that does not hold, unless its stream is being erased while we look.
+struct Doubt {
+    why: &'static str,
+    stream: Option<u64>,
 }
 
 pub(super) async fn journal(db: &Db, tenant: i64) -> Result<Verified, Error> {
-    let head = journal::head(tenant).first(db).await?;
-    let Some(head) = head else {
-        return Ok(bad(0, "the journal has no head"));
+    let head = match journal::head(tenant).first(db).await {
+        Ok(Some(head)) => head,
+        Ok(None) => return Ok(bad(0, "the journal has no head")),
+        Err(unreadable @ store::Error::Column { .. }) => {
+            return Ok(bad(0, format!("the head: {unreadable}")));
+        }
+        Err(error) => return Err(error.into()),
     };
     let mut walk = Walk {
         tenant,
         position: 0,
         hash: GENESIS,
         versions: BTreeMap::new(),
-        claims: BTreeMap::new(),
-        salts: payloads::salts(tenant).all(db).await?.into_iter().collect(),
-        erased: erased_streams(db, tenant).await?,
+        salts: BTreeMap::new(),
+        chunk: Chunk::default(),
         payloads: 0,
+        erased: 0,
     };
     while walk.position < head.position {
         let (from, through) = (walk.position, (walk.position + CHUNK).min(head.position));
@@ -87,7 +107,7 @@ pub(super) async fn journal(db: &Db, tenant: i64) -> Result<Verified, Error> {
             return Ok(Verified { bad: Some(found), ..Verified::default() });
         }
     }
-    if let Some(found) = beyond(db, tenant, head.position).await? {
+    if let Some(found) = outside(db, tenant).await? {
         return Ok(Verified { bad: Some(found), ..Verified::default() });
     }
     if walk.hash != head.hash {
@@ -97,112 +117,156 @@ pub(super) async fn journal(db: &Db, tenant: i64) -> Result<Verified, Error> {
         ok: true,
         entries: walk.position,
         payloads: walk.payloads,
-        erased: walk.erased.len() as u64,
+        erased: walk.erased,
         position: head.position,
         hash: hex(&head.hash),
         bad: None,
     })
 }
 
-fn bad(position: u64, why: &str) -> Verified {
-    Verified { bad: Some(Bad { position, why: why.to_owned() }), ..Verified::default() }
+fn bad(position: u64, why: impl Into<String>) -> Verified {
+    Verified { bad: Some(Bad { position, why: why.into() }), ..Verified::default() }
 }
 
-/// Rows behind the head: put there by somebody who did not come through the door.
-async fn beyond(db: &Db, tenant: i64, head: u64) -> Result<Option<Bad>, Error> {
-    let end = i64::MAX as u64;
-    let entry =
-        journal::between(tenant, head, end).each(db, |entry| ControlFlow::Break(entry.position)).await?;
-    if let ControlFlow::Break(position) = entry {
-        return Ok(Some(Bad { position, why: "an entry lies behind the head".into() }));
-    }
-    let payload =
-        payloads::between(tenant, head, end).each(db, |payload| ControlFlow::Break(payload.position)).await?;
-    Ok(match payload {
-        ControlFlow::Break(position) => Some(Bad { position, why: "a payload lies behind the head".into() }),
-        ControlFlow::Continue(()) => None,
-    })
-}
-
-/// Absence of payloads is accepted only where the journal itself says that they were erased.
-async fn erased_streams(db: &Db, tenant: i64) -> Result<BTreeSet<u64>, Error> {
-    let filter = journal::Filter { kind: Some("payloads_erased.1".into()), ..journal::Filter::default() };
-    let entries = journal::filtered(tenant, &filter, i64::MAX as u64)?.all(db).await?;
-    Ok(entries.into_iter().map(|entry| entry.stream).collect())
+/// Rows where none can be: put there by somebody who did not come through the door.
+async fn outside(db: &Db, tenant: i64) -> Result<Option<Bad>, Error> {
+    let entry = journal::outside(tenant).first(db).await?.flatten();
+    let beside = payloads::outside(tenant).first(db).await?.flatten();
+    let found = |stray: Option<i64>, why: &str| {
+        stray.map(|position| Bad { position: u64::try_from(position).unwrap_or(0), why: why.into() })
+    };
+    let entry = found(entry, "an entry lies behind the head");
+    Ok(entry.or(found(beside, "a payload or a salt lies behind the head")))
 }
 
 impl Walk {
     async fn chunk(&mut self, db: &Db, from: u64, through: u64) -> Result<Option<Bad>, Error> {
-        self.claims.clear();
         let entries = journal::between(self.tenant, from, through);
         let flow = entries.each(db, |entry| match self.entry(&entry) {
             Ok(()) => ControlFlow::Continue(()),
-            Err(why) => ControlFlow::Break(Bad { position: self.position + 1, why }),
+            Err(found) => ControlFlow::Break(found),
         });
-        if let ControlFlow::Break(found) = flow.await? {
-            return Ok(Some(found));
+        match flow.await {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(found)) => return Ok(Some(found)),
+            Err(unreadable @ store::Error::Column { .. }) => {
+                return Ok(Some(Bad { position: self.position + 1, why: unreadable.to_string() }));
+            }
+            Err(error) => return Err(error.into()),
         }
         if self.position < through {
             return Ok(Some(Bad { position: self.position + 1, why: "the entry is missing".into() }));
         }
-        self.check_payloads(db, from, through).await
+        self.beside(db, from, through).await
     }
 
-    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
-        if entry.position != self.position + 1 {
-            return Err("the entry is missing".into());
+    fn entry(&mut self, entry: &Entry) -> Result<(), Bad> {
+        let expected = self.position + 1;
+        if entry.position < expected {
+            return Err(Bad { position: entry.position, why: "the entry is there twice".into() });
+        }
+        let found = |why: String| Bad { position: expected, why };
+        if entry.position > expected {
+            return Err(found("the entry is missing".into()));
         }
         let hash = chain::chain_hash(&self.hash, &entry_hash(self.tenant, entry));
         if hash != entry.hash {
-            return Err("the entry is not the one that was written: its hash does not follow".into());
+            return Err(found("the entry is not the one that was written: its hash does not follow".into()));
         }
         let version = self.versions.entry(entry.stream).or_default();
         *version += 1;
         if entry.version != *version {
-            return Err(format!("version {} of its stream is missing", *version));
+            return Err(found(format!("version {} of its stream is missing", *version)));
         }
-        let event = Event::decode(&entry.kind, &entry.body).map_err(|error| error.to_string())?;
-        if let Some(kept) = event.kept() {
-            self.claims.insert(entry.position, (entry.stream, kept));
-        }
+        let event = Event::decode(&entry.kind, &entry.body).map_err(|error| found(error.to_string()))?;
+        self.chunk.note(entry, &event);
+        self.erased += u64::from(matches!(event, Event::PayloadsErased(_)));
         self.position = entry.position;
         self.hash = hash;
         Ok(())
     }
 
-    async fn check_payloads(&mut self, db: &Db, from: u64, through: u64) -> Result<Option<Bad>, Error> {
-        let mut claims = std::mem::take(&mut self.claims);
-        let mut first_bad: Option<Bad> = None;
+    /// The rows beside the chunk's entries: every payload and every salt, and no other.
+    async fn beside(&mut self, db: &Db, from: u64, through: u64) -> Result<Option<Bad>, Error> {
+        let Chunk { mut begun, mut kept, erased } = std::mem::take(&mut self.chunk);
+        let mut doubts = BTreeMap::new();
+        for (stream, salt) in payloads::salts_between(self.tenant, from, through).all(db).await? {
+            if !begun.remove(&stream) {
+                doubts.insert(stream, Doubt { why: "a salt that no execution owns", stream: None });
+            }
+            self.salts.insert(stream, salt);
+        }
         let flow = payloads::between(self.tenant, from, through).each(db, |payload| {
             self.payloads += 1;
-            let why = match claims.remove(&payload.position) {
-                None => Some("a payload that no entry owns"),
+            let doubt = match kept.remove(&payload.position) {
+                None => Some(Doubt { why: "a payload that no entry owns", stream: None }),
                 Some((stream, kept)) => self.mismatch(stream, kept, &payload.body),
             };
-            match why {
-                None => ControlFlow::Continue(()),
-                Some(why) => ControlFlow::Break(Bad { position: payload.position, why: why.into() }),
+            if let Some(doubt) = doubt {
+                doubts.insert(payload.position, doubt);
             }
+            ControlFlow::<()>::Continue(())
         });
-        if let ControlFlow::Break(found) = flow.await? {
-            first_bad = Some(found);
+        let _to_the_end = flow.await?;
+        let missing = |why, stream| Doubt { why, stream: Some(stream) };
+        for stream in begun {
+            doubts.entry(stream).or_insert(missing("its salt is missing", stream));
         }
-        let before = first_bad.as_ref().map_or(u64::MAX, |found| found.position);
-        let missing = claims
-            .iter()
-            .find(|(position, (stream, _))| **position < before && !self.erased.contains(stream));
-        let missing =
-            missing.map(|(position, _)| Bad { position: *position, why: "its payload is missing".into() });
-        Ok(missing.or(first_bad))
+        for (position, (stream, _)) in kept {
+            doubts.entry(position).or_insert(missing("its payload is missing", stream));
+        }
+        for stream in erased.into_iter().filter(|stream| self.salts.contains_key(stream)) {
+            // It may have been read a moment before its erasure.
+            if payloads::salt(self.tenant, stream).first(db).await?.is_some() {
+                doubts.insert(stream, Doubt { why: "its salt was erased and is back", stream: None });
+            }
+        }
+        self.first_of(db, doubts).await
     }
 
-    fn mismatch(&self, stream: u64, kept: Kept, body: &[u8]) -> Option<&'static str> {
+    /// Absence is accepted only where the journal itself says that the rows were erased. A row that was
+    /// read a moment before its erasure is as good as absent.
+    async fn first_of(&self, db: &Db, doubts: BTreeMap<u64, Doubt>) -> Result<Option<Bad>, Error> {
+        for (position, Doubt { why, stream }) in doubts {
+            if let Some(stream) = stream
+                && self.is_erased(db, stream).await?
+                && payloads::at(self.tenant, position).first(db).await?.is_none()
+            {
+                continue;
+            }
+            return Ok(Some(Bad { position, why: why.into() }));
+        }
+        Ok(None)
+    }
+
+    async fn is_erased(&self, db: &Db, stream: u64) -> Result<bool, Error> {
+        let kind = Some(ERASED.into());
+        let filter = journal::Filter { kind, stream: Some(stream), ..journal::Filter::default() };
+        Ok(journal::filtered(self.tenant, &filter, 1)?.first(db).await?.is_some())
+    }
+
+    fn mismatch(&self, stream: u64, kept: Kept, body: &[u8]) -> Option<Doubt> {
         let none = Vec::new();
         let salt = match stream {
             ledger::LIBRARY => &none,
             _ => self.salts.get(&stream).unwrap_or(&none),
         };
         let same = body.len() as u64 == kept.size && Digest::salted(salt, body) == kept.digest;
-        if same { None } else { Some("its payload is not the one that was written") }
+        let why = "its payload is not the one that was written";
+        if same { None } else { Some(Doubt { why, stream: Some(stream) }) }
+    }
+}
+
+impl Chunk {
+    fn note(&mut self, entry: &Entry, event: &Event) {
+        if matches!(event, Event::ExecutionStarted(_)) {
+            self.begun.insert(entry.stream);
+        }
+        if matches!(event, Event::PayloadsErased(_)) {
+            self.erased.insert(entry.stream);
+        }
+        if let Some(kept) = event.kept() {
+            self.kept.insert(entry.position, (entry.stream, kept));
+        }
     }
 }

@@ -128,6 +128,18 @@ impl Db {
         }))
     }
 
+    /// After an erasure: nothing of it stays behind in the files. PostgreSQL's own vacuum does this in
+    /// its own time.
+    pub async fn scrub(&self) -> Result<(), Error> {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                let sqlite = sqlite.clone();
+                off_thread(move || sqlite.scrub()).await
+            }
+            Backend::Postgres(_) => Ok(()),
+        }
+    }
+
     /// Copies the database to a new file while others write.
     pub async fn backup(&self, file: &Path) -> Result<(), Error> {
         let file = file.to_owned();

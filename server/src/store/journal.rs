@@ -25,7 +25,7 @@ pub struct Entry {
 }
 
 /// What one transaction appends: entries that lead from `old` to `new`, and the other rows that
-/// change with them (projections, salts, request keys).
+/// change with them (projections, salts, request keys). Without entries the head stays where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     pub tenant: i64,
@@ -38,7 +38,7 @@ pub struct Batch {
 impl Batch {
     /// Gapless from `old` to `new`: the last look before the journal is written.
     pub(super) fn assert_follows(&self) {
-        assert!(!self.entries.is_empty(), "a batch has entries: by them it is recognised");
+        assert!(!self.entries.is_empty() || !self.others.is_empty(), "an empty batch writes nothing");
         let mut at = self.old;
         for entry in &self.entries {
             assert_eq!(entry.position, at.position + 1, "entries must follow the head without a gap");
@@ -56,6 +56,19 @@ pub enum Appended {
 }
 
 pub(super) const HEAD: &str = "SELECT position, hash FROM head WHERE tenant = $1";
+
+/// Something at a position that no entry may have: before the first, or behind the head. One
+/// statement, so that whoever appends meanwhile is not taken for an intruder.
+pub fn outside(tenant: i64) -> Select<Option<i64>> {
+    Select::new(
+        "SELECT MIN(position) FROM (\
+         SELECT position FROM journal WHERE tenant = $1 AND position < 1 UNION ALL \
+         SELECT journal.position FROM head JOIN journal \
+         ON journal.tenant = head.tenant AND journal.position > head.position WHERE head.tenant = $1) AS strays",
+        vec![tenant.into()],
+        |row| row.maybe_int(0),
+    )
+}
 
 pub(super) const HASH_AT: &str = "SELECT hash FROM journal WHERE tenant = $1 AND position = $2";
 

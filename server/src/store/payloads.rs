@@ -56,6 +56,21 @@ pub fn between(tenant: i64, after: u64, through: u64) -> Select<Payload> {
     )
 }
 
+/// A payload or a salt at a position that no entry may have; see `journal::outside`.
+pub fn outside(tenant: i64) -> Select<Option<i64>> {
+    Select::new(
+        "SELECT MIN(position) FROM (\
+         SELECT position FROM payloads WHERE tenant = $1 AND position < 1 UNION ALL \
+         SELECT payloads.position FROM head JOIN payloads \
+         ON payloads.tenant = head.tenant AND payloads.position > head.position WHERE head.tenant = $1 UNION ALL \
+         SELECT stream FROM salts WHERE tenant = $1 AND stream < 1 UNION ALL \
+         SELECT salts.stream FROM head JOIN salts \
+         ON salts.tenant = head.tenant AND salts.stream > head.position WHERE head.tenant = $1) AS strays",
+        vec![tenant.into()],
+        |row| row.maybe_int(0),
+    )
+}
+
 pub fn erase_of_stream(tenant: i64, stream: u64) -> Statement {
     Statement::new(
         "DELETE FROM payloads WHERE tenant = $1 AND position IN \
@@ -79,11 +94,11 @@ pub fn salt(tenant: i64, stream: u64) -> Select<Vec<u8>> {
     )
 }
 
-/// All salts with their streams, in order: what `verify` holds while it reads payloads.
-pub fn salts(tenant: i64) -> Select<(u64, Vec<u8>)> {
+/// The salts of the streams that began after one position and up to another, in order.
+pub fn salts_between(tenant: i64, after: u64, through: u64) -> Select<(u64, Vec<u8>)> {
     Select::new(
-        "SELECT stream, salt FROM salts WHERE tenant = $1 ORDER BY stream",
-        vec![tenant.into()],
+        "SELECT stream, salt FROM salts WHERE tenant = $1 AND stream > $2 AND stream <= $3 ORDER BY stream",
+        vec![tenant.into(), after.into(), through.into()],
         |mut row| Ok((row.count(0)?, row.take_bytes(1)?)),
     )
 }

@@ -1,7 +1,9 @@
 //! One integration binary, real parts.
 #![expect(clippy::unwrap_used, reason = "a test stops where it meets a failure")]
 
+mod cli;
 mod crash;
+mod durability;
 mod postgres;
 mod store;
 mod tidy;

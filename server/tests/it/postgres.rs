@@ -121,7 +121,7 @@ pub async fn end_connections(url: &str) {
 }
 
 /// Runs a statement beside the product's own connections.
-async fn execute(url: &str, sql: &str) {
+pub async fn execute(url: &str, sql: &str) {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the server answers");
     let running = tokio::spawn(connection);
     client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));

@@ -41,6 +41,22 @@ impl Scratch {
         let db = open(&url).await;
         Self { db, url, kind, _place: place }
     }
+
+    /// Runs SQL behind the product's back.
+    pub async fn execute(&self, sql: &str) {
+        match self.kind {
+            Kind::Sqlite => {
+                let connection = rusqlite::Connection::open(self.file()).expect("the file opens");
+                connection.execute_batch(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            }
+            Kind::Postgres => crate::postgres::execute(&self.url, sql).await,
+        }
+    }
+
+    /// Where SQLite keeps it.
+    pub fn file(&self) -> &std::path::Path {
+        std::path::Path::new(self.url.trim_start_matches("sqlite:"))
+    }
 }
 
 pub async fn place(kind: Kind) -> (Place, String) {

@@ -38,13 +38,16 @@ impl Execution {
     }
 
     pub(super) fn try_again(&mut self, no: StepNo, settled_as_not_run: bool) {
+        let idempotent = self.plan.step(no).idempotent;
         let step = &mut self.steps[no.index()];
-        if settled_as_not_run {
-            step.key += 1;
-            if let Some(attempt) =
-                step.attempts.last_mut().filter(|last| last.counts_as() == Some(Outcome::Unknown))
-            {
-                attempt.settled = Some(false);
+        if let (true, Some(newest)) = (settled_as_not_run, step.counting()) {
+            let key = step.attempts[newest as usize].key;
+            for (no, attempt) in step.attempts.iter_mut().enumerate() {
+                // With one key they are one call to the tool, and one answer speaks of them all.
+                let meant = no as u32 == newest || (idempotent && attempt.key == key);
+                if meant && attempt.counts_as() == Some(Outcome::Unknown) {
+                    attempt.settled = Some(false);
+                }
             }
         }
         step.forced = true;
@@ -58,13 +61,13 @@ impl Execution {
     /// Done, by the answer's word: an unknown attempt is settled; a failed one was made good by hand.
     pub(super) fn happened(&mut self, no: StepNo, output: Option<Stored>, at_ms: i64) {
         let step = &mut self.steps[no.index()];
-        let key = step.key;
-        match step.attempts.last_mut() {
+        let key = step.next_key();
+        match step.counting().map(|newest| &mut step.attempts[newest as usize]) {
             Some(last) if last.counts_as() == Some(Outcome::Unknown) => {
                 last.settled = Some(true);
                 last.result = output;
             }
-            _ => step.attempts.push(Attempt {
+            Some(_) | None => step.attempts.push(Attempt {
                 key,
                 by_agent: true,
                 forced: false,
@@ -93,12 +96,15 @@ impl Execution {
             }
             Answer::Happened => {
                 if let Some(last) = step.compensations.last_mut() {
-                    last.outcome = Some(Outcome::Succeeded);
+                    last.settled = Some(true);
                     step.undone.insert(last.attempt);
                 }
                 self.after_undo(no, at_ms);
             }
             Answer::Retry | Answer::DidNotHappen | Answer::Compensate | Answer::Abandon => {
+                if let (Answer::DidNotHappen, Some(last)) = (answer, step.compensations.last_mut()) {
+                    last.settled = Some(false);
+                }
                 step.undo_retry = true;
                 self.refresh(no);
             }

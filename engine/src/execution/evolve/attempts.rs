@@ -23,7 +23,7 @@ impl Execution {
         let goes_on = step.status() == StepStatus::Running && step.last().is_some_and(|last| last.forced);
         let before = if step.approved { step.asked } else { step.last().and_then(|last| last.arguments) };
         step.attempts.push(Attempt {
-            key: step.key,
+            key: step.next_key(),
             by_agent,
             forced: step.forced || goes_on,
             arguments: arguments.or(before),
@@ -83,7 +83,6 @@ impl Execution {
         self.close_call(CallId { step: no, kind: CallKind::Run, no: index });
         self.calls -= u32::from(event.unsent && !by_agent);
         let step = &mut self.steps[no.index()];
-        step.key += u32::from(event.outcome == Outcome::Failed && !event.takeover);
         step.tries -= u32::from(free);
         if event.outcome != Outcome::Succeeded {
             step.error = event.category.map(|category| Failure { category, said: result });
@@ -130,7 +129,6 @@ impl Execution {
             }
         }
         self.close_call(CallId { step: no, kind: CallKind::Probe, no: index });
-        self.steps[no.index()].key += u32::from(unknown && settles == Some(false));
         self.refresh(no);
         let status = self.step(no).status();
         if unknown && settles.is_some() && status == StepStatus::Unknown {

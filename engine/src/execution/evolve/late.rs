@@ -68,11 +68,9 @@ impl Execution {
     fn undo_again(&mut self, no: StepNo, index: u32) {
         let plan = self.plan.clone();
         let (spec, step) = (plan.step(no), &mut self.steps[no.index()]);
-        let key_of = |attempt: u32| step.attempts[attempt as usize].key;
-        let same = |other: u32| other == index || (spec.idempotent && key_of(other) == key_of(index));
-        if step.compensations.iter().any(|one| same(one.attempt)) {
-            let undone = step.undone.iter().copied().filter(|other| !same(*other)).collect();
-            step.undone = undone;
+        if step.compensations.iter().any(|one| step.same_effect(spec, one.attempt, index)) {
+            let others = step.undone.iter().copied().filter(|other| !step.same_effect(spec, *other, index));
+            step.undone = others.collect();
             step.undo_again.insert(index);
         }
         if step.status() == StepStatus::Compensated && !step.to_undo(spec).is_empty() {
@@ -83,47 +81,32 @@ impl Execution {
 
     fn settle_late(&mut self, no: StepNo, index: u32, event: &event::LateAnswer, said: Option<Stored>) {
         let step = &mut self.steps[no.index()];
-        let newest = index as usize + 1 == step.attempts.len();
+        let newest = step.counting() == Some(index);
         let attempt = &mut step.attempts[index as usize];
         attempt.settled = Some(event.outcome == Outcome::Succeeded);
         if event.outcome == Outcome::Failed {
             attempt.category = event.category.or(attempt.category);
             if newest {
-                step.key += 1;
                 step.error = event.category.map(|category| Failure { category, said }).or(step.error);
             }
         }
     }
 
-    /// A late answer moves the step only once none of its attempts is in flight.
-    pub(super) fn move_late(&mut self, no: StepNo, event: &event::LateAnswer, at_ms: i64) {
+    /// A late answer moves the step only once none of its attempts is in flight. A step that runs is
+    /// settled by what follows; one that was skipped or cancelled stays so.
+    fn move_late(&mut self, no: StepNo, event: &event::LateAnswer, at_ms: i64) {
+        use StepStatus as S;
         let step = self.step(no);
-        let in_flight = step.last().is_some_and(Attempt::open);
-        match step.status() {
-            _ if in_flight => {}
-            StepStatus::Unknown | StepStatus::Failed if event.outcome == Outcome::Succeeded => {
-                self.resettle(no, at_ms)
-            }
-            StepStatus::Pending | StepStatus::AwaitingApproval if event.outcome == Outcome::Succeeded => {
+        if step.last().is_some_and(Attempt::open) {
+            return;
+        }
+        let newest = step.counting() == event.attempt.checked_sub(1);
+        match (event.outcome, step.status()) {
+            (Outcome::Succeeded, S::Unknown | S::Failed | S::Pending | S::AwaitingApproval) => {
                 self.resettle(no, at_ms);
             }
-            StepStatus::Unknown => {
-                let newest = event.attempt as usize == step.attempts.len();
-                if newest {
-                    self.set_status(no, StepStatus::Failed, None);
-                }
-            }
-            StepStatus::Pending
-            | StepStatus::AwaitingApproval
-            | StepStatus::Running
-            | StepStatus::AwaitingAgent
-            | StepStatus::Succeeded
-            | StepStatus::Failed
-            | StepStatus::Skipped
-            | StepStatus::Cancelled
-            | StepStatus::Compensating
-            | StepStatus::Compensated
-            | StepStatus::CompensationFailed => {}
+            (Outcome::Failed, S::Unknown) if newest => self.set_status(no, S::Failed, None),
+            (Outcome::Succeeded | Outcome::Failed | Outcome::Unknown, _) => {}
         }
     }
 }

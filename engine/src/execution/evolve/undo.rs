@@ -20,8 +20,8 @@ impl Execution {
             let step = &mut self.steps[no.index()];
             step.left = false;
             step.undo_retry = step.status.0 == StepStatus::CompensationFailed;
-            self.refresh(no);
         }
+        self.order_undo();
     }
 
     pub(super) fn compensation_started(
@@ -31,29 +31,40 @@ impl Execution {
         at_ms: i64,
     ) -> Result<(), String> {
         let no = self.find(&event.step)?;
-        let spec = self.plan.step(no).compensation.as_ref().ok_or("the step has no compensation")?;
+        let plan = self.plan.clone();
+        let spec = plan.step(no).compensation.as_ref().ok_or("the step has no compensation")?;
         let by_agent = matches!(spec.work, Undo::Action { .. });
         let attempt = event.attempt.checked_sub(1).ok_or("attempts count from 1")?;
         let step = &mut self.steps[no.index()];
         if event.compensation as usize != step.compensations.len() + 1 {
             return Err(format!("compensation {} of `{}` is out of turn", event.compensation, event.step));
         }
+        let key = step.next_undo_key(attempt);
         step.compensations.push(Compensation {
             attempt,
+            key,
             by_agent,
             arguments,
             outcome: None,
             category: None,
             result: None,
             late: None,
+            settled: None,
             unsent: false,
             takeover: false,
             started_at_ms: at_ms,
         });
         step.undo_retry = false;
         step.retry_at_ms = None;
-        step.undo_again.remove(&attempt);
-        step.undone.remove(&attempt);
+        // Until it has succeeded, nothing with this effect counts as undone; all that was heard before
+        // it began is covered by it.
+        let same: Vec<u32> = (0..step.attempts.len() as u32)
+            .filter(|other| step.same_effect(plan.step(no), *other, attempt))
+            .collect();
+        for other in same {
+            step.undo_again.remove(&other);
+            step.undone.remove(&other);
+        }
         self.open_call(
             CallId { step: no, kind: CallKind::Compensation, no: event.compensation - 1 },
             by_agent,
@@ -88,12 +99,12 @@ impl Execution {
         one.result = result;
         one.unsent = event.unsent;
         one.takeover = event.takeover;
-        let attempt = one.attempt;
+        let (attempt, free) = (one.attempt, one.costs_nothing());
         self.close_call(CallId { step: no, kind: CallKind::Compensation, no: index });
         if event.outcome == Outcome::Succeeded {
             self.steps[no.index()].undone.insert(attempt);
             self.after_undo(no, at_ms);
-        } else if event.unsent && event.takeover {
+        } else if free {
             self.steps[no.index()].undo_retry = true;
             self.refresh(no);
         } else {
@@ -107,9 +118,11 @@ impl Execution {
 
     /// The step is compensated once none of its attempts is left to undo.
     pub(super) fn after_undo(&mut self, no: StepNo, at_ms: i64) {
-        let done = self.step(no).to_undo(self.plan.step(no)).is_empty();
-        let status = if done { StepStatus::Compensated } else { StepStatus::Compensating };
-        self.end_step(no, status, None, at_ms);
+        self.steps[no.index()].retry_at_ms = None;
+        match self.step(no).to_undo(self.plan.step(no)).is_empty() {
+            true => self.end_step(no, StepStatus::Compensated, None, at_ms),
+            false => self.set_status(no, StepStatus::Compensating, None),
+        }
     }
 
     pub(super) fn late_compensation(
@@ -119,15 +132,17 @@ impl Execution {
         at_ms: i64,
     ) -> Result<(), String> {
         let (no, index, one) = self.compensation(&event.step, event.compensation)?;
-        let unknown = one.outcome == Some(Outcome::Unknown);
+        let unknown = one.counts_as() == Some(Outcome::Unknown);
         one.late = Some(event.outcome);
         one.result = result.or(one.result);
         let attempt = one.attempt;
         let step = &mut self.steps[no.index()];
         let newest = index as usize + 1 == step.compensations.len();
-        if unknown && newest && step.status.0 == StepStatus::CompensationFailed {
-            step.compensations[index as usize].outcome = Some(event.outcome);
-            if event.outcome == Outcome::Succeeded {
+        let waits = matches!(step.status(), StepStatus::CompensationFailed | StepStatus::Compensating);
+        let succeeded = event.outcome == Outcome::Succeeded;
+        if (unknown || succeeded) && newest && waits {
+            step.compensations[index as usize].settled = Some(succeeded);
+            if succeeded {
                 step.left = false;
                 step.undone.insert(attempt);
                 self.after_undo(no, at_ms);

@@ -29,6 +29,9 @@ const READERS_IDLE_MAX: usize = 4;
 /// How long a backup that met a lock waits before it tries again.
 const BACKUP_PAUSE: Duration = Duration::from_millis(10);
 
+/// A file up to this size is written anew within a few seconds, well inside the wait for a lock.
+const REWRITTEN_BYTES_MAX: u64 = 1 << 30;
+
 #[derive(Debug)]
 pub struct Sqlite {
     path: PathBuf,
@@ -69,6 +72,21 @@ impl Sqlite {
             });
             each.collect()
         })
+    }
+
+    /// A page that was split keeps a copy of what moved to its neighbour, which no deletion reaches:
+    /// only writing the file anew does. Others cannot write meanwhile, so a large file is left to a
+    /// quiet hour. The write-ahead log still holds the pages as they were, and is emptied.
+    pub fn scrub(&self) -> Result<(), Error> {
+        let small = std::fs::metadata(&self.path).is_ok_and(|file| file.len() <= REWRITTEN_BYTES_MAX);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy = writer.attempt(|writer| {
+            if small {
+                writer.execute_batch("VACUUM")?;
+            }
+            writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
+        })?;
+        if busy { Err(Error::Busy { waited_s: open::BUSY_LIMIT.as_secs() }) } else { Ok(()) }
     }
 
     pub fn appender(&self) -> Result<Appender, Error> {

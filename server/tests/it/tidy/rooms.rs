@@ -6,19 +6,23 @@ use super::tree::Source;
 
 /// A room and the rooms it may name. `main.rs` and `lib.rs` wire, and may name all.
 pub const ROOMS: &[(&str, &[&str])] = &[
-    ("error", &[]),
     ("random", &[]),
-    ("caller", &["error"]),
-    ("config", &["error"]),
-    ("store", &["error"]),
-    ("bell", &["store", "error"]),
-    ("tools", &["config", "error"]),
-    ("ledger", &["store", "bell", "random", "error"]),
-    ("service", &["caller", "ledger", "store", "tools", "bell", "config", "random", "error"]),
-    ("runner", &["ledger", "tools", "bell", "store", "config", "random", "error"]),
+    ("folders", &[]),
+    ("caller", &[]),
+    ("config", &[]),
+    ("store", &[]),
+    ("bell", &["store"]),
+    ("tools", &["config"]),
+    ("ledger", &["store", "bell", "random"]),
+    ("runner", &["ledger", "tools", "bell", "store", "random"]),
+    ("error", &["ledger", "runner", "store"]),
+    (
+        "service",
+        &["caller", "ledger", "runner", "store", "tools", "bell", "config", "folders", "random", "error"],
+    ),
     ("mcp", &["service", "config", "caller", "error"]),
     ("web", &["service", "config", "caller", "error"]),
-    ("cli", &["service", "runner", "mcp", "web", "config", "caller", "error"]),
+    ("cli", &["service", "mcp", "web", "config", "caller", "folders", "error"]),
 ];
 
 const WIRES: [&str; 2] = ["main", "lib"];

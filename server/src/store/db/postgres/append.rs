@@ -83,7 +83,8 @@ impl Appender {
         let runtime = runtime.as_ref().expect("only the drop takes it");
         runtime.block_on(async {
             match append_once(config, link, batch, holds).await {
-                Err(Error::Lost(_)) => settle(config, link, batch).await,
+                // By its entries a batch is recognised; without any, nobody can tell.
+                Err(Error::Lost(_)) if !batch.entries.is_empty() => settle(config, link, batch).await,
                 answered => answered,
             }
         })

@@ -19,11 +19,13 @@ const PATIENT_TRIES: i32 = 20;
 
 const STATEMENTS_HELD: usize = 128;
 
-/// The write-ahead log shrinks to this after a long read made it grow.
+/// The write-ahead log shrinks to its limit after a long read made it grow. What is erased is
+/// overwritten: deletions are rare here, and an update stays within its page.
 const SETTINGS: &str = "PRAGMA synchronous = FULL; \
      PRAGMA wal_autocheckpoint = 1000; \
      PRAGMA journal_size_limit = 16777216; \
      PRAGMA cache_size = -4000; \
+     PRAGMA secure_delete = ON; \
      PRAGMA recursive_triggers = ON;";
 
 /// The folder is the owner's alone: journals hold arguments and outputs. Each new folder is synced

@@ -63,7 +63,7 @@ impl Writer {
 
     /// A refused row leaves the connection as good as it was. After anything else, such as a disk
     /// that failed, dropping it is what surely ends its transaction.
-    fn attempt<T>(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+    pub fn attempt<T>(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => open::connect(&self.path)?,

@@ -1,0 +1,246 @@
+//! Runs one case: reads its plan, does what its `>` lines ask, and tells what came of it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use actbook_engine::execution::{
+    CallId, CallKind, Command, Ended, Refusal, Report, Values, brief, due, questions,
+};
+use actbook_engine::id::Epoch;
+use actbook_engine::plan::{Plan, parse_duration_ms};
+use actbook_engine::policy::{Category, Outcome, StepStatus};
+use serde_json::{Value, json};
+
+use crate::book::{Book, line};
+
+/// The case again, with what the engine answers now.
+pub fn replay(case: &str) -> String {
+    let script = case.find("\n> ").expect("a case asks something") + 1;
+    let (head, script) = case.split_at(script);
+    let (_, plan) = head.split_once('\n').expect("a plan follows the sentence");
+    let plan =
+        Plan::parse(&format!("name: case\n{plan}")).unwrap_or_else(|found| panic!("{found:#?} in {case}"));
+    let mut stage = Stage { book: Book::open(Arc::new(plan), None), keys: Vec::new() };
+    let mut told = head.to_owned();
+    for asked in script.lines().filter_map(|line| line.strip_prefix("> ")) {
+        let answer = stage.play(asked);
+        writeln!(told, "> {asked}").expect("a string can be written to");
+        told.push_str(&answer);
+    }
+    told.push('\n');
+    told
+}
+
+struct Stage {
+    book: Book,
+    /// Outbound keys in the order in which they were seen.
+    keys: Vec<String>,
+}
+
+impl Stage {
+    fn play(&mut self, asked: &str) -> String {
+        let (verb, rest) = asked.split_once(' ').unwrap_or((asked, ""));
+        match verb {
+            "show" => return self.show(),
+            "ask" => return self.questions(),
+            "brief" => return self.brief(),
+            "due" => return self.due(),
+            _ => {}
+        }
+        let mark = self.book.entries.len();
+        match self.command(verb, rest) {
+            Ok(()) => {
+                let fresh = self.book.entries[mark..].iter();
+                let mut told: String =
+                    fresh.map(|entry| format!("  {}\n", line(&entry.recorded.event))).collect();
+                if told.is_empty() {
+                    told.push_str("  nothing\n");
+                }
+                told
+            }
+            Err(refusal) => format!("  refused: {}; {}\n", refusal.message, refusal.cure),
+        }
+    }
+
+    fn command(&mut self, verb: &str, rest: &str) -> Result<(), Refusal> {
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let step = words.first().map(|word| (*word).to_owned());
+        let reason = None;
+        let command = match verb {
+            "claim" | "takeover" => {
+                let proven = words.iter().skip(1).map(|word| self.call(word));
+                let unsent: BTreeSet<CallId> = proven.collect();
+                self.book.claim(unsent);
+                return Ok(());
+            }
+            "at" => {
+                let later = parse_duration_ms(rest.trim_start_matches('+')).expect("a duration");
+                self.book.now_ms += later as i64;
+                self.book.drive();
+                return Ok(());
+            }
+            "end" => {
+                let command = self.report(rest, self.book.epoch());
+                return self.book.ask(&command);
+            }
+            "late" => self.report(rest, Epoch(0)),
+            "decide" => {
+                let answer = words[1].parse().expect("an answer");
+                let output = words.get(2).map(|text| serde_json::from_str(text).expect("JSON"));
+                Command::Decide { step: step.expect("a step"), answer, reason, output }
+            }
+            "record" => Command::Record { step: step.expect("a step"), report: report(&words) },
+            "approve" => Command::Approve { step, reason },
+            "reject" => Command::Reject { step, reason },
+            "pause" => Command::Pause { reason },
+            "resume" => Command::Resume,
+            "cancel" => Command::Cancel { reason },
+            "undo" => Command::Undo { reason },
+            "erase" => Command::Erase,
+            "drive" => Command::Drive { epoch: Epoch(rest.parse().expect("an epoch")) },
+            _ => panic!("nobody can {verb}"),
+        };
+        self.book.ask(&command)?;
+        if verb != "drive" {
+            self.book.drive();
+        }
+        Ok(())
+    }
+
+    /// `a`, `a#2`, `probe a` or `undo a`, then how it ended.
+    fn report(&self, rest: &str, epoch: Epoch) -> Command {
+        let mut words = rest.splitn(3, ' ');
+        let first = words.next().expect("a call");
+        let (call, outcome, detail) = if first == "probe" || first == "undo" {
+            let (step, rest) = rest[first.len() + 1..].split_once(' ').expect("how it ended");
+            let (outcome, detail) = rest.split_once(' ').unwrap_or((rest, ""));
+            (self.call(&format!("{first}:{step}")), outcome, detail)
+        } else {
+            (self.call(first), words.next().expect("how it ended"), words.next().unwrap_or(""))
+        };
+        Command::Report { epoch, call, ended: ended(outcome, detail) }
+    }
+
+    fn call(&self, name: &str) -> CallId {
+        let (kind, name) = match name.split_once(':') {
+            Some(("probe", name)) => (CallKind::Probe, name),
+            Some((_, name)) => (CallKind::Compensation, name),
+            None => (CallKind::Run, name),
+        };
+        let (step, number) = name.split_once('#').map_or((name, None), |(step, no)| (step, Some(no)));
+        let no = self.book.execution().plan.find(step).expect("a step of the plan");
+        let state = self.book.execution().step(no);
+        let count = match kind {
+            CallKind::Run | CallKind::Probe => state.attempts.len(),
+            CallKind::Compensation => state.compensations.len(),
+        };
+        let number = number.map_or(count as u32, |number| number.parse().expect("a number"));
+        CallId { step: no, kind, no: number - 1 }
+    }
+
+    fn show(&self) -> String {
+        let execution = self.book.execution();
+        let steps = execution.numbers().map(|no| {
+            let (spec, state) = (execution.plan.step(no), execution.step(no));
+            let shown = matches!(state.status(), StepStatus::Failed | StepStatus::Unknown);
+            let why = state.error.filter(|_| shown).map(|error| format!(" ({})", error.category));
+            let output = state.output.map(|stored| self.payload(stored.position.0));
+            let output = output.map(|output| format!(" {output}")).unwrap_or_default();
+            format!("{} {}{}{output}", spec.id, state.status(), why.unwrap_or_default())
+        });
+        let steps: Vec<String> = steps.collect();
+        format!("  {}: {}\n", execution.status(), steps.join(", "))
+    }
+
+    fn payload(&self, position: u64) -> Arc<Value> {
+        self.book.entries[position as usize - 1].payload.clone().expect("kept")
+    }
+
+    fn questions(&self) -> String {
+        let execution = self.book.execution();
+        let told = questions(execution).into_iter().map(|question| {
+            let step = question.step.map(|no| format!(" {}", execution.plan.step(no).id)).unwrap_or_default();
+            let answers: Vec<&str> = question.answers.iter().map(|answer| answer.as_str()).collect();
+            format!("  {:?}{step}: {}", question.subject, answers.join(", ")).trim_end().to_owned() + "\n"
+        });
+        let told: String = told.collect();
+        if told.is_empty() { "  nothing\n".to_owned() } else { told }
+    }
+
+    fn brief(&self) -> String {
+        let mut values = Values::default();
+        let brief = loop {
+            match brief(self.book.execution(), &values) {
+                Ok(brief) => break brief,
+                Err(missing) => self.book.load(missing, &mut values),
+            }
+        };
+        let Value::Object(parts) = serde_json::to_value(&brief).expect("a brief is JSON") else {
+            panic!("a brief is a map")
+        };
+        let mut told = String::new();
+        for (name, part) in parts {
+            match part.as_array().map(Vec::as_slice) {
+                Some([]) | None => {}
+                Some(items) if items.iter().all(Value::is_string) => {
+                    let items: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+                    told += &format!("  {name}: {}\n", items.join(", "));
+                }
+                Some(items) => told.extend(items.iter().map(|item| format!("  {name}: {item}\n"))),
+            }
+        }
+        told
+    }
+
+    fn due(&mut self) -> String {
+        let due = due(self.book.execution());
+        let mut told = String::new();
+        for call in due.calls {
+            let key = self.keys.iter().position(|key| *key == call.key).unwrap_or_else(|| {
+                self.keys.push(call.key.clone());
+                self.keys.len() - 1
+            });
+            let step = self.book.execution().step_id(call.id.step);
+            let arguments = call.arguments.map(|stored| self.payload(stored.position.0));
+            let arguments = arguments.map(|value| format!(" {value}")).unwrap_or_default();
+            let cancel = if call.cancel { ", asked to stop" } else { "" };
+            let kind = format!("{:?}", call.id.kind).to_lowercase();
+            told += &format!(
+                "  {kind} {step}#{}: {}{arguments}, key {}, {} ms{cancel}\n",
+                call.id.no + 1,
+                call.tool,
+                key + 1,
+                call.timeout_ms
+            );
+        }
+        if let Some(at) = due.look_again_at {
+            told += &format!("  look again in {} ms\n", at - self.book.now_ms);
+        }
+        if told.is_empty() { "  nothing\n".to_owned() } else { told }
+    }
+}
+
+fn ended(outcome: &str, detail: &str) -> Ended {
+    let (category, unsent) = detail.split_once(' ').unwrap_or((detail, ""));
+    let category = || category.parse::<Category>().expect("a category");
+    match outcome.parse::<Outcome>().expect("an outcome") {
+        Outcome::Succeeded if detail.is_empty() => Ended::Succeeded { output: Value::Null },
+        Outcome::Succeeded => Ended::Succeeded { output: serde_json::from_str(detail).expect("JSON") },
+        Outcome::Failed => {
+            Ended::Failed { category: category(), said: json!({"message": "no"}), unsent: unsent == "unsent" }
+        }
+        Outcome::Unknown => Ended::Unknown { category: category(), said: json!({"message": "no answer"}) },
+    }
+}
+
+fn report(words: &[&str]) -> Report {
+    let output = words.get(2).map(|text| serde_json::from_str(text).expect("JSON"));
+    match words[1] {
+        "started" => Report::Started,
+        "succeeded" => Report::Succeeded { output },
+        "compensated" => Report::Compensated { output },
+        "failed" => Report::Failed { reason: None, category: Category::ToolError },
+        other => panic!("nobody reports {other}"),
+    }
+}

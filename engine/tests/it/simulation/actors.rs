@@ -1,0 +1,256 @@
+//! Who acts on an execution from outside: the tools that answer, the agents, and the people.
+
+use actbook_engine::execution::{
+    CallId, CallKind, Command, Ended, Question, Report, Subject, answers, questions,
+};
+use actbook_engine::id::{Epoch, StepNo};
+use actbook_engine::policy::{Answer, Category, Outcome, StepStatus};
+use serde_json::{Value, json};
+
+use super::world::{Sent, Truth};
+use super::{Sim, coverage, decide, record};
+use crate::laws::{open_agents, open_calls};
+
+impl Sim {
+    fn report(&mut self, call: CallId, ended: Ended) {
+        let stale = !self.benign && self.dice.chance(10);
+        let epoch = if stale { Epoch(0) } else { self.book.epoch() };
+        self.give(&Command::Report { epoch, call, ended });
+    }
+
+    /// An answer, or none, for a call that is out.
+    pub(super) fn deliver(&mut self, call: CallId) {
+        let run = call.kind == CallKind::Run;
+        if !self.world.calls.contains_key(&call) {
+            if call.kind != CallKind::Probe && (self.world.down && run || self.dice.chance(8)) {
+                self.world.calls.insert(call, Truth { sent: Sent::Never, lands: false, later: false });
+                let ended =
+                    Ended::Failed { category: Category::Unavailable, said: Value::Null, unsent: true };
+                return self.report(call, ended);
+            }
+            self.world.send(self.book.execution(), call, &mut self.dice);
+            if !self.benign && self.dice.chance(40) {
+                return;
+            }
+        }
+        if call.kind == CallKind::Probe {
+            return self.deliver_probe(call);
+        }
+        let lands = self.world.calls[&call].lands;
+        let dice = self.dice.below(100);
+        if dice < if self.benign { 10 } else { 25 } {
+            let later = self.world.land_late && !lands && self.dice.chance(50);
+            self.world.calls.insert(call, Truth { sent: Sent::TimedOut, lands, later });
+            let category = *self.dice.pick(&[
+                Category::Timeout,
+                Category::Timeout,
+                Category::Unavailable,
+                Category::Protocol,
+            ]);
+            return self.report(call, Ended::Unknown { category, said: json!({"message": "no answer"}) });
+        }
+        self.world.calls.insert(call, Truth { sent: Sent::Answered, lands, later: false });
+        let read_only = run && self.execution().plan.step(call.step).read_only && dice < 60;
+        let ended = if lands || read_only { self.success() } else { self.failure() };
+        self.report(call, ended);
+    }
+
+    fn deliver_probe(&mut self, call: CallId) {
+        let exists = self.world.stands(self.execution(), call.step, call.no);
+        let ended = match self.dice.below(10) {
+            0 => Ended::Unknown { category: Category::Timeout, said: Value::Null },
+            1 => Ended::Succeeded { output: json!({ "unheard": "of" }) },
+            _ => Ended::Succeeded { output: json!({ "exists": exists }) },
+        };
+        self.report(call, ended);
+    }
+
+    fn success(&mut self) -> Ended {
+        Ended::Succeeded { output: if self.dice.chance(15) { Value::Null } else { json!({ "x": 1 }) } }
+    }
+
+    fn failure(&mut self) -> Ended {
+        let usual = [Category::ToolError, Category::Unavailable];
+        let common = self.dice.chance(70);
+        let category = *self.dice.pick(if common { &usual } else { Category::ALL });
+        Ended::Failed { category, said: json!({"message": "no"}), unsent: false }
+    }
+
+    /// An answer to a call that had been given up; sometimes one that was heard before.
+    pub(super) fn late(&mut self) {
+        let open = open_calls(self.execution());
+        let repeat = self.dice.chance(20);
+        let given_up = |(call, truth): (&CallId, &Truth)| {
+            let fits = match truth.sent {
+                Sent::Never => false,
+                Sent::Answered => repeat,
+                Sent::Out | Sent::TimedOut => !open.contains(call),
+            };
+            (fits && call.kind != CallKind::Probe && self.known(*call)).then_some(*call)
+        };
+        let calls: Vec<CallId> = self.world.calls.iter().filter_map(given_up).collect();
+        let Some(call) = self.dice.any(&calls) else { return };
+        let Truth { sent, mut lands, later } = self.world.calls[&call];
+        if later {
+            self.world.land(self.book.execution(), call);
+            lands = true;
+        }
+        self.world.calls.insert(call, Truth { sent: Sent::Answered, lands, later: false });
+        let ended = if lands { Ended::Succeeded { output: json!({"x": 2}) } } else { self.failure() };
+        let mark = self.book.entries.len();
+        self.give(&Command::Report { epoch: Epoch(0), call, ended });
+        let read_only = self.execution().plan.step(call.step).read_only;
+        assert!(
+            sent != Sent::Answered || read_only || self.book.entries.len() == mark,
+            "a repeat is no news"
+        );
+    }
+
+    /// In a fork the journal may be shorter than what the world has seen.
+    fn known(&self, call: CallId) -> bool {
+        let step = self.execution().step(call.step);
+        match call.kind {
+            CallKind::Run | CallKind::Probe => (call.no as usize) < step.attempts.len(),
+            CallKind::Compensation => (call.no as usize) < step.compensations.len(),
+        }
+    }
+
+    pub(super) fn agent(&mut self) {
+        let Some(call) = self.dice.any(&open_agents(self.execution())) else { return };
+        let step = Some(self.id(call.step));
+        if call.kind == CallKind::Run && self.dice.chance(30) {
+            self.give(&record(&step, Report::Started));
+            return;
+        }
+        if !self.world.calls.contains_key(&call) {
+            let lands = self.dice.chance(75);
+            if lands {
+                self.world.land(self.book.execution(), call);
+            }
+            self.world.calls.insert(call, Truth { sent: Sent::Out, lands, later: false });
+            if !self.benign && self.dice.chance(30) {
+                return;
+            }
+        }
+        self.tell(call);
+    }
+
+    fn tell(&mut self, call: CallId) {
+        let lands = self.world.calls[&call].lands;
+        self.world.calls.insert(call, Truth { sent: Sent::Answered, lands, later: false });
+        let report = match (lands, call.kind) {
+            (true, CallKind::Compensation) => Report::Compensated { output: None },
+            (true, CallKind::Run | CallKind::Probe) => Report::Succeeded { output: Some(json!({"x": 3})) },
+            (false, _) => Report::Failed { reason: None, category: Category::ToolError },
+        };
+        self.give(&record(&Some(self.id(call.step)), report));
+    }
+
+    /// An agent reports what was no longer waited for.
+    pub(super) fn agent_late(&mut self) {
+        let lost = |(call, truth): (&CallId, &Truth)| {
+            let step = self.execution().step(call.step);
+            let newest = match call.kind {
+                CallKind::Run => {
+                    let last =
+                        step.last().filter(|last| last.by_agent && last.outcome == Some(Outcome::Unknown));
+                    last.is_some()
+                        && step.attempts.len() as u32 == call.no + 1
+                        && step.compensations.is_empty()
+                }
+                CallKind::Compensation => {
+                    let last = step.last_compensation();
+                    let last = last.filter(|last| last.by_agent && last.outcome == Some(Outcome::Unknown));
+                    last.is_some() && step.compensations.len() as u32 == call.no + 1
+                }
+                CallKind::Probe => false,
+            };
+            (newest && truth.sent == Sent::Out).then_some(*call)
+        };
+        let calls: Vec<CallId> = self.world.calls.iter().filter_map(lost).collect();
+        if let Some(call) = self.dice.any(&calls) {
+            self.tell(call);
+        }
+    }
+
+    pub(super) fn person(&mut self) -> bool {
+        let asked = questions(self.execution());
+        let for_agents = self.dice.chance(15);
+        let asked: Vec<&Question> = asked
+            .iter()
+            .filter(|one| match one.subject {
+                Subject::AgentWork => false,
+                Subject::AgentUndo => for_agents && !one.answers.is_empty(),
+                _ => true,
+            })
+            .collect();
+        if asked.is_empty() {
+            return false;
+        }
+        let question = *self.dice.pick(&asked);
+        let step = question.step.map(|no| self.id(no));
+        match question.subject {
+            Subject::PlanApproval | Subject::UndoApproval | Subject::StepApproval => {
+                let reason = None;
+                let yes = self.dice.chance(70);
+                self.give(&if yes {
+                    Command::Approve { step, reason }
+                } else {
+                    Command::Reject { step, reason }
+                })
+            }
+            Subject::Failure
+            | Subject::Unknown
+            | Subject::FailedUndo
+            | Subject::AgentWork
+            | Subject::AgentUndo => {
+                let answer = *self.dice.pick(&question.answers);
+                self.answer(question.step.expect("an answer is about a step"), answer)
+            }
+        }
+    }
+
+    /// People mostly tell the truth of what they saw.
+    pub(super) fn answer(&mut self, no: StepNo, mut answer: Answer) -> bool {
+        let id = self.id(no);
+        if !answers(self.execution(), no).contains(&answer) {
+            return self.give(&decide(&id, answer));
+        }
+        let step = self.execution().step(no);
+        let status = step.status();
+        let newest = step.counting().unwrap_or(0);
+        let unknown = step.last_that_counts().is_some_and(|last| last.counts_as() == Some(Outcome::Unknown));
+        let undone = step.last_compensation().map(|one| one.attempt);
+        let speaks = matches!(answer, Answer::Happened | Answer::DidNotHappen);
+        let mut by_hand = false;
+        match status {
+            StepStatus::Failed | StepStatus::Unknown if speaks && unknown => {
+                let read_only = self.execution().plan.step(no).read_only;
+                let truth = if read_only {
+                    answer == Answer::Happened
+                } else {
+                    self.world.stands(self.execution(), no, newest)
+                };
+                if truth != (answer == Answer::Happened) {
+                    match self.dice.chance(80) {
+                        false => self.world.wrong = true,
+                        true => answer = if truth { Answer::Happened } else { Answer::DidNotHappen },
+                    }
+                }
+            }
+            StepStatus::Failed | StepStatus::Unknown => by_hand = answer == Answer::Happened,
+            _ if answer == Answer::Happened => {
+                self.world.undo(self.book.execution(), no, undone.expect("there is one to speak of"));
+            }
+            _ => {}
+        }
+        let accepted = self.give(&decide(&id, answer));
+        if accepted {
+            coverage::see("answer", answer.as_str(), status.as_str());
+        }
+        if accepted && by_hand {
+            self.world.by_hand(self.book.execution(), no);
+        }
+        accepted
+    }
+}

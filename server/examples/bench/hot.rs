@@ -1,0 +1,89 @@
+//! The hot path without a database: decide, follow, evolve, serialise and chain, step after step. Run
+//! under callgrind it gives a count that does not depend on what else the machine does.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use actbook_engine::chain::{self, Digest, GENESIS, Hash, Parts};
+use actbook_engine::event::{Event, PlanRef};
+use actbook_engine::execution::{
+    Command as Ask, Ended, Execution, Fresh, Now, Recorded, Values, begin, decide, due, evolve, follow, open,
+};
+use actbook_engine::id::{ExecutionId, PlanId, Position, SeatId};
+use actbook_engine::plan::Plan;
+use serde_json::Value;
+
+use crate::parts;
+
+/// What the ledger does under its mutex.
+struct Book {
+    position: u64,
+    hash: Hash,
+}
+
+impl Book {
+    fn record(&mut self, stream: u64, version: u64, fresh: Fresh) -> Recorded {
+        self.position += 1;
+        let (position, at_ms) = (Position(self.position), 1_700_000_000_000);
+        let (kind, body) = (fresh.event.kind(), fresh.event.body());
+        let parts = Parts { tenant: 1, position, stream, version, at_ms, actor: "bench", kind, body: &body };
+        self.hash = chain::chain_hash(&self.hash, &chain::entry_hash(&parts));
+        Recorded { position, at_ms, event: fresh.event }
+    }
+
+    fn go(&mut self, mut execution: Execution, command: &Ask, values: &Values) -> anyhow::Result<Execution> {
+        let mut events = decide(&execution, command, values).map_err(|no| anyhow::anyhow!("{no:?}"))?;
+        while !events.is_empty() {
+            for fresh in events {
+                let recorded = self.record(1, execution.version + 1, fresh);
+                execution = evolve(execution, &recorded)?;
+            }
+            let now = Now { at_ms: 1_700_000_000_000, dice: 7 };
+            events = follow(&execution, now, values).map_err(|missing| anyhow::anyhow!("{missing:?}"))?;
+        }
+        Ok(execution)
+    }
+}
+
+/// One execution of so many no-op steps, in memory.
+pub fn run(steps: usize) -> anyhow::Result<Value> {
+    let plan = Plan::parse(&parts::plan(steps, Value::Null)).map_err(|findings| anyhow::anyhow!("{findings:?}"))?;
+    let plan = Arc::new(plan);
+    let salt: Arc<[u8]> = Arc::from(&[7u8; 16][..]);
+    let reference =
+        PlanRef { id: PlanId::new("p"), name: plan.name.clone(), version: 1, digest: plan.digest };
+    let mut book = Book { position: 0, hash: GENESIS };
+    let first = begin(ExecutionId::new("x"), reference, &plan, None, Digest::of(b"here"), &salt);
+    let recorded = book.record(1, 1, first);
+    let Event::ExecutionStarted(started) = &recorded.event else { anyhow::bail!("no start") };
+    let mut execution = open(started, recorded.position, recorded.at_ms, plan, salt);
+    let values = Values::default();
+    let claim = Ask::Claim { seat: SeatId::new("seat"), unsent: Default::default() };
+    execution = book.go(execution, &claim, &values)?;
+    while let Some(call) = due(&execution).calls.first() {
+        let ended = Ended::Succeeded { output: parts::payload() };
+        let report = Ask::Report { epoch: execution.epoch, call: call.id, ended };
+        execution = book.go(execution, &report, &values)?;
+    }
+    anyhow::ensure!(execution.ended.is_some(), "it came to an end");
+    Ok(serde_json::json!({ "entries": book.position }))
+}
+
+/// Instructions per step, from two runs so that start-up and parsing cancel out; none without valgrind.
+pub fn instructions_per_step() -> anyhow::Result<Option<f64>> {
+    const FEW: usize = 500;
+    const MANY: usize = 1_500;
+    let (Some(few), Some(many)) = (counted(FEW)?, counted(MANY)?) else { return Ok(None) };
+    Ok(Some((many - few) / (MANY - FEW) as f64))
+}
+
+fn counted(steps: usize) -> anyhow::Result<Option<f64>> {
+    let program = std::env::current_exe()?;
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
+    command.args(["--part", "hot", "-", &steps.to_string()]);
+    let Ok(output) = command.output() else { return Ok(None) };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let count = said.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
+    Ok(count)
+}

@@ -1,0 +1,177 @@
+//! The command line through the real binary, each test in a house of its own: data folder, database,
+//! config, and the demo server as the downstream.
+
+mod answers;
+mod care;
+mod demo;
+mod examples;
+mod refusals;
+mod round_trip;
+mod signals;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Long enough that a test which waits for it has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
+
+struct House {
+    folder: TempDir,
+    /// Where it is not the default one.
+    database: Option<String>,
+}
+
+/// What a command gave.
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+impl House {
+    /// With the demo server as `files`, and `command/hold`, which waits until `release` is called.
+    fn new() -> Self {
+        let house = Self { folder: tempfile::tempdir().unwrap(), database: None };
+        let hold = json!({ "argv": ["sh", "-c", "until [ -e released ]; do sleep 0.01; done; echo held"] });
+        let config = json!({
+            "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"] } },
+            "commands": { "hold": hold },
+        });
+        house.write("actbook.yaml", &config.to_string());
+        house
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn release(&self) {
+        self.write("released", "");
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        let binaries = Path::new(BINARY).parent().unwrap().to_str().unwrap();
+        let path = format!("{binaries}:{}", std::env::var("PATH").unwrap_or_default());
+        command
+            .args(words)
+            .current_dir(self.folder.path())
+            .env("PATH", path)
+            .env("HOME", self.folder.path())
+            .env("XDG_DATA_HOME", self.path("data"))
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env_remove("ACTBOOK_DATABASE")
+            .env_remove("ACTBOOK_CONFIG")
+            .env_remove("ACTBOOK_LOG")
+            .stdin(Stdio::null())
+            .envs(self.database.iter().map(|url| ("ACTBOOK_DATABASE", url)));
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Ran {
+        self.command(words).output().unwrap().into()
+    }
+
+    /// Runs it and insists on its exit code.
+    #[track_caller]
+    fn expect(&self, code: i32, words: &[&str]) -> String {
+        let ran = self.run(words);
+        assert_eq!(ran.code, Some(code), "{words:?}\n{}\n{}", ran.out, ran.err);
+        ran.out
+    }
+
+    /// One document of `--json`.
+    #[track_caller]
+    fn json(&self, words: &[&str]) -> Value {
+        let ran = self.run(&[words, &["--json"]].concat());
+        serde_json::from_str(&ran.out)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}\n{}\n{}", ran.out, ran.err))
+    }
+
+    fn start(&self, words: &[&str]) -> Child {
+        self.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// The newest execution's id.
+    fn newest(&self) -> String {
+        self.json(&["list"])[0]["id"].as_str().unwrap().to_owned()
+    }
+
+    fn journal(&self) -> Follower {
+        Follower::new(self.command(&["journal", "--follow", "--json"]))
+    }
+}
+
+/// The journal as another process sees it, while it is written.
+struct Follower {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Follower {
+    fn new(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = lines(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    /// The next entry of this kind; about this step, where one is named.
+    #[track_caller]
+    fn until(&self, kind: &str, step: Option<&str>) -> Value {
+        loop {
+            let line =
+                self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {kind} {step:?} came"));
+            let entry: Value = serde_json::from_str(&line).unwrap();
+            let same_kind = entry["kind"].as_str().unwrap().starts_with(&format!("{kind}."));
+            if same_kind && step.is_none_or(|step| entry["body"]["step"] == step) {
+                return entry;
+            }
+        }
+    }
+}
+
+fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let read = BufReader::new(from).lines().map_while(Result::ok);
+        read.take_while(|line| sender.send(line.clone()).is_ok()).count()
+    });
+    lines
+}
+
+/// Waits until a line with these words comes.
+#[track_caller]
+fn hears(said: &Receiver<String>, words: &str) {
+    while !said.recv_timeout(PATIENCE).unwrap().contains(words) {}
+}
+
+fn step<'a>(view: &'a Value, id: &str) -> &'a Value {
+    let steps = view["steps"].as_array().unwrap();
+    steps.iter().find(|step| step["id"] == id).unwrap()
+}

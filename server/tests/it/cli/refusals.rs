@@ -1,0 +1,75 @@
+//! A no says what, and what to do instead; the exit code says which kind of no.
+
+use super::*;
+
+/// Exit code 1, with these words on stderr.
+#[track_caller]
+fn refused(house: &House, words: &[&str], says: &str) {
+    let ran = house.run(words);
+    assert_eq!(ran.code, Some(1), "{words:?}\n{}\n{}", ran.out, ran.err);
+    assert!(ran.err.contains(says), "{words:?} should say {says:?}:\n{}", ran.err);
+    assert!(ran.err.lines().any(|line| line.trim_start().starts_with("→")), "no cure: {}", ran.err);
+}
+
+#[test]
+fn unknown_names_bring_the_nearest_one() {
+    let house = House::new();
+    house.write("notes.yaml", "name: publish-notes\nsteps: [{ id: announce, action: Say it }]");
+    house.expect(3, &["run", "notes.yaml"]);
+    let id = house.newest();
+    refused(&house, &["run", "publsh-notes"], "did you mean `publish-notes`?");
+    refused(&house, &["run", "note.yaml"], "did you mean ./notes.yaml?");
+    refused(&house, &["record", &id, "anounce", "failed"], "did you mean `announce`?");
+    refused(&house, &["decide", &id, "anounce", "skip", "--reason", "x"], "did you mean `announce`?");
+    refused(&house, &["show", "nosuch"], "there is no execution `nosuch`");
+    refused(&house, &["tools", "show", "files/write_fil"], "did you mean `files/write_file`?");
+    refused(&house, &["journal", "--kind", "decidd"], "did you mean `decided`?");
+    refused(&house, &["tools", "list", "fils"], "there are: ");
+}
+
+#[test]
+fn wrong_usage_is_code_two() {
+    let house = House::new();
+    for words in [
+        vec!["fly"],
+        vec!["run"],
+        vec!["decide", "e", "s", "retry"],
+        vec!["decide", "e", "s", "maybe", "--reason", "x"],
+        vec!["cleanup", "--older-than", "soon"],
+        vec!["list", "--status", "happy"],
+        vec!["record", "e", "s", "succeeded", "--output", "{"],
+    ] {
+        assert_eq!(house.run(&words).code, Some(2), "{words:?}");
+    }
+}
+
+#[test]
+fn in_json_a_refusal_is_one_document_too() {
+    let house = House::new();
+    let error = house.json(&["show", "nosuch"]);
+    assert_eq!(error["code"], "no_such_execution");
+    assert!(error["message"].is_string() && error["cure"].is_string());
+}
+
+#[test]
+fn check_groups_what_it_found_and_refuses_errors() {
+    let house = House::new();
+    house.write("bad.yaml", "name: bad\nstep: []\nsteps: [{ id: a, tool: files/nothing }]");
+    let ran = house.run(&["check", "bad.yaml"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.out.contains("error") && ran.out.contains("steps"), "{}", ran.out);
+    house.write("gone.yaml", "name: gone\nsteps: [{ id: a, tool: files/nothing }]");
+    let check = house.json(&["check", "gone.yaml"]);
+    assert_eq!((&check["ok"], &check["findings"][0]["code"]), (&json!(false), &json!("no_such_tool")));
+    house.expect(0, &["check", "gone.yaml", "--offline"]);
+    refused(&house, &["run", "gone.yaml"], "has no tool `nothing`");
+    assert_eq!(house.json(&["list"]), json!([]), "a refused plan starts nothing");
+}
+
+#[test]
+fn a_broken_config_or_database_is_named() {
+    let house = House::new();
+    refused(&house, &["list", "--config", "none.yaml"], "none.yaml");
+    house.write("work.db", "this is no database, and long enough to be looked at as if it were one");
+    refused(&house, &["list", "--database", "work.db"], "database");
+}

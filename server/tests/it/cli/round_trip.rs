@@ -1,0 +1,145 @@
+//! Run, fail, look, undo, verify: the main job.
+
+use super::*;
+
+/// Two effects, then a step that cannot work.
+const NOTES: &str = r#"
+name: notes
+inputs: { type: object, properties: { version: { type: string }, count: { type: integer } }, required: [version] }
+steps:
+  - id: draft
+    tool: files/write_file
+    arguments: { path: "notes-${inputs.version}.md", content: "n" }
+    compensation: { tool: files/delete_file, arguments: { path: "${arguments.path}" } }
+  - id: count
+    tool: files/counter_add
+    arguments: { name: releases, amount: "${inputs.count}" }
+    compensation: { tool: files/counter_add, arguments: { name: releases, amount: "${-arguments.amount}" } }
+  - id: publish
+    tool: files/move_file
+    arguments: { from: missing.md, to: "${steps.draft.output.path}.public" }
+    compensation: { tool: files/delete_file, arguments: { path: "${arguments.to}" } }
+"#;
+
+fn failed_run(house: &House) -> String {
+    house.write("notes.yaml", NOTES);
+    let ran = house.run(&["run", "notes.yaml", "--input", "version=1.0", "--input", "count=3"]);
+    assert_eq!(ran.code, Some(3), "{}\n{}", ran.out, ran.err);
+    for words in ["✓ draft succeeded", "✗ publish failed", "Recovery brief", "actbook decide", "actbook undo"]
+    {
+        assert!(ran.out.contains(words), "{words}\n{}", ran.out);
+    }
+    assert!(!ran.out.contains('\x1b'), "colours in a pipe: {:?}", ran.out);
+    house.newest()
+}
+
+#[test]
+fn a_failed_run_is_explained_undone_and_verified() {
+    check(&House::new());
+}
+
+#[tokio::test]
+async fn a_failed_run_on_postgresql_is_explained_undone_and_verified() {
+    let database = crate::postgres::Database::create().await;
+    check(&House { database: Some(database.url.clone()), ..House::new() });
+}
+
+fn check(house: &House) {
+    let id = failed_run(house);
+    assert_eq!(std::fs::read_to_string(house.path("work/notes-1.0.md")).unwrap(), "n");
+
+    let shown = house.expect(0, &["show", &id[..6]]);
+    assert!(shown.contains(&format!("actbook decide {} publish retry", &id[..8])), "{shown}");
+    let dry = house.json(&["undo", &id, "--dry-run"]);
+    assert_eq!(dry["undo"][0]["arguments"], json!({ "name": "releases", "amount": -3 }));
+
+    let undone = house.expect(0, &["undo", &id]);
+    assert!(undone.contains("↺ draft compensated"), "{undone}");
+    assert!(!house.path("work/notes-1.0.md").exists());
+    assert_eq!(
+        house.json(&["tools", "call", "files/counter_get", r#"{"name": "releases"}"#])["output"]["value"],
+        0
+    );
+    assert!(house.expect(0, &["verify"]).contains("is whole"));
+    assert_eq!(house.json(&["list", "--status", "compensated"])[0]["id"], json!(id));
+    house.expect(1, &["undo", &id]);
+}
+
+#[test]
+fn views_have_the_fields_that_scripts_rely_on() {
+    let house = House::new();
+    let id = failed_run(&house);
+    let view = house.json(&["show", &id]);
+    let fields = ["id", "status", "plan", "started_at", "progress", "position", "steps", "waiting", "brief"];
+    fields.iter().for_each(|field| assert!(view.get(field).is_some(), "{field} in {view}"));
+    assert_eq!(view["status"], "blocked");
+    assert_eq!(view["progress"], json!({ "done": 2, "total": 3 }));
+    assert_eq!(step(&view, "draft")["arguments"]["path"], "notes-1.0.md");
+    assert_eq!(step(&view, "publish")["error"]["category"], "tool_error");
+    assert_eq!(view["waiting"][0]["for"], "decision");
+    assert_eq!(view["brief"]["done"], json!(["draft", "count"]));
+    assert_eq!(view["brief"]["undo"][1]["tool"], "files/delete_file");
+
+    let entries = house.expect(0, &["journal", "--execution", &id, "--json"]);
+    let entries: Vec<Value> = entries.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for field in ["position", "at", "execution", "version", "kind", "actor", "body", "hash"] {
+        assert!(entries.iter().all(|entry| entry.get(field).is_some()), "{field}");
+    }
+    let words = |words: &[&str]| house.expect(0, &[&["journal"], words].concat()).lines().count();
+    assert_eq!(words(&["--kind", "attempt_started"]), 3);
+    assert_eq!(words(&["--kind", "attempt_started", "--search", "publish"]), 1);
+    assert_eq!(words(&["--since", "1h", "--limit", "2"]), 2);
+    assert_eq!(words(&["--until", "1h"]), 0);
+    assert_eq!(
+        words(&["--actor", "actbook", "--after", "8"]),
+        entries.iter().filter(|entry| entry["position"].as_u64() > Some(8)).count()
+    );
+}
+
+#[test]
+fn a_run_for_programs_is_a_stream_that_ends_with_the_view() {
+    let house = House::new();
+    house.write(
+        "one.yaml",
+        "name: one\nsteps: [{ id: a, tool: files/echo, read_only: true, arguments: { x: 1 } }]",
+    );
+    let out = house.expect(0, &["run", "one.yaml", "--json"]);
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (view, changes) = lines.split_last().unwrap();
+    assert_eq!((&view["status"], &step(view, "a")["output"]), (&json!("succeeded"), &json!({ "x": 1 })));
+    assert!(
+        changes.iter().any(|change| change["step"]["id"] == "a" && change["step"]["status"] == "succeeded")
+    );
+    assert_eq!(house.json(&["plan", "list"])[0]["version"], 1);
+    house.expect(0, &["run", "one.yaml"]);
+    house.expect(0, &["run", "one"]);
+    assert_eq!(house.json(&["plan", "list"])[0]["version"], 1, "the same document is no new version");
+}
+
+#[test]
+fn inputs_take_the_type_that_the_schema_declares() {
+    let house = House::new();
+    let schema = "{ type: object, properties: { text: { type: string }, count: { type: integer }, flag: { type: boolean } } }";
+    house.write("in.yaml", &format!("name: in\ninputs: {schema}\nsteps: [{{ id: a, tool: files/echo, read_only: true, arguments: {{ all: \"${{inputs}}\" }} }}]"));
+    house.write("given.yaml", "count: 1\nflag: true\n");
+    let words = [
+        "run",
+        "in.yaml",
+        "--inputs",
+        "given.yaml",
+        "--input",
+        "text=12",
+        "--input",
+        "count=7",
+        "--input",
+        "free={\"a\":[1]}",
+        "--json",
+    ];
+    let out = house.expect(0, &words);
+    let view: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    let expected = json!({ "text": "12", "count": 7, "flag": true, "free": { "a": [1] } });
+    assert_eq!(step(&view, "a")["output"]["all"], expected);
+    let refused = house.run(&["run", "in", "--input", "count=many"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("inputs.count"), "{}", refused.err);
+}

@@ -1,0 +1,14 @@
+//! What was acknowledged stays, whatever happens to the process, the disk, or the file: real
+//! processes, real databases, and a journal that says when it was touched.
+
+mod book;
+mod cleanup;
+mod dice;
+mod export;
+mod keys;
+mod neighbours;
+mod power;
+mod process;
+mod rebuild;
+mod tamper;
+mod twenty;

@@ -1,0 +1,186 @@
+//! A service with tools of the test's own, and journals with a bit of everything in them.
+
+use actbook::caller::Caller;
+use actbook::config::Config;
+use actbook::service::{self, Service, Started};
+use actbook::store::Options;
+use actbook::tools::{Call, Ended, Tools};
+use actbook_engine::execution::Report;
+use actbook_engine::policy::{Answer, Category, Status};
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+pub struct Book {
+    pub service: Service,
+    pub caller: Caller,
+    /// Nobody halts; dropped with the book.
+    go: watch::Sender<bool>,
+}
+
+impl Book {
+    pub async fn open(url: &str) -> Self {
+        Self::listening(url, |_| {}).await
+    }
+
+    /// The same, with an ear for each call as it is made.
+    pub async fn listening(url: &str, heard: impl Fn(&Call) + Send + Sync + 'static) -> Self {
+        let tools = Tools::new(&Config::default()).with_callback("t", move |call| {
+            heard(&call);
+            std::future::ready(answer(&call)).boxed()
+        });
+        let service = Service::with_tools(url, Options::default(), tools).await.expect("the book opens");
+        Self { service, caller: Caller { actor: "person:ada".into() }, go: watch::channel(false).0 }
+    }
+
+    pub async fn start(&self, plan: &Value, inputs: Option<Value>, drive: bool) -> Started {
+        let saved =
+            self.service.save_plan(&self.caller, &plan.to_string(), true).await.expect("it is a plan");
+        let started = self.service.start(&self.caller, saved.reference, saved.plan, inputs, drive).await;
+        started.expect("it starts")
+    }
+
+    /// Saves, starts and drives, to the end or the first question.
+    pub async fn run(&self, plan: &Value, inputs: Option<Value>) -> (String, Status) {
+        let started = self.start(plan, inputs, true).await;
+        (started.id.to_string(), self.drive(started).await)
+    }
+
+    pub async fn drive(&self, started: Started) -> Status {
+        self.service.drive(started.progress, self.go.subscribe()).await.expect("it is driven")
+    }
+
+    pub async fn go_on(&self, id: &str) -> Status {
+        let claimed = self.service.claim(&self.caller, id, false).await.expect("it is taken up");
+        let progress = claimed.expect("nobody else drives it");
+        self.service.drive(progress, self.go.subscribe()).await.expect("it is driven")
+    }
+
+    pub async fn decide(&self, id: &str, step: &str, answer: Answer, output: Option<Value>) -> Status {
+        let (step, reason) = (step.to_owned(), Some(format!("because {}", answer.as_str())));
+        self.service.decide(&self.caller, id, step, answer, reason, output).await.expect("it is decided");
+        self.go_on(id).await
+    }
+
+    pub async fn assert_whole(&self) -> service::Verified {
+        let verified = self.service.verify().await.expect("it can be verified");
+        assert_eq!(verified.bad, None);
+        assert!(verified.ok);
+        verified
+    }
+}
+
+fn answer(call: &Call) -> Ended {
+    match call.tool.as_str() {
+        "t/no" => Ended::Failed {
+            category: Category::ToolError,
+            message: format!("no to {}", call.arguments),
+            sent: true,
+            output: None,
+        },
+        "t/lost" => Ended::Unknown { category: Category::Timeout, message: "no answer".into() },
+        _ => Ended::Succeeded { output: json!({ "heard": call.arguments }) },
+    }
+}
+
+pub fn step(id: &str, tool: &str, word: &str) -> Value {
+    json!({ "id": id, "tool": tool, "arguments": { "word": format!("{id} {word}") } })
+}
+
+fn undoable(id: &str, tool: &str, word: &str) -> Value {
+    let mut step = step(id, tool, word);
+    step["compensation"] = json!({ "tool": "t/undo", "arguments": { "undo": "${arguments.word}" } });
+    step
+}
+
+pub fn plan(name: &str, steps: &[Value]) -> Value {
+    json!({ "name": name, "steps": steps })
+}
+
+/// Every turn an execution can take, each ended one's id first. `word` is in every payload.
+pub async fn mixed(book: &Book, word: &str) -> Vec<String> {
+    let mut ids = vec![passes_values(book, word).await, fails_and_is_undone(book, word).await];
+    ids.push(is_settled_by_hand(book, word).await);
+    ids.push(waits_for_people(book, word).await);
+    ids.push(undoes_itself(book, word).await);
+    ids.push(is_cancelled(book, word).await);
+    // Left open, driven by nobody.
+    book.start(&with_inputs(word), Some(json!({ "word": word })), false).await;
+    ids
+}
+
+fn with_inputs(word: &str) -> Value {
+    let mut reads = step("reads", "t/ok", word);
+    reads["arguments"]["given"] = json!("${inputs.word}");
+    let mut passes = step("passes", "t/ok", word);
+    passes["arguments"]["heard"] = json!("${steps.reads.output.heard.given}");
+    passes["read_only"] = json!(true);
+    let mut plan = plan("passes", &[reads, passes]);
+    plan["inputs"] = json!({ "type": "object", "properties": { "word": { "type": "string" } } });
+    plan
+}
+
+async fn passes_values(book: &Book, word: &str) -> String {
+    let (id, status) = book.run(&with_inputs(word), Some(json!({ "word": word }))).await;
+    assert_eq!(status, Status::Succeeded);
+    id
+}
+
+async fn fails_and_is_undone(book: &Book, word: &str) -> String {
+    let steps = [undoable("does", "t/ok", word), undoable("fails", "t/no", word)];
+    let (id, status) = book.run(&plan("fails", &steps), None).await;
+    assert_eq!(status, Status::Blocked);
+    assert_eq!(book.decide(&id, "fails", Answer::Retry, None).await, Status::Blocked);
+    assert_eq!(book.decide(&id, "fails", Answer::Compensate, None).await, Status::Compensated);
+    id
+}
+
+async fn is_settled_by_hand(book: &Book, word: &str) -> String {
+    let steps = [step("lost", "t/lost", word), step("after", "t/ok", word), step("also", "t/lost", word)];
+    let (id, status) = book.run(&plan("settled", &steps), None).await;
+    assert_eq!(status, Status::Blocked);
+    let output = Some(json!({ "found": word }));
+    assert_eq!(book.decide(&id, "lost", Answer::Happened, output).await, Status::Blocked);
+    assert_eq!(book.decide(&id, "also", Answer::Skip, None).await, Status::Succeeded);
+    id
+}
+
+async fn waits_for_people(book: &Book, word: &str) -> String {
+    let mut asks = step("asks", "t/ok", word);
+    asks["approval"] = json!("required");
+    let agent = json!({ "id": "tells", "action": "Tell the team" });
+    let mut plan = plan("waits", &[asks, agent]);
+    plan["policy"] = json!({ "approval": "plan" });
+    let (id, status) = book.run(&plan, None).await;
+    assert_eq!(status, Status::Blocked);
+    let (service, caller) = (&book.service, &book.caller);
+    service.approve(caller, &id, None, Some("go ahead".into())).await.unwrap();
+    assert_eq!(book.go_on(&id).await, Status::Blocked);
+    service.approve(caller, &id, Some("asks".into()), None).await.unwrap();
+    assert_eq!(book.go_on(&id).await, Status::Blocked);
+    service.record(caller, &id, "tells".into(), Report::Started).await.unwrap();
+    let output = Some(json!({ "told": word }));
+    service.record(caller, &id, "tells".into(), Report::Succeeded { output }).await.unwrap();
+    assert_eq!(book.go_on(&id).await, Status::Succeeded);
+    id
+}
+
+async fn undoes_itself(book: &Book, word: &str) -> String {
+    let mut plan = plan("auto", &[undoable("does", "t/ok", word), undoable("lost", "t/lost", word)]);
+    plan["policy"] = json!({ "on_failure": "auto" });
+    let (id, status) = book.run(&plan, None).await;
+    assert_eq!(status, Status::Compensated);
+    id
+}
+
+async fn is_cancelled(book: &Book, word: &str) -> String {
+    let mut asks = undoable("asks", "t/ok", word);
+    asks["approval"] = json!("required");
+    let (id, status) = book.run(&plan("cancelled", &[step("does", "t/ok", word), asks]), None).await;
+    assert_eq!(status, Status::Blocked);
+    book.service.pause(&book.caller, &id, Some("not now".into())).await.unwrap();
+    book.service.resume(&book.caller, &id).await.unwrap();
+    book.service.cancel(&book.caller, &id, None).await.unwrap();
+    assert_eq!(book.go_on(&id).await, Status::Cancelled);
+    id
+}

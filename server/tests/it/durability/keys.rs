@@ -1,0 +1,153 @@
+//! A request that is made twice happens once: the key and what it gave are written with the entries.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use actbook::bell::Bell;
+use actbook::ledger::{Asked, Error, Ledger, Reply, Request, RequestKey, Start};
+use actbook::service::PlanSaved;
+use actbook::store::{Db, Options, executions};
+use actbook_engine::chain::Digest;
+use actbook_engine::execution::Command;
+use actbook_engine::id::{ExecutionId, PlanId};
+use actbook_engine::plan::Plan;
+
+use super::book::{self, Book};
+use super::process;
+use crate::store::{Scratch, TENANT, for_each_database};
+
+const TWINS: usize = 100;
+const PROCESSES: usize = 8;
+const KEYS: usize = 10;
+
+struct Desk {
+    ledger: Ledger,
+    saved: PlanSaved,
+}
+
+impl Desk {
+    async fn open(url: &str) -> Self {
+        let plan = book::plan("keyed", &[book::step("only", "t/ok", "word")]).to_string();
+        let book = Book::open(url).await;
+        let saved = book.service.save_plan(&book.caller, &plan, true).await.unwrap();
+        let db = Db::open(url, Options::default()).await.unwrap();
+        Self { ledger: Ledger::open(db.clone(), TENANT, Bell::new(db, TENANT)).unwrap(), saved }
+    }
+
+    async fn ask(&self, key: RequestKey, request: Request) -> Result<Reply, Error> {
+        self.ledger.ask(Asked { actor: "agent:twin".into(), request, key: Some(key) }).await
+    }
+
+    /// Starts an execution under a key, and gives the id of what that made.
+    async fn start(&self, key: RequestKey, number: usize) -> Result<String, Error> {
+        let start = Start {
+            id: ExecutionId::new(format!("{}-{}-{number}", std::process::id(), key.key)),
+            plan_ref: self.saved.reference.clone(),
+            plan: self.saved.plan.clone(),
+            inputs: None,
+            place: Digest::of(b"here"),
+            salt: Arc::from(*b"salt"),
+            seat: None,
+        };
+        match self.ask(key, Request::Start(Box::new(start))).await? {
+            Reply::Moved(progress) => Ok(progress.id.to_string()),
+            Reply::Repeated(id) => Ok(id),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn key(caller: &str, key: &str, request: &str) -> RequestKey {
+    RequestKey { caller: caller.into(), key: key.into(), digest: Digest::of(request.as_bytes()) }
+}
+
+fn refusal(answer: Result<impl std::fmt::Debug, Error>) -> &'static str {
+    match answer {
+        Err(Error::Refused(refusal)) => refusal.code,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+async fn started(scratch: &Scratch) -> BTreeSet<String> {
+    let rows = executions::all(TENANT).all(&scratch.db).await.unwrap();
+    rows.into_iter().map(|row| row.public_id).collect()
+}
+
+/// One of the processes: every key many times at once.
+pub async fn play(url: &str) {
+    let desk = Desk::open(url).await;
+    let asks = (0..TWINS).map(async |number| {
+        let name = format!("k{}", number % KEYS);
+        let id = desk.start(key("agent", &name, "start"), number).await.unwrap();
+        process::say(&format!("{name} {id}"));
+    });
+    futures_util::future::join_all(asks).await;
+}
+
+#[test]
+fn a_hundred_twins_with_one_key_start_one_execution() {
+    for_each_database(async |scratch| {
+        let desk = Desk::open(&scratch.url).await;
+        let twins = (0..TWINS).map(|number| desk.start(key("agent", "once", "start"), number));
+        let ids: BTreeSet<String> =
+            futures_util::future::join_all(twins).await.into_iter().map(Result::unwrap).collect();
+        assert_eq!(ids.len(), 1);
+        assert_eq!(started(&scratch).await, ids);
+        let later = Desk::open(&scratch.url).await;
+        assert!(
+            ids.contains(&later.start(key("agent", "once", "start"), 0).await.unwrap()),
+            "also after a restart"
+        );
+        assert_eq!(started(&scratch).await, ids);
+
+        assert_eq!(refusal(later.start(key("agent", "once", "another"), 0).await), "key_reused");
+        assert_eq!(started(&scratch).await, ids);
+        later.start(key("somebody else", "once", "start"), 7).await.unwrap();
+        assert_eq!(started(&scratch).await.len(), 2, "each caller has keys of its own");
+    });
+}
+
+#[test]
+fn twins_in_eight_processes_start_one_execution_per_key() {
+    for_each_database(async |scratch| {
+        let parts: Vec<_> = (0..PROCESSES).map(|_| process::start("keys", &scratch.url)).collect();
+        let said: Vec<String> = parts.into_iter().flat_map(process::Part::said).collect();
+        assert_eq!(said.len(), PROCESSES * TWINS);
+        let mut ids = BTreeMap::<&str, BTreeSet<&str>>::new();
+        for (key, id) in said.iter().map(|line| line.split_once(' ').unwrap()) {
+            ids.entry(key).or_default().insert(id);
+        }
+        assert!(ids.len() == KEYS && ids.values().all(|ids| ids.len() == 1), "{ids:?}");
+        assert_eq!(started(&scratch).await.len(), KEYS);
+        Book::open(&scratch.url).await.assert_whole().await;
+    });
+}
+
+#[test]
+fn a_key_holds_for_every_kind_of_request() {
+    for_each_database(async |scratch| {
+        let desk = Desk::open(&scratch.url).await;
+        let id = desk.start(key("agent", "start", "start"), 0).await.unwrap();
+        let stream = executions::all(TENANT).all(&scratch.db).await.unwrap()[0].id;
+        let pause = || Request::Do { stream, command: Command::Pause { reason: None } };
+        assert!(matches!(desk.ask(key("agent", "pause", "pause"), pause()).await, Ok(Reply::Moved(_))));
+        let again = desk.ask(key("agent", "pause", "pause"), pause()).await;
+        assert!(matches!(again, Ok(Reply::Repeated(repeated)) if repeated == id));
+
+        // Saving what is there already appends no entry, and the key holds all the same.
+        let save = |plan: &Arc<Plan>| Request::SavePlan { plan: plan.clone(), new_id: PlanId::new("fresh") };
+        let other =
+            Arc::new(Plan::parse(&book::plan("x", &[book::step("y", "t/ok", "z")]).to_string()).unwrap());
+        let same = desk.ask(key("agent", "save", "save"), save(&desk.saved.plan)).await;
+        assert!(matches!(same, Ok(Reply::Saved { fresh: false, .. })), "{same:?}");
+        assert_eq!(refusal(desk.ask(key("agent", "save", "save another"), save(&other)).await), "key_reused");
+        let again =
+            Desk::open(&scratch.url).await.ask(key("agent", "save", "save"), save(&desk.saved.plan)).await;
+        assert!(matches!(again, Ok(Reply::Repeated(_))), "{again:?}");
+
+        // A refused request has used nothing up.
+        let undo = || Request::Do { stream: 999, command: Command::Resume };
+        assert_eq!(refusal(desk.ask(key("agent", "later", "resume"), undo()).await), "no_such_execution");
+        desk.start(key("agent", "later", "start"), 1).await.unwrap();
+    });
+}

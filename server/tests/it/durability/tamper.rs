@@ -1,0 +1,167 @@
+//! Whoever can write to the database can drop its triggers and change anything. `verify` must say so,
+//! and name the first position that is not as it was written.
+
+mod attacker;
+mod edit;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use actbook::store::{Head, journal, payloads};
+use actbook_engine::chain;
+use actbook_engine::id::Position;
+
+use super::book::{self, Book};
+use super::dice::{Dice, times};
+use crate::store::{Kind, Scratch, TENANT, head, on};
+use attacker::Attacker;
+
+/// The tables as the product wrote them.
+pub struct Written {
+    pub entries: Vec<journal::Entry>,
+    pub payloads: BTreeMap<u64, Vec<u8>>,
+    pub salts: BTreeMap<u64, Vec<u8>>,
+    pub erased: BTreeSet<u64>,
+    pub head: Head,
+}
+
+impl Written {
+    async fn read(scratch: &Scratch) -> Self {
+        let db = &scratch.db;
+        let entries = journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap();
+        let bodies = payloads::between(TENANT, 0, u64::MAX).all(db).await.unwrap();
+        let salts = payloads::salts_between(TENANT, 0, u64::MAX).all(db).await.unwrap();
+        let erasing = entries.iter().filter(|entry| entry.kind == "payloads_erased.1");
+        Self {
+            erased: erasing.map(|entry| entry.stream).collect(),
+            payloads: bodies.into_iter().map(|payload| (payload.position, payload.body)).collect(),
+            salts: salts.into_iter().collect(),
+            head: head(db),
+            entries,
+        }
+    }
+
+    pub fn last(&self) -> i64 {
+        i64::try_from(self.head.position).expect("a small journal")
+    }
+}
+
+/// A journal with every turn in it, some of it erased, and a plan deleted.
+async fn write(url: &str) {
+    let book = Book::open(url).await;
+    book::mixed(&book, "early").await;
+    book.service.delete_plan(&book.caller, "auto").await.unwrap();
+    let cleaned = book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
+    assert_eq!(cleaned.executions, 6);
+    book::mixed(&book, "late").await;
+    book.service.close().await;
+}
+
+async fn verify_finds(edits: usize, scratch: Scratch) {
+    write(&scratch.url).await;
+    let written = Written::read(&scratch).await;
+    assert!(!written.erased.is_empty() && written.salts.len() > written.erased.len());
+    let attacker = Attacker::open(&scratch).await;
+    attacker.drop_all_constraints().await;
+    let book = Book::open(&scratch.url).await;
+    book.assert_whole().await;
+
+    let mut dice = Dice::seeded("tamper");
+    let mut kinds = BTreeMap::<&str, usize>::new();
+    for number in 0..edits {
+        let edit = edit::any(&mut dice, &written, &attacker);
+        *kinds.entry(edit.kind).or_default() += 1;
+        attacker.run(&edit.sql).await;
+        let verified = book.service.verify().await.unwrap();
+        let found = verified.bad.as_ref().map(|bad| bad.position);
+        let told = format!("edit {number}, {}: {}\n{verified:?}", edit.kind, edit.sql);
+        assert!(!verified.ok, "not found: {told}");
+        assert_eq!(found, Some(edit.first_bad), "at the wrong position: {told}");
+        attacker.restore().await;
+    }
+    eprintln!("{edits} edits found: {kinds:?}");
+    assert!(edits < 500 || kinds.len() == edit::KINDS.len(), "some kind was never tried");
+    book.assert_whole().await;
+}
+
+#[test]
+fn any_single_edit_of_the_journal_is_found_at_its_position() {
+    on(Kind::Sqlite, async |scratch| verify_finds(times("ACTBOOK_EDITS", 1_000), scratch).await);
+    on(Kind::Postgres, async |scratch| verify_finds(times("ACTBOOK_EDITS", 1_000) / 16, scratch).await);
+}
+
+/// Hashes prove only that nothing changed since they were made. Somebody who makes them all anew is
+/// found by what the entries say of each other.
+#[test]
+fn a_journal_that_was_chained_anew_is_found_by_what_it_says() {
+    on(Kind::Sqlite, async |scratch| {
+        write(&scratch.url).await;
+        let written = Written::read(&scratch).await;
+        let attacker = Attacker::open(&scratch).await;
+        attacker.drop_all_constraints().await;
+        let book = Book::open(&scratch.url).await;
+        let mut dice = Dice::seeded("chained anew");
+        for _ in 0..40 {
+            let at = dice.below(written.entries.len());
+            let field = dice.below(3);
+            let mut entries = written.entries.clone();
+            match field {
+                0 => entries[at].version += 1,
+                1 => entries[at].kind = "unheard_of.1".into(),
+                _ => entries[at].body.push_str("garbage"),
+            }
+            attacker.run(&chained_anew(&entries, &attacker)).await;
+            let bad = book.service.verify().await.unwrap().bad;
+            let position = bad.map(|bad| bad.position);
+            assert_eq!(position, Some(entries[at].position), "change {field} of entry {}", at + 1);
+            attacker.restore().await;
+        }
+    });
+}
+
+fn chained_anew(entries: &[journal::Entry], attacker: &Attacker) -> String {
+    let mut hash = chain::GENESIS;
+    let mut sql = Vec::new();
+    for entry in entries {
+        let journal::Entry { position, stream, version, at, actor, kind, body, .. } = entry;
+        let (position, at_ms) = (Position(*position), *at);
+        let (stream, version) = (*stream, *version);
+        let parts = chain::Parts { tenant: 1, position, stream, version, at_ms, actor, kind, body };
+        hash = chain::chain_hash(&hash, &chain::entry_hash(&parts));
+        let texts = format!("kind = {}, body = {}", text(kind, attacker), text(body, attacker));
+        let hash = attacker.bytes(&hash);
+        sql.push(format!(
+            "UPDATE journal SET version = {version}, {texts}, hash = {hash} WHERE position = {}",
+            position.0
+        ));
+    }
+    sql.push(format!("UPDATE head SET hash = {}", attacker.bytes(&hash)));
+    sql.join(";")
+}
+
+fn text(text: &str, attacker: &Attacker) -> String {
+    attacker.text(text.as_bytes())
+}
+
+#[test]
+fn a_journal_that_is_written_and_cleaned_up_meanwhile_verifies() {
+    crate::store::for_each_database(async |scratch| {
+        let book = Book::open(&scratch.url).await;
+        let writing = async {
+            for round in 0..4 {
+                book::mixed(&book, &format!("round {round}")).await;
+                book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
+            }
+        };
+        tokio::pin!(writing);
+        let mut looks = 0;
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut writing => break,
+                _ = book.assert_whole() => looks += 1,
+            }
+        }
+        assert!(looks > 3, "it was verified only {looks} times while it was written");
+        book.assert_whole().await;
+    });
+}

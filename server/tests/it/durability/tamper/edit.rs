@@ -1,0 +1,210 @@
+//! One edit, and the first position that it makes wrong.
+
+use super::super::dice::Dice;
+use super::{Attacker, Written};
+
+pub struct Edit {
+    pub kind: &'static str,
+    pub sql: String,
+    pub first_bad: u64,
+}
+
+type Make = fn(&mut Dice, &Written, &Attacker) -> Option<(String, i64)>;
+
+pub const KINDS: [(&str, Make); 17] = [
+    ("an entry's column changed", column_changed),
+    ("an entry moved", entry_moved),
+    ("an entry removed", entry_removed),
+    ("two entries swapped", entries_swapped),
+    ("an entry inserted", entry_inserted),
+    ("an entry inserted, the rest moved up", entry_squeezed_in),
+    ("an entry removed, the rest moved down", entry_squeezed_out),
+    ("the head's hash changed", head_hash_changed),
+    ("the head moved", head_moved),
+    ("the head removed", head_removed),
+    ("a payload changed", payload_changed),
+    ("a payload moved", payload_moved),
+    ("a payload removed", payload_removed),
+    ("two payloads swapped", payloads_swapped),
+    ("a payload inserted", payload_inserted),
+    ("a salt changed, moved or removed", salt_changed),
+    ("a salt inserted", salt_inserted),
+];
+
+/// Entries are struck twice as often as all else: there is most to get wrong.
+pub fn any(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Edit {
+    loop {
+        let (kind, make) = if dice.once_in(3) { KINDS[0] } else { *dice.pick(&KINDS) };
+        if let Some((sql, first_bad)) = make(dice, written, attacker) {
+            let first_bad = u64::try_from(first_bad).unwrap_or(0);
+            return Edit { kind, sql, first_bad };
+        }
+    }
+}
+
+fn position(dice: &mut Dice, written: &Written) -> i64 {
+    dice.pick(&written.entries).position as i64
+}
+
+/// A place for a row: mostly inside the journal, sometimes before or behind it.
+fn place(dice: &mut Dice, written: &Written) -> i64 {
+    match dice.below(10) {
+        0 => -(dice.below(3) as i64),
+        1 => written.last() + 1 + dice.below(3) as i64,
+        _ => position(dice, written),
+    }
+}
+
+/// What moving a row spoils first. Before the journal nothing is missed until the row's own place.
+fn earlier(from: i64, to: i64) -> i64 {
+    if to < 1 { from } else { from.min(to) }
+}
+
+fn owner(dice: &mut Dice, written: &Written) -> i64 {
+    let owners: Vec<u64> = written.payloads.keys().copied().collect();
+    *dice.pick(&owners) as i64
+}
+
+fn column_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
+    let entry = dice.pick(&written.entries);
+    let which = dice.below(8);
+    let bit = 1 << dice.below(40);
+    let number = |now: i64| (now ^ bit).to_string();
+    let (column, value) = match which {
+        0 => ("stream", number(entry.stream as i64)),
+        1 => ("version", number(entry.version as i64)),
+        2 => ("at", number(entry.at)),
+        3 => ("tenant", number(1)),
+        4 => ("actor", attacker.text(&attacker.spoil(dice, entry.actor.as_bytes(), true))),
+        5 => ("kind", attacker.text(&attacker.spoil(dice, entry.kind.as_bytes(), true))),
+        6 => ("body", attacker.text(&attacker.spoil(dice, entry.body.as_bytes(), true))),
+        _ => ("hash", attacker.bytes(&attacker.spoil(dice, &entry.hash, false))),
+    };
+    let p = entry.position as i64;
+    Some((format!("UPDATE journal SET {column} = {value} WHERE position = {p}"), p))
+}
+
+fn entry_moved(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (position(dice, written), place(dice, written));
+    let sql = format!("UPDATE journal SET position = {q} WHERE position = {p}");
+    (p != q).then(|| (sql, earlier(p, q)))
+}
+
+fn entry_removed(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let p = position(dice, written);
+    Some((format!("DELETE FROM journal WHERE position = {p}"), p))
+}
+
+fn entries_swapped(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (position(dice, written), position(dice, written));
+    (p != q).then(|| (swap("journal", p, q), p.min(q)))
+}
+
+fn swap(table: &str, p: i64, q: i64) -> String {
+    format!(
+        "UPDATE {table} SET position = CASE position WHEN {p} THEN {q} ELSE {p} END WHERE position IN ({p}, {q})"
+    )
+}
+
+fn copy_of(p: i64, q: i64) -> String {
+    format!(
+        "INSERT INTO journal SELECT tenant, {q}, stream, version, at, actor, kind, body, hash \
+         FROM journal_written WHERE position = {p}"
+    )
+}
+
+fn entry_inserted(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (position(dice, written), place(dice, written));
+    Some((copy_of(p, q), q))
+}
+
+fn shift(from: i64, by: i64) -> String {
+    let tables = ["journal", "payloads"];
+    let shifts =
+        tables.map(|table| format!("UPDATE {table} SET position = position + {by} WHERE position >= {from}"));
+    format!("{}; UPDATE head SET position = position + {by}", shifts.join(";"))
+}
+
+fn entry_squeezed_in(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (position(dice, written), 1 + dice.below(written.entries.len() + 1) as i64);
+    // A copy in its own place is true; then the one after it is the first that is not.
+    Some((format!("{}; {}", shift(q, 1), copy_of(p, q)), if p == q { q + 1 } else { q }))
+}
+
+/// Nothing before the head is wrong when the last one goes; then the head itself is.
+fn entry_squeezed_out(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let p = position(dice, written);
+    let out = ["journal", "payloads"].map(|table| format!("DELETE FROM {table} WHERE position = {p}"));
+    Some((format!("{}; {}", out.join(";"), shift(p, -1)), p.min(written.last() - 1)))
+}
+
+fn head_hash_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
+    let mut hash = written.head.hash;
+    hash[dice.below(32)] ^= 1 << dice.below(8);
+    Some((format!("UPDATE head SET hash = {}", attacker.bytes(&hash)), written.last()))
+}
+
+fn head_moved(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (last, to) = (written.last(), place(dice, written));
+    let first_bad = if to < 0 { 0 } else { to.min(last) + 1 };
+    (to != last).then(|| (format!("UPDATE head SET position = {to}"), first_bad))
+}
+
+fn head_removed(_: &mut Dice, _: &Written, _: &Attacker) -> Option<(String, i64)> {
+    Some(("DELETE FROM head".to_owned(), 0))
+}
+
+fn payload_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
+    let p = owner(dice, written);
+    let spoilt = attacker.spoil(dice, &written.payloads[&(p as u64)], false);
+    Some((format!("UPDATE payloads SET body = {} WHERE position = {p}", attacker.bytes(&spoilt)), p))
+}
+
+fn payload_moved(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (owner(dice, written), place(dice, written));
+    let sql = format!("UPDATE payloads SET position = {q} WHERE position = {p}");
+    (p != q).then(|| (sql, earlier(p, q)))
+}
+
+fn payload_removed(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let p = owner(dice, written);
+    let gone = *dice.pick(&["DELETE FROM payloads", "UPDATE payloads SET tenant = 2"]);
+    Some((format!("{gone} WHERE position = {p}"), p))
+}
+
+fn payloads_swapped(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (owner(dice, written), owner(dice, written));
+    let differ = written.payloads[&(p as u64)] != written.payloads[&(q as u64)];
+    differ.then(|| (swap("payloads", p, q), p.min(q)))
+}
+
+fn payload_inserted(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (owner(dice, written), place(dice, written));
+    let copy =
+        format!("INSERT INTO payloads SELECT tenant, {q}, body FROM payloads_written WHERE position = {p}");
+    Some((copy, q))
+}
+
+/// A salt proves nothing by itself: what it spoils is the first payload that it belongs to.
+fn salt_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
+    let streams: Vec<u64> = written.salts.keys().copied().collect();
+    let stream = *dice.pick(&streams);
+    let (s, q) = (stream as i64, place(dice, written));
+    let of_stream = written.entries.iter().filter(|entry| entry.stream == stream);
+    let first_payload =
+        of_stream.map(|entry| entry.position).find(|position| written.payloads.contains_key(position))?;
+    let spoilt = attacker.bytes(&attacker.spoil(dice, &written.salts[&stream], false));
+    match dice.below(4) {
+        0 => Some((format!("DELETE FROM salts WHERE stream = {s}"), s)),
+        1 => Some((format!("UPDATE salts SET tenant = 2 WHERE stream = {s}"), s)),
+        2 if s != q => Some((format!("UPDATE salts SET stream = {q} WHERE stream = {s}"), earlier(s, q))),
+        _ => Some((format!("UPDATE salts SET salt = {spoilt} WHERE stream = {s}"), first_payload as i64)),
+    }
+}
+
+fn salt_inserted(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let erased: Vec<i64> = written.erased.iter().map(|stream| *stream as i64).collect();
+    let q = if dice.once_in(2) { *dice.pick(&erased) } else { place(dice, written) };
+    let copy = format!("INSERT INTO salts SELECT tenant, {q}, salt FROM salts_written LIMIT 1");
+    Some((copy, q))
+}

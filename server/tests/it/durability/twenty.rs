@@ -1,0 +1,66 @@
+//! Twenty processes at one database: each drives executions of its own, and all share one chain.
+
+use std::collections::BTreeMap;
+
+use actbook::store::{executions, journal};
+use actbook_engine::policy::Status;
+
+use super::book::{self, Book};
+use super::process;
+use crate::store::{TENANT, for_each_database};
+
+const PROCESSES: usize = 20;
+const EXECUTIONS: usize = 15;
+const STEPS: usize = 3;
+/// How many executions one process drives at once.
+const AT_ONCE: usize = 3;
+
+/// One of the twenty.
+pub async fn play(url: &str) {
+    let book = Book::listening(url, |call| process::say(&format!("called {}", call.arguments["word"]))).await;
+    let name = format!("{}", std::process::id());
+    let drive = async |lane: usize| {
+        for number in (lane..EXECUTIONS).step_by(AT_ONCE) {
+            let word = format!("{name}-{number}");
+            let steps: Vec<_> = (0..STEPS).map(|no| book::step(&format!("s{no}"), "t/ok", &word)).collect();
+            let (id, status) = book.run(&book::plan(&format!("p{number}"), &steps), None).await;
+            let position = book.service.view(&id).await.unwrap().position;
+            process::say(&format!("ended {id} {position} {status}"));
+        }
+    };
+    futures_util::future::join_all((0..AT_ONCE).map(drive)).await;
+    book.service.close().await;
+}
+
+#[test]
+fn twenty_processes_share_one_chain_and_lose_nothing() {
+    for_each_database(async |scratch| {
+        let begun = std::time::Instant::now();
+        let parts: Vec<_> = (0..PROCESSES).map(|_| process::start("executions", &scratch.url)).collect();
+        let said: Vec<String> = parts.into_iter().flat_map(process::Part::said).collect();
+        eprintln!("{:?} took {:?}", scratch.kind, begun.elapsed());
+
+        let mut calls = BTreeMap::<&str, usize>::new();
+        for call in said.iter().filter_map(|line| line.strip_prefix("called ")) {
+            *calls.entry(call).or_default() += 1;
+        }
+        assert_eq!(calls.len(), PROCESSES * EXECUTIONS * STEPS);
+        assert!(calls.values().all(|times| *times == 1), "a call was made twice: {calls:?}");
+
+        let entries = journal::between(TENANT, 0, u64::MAX).all(&scratch.db).await.unwrap();
+        let positions: Vec<u64> = entries.iter().map(|entry| entry.position).collect();
+        assert_eq!(positions, (1..=entries.len() as u64).collect::<Vec<_>>(), "positions have no gap");
+        let ended: Vec<_> = said.iter().filter_map(|line| line.strip_prefix("ended ")).collect();
+        assert_eq!(ended.len(), PROCESSES * EXECUTIONS);
+        for line in ended {
+            let [id, position, status] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            assert_eq!(status, Status::Succeeded.as_str(), "{line}");
+            let last = &entries[position.parse::<usize>().unwrap() - 1];
+            let row = executions::by_id(TENANT, last.stream).first(&scratch.db).await.unwrap().unwrap();
+            assert_eq!((row.public_id.as_str(), row.status.as_str()), (id, status));
+            assert_eq!(last.kind, "execution_ended.1", "{line}");
+        }
+        let verified = Book::open(&scratch.url).await.assert_whole().await;
+        assert_eq!(verified.position, entries.len() as u64);
+    });
+}
