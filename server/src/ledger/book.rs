@@ -317,7 +317,8 @@ impl Book {
         self.queue.others.push(payloads::insert_salt(self.tenant, stream, &start.salt));
         let mark = self.queue.entries.len();
         if let Some(seat) = &start.seat {
-            let claim = Command::Claim { seat: seat.clone(), unsent: Default::default() };
+            let claim =
+                Command::Claim { seat: seat.clone(), after: execution.epoch, unsent: Default::default() };
             execution = self.advance(stream, execution, &claim, actor)?.0;
         }
         self.queue.others.push(executions::insert(self.tenant, &project::execution(stream, &execution)));
