@@ -7,6 +7,7 @@ mod checks;
 mod kill;
 mod outside;
 mod reference;
+mod takeover;
 
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};

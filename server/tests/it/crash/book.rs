@@ -33,12 +33,6 @@ impl Book {
         self.folder.path().join(name)
     }
 
-    pub fn write_plan(&self, plan: &Value) -> PathBuf {
-        let path = self.path("plan.json");
-        std::fs::write(&path, plan.to_string()).unwrap();
-        path
-    }
-
     /// The binary, in this place, answering in JSON.
     pub fn actbook(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_actbook"));

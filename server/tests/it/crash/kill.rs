@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::book::{Book, Said};
 use super::outside::{Entry, Outside};
-use super::reference::{Variant, answer, new_book};
+use super::reference::{Variant, answer, new_book, plan};
 use super::{Dice, checks, finish};
 use crate::store::Kind;
 
@@ -70,7 +70,7 @@ fn kill_at_every_position(kind: Kind) {
 
 /// The last position of the plan's journal where nobody disturbs it.
 fn undisturbed(kind: Kind, variant: Variant) -> u64 {
-    let book = new_book(kind, variant);
+    let book = new_book(kind, &plan(variant));
     let mut said = book.say(&["run", "plan.json"]);
     if variant == Variant::Manual {
         assert_eq!((said.code, said.status()), (Some(3), "blocked"), "{said:?}");
@@ -100,7 +100,7 @@ enum Ended {
 
 impl<'a> Case<'a> {
     fn new(kind: Kind, variant: Variant, seed: u64, tally: &'a mut Tally) -> Self {
-        let book = new_book(kind, variant);
+        let book = new_book(kind, &plan(variant));
         Self { book, dice: Dice(seed), tally, kills: 0, outside: None, durable: BTreeMap::new() }
     }
 

@@ -12,8 +12,8 @@ pub enum Outside {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     pub position: i64,
+    pub at: i64,
     pub kind: String,
-    pub actor: String,
     pub body: Value,
     pub hash: Vec<u8>,
 }
@@ -25,8 +25,7 @@ impl Entry {
 }
 
 const HEAD: &str = "SELECT position FROM head WHERE tenant = 1";
-const ENTRIES: &str =
-    "SELECT position, kind, actor, body, hash FROM journal WHERE tenant = 1 ORDER BY position";
+const ENTRIES: &str = "SELECT position, at, kind, body, hash FROM journal WHERE tenant = 1 ORDER BY position";
 
 impl Outside {
     pub fn open(url: &str) -> Self {
@@ -57,10 +56,32 @@ impl Outside {
         }
     }
 
+    /// How many processes have taken a seat and not left it.
+    pub fn seats(&self) -> i64 {
+        const SEATS: &str = "SELECT count(*) FROM seats";
+        match self {
+            Self::Sqlite(connection) => connection.query_row(SEATS, [], |row| row.get(0)).unwrap(),
+            Self::Postgres { runtime, client, .. } => {
+                runtime.block_on(client.query_one(SEATS, &[])).unwrap().get(0)
+            }
+        }
+    }
+
+    /// As if every process had been out of reach for longer than its lease.
+    pub fn let_leases_run_out(&self) {
+        const RUN_OUT: &str = "UPDATE seats SET until = 0";
+        match self {
+            Self::Sqlite(connection) => connection.execute_batch(RUN_OUT).unwrap(),
+            Self::Postgres { runtime, client, .. } => {
+                runtime.block_on(client.batch_execute(RUN_OUT)).unwrap()
+            }
+        }
+    }
+
     pub fn entries(&self) -> Vec<Entry> {
-        let entry = |position, kind, actor, body: String, hash| {
+        let entry = |position, at, kind, body: String, hash| {
             let body = serde_json::from_str(&body).expect("a body is JSON");
-            Entry { position, kind, actor, body, hash }
+            Entry { position, at, kind, body, hash }
         };
         match self {
             Self::Sqlite(connection) => {

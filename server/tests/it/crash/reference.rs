@@ -11,7 +11,7 @@ use super::book::{Book, names_in};
 /// `VERB STEP TEXT`: the witness's line, the effect, the answer. Sending `post` twice shows as two files.
 const TOOL: &str = r#"
 verb=$1 step=$2 text=$3
-echo "$verb $step $ACTBOOK_IDEMPOTENCY_KEY" >>witness
+echo "$verb $step $ACTBOOK_IDEMPOTENCY_KEY $$" >>witness
 case $verb in
 post) : >"work/$step.$$" ;;
 unpost) rm -f "work/$step."* ;;
@@ -21,13 +21,16 @@ flaky)
     if [ ! -e said-no ]; then : >said-no; exit 1; fi
     : >"work/$step.$$" ;;
 refuse) exit 1 ;;
+hold)
+    until [ -e release ]; do sleep 0.01; done
+    : >"work/$step.$$" ;;
 esac
 exists=false
 for file in "work/$step" "work/$step."*; do if [ -e "$file" ]; then exists=true; fi; done
 echo "{\"text\": \"$verb $step\", \"exists\": $exists}"
 "#;
 
-const VERBS: [&str; 7] = ["post", "unpost", "put", "remove", "flaky", "refuse", "stat"];
+const VERBS: [&str; 8] = ["hold", "post", "unpost", "put", "remove", "flaky", "refuse", "stat"];
 
 /// Steps whose calls must never be sent twice without a word from somebody.
 pub const ONCE: [&str; 4] = ["a", "c", "d", "e"];
@@ -72,11 +75,12 @@ pub fn plan(variant: Variant) -> Value {
     ]})
 }
 
-pub fn new_book(kind: crate::store::Kind, variant: Variant) -> Book {
+/// A place with these tools and this plan.
+pub fn new_book(kind: crate::store::Kind, plan: &Value) -> Book {
     let book = Book::new(kind, &config());
     std::fs::write(book.path("tool.sh"), TOOL).unwrap();
     std::fs::write(book.path("witness"), "").unwrap();
-    book.write_plan(&plan(variant));
+    std::fs::write(book.path("plan.json"), plan.to_string()).unwrap();
     book
 }
 
@@ -86,14 +90,15 @@ pub struct Arrived {
     pub verb: String,
     pub step: String,
     pub key: String,
+    pub process: u32,
 }
 
 pub fn arrived(book: &Book) -> Vec<Arrived> {
     let text = std::fs::read_to_string(book.path("witness")).unwrap();
     let call = |line: &str| {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let [verb, step, key] = <[String; 3]>::try_from(words).expect("whole lines only");
-        Arrived { verb, step, key }
+        let [verb, step, key, process] = <[String; 4]>::try_from(words).expect("whole lines only");
+        Arrived { verb, step, key, process: process.parse().expect("a process's number") }
     };
     text.lines().map(call).collect()
 }
