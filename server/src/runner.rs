@@ -120,8 +120,22 @@ impl Runner {
 
     /// Takes an execution up, unless somebody living drives it.
     pub async fn claim(&self, stream: u64, place: Digest) -> Result<Claimed, Error> {
-        let (known_place, driver) =
-            self.0.ledger.look(stream, |execution| (execution.place, execution.seat.clone()))?;
+        loop {
+            match self.try_to_claim(stream, place).await {
+                Err(Error::Ledger(ledger::Error::Refused(refusal)))
+                    if refusal.code == "claimed_by_another" => {}
+                claimed => return claimed,
+            }
+        }
+    }
+
+    async fn try_to_claim(&self, stream: u64, place: Digest) -> Result<Claimed, Error> {
+        let (known_place, driver, after, ended) = self.0.ledger.look(stream, |execution| {
+            (execution.place, execution.seat.clone(), execution.epoch, execution.ended.is_some())
+        })?;
+        if ended {
+            return Ok(Claimed::Ended);
+        }
         if known_place != place {
             let message = "this execution was started with other definitions of its servers";
             let cure = "`actbook resume EXECUTION --here` goes on with those of this place";
@@ -139,7 +153,7 @@ impl Runner {
                 Proof::Alive | Proof::None => {}
             }
         }
-        let command = Command::Claim { seat: self.seat_id(), unsent };
+        let command = Command::Claim { seat: self.seat_id(), after, unsent };
         let progress = self.0.ledger.command(&self.0.actor, stream, command).await?;
         Ok(Claimed::Mine(Box::new(progress)))
     }
@@ -168,6 +182,8 @@ impl Runner {
 pub enum Claimed {
     Mine(Box<Progress>),
     DrivenElsewhere,
+    /// There is nothing left to drive.
+    Ended,
 }
 
 async fn take(db: &Db, seat: &str, host: &str, boot: &str) -> Result<i64, store::Error> {

@@ -12,8 +12,10 @@ use crate::policy::{Answer, Category};
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Become the driver. Open calls of the driver before are unknown, but for those proven unsent.
+    /// `after` is the epoch whose driver was found gone: what was proven of it says nothing of another.
     Claim {
         seat: SeatId,
+        after: Epoch,
         unsent: BTreeSet<CallId>,
     },
     /// Go on with whatever follows by itself.

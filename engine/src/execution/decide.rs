@@ -54,7 +54,7 @@ impl From<Missing> for No {
 pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Result<Vec<Fresh>, No> {
     let decided = match command {
         Command::Report { call, ended, .. } => Ok(report(execution, *call, ended, values)?),
-        Command::Claim { seat, unsent } => Ok(claim(execution, seat, unsent)),
+        Command::Claim { seat, after, unsent } => claim(execution, seat, *after, unsent),
         Command::Drive { epoch } => drive(execution, *epoch),
         Command::Adopt { place } => adopt(execution, *place),
         Command::Pause { reason } => pause(execution, reason),
@@ -93,13 +93,22 @@ fn not_now(execution: &Execution, verb: &str) -> Refusal {
 }
 
 /// What the driver before left open is unknown, but for calls proven unsent.
-fn claim(execution: &Execution, seat: &SeatId, unsent: &BTreeSet<CallId>) -> Vec<Fresh> {
+fn claim(
+    execution: &Execution,
+    seat: &SeatId,
+    after: Epoch,
+    unsent: &BTreeSet<CallId>,
+) -> Result<Vec<Fresh>, Refusal> {
+    if after != execution.epoch || execution.ended.is_some() {
+        let message = "another process was faster to take it up";
+        return Err(Refusal::new("claimed_by_another", message, "look again who drives"));
+    }
     let epoch = Epoch(execution.epoch.0 + 1);
     let mut events = vec![DriverChanged { epoch, seat: seat.clone() }.into()];
     for call in &execution.index.open_tools {
         events.push(lost(execution, *call, unsent.contains(call)).into());
     }
-    events
+    Ok(events)
 }
 
 fn lost(execution: &Execution, call: CallId, unsent: bool) -> Event {

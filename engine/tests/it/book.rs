@@ -72,7 +72,8 @@ impl Book {
     }
 
     pub fn claim(&mut self, unsent: BTreeSet<CallId>) {
-        self.ask(&Command::Claim { seat: SeatId::new("s"), unsent }).expect("anyone may claim");
+        self.ask(&Command::Claim { seat: SeatId::new("s"), after: self.execution().epoch, unsent })
+            .expect("anyone may claim");
     }
 
     pub fn drive(&mut self) {

@@ -229,7 +229,7 @@ impl Sim {
             }
         }
         let seat = actbook_engine::id::SeatId::new("s");
-        self.give(&Command::Claim { seat, unsent: proven });
+        self.give(&Command::Claim { seat, after: self.execution().epoch, unsent: proven });
         self.live();
     }
 

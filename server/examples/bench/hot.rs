@@ -47,7 +47,8 @@ impl Book {
 
 /// One execution of so many no-op steps, in memory.
 pub fn run(steps: usize) -> anyhow::Result<Value> {
-    let plan = Plan::parse(&parts::plan(steps, Value::Null)).map_err(|findings| anyhow::anyhow!("{findings:?}"))?;
+    let plan =
+        Plan::parse(&parts::plan(steps, Value::Null)).map_err(|findings| anyhow::anyhow!("{findings:?}"))?;
     let plan = Arc::new(plan);
     let salt: Arc<[u8]> = Arc::from(&[7u8; 16][..]);
     let reference =
@@ -58,7 +59,7 @@ pub fn run(steps: usize) -> anyhow::Result<Value> {
     let Event::ExecutionStarted(started) = &recorded.event else { anyhow::bail!("no start") };
     let mut execution = open(started, recorded.position, recorded.at_ms, plan, salt);
     let values = Values::default();
-    let claim = Ask::Claim { seat: SeatId::new("seat"), unsent: Default::default() };
+    let claim = Ask::Claim { seat: SeatId::new("seat"), after: execution.epoch, unsent: Default::default() };
     execution = book.go(execution, &claim, &values)?;
     while let Some(call) = due(&execution).calls.first() {
         let ended = Ended::Succeeded { output: parts::payload() };

@@ -191,10 +191,7 @@ impl Book {
 
     /// Wakes the drivers of everything that was appended after a position.
     pub fn wake_since(&mut self, known: u64) -> Result<(), Error> {
-        if self.head.is_none() {
-            self.head = self.head_in_store()?;
-            self.taken = self.head;
-        }
+        self.hold_head()?;
         if self.watchers.is_empty() {
             return Ok(());
         }
@@ -205,15 +202,22 @@ impl Book {
         Ok(())
     }
 
+    /// The head is read before anything is folded: a state older than the head that it is kept beside
+    /// would be taken for the present.
+    fn hold_head(&mut self) -> Result<(), Error> {
+        if self.head.is_none() {
+            self.head = self.head_in_store()?;
+            self.taken = self.head;
+        }
+        Ok(())
+    }
+
     pub fn head_in_store(&self) -> Result<Option<Head>, Error> {
         Ok(journal::head(self.tenant).first_blocking(&self.db)?)
     }
 
     fn decide(&mut self, asked: &Asked) -> Answer {
-        if self.head.is_none() {
-            self.head = self.head_in_store()?;
-            self.taken = self.head;
-        }
+        self.hold_head()?;
         if let Some(key) = &asked.key
             && let Some(repeated) = self.repeated(key)?
         {
@@ -317,7 +321,8 @@ impl Book {
         self.queue.others.push(payloads::insert_salt(self.tenant, stream, &start.salt));
         let mark = self.queue.entries.len();
         if let Some(seat) = &start.seat {
-            let claim = Command::Claim { seat: seat.clone(), unsent: Default::default() };
+            let claim =
+                Command::Claim { seat: seat.clone(), after: execution.epoch, unsent: Default::default() };
             execution = self.advance(stream, execution, &claim, actor)?.0;
         }
         self.queue.others.push(executions::insert(self.tenant, &project::execution(stream, &execution)));
@@ -329,6 +334,7 @@ impl Book {
     }
 
     pub fn look<T>(&mut self, stream: u64, look: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
+        self.hold_head()?;
         let execution = self.execution(stream)?;
         let seen = look(&execution);
         self.executions.insert(stream, execution);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use actbook_engine::execution::{Call, CallId, Command, Ended};
+use actbook_engine::execution::{Call, CallId, Command, Due, Ended};
 use actbook_engine::id::Epoch;
 use actbook_engine::policy::Status;
 use serde_json::Value;
@@ -109,7 +109,8 @@ impl Drive {
     async fn ask(&self, command: Command, progress: &Progress) -> Result<Progress, Error> {
         match self.inner.ledger.command(&self.inner.actor, self.stream, command).await {
             Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
-                Ok(Progress { epoch: NOBODY, ..progress.clone() })
+                // Its deadlines are the new driver's business.
+                Ok(Progress { epoch: NOBODY, due: Due::default(), ..progress.clone() })
             }
             answered => Ok(answered?),
         }

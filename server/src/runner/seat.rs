@@ -2,7 +2,7 @@
 //! line about it is written here, unsynced: it survives the process, not the machine, and that is
 //! exactly what is needed to tell "never sent" from "nobody knows".
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -39,8 +39,9 @@ pub enum Proof {
 /// The calls that a dead process may have sent, and the children it may have left.
 #[derive(Debug)]
 pub struct Sent {
-    calls: BTreeSet<String>,
-    children: BTreeSet<(u32, u64)>,
+    process: Option<ChildProcess>,
+    /// With the child that was noted for each, if one was.
+    calls: BTreeMap<String, Option<ChildProcess>>,
 }
 
 impl Seat {
@@ -51,7 +52,7 @@ impl Seat {
         let boot = boot_id();
         let mut file = OpenOptions::new().create_new(true).append(true).read(true).open(folder.join(&id))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        file.write_all(format!("boot {boot}\n").as_bytes())?;
+        file.write_all(format!("boot {boot}\nprocess {}\n", ChildProcess::this()).as_bytes())?;
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "unknown".into());
         let host = host.trim().to_owned();
         Ok(Self { folder: folder.to_owned(), id, boot, host, file: Mutex::new(file) })
@@ -73,7 +74,7 @@ impl Seat {
     pub fn sending(&self, stream: u64, call: CallId, child: Option<ChildProcess>) -> io::Result<()> {
         let mut line = format!("sent {}", mark(stream, call));
         if let Some(child) = child {
-            line.push_str(&format!(" {} {}", child.pid, child.start_time));
+            line.push_str(&format!(" {child}"));
         }
         line.push('\n');
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -119,31 +120,34 @@ impl Drop for Seat {
 
 impl Sent {
     fn parse(text: &str) -> Self {
-        let mut sent = Self { calls: BTreeSet::new(), children: BTreeSet::new() };
+        let process = text.lines().find_map(|line| line.strip_prefix("process ")).and_then(child);
+        let mut calls = BTreeMap::new();
         for line in text.lines().filter_map(|line| line.strip_prefix("sent ")) {
-            let mut words = line.split(' ');
-            sent.calls.extend(words.next().map(str::to_owned));
-            let child = words.next().zip(words.next());
-            sent.children
-                .extend(child.and_then(|(pid, start)| Some((pid.parse().ok()?, start.parse().ok()?))));
+            let (call, rest) = line.split_once(' ').unwrap_or((line, ""));
+            calls.insert(call.to_owned(), child(rest));
         }
-        sent
+        Self { process, calls }
     }
 
     /// The open calls of an execution that are certainly not among those sent.
     pub fn unsent(&self, stream: u64, execution: &Execution) -> BTreeSet<CallId> {
         let open = due(execution).calls.into_iter().map(|call| call.id);
-        open.filter(|call| !self.calls.contains(&mark(stream, *call))).collect()
+        open.filter(|call| !self.calls.contains_key(&mark(stream, *call))).collect()
     }
 
     /// Ends what the dead process has left running. A start time tells a child from a later process
     /// that was given the same number.
     pub fn end_children(&self) {
-        for (pid, start_time) in &self.children {
-            let child = ChildProcess { pid: *pid, start_time: *start_time };
-            child.kill_group();
+        self.calls.values().flatten().for_each(|child| child.kill_group());
+        if let (Some(process), true) = (self.process, self.calls.values().any(Option::is_none)) {
+            process.kill_started();
         }
     }
+}
+
+fn child(words: &str) -> Option<ChildProcess> {
+    let (pid, start_time) = words.split_once(' ')?;
+    Some(ChildProcess { pid: pid.parse().ok()?, start_time: start_time.parse().ok()? })
 }
 
 /// Proofs of processes that died long ago serve nobody: without one, calls that were open are unknown.

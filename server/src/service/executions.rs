@@ -150,7 +150,7 @@ impl Service {
         let place = self.place(&self.fold(found.stream)?.plan);
         match self.runner().await?.claim(found.stream, place).await? {
             Claimed::Mine(progress) => Ok(Some(*progress)),
-            Claimed::DrivenElsewhere => Ok(None),
+            Claimed::DrivenElsewhere | Claimed::Ended => Ok(None),
         }
     }
 
@@ -195,7 +195,7 @@ impl Service {
                         tokio::spawn(async move { runner.drive(*progress, halt).await });
                         Ok::<_, Error>(Some(id))
                     }
-                    Claimed::DrivenElsewhere => Ok(None),
+                    Claimed::DrivenElsewhere | Claimed::Ended => Ok(None),
                 }
             });
         }

@@ -74,6 +74,7 @@ impl Run<'_> {
         let cwd = self.tool.cwd.as_ref().map(&fill).transpose()?;
         command.current_dir(cwd.map_or_else(|| self.folder.to_owned(), |cwd| self.folder.join(cwd.expose())));
         command.env(KEY_VARIABLE, &call.key);
+        command.env(process::PARENT_VARIABLE, ChildProcess::this().to_string());
         Ok(command)
     }
 

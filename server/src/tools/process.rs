@@ -2,6 +2,7 @@
 //! with it. Knows how to start, name, watch and end a group; not what the child is for.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +32,20 @@ pub struct ChildProcess {
     pub start_time: u64,
 }
 
+/// Names, to whatever is started for a call, the process that started it.
+pub const PARENT_VARIABLE: &str = "ACTBOOK_PARENT";
+
+impl fmt::Display for ChildProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.pid, self.start_time)
+    }
+}
+
 impl ChildProcess {
+    pub fn this() -> Self {
+        Self::of(std::process::id())
+    }
+
     fn of(pid: u32) -> Self {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         Self { pid, start_time: start_time(&stat).unwrap_or(0) }
@@ -233,6 +247,26 @@ impl ChildProcess {
         let somebody_else = stat.is_ok_and(|stat| start_time(&stat) != Some(self.start_time));
         if !somebody_else {
             signal(self.pid, Signal::KILL);
+        }
+    }
+
+    /// Ends whatever this process, which is gone, had started for calls: a process that died between
+    /// starting a command and noting its number has left nothing else to find it by.
+    pub fn kill_started(self) {
+        let mark = format!("{PARENT_VARIABLE}={self}");
+        let own = rustix::process::getpgrp();
+        let started = |pid: &u32| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+        };
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        for pid in pids.filter(started) {
+            let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            let group = group.and_then(|pid| rustix::process::getpgid(Some(pid)).ok());
+            if let Some(group) = group.filter(|group| *group != own) {
+                signal(group.as_raw_nonzero().get().unsigned_abs(), Signal::KILL);
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 #[expect(dead_code, reason = "held only for what its drop does")]
-enum Place {
+pub enum Place {
     Folder(tempfile::TempDir),
     Database(Database),
 }
@@ -59,7 +59,7 @@ impl Scratch {
     }
 }
 
-async fn place(kind: Kind) -> (Place, String) {
+pub async fn place(kind: Kind) -> (Place, String) {
     match kind {
         Kind::Sqlite => {
             let folder = tempfile::tempdir().expect("a scratch folder");

@@ -78,7 +78,7 @@ fn unknown(ended: Ended) -> (Category, String) {
 }
 
 /// Living processes of a group; a zombie is none.
-fn living(group: u32) -> Vec<u32> {
+pub fn living(group: u32) -> Vec<u32> {
     let stat = |entry: std::fs::DirEntry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
         let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;

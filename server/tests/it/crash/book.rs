@@ -1,0 +1,99 @@
+//! One scratch place to work in: a folder with a config and plans, a database, and the real binary.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::finish;
+use super::outside::{Entry, Outside};
+use crate::store::{Kind, Place, open, place};
+
+pub struct Book {
+    pub folder: tempfile::TempDir,
+    pub url: String,
+    _place: Place,
+}
+
+impl Book {
+    pub fn new(kind: Kind, config: &Value) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("work")).unwrap();
+        std::fs::write(folder.path().join("actbook.yaml"), config.to_string()).unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (place, url) = runtime.block_on(async {
+            let (place, url) = place(kind).await;
+            drop(open(&url).await);
+            (place, url)
+        });
+        Self { folder, url, _place: place }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The binary, in this place, answering in JSON.
+    pub fn actbook(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_actbook"));
+        command.args(words).args(["--json", "--database", &self.url, "--config"]);
+        command.arg(self.path("actbook.yaml")).current_dir(&self.folder);
+        command.env("XDG_DATA_HOME", self.path("data")).env("XDG_CONFIG_HOME", self.path("data"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub fn spawn(&self, words: &[&str]) -> Child {
+        self.actbook(words).spawn().expect("the binary starts")
+    }
+
+    /// Runs a command to its end.
+    pub fn say(&self, words: &[&str]) -> Said {
+        Said::of(finish(self.spawn(words)), words)
+    }
+
+    pub fn outside(&self) -> Outside {
+        Outside::open(&self.url)
+    }
+
+    pub fn entries(&self) -> Vec<Entry> {
+        self.outside().entries()
+    }
+
+    pub fn verify(&self) {
+        let said = self.say(&["verify"]);
+        assert_eq!(said.code, Some(0), "verify: {said:?}");
+    }
+}
+
+/// What a command answered.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    /// The last document on stdout.
+    pub json: Value,
+    #[expect(dead_code, reason = "read by people, when a test fails")]
+    text: String,
+}
+
+impl Said {
+    pub fn of(output: Output, words: &[&str]) -> Self {
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let documents = serde_json::Deserializer::from_str(&stdout).into_iter::<Value>();
+        let json = documents.map_while(Result::ok).last().unwrap_or(Value::Null);
+        let text = format!("{words:?}\n{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+        Self { code: output.status.code(), json, text }
+    }
+
+    pub fn status(&self) -> &str {
+        self.json["status"].as_str().unwrap_or_else(|| panic!("an execution's view: {self:?}"))
+    }
+}
+
+pub fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,102 @@
+//! The journal as somebody else sees it: read with plain SQL, past every room of the product.
+
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tokio_postgres::NoTls;
+
+pub enum Outside {
+    Sqlite(rusqlite::Connection),
+    Postgres { runtime: Runtime, client: tokio_postgres::Client, head: tokio_postgres::Statement },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    pub position: i64,
+    pub at: i64,
+    pub kind: String,
+    pub body: Value,
+    pub hash: Vec<u8>,
+}
+
+impl Entry {
+    pub fn step(&self) -> Option<&str> {
+        self.body["step"].as_str()
+    }
+}
+
+const HEAD: &str = "SELECT position FROM head WHERE tenant = 1";
+const ENTRIES: &str = "SELECT position, at, kind, body, hash FROM journal WHERE tenant = 1 ORDER BY position";
+
+impl Outside {
+    pub fn open(url: &str) -> Self {
+        match url.strip_prefix("sqlite:") {
+            Some(path) => {
+                let connection = rusqlite::Connection::open(path).unwrap();
+                connection.busy_timeout(super::PATIENCE).unwrap();
+                Self::Sqlite(connection)
+            }
+            None => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let (client, connection) = runtime.block_on(tokio_postgres::connect(url, NoTls)).unwrap();
+                runtime.spawn(connection);
+                let head = runtime.block_on(client.prepare(HEAD)).unwrap();
+                Self::Postgres { runtime, client, head }
+            }
+        }
+    }
+
+    pub fn head(&self) -> i64 {
+        match self {
+            Self::Sqlite(connection) => {
+                connection.prepare_cached(HEAD).unwrap().query_row([], |row| row.get(0)).unwrap()
+            }
+            Self::Postgres { runtime, client, head } => {
+                runtime.block_on(client.query_one(head, &[])).unwrap().get(0)
+            }
+        }
+    }
+
+    /// How many processes have taken a seat and not left it.
+    pub fn seats(&self) -> i64 {
+        const SEATS: &str = "SELECT count(*) FROM seats";
+        match self {
+            Self::Sqlite(connection) => connection.query_row(SEATS, [], |row| row.get(0)).unwrap(),
+            Self::Postgres { runtime, client, .. } => {
+                runtime.block_on(client.query_one(SEATS, &[])).unwrap().get(0)
+            }
+        }
+    }
+
+    /// As if every process had been out of reach for longer than its lease.
+    pub fn let_leases_run_out(&self) {
+        const RUN_OUT: &str = "UPDATE seats SET until = 0";
+        match self {
+            Self::Sqlite(connection) => connection.execute_batch(RUN_OUT).unwrap(),
+            Self::Postgres { runtime, client, .. } => {
+                runtime.block_on(client.batch_execute(RUN_OUT)).unwrap()
+            }
+        }
+    }
+
+    pub fn entries(&self) -> Vec<Entry> {
+        let entry = |position, at, kind, body: String, hash| {
+            let body = serde_json::from_str(&body).expect("a body is JSON");
+            Entry { position, at, kind, body, hash }
+        };
+        match self {
+            Self::Sqlite(connection) => {
+                let mut statement = connection.prepare_cached(ENTRIES).unwrap();
+                let rows = statement.query_map([], |row| {
+                    Ok(entry(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+                });
+                rows.unwrap().collect::<Result<_, _>>().unwrap()
+            }
+            Self::Postgres { runtime, client, .. } => {
+                let rows = runtime.block_on(client.query(ENTRIES, &[])).unwrap();
+                rows.iter()
+                    .map(|row| entry(row.get(0), row.get(1), row.get(2), row.get(3), row.get(4)))
+                    .collect()
+            }
+        }
+    }
+}

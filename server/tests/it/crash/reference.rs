@@ -1,0 +1,136 @@
+//! The reference plan, the tools it calls, and the person who answers its questions. Each call leaves a
+//! line with the witness before it does anything else.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::Dice;
+use super::book::{Book, names_in};
+
+/// `VERB STEP TEXT`: the witness's line, the effect, the answer. Sending `post` twice shows as two files.
+const TOOL: &str = r#"
+verb=$1 step=$2 text=$3
+echo "$verb $step $ACTBOOK_IDEMPOTENCY_KEY $$" >>witness
+case $verb in
+post) : >"work/$step.$$" ;;
+unpost) rm -f "work/$step."* ;;
+put) echo "$text" >"work/$step" ;;
+remove) rm -f "work/$step" ;;
+flaky)
+    if [ ! -e said-no ]; then : >said-no; exit 1; fi
+    : >"work/$step.$$" ;;
+refuse) exit 1 ;;
+hold)
+    until [ -e release ]; do sleep 0.01; done
+    : >"work/$step.$$" ;;
+esac
+exists=false
+for file in "work/$step" "work/$step."*; do if [ -e "$file" ]; then exists=true; fi; done
+echo "{\"text\": \"$verb $step\", \"exists\": $exists}"
+"#;
+
+const VERBS: [&str; 8] = ["hold", "post", "unpost", "put", "remove", "flaky", "refuse", "stat"];
+
+/// Steps whose calls must never be sent twice without a word from somebody.
+pub const ONCE: [&str; 4] = ["a", "c", "d", "e"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variant {
+    /// What went wrong is undone by itself.
+    Auto,
+    /// A person is asked.
+    Manual,
+}
+
+pub fn config() -> Value {
+    let command =
+        |verb: &str| json!({ "argv": ["sh", "tool.sh", verb, "${arguments.step}", "${arguments.text}"] });
+    let commands: BTreeMap<&str, Value> = VERBS.iter().map(|verb| (*verb, command(verb))).collect();
+    json!({ "commands": commands })
+}
+
+pub fn plan(variant: Variant) -> Value {
+    let with = |step: &str, text: &str| json!({ "step": step, "text": text });
+    let undo = json!({ "tool": "command/unpost", "arguments": { "step": "${arguments.step}", "text": "" } });
+    let retry = |on: &[&str]| json!({ "max_attempts": 4, "backoff": "1ms", "on": on });
+    let lasting = json!({
+        "tool": "command/remove", "arguments": { "step": "${arguments.step}", "text": "" },
+        "idempotent": true, "retry": retry(&["unavailable", "tool_error"]),
+    });
+    let probe = json!({ "tool": "command/stat", "arguments": with("c", ""), "happened": "output.exists" });
+    let on_failure = if variant == Variant::Auto { "auto" } else { "manual" };
+    json!({ "name": "reference", "policy": { "on_failure": on_failure }, "steps": [
+        { "id": "look", "tool": "command/stat", "arguments": with("a", ""), "read_only": true,
+          "retry": retry(&["unavailable"]) },
+        { "id": "a", "tool": "command/post", "arguments": with("a", ""), "compensation": undo },
+        { "id": "b", "tool": "command/put", "arguments": with("b", "${steps.a.output.text}"),
+          "idempotent": true, "retry": retry(&["unavailable"]), "compensation": lasting },
+        { "id": "c", "tool": "command/post", "arguments": with("c", ""), "compensation": undo, "probe": probe },
+        { "id": "d", "tool": "command/flaky", "arguments": with("d", ""), "compensation": undo,
+          "retry": retry(&["tool_error"]) },
+        { "id": "e", "tool": "command/post", "arguments": with("e", "${steps.d.output.text}"),
+          "compensation": undo },
+        { "id": "f", "tool": "command/refuse", "arguments": with("f", ""), "read_only": true },
+    ]})
+}
+
+/// A place with these tools and this plan.
+pub fn new_book(kind: crate::store::Kind, plan: &Value) -> Book {
+    let book = Book::new(kind, &config());
+    std::fs::write(book.path("tool.sh"), TOOL).unwrap();
+    std::fs::write(book.path("witness"), "").unwrap();
+    std::fs::write(book.path("plan.json"), plan.to_string()).unwrap();
+    book
+}
+
+/// One call that arrived.
+#[derive(Debug, Clone)]
+pub struct Arrived {
+    pub verb: String,
+    pub step: String,
+    pub key: String,
+    pub process: u32,
+}
+
+pub fn arrived(book: &Book) -> Vec<Arrived> {
+    let text = std::fs::read_to_string(book.path("witness")).unwrap();
+    let call = |line: &str| {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let [verb, step, key, process] = <[String; 4]>::try_from(words).expect("whole lines only");
+        Arrived { verb, step, key, process: process.parse().expect("a process's number") }
+    };
+    text.lines().map(call).collect()
+}
+
+/// The effects of a step that stand.
+pub fn effects(book: &Book, step: &str) -> usize {
+    let begins = format!("{step}.");
+    names_in(&book.path("work")).iter().filter(|name| *name == step || name.starts_with(&begins)).count()
+}
+
+/// Answers the first thing that waits, as somebody would who goes and looks. Gives what was answered.
+pub fn answer(book: &Book, view: &Value, dice: &mut Dice) -> String {
+    let waiting = &view["waiting"][0];
+    let step = waiting["step"].as_str().unwrap_or_else(|| panic!("a step waits: {view}"));
+    let status =
+        view["steps"].as_array().unwrap().iter().find(|seen| seen["id"] == step).unwrap()["status"].clone();
+    let stands = effects(book, step) > 0;
+    let word = match (status.as_str().unwrap(), stands) {
+        ("unknown", true) => "happened",
+        ("unknown", false) => "did-not-happen",
+        ("compensation_failed", true) => "did-not-happen",
+        ("compensation_failed", false) => "happened",
+        ("failed", _) if step == "f" => ["compensate", "compensate", "skip", "retry"][dice.roll(4) as usize],
+        ("failed", _) => "retry",
+        (other, _) => panic!("step {step} is {other} and waits: {view}"),
+    };
+    let id = view["id"].as_str().unwrap();
+    let mut words = vec!["decide", id, step, word, "--reason", "went and looked"];
+    if word == "happened" {
+        words.extend(["--output", r#"{"text": "seen"}"#]);
+    }
+    let said = book.say(&words);
+    assert_eq!(said.code, Some(0), "{said:?} for {view}");
+    word.to_owned()
+}
