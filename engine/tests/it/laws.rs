@@ -81,6 +81,9 @@ impl Before {
         undone_is_undone(execution);
         match event {
             Event::LateAnswer(event) => self.late(execution, event),
+            Event::UnwindStarted(_) => {
+                assert!(execution.steps.iter().all(|step| !step.left), "an undo takes up what was left");
+            }
             Event::ExecutionEnded(event) => ended(execution, event.status),
             Event::AttemptStarted(_) => {
                 started(execution, no_of(execution, event).expect("a step of the plan"))

@@ -1,7 +1,7 @@
 //! Seeded stories: random plans, outcomes, late answers, crashes and commands, with the laws checked at
 //! every entry, and every prefix resumed by another process to an end.
 //!
-//! `ACTBOOK_SEEDS=n` runs n stories; `ACTBOOK_SEED=n` runs one and prints it.
+//! `ACTBOOK_SEEDS=n` runs n stories, from `ACTBOOK_FIRST_SEED` on; `ACTBOOK_SEED=n` runs one and prints it.
 
 mod actors;
 mod coverage;

@@ -1,6 +1,6 @@
 //! What is learnt after the fact: an attempt that has been settled, a failure that no longer stands.
 
-use super::super::state::{Attempt, Execution, Failure, Proposal, Stored};
+use super::super::state::{Execution, Failure, Proposal, Stored};
 use super::is_undoing;
 use crate::event;
 use crate::id::StepNo;
@@ -92,14 +92,11 @@ impl Execution {
         }
     }
 
-    /// A late answer moves the step only once none of its attempts is in flight. A step that runs is
-    /// settled by what follows; one that was skipped or cancelled stays so.
+    /// A late answer moves no step that has an attempt in flight, or that waits to be settled: those are
+    /// running, and what follows settles them. One that was skipped or cancelled stays so.
     fn move_late(&mut self, no: StepNo, event: &event::LateAnswer, at_ms: i64) {
         use StepStatus as S;
         let step = self.step(no);
-        if step.last().is_some_and(Attempt::open) {
-            return;
-        }
         let newest = step.counting() == event.attempt.checked_sub(1);
         match (event.outcome, step.status()) {
             (Outcome::Succeeded, S::Unknown | S::Failed | S::Pending | S::AwaitingApproval) => {
