@@ -16,7 +16,10 @@ pub const ROOMS: &[(&str, &[&str])] = &[
     ("ledger", &["store", "bell", "random"]),
     ("runner", &["ledger", "tools", "bell", "store", "random"]),
     ("error", &["ledger", "runner", "store"]),
-    ("service", &["caller", "ledger", "runner", "store", "tools", "bell", "config", "folders", "random", "error"]),
+    (
+        "service",
+        &["caller", "ledger", "runner", "store", "tools", "bell", "config", "folders", "random", "error"],
+    ),
     ("mcp", &["service", "config", "caller", "error"]),
     ("web", &["service", "config", "caller", "error"]),
     ("cli", &["service", "mcp", "web", "config", "caller", "folders", "error"]),
