@@ -5,6 +5,7 @@ mod book;
 mod cleanup;
 mod dice;
 mod export;
+mod full;
 mod keys;
 mod neighbours;
 mod power;

@@ -23,6 +23,7 @@ fn a_part_of_another_test() {
         "executions" => runtime.block_on(super::twenty::play(&url)),
         "keys" => runtime.block_on(super::keys::play(&url)),
         "power" => runtime.block_on(super::power::play(&url)),
+        "failing disk" => runtime.block_on(super::power::play_on_a_failing_disk(&url)),
         other => panic!("there is no part `{other}`"),
     }
 }

@@ -1,0 +1,82 @@
+//! A disk without room: an error that says so, nothing lost, and on it goes once there is room again.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use super::book::{self, Book};
+
+/// A file system of its own, as small as a disk gets.
+struct SmallDisk {
+    folder: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// None where this process may not mount.
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=4m", "actbook-test"]).arg(folder.path());
+        mount.output().is_ok_and(|output| output.status.success()).then_some(Self { folder })
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.folder.path().join("ballast")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("--lazy").arg(self.folder.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
+}
+
+/// Starts executions until the disk is full; gives the last acknowledged position and the error.
+async fn fill(book: &Book) -> (u64, actbook::error::Error) {
+    let mut plan = book::plan("big", &[book::step("only", "t/ok", "word")]);
+    plan["inputs"] = json!({ "type": "object" });
+    let plan = plan.to_string();
+    let mut acknowledged = 0;
+    for _ in 0..10_000 {
+        let saved = match book.service.save_plan(&book.caller, &plan, true).await {
+            Ok(saved) => saved,
+            Err(error) => return (acknowledged, error),
+        };
+        let inputs = Some(json!({ "text": "x".repeat(20_000) }));
+        match book.service.start(&book.caller, saved.reference, saved.plan, inputs, false).await {
+            Ok(started) => acknowledged = started.progress.position.0,
+            Err(error) => return (acknowledged, error),
+        }
+    }
+    panic!("the disk is never full");
+}
+
+async fn assert_kept(book: &Book, file: &Path, acknowledged: u64) {
+    assert!(book.assert_whole().await.position >= acknowledged);
+    let fresh = Book::open(&file.to_string_lossy()).await;
+    assert!(fresh.assert_whole().await.position >= acknowledged);
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_room_is_the_cure() {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("skipped: this process may not mount a file system");
+        return;
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let file = disk.folder.path().join("book.db");
+        std::fs::write(disk.ballast(), vec![0; 1 << 20]).unwrap();
+        let book = Book::open(&file.to_string_lossy()).await;
+        let (first, error) = fill(&book).await;
+        assert!(first > 10 && error.message.contains("full"), "{first}: {error:?}");
+        assert_kept(&book, &file, first).await;
+
+        std::fs::remove_file(disk.ballast()).unwrap();
+        let (second, error) = fill(&book).await;
+        assert!(second > first + 10 && error.message.contains("full"), "{second} after {first}: {error:?}");
+        assert_kept(&book, &file, second).await;
+    });
+}
