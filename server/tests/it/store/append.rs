@@ -98,17 +98,17 @@ fn many_other_rows_commit_or_vanish_with_their_entries() {
         let salts = |streams: std::ops::Range<u64>| {
             streams.map(|stream| payloads::insert_salt(TENANT, stream, b"salt")).collect::<Vec<_>>()
         };
-        let mut twice = salts(0..200);
+        let mut twice = salts(1..201);
         twice.push(payloads::insert_salt(TENANT, 7, b"salt"));
         let refused = append(&mut appender, &batch(head(db), vec![entry(1, "one")], twice));
         assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
         // PostgreSQL's driver refuses this one before it is sent; SQLite's columns refuse it.
-        let mut misfit = salts(0..200);
+        let mut misfit = salts(1..201);
         misfit[100].params[2] = "text".into();
         append(&mut appender, &batch(head(db), vec![entry(1, "one")], misfit)).unwrap_err();
         assert_eq!(payloads::salts_between(TENANT, 0, u64::MAX).all(db).await.unwrap(), []);
         assert_eq!(bodies(db).await, [""; 0]);
-        let whole = batch(head(db), vec![entry(1, "one")], salts(0..200));
+        let whole = batch(head(db), vec![entry(1, "one")], salts(1..201));
         assert_eq!(append(&mut appender, &whole), Ok(Appended::Done));
         assert_eq!(payloads::salts_between(TENANT, 0, u64::MAX).all(db).await.unwrap().len(), 200);
     });
