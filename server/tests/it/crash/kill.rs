@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::book::{Book, Said};
 use super::outside::{Entry, Outside};
 use super::reference::{Variant, answer, new_book, plan};
-use super::{Dice, checks, finish};
+use super::{Dice, checks, finish, wait_for};
 use crate::store::Kind;
 
 /// Over both databases; `ACTBOOK_KILLS` asks for more.
@@ -110,12 +110,14 @@ impl<'a> Case<'a> {
             let id = self.execution();
             let words = match &id {
                 None => vec!["run", "plan.json"],
-                Some(id) if self.seen("execution_ended.1").is_some() => vec!["show", id],
+                Some(id) if self.has_ended() => vec!["show", id],
                 Some(id) => vec!["resume", id],
             };
             let child = self.book.spawn(&words);
             match self.disturb(child, next, &words) {
                 Ended::Killed => self.killed(),
+                // It came to its end by the last word of the process that was killed.
+                Ended::ByItself(said) if said.json["code"] == "does_not_fit" && self.has_ended() => {}
                 Ended::ByItself(said) if said.status() == "blocked" => {
                     self.tally.decisions += 1;
                     answer(&self.book, &said.json, &mut self.dice);
@@ -134,6 +136,10 @@ impl<'a> Case<'a> {
 
     fn seen(&self, kind: &str) -> Option<&Entry> {
         self.durable.values().find(|entry| entry.kind == kind)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.seen("execution_ended.1").is_some()
     }
 
     fn last_seen(&self) -> i64 {
@@ -171,6 +177,9 @@ impl<'a> Case<'a> {
     /// What was there before must be there still, unchanged.
     fn remember(&mut self) {
         let outside = self.outside.take().unwrap_or_else(|| self.book.outside());
+        if self.execution().is_none() {
+            wait_for("the dead process's last words", || outside.is_quiet().then_some(()));
+        }
         let now: BTreeMap<i64, Entry> =
             outside.entries().into_iter().map(|entry| (entry.position, entry)).collect();
         // With nobody left on the file, the next process has to recover what the dead one left there.

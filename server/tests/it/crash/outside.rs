@@ -78,6 +78,18 @@ impl Outside {
         }
     }
 
+    /// PostgreSQL may still be committing what a dead process asked for.
+    pub fn is_quiet(&self) -> bool {
+        const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+             AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        match self {
+            Self::Sqlite(_) => true,
+            Self::Postgres { runtime, client, .. } => {
+                runtime.block_on(client.query_one(OTHERS, &[])).unwrap().get::<_, i64>(0) == 0
+            }
+        }
+    }
+
     pub fn entries(&self) -> Vec<Entry> {
         let entry = |position, at, kind, body: String, hash| {
             let body = serde_json::from_str(&body).expect("a body is JSON");

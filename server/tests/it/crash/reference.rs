@@ -68,7 +68,7 @@ pub fn plan(variant: Variant) -> Value {
           "idempotent": true, "retry": retry(&["unavailable"]), "compensation": lasting },
         { "id": "c", "tool": "command/post", "arguments": with("c", ""), "compensation": undo, "probe": probe },
         { "id": "d", "tool": "command/flaky", "arguments": with("d", ""), "compensation": undo,
-          "retry": retry(&["tool_error"]) },
+          "retry": retry(&["tool_error", "unavailable"]) },
         { "id": "e", "tool": "command/post", "arguments": with("e", "${steps.d.output.text}"),
           "compensation": undo },
         { "id": "f", "tool": "command/refuse", "arguments": with("f", ""), "read_only": true },

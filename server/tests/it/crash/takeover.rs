@@ -163,14 +163,35 @@ fn the_taker_ends_what_a_dead_driver_left_running() {
     }
 }
 
+#[test]
+fn a_seat_file_of_another_boot_proves_nothing() {
+    for kind in BOTH {
+        let book = new_book(kind, &held());
+        kill(driver(&book));
+        rewrite_seats(&book, |text| {
+            let process =
+                text.lines().find(|line| line.starts_with("process ")).expect("it names its process");
+            format!("boot another\n{process}\n")
+        });
+        book.outside().let_leases_run_out();
+        let taker = book.say(&["resume", &execution(&book)]);
+        assert_eq!(taker.json["steps"][0]["status"], "unknown", "{taker:?}");
+        assert_eq!(arrived(&book).len(), 1, "an open intent is not sent again");
+        release(&book);
+    }
+}
+
 /// As if the kill had fallen between starting the command and noting its number.
 fn forget_the_child(book: &Book) {
+    let nameless = |line: &&str| !line.starts_with("sent ") || line.split(' ').count() == 2;
+    rewrite_seats(book, |text| text.lines().filter(nameless).map(|line| format!("{line}\n")).collect());
+}
+
+fn rewrite_seats(book: &Book, rewritten: impl Fn(&str) -> String) {
     let seats = book.path("data/actbook/seats");
     for name in super::book::names_in(&seats) {
         let text = std::fs::read_to_string(seats.join(&name)).unwrap();
-        let nameless = |line: &&str| !line.starts_with("sent ") || line.split(' ').count() == 2;
-        let kept: Vec<&str> = text.lines().filter(nameless).collect();
-        std::fs::write(seats.join(&name), kept.join("\n") + "\n").unwrap();
+        std::fs::write(seats.join(&name), rewritten(&text)).unwrap();
     }
 }
 
