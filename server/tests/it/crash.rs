@@ -5,6 +5,7 @@
 mod book;
 mod checks;
 mod kill;
+mod npm;
 mod outside;
 mod reference;
 mod takeover;
