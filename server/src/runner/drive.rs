@@ -44,12 +44,17 @@ impl Runner {
             calls: JoinSet::new(),
             woken: self.0.ledger.watch(claimed.stream),
         };
-        drive.run(claimed, halt).await
+        let left = drive.run(claimed, halt).await;
+        if !matches!(&left, Ok(progress) if progress.due.calls.is_empty()) {
+            // Intents that were never sent stay behind: the seat's file proves it to whoever comes next.
+            self.0.seat.keep_as_proof();
+        }
+        left.map(|progress| progress.status)
     }
 }
 
 impl Drive {
-    async fn run(&mut self, mut progress: Progress, mut halt: Halt) -> Result<Status, Error> {
+    async fn run(&mut self, mut progress: Progress, mut halt: Halt) -> Result<Progress, Error> {
         loop {
             let halted = *halt.borrow();
             if !halted && progress.epoch == self.epoch {
@@ -62,7 +67,7 @@ impl Drive {
             let waits = !matches!(progress.status, Status::Running | Status::Compensating);
             let gone = halted || progress.epoch != self.epoch;
             if self.in_flight.is_empty() && (waits || gone) {
-                return Ok(progress.status);
+                return Ok(progress);
             }
             progress = self.next(&progress, &mut halt).await?;
         }
@@ -79,7 +84,8 @@ impl Drive {
                 self.in_flight.remove(&call);
                 Command::Report { epoch, call, ended }
             }
-            () = self.woken.notified() => Command::Drive { epoch: self.epoch },
+            // Going on would start something, and who was asked to stop starts nothing.
+            () = self.woken.notified(), if !halted => Command::Drive { epoch: self.epoch },
             () = timer => Command::Drive { epoch: self.epoch },
             changed = halt.changed() => {
                 if changed.is_err() {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use actbook_engine::execution::{CallId, CallKind, Execution, due};
@@ -23,6 +24,8 @@ pub struct Seat {
     boot: String,
     host: String,
     file: Mutex<File>,
+    /// Something was left open, about which the file says whether it was sent.
+    proves: AtomicBool,
 }
 
 /// What can be concluded about another process's calls.
@@ -55,7 +58,14 @@ impl Seat {
         file.write_all(format!("boot {boot}\nprocess {}\n", ChildProcess::this()).as_bytes())?;
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "unknown".into());
         let host = host.trim().to_owned();
-        Ok(Self { folder: folder.to_owned(), id, boot, host, file: Mutex::new(file) })
+        Ok(Self {
+            folder: folder.to_owned(),
+            id,
+            boot,
+            host,
+            file: Mutex::new(file),
+            proves: AtomicBool::new(false),
+        })
     }
 
     pub fn id(&self) -> &str {
@@ -79,6 +89,10 @@ impl Seat {
         line.push('\n');
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         file.write_all(line.as_bytes())
+    }
+
+    pub fn keep_as_proof(&self) {
+        self.proves.store(true, Ordering::Relaxed);
     }
 
     pub fn proof(&self, other: &str) -> Proof {
@@ -111,7 +125,9 @@ pub fn is_gone(folder: &Path, seat: &str) -> bool {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // A clean exit leaves nothing in flight, so nothing needs the file as proof.
+        if self.proves.load(Ordering::Relaxed) {
+            return;
+        }
         if let Err(error) = std::fs::remove_file(self.folder.join(&self.id)) {
             tracing::debug!("the seat file stays behind: {error}");
         }
