@@ -193,7 +193,8 @@ fn a_power_cut_loses_nothing_that_was_acknowledged() {
 #[test]
 fn a_disk_that_fails_to_sync_makes_an_error_and_loses_nothing_that_was_acknowledged() {
     let root = tempfile::tempdir().unwrap();
-    let recording = record(root.path(), "failing disk", &["-e", "inject=fsync,fdatasync:error=EIO:when=40+15"]);
+    let recording =
+        record(root.path(), "failing disk", &["-e", "inject=fsync,fdatasync:error=EIO:when=40+15"]);
     let stakes =
         cut_everywhere(&recording, times("ACTBOOK_CUTS", 300) / 3, &mut Dice::seeded("failing disk"));
     stakes.assert_high();
