@@ -67,6 +67,8 @@ pub(super) struct Queue {
     waiters: Vec<Waiter>,
 }
 
+type Keys = HashMap<(String, String), requests::Request>;
+
 #[derive(Debug)]
 pub(super) struct Book {
     db: Db,
@@ -78,7 +80,9 @@ pub(super) struct Book {
     taken: Option<Head>,
     executions: HashMap<u64, Execution>,
     library: Option<Library>,
-    keys: HashMap<(String, String), requests::Request>,
+    /// Request keys that are queued, and those that are being written.
+    keys: Keys,
+    keys_writing: Keys,
     queue: Queue,
     writing: Option<Arc<Batch>>,
     watchers: HashMap<u64, Weak<Notify>>,
@@ -101,7 +105,8 @@ impl Book {
             taken: None,
             executions: HashMap::new(),
             library: None,
-            keys: HashMap::new(),
+            keys: Keys::new(),
+            keys_writing: Keys::new(),
             queue: Queue::default(),
             writing: None,
             watchers: HashMap::new(),
@@ -132,6 +137,7 @@ impl Book {
         let Queue { entries, others, waiters } = std::mem::take(&mut self.queue);
         let batch = Arc::new(Batch { tenant: self.tenant, old, new, entries, others });
         self.taken = Some(new);
+        self.keys_writing = std::mem::take(&mut self.keys);
         self.writing = Some(batch.clone());
         Some(Taken { batch, waiters })
     }
@@ -143,11 +149,13 @@ impl Book {
     /// The batch is durable.
     pub fn written(&mut self) {
         self.writing = None;
-        if self.queue.entries.is_empty() {
-            self.keys.clear();
-            let full = self.executions.len() > CACHED_MAX;
-            self.executions.retain(|_, execution| execution.ended.is_none() && !full);
-        }
+        self.keys_writing.clear();
+        let durable = self.taken.map_or(0, |head| head.position);
+        let full = self.executions.len() > CACHED_MAX;
+        self.executions.retain(|_, execution| {
+            let is_ahead = execution.position.0 > durable;
+            is_ahead || (execution.ended.is_none() && !full)
+        });
     }
 
     /// Nothing in memory holds any more: forgets it all and decides everything pending again.
@@ -158,6 +166,7 @@ impl Book {
         self.executions.clear();
         self.library = None;
         self.keys.clear();
+        self.keys_writing.clear();
         self.writing = None;
         for Waiter { asked, answer, .. } in pending.into_iter().chain(queued) {
             self.take_in(asked, answer);
@@ -260,7 +269,8 @@ impl Book {
     }
 
     fn repeated(&mut self, key: &RequestKey) -> Result<Option<Reply>, Error> {
-        let pending = self.keys.get(&(key.caller.clone(), key.key.clone())).cloned();
+        let name = (key.caller.clone(), key.key.clone());
+        let pending = self.keys.get(&name).or_else(|| self.keys_writing.get(&name)).cloned();
         let found = match pending {
             Some(found) => Some(found),
             None => requests::find(self.tenant, &key.caller, &key.key).first_blocking(&self.db)?,

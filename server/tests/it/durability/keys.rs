@@ -151,3 +151,20 @@ fn a_key_holds_for_every_kind_of_request() {
         desk.start(key("agent", "later", "start"), 1).await.unwrap();
     });
 }
+
+#[test]
+fn twins_that_append_no_entry_are_one_request_too() {
+    for_each_database(async |scratch| {
+        let desk = Desk::open(&scratch.url).await;
+        let save = || Request::SavePlan { plan: desk.saved.plan.clone(), new_id: PlanId::new("fresh") };
+        let busy = (0..TWINS).map(async |number| {
+            let name = format!("save {}", number / 10);
+            desk.ask(key("agent", &name, "save"), save()).await.map(drop)?;
+            desk.start(key("agent", &format!("start {}", number / 10), "start"), number).await.map(drop)
+        });
+        for answer in futures_util::future::join_all(busy).await {
+            answer.unwrap();
+        }
+        assert_eq!(started(&scratch).await.len(), TWINS / 10);
+    });
+}
