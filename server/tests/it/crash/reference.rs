@@ -22,7 +22,7 @@ flaky)
     : >"work/$step.$$" ;;
 refuse) exit 1 ;;
 hold)
-    until [ -e release ]; do sleep 0.01; done
+    until [ -e release ] || [ ! -d work ]; do sleep 0.01; done
     : >"work/$step.$$" ;;
 esac
 exists=false
