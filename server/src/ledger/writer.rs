@@ -10,8 +10,23 @@ use crate::store::{Appended, Appender};
 
 pub(super) fn spawn(door: Arc<Door>, mut appender: Appender, bell: Bell) -> Result<(), Error> {
     let thread = std::thread::Builder::new().name("ledger".into());
-    let spawned = thread.spawn(move || while write(&door, &mut appender, &bell) {});
+    let spawned = thread.spawn(move || {
+        let _gone = Gone(door.clone());
+        while write(&door, &mut appender, &bell) {}
+    });
     spawned.map(drop).map_err(|error| Error::Store(crate::store::Error::Failed(error.to_string())))
+}
+
+/// A ledger without its writer is closed, however the writer left: nobody waits for an answer that
+/// cannot come.
+struct Gone(Arc<Door>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let mut book = self.0.lock();
+        book.closed = true;
+        drop(book.take_waiters());
+    }
 }
 
 /// One batch. False: the ledger is closed and everything is written.
