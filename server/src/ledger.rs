@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
 use crate::bell::Bell;
-use crate::store::{self, Db};
+use crate::store::{self, Appender, Db};
 use book::Book;
 pub use book::{DRIVER, now_ms};
 pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library};
@@ -137,6 +137,9 @@ pub struct Ledger {
 struct Door {
     book: Mutex<Book>,
     work: Condvar,
+    /// Whoever holds it writes. Taken before the book, or only tried.
+    pen: Mutex<Appender>,
+    bell: Bell,
 }
 
 #[derive(Debug)]
@@ -150,6 +153,25 @@ impl Drop for Open {
 }
 
 impl Door {
+    /// Decides; then leaves the writing to the writer, or does it here where nobody could join in.
+    fn take_in(&self, asked: Asked, answer: oneshot::Sender<Answer>) -> Result<(), Error> {
+        let mut book = self.lock();
+        if book.closed {
+            return Err(Error::Closed);
+        }
+        book.take_in(asked, answer);
+        if book.alone()
+            && let Ok(mut pen) = self.pen.try_lock()
+        {
+            writer::write(self, book, &mut pen);
+            book = self.lock();
+        }
+        if !book.idle() {
+            self.work.notify_one();
+        }
+        Ok(())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -157,10 +179,10 @@ impl Door {
 
 impl Ledger {
     pub fn open(db: Db, tenant: i64, bell: Bell) -> Result<Self, Error> {
-        let appender = db.appender()?;
+        let pen = Mutex::new(db.appender()?);
         let book = Mutex::new(Book::new(db, tenant));
-        let door = Arc::new(Door { book, work: Condvar::new() });
-        writer::spawn(door.clone(), appender, bell)?;
+        let door = Arc::new(Door { book, work: Condvar::new(), pen, bell });
+        writer::spawn(door.clone())?;
         let open = Arc::new(Open(door.clone()));
         Ok(Self { door, _open: open })
     }
@@ -168,14 +190,7 @@ impl Ledger {
     /// Answers once what was decided is durable.
     pub async fn ask(&self, asked: Asked) -> Answer {
         let (answer, answered) = oneshot::channel();
-        {
-            let mut book = self.door.lock();
-            if book.closed {
-                return Err(Error::Closed);
-            }
-            book.take_in(asked, answer);
-        }
-        self.door.work.notify_one();
+        self.door.take_in(asked, answer)?;
         answered.await.unwrap_or(Err(Error::Closed))
     }
 

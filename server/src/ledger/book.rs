@@ -127,6 +127,12 @@ impl Book {
         self.queue.waiters.push(Waiter { asked, reply, answer });
     }
 
+    /// At most one execution is driven here, so no batch would be larger for waiting; and the database
+    /// is one that writes on the caller's own thread.
+    pub fn alone(&self) -> bool {
+        self.db.writes_here() && self.watchers.len() <= 1
+    }
+
     pub fn idle(&self) -> bool {
         self.queue.waiters.is_empty()
     }

@@ -170,6 +170,14 @@ impl Db {
         }))
     }
 
+    /// Appending happens on the calling thread, with no other runtime in the way.
+    pub fn writes_here(&self) -> bool {
+        match &self.backend {
+            Backend::Sqlite(_) => true,
+            Backend::Postgres(_) => false,
+        }
+    }
+
     /// For people: which database this is.
     pub fn describe(&self) -> String {
         match &self.backend {
