@@ -14,6 +14,8 @@ pub struct Bell {
     db: Db,
     tenant: i64,
     position: watch::Sender<u64>,
+    /// The same, but rung only by the database.
+    outside: watch::Sender<u64>,
     listening: Arc<Mutex<Weak<Watch>>>,
 }
 
@@ -23,7 +25,8 @@ pub struct Listening(#[expect(dead_code, reason = "held only for what its drop d
 
 impl Bell {
     pub fn new(db: Db, tenant: i64) -> Self {
-        Self { db, tenant, position: watch::Sender::new(0), listening: Arc::default() }
+        let (position, outside) = (watch::Sender::new(0), watch::Sender::new(0));
+        Self { db, tenant, position, outside, listening: Arc::default() }
     }
 
     /// Wakes everybody who subscribed, unless they already know of this position.
@@ -35,14 +38,23 @@ impl Bell {
         self.position.subscribe()
     }
 
+    /// What the database tells while somebody listens: other processes' words, and the echo of our own.
+    pub fn subscribe_outside(&self) -> watch::Receiver<u64> {
+        self.outside.subscribe()
+    }
+
     /// Hears other processes too, until the last guard is dropped.
     pub fn listen(&self) -> Result<Listening, Error> {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = listening.upgrade() {
             return Ok(Listening(shared));
         }
-        let position = self.position.clone();
-        let started = Arc::new(self.db.watch(self.tenant, move |moved| ring(&position, moved))?);
+        let (position, outside) = (self.position.clone(), self.outside.clone());
+        let moved = move |moved| {
+            ring(&position, moved);
+            ring(&outside, moved);
+        };
+        let started = Arc::new(self.db.watch(self.tenant, moved)?);
         *listening = Arc::downgrade(&started);
         Ok(Listening(started))
     }

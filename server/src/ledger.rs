@@ -159,10 +159,9 @@ impl Door {
         if book.closed {
             return Err(Error::Closed);
         }
+        let alone = book.alone(&asked);
         book.take_in(asked, answer);
-        if book.alone()
-            && let Ok(mut pen) = self.pen.try_lock()
-        {
+        if alone && let Ok(mut pen) = self.pen.try_lock() {
             writer::write(self, book, &mut pen);
             book = self.lock();
         }

@@ -84,7 +84,7 @@ impl Runner {
         let (renewed, lease) = watch::channel(asked + LEASE);
         let names = [seat.id(), seat.host(), seat.boot()].map(str::to_owned);
         tokio::spawn(renew(db.clone(), names, renewed, dead.clone()));
-        tokio::spawn(hear(ledger.clone(), bell.subscribe(), dead));
+        tokio::spawn(hear(ledger.clone(), bell.subscribe_outside(), dead));
         let actor = ledger::DRIVER.into();
         let proofs = Mutex::default();
         let inner = Inner {

@@ -27,7 +27,7 @@ CREATE TABLE journal (
     hash     BLOB    NOT NULL CHECK (length(hash) = 32),
     PRIMARY KEY (tenant, position),
     UNIQUE (tenant, stream, version)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER journal_refuses_update BEFORE UPDATE ON journal
 BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;

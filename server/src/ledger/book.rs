@@ -127,10 +127,11 @@ impl Book {
         self.queue.waiters.push(Waiter { asked, reply, answer });
     }
 
-    /// At most one execution is driven here, so no batch would be larger for waiting; and the database
-    /// is one that writes on the caller's own thread.
-    pub fn alone(&self) -> bool {
-        self.db.writes_here() && self.watchers.len() <= 1
+    /// It comes from the one driver in this process, so no batch would be larger for waiting; and the
+    /// database is one that writes on the caller's own thread.
+    pub fn alone(&self, asked: &Asked) -> bool {
+        let from_driver = matches!(&asked.request, Request::Do { command, .. } if command.epoch().is_some());
+        from_driver && self.watchers.len() <= 1 && self.db.writes_here()
     }
 
     pub fn idle(&self) -> bool {
