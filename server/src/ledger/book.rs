@@ -358,6 +358,17 @@ impl Book {
         Ok(seen)
     }
 
+    /// Folds many executions in one go, for a process that is about to take them up.
+    pub fn warm(&mut self, streams: &[u64]) -> Result<(), Error> {
+        self.hold_head()?;
+        let cold: Vec<u64> =
+            streams.iter().copied().filter(|stream| !self.executions.contains_key(stream)).collect();
+        let folded = fold::fold_each(&self.db, self.tenant, &cold, &self.plans)?;
+        let found = cold.into_iter().zip(folded).filter_map(|(stream, execution)| Some((stream, execution?)));
+        self.executions.extend(found);
+        Ok(())
+    }
+
     /// Takes the state out of the cache, or folds it; whoever takes it puts it back.
     fn execution(&mut self, stream: u64) -> Result<Execution, Error> {
         match self.executions.remove(&stream) {

@@ -185,7 +185,9 @@ impl Service {
     pub async fn take_up(&self, halt: Halt) -> Result<Vec<ExecutionId>, Error> {
         let runner = self.runner().await?;
         let mut claims = tokio::task::JoinSet::new();
-        for row in executions::left(self.tenant, TAKEN_UP_MAX).all(&self.db).await? {
+        let left = executions::left(self.tenant, TAKEN_UP_MAX).all(&self.db).await?;
+        self.ledger.warm(&left.iter().map(|row| row.id).collect::<Vec<_>>())?;
+        for row in left {
             let (service, runner, halt) = (self.clone(), runner.clone(), halt.clone());
             claims.spawn(async move {
                 let plan = service.ledger.look(row.id, |execution| execution.plan.clone())?;

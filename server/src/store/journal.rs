@@ -1,7 +1,7 @@
 //! The journal as rows: entries, the head, and what can be asked of them. Only INSERT (through the
 //! appender) and SELECT; the hashes are made and checked elsewhere.
 
-use super::{Error, Row, Select, Statement, Value};
+use super::{Db, Error, Row, Select, Statement, Value};
 
 /// The last entry's position and hash; zero before the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,13 +104,18 @@ pub fn at(tenant: i64, position: u64) -> Select<Entry> {
     Select::new(entries!("WHERE tenant = $1 AND position = $2"), vec![tenant.into(), position.into()], entry)
 }
 
+const OF_STREAM_FROM: &str = entries!("WHERE tenant = $1 AND stream = $2 AND version >= $3 ORDER BY version");
+
 /// One stream's entries in order, from a version on: what is folded.
 pub fn of_stream(tenant: i64, stream: u64, from_version: u64) -> Select<Entry> {
-    Select::new(
-        entries!("WHERE tenant = $1 AND stream = $2 AND version >= $3 ORDER BY version"),
-        vec![tenant.into(), stream.into(), from_version.into()],
-        entry,
-    )
+    Select::new(OF_STREAM_FROM, vec![tenant.into(), stream.into(), from_version.into()], entry)
+}
+
+/// The same for many streams in one flight, each from its beginning.
+pub fn of_streams_blocking(db: &Db, tenant: i64, streams: &[u64]) -> Result<Vec<Vec<Entry>>, Error> {
+    let sets = streams.iter().map(|stream| vec![tenant.into(), (*stream).into(), 1i64.into()]);
+    let found = db.read_many_blocking(OF_STREAM_FROM, sets.collect())?;
+    found.into_iter().map(|rows| rows.into_iter().map(entry).collect()).collect()
 }
 
 /// All entries after one position and up to another, in order.

@@ -86,12 +86,17 @@ pub fn insert_salt(tenant: i64, stream: u64, salt: &[u8]) -> Statement {
     )
 }
 
+const SALT: &str = "SELECT salt FROM salts WHERE tenant = $1 AND stream = $2";
+
 pub fn salt(tenant: i64, stream: u64) -> Select<Vec<u8>> {
-    Select::new(
-        "SELECT salt FROM salts WHERE tenant = $1 AND stream = $2",
-        vec![tenant.into(), stream.into()],
-        |mut row| row.take_bytes(0),
-    )
+    Select::new(SALT, vec![tenant.into(), stream.into()], |mut row| row.take_bytes(0))
+}
+
+/// The salt of each stream, empty where it is erased.
+pub fn salts_blocking(db: &Db, tenant: i64, streams: &[u64]) -> Result<Vec<Vec<u8>>, Error> {
+    let found = db.read_many_blocking(SALT, sets(tenant, streams))?;
+    let only = |rows: Vec<Row>| rows.into_iter().next().map_or(Ok(Vec::new()), |mut row| row.take_bytes(0));
+    found.into_iter().map(only).collect()
 }
 
 /// The salts of the streams that began after one position and up to another, in order.
