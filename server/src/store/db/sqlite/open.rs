@@ -19,11 +19,11 @@ const PATIENT_TRIES: i32 = 20;
 
 const STATEMENTS_HELD: usize = 128;
 
-/// A step's commit dirties the same few pages as the one before, so the log is folded back seldom: less
-/// is written twice. It shrinks to its limit after a long read made it grow. What is erased is
+/// The log is folded back early: writing over it is cheaper than making it longer. It shrinks to its
+/// limit after a long read made it grow. What is erased is
 /// overwritten: deletions are rare here, and an update stays within its page.
 const SETTINGS: &str = "PRAGMA synchronous = FULL; \
-     PRAGMA wal_autocheckpoint = 4000; \
+     PRAGMA wal_autocheckpoint = 1000; \
      PRAGMA journal_size_limit = 16777216; \
      PRAGMA cache_size = -4000; \
      PRAGMA secure_delete = ON; \
