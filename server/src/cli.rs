@@ -72,10 +72,26 @@ pub async fn run(args: Args) -> ExitCode {
 }
 
 async fn asked(ask: Ask, common: &args::Common, output: Output) -> Ended {
-    let session = Session::open(common, output).await?;
+    let session = match reads_only(&ask) {
+        true => Session::open_existing(common, output).await?,
+        false => Session::open(common, output).await?,
+    };
     let ended = dispatch(&session, ask).await;
     session.service.close().await;
     ended
+}
+
+fn reads_only(ask: &Ask) -> bool {
+    matches!(
+        ask,
+        Ask::List { .. }
+            | Ask::Show { .. }
+            | Ask::Watch { .. }
+            | Ask::Journal(_)
+            | Ask::Verify { .. }
+            | Ask::Export { .. }
+            | Ask::Backup { .. }
+    )
 }
 
 async fn dispatch(session: &Session, ask: Ask) -> Ended {

@@ -182,6 +182,18 @@ impl Config {
         Ok(Self { folder: folder.to_owned(), ..config })
     }
 
+    /// Words that are read and have no effect in this release; whoever relies on them must know.
+    pub fn without_effect(&self) -> Vec<String> {
+        let servers = self.servers.iter().flat_map(|(name, words)| {
+            let trusted = words.trusted.then(|| format!("servers.{name}.trusted"));
+            let tools = words.tools.keys().map(move |tool| format!("servers.{name}.tools.{tool}"));
+            trusted.into_iter().chain(tools)
+        });
+        let http = self.http.keys().map(|tool| format!("http.{tool}"));
+        let approvals = (self.approvals != Approvals::default()).then(|| "approvals".to_owned());
+        servers.chain(http).chain(approvals).collect()
+    }
+
     /// What the operator said of a tool, written `server/tool`.
     pub fn tool_words(&self, server: &str, tool: &str) -> ToolWords {
         let said = self.servers.get(server).and_then(|words| words.tools.get(tool));

@@ -137,9 +137,7 @@ impl Runner {
             return Ok(Claimed::Ended);
         }
         if known_place != place {
-            let message = "this execution was started with other definitions of its servers";
-            let cure = "`actbook resume EXECUTION --here` goes on with those of this place";
-            return Err(Refusal::new("other_place", message, cure).into());
+            return Err(other_place().into());
         }
         let mut unsent = BTreeSet::new();
         if let Some(seat) = driver.filter(|seat| seat.as_str() != self.0.seat.id()) {
@@ -176,6 +174,13 @@ impl Runner {
         let now = self.0.db.now_ms().await?;
         Ok(seats::by_id(seat).first(&self.0.db).await?.is_some_and(|row| row.until > now))
     }
+}
+
+/// Another project's process on the same database must not run the plan with the wrong tools.
+pub fn other_place() -> Refusal {
+    let message = "this execution was started with other definitions of its servers";
+    let cure = "go to the folder it was started from, or name its config with --config; `actbook resume --here` goes on with those of this place";
+    Refusal::new("other_place", message, cure)
 }
 
 #[derive(Debug)]

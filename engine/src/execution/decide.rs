@@ -332,12 +332,8 @@ fn asked(execution: &Execution, step: Option<&str>) -> Result<Asked, Refusal> {
     if execution.proposal == Proposal::Asked {
         return Ok(Asked::Undo);
     }
-    let mut waiting =
-        execution.numbers().filter(|no| execution.step(*no).status() == StepStatus::AwaitingApproval);
-    match (waiting.next(), waiting.next()) {
-        (Some(no), None) => Ok(Asked::Step(no)),
-        (Some(_), Some(_)) | (None, _) => Err(nothing_asked(execution)),
-    }
+    // A yes to a step names it, so that nobody approves the one that happens to wait by now.
+    Err(nothing_asked(execution))
 }
 
 fn nothing_asked(execution: &Execution) -> Refusal {

@@ -23,7 +23,12 @@ pub async fn approve(session: &Session, id: &str, step: Option<String>, reason: 
 }
 
 pub async fn reject(session: &Session, id: &str, step: Option<String>, reason: Option<String>) -> Ended {
+    let whole = step.is_none();
     let told = session.service.reject(&session.caller, id, step, reason).await?;
+    if whole && told.1.status == Status::Running && session.service.driver(&told.0).await?.is_none() {
+        // A rejected plan is cancelled; nobody else is there to do it.
+        return take_up(session, &told.0, false, false, Goal::Cancel).await;
+    }
     answered(session, told, "rejected").await
 }
 
@@ -97,12 +102,22 @@ pub async fn resume(session: &Session, id: &str, here: bool, detach: bool) -> En
             session.service.resume(&session.caller, id).await?;
         }
     }
-    take_up(session, &found, here, detach, Goal::Run).await
+    let unwinding = session.service.watch(id).await?.unwinding();
+    let goal = if unwinding { Goal::Undo } else { Goal::Run };
+    take_up(session, &found, here, detach, goal).await
 }
 
 /// Records the wish; where nobody drives, sees it through.
 pub async fn cancel(session: &Session, id: &str, reason: Option<String>) -> Ended {
-    let (found, _) = session.service.cancel(&session.caller, id, reason).await?;
+    session.service.at_home(id).await?;
+    let found = session.service.find(id).await?;
+    if let Err(refused) = session.service.cancel(&session.caller, id, reason).await {
+        // It was asked for before, by somebody who could not see it through.
+        let stranded = found.status == Status::Running && session.service.driver(&found).await?.is_none();
+        if !stranded {
+            return Err(refused);
+        }
+    }
     match session.service.driver(&found).await? {
         Some(driver) => {
             let next = format!("{} stops it: `actbook watch {}`", process(&driver), short(found.id.as_str()));
@@ -113,7 +128,13 @@ pub async fn cancel(session: &Session, id: &str, reason: Option<String>) -> Ende
 }
 
 pub async fn undo(session: &Session, id: &str, reason: Option<String>, detach: bool) -> Ended {
-    let (found, _) = session.service.undo(&session.caller, id, reason).await?;
+    session.service.at_home(id).await?;
+    let found = session.service.find(id).await?;
+    match session.service.undo(&session.caller, id, reason).await {
+        Ok(_) => {}
+        Err(refused) if refused.code == "already_undoing" && found.status != Status::Blocked => {}
+        Err(refused) => return Err(refused),
+    }
     take_up(session, &found, false, detach, Goal::Undo).await
 }
 

@@ -161,7 +161,10 @@ fn commands(id: &str, waiting: &WaitingView) -> Vec<String> {
 
 /// What fits the state as a whole.
 fn next(view: &ExecutionView, id: &str) -> Vec<String> {
-    let undoable = view.brief.as_ref().is_some_and(|brief| !brief.undo.is_empty());
+    let undoing =
+        |step: &StepView| matches!(step.status, StepStatus::Compensating | StepStatus::CompensationFailed);
+    let waits_to_undo = view.status == Status::Blocked && view.steps.iter().any(undoing);
+    let undoable = !waits_to_undo && view.brief.as_ref().is_some_and(|brief| !brief.undo.is_empty());
     let undo = undoable.then(|| format!("actbook undo {id}   takes back what may have run"));
     match view.status {
         Status::Paused => vec![format!("actbook resume {id}   goes on")],

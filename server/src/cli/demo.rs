@@ -220,6 +220,6 @@ impl Story<'_> {
             }
         };
         self.say(&look);
-        self.say("  actbook check examples/release.yaml  look a plan of your own over\n  actbook --help                       everything else");
+        self.say("  actbook --config examples/actbook.yaml check examples/release.yaml\n                                       look a plan over, here one of the repository's\n  actbook --help                       everything else");
     }
 }

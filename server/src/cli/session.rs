@@ -21,8 +21,27 @@ pub struct Session {
 impl Session {
     pub async fn open(common: &Common, output: Output) -> Result<Self, Error> {
         let config = Config::load(common.config.as_deref()).map_err(|error| refused(&error))?;
+        for word in config.without_effect() {
+            tracing::warn!("`{word}` in the config has no effect in this release: say it in the plan");
+        }
         let database = common.database.clone().unwrap_or_else(actbook::folders::database);
         Self::with(config, database, output).await
+    }
+
+    /// For commands that only read: a name with a slip in it must not pass for an empty book.
+    pub async fn open_existing(common: &Common, output: Output) -> Result<Self, Error> {
+        if let Some(named) = common.database.as_deref().filter(|named| !named.contains("://")) {
+            let file = named.strip_prefix("sqlite:").unwrap_or(named);
+            if !std::path::Path::new(file).exists() {
+                let message = format!("there is no database {file}");
+                return Err(Error::new(
+                    "no_such_database",
+                    message,
+                    "check --database (or ACTBOOK_DATABASE)",
+                ));
+            }
+        }
+        Self::open(common, output).await
     }
 
     pub async fn with(config: Config, database: String, output: Output) -> Result<Self, Error> {

@@ -172,9 +172,27 @@ impl Service {
     /// The execution goes on with its servers as this place defines them.
     pub async fn adopt(&self, caller: &Caller, id: &str) -> Result<(), Error> {
         let found = self.find(id).await?;
-        let place = self.place(&self.fold(found.stream)?.plan);
+        let plan = self.fold(found.stream)?.plan;
+        let servers = named_tools(&plan).into_iter().filter_map(|(_, tool)| tool.split_once('/'));
+        if let Some((missing, _)) = servers.into_iter().find(|(server, _)| !self.tools.knows(server)) {
+            let message =
+                format!("its plan needs the server `{missing}`, and this place has none of that name");
+            return Err(Error::new("no_such_server", message, "name its config with --config"));
+        }
+        let place = self.place(&plan);
         self.ledger.command(&caller.actor, found.stream, Command::Adopt { place }).await?;
         Ok(())
+    }
+
+    /// Refuses what this process could only write down and not see through: nobody drives the execution,
+    /// and it was started with other servers.
+    pub async fn at_home(&self, id: &str) -> Result<(), Error> {
+        let found = self.find(id).await?;
+        let execution = self.fold(found.stream)?;
+        if self.driver(&found).await?.is_some() || self.place(&execution.plan) == execution.place {
+            return Ok(());
+        }
+        Err(crate::runner::other_place().into())
     }
 
     pub async fn drive(&self, claimed: Progress, halt: Halt) -> Result<Status, Error> {
@@ -280,6 +298,11 @@ pub struct Watching {
 impl Watching {
     pub fn execution(&self) -> &Execution {
         self.execution.as_ref().expect("put back after every look")
+    }
+
+    /// What was done is being taken back, or waits to be.
+    pub fn unwinding(&self) -> bool {
+        self.execution().phase == actbook_engine::execution::Phase::Unwind
     }
 
     pub async fn view(&self) -> Result<ExecutionView, Error> {

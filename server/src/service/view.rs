@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actbook_engine::execution::{
-    Brief, Execution, Question, StepState, Stored, Subject, Values, brief, questions,
+    Brief, Execution, Question, StepState, Stored, Subject, ToUndo, Values, brief, questions,
 };
 use actbook_engine::id::{ExecutionId, Position, StepId, StepNo};
-use actbook_engine::plan::{Step, Undo, Work};
+use actbook_engine::plan::Work;
 use actbook_engine::policy::{Category, Status, StepStatus};
 use serde::Serialize;
 use serde_json::Value;
@@ -176,8 +176,9 @@ impl Service {
     pub(super) async fn render(&self, execution: &Execution) -> Result<ExecutionView, Error> {
         let values = self.shown_values(execution).await?;
         let steps: Vec<StepView> = execution.numbers().map(|no| step_view(execution, no, &values)).collect();
-        let waiting =
-            questions(execution).iter().map(|question| waiting(execution, question, &steps)).collect();
+        let brief = if went_wrong(execution) { Some(self.brief(execution).await?) } else { None };
+        let undo = brief.as_ref().map_or(&[][..], |brief| &brief.undo);
+        let waiting = questions(execution).iter().map(|question| waiting(question, &steps, undo)).collect();
         let finished = |step: &&StepView| matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
         let done = steps.iter().filter(finished).count();
         let plan = &execution.plan_ref;
@@ -195,7 +196,7 @@ impl Service {
             ended_at: execution.ended_at_ms.map(time),
             progress: ProgressView { done, total: steps.len() },
             position: execution.position.0,
-            brief: if went_wrong(execution) { Some(self.brief(execution).await?) } else { None },
+            brief,
             steps,
             waiting,
         })
@@ -296,7 +297,7 @@ fn silent(state: &StepState) -> &'static str {
     }
 }
 
-fn waiting(execution: &Execution, question: &Question, steps: &[StepView]) -> WaitingView {
+fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo]) -> WaitingView {
     let view = question.step.map(|no| &steps[no.index()]);
     let id = view.map(|view| view.id.to_string()).unwrap_or_default();
     let said = view
@@ -317,7 +318,8 @@ fn waiting(execution: &Execution, question: &Question, steps: &[StepView]) -> Wa
             vec!["started", "succeeded", "failed"],
         ),
         Subject::AgentUndo => {
-            let text = question.step.map(|no| undo_text(execution.plan.step(no))).unwrap_or_default();
+            let what = undo.iter().find(|one| one.step.as_str() == id).and_then(|one| one.action.as_deref());
+            let text = what.unwrap_or("take its effect back");
             ("agent", format!("Undo step `{id}`: {text}"), vec!["compensated", "failed"])
         }
         Subject::Failure => ("decision", format!("Step `{id}` failed{said}. What now?"), answers),
@@ -338,17 +340,6 @@ fn work_text(view: Option<&StepView>) -> String {
         (Some(tool), _) => format!("It calls {tool}{arguments}"),
         (None, Some(action)) => action.clone(),
         (None, None) => String::new(),
-    }
-}
-
-fn undo_text(step: &Step) -> String {
-    match step.compensation.as_ref().map(|compensation| &compensation.work) {
-        Some(Undo::Action { action }) => match action.literal().and_then(Value::as_str) {
-            Some(text) => text.to_owned(),
-            None => "see its arguments in the journal".to_owned(),
-        },
-        Some(Undo::Tool { tool, .. }) => tool.clone(),
-        None => String::new(),
     }
 }
 

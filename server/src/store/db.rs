@@ -42,6 +42,9 @@ impl Db {
     pub async fn open(url: &str, options: Options) -> Result<Db, Error> {
         let backend = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             Backend::Postgres(Arc::new(postgres::Postgres::open(url, &options).await?))
+        } else if url.contains("://") && !url.starts_with("sqlite://") {
+            let reason = "a database is a file, sqlite:FILE or postgres://…".to_owned();
+            return Err(Error::Open { url: url.to_owned(), reason });
         } else {
             let path =
                 url.strip_prefix("sqlite://").or(url.strip_prefix("sqlite:")).unwrap_or(url).to_owned();
