@@ -370,6 +370,10 @@ fn answer_step(
     if !fitting.contains(&answer) {
         return Err(does_not_fit(execution, no, answer, &fitting));
     }
+    if output.is_some() && !matches!(answer, Answer::Skip | Answer::Happened) {
+        let message = format!("an output does not go with `{answer}`");
+        return Err(Refusal::new("does_not_fit", message, "give one with `skip` or `happened` only"));
+    }
     if answer == Answer::Compensate {
         return Ok(vec![UnwindStarted { reason: reason.clone() }.into()]);
     }

@@ -52,11 +52,15 @@ pub async fn record(
     output: Option<Value>,
     reason: Option<String>,
 ) -> Ended {
-    let report = match status {
-        Reported::Started => Report::Started,
-        Reported::Succeeded => Report::Succeeded { output },
-        Reported::Failed => failed(reason),
-        Reported::Compensated => Report::Compensated { output },
+    let report = match (status, output, reason) {
+        (Reported::Started, None, None) => Report::Started,
+        (Reported::Succeeded, output, None) => Report::Succeeded { output },
+        (Reported::Compensated, output, None) => Report::Compensated { output },
+        (Reported::Failed, None, reason) => failed(reason),
+        (Reported::Started | Reported::Succeeded | Reported::Compensated | Reported::Failed, _, _) => {
+            let message = "a reason goes with `failed`, an output with `succeeded` and `compensated`";
+            return Err(Error::new("does_not_fit", message, "leave the other out; nothing was recorded"));
+        }
     };
     let told = session.service.record(&session.caller, id, step, report).await?;
     answered(session, told, "recorded").await
