@@ -28,6 +28,39 @@ fn unknown_names_bring_the_nearest_one() {
 }
 
 #[test]
+fn what_this_place_cannot_see_through_is_refused_before_anything_is_written() {
+    let house = House::new();
+    house.write("two.yaml", &two_steps());
+    house.expect(3, &["run", "two.yaml"]);
+    let id = house.newest();
+    let before = house.json(&["show", &id]);
+    house.write("elsewhere.yaml", "mcpServers: {}");
+    for verb in ["undo", "cancel"] {
+        refused(&house, &["--config", "elsewhere.yaml", verb, &id], "other definitions of its servers");
+    }
+    refused(&house, &["--config", "elsewhere.yaml", "resume", &id, "--here"], "needs the server `files`");
+    assert_eq!(house.json(&["show", &id])["position"], before["position"]);
+    house.expect(0, &["undo", &id]);
+}
+
+/// One file, and then a step that fails.
+fn two_steps() -> String {
+    serde_json::json!({ "name": "two", "steps": [
+        { "id": "file", "tool": "files/write_file", "arguments": { "path": "a.txt", "content": "a" },
+          "compensation": { "tool": "files/delete_file", "arguments": { "path": "${arguments.path}" } } },
+        { "id": "gone", "tool": "files/read_file", "arguments": { "path": "none.txt" }, "read_only": true },
+    ] })
+    .to_string()
+}
+
+#[test]
+fn a_book_that_is_not_there_is_not_an_empty_one() {
+    let house = House::new();
+    refused(&house, &["--database", "none.db", "verify"], "there is no database none.db");
+    refused(&house, &["--database", "mysql://x", "list"], "a database is a file");
+}
+
+#[test]
 fn wrong_usage_is_code_two() {
     let house = House::new();
     for words in [
