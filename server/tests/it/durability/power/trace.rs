@@ -57,6 +57,9 @@ struct Reader<'a> {
     syncs: usize,
 }
 
+/// What strace writes behind the arguments where another thread's call came in between.
+const UNFINISHED: &str = "<unfinished ...>";
+
 impl Reader<'_> {
     fn line(&mut self, line: &str) {
         let (thread, call) = line.split_once(' ').expect("strace names the thread first");
@@ -65,8 +68,13 @@ impl Reader<'_> {
             let ending = self.open.remove(thread).flatten();
             self.returned(ending, result);
         } else if let Some((name, arguments)) = call.split_once('(') {
+            // The tracer was cut off within this line. What it tells of counts as never written, which
+            // can only make the disk poorer than it was.
+            if !arguments.contains(')') && !arguments.ends_with(UNFINISHED) {
+                return;
+            }
             let ending = self.called(name, arguments);
-            if arguments.ends_with("<unfinished ...>") {
+            if arguments.ends_with(UNFINISHED) {
                 self.open.insert(thread.to_owned(), ending);
             } else {
                 self.returned(ending, arguments);
@@ -139,6 +147,6 @@ fn unescape(text: &str) -> Vec<u8> {
 
 /// The plain numbers behind the descriptor and the string.
 fn numbers(arguments: &str) -> Vec<usize> {
-    let end = arguments.find(')').or(arguments.find(" <unfinished")).expect("the arguments end");
-    arguments[..end].split(", ").filter_map(|argument| argument.parse().ok()).collect()
+    let end = arguments.find(')').or(arguments.find(UNFINISHED)).expect("only whole lines are read");
+    arguments[..end].split(", ").filter_map(|argument| argument.trim_end().parse().ok()).collect()
 }
