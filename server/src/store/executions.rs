@@ -74,24 +74,6 @@ pub fn update(tenant: i64, id: u64, change: &Change<'_>) -> Statement {
     )
 }
 
-pub fn update_status(tenant: i64, id: u64, status: &str, ended_at: Option<i64>) -> Statement {
-    Statement::new(
-        "UPDATE executions SET status = $3, ended_at = $4 WHERE tenant = $1 AND id = $2",
-        vec![tenant.into(), id.into(), status.into(), ended_at.into()],
-    )
-}
-
-pub fn update_look_again(tenant: i64, id: u64, look_again_at: Option<i64>) -> Statement {
-    Statement::new(
-        "UPDATE executions SET look_again_at = $3 WHERE tenant = $1 AND id = $2",
-        vec![tenant.into(), id.into(), look_again_at.into()],
-    )
-}
-
-pub fn erase(tenant: i64, id: u64) -> Statement {
-    Statement::new("DELETE FROM executions WHERE tenant = $1 AND id = $2", vec![tenant.into(), id.into()])
-}
-
 /// What `rebuild` begins with.
 pub fn erase_all(tenant: i64) -> Statement {
     Statement::new("DELETE FROM executions WHERE tenant = $1", vec![tenant.into()])
@@ -173,19 +155,6 @@ pub fn list(tenant: i64, filter: &Filter, limit: u64) -> Select<Execution> {
     Select::new(sql, params, execution)
 }
 
-/// What this place may take up: its time has come, and nobody living sits on it.
-pub fn claimable(tenant: i64, place: &str, limit: u64) -> Select<Execution> {
-    Select::new(
-        executions!(
-            "CROSS JOIN clock WHERE tenant = $1 AND look_again_at <= now_ms AND place = $2 \
-             AND NOT EXISTS (SELECT 1 FROM seats WHERE seats.seat = executions.seat AND until > now_ms) \
-             ORDER BY look_again_at LIMIT $3"
-        ),
-        vec![tenant.into(), place.into(), limit.into()],
-        execution,
-    )
-}
-
 /// What has something to do, whoever sits on it: whether a seat is alive is for its taker to find out.
 pub fn left(tenant: i64, limit: u64) -> Select<Execution> {
     Select::new(
@@ -193,15 +162,6 @@ pub fn left(tenant: i64, limit: u64) -> Select<Execution> {
             "CROSS JOIN clock WHERE tenant = $1 AND look_again_at <= now_ms ORDER BY look_again_at, id LIMIT $2"
         ),
         vec![tenant.into(), limit.into()],
-        execution,
-    )
-}
-
-/// What one seat drives: what a taker of a dead seat goes through.
-pub fn of_seat(tenant: i64, seat: &str) -> Select<Execution> {
-    Select::new(
-        executions!("WHERE tenant = $1 AND look_again_at IS NOT NULL AND seat = $2 ORDER BY id"),
-        vec![tenant.into(), seat.into()],
         execution,
     )
 }

@@ -66,15 +66,6 @@ fn plan(mut row: Row) -> Result<Plan, Error> {
     })
 }
 
-/// All versions of one plan, oldest first; deleted ones too, for executions still name them.
-pub fn versions(tenant: i64, id: &str) -> Select<Plan> {
-    Select::new(
-        plans!("WHERE tenant = $1 AND id = $2 ORDER BY version"),
-        vec![tenant.into(), id.into()],
-        plan,
-    )
-}
-
 pub fn version(tenant: i64, id: &str, version: u64) -> Select<Plan> {
     Select::new(
         plans!("WHERE tenant = $1 AND id = $2 AND version = $3"),

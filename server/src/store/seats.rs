@@ -41,15 +41,6 @@ pub async fn take(
     until(db, statement).await?.ok_or_else(|| Error::Failed("the seat could not be taken".into()))
 }
 
-/// Gives `None` where somebody has released the seat meanwhile: it must be taken again.
-pub async fn renew(db: &Db, seat: &str, lease_ms: i64) -> Result<Option<i64>, Error> {
-    let statement = Statement::new(
-        "UPDATE seats SET until = (SELECT now_ms FROM clock) + $2 WHERE seat = $1 RETURNING until",
-        vec![seat.into(), lease_ms.into()],
-    );
-    until(db, statement).await
-}
-
 async fn until(db: &Db, statement: Statement) -> Result<Option<i64>, Error> {
     let answers = db.transact(vec![statement]).await?;
     answers.iter().flatten().next().map(|row| row.int(0)).transpose()

@@ -103,22 +103,9 @@ fn an_execution_changes_and_is_erased() {
             ..execution(1, "e1", "running")
         };
         assert_eq!(executions::by_id(TENANT, 1).first(db).await.unwrap(), Some(changed));
-        db.transact(vec![
-            executions::update_status(TENANT, 1, "succeeded", Some(9)),
-            executions::update_look_again(TENANT, 1, None),
-            executions::erase(TENANT, 2),
-        ])
-        .await
-        .unwrap();
-        let rows = executions::all(TENANT).all(db).await.unwrap();
-        assert_eq!(rows.len(), 1);
-        assert_eq!((rows[0].status.as_str(), rows[0].ended_at), ("succeeded", Some(9)));
-        assert_eq!(rows[0].look_again_at, None);
-        for wrong in [
-            executions::update_status(TENANT, 1, "ended", None),
-            executions::update_status(TENANT, 1, "failed", None),
-        ] {
-            let refused = db.transact(vec![wrong]).await;
+        for status in ["ended", "failed"] {
+            let wrong = executions::Change { status, ..change.clone() };
+            let refused = db.transact(vec![executions::update(TENANT, 1, &wrong)]).await;
             assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
         }
         db.transact(vec![executions::erase_all(TENANT)]).await.unwrap();
@@ -154,7 +141,6 @@ fn a_plan_is_found_by_name_or_id_in_its_newest_version() {
         check("pa", Found::One(rows[2].clone())).await;
         check("pb", Found::Several).await;
         check("nothing", Found::None).await;
-        assert_eq!(plans::versions(TENANT, "pa1").all(db).await.unwrap(), rows[..2]);
         assert_eq!(plans::version(TENANT, "pa1", 1).first(db).await.unwrap(), Some(rows[0].clone()));
         let listed = plans::list(TENANT, 10).all(db).await.unwrap();
         assert_eq!(listed, [rows[2].clone(), rows[1].clone(), rows[3].clone()]);
@@ -165,11 +151,8 @@ fn a_plan_is_found_by_name_or_id_in_its_newest_version() {
         db.transact(vec![plans::delete(TENANT, "pa1"), again]).await.unwrap();
         check("publish", Found::One(plan("pc1", "publish", 2))).await;
         check("pa1", Found::None).await;
-        assert_eq!(
-            plans::versions(TENANT, "pa1").all(db).await.unwrap().len(),
-            2,
-            "executions still name it"
-        );
+        let deleted = plans::version(TENANT, "pa1", 2).first(db).await.unwrap();
+        assert!(deleted.is_some_and(|row| row.deleted), "executions still name it");
         assert_eq!(plans::all(TENANT).all(db).await.unwrap().len(), 5);
     });
 }
