@@ -7,6 +7,7 @@ mod catalog;
 mod commands;
 mod config;
 mod demo;
+mod mcp_http;
 mod secrets;
 mod zoo;
 
