@@ -5,6 +5,7 @@ mod executions;
 mod export;
 mod journal;
 mod plans;
+mod records;
 mod tools;
 mod verify;
 pub mod view;
@@ -26,12 +27,13 @@ pub use crate::ledger::Progress;
 pub use crate::store::Options;
 pub use crate::store::executions::Filter as ExecutionFilter;
 pub use crate::tools::{ServerTools, ToolInfo};
-pub use actbook_engine::execution::{Brief, Report};
-pub use answers::failed;
+pub use actbook_engine::event::Reported;
+pub use actbook_engine::execution::{Brief, Facts};
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};
 pub use plans::{PlanChecked, PlanSaved};
+pub use records::{Action, Decision, Noted};
 pub use tools::ToolCalled;
 
 /// Everything a door needs. Clones are the same house.

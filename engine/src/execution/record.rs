@@ -126,11 +126,12 @@ pub(super) fn compensation(
     let no = find(execution, step)?;
     let awaited = execution.open_agent(no).is_some_and(|call| call.kind == CallKind::Compensation);
     if awaited || lost_undo(execution, no) {
+        let mut facts = facts.clone();
         let told = match done {
-            true => Report::Compensated { output: None },
-            false => failure(facts),
+            true => Report::Compensated { output: facts.output.take() },
+            false => failure(&facts),
         };
-        return report(execution, step, &told, facts);
+        return report(execution, step, &told, &facts);
     }
     may_undo_by_hand(execution, no)?;
     let status = if done { Reported::Compensated } else { Reported::Failed };

@@ -403,6 +403,11 @@ impl Execution {
         }
     }
 
+    /// Something would follow by itself, if its driver looked.
+    pub fn goes_on(&self, now_ms: i64) -> bool {
+        super::next::next(self, now_ms).is_some()
+    }
+
     fn blocked(&self) -> bool {
         let idle = self.index.open_tools.is_empty() && self.waiting_retries().next().is_none();
         idle && self.has_questions() && super::next::next(self, self.at_ms).is_none()

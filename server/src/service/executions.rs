@@ -1,6 +1,7 @@
 //! Executions: started, found, listed, shown, watched, driven.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
@@ -15,13 +16,13 @@ use tokio::sync::watch;
 
 use super::Service;
 use super::plans::named_tools;
-use super::view::{ExecutionRow, ExecutionView};
+use super::view::{ExecutionRow, ExecutionView, last_started};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{self, Asked, Progress, Reply, Request, Start};
 use crate::random;
 use crate::runner::{Claimed, Halt};
-use crate::store::{self, executions};
+use crate::store::{self, executions, plans};
 
 /// How many executions one look-out takes up.
 const TAKEN_UP_MAX: u64 = 10_000;
@@ -72,7 +73,7 @@ impl Service {
             Reply::Moved(progress) => {
                 Ok(Started { id: progress.id.clone(), stream: progress.stream, progress: *progress })
             }
-            Reply::Saved { .. } | Reply::Deleted | Reply::Repeated(_) => {
+            Reply::Saved { .. } | Reply::Deleted | Reply::Recorded(_) | Reply::Repeated(_) => {
                 unreachable!("a start without a key gives a new execution")
             }
         }
@@ -110,7 +111,18 @@ impl Service {
 
     pub async fn list(&self, filter: &executions::Filter, limit: u64) -> Result<Vec<ExecutionRow>, Error> {
         let rows = executions::list(self.tenant, filter, limit).all(&self.db).await?;
-        Ok(rows.iter().map(ExecutionRow::of).collect())
+        let mut digests = BTreeMap::new();
+        for row in &rows {
+            let version = (row.plan.as_str(), row.plan_version);
+            if let Entry::Vacant(vacant) = digests.entry(version) {
+                let plan = plans::version(self.tenant, version.0, version.1).first(&self.db).await?;
+                vacant.insert(plan.map(|plan| plan.digest).unwrap_or_default());
+            }
+        }
+        Ok(rows
+            .iter()
+            .map(|row| ExecutionRow::of(row, &digests[&(row.plan.as_str(), row.plan_version)]))
+            .collect())
     }
 
     pub async fn view(&self, id: &str) -> Result<ExecutionView, Error> {
@@ -274,6 +286,7 @@ pub struct Glance<'a> {
     pub name: Option<&'a str>,
     pub status: StepStatus,
     pub attempts: usize,
+    /// Of its last attempt.
     pub started_at_ms: Option<i64>,
     pub ended_at_ms: Option<i64>,
 }
@@ -334,7 +347,7 @@ impl Watching {
             name: spec.name.as_deref(),
             status: state.status(),
             attempts: state.attempts.len(),
-            started_at_ms: state.started_at_ms,
+            started_at_ms: last_started(state),
             ended_at_ms: state.ended_at_ms,
         })
     }

@@ -4,12 +4,13 @@
 mod connection;
 mod http;
 mod line_limit;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actbook_engine::policy::Category;
 use futures_util::FutureExt;
@@ -97,6 +98,17 @@ impl Server {
             return (Came::NotSent { category: Category::InvalidArguments, why }, false);
         }
         let mut stop = pin!(stop);
+        if let Some(task) = &call.carry.task {
+            let deadline = Instant::now() + call.timeout;
+            return tasks::follow(
+                self,
+                task,
+                tasks::Wait { deadline, timeout: call.timeout, poll: None },
+                stop,
+                false,
+            )
+            .await;
+        }
         let ready = tokio::select! {
             biased;
             ready = self.ready(call.timeout) => ready,
@@ -105,9 +117,28 @@ impl Server {
         match ready {
             Ok((_permit, connection)) => {
                 sending(connection.process());
-                connection.call(tool, call, stop).await
+                let deadline = Instant::now() + call.timeout;
+                let (came, stopped) = match tasks::replied_to(call) {
+                    Some(task) => (tasks::update(&connection, task, call).await, false),
+                    None => connection.call(tool, call, stop.as_mut()).await,
+                };
+                let Came::Background { task, poll } = came else { return (came, stopped) };
+                self.keep(call, &task).await;
+                let wait = tasks::Wait { deadline, timeout: call.timeout, poll };
+                tasks::follow(self, &task, wait, stop, stopped).await
             }
             Err(came) => (came, false),
+        }
+    }
+
+    /// A handle that a secret would have to be struck out of is of no use to the next process.
+    async fn keep(&self, call: &Call, task: &str) {
+        let mut shown = task.to_owned();
+        self.secrets.redact_text(&mut shown);
+        if let Some(keep) =
+            call.carry.keep.as_ref().filter(|_| shown == task && task.len() <= tasks::BYTES_MAX)
+        {
+            keep(shown).await;
         }
     }
 

@@ -30,7 +30,7 @@ use tokio::sync::Mutex;
 
 use super::http::{HttpClient, NoMessage};
 use super::line_limit::{LineLimit, Verdict};
-use super::{CONNECT_LIMIT, NotUp, Stop};
+use super::{CONNECT_LIMIT, NotUp, Stop, tasks};
 use crate::tools::catalog::{Annotations, ToolInfo};
 use crate::tools::classify::{Came, classify, joined};
 use crate::tools::process::{self, ChildProcess, Group, Tail};
@@ -173,7 +173,9 @@ fn unreached(error: &ClientInitializeError) -> (Category, String, bool) {
             let (category, message, sent) = match classify(came.clone(), false) {
                 Ended::Failed { category, message, sent, .. } => (category, message, sent),
                 Ended::Unknown { category, message } => (category, message, true),
-                Ended::Succeeded { .. } => (Category::Protocol, "it answered".to_owned(), true),
+                Ended::Succeeded { .. } | Ended::Asks { .. } => {
+                    (Category::Protocol, "it answered".to_owned(), true)
+                }
             };
             (category, message, sent && category != Category::Permission)
         }
@@ -191,7 +193,8 @@ fn no_message(error: &DynamicTransportError) -> Option<&NoMessage> {
 
 fn client() -> ClientConfig {
     let name = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    ClientConfig::new(ClientCapabilities::default(), name)
+    let can = ClientCapabilities::builder().enable_tasks().enable_elicitation().build();
+    ClientConfig::new(can, name)
 }
 
 fn both_eras() -> ClientLifecycleMode {
@@ -244,6 +247,10 @@ impl Connection {
             Carrier::Http(client) => !client.session_lost(),
         };
         carried && !self.peer.is_transport_closed()
+    }
+
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        &self.peer
     }
 
     /// Also says whether the call was asked to stop.
@@ -299,8 +306,8 @@ impl Connection {
     async fn judge(&self, answer: Result<ServerResult, ServiceError>) -> Came {
         match answer {
             Ok(ServerResult::CallToolResult(result)) => tool_answer(result),
-            Ok(ServerResult::InputRequiredResult(_)) => Came::Question,
-            Ok(ServerResult::CreateTaskResult(_)) => Came::Background,
+            Ok(ServerResult::InputRequiredResult(asks)) => tasks::question(&asks),
+            Ok(ServerResult::CreateTaskResult(accepted)) => tasks::accepted(&accepted.task),
             Ok(_) => Came::Unintelligible { why: "the server's answer is no tool result".to_owned() },
             Err(ServiceError::McpError(error)) => {
                 Came::Error { code: error.code.0, message: error.message.into_owned(), data: error.data }
@@ -454,7 +461,7 @@ fn request(tool: &str, call: &Call) -> ClientRequest {
         Value::Object(arguments) => params.with_arguments(arguments.clone()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => params,
     };
-    ClientRequest::CallToolRequest(CallToolRequest::new(params))
+    ClientRequest::CallToolRequest(CallToolRequest::new(tasks::with_reply(params, call)))
 }
 
 fn options(call: &Call) -> PeerRequestOptions {
@@ -466,7 +473,7 @@ fn options(call: &Call) -> PeerRequestOptions {
     PeerRequestOptions::no_options().with_meta(meta)
 }
 
-fn tool_answer(result: CallToolResult) -> Came {
+pub(super) fn tool_answer(result: CallToolResult) -> Came {
     let texts: Vec<&str> = result.content.iter().filter_map(block_text).collect();
     let is_error = result.is_error.unwrap_or(false);
     Came::Answer { text: texts.join("\n"), structured: result.structured_content, is_error }

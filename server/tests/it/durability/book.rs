@@ -2,10 +2,9 @@
 
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::service::{self, Service, Started};
+use actbook::service::{self, Action, Facts, Reported, Service, Started};
 use actbook::store::Options;
 use actbook::tools::{Call, Ended, Tools};
-use actbook_engine::execution::Report;
 use actbook_engine::policy::{Answer, Category, Status};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
@@ -158,9 +157,16 @@ async fn waits_for_people(book: &Book, word: &str) -> String {
     assert_eq!(book.go_on(&id).await, Status::Blocked);
     service.approve(caller, &id, Some("asks".into()), None).await.unwrap();
     assert_eq!(book.go_on(&id).await, Status::Blocked);
-    service.record(caller, &id, "tells".into(), Report::Started).await.unwrap();
+    let tells = |status, output| Action {
+        execution: Some(id.to_string()),
+        step: Some("tells".into()),
+        status: Some(status),
+        output,
+        facts: Facts { description: Some("told them".into()), confidence: Some(0.9), ..Facts::default() },
+    };
+    service.record_action(caller, tells(Reported::Started, None)).await.unwrap();
     let output = Some(json!({ "told": word }));
-    service.record(caller, &id, "tells".into(), Report::Succeeded { output }).await.unwrap();
+    service.record_action(caller, tells(Reported::Succeeded, output)).await.unwrap();
     assert_eq!(book.go_on(&id).await, Status::Succeeded);
     id
 }
