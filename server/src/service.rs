@@ -1,10 +1,15 @@
 //! One function per intent: what a caller may ask, and what it sees. Names no SQL, HTTP, MCP or HTML.
 
+mod agenda;
 mod answers;
+mod background;
 mod executions;
 mod export;
+mod guarantee;
 mod journal;
+mod keys;
 mod plans;
+mod seal;
 mod tools;
 mod verify;
 pub mod view;
@@ -27,7 +32,9 @@ pub use crate::store::Options;
 pub use crate::store::executions::Filter as ExecutionFilter;
 pub use crate::tools::{ServerTools, ToolInfo};
 pub use actbook_engine::execution::{Brief, Report};
+pub use agenda::AgendaItem;
 pub use answers::failed;
+pub use background::{Background, Goes};
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};

@@ -8,12 +8,17 @@ use super::Service;
 use super::executions::Found;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::Progress;
+use crate::ledger::{Progress, Reply, Request};
 
 impl Service {
     async fn tell(&self, caller: &Caller, id: &str, command: Command) -> Result<(Found, Progress), Error> {
         let found = self.find(id).await?;
-        let progress = self.ledger.command(&caller.actor, found.stream, command).await?;
+        let request = Request::Do { stream: found.stream, command };
+        let progress = match self.ask(caller, request).await? {
+            Reply::Moved(progress) => *progress,
+            Reply::Repeated(_) => self.stands(found.stream)?,
+            Reply::Saved { .. } | Reply::Deleted => unreachable!("a command moves its execution"),
+        };
         Ok((found, progress))
     }
 

@@ -18,13 +18,11 @@ use super::plans::named_tools;
 use super::view::{ExecutionRow, ExecutionView};
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{self, Asked, Progress, Reply, Request, Start};
+use crate::ledger::{self, Progress, Reply, Request, Start};
 use crate::random;
 use crate::runner::{Claimed, Halt};
 use crate::store::{self, executions};
 
-/// How many executions one look-out takes up.
-const TAKEN_UP_MAX: u64 = 10_000;
 /// Beyond this many, more names help nobody.
 const STRANDED_LISTED: u64 = 200;
 
@@ -34,6 +32,8 @@ pub struct Started {
     pub id: ExecutionId,
     pub stream: u64,
     pub progress: Progress,
+    /// False: an equal request with the same key had started it before.
+    pub fresh: bool,
 }
 
 /// An execution as its row has it.
@@ -43,6 +43,12 @@ pub struct Found {
     pub stream: u64,
     pub status: Status,
     pub seat: Option<String>,
+}
+
+impl Started {
+    fn of(progress: Progress, fresh: bool) -> Self {
+        Self { id: progress.id.clone(), stream: progress.stream, progress, fresh }
+    }
 }
 
 impl Service {
@@ -68,13 +74,18 @@ impl Service {
             seat,
         };
         let request = Request::Start(Box::new(start));
-        match self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await? {
-            Reply::Moved(progress) => {
-                Ok(Started { id: progress.id.clone(), stream: progress.stream, progress: *progress })
-            }
-            Reply::Saved { .. } | Reply::Deleted | Reply::Repeated(_) => {
-                unreachable!("a start without a key gives a new execution")
-            }
+        match self.ask(caller, request).await? {
+            Reply::Moved(progress) => Ok(Started::of(*progress, true)),
+            Reply::Repeated(id) => Ok(Started::of(self.stands(self.find(&id).await?.stream)?, false)),
+            Reply::Saved { .. } | Reply::Deleted => unreachable!("a start gives an execution"),
+        }
+    }
+
+    /// What an equal request with the same key has started before.
+    pub async fn started_before(&self, caller: &Caller) -> Result<Option<Started>, Error> {
+        match self.repeated(caller).await? {
+            Some(id) => Ok(Some(Started::of(self.stands(self.find(&id).await?.stream)?, false))),
+            None => Ok(None),
         }
     }
 
@@ -197,38 +208,6 @@ impl Service {
 
     pub async fn drive(&self, claimed: Progress, halt: Halt) -> Result<Status, Error> {
         Ok(self.runner().await?.drive(claimed, halt).await?)
-    }
-
-    /// Takes up everything of this place that nobody drives, and goes on with it in the background.
-    pub async fn take_up(&self, halt: Halt) -> Result<Vec<ExecutionId>, Error> {
-        let runner = self.runner().await?;
-        let mut claims = tokio::task::JoinSet::new();
-        let left = executions::left(self.tenant, TAKEN_UP_MAX).all(&self.db).await?;
-        self.ledger.warm(&left.iter().map(|row| row.id).collect::<Vec<_>>())?;
-        for row in left {
-            let (service, runner, halt) = (self.clone(), runner.clone(), halt.clone());
-            claims.spawn(async move {
-                let plan = service.ledger.look(row.id, |execution| execution.plan.clone())?;
-                match runner.claim(row.id, service.place(&plan)).await? {
-                    Claimed::Mine(progress) => {
-                        let id = progress.id.clone();
-                        tokio::spawn(async move { runner.drive(*progress, halt).await });
-                        Ok::<_, Error>(Some(id))
-                    }
-                    Claimed::DrivenElsewhere | Claimed::Ended => Ok(None),
-                }
-            });
-        }
-        let mut taken = Vec::new();
-        while let Some(claimed) = claims.join_next().await {
-            match claimed {
-                Ok(Ok(id)) => taken.extend(id),
-                Ok(Err(error)) if error.code == "other_place" => {}
-                Ok(Err(error)) => tracing::warn!("an execution could not be taken up: {error}"),
-                Err(error) => tracing::warn!("an execution could not be taken up: {error}"),
-            }
-        }
-        Ok(taken)
     }
 
     /// The living process that is at work on it, if there is one.
