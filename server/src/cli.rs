@@ -59,6 +59,7 @@ pub async fn run(args: Args) -> ExitCode {
         Ask::Demo { keep } => demo::demo(&output, keep).await,
         Ask::Completions { shell } => completions(&output, shell),
         Ask::Man => man(&output),
+        Ask::McpConformance { listen } => serve::conformance(&output, listen).await,
         Ask::Verify { file: Some(file) } => journal::verify_file(&output, &file),
         ask => asked(ask, &args.common, output.clone()).await,
     };
@@ -132,7 +133,11 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         Ask::Serve(asked) => serve::serve(session, asked).await,
         Ask::Doctor => doctor::doctor(session).await,
         Ask::Drive { execution } => detach::drive(session, &execution).await,
-        Ask::DemoTools { .. } | Ask::Demo { .. } | Ask::Completions { .. } | Ask::Man => {
+        Ask::DemoTools { .. }
+        | Ask::Demo { .. }
+        | Ask::Completions { .. }
+        | Ask::Man
+        | Ask::McpConformance { .. } => {
             unreachable!("what needs no database is answered before one is opened")
         }
     }

@@ -4,6 +4,7 @@
 mod answer;
 mod arguments;
 mod ask;
+pub mod conformance;
 mod elicit;
 pub mod http;
 mod tools;

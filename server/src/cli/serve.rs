@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actbook::error::Error;
 use actbook::mcp::Door;
+use actbook::mcp::conformance::Fixture;
 use actbook::mcp::http::{self, Listen};
 use actbook::service::Background;
 use serde_json::json;
@@ -27,15 +28,25 @@ pub async fn serve(session: &Session, asked: Serve) -> Ended {
         async move { background.look_out().await }
     });
     say_where(&session.output, &listener)?;
-    let leave = async {
-        if let Err(error) = terminated().await {
-            tracing::error!("{error}");
-        }
-    };
-    http::serve(listener, &listen, door, Some(session.service.clone()), leave).await;
+    http::serve(listener, &listen, door, Some(session.service.clone()), asked_to_leave()).await;
     background.leave(LEAVING).await;
     looking.abort();
     Ok(Exit::Done)
+}
+
+/// The conformance suite's own server. It has no journal.
+pub async fn conformance(output: &Output, address: std::net::SocketAddr) -> Ended {
+    let listen = Listen { address, names: Vec::new(), anywhere: false };
+    let listener = listen.open().await?;
+    say_where(output, &listener)?;
+    http::serve(listener, &listen, Fixture::new(), None, asked_to_leave()).await;
+    Ok(Exit::Done)
+}
+
+async fn asked_to_leave() {
+    if let Err(error) = terminated().await {
+        tracing::error!("{error}");
+    }
 }
 
 fn say_where(output: &Output, listener: &tokio::net::TcpListener) -> Result<(), Error> {
