@@ -14,9 +14,11 @@ mod graph;
 mod inputs;
 mod journal;
 mod live;
+mod mcp;
 mod output;
 mod plans;
 mod run;
+mod serve;
 mod session;
 mod show;
 mod signs;
@@ -57,6 +59,7 @@ pub async fn run(args: Args) -> ExitCode {
         Ask::Demo { keep } => demo::demo(&output, keep).await,
         Ask::Completions { shell } => completions(&output, shell),
         Ask::Man => man(&output),
+        Ask::McpConformance { listen } => serve::conformance(&output, listen).await,
         Ask::Verify { file: Some(file) } => journal::verify_file(&output, &file),
         ask => asked(ask, &args.common, output.clone()).await,
     };
@@ -124,9 +127,15 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         Ask::Backup { file } => store_care::backup(session, &file).await,
         Ask::Cleanup { older_than, dry_run } => store_care::cleanup(session, older_than, dry_run).await,
         Ask::Tools(asked) => tools::tools(session, asked).await,
+        Ask::Mcp { tools } => mcp::mcp(session, tools).await,
+        Ask::Serve(asked) => serve::serve(session, asked).await,
         Ask::Doctor => doctor::doctor(session).await,
         Ask::Drive { execution } => detach::drive(session, &execution).await,
-        Ask::DemoTools { .. } | Ask::Demo { .. } | Ask::Completions { .. } | Ask::Man => {
+        Ask::DemoTools { .. }
+        | Ask::Demo { .. }
+        | Ask::Completions { .. }
+        | Ask::Man
+        | Ask::McpConformance { .. } => {
             unreachable!("what needs no database is answered before one is opened")
         }
     }

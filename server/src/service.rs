@@ -1,11 +1,16 @@
 //! One function per intent: what a caller may ask, and what it sees. Names no SQL, HTTP, MCP or HTML.
 
+mod agenda;
 mod answers;
+mod background;
 mod executions;
 mod export;
+mod guarantee;
 mod journal;
+mod keys;
 mod plans;
 mod records;
+mod seal;
 mod tools;
 mod verify;
 pub mod view;
@@ -29,6 +34,8 @@ pub use crate::store::executions::Filter as ExecutionFilter;
 pub use crate::tools::{ServerTools, ToolInfo};
 pub use actbook_engine::event::Reported;
 pub use actbook_engine::execution::{Brief, Facts};
+pub use agenda::AgendaItem;
+pub use background::{Background, Goes};
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};

@@ -243,6 +243,22 @@ Examples:
     /// The downstream tools: list, show, call
     #[command(subcommand)]
     Tools(Tools),
+    /// Serve MCP over stdio, for an agent's client to start
+    #[command(after_help = "\
+Examples:
+  claude mcp add actbook -- actbook mcp
+  actbook mcp --tools record      for agents that call their tools themselves and report")]
+    Mcp {
+        /// Which tools to offer
+        #[arg(long, value_enum, default_value_t)]
+        tools: ToolSet,
+    },
+    /// Serve MCP over HTTP at /mcp, beside /healthz and /readyz
+    #[command(after_help = "\
+Examples:
+  actbook serve
+  actbook serve --listen 127.0.0.1:8080 --tools full")]
+    Serve(Serve),
     /// Look at the database, the config, the servers and the folders
     #[command(after_help = "Example:\n  actbook doctor")]
     Doctor,
@@ -272,6 +288,12 @@ Examples:
         after_help = "Example:\n  actbook completions bash > ~/.local/share/bash-completion/completions/actbook"
     )]
     Completions { shell: clap_complete::Shell },
+    /// What the protocol's conformance suite talks to, on the same stack as `serve`
+    #[command(hide = true)]
+    McpConformance {
+        #[arg(long, value_name = "HOST:PORT")]
+        listen: std::net::SocketAddr,
+    },
     /// Print the man page
     #[command(hide = true, after_help = "Example:\n  actbook man > actbook.1 && man ./actbook.1")]
     Man,
@@ -281,6 +303,32 @@ Examples:
         /// Its id, or a unique beginning of it
         execution: String,
     },
+}
+
+#[derive(Debug, Group)]
+pub struct Serve {
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4700")]
+    pub listen: std::net::SocketAddr,
+    /// Which tools to offer
+    #[arg(long, value_enum, default_value_t)]
+    pub tools: ToolSet,
+    /// Another name that clients may call this server by, as in `actbook.example:4700`
+    #[arg(long = "name", value_name = "HOST[:PORT]")]
+    pub names: Vec<String>,
+    /// Listen where other machines can reach it, though nobody has to show who they are
+    #[arg(long)]
+    pub without_tokens: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum ToolSet {
+    /// Plans that Actbook runs
+    #[default]
+    Run,
+    /// For agents that call their tools themselves and report
+    Record,
+    /// Everything
+    Full,
 }
 
 #[derive(Debug, Group)]

@@ -115,7 +115,8 @@ fn hints(output: &Output, view: &ExecutionView) {
 }
 
 pub async fn list(session: &Session, status: Option<Status>, since: Option<i64>, limit: u64) -> Ended {
-    let filter = ExecutionFilter { status: status.map(|status| status.to_string()), since, before: None };
+    let filter =
+        ExecutionFilter { status: status.map(|status| status.to_string()), since, ..Default::default() };
     let rows = session.service.list(&filter, limit).await?;
     let output = &session.output;
     if output.json {

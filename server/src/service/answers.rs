@@ -8,7 +8,7 @@ use super::Service;
 use super::executions::Found;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::Progress;
+use crate::ledger::{Progress, Reply, Request};
 
 impl Service {
     pub(super) async fn tell(
@@ -18,7 +18,14 @@ impl Service {
         command: Command,
     ) -> Result<(Found, Progress), Error> {
         let found = self.find(id).await?;
-        let progress = self.ledger.command(&caller.actor, found.stream, command).await?;
+        let request = Request::Do { stream: found.stream, command };
+        let progress = match self.ask(caller, request).await? {
+            Reply::Moved(progress) => *progress,
+            Reply::Repeated(_) => self.stands(found.stream)?,
+            Reply::Saved { .. } | Reply::Deleted | Reply::Recorded(_) => {
+                unreachable!("a command moves its execution")
+            }
+        };
         Ok((found, progress))
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use actbook_engine::event::Reported;
 use actbook_engine::execution::{Command, Facts, Report};
 use actbook_engine::id::Position;
+use actbook_engine::plan::{Finding, Plan};
 use actbook_engine::policy::Category;
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use super::Service;
 use super::executions::Found;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{self, Asked, Progress, Reply, Request};
+use crate::ledger::{self, Progress, Reply, Request};
 use crate::random;
 
 /// A driver is given this long to go on from a report before its caller is answered.
@@ -107,11 +108,33 @@ impl Service {
         }
         let salt = random::bytes::<16>().to_vec().into();
         let request = Request::Act { facts: Box::new(facts), status, salt };
-        match self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await? {
+        match self.ask(caller, request).await? {
             Reply::Recorded(position) => Ok(Noted::Alone(position)),
-            Reply::Saved { .. } | Reply::Deleted | Reply::Moved(_) | Reply::Repeated(_) => {
-                unreachable!("an act without a key gives its place")
+            Reply::Repeated(result) => {
+                let strange = || format!("a key gave the position `{result}`");
+                let position =
+                    result.parse().map_err(|_| Error::new("corrupt", strange(), "run `actbook verify`"))?;
+                Ok(Noted::Alone(Position(position)))
             }
+            Reply::Saved { .. } | Reply::Deleted | Reply::Moved(_) => {
+                unreachable!("an act gives its place")
+            }
+        }
+    }
+
+    /// In record mode the agent does every step itself: a step that Actbook would do is a mistake.
+    pub fn check_recordable(&self, plan: &Plan) -> Result<(), Error> {
+        let steps = plan.steps.iter().enumerate().filter(|(_, step)| !step.by_agent());
+        let findings: Vec<Finding> = steps
+            .map(|(index, step)| {
+                let message = format!("step `{}` would be called by Actbook", step.id);
+                let cure = "mark it `by: agent` and call the tool yourself";
+                Finding::error("not_the_agents", format!("steps[{index}].tool"), message, cure)
+            })
+            .collect();
+        match findings.is_empty() {
+            true => Ok(()),
+            false => Err(Error::findings("the plan is not one that an agent records", findings)),
         }
     }
 

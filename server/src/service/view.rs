@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
+use super::guarantee::guarantee;
 use crate::error::Error;
 use crate::store::{executions, journal, payloads, plans};
 
@@ -29,6 +30,8 @@ pub struct ExecutionView {
     pub ended_at: Option<String>,
     pub progress: ProgressView,
     pub position: u64,
+    /// What the plan's policy promises, in one line.
+    pub guarantee: String,
     pub steps: Vec<StepView>,
     pub waiting: Vec<WaitingView>,
     /// The newest of what was put on record beside the plan's work.
@@ -235,6 +238,7 @@ impl Service {
             ended_at: execution.ended_at_ms.map(time),
             progress: ProgressView { done, total: steps.len() },
             position: execution.position.0,
+            guarantee: guarantee(&execution.plan),
             brief,
             steps,
             waiting,

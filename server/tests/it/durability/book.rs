@@ -29,7 +29,7 @@ impl Book {
             std::future::ready(answer(&call)).boxed()
         });
         let service = Service::with_tools(url, Options::default(), tools).await.expect("the book opens");
-        Self { service, caller: Caller { actor: "person:ada".into() }, go: watch::channel(false).0 }
+        Self { service, caller: Caller::new("person:ada"), go: watch::channel(false).0 }
     }
 
     pub async fn start(&self, plan: &Value, inputs: Option<Value>, drive: bool) -> Started {
