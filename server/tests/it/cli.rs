@@ -5,6 +5,8 @@ mod answers;
 mod care;
 mod demo;
 mod examples;
+mod long;
+mod records;
 mod refusals;
 mod round_trip;
 mod signals;

@@ -103,6 +103,9 @@ pub async fn mixed(book: &Book, word: &str) -> Vec<String> {
     ids.push(waits_for_people(book, word).await);
     ids.push(undoes_itself(book, word).await);
     ids.push(is_cancelled(book, word).await);
+    let facts = Facts { entity: Some(word.to_owned()), after_state: Some(json!(word)), ..Facts::default() };
+    let act = Action { facts, ..Action::default() };
+    book.service.record_action(&book.caller, act).await.expect("an act of no execution is kept");
     // Left open, driven by nobody.
     book.start(&with_inputs(word), Some(json!({ "word": word })), false).await;
     ids
@@ -162,7 +165,7 @@ async fn waits_for_people(book: &Book, word: &str) -> String {
         step: Some("tells".into()),
         status: Some(status),
         output,
-        facts: Facts { description: Some("told them".into()), confidence: Some(0.9), ..Facts::default() },
+        facts: Facts { description: Some(word.to_owned()), confidence: Some(0.9), ..Facts::default() },
     };
     service.record_action(caller, tells(Reported::Started, None)).await.unwrap();
     let output = Some(json!({ "told": word }));
