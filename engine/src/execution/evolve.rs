@@ -162,10 +162,8 @@ impl Execution {
                 self.late_compensation(event, event.result.map(stored), at_ms)?
             }
             Event::CompensationRecorded(event) => self.compensation_recorded(event, at_ms)?,
-            Event::ActionRecorded(event) => self.action_recorded(event, stored(event.facts), at_ms)?,
-            Event::DecisionRecorded(event) => {
-                self.decision_recorded(event, recorded.position, event.details.map(stored), at_ms)?
-            }
+            Event::ActionRecorded(event) => self.action_recorded(event, recorded)?,
+            Event::DecisionRecorded(event) => self.decision_recorded(event, recorded)?,
             Event::ExecutionEnded(event) => {
                 (self.ended, self.ended_at_ms) = (Some(event.status), Some(at_ms));
             }

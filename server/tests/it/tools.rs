@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod demo;
 mod mcp_http;
+mod questions;
 mod secrets;
 mod zoo;
 

@@ -1,37 +1,38 @@
 //! What was put on record: remarks and decisions beside the work, and steps that an agent undid itself.
 
 use super::super::state::{Compensation, Execution, NOTES_KEPT, Note, Noted, Stored};
+use super::Recorded;
 use crate::event;
-use crate::id::{Position, StepId, StepNo};
+use crate::id::{StepId, StepNo};
 use crate::policy::Outcome;
 
 impl Execution {
     pub(super) fn action_recorded(
         &mut self,
         event: &event::ActionRecorded,
-        facts: Stored,
-        at_ms: i64,
+        at: &Recorded,
     ) -> Result<(), String> {
+        let facts = Stored { position: at.position, kept: event.facts };
         let step = self.noted_step(event.step.as_ref())?;
         if let Some(no) = step {
             self.steps[no.index()].facts = Some(facts);
             return Ok(());
         }
         let what = Noted::Action { status: event.status, facts };
-        self.note(Note { position: facts.position, at_ms, step, what });
+        self.note(Note { position: at.position, at_ms: at.at_ms, step, what });
         Ok(())
     }
 
     pub(super) fn decision_recorded(
         &mut self,
         event: &event::DecisionRecorded,
-        position: Position,
-        details: Option<Stored>,
-        at_ms: i64,
+        at: &Recorded,
     ) -> Result<(), String> {
         let step = self.noted_step(event.step.as_ref())?;
+        let details = event.details.map(|kept| Stored { position: at.position, kept });
         let (decision, reason) = (event.decision.clone(), event.reason.clone());
-        self.note(Note { position, at_ms, step, what: Noted::Decision { decision, reason, details } });
+        let what = Noted::Decision { decision, reason, details };
+        self.note(Note { position: at.position, at_ms: at.at_ms, step, what });
         Ok(())
     }
 
