@@ -157,10 +157,10 @@ pub fn streams(tenant: i64) -> Select<u64> {
 /// stream of two entries is one. Reads the journal from end to end, for `cleanup` alone.
 pub fn acts_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<u64> {
     Select::new(
-        "SELECT stream FROM journal WHERE tenant = $1 AND position > $2 AND stream = position AND version = 1 \
+        "SELECT stream FROM journal WHERE tenant = $1 AND stream > $2 AND version = 1 \
          AND kind = 'action_recorded.1' AND at < $3 AND NOT EXISTS (SELECT 1 FROM journal AS later \
          WHERE later.tenant = journal.tenant AND later.stream = journal.stream AND later.version = 2) \
-         ORDER BY position LIMIT $4",
+         ORDER BY stream LIMIT $4",
         vec![tenant.into(), after.into(), at.into(), limit.into()],
         |row| row.count(0),
     )
