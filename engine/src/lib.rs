@@ -9,6 +9,8 @@ pub mod event;
 pub mod execution;
 pub mod id;
 pub mod library;
+pub mod note;
 pub mod plan;
 pub mod policy;
 pub mod spelling;
+pub mod task;

@@ -41,6 +41,7 @@ impl Library {
             digest: plan.digest,
             size: plan.document.len() as u64,
             steps: plan.steps.len() as u32,
+            task: plan.task.clone(),
         });
         (reference, saved)
     }

@@ -3,6 +3,7 @@
 mod agenda;
 mod answers;
 mod background;
+mod context;
 mod executions;
 mod export;
 mod guarantee;
@@ -36,6 +37,7 @@ pub use actbook_engine::event::Reported;
 pub use actbook_engine::execution::{Brief, Facts};
 pub use agenda::AgendaItem;
 pub use background::{Background, Goes};
+pub use context::{Belongs, NoteFilter, NoteGiven, NoteView, NoteWritten, NotesFound, Owner, ValueView};
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};

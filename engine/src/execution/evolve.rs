@@ -108,6 +108,9 @@ impl Execution {
             Event::PlanSaved(_) | Event::PlanDeleted(_) => {
                 return Err("a plan's entry in an execution".into());
             }
+            Event::NoteSet(_) | Event::NoteDeleted(_) | Event::TaskSet(_) => {
+                return Err("a note's or a task's entry in an execution".into());
+            }
             Event::ExecutionStarted(_) => return Err("an execution starts once".into()),
             Event::DriverChanged(event) => {
                 (self.epoch, self.seat) = (event.epoch, Some(event.seat.clone()));

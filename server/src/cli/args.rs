@@ -243,6 +243,9 @@ Examples:
     /// The downstream tools: list, show, call
     #[command(subcommand)]
     Tools(Tools),
+    /// Notes that outlive a conversation: set, get, search, delete
+    #[command(subcommand)]
+    Context(Context),
     /// Serve MCP over stdio, for an agent's client to start
     #[command(after_help = "\
 Examples:
@@ -303,6 +306,82 @@ Examples:
         /// Its id, or a unique beginning of it
         execution: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Context {
+    /// Write a note; the newest value of a key wins, earlier ones stay in its history
+    #[command(after_help = "\
+Examples:
+  actbook context set db-port 5433 --type decisions --task TASK-12
+  actbook context set endpoints '{\"users\": \"/v2/users\"}' --type api_endpoints
+  actbook context set login-token-rotated yes --expires-in 12h")]
+    Set {
+        key: String,
+        /// JSON, or a text
+        #[arg(value_parser = json_or_text)]
+        value: Value,
+        /// research, decisions, blockers, dependencies, notes, files, code_references, api_endpoints, or a word of your own
+        #[arg(long, value_name = "TYPE")]
+        r#type: Option<String>,
+        #[command(flatten)]
+        of: Of,
+        #[arg(long, value_name = "JSON", value_parser = json)]
+        metadata: Option<Value>,
+        /// Not found any more after this long: `30m`, `12h`, `90d`
+        #[arg(long, value_name = "AGE", value_parser = times::age)]
+        expires_in: Option<i64>,
+    },
+    /// Print the newest value of a key
+    #[command(after_help = "\
+Examples:
+  actbook context get db-port
+  actbook context get db-port --history      every value it had, newest first")]
+    Get {
+        key: String,
+        #[command(flatten)]
+        of: Of,
+        #[arg(long)]
+        history: bool,
+    },
+    /// Find notes by words: all must occur; `begin*` and \"a phrase\" work
+    #[command(after_help = "\
+Examples:
+  actbook context search port
+  actbook context search 'conn* \"read replica\"' --type decisions
+  actbook context search --task TASK-12      all notes of a task, newest first")]
+    Search {
+        #[arg(value_name = "WORDS")]
+        words: Vec<String>,
+        #[arg(long, value_name = "TYPE")]
+        r#type: Option<String>,
+        #[command(flatten)]
+        of: Of,
+        #[arg(long)]
+        limit: Option<u64>,
+    },
+    /// Delete a note; that is journaled, and its history stays
+    #[command(after_help = "Example:\n  actbook context delete db-port")]
+    Delete {
+        key: String,
+        #[command(flatten)]
+        of: Of,
+    },
+}
+
+/// What a note belongs to.
+#[derive(Clone, Debug, Default, Group)]
+#[group(multiple = false)]
+pub struct Of {
+    /// A task's id
+    #[arg(long, value_name = "ID")]
+    pub task: Option<String>,
+    /// A plan's name or id
+    #[arg(long, value_name = "PLAN")]
+    pub plan: Option<String>,
+    /// An execution's id, or a unique beginning of it
+    #[arg(long, value_name = "ID")]
+    pub execution: Option<String>,
 }
 
 #[derive(Debug, Group)]

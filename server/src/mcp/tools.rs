@@ -2,6 +2,7 @@
 //! arguments, calls the service once and renders what came back; it holds no rule.
 
 mod catalog;
+mod context;
 mod control;
 mod executions;
 mod ledger;
@@ -89,6 +90,8 @@ pub fn offered(profile: Profile) -> Vec<Offered> {
         ledger::query_ledger(),
         recorder::query_history(),
         recorder::cleanup_history(),
+        context::set_context(),
+        context::query_context(),
         catalog::list_tools(),
     ];
     all.into_iter().filter(|offered| offered.profiles.contains(&profile)).collect()
@@ -116,6 +119,8 @@ pub async fn call(
         "record_execution_start" => recorder::start(door, &ask, arguments.read(name, given)?).await?,
         "query_history" => recorder::history(door, arguments.read(name, given)?).await?,
         "cleanup_history" => recorder::cleanup(door, &ask, arguments.read(name, given)?).await?,
+        "set_context" => context::set(door, &ask, arguments.read(name, given)?).await?,
+        "query_context" => context::query(door, arguments.read(name, given)?).await?,
         "list_tools" => catalog::list(door, arguments.read(name, given)?).await?,
         other => unreachable!("`{other}` is in the table of tools and has no call"),
     };
