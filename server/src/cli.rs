@@ -25,6 +25,7 @@ mod show;
 mod signs;
 mod store_care;
 mod table;
+mod tasks;
 mod times;
 mod tools;
 
@@ -128,6 +129,7 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         Ask::Backup { file } => store_care::backup(session, &file).await,
         Ask::Cleanup { older_than, dry_run } => store_care::cleanup(session, older_than, dry_run).await,
         Ask::Context(asked) => context::context(session, asked).await,
+        Ask::Task(asked) => tasks::tasks(session, asked).await,
         Ask::Tools(asked) => tools::tools(session, asked).await,
         Ask::Mcp { tools } => mcp::mcp(session, tools).await,
         Ask::Serve(asked) => serve::serve(session, asked).await,

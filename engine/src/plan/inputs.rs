@@ -61,6 +61,21 @@ impl Plan {
         if findings.is_empty() { Ok(()) } else { Err(findings) }
     }
 
+    /// The inputs, with what the schema gives as the `default` of those that are left out.
+    pub fn with_defaults(&self, inputs: Option<Value>) -> Option<Value> {
+        let properties = self.inputs.as_ref().and_then(|schema| schema.get("properties")?.as_object());
+        let defaults = properties.into_iter().flatten();
+        let defaults = defaults.filter_map(|(name, schema)| Some((name, schema.get("default")?)));
+        let mut inputs = inputs;
+        for (name, value) in defaults {
+            let given = inputs.get_or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(given) = given {
+                given.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        inputs
+    }
+
     /// The inputs as they are kept: what the schema marks `writeOnly` is taken out, by name.
     pub fn redact_inputs(&self, inputs: Value) -> Value {
         match &self.inputs {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use actbook::service::Reported;
+use actbook::service::{Reported, TaskStatus};
 use actbook_engine::policy::{Answer, Status};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -246,6 +246,9 @@ Examples:
     /// Notes that outlive a conversation: set, get, search, delete
     #[command(subcommand)]
     Context(Context),
+    /// Tasks, which have an id elsewhere: add, list, show, split, set, done
+    #[command(subcommand)]
+    Task(Task),
     /// Serve MCP over stdio, for an agent's client to start
     #[command(after_help = "\
 Examples:
@@ -367,6 +370,71 @@ Examples:
         #[command(flatten)]
         of: Of,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Task {
+    /// Put a task down; where a rule of the config fits, its plan is saved for it
+    #[command(after_help = "\
+Examples:
+  actbook task add TASK-12 --title \"Move the database\" --priority 2 --estimate 4h
+  actbook task add BUG-7 --type bug --label urgent --field version=1.2")]
+    Add {
+        /// Its id, as it is known elsewhere
+        id: String,
+        #[command(flatten)]
+        words: TaskWords,
+    },
+    /// List tasks, what is open first
+    #[command(after_help = "Example:\n  actbook task list --status blocked")]
+    List {
+        #[arg(long, value_parser = words(TaskStatus::ALL.iter().map(|word| word.as_str()), str::parse::<TaskStatus>))]
+        status: Option<TaskStatus>,
+    },
+    /// A task's whole story: plans, executions, decisions, notes, in time
+    #[command(after_help = "Example:\n  actbook task show TASK-12")]
+    Show { id: String },
+    /// Make a subtask of each step of a saved plan; they follow its executions
+    #[command(after_help = "Example:\n  actbook task split TASK-12 move-the-database")]
+    Split {
+        id: String,
+        /// A saved plan's name or id
+        plan: String,
+    },
+    /// Change what is said of a task
+    #[command(after_help = "Example:\n  actbook task set TASK-12 --status blocked --priority 5")]
+    Set {
+        id: String,
+        #[arg(long, value_parser = words(TaskStatus::ALL.iter().map(|word| word.as_str()), str::parse::<TaskStatus>))]
+        status: Option<TaskStatus>,
+        #[command(flatten)]
+        words: TaskWords,
+    },
+    /// A task is done
+    #[command(after_help = "Example:\n  actbook task done TASK-12")]
+    Done { id: String },
+}
+
+#[derive(Debug, Group)]
+pub struct TaskWords {
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// The higher, the more urgent
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub priority: Option<i64>,
+    /// As in `30m`, `4h`, `2d`
+    #[arg(long, value_name = "TIME", value_parser = times::age)]
+    pub estimate: Option<i64>,
+    /// The task that it is a part of
+    #[arg(long, value_name = "ID")]
+    pub parent: Option<String>,
+    #[arg(long, value_name = "WORD")]
+    pub r#type: Option<String>,
+    #[arg(long = "label", value_name = "WORD")]
+    pub labels: Vec<String>,
+    /// What else there is to say; an input of its plan, where that has one of this name
+    #[arg(long = "field", value_name = "NAME=VALUE")]
+    pub fields: Vec<String>,
 }
 
 /// What a note belongs to.

@@ -54,6 +54,12 @@ impl Section {
         }
     }
 
+    pub fn texts(&mut self, key: &'static str) -> Result<Vec<String>, Problem> {
+        let Some(value) = self.value(key) else { return Ok(Vec::new()) };
+        let parsed = serde_json::from_value(value);
+        parsed.map_err(|_| self.wrong(key, "must be a list of texts".to_owned()))
+    }
+
     pub fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Problem> {
         match self.value(key) {
             None => Ok(None),

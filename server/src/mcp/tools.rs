@@ -9,6 +9,7 @@ mod ledger;
 mod plans;
 mod record;
 mod recorder;
+mod tasks;
 
 pub use control::answered;
 use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
@@ -51,6 +52,7 @@ pub struct Offered {
 
 const EVERYWHERE: &[Profile] = &[Profile::Run, Profile::Record, Profile::Full];
 const WHERE_AGENTS_RECORD: &[Profile] = &[Profile::Record];
+const IN_FULL: &[Profile] = &[Profile::Full];
 const WHERE_PLANS_RUN: &[Profile] = &[Profile::Run, Profile::Full];
 
 impl Offered {
@@ -92,6 +94,7 @@ pub fn offered(profile: Profile) -> Vec<Offered> {
         recorder::cleanup_history(),
         context::set_context(),
         context::query_context(),
+        tasks::task(),
         catalog::list_tools(),
     ];
     all.into_iter().filter(|offered| offered.profiles.contains(&profile)).collect()
@@ -121,6 +124,7 @@ pub async fn call(
         "cleanup_history" => recorder::cleanup(door, &ask, arguments.read(name, given)?).await?,
         "set_context" => context::set(door, &ask, arguments.read(name, given)?).await?,
         "query_context" => context::query(door, arguments.read(name, given)?).await?,
+        "task" => tasks::say(door, &ask, arguments.read(name, given)?).await?,
         "list_tools" => catalog::list(door, arguments.read(name, given)?).await?,
         other => unreachable!("`{other}` is in the table of tools and has no call"),
     };

@@ -62,6 +62,7 @@ impl Service {
         inputs: Option<Value>,
         drive: bool,
     ) -> Result<Started, Error> {
+        let inputs = plan.with_defaults(inputs);
         let given = inputs.clone().unwrap_or_else(|| Value::Object(Default::default()));
         plan.check_inputs(&given).map_err(|findings| Error::findings("the inputs are refused", findings))?;
         let seat: Option<SeatId> = if drive { Some(self.runner().await?.seat_id()) } else { None };
