@@ -105,12 +105,11 @@ impl Execution {
         let at_ms = recorded.at_ms;
         let stored = |kept: Kept| Stored { position: recorded.position, kept };
         match &recorded.event {
-            Event::PlanSaved(_) | Event::PlanDeleted(_) => {
-                return Err("a plan's entry in an execution".into());
-            }
-            Event::NoteSet(_) | Event::NoteDeleted(_) | Event::TaskSet(_) => {
-                return Err("a note's or a task's entry in an execution".into());
-            }
+            Event::PlanSaved(_)
+            | Event::PlanDeleted(_)
+            | Event::NoteSet(_)
+            | Event::NoteDeleted(_)
+            | Event::TaskSet(_) => return Err("a plan's, a note's or a task's entry in an execution".into()),
             Event::ExecutionStarted(_) => return Err("an execution starts once".into()),
             Event::DriverChanged(event) => {
                 (self.epoch, self.seat) = (event.epoch, Some(event.seat.clone()));

@@ -20,7 +20,8 @@ pub async fn tasks(session: &Session, asked: Asked) -> Ended {
             changed_to(session, changed).await
         }
         Asked::Done { id } => {
-            changed_to(session, TaskGiven { id, status: Some(TaskStatus::Done), ..TaskGiven::default() }).await
+            changed_to(session, TaskGiven { id, status: Some(TaskStatus::Done), ..TaskGiven::default() })
+                .await
         }
         Asked::Split { id, plan } => {
             let subtasks = session.service.split_task(&session.caller, &id, &plan).await?;
@@ -103,7 +104,13 @@ fn table(tasks: &[TaskView]) -> Table {
     for task in tasks {
         let estimate = task.estimate.clone().unwrap_or_default();
         let (status, priority) = (task.status.to_string(), task.priority.to_string());
-        table.row(vec![cell(&task.id), cell(&task.title), cell(&status), cell(&priority), coloured(QUIET, &estimate)]);
+        table.row(vec![
+            cell(&task.id),
+            cell(&task.title),
+            cell(&status),
+            cell(&priority),
+            coloured(QUIET, &estimate),
+        ]);
     }
     table
 }

@@ -200,7 +200,11 @@ impl Service {
         Ok(NotesFound { notes, cursor })
     }
 
-    pub(super) async fn views(&self, hits: &[notes::Hit], sought: Option<&Sought>) -> Result<Vec<NoteView>, Error> {
+    pub(super) async fn views(
+        &self,
+        hits: &[notes::Hit],
+        sought: Option<&Sought>,
+    ) -> Result<Vec<NoteView>, Error> {
         let positions: Vec<u64> = hits.iter().map(|hit| hit.note.position).collect();
         let mut kept: std::collections::BTreeMap<u64, Vec<u8>> =
             payloads::at_each(&self.db, self.tenant, &positions)

@@ -85,7 +85,12 @@ pub struct TaskAdded {
 impl Service {
     /// Puts down a new task. Where a rule of the config fits, its plan is saved for the task, and started
     /// if the rule says so; with `drive`, by this process.
-    pub async fn add_task(&self, caller: &Caller, mut given: TaskGiven, drive: bool) -> Result<TaskAdded, Error> {
+    pub async fn add_task(
+        &self,
+        caller: &Caller,
+        mut given: TaskGiven,
+        drive: bool,
+    ) -> Result<TaskAdded, Error> {
         self.redact_task(&mut given);
         let automatic = self.automatic_plan(&given).await?;
         let id = given.id.clone();
@@ -161,7 +166,10 @@ impl Service {
             Some(_) => self.step_status(row, &mut Vec::new()).await?,
             None => self.executions_status(&row.id).await?,
         };
-        let own = row.status.parse().map_err(|error: String| Error::new("corrupt", error, "run `actbook rebuild`"))?;
+        let own = row
+            .status
+            .parse()
+            .map_err(|error: String| Error::new("corrupt", error, "run `actbook rebuild`"))?;
         Ok(match derived.filter(|_| !is_settled(own)) {
             Some((status, execution)) => shown(row, status, Some(execution), fields),
             None => shown(row, own, None, fields),
@@ -175,7 +183,8 @@ impl Service {
         row: &tasks::Task,
         seen: &mut Vec<(String, Option<Folded>)>,
     ) -> Result<Option<(Status, String)>, Error> {
-        let (Some(plan), Some(step), false) = (&row.plan, &row.step, row.status == "done" || row.status == "cancelled")
+        let (Some(plan), Some(step), false) =
+            (&row.plan, &row.step, row.status == "done" || row.status == "cancelled")
         else {
             return Ok(None);
         };
@@ -279,7 +288,8 @@ fn subtask(parent: &str, plan: &PlanId, step: &Step) -> task::Task {
         Work::Tool { tool, .. } | Work::AgentTool { tool, .. } => (tool.clone(), None),
         Work::Action { action, estimated_ms } => (action.clone(), *estimated_ms),
     };
-    let title: String = step.name.clone().unwrap_or(what).chars().filter(|c| !c.is_control()).take(120).collect();
+    let title: String =
+        step.name.clone().unwrap_or(what).chars().filter(|c| !c.is_control()).take(120).collect();
     task::Task {
         id: format!("{parent}/{}", step.id),
         title: (!title.trim().is_empty()).then_some(title),

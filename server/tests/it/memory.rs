@@ -1,7 +1,10 @@
 //! What outlives a conversation: notes, how they are found, and tasks. On both databases.
 
+mod agent;
+mod doors;
 mod notes;
 mod search;
+mod tasks;
 
 use actbook::service::{Belongs, NoteFilter, NoteGiven, NoteView, NoteWritten};
 use serde_json::Value;

@@ -14,7 +14,8 @@ impl Service {
     pub(super) async fn automatic_plan(&self, given: &TaskGiven) -> Result<Option<Automatic>, Error> {
         let Some(rule) = self.task_plans.iter().find(|rule| fits(rule, given)) else { return Ok(None) };
         let (_, plan) = self.saved_plan(&rule.plan).await?;
-        let broken = |error: serde_json::Error| Error::new("corrupt", error.to_string(), "run `actbook verify`");
+        let broken =
+            |error: serde_json::Error| Error::new("corrupt", error.to_string(), "run `actbook verify`");
         let mut document: Value = serde_json::from_str(&plan.document).map_err(broken)?;
         document["name"] = json!(format!("{} for {}", plan.name, given.id));
         document["task"] = json!(given.id);
@@ -66,7 +67,9 @@ fn fields(given: &TaskGiven) -> Map<String, Value> {
         Some(_) | None => Map::new(),
     };
     fields.insert("task".to_owned(), json!(given.id));
-    for (name, value) in [("title", json!(given.title)), ("type", json!(given.r#type)), ("labels", json!(given.labels))] {
+    for (name, value) in
+        [("title", json!(given.title)), ("type", json!(given.r#type)), ("labels", json!(given.labels))]
+    {
         if !value.is_null() {
             fields.entry(name).or_insert(value);
         }

@@ -2,8 +2,8 @@
 //! with who said it and where it stands.
 
 use actbook_engine::event::Event;
-use actbook_engine::note::Scope;
 use actbook_engine::id::{ExecutionId, PlanId};
+use actbook_engine::note::Scope;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -115,10 +115,16 @@ fn happening(entry: &Entry, execution: Option<&str>) -> Option<Happening> {
     let (what, text) = match &event {
         Event::TaskSet(set) => ("task", task_text(set, entry.version)),
         Event::PlanSaved(saved) => ("plan", format!("plan {} version {} saved", saved.name, saved.version)),
-        Event::ExecutionStarted(started) => ("execution", format!("execution of {} started", started.plan.name)),
+        Event::ExecutionStarted(started) => {
+            ("execution", format!("execution of {} started", started.plan.name))
+        }
         Event::ExecutionEnded(ended) => ("execution", format!("execution {}", ended.status)),
-        Event::StepFailed(failed) => ("execution", format!("step {} failed: {}", failed.step, failed.category)),
-        Event::StepUnknown(unknown) => ("execution", format!("step {} unknown: {}", unknown.step, unknown.category)),
+        Event::StepFailed(failed) => {
+            ("execution", format!("step {} failed: {}", failed.step, failed.category))
+        }
+        Event::StepUnknown(unknown) => {
+            ("execution", format!("step {} unknown: {}", unknown.step, unknown.category))
+        }
         Event::ActionRecorded(action) => {
             let status = action.status.map_or("noted".to_owned(), |status| status.to_string());
             ("action", format!("{}{status}", about(&action.step)))
