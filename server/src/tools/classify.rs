@@ -50,6 +50,17 @@ pub enum Came {
         text: String,
         retry_after: Option<Duration>,
     },
+    /// An HTTP answer that says yes.
+    Page {
+        code: u16,
+        body: Vec<u8>,
+        cut: bool,
+    },
+    /// A redirect that we would not or could not go after.
+    NotFollowed {
+        category: Category,
+        why: String,
+    },
     /// The server no longer knows the session that the call was made in.
     SessionLost,
     /// The connection or the child ended while the call was out.
@@ -87,7 +98,7 @@ pub enum Came {
 pub fn classify(came: Came, stopped: bool) -> Ended {
     let ended = match came {
         Came::NotSent { category, why } => {
-            Ended::Failed { category, message: why, sent: false, output: None }
+            Ended::Failed { category, message: why, sent: false, output: None, retry_after: None }
         }
         Came::Answer { text, structured, is_error: false } => {
             Ended::Succeeded { output: structured.unwrap_or_else(|| json!({ "text": text })) }
@@ -101,6 +112,10 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
             Category::Protocol,
             "the server went on with the call in the background; how it ended is not known".into(),
         ),
+        Came::Page { code, body, cut } => {
+            Ended::Succeeded { output: page_output(code, &String::from_utf8_lossy(&body), cut) }
+        }
+        Came::NotFollowed { category, why } => failed(category, why),
         Came::Status { code, text, retry_after } => status(code, &text, retry_after),
         Came::SessionLost => failed(
             Category::Unavailable,
@@ -117,11 +132,11 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
 }
 
 fn failed(category: Category, message: String) -> Ended {
-    Ended::Failed { category, message, sent: true, output: None }
+    Ended::Failed { category, message, sent: true, output: None, retry_after: None }
 }
 
 fn unknown(category: Category, message: String) -> Ended {
-    Ended::Unknown { category, message }
+    Ended::Unknown { category, message, retry_after: None }
 }
 
 /// The TypeScript SDK wraps its own errors (unknown tool, wrong arguments) into a tool's answer.
@@ -138,7 +153,7 @@ fn tool_said_no(text: String, structured: Option<Value>) -> Ended {
         (true, None) => "the tool said no, without a word why".to_owned(),
     };
     let output = structured.or_else(|| (!text.is_empty()).then(|| json!({ "text": text })));
-    Ended::Failed { category: Category::ToolError, message, sent: true, output }
+    Ended::Failed { category: Category::ToolError, message, sent: true, output, retry_after: None }
 }
 
 /// MCP names an unknown tool with "invalid params", so the words decide between the two. -32000 and
@@ -160,23 +175,31 @@ fn rpc_error(code: i32, message: String, data: Option<Value>) -> Ended {
         _ => Category::ToolError,
     };
     let output = data.map(|data| json!({ "code": code, "data": data }));
-    Ended::Failed { category, message: format!("{message} ({code})"), sent: true, output }
+    let message = format!("{message} ({code})");
+    Ended::Failed { category, message, sent: true, output, retry_after: None }
 }
 
-/// Below 500 the server refused before doing anything; 408 says that it gave up waiting, not on what.
-fn status(code: u16, text: &str, _retry_after: Option<Duration>) -> Ended {
+/// Below 500 the server refused it. 408 says that it gave up waiting, not how far it had come; and whatever
+/// comes with a 5xx, a 503 that asks for patience included, may have been sent by a gate after it had let the
+/// call through.
+fn status(code: u16, text: &str, patience: Option<Duration>) -> Ended {
     let message = joined(format!("HTTP {code}"), text);
+    let category = match code {
+        300..=399 => Category::Protocol,
+        400 | 422 => Category::InvalidArguments,
+        401 | 403 | 407 => Category::Permission,
+        404 | 410 => Category::NotFound,
+        408 => Category::Timeout,
+        429 => Category::RateLimited,
+        400..=499 => Category::ToolError,
+        _ => Category::Unavailable,
+    };
     match code {
-        300..=399 => {
-            failed(Category::Protocol, format!("the server points elsewhere ({message}); not followed"))
+        408 | 0..300 | 500.. => Ended::Unknown { category, message, retry_after: patience },
+        300..408 | 409..500 => {
+            let output = Some(json!({ "status": code, "text": text }));
+            Ended::Failed { category, message, sent: true, output, retry_after: patience }
         }
-        400 | 422 => failed(Category::InvalidArguments, message),
-        401 | 403 | 407 => failed(Category::Permission, message),
-        404 | 410 => failed(Category::NotFound, message),
-        408 => unknown(Category::Timeout, message),
-        429 => failed(Category::RateLimited, message),
-        400..=499 => failed(Category::ToolError, message),
-        _ => unknown(Category::Unavailable, message),
     }
 }
 
@@ -188,6 +211,7 @@ fn exited(status: ExitStatus, stdout: &str, stdout_cut: bool, stderr: String) ->
             message: joined(describe(status), &stderr),
             sent: true,
             output: Some(json!({ "exit_code": code, "stdout": stdout, "stderr": stderr })),
+            retry_after: None,
         },
         None => unknown(Category::Unavailable, joined(format!("the command {}", describe(status)), &stderr)),
     }
@@ -198,6 +222,14 @@ fn command_output(stdout: &str, cut: bool) -> Value {
         Ok(output @ Value::Object(_)) => output,
         Ok(_) | Err(_) if cut => json!({ "text": stdout, "truncated": true }),
         Ok(_) | Err(_) => json!({ "text": stdout }),
+    }
+}
+
+fn page_output(code: u16, text: &str, cut: bool) -> Value {
+    match serde_json::from_str(text) {
+        Ok(output @ Value::Object(_)) => output,
+        Ok(_) | Err(_) if cut => json!({ "text": text, "status": code, "truncated": true }),
+        Ok(_) | Err(_) => json!({ "text": text, "status": code }),
     }
 }
 
@@ -215,10 +247,13 @@ fn doubt_a_no(ended: Ended) -> Ended {
 pub fn cap(ended: Ended) -> Ended {
     match ended {
         Ended::Succeeded { output } => Ended::Succeeded { output: cut_output(output) },
-        Ended::Failed { category, message, sent, output } => {
-            Ended::Failed { category, message: cut_message(message), sent, output: output.map(cut_output) }
+        Ended::Failed { category, message, sent, output, retry_after } => {
+            let (message, output) = (cut_message(message), output.map(cut_output));
+            Ended::Failed { category, message, sent, output, retry_after }
         }
-        Ended::Unknown { category, message } => Ended::Unknown { category, message: cut_message(message) },
+        Ended::Unknown { category, message, retry_after } => {
+            Ended::Unknown { category, message: cut_message(message), retry_after }
+        }
     }
 }
 
