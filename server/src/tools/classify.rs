@@ -30,6 +30,12 @@ pub enum Came {
         structured: Option<Value>,
         is_error: bool,
     },
+    /// An HTTP answer that says yes.
+    Page {
+        code: u16,
+        body: Vec<u8>,
+        cut: bool,
+    },
     /// A JSON-RPC error under the call's id.
     Error {
         code: i32,
@@ -40,8 +46,15 @@ pub enum Came {
     Question,
     /// The server went on with it in the background.
     Background,
-    /// An answer under the call's id that is no tool result.
+    /// An answer that is no tool result, no message, or not to this call.
     Unintelligible {
+        why: String,
+    },
+    /// The server no longer knows the session that the call was made in.
+    SessionLost,
+    /// A redirect that we would not or could not go after.
+    NotFollowed {
+        category: Category,
         why: String,
     },
     /// An HTTP status that is no success, with what came along: where it points to, or the body's head.
@@ -50,19 +63,6 @@ pub enum Came {
         text: String,
         retry_after: Option<Duration>,
     },
-    /// An HTTP answer that says yes.
-    Page {
-        code: u16,
-        body: Vec<u8>,
-        cut: bool,
-    },
-    /// A redirect that we would not or could not go after.
-    NotFollowed {
-        category: Category,
-        why: String,
-    },
-    /// The server no longer knows the session that the call was made in.
-    SessionLost,
     /// The connection or the child ended while the call was out.
     Broken {
         why: String,
@@ -79,17 +79,21 @@ pub enum Came {
     },
 }
 
-/// The table.
+/// The table; docs/classification.md has it per transport, in the same order.
 ///
 /// | what came back | outcome |
 /// |---|---|
-/// | not sent: unknown server, cannot start, no handshake, own validation | failed, `sent: false` |
-/// | a tool's answer; exit code 0 | succeeded |
+/// | not sent: unknown server, own validation, our own no, cannot start, no connection, no handshake | failed, `sent: false` |
+/// | a tool's answer; a page; exit code 0 | succeeded |
 /// | an answer with `isError`; another exit code | failed, `tool_error` |
 /// | a JSON-RPC error | failed, category by code; unknown where it reports a time-out or a lost connection further down |
 /// | a question that nobody here can answer | failed, `policy` |
 /// | handed over to a background task | unknown, `protocol` |
-/// | an answer that is no tool result | unknown, `protocol` |
+/// | an answer that is no tool result, no message, or not to this call | unknown, `protocol` |
+/// | a forgotten session | failed, `unavailable` |
+/// | a redirect that led nowhere | failed, category by why |
+/// | a status below 500 | failed, category by status; 408 unknown, `timeout` |
+/// | any other status | unknown, `unavailable` |
 /// | the connection broke, the child died, killed by a signal | unknown, `unavailable` |
 /// | time-out | unknown, `timeout` |
 ///
@@ -103,6 +107,9 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
         Came::Answer { text, structured, is_error: false } => {
             Ended::Succeeded { output: structured.unwrap_or_else(|| json!({ "text": text })) }
         }
+        Came::Page { code, body, cut } => {
+            Ended::Succeeded { output: page_output(code, &String::from_utf8_lossy(&body), cut) }
+        }
         Came::Answer { text, structured, is_error: true } => tool_said_no(text, structured),
         Came::Error { code, message, data } => rpc_error(code, message, data),
         Came::Question => {
@@ -112,16 +119,13 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
             Category::Protocol,
             "the server went on with the call in the background; how it ended is not known".into(),
         ),
-        Came::Page { code, body, cut } => {
-            Ended::Succeeded { output: page_output(code, &String::from_utf8_lossy(&body), cut) }
-        }
-        Came::NotFollowed { category, why } => failed(category, why),
-        Came::Status { code, text, retry_after } => status(code, &text, retry_after),
+        Came::Unintelligible { why } => unknown(Category::Protocol, why),
         Came::SessionLost => failed(
             Category::Unavailable,
             "the server has forgotten our session; the next call begins one".into(),
         ),
-        Came::Unintelligible { why } => unknown(Category::Protocol, why),
+        Came::NotFollowed { category, why } => failed(category, why),
+        Came::Status { code, text, retry_after } => status(code, &text, retry_after),
         Came::Broken { why } => unknown(Category::Unavailable, why),
         Came::TimedOut { after } => unknown(Category::Timeout, format!("no answer within {after:?}")),
         Came::Exited { status, stdout, stdout_cut, stderr } => {
