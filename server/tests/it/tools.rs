@@ -7,7 +7,7 @@ mod catalog;
 mod commands;
 mod config;
 mod demo;
-mod hostile;
+pub mod hostile;
 mod http_tools;
 mod http_zoo;
 mod mcp_http;

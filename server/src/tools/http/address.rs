@@ -5,11 +5,12 @@
 use reqwest::Url;
 use serde_json::Value;
 
-use super::{invalid, unfilled};
+use super::invalid;
 use crate::config::{Part, Template};
 use crate::tools::classify::Came;
 use crate::tools::egress::Place;
 use crate::tools::secret::{Secrets, argument_text};
+use crate::tools::unfilled;
 
 pub struct Filled {
     pub url: Url,
