@@ -1,4 +1,4 @@
-//! What the tests need from the machine, found or installed: PostgreSQL, Node, Python and strace from Debian, Rust's
+//! What the tests need from the machine, found or installed: PostgreSQL, Node, Python, OpenSSL and strace from Debian, Rust's
 //! own components from rustup, MCP servers from npm and PyPI under the target folder. It installs only what is missing.
 
 use std::path::{Path, PathBuf};
@@ -79,6 +79,9 @@ fn install_packages() -> Result<()> {
     }
     if !answers(&["python3", "-c", "import venv, ensurepip"]) {
         missing.push("python3-venv");
+    }
+    if !answers(&["openssl", "version"]) {
+        missing.push("openssl");
     }
     if !answers(&["strace", "--version"]) {
         missing.push("strace");
