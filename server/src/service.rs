@@ -5,6 +5,7 @@ mod executions;
 mod export;
 mod journal;
 mod plans;
+mod stats;
 mod tools;
 mod verify;
 pub mod view;
@@ -32,6 +33,7 @@ pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};
 pub use plans::{PlanChecked, PlanSaved};
+pub use stats::{LastError, Seen, ToolsSeen};
 pub use tools::ToolCalled;
 
 /// Everything a door needs. Clones are the same house.

@@ -2,6 +2,7 @@
 //! processes, real databases, and a journal that says when it was touched.
 
 mod book;
+mod calls;
 mod cleanup;
 mod dice;
 mod export;
