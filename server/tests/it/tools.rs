@@ -7,6 +7,7 @@ mod catalog;
 mod commands;
 mod config;
 mod demo;
+mod hostile;
 mod secrets;
 mod zoo;
 

@@ -6,10 +6,10 @@ use tempfile::{TempDir, tempdir};
 
 use super::*;
 
-fn animal(name: &str) -> (TempDir, Tools) {
+pub fn animal(name: &str) -> (TempDir, Tools) {
     let folder = tempdir().unwrap();
     let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tools/zoo.py");
-    let server = json!({ "command": "python3", "args": [zoo, name] });
+    let server = json!({ "command": "python3", "args": ["-I", "-S", zoo, name] });
     let tools = tools(folder.path(), json!({ "mcpServers": { "zoo": server } }));
     (folder, tools)
 }
