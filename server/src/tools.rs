@@ -2,12 +2,13 @@
 //! and in-process executors; knows nothing of plans, executions or the journal.
 //!
 //! ```text
-//!   Call ──► Tools::call ──► McpStdio | Command | Callback ──► Came ──► classify ──► redact ──► Ended
+//!   Call ──► Tools::call ──► Mcp | Command | Callback ──► Came ──► classify ──► redact ──► Ended
 //! ```
 
 mod catalog;
 mod classify;
 mod command;
+mod egress;
 mod mcp;
 mod process;
 mod secret;
@@ -28,6 +29,7 @@ pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
 pub use classify::OUTPUT_BYTES_MAX;
 use classify::{Came, cap, classify};
 pub use command::KEY_VARIABLE;
+use egress::Egress;
 pub use process::ChildProcess;
 pub use secret::{REDACTED, Secret, Secrets};
 
@@ -62,7 +64,7 @@ type Callback = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
 
 /// The ways to a downstream.
 enum Upstream {
-    McpStdio(Box<mcp::StdioServer>),
+    Mcp(Box<mcp::Server>),
     Command { permits: Semaphore },
     Callback(Callback),
 }
@@ -92,13 +94,12 @@ impl Tools {
     ) -> Self {
         let secrets = Secrets::new(environment);
         secrets.learn(config);
+        let egress = Egress::new(egress::system_lookup(), &[]);
         let mut upstreams = BTreeMap::new();
         for (name, server) in &config.mcp_servers {
-            if matches!(server, McpServer::Stdio { .. }) {
-                let server =
-                    mcp::StdioServer::new(name, server, &config.folder, &secrets, permits(config, name));
-                upstreams.insert(name.clone(), Upstream::McpStdio(Box::new(server)));
-            }
+            let permits = permits(config, name);
+            let server = mcp::Server::new(name, server, &config.folder, &secrets, &egress, permits);
+            upstreams.insert(name.clone(), Upstream::Mcp(Box::new(server)));
         }
         if !config.commands.is_empty() {
             upstreams.insert(
@@ -132,7 +133,7 @@ impl Tools {
     ) -> Ended {
         let (came, stopped) = match self.reach(&call.tool) {
             // Boxed, so that a call to an executor in the process does not carry their size about.
-            Ok((Upstream::McpStdio(server), tool)) => Box::pin(server.call(tool, &call, sending, stop)).await,
+            Ok((Upstream::Mcp(server), tool)) => Box::pin(server.call(tool, &call, sending, stop)).await,
             Ok((Upstream::Command { permits }, tool)) => {
                 let run = command::Run {
                     tool: &self.config.commands[tool],
@@ -160,7 +161,7 @@ impl Tools {
     /// The same for one of them.
     pub async fn list_server(&self, name: &str) -> ServerTools {
         let listed = match self.upstreams.get(name) {
-            Some(Upstream::McpStdio(server)) => {
+            Some(Upstream::Mcp(server)) => {
                 server.tools().await.map(|tools| tools.as_ref().clone()).map_err(|error| error.to_string())
             }
             Some(Upstream::Command { .. }) => Ok(self
@@ -187,7 +188,7 @@ impl Tools {
         let (server, tool) = name.split_once('/').ok_or_else(|| CatalogError::BadName(name.to_owned()))?;
         let unknown = || CatalogError::UnknownTool { server: server.to_owned(), tool: tool.to_owned() };
         match self.upstreams.get(server) {
-            Some(Upstream::McpStdio(reached)) => {
+            Some(Upstream::Mcp(reached)) => {
                 let tools = reached.tools().await?;
                 tools.iter().find(|info| info.name == name).cloned().ok_or_else(unknown)
             }
@@ -270,7 +271,7 @@ impl Tools {
     /// Stops every child process group, politely first.
     pub async fn shutdown(&self) {
         let servers = self.upstreams.values().filter_map(|upstream| match upstream {
-            Upstream::McpStdio(server) => Some(server.shutdown()),
+            Upstream::Mcp(server) => Some(server.shutdown()),
             Upstream::Command { .. } | Upstream::Callback(_) => None,
         });
         join_all(servers).await;
@@ -288,11 +289,6 @@ impl Tools {
     }
 
     fn no_such_server(&self, server: &str) -> String {
-        if self.config.mcp_servers.contains_key(server) {
-            return format!(
-                "`{server}` is an MCP server with a url; this version reaches servers over stdio only"
-            );
-        }
         if server == HTTP_SERVER && !self.config.http.is_empty() {
             return "this version cannot call plain HTTP tools yet".to_owned();
         }
@@ -324,6 +320,24 @@ impl Tools {
 fn permits(config: &Config, server: &str) -> Semaphore {
     let said = config.servers.get(server).and_then(|words| words.concurrency);
     Semaphore::new(said.unwrap_or(CONCURRENCY_DEFAULT).min(Semaphore::MAX_PERMITS))
+}
+
+/// What a call over HTTP carries, whatever kind of tool it is for.
+const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+const TRACE_HEADER: &str = "traceparent";
+
+/// The W3C's trace context for one call, begun here.
+fn traceparent() -> Option<String> {
+    let mut drawn = [0; 24];
+    getrandom::fill(&mut drawn).ok()?;
+    let hex: String = drawn.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(format!("00-{}-{}-01", &hex[..32], &hex[32..]))
+}
+
+/// `Retry-After` in seconds; a date is rare, and waiting by the policy instead does no harm.
+fn retry_after(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
+    let said = headers.get(reqwest::header::RETRY_AFTER)?.to_str().ok()?;
+    said.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// Stopped while it waited for its turn or its server.

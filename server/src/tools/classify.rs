@@ -17,7 +17,7 @@ const CUT_TEXT_BYTES: usize = 64 * 1024;
 const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
 /// What the transport saw.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Came {
     /// Nothing of the call left the house.
     NotSent {
@@ -44,6 +44,14 @@ pub enum Came {
     Unintelligible {
         why: String,
     },
+    /// An HTTP status that is no success, with what came along: where it points to, or the body's head.
+    Status {
+        code: u16,
+        text: String,
+        retry_after: Option<Duration>,
+    },
+    /// The server no longer knows the session that the call was made in.
+    SessionLost,
     /// The connection or the child ended while the call was out.
     Broken {
         why: String,
@@ -92,6 +100,11 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
         Came::Background => unknown(
             Category::Protocol,
             "the server went on with the call in the background; how it ended is not known".into(),
+        ),
+        Came::Status { code, text, retry_after } => status(code, &text, retry_after),
+        Came::SessionLost => failed(
+            Category::Unavailable,
+            "the server has forgotten our session; the next call begins one".into(),
         ),
         Came::Unintelligible { why } => unknown(Category::Protocol, why),
         Came::Broken { why } => unknown(Category::Unavailable, why),
@@ -148,6 +161,23 @@ fn rpc_error(code: i32, message: String, data: Option<Value>) -> Ended {
     };
     let output = data.map(|data| json!({ "code": code, "data": data }));
     Ended::Failed { category, message: format!("{message} ({code})"), sent: true, output }
+}
+
+/// Below 500 the server refused before doing anything; 408 says that it gave up waiting, not on what.
+fn status(code: u16, text: &str, _retry_after: Option<Duration>) -> Ended {
+    let message = joined(format!("HTTP {code}"), text);
+    match code {
+        300..=399 => {
+            failed(Category::Protocol, format!("the server points elsewhere ({message}); not followed"))
+        }
+        400 | 422 => failed(Category::InvalidArguments, message),
+        401 | 403 | 407 => failed(Category::Permission, message),
+        404 | 410 => failed(Category::NotFound, message),
+        408 => unknown(Category::Timeout, message),
+        429 => failed(Category::RateLimited, message),
+        400..=499 => failed(Category::ToolError, message),
+        _ => unknown(Category::Unavailable, message),
+    }
 }
 
 fn exited(status: ExitStatus, stdout: &str, stdout_cut: bool, stderr: String) -> Ended {

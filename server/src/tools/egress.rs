@@ -1,0 +1,214 @@
+//! The one HTTP client: everything that leaves this house over HTTP leaves through here. It resolves a name
+//! once, checks every address it got, connects to exactly those, follows no redirect by itself and sends
+//! nothing twice. It knows addresses and bytes; what an answer means is the table's business.
+
+mod address;
+
+use std::error::Error;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actbook_engine::policy::Category;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, Request, Response, Url};
+
+use super::classify::Came;
+
+/// From the name to a connection that can be written to, TLS included.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+const IDLE_LIMIT: Duration = Duration::from_secs(30);
+const IDLE_PER_HOST: usize = 16;
+
+/// Where the addresses of a name come from.
+pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> + Send + Sync>;
+
+/// The machine's own resolver.
+pub fn system_lookup() -> Lookup {
+    Arc::new(|name| {
+        async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        }
+        .boxed()
+    })
+}
+
+#[derive(Clone, Debug)]
+pub struct Egress {
+    /// For every host that the config does not name: its addresses are checked.
+    public: Client,
+    /// For those that it names: the operator knows best.
+    named: Client,
+    allowed: Arc<Vec<Place>>,
+}
+
+/// A host that the config names; without a port, on any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    host: String,
+    port: Option<u16>,
+}
+
+impl Place {
+    /// Of a whole URL: its host on its port.
+    pub fn of(url: &Url) -> Option<Self> {
+        Some(Self { host: url.host_str()?.to_owned(), port: Some(url.port_or_known_default()?) })
+    }
+
+    /// `host` or `host:port`, as written in `egress.allow`; spelled as a URL would spell it.
+    fn written(text: &str) -> Option<Self> {
+        let url = |scheme| Url::parse(&format!("{scheme}://{text}/")).ok();
+        // Each scheme hides its own default port.
+        let (http, https) = (url("http")?, url("https")?);
+        Some(Self { host: http.host_str()?.to_owned(), port: http.port().or(https.port()) })
+    }
+
+    fn holds(&self, url: &Url) -> bool {
+        url.host_str() == Some(&self.host)
+            && self.port.is_none_or(|port| url.port_or_known_default() == Some(port))
+    }
+}
+
+/// Our own no: nothing was sent.
+#[derive(Debug)]
+struct Refused(String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Refused {}
+
+struct Checked {
+    lookup: Lookup,
+    private_too: bool,
+}
+
+impl Resolve for Checked {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (lookup, private_too) = (self.lookup.clone(), self.private_too);
+        Box::pin(async move {
+            let host = name.as_str();
+            let found = lookup(host.to_owned()).await?;
+            if let Some(denied) = found.iter().find(|address| !private_too && !address::is_public(**address))
+            {
+                return Err(Refused(refusal(host, *denied)).into());
+            }
+            Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
+        })
+    }
+}
+
+fn refusal(host: &str, address: IpAddr) -> String {
+    format!("`{host}` is at {address}, which is no public address; the config's `egress.allow` can name it")
+}
+
+impl Egress {
+    /// `allow` lists hosts that may be private for whoever asks.
+    pub fn new(lookup: Lookup, allow: &[String]) -> Self {
+        let client = |private_too| client(Checked { lookup: lookup.clone(), private_too });
+        let allowed = Arc::new(allow.iter().filter_map(|text| Place::written(text)).collect());
+        Self { public: client(false), named: client(true), allowed }
+    }
+
+    /// Sends once and follows nothing. `own` is the place that the config names for this tool or server.
+    pub async fn send(&self, request: Request, own: Option<&Place>) -> Result<Response, Came> {
+        let client =
+            self.client(request.url(), own).map_err(|refused| unsent(Category::Policy, refused.0))?;
+        client.execute(request).await.map_err(lost)
+    }
+
+    fn client(&self, url: &Url, own: Option<&Place>) -> Result<&Client, Refused> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Refused(format!("`{}` is neither http nor https", url.scheme())));
+        }
+        if own.into_iter().chain(self.allowed.iter()).any(|place| place.holds(url)) {
+            return Ok(&self.named);
+        }
+        // A literal address is never looked up, so it is checked here. The URL spells it one way only.
+        let host = url.host_str().unwrap_or_default();
+        match host.trim_matches(['[', ']']).parse() {
+            Ok(literal) if !address::is_public(literal) => Err(Refused(refusal(host, literal))),
+            Ok(_) | Err(_) => Ok(&self.public),
+        }
+    }
+}
+
+fn client(names: Checked) -> Client {
+    // Fails only where somebody installed one before: then that one serves.
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        tracing::trace!("a TLS provider is installed already");
+    }
+    let names = Arc::new(names);
+    let builder = || {
+        Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .connect_timeout(CONNECT_LIMIT)
+            .pool_idle_timeout(IDLE_LIMIT)
+            .pool_max_idle_per_host(IDLE_PER_HOST)
+            .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
+            .dns_resolver(names.clone())
+    };
+    builder().build().unwrap_or_else(|error| {
+        tracing::warn!("no certificates of this machine can be used, https will fail: {}", told(&error));
+        builder().tls_certs_only([]).build().expect("a client that trusts nobody needs nothing")
+    })
+}
+
+fn unsent(category: Category, why: String) -> Came {
+    Came::NotSent { category, why }
+}
+
+/// Up to the connection nothing has left; what hyper calls cancelled was never taken up for writing.
+fn lost(error: reqwest::Error) -> Came {
+    let error = error.without_url();
+    if let Some(refused) = find::<Refused>(&error) {
+        return unsent(Category::Policy, refused.0.clone());
+    }
+    let never_written = find::<hyper::Error>(&error).is_some_and(hyper::Error::is_canceled);
+    match error.is_builder() || error.is_connect() || never_written {
+        true => unsent(Category::Unavailable, told(&error)),
+        false => Came::Broken { why: told(&error) },
+    }
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| Error::source(*error))
+}
+
+fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+/// The error with its causes, each said once.
+pub fn told(error: &(dyn Error + 'static)) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for cause in causes(error).map(ToString::to_string) {
+        if !said.iter().any(|before| before.contains(&cause)) {
+            said.push(cause);
+        }
+    }
+    said.join(": ")
+}
+
+/// Reads at most `bytes_max`; says whether there was more.
+pub async fn read(response: &mut Response, bytes_max: usize) -> Result<(Vec<u8>, bool), String> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| told(&error.without_url()))? {
+        let room = bytes_max - body.len();
+        body.extend_from_slice(&chunk[..room.min(chunk.len())]);
+        if chunk.len() > room {
+            return Ok((body, true));
+        }
+    }
+    Ok((body, false))
+}
