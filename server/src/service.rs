@@ -26,7 +26,7 @@ use crate::tools::Tools;
 pub use crate::ledger::Progress;
 pub use crate::store::Options;
 pub use crate::store::executions::Filter as ExecutionFilter;
-pub use crate::tools::{ServerTools, ToolInfo};
+pub use crate::tools::{Circuit, ServerState, ServerTools, ToolInfo};
 pub use actbook_engine::execution::{Brief, Report};
 pub use answers::failed;
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};

@@ -40,11 +40,11 @@ async fn list(session: &Session, only: Option<&str>) -> Ended {
     } else {
         for server in &servers {
             let error = server.error.as_ref().map(|error| painted(BAD, format_args!("  {error}")));
-            let figures = seen.servers.get(&server.server).map(|seen| format!("  {}", figures(seen)));
+            let in_all = seen.servers.get(&server.server).map(|seen| format!("  {}", figures(seen)));
             output.line(format_args!(
                 "{}{}{}",
                 painted(STRONG, &server.server),
-                painted(QUIET, figures.unwrap_or_default()),
+                painted(QUIET, in_all.unwrap_or_default()),
                 error.unwrap_or_default()
             ));
             let mut table = Table::new(2, &[]);

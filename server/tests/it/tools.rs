@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod demo;
 mod hostile;
+mod limits;
 mod mcp_http;
 mod secrets;
 mod zoo;

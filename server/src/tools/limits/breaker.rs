@@ -40,7 +40,9 @@ struct State {
 pub enum Circuit {
     Closed,
     /// No call leaves for so long.
-    Open { for_ms: u64 },
+    Open {
+        for_ms: u64,
+    },
     /// The next call, or the one that is out, tries it.
     HalfOpen,
 }
@@ -70,8 +72,7 @@ impl Breaker {
             }
             Circuit::Open { for_ms } => {
                 let wait = Duration::from_millis(for_ms);
-                let why =
-                    format!("{}; no call leaves for it before {}", self.row(&state), clock_in(wait));
+                let why = format!("{}; no call leaves for it before {}", self.row(&state), clock_in(wait));
                 return Err(Came::NotSent { category: Category::Unavailable, why });
             }
         }

@@ -541,4 +541,51 @@ def leaves_after_the_handshake():
     sys.exit(9)
 
 
+def note_the_time(file):
+    with open(file, "a") as notes:
+        notes.write(f"{time.monotonic()}\n")
+
+
+def well_once_fixed():
+    leave_a_mark()
+    if not os.path.exists("fixed"):
+        sys.exit(4)
+    while True:
+        answer(next_of("tools/call"), text("well again"))
+
+
+def tells_when_asked():
+    while True:
+        message = next_of("tools/call")
+        note_the_time("arrivals")
+        answer(message, text("noted"))
+
+
+def falls_at_every_call():
+    note_the_time("falls")
+    next_of("tools/call")
+    sys.exit(1)
+
+
+def falls_at_every_second_call():
+    note_the_time("falls")
+    answer(next_of("tools/call"), text("once"))
+    next_of("tools/call")
+    sys.exit(1)
+
+
+def falls_with_five_calls():
+    note_the_time("falls")
+    for _ in range(5):
+        next_of("tools/call")
+    sys.exit(1)
+
+
+def falls_asleep():
+    leave_a_mark()
+    answer(next_of("tools/call"), text("good night"))
+    os.kill(os.getpid(), signal.SIGSTOP)
+    forever()
+
+
 globals()[sys.argv[1]]()
