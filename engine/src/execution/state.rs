@@ -252,9 +252,11 @@ impl StepState {
     /// Numbers the outbound idempotency key of the next attempt: a definite failure or a
     /// `did-not-happen` moves it on, an attempt that was never sent does not.
     pub(super) fn next_key(&self) -> u32 {
-        let Some(attempt) = self.last_that_counts() else { return 0 };
-        let failed = attempt.counts_as() == Some(Outcome::Failed) && !attempt.costs_nothing();
-        attempt.key + u32::from(failed)
+        let sent = self.attempts.iter().rev().find(|attempt| !attempt.unsent);
+        match sent {
+            Some(attempt) => attempt.key + u32::from(attempt.counts_as() == Some(Outcome::Failed)),
+            None => self.attempts.last().map_or(0, |attempt| attempt.key),
+        }
     }
 
     pub fn last_compensation(&self) -> Option<&Compensation> {

@@ -112,7 +112,13 @@ impl Server {
         match ready {
             Ok(connection) => {
                 sending(connection.process());
-                connection.call(tool, call, progress, stop).await
+                let (came, stopped) = connection.call(tool, call, progress, stop).await;
+                if matches!(came, Came::TimedOut { .. }) {
+                    // Apart from the call, whose outcome is known to be unknown already.
+                    let check_after = self.life.check_after;
+                    tokio::spawn(async move { connection.is_well(check_after).await });
+                }
+                (came, stopped)
             }
             Err(came) => (came, false),
         }
@@ -166,7 +172,8 @@ impl Server {
     /// One that was silent for a while is asked whether it is well first.
     async fn connection(&self) -> Result<Arc<Connection>, NotUp> {
         let connection = self.connecting()?.await?;
-        if connection.silent_for() < self.life.check_after || connection.is_well().await {
+        let check_after = self.life.check_after;
+        if !connection.is_doubtful(check_after) || connection.is_well(check_after).await {
             return Ok(connection);
         }
         self.connecting()?.await

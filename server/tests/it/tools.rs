@@ -7,6 +7,7 @@ mod catalog;
 mod commands;
 mod config;
 mod demo;
+mod faults;
 mod hostile;
 mod limits;
 mod mcp_http;

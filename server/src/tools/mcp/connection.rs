@@ -42,13 +42,11 @@ pub const KEY_META: &str = "actbook/idempotency-key";
 pub const TRACE_META: &str = "traceparent";
 /// One message of a server.
 const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// After a time-out, a server that does not answer a simple question within this is ended.
-const RECOVERY_LIMIT: Duration = Duration::from_secs(3);
 /// After its input is closed, a server has this long to leave by itself.
 const LEAVE_GRACE: Duration = Duration::from_secs(1);
 /// Between the end of a server's output and that of the server.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
-/// After a pause, a server that does not answer a simple question within this is ended.
+/// After a pause or a time-out, a server that does not answer a simple question within this is ended.
 const CHECK_LIMIT: Duration = Duration::from_secs(3);
 const TOOLS_MAX: usize = 10_000;
 const PAGES_MAX: usize = 1_000;
@@ -78,8 +76,12 @@ struct Signs {
     /// When it last answered anything.
     heard: std::sync::Mutex<Instant>,
     answered_a_call: AtomicBool,
+    /// A call has timed out, and nothing was heard since.
+    in_doubt: AtomicBool,
     /// It did not answer when asked whether it is well.
     unwell: AtomicBool,
+    /// One question at a time.
+    asking: Mutex<()>,
 }
 
 /// What the connection lives on.
@@ -249,7 +251,9 @@ impl Connection {
             up_since: now,
             heard: std::sync::Mutex::new(now),
             answered_a_call: AtomicBool::new(false),
+            in_doubt: AtomicBool::new(false),
             unwell: AtomicBool::new(false),
+            asking: Mutex::default(),
         };
         Self { carrier, peer, service, reports, calls_out, listed, life }
     }
@@ -282,32 +286,40 @@ impl Connection {
         self.peer.peer_info().map(|info| info.protocol_version.to_string())
     }
 
-    /// How long it has had nothing to say; a call that is out is no silence.
-    pub fn silent_for(&self) -> Duration {
-        match self.calls_out.load(Ordering::SeqCst) {
-            0 => self.life.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed(),
-            _ => Duration::ZERO,
-        }
+    /// Whether to ask it first: it let a call wait in vain, or has had nothing to say for a while. A call
+    /// that is out is no silence.
+    pub fn is_doubtful(&self, check_after: Duration) -> bool {
+        let heard = *self.life.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.life.in_doubt.load(Ordering::Relaxed) || (self.is_idle() && heard.elapsed() >= check_after)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.calls_out.load(Ordering::SeqCst) == 0
     }
 
     fn heard(&self) {
+        self.life.in_doubt.store(false, Ordering::Relaxed);
         *self.life.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Asks a simple question; one that has no answer to it is ended, to be started afresh. Any answer will
-    /// do, a no included.
-    pub async fn is_well(&self) -> bool {
-        let asked = tokio::time::timeout(CHECK_LIMIT, self.simple_question());
-        if let Ok(Ok(()) | Err(ServiceError::McpError(_))) = asked.await {
-            self.heard();
-            return true;
+    /// Asks a simple question until it is answered; any answer will do, a no included. One that has none is
+    /// ended, to be started afresh, once no call is out at it that it may be busy with: until then whoever
+    /// asks waits, and nothing more is sent to it.
+    pub async fn is_well(&self, check_after: Duration) -> bool {
+        let _asking = self.life.asking.lock().await;
+        while self.is_up() && self.is_doubtful(check_after) {
+            let asked = tokio::time::timeout(CHECK_LIMIT, self.simple_question()).await;
+            if let Ok(Ok(()) | Err(ServiceError::McpError(_))) = asked {
+                self.heard();
+            } else if self.is_idle() && self.is_doubtful(check_after) {
+                tracing::warn!(process = ?self.process(), "a server that no longer answers is left");
+                self.life.unwell.store(true, Ordering::Relaxed);
+                if let Carrier::Child(child) = &self.carrier {
+                    child.group.end().await;
+                }
+            }
         }
-        tracing::warn!(process = ?self.process(), "a server does not answer after a pause, and is left");
-        self.life.unwell.store(true, Ordering::Relaxed);
-        if let Carrier::Child(child) = &self.carrier {
-            child.group.end().await;
-        }
-        false
+        self.is_up()
     }
 
     /// The newer era has no ping.
@@ -370,7 +382,7 @@ impl Connection {
                 () = self.bereft() => break self.broken().await,
                 () = &mut deadline => {
                     drop(out);
-                    self.give_up(handle.id.clone()).await;
+                    self.give_up(handle.id.clone());
                     break Came::TimedOut { after: timeout };
                 }
                 () = &mut stop, if !stopped => {
@@ -447,18 +459,13 @@ impl Connection {
         });
     }
 
-    /// Tells the server that nobody waits any longer; where it is a child, does not even answer a simple
-    /// question and no other call is out, it is ended, to be started afresh on the next use.
-    async fn give_up(&self, id: RequestId) {
+    /// Tells the server that nobody waits any longer.
+    fn give_up(&self, id: RequestId) {
         let reason = Some("timed out".to_owned());
         let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
         self.notify(ClientNotification::CancelledNotification(cancelled));
-        let Carrier::Child(Child { group, .. }) = &self.carrier else { return };
-        let idle = || self.calls_out.load(Ordering::SeqCst) == 0;
-        if idle() && tokio::time::timeout(RECOVERY_LIMIT, self.peer.list_tools(None)).await.is_err() && idle()
-        {
-            tracing::warn!(pid = group.process.pid, "a server that no longer answers is ended");
-            group.end().await;
+        if let Carrier::Child(_) = &self.carrier {
+            self.life.in_doubt.store(true, Ordering::Relaxed);
         }
     }
 
