@@ -1,14 +1,15 @@
-//! How to reach a downstream, and what is to be made of what came back. Knows MCP servers, commands
-//! and in-process executors; knows nothing of plans, executions or the journal.
+//! How to reach a downstream, and what is to be made of what came back. Knows MCP servers, HTTP requests,
+//! commands and in-process executors; knows nothing of plans, executions or the journal.
 //!
 //! ```text
-//!   Call ──► Tools::call ──► Mcp | Command | Callback ──► Came ──► classify ──► redact ──► Ended
+//!   Call ──► Tools::call ──► Mcp | Http | Command | Callback ──► Came ──► classify ──► redact ──► Ended
 //! ```
 
 mod catalog;
 mod classify;
 mod command;
 mod egress;
+mod http;
 mod limits;
 mod mcp;
 mod process;
@@ -25,12 +26,13 @@ use actbook_engine::policy::Category;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 
-use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, McpServer, ToolWords};
+use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, HttpTool, McpServer, ToolWords};
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
 pub use classify::OUTPUT_BYTES_MAX;
 use classify::{Came, cap, classify};
 pub use command::KEY_VARIABLE;
 use egress::Egress;
+pub use egress::Lookup;
 pub use limits::Circuit;
 use limits::Limits;
 pub use mcp::ServerState;
@@ -59,9 +61,15 @@ pub enum Ended {
     /// `structuredContent`, or `{"text": …}` where there is none.
     Succeeded { output: Value },
     /// The tool said no; or, where `sent` is false, it certainly did not leave the house.
-    Failed { category: Category, message: String, sent: bool, output: Option<Value> },
+    Failed {
+        category: Category,
+        message: String,
+        sent: bool,
+        output: Option<Value>,
+        retry_after: Option<Duration>,
+    },
     /// Nobody can tell.
-    Unknown { category: Category, message: String },
+    Unknown { category: Category, message: String, retry_after: Option<Duration> },
 }
 
 /// How far a call has come, in its tool's own measure.
@@ -80,6 +88,7 @@ type Callback = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
 /// The ways to a downstream.
 enum Upstream {
     Mcp(Box<mcp::Server>),
+    Http,
     Command,
     Callback(Callback),
 }
@@ -90,6 +99,7 @@ pub struct Tools {
     /// Of every server outside this process.
     limits: BTreeMap<String, Limits>,
     secrets: Secrets,
+    egress: Egress,
 }
 
 impl fmt::Debug for Tools {
@@ -109,9 +119,18 @@ impl Tools {
         config: &Config,
         environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
+        Self::with(config, environment, egress::system_lookup())
+    }
+
+    /// The same, with the addresses of names taken from somewhere else than this machine, too.
+    pub fn with(
+        config: &Config,
+        environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+        lookup: Lookup,
+    ) -> Self {
         let secrets = Secrets::new(environment);
         secrets.learn(config);
-        let egress = Egress::new(egress::system_lookup(), &[]);
+        let egress = Egress::new(lookup, &config.egress_allow);
         let mut upstreams = BTreeMap::new();
         for (name, server) in &config.mcp_servers {
             let words = config.servers.get(name).cloned().unwrap_or_default();
@@ -121,8 +140,11 @@ impl Tools {
         if !config.commands.is_empty() {
             upstreams.insert(COMMAND_SERVER.to_owned(), Upstream::Command);
         }
+        if !config.http.is_empty() {
+            upstreams.insert(HTTP_SERVER.to_owned(), Upstream::Http);
+        }
         let limits = upstreams.keys().map(|name| (name.clone(), Limits::of(config, name))).collect();
-        Self { config: Arc::new(config.clone()), upstreams, limits, secrets }
+        Self { config: Arc::new(config.clone()), upstreams, limits, secrets, egress }
     }
 
     /// Registers an executor inside this process for every tool of `server`.
@@ -182,6 +204,7 @@ impl Tools {
                 Upstream::Mcp(server) => {
                     server.call(tool, &call, sending, self.discreet(progress), stop).await
                 }
+                Upstream::Http => self.exchange(tool, limits).call(&call, sending, stop).await,
                 Upstream::Command => self.run(tool, limits).call(&call, sending, stop).await,
                 Upstream::Callback(_) => unreachable!("answered above"),
             };
@@ -190,6 +213,15 @@ impl Tools {
             self.fit_to_keep(ended, limits)
         })
         .await
+    }
+
+    fn exchange<'a>(&'a self, tool: &str, limits: &'a Limits) -> http::Exchange<'a> {
+        http::Exchange {
+            tool: &self.config.http[tool],
+            secrets: &self.secrets,
+            egress: &self.egress,
+            output_bytes_max: limits.output_bytes_max,
+        }
     }
 
     fn run<'a>(&'a self, tool: &str, limits: &'a Limits) -> command::Run<'a> {
@@ -221,7 +253,7 @@ impl Tools {
     pub fn state(&self, server: &str) -> Option<ServerState> {
         match self.upstreams.get(server)? {
             Upstream::Mcp(reached) => Some(reached.state(self.limits.get(server)?.circuit())),
-            Upstream::Command | Upstream::Callback(_) => None,
+            Upstream::Http | Upstream::Command | Upstream::Callback(_) => None,
         }
     }
 
@@ -236,6 +268,9 @@ impl Tools {
         let listed = match self.upstreams.get(name) {
             Some(Upstream::Mcp(server)) => {
                 server.tools().await.map(|tools| tools.as_ref().clone()).map_err(|error| error.to_string())
+            }
+            Some(Upstream::Http) => {
+                Ok(self.config.http.iter().map(|(name, tool)| catalog::http_info(name, tool)).collect())
             }
             Some(Upstream::Command) => Ok(self
                 .config
@@ -265,6 +300,10 @@ impl Tools {
                 let tools = reached.tools().await?;
                 tools.iter().find(|info| info.name == name).cloned().ok_or_else(unknown)
             }
+            Some(Upstream::Http) => {
+                let http = self.config.http.get(tool).ok_or_else(unknown)?;
+                Ok(catalog::http_info(tool, http))
+            }
             Some(Upstream::Command) => {
                 let command = self.config.commands.get(tool).ok_or_else(unknown)?;
                 Ok(catalog::command_info(tool, command))
@@ -275,8 +314,8 @@ impl Tools {
     }
 
     /// The digest of how the named servers are reached: commands, arguments, folders, addresses and the
-    /// names of their variables, but no value taken from the environment. A name `command/<tool>`
-    /// stands for that command alone.
+    /// names of their variables, but no value taken from the environment. A name `command/<tool>` or
+    /// `http/<tool>` stands for that tool alone.
     pub fn place(&self, servers: &BTreeSet<String>) -> Digest {
         let definitions: BTreeMap<&str, Value> =
             servers.iter().map(|name| (name.as_str(), self.definition(name))).collect();
@@ -290,8 +329,15 @@ impl Tools {
             let info = self.config.commands.get(tool).map(|found| catalog::command_info(tool, found).digest);
             return command(json!(info));
         }
+        let asks = |(name, tool): (&String, &HttpTool)| (name.clone(), catalog::http_info(name, tool).digest);
+        if let Some(tool) = name.strip_prefix("http/") {
+            return json!(self.config.http.get_key_value(tool).map(asks));
+        }
         match (self.upstreams.get(name), self.config.mcp_servers.get(name)) {
             (Some(Upstream::Callback(_)), _) => json!("callback"),
+            (Some(Upstream::Http), _) => {
+                json!(self.config.http.iter().map(asks).collect::<BTreeMap<_, _>>())
+            }
             (Some(Upstream::Command), _) => {
                 let tools = self.config.commands.iter();
                 let digests: BTreeMap<_, _> =
@@ -316,14 +362,8 @@ impl Tools {
         self.upstreams.contains_key(server)
     }
 
-    /// Every configured server, those that this version cannot call included.
     pub fn server_names(&self) -> Vec<String> {
-        let mut names: BTreeSet<&str> = self.upstreams.keys().map(String::as_str).collect();
-        names.extend(self.config.mcp_servers.keys().map(String::as_str));
-        if !self.config.http.is_empty() {
-            names.insert(HTTP_SERVER);
-        }
-        names.into_iter().map(str::to_owned).collect()
+        self.upstreams.keys().cloned().collect()
     }
 
     /// What the operator said of a tool, written `server/tool`.
@@ -345,7 +385,7 @@ impl Tools {
     pub async fn shutdown(&self) {
         let servers = self.upstreams.values().filter_map(|upstream| match upstream {
             Upstream::Mcp(server) => Some(server.shutdown()),
-            Upstream::Command | Upstream::Callback(_) => None,
+            Upstream::Http | Upstream::Command | Upstream::Callback(_) => None,
         });
         join_all(servers).await;
     }
@@ -355,16 +395,20 @@ impl Tools {
             return Err(CatalogError::BadName(name.to_owned()).to_string());
         };
         let upstream = self.upstreams.get(server).ok_or_else(|| self.no_such_server(server))?;
-        if matches!(upstream, Upstream::Command) && !self.config.commands.contains_key(tool) {
-            return Err(format!("there is no command `{tool}` in the config"));
+        match upstream {
+            Upstream::Command if !self.config.commands.contains_key(tool) => {
+                Err(format!("there is no command `{tool}` in the config"))
+            }
+            Upstream::Http if !self.config.http.contains_key(tool) => {
+                Err(format!("there is no HTTP tool `{tool}` in the config"))
+            }
+            Upstream::Mcp(_) | Upstream::Http | Upstream::Command | Upstream::Callback(_) => {
+                Ok((upstream, &self.limits[server], tool))
+            }
         }
-        Ok((upstream, &self.limits[server], tool))
     }
 
     fn no_such_server(&self, server: &str) -> String {
-        if server == HTTP_SERVER && !self.config.http.is_empty() {
-            return "this version cannot call plain HTTP tools yet".to_owned();
-        }
         match self.config.file.as_deref() {
             Some(file) => format!("there is no server `{server}` in {}", file.display()),
             None => format!("there is no server `{server}`: no config names one"),
@@ -377,14 +421,14 @@ impl Tools {
                 self.secrets.redact(&mut output);
                 Ended::Succeeded { output }
             }
-            Ended::Failed { category, mut message, sent, mut output } => {
+            Ended::Failed { category, mut message, sent, mut output, retry_after } => {
                 self.secrets.redact_text(&mut message);
                 output.iter_mut().for_each(|output| self.secrets.redact(output));
-                Ended::Failed { category, message, sent, output }
+                Ended::Failed { category, message, sent, output, retry_after }
             }
-            Ended::Unknown { category, mut message } => {
+            Ended::Unknown { category, mut message, retry_after } => {
                 self.secrets.redact_text(&mut message);
-                Ended::Unknown { category, message }
+                Ended::Unknown { category, message, retry_after }
             }
         }
     }
@@ -402,10 +446,18 @@ fn traceparent() -> Option<String> {
     Some(format!("00-{}-{}-01", &hex[..32], &hex[32..]))
 }
 
-/// `Retry-After` in seconds; a date is rare, and waiting by the policy instead does no harm.
+/// A server may ask for patience, but not for more than this.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// `Retry-After`: seconds, or a date.
 fn retry_after(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
-    let said = headers.get(reqwest::header::RETRY_AFTER)?.to_str().ok()?;
-    said.trim().parse().ok().map(Duration::from_secs)
+    let said = headers.get(reqwest::header::RETRY_AFTER)?.to_str().ok()?.trim();
+    let seconds = said.parse().ok().map(Duration::from_secs);
+    let date = || {
+        let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(said).ok()?;
+        Duration::try_from(at.duration_since(jiff::Timestamp::now())).ok()
+    };
+    seconds.or_else(date).map(|wait| wait.min(RETRY_AFTER_MAX))
 }
 
 /// Stopped while it waited for its turn or its server.

@@ -266,8 +266,9 @@ impl StepState {
     /// Like an attempt's, a compensation's key moves on once the one before is settled. It must not stay
     /// where a success was heard of after that one began: a tool that knows the key would do nothing.
     pub(super) fn next_undo_key(&self, attempt: u32) -> u32 {
-        let Some(last) = self.compensations.iter().rev().find(|one| one.attempt == attempt) else { return 0 };
-        let same = last.costs_nothing() || last.counts_as() == Some(Outcome::Unknown);
+        let of_it = || self.compensations.iter().rev().filter(|one| one.attempt == attempt);
+        let Some(last) = of_it().find(|one| !one.unsent).or_else(|| of_it().next()) else { return 0 };
+        let same = last.unsent || last.counts_as() == Some(Outcome::Unknown);
         last.key + u32::from(!same || self.undo_again.contains(&attempt))
     }
 

@@ -49,10 +49,10 @@ pub async fn perform(
 fn in_engine_words(ended: tools::Ended) -> Ended {
     match ended {
         tools::Ended::Succeeded { output } => Ended::Succeeded { output },
-        tools::Ended::Failed { category, message, sent, output } => {
+        tools::Ended::Failed { category, message, sent, output, .. } => {
             Ended::Failed { category, said: said(&message, output), unsent: !sent }
         }
-        tools::Ended::Unknown { category, message } => {
+        tools::Ended::Unknown { category, message, .. } => {
             Ended::Unknown { category, said: said(&message, None) }
         }
     }

@@ -14,12 +14,14 @@ use actbook_engine::policy::Category;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Client, Request, Response, Url};
+use reqwest::header::{HeaderValue, LOCATION};
+use reqwest::{Client, Method, Request, Response, Url};
 
 use super::classify::Came;
 
 /// From the name to a connection that can be written to, TLS included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+const REDIRECTS_MAX: usize = 3;
 const IDLE_LIMIT: Duration = Duration::from_secs(30);
 const IDLE_PER_HOST: usize = 16;
 
@@ -124,6 +126,27 @@ impl Egress {
         client.execute(request).await.map_err(lost)
     }
 
+    /// The same, and where a GET or HEAD is answered with a redirect, goes after it, each step checked like the
+    /// first. Anything else may have an effect, and is not sent a second time unasked.
+    pub async fn follow(&self, request: Request, own: Option<&Place>) -> Result<Response, Came> {
+        let safe = matches!(*request.method(), Method::GET | Method::HEAD);
+        let mut next = again(&request);
+        let mut response = self.send(request, own).await?;
+        for _ in 0..REDIRECTS_MAX {
+            let Some(to) = safe.then(|| redirected(&response)).flatten() else { return Ok(response) };
+            redirect(&mut next, to).map_err(|why| Came::NotFollowed { category: Category::Policy, why })?;
+            let request = again(&next);
+            response = self.send(request, own).await.map_err(not_followed)?;
+        }
+        match safe && redirected(&response).is_some() {
+            false => Ok(response),
+            true => {
+                let why = format!("more than {REDIRECTS_MAX} redirects");
+                Err(Came::NotFollowed { category: Category::Protocol, why })
+            }
+        }
+    }
+
     fn client(&self, url: &Url, own: Option<&Place>) -> Result<&Client, Refused> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Refused(format!("`{}` is neither http nor https", url.scheme())));
@@ -137,6 +160,46 @@ impl Egress {
             Ok(literal) if !address::is_public(literal) => Err(Refused(refusal(host, literal))),
             Ok(_) | Err(_) => Ok(&self.public),
         }
+    }
+}
+
+/// The same request without its body, which none that is sent again has.
+fn again(request: &Request) -> Request {
+    let mut copy = Request::new(request.method().clone(), request.url().clone());
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}
+
+/// Where an answer points, if it is a redirect.
+fn redirected(response: &Response) -> Option<Result<Url, String>> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?;
+    let to = location.to_str().ok().and_then(|to| response.url().join(to).ok());
+    Some(to.ok_or_else(|| "a redirect to what is no address".to_owned()))
+}
+
+fn redirect(request: &mut Request, to: Result<Url, String>) -> Result<(), String> {
+    let (from, to) = (request.url().clone(), to?);
+    if from.scheme() == "https" && to.scheme() != "https" {
+        return Err(format!("a redirect from https to {}", to.scheme()));
+    }
+    if from.origin() != to.origin() {
+        let headers = std::mem::take(request.headers_mut());
+        let harmless = |value: &HeaderValue| !value.is_sensitive();
+        let kept = headers.iter().filter(|(_, value)| harmless(value));
+        *request.headers_mut() = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+    }
+    *request.url_mut() = to;
+    Ok(())
+}
+
+/// What was asked first did arrive, and its answer led nowhere.
+fn not_followed(came: Came) -> Came {
+    match came {
+        Came::NotSent { category, why } => Came::NotFollowed { category, why: format!("redirected: {why}") },
+        came => came,
     }
 }
 

@@ -4,14 +4,18 @@
 #![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
 mod catalog;
+mod children;
 mod commands;
 mod config;
 mod demo;
 mod faults;
 mod hostile;
+mod http_tools;
+mod http_zoo;
 mod limits;
 mod mcp_http;
 mod secrets;
+mod ssrf;
 mod zoo;
 
 use std::path::Path;
@@ -76,7 +80,7 @@ fn failure(ended: Ended) -> (Category, String, bool) {
 #[track_caller]
 fn unknown(ended: Ended) -> (Category, String) {
     match ended {
-        Ended::Unknown { category, message } => (category, message),
+        Ended::Unknown { category, message, .. } => (category, message),
         Ended::Succeeded { .. } | Ended::Failed { .. } => panic!("not unknown: {ended:?}"),
     }
 }

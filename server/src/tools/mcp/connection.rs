@@ -190,7 +190,7 @@ fn unreached(error: &ClientInitializeError) -> (Category, String, bool) {
             let NoMessage(came) = no_message(error).expect("it was just found");
             let (category, message, sent) = match classify(came.clone(), false) {
                 Ended::Failed { category, message, sent, .. } => (category, message, sent),
-                Ended::Unknown { category, message } => (category, message, true),
+                Ended::Unknown { category, message, .. } => (category, message, true),
                 Ended::Succeeded { .. } => (Category::Protocol, "it answered".to_owned(), true),
             };
             (category, message, sent && category != Category::Permission)

@@ -155,12 +155,14 @@ async fn answer(call: Call) -> Ended {
     }
     let failed = |category, sent| {
         let message = format!("{} will not", call.tool);
-        Ended::Failed { category, message, sent, output: None }
+        Ended::Failed { category, message, sent, output: None, retry_after: None }
     };
     match call.tool.as_str() {
         "t/no" => failed(Category::ToolError, true),
         "t/away" => failed(Category::Unavailable, false),
-        "t/lost" => Ended::Unknown { category: Category::Timeout, message: "no answer".into() },
+        "t/lost" => {
+            Ended::Unknown { category: Category::Timeout, message: "no answer".into(), retry_after: None }
+        }
         _ => Ended::Succeeded { output: json!({ "exists": call.arguments["ms"] == 3 }) },
     }
 }

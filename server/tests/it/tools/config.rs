@@ -117,6 +117,12 @@ fn what_is_wrong_is_refused_with_its_place() {
         ),
         ("commands: { a: { argv: [x], input_schema: { type: objekt } } }", "`commands.a.input_schema`: "),
         ("http: { a: {} }", "`http.a.url`: is missing"),
+        ("http: { a: { url: x, method: BREW } }", "`http.a.method`: `BREW` is none of GET, HEAD, POST"),
+        ("http: { a: { url: x, body: { b: ['${c}'] } } }", "`http.a.body`: `${c}` is unknown here"),
+        ("egress: { allow: ['*.corp'] }", "`egress.allow`: `*.corp` is neither a host nor host:port"),
+        ("egress: { allow: ['http://x'] }", "`egress.allow`: `http://x` is neither a host nor host:port"),
+        ("egress: { allow: x }", "`egress.allow`: must be a list of texts"),
+        ("egress: { deny: [x] }", "`egress.deny`: is no word of the config"),
         ("just text", "`config`: must be a mapping, not text"),
     ];
     for (text, expected) in cases {

@@ -1,212 +1,294 @@
-//! The zoo as one table: every hostile server, what becomes of a call to it, and that nothing of it is left:
-//! no process, no descriptor, no memory to speak of.
+//! A real HTTP server on loopback that does one thing wrong, and remembers every request it got. It also plays
+//! an MCP server up to the call, which is where it goes wrong then.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use futures_util::future::join_all;
-use tempfile::TempDir;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
 
-use super::zoo::animal;
 use super::*;
 
-/// Animals that are met together.
-const AT_ONCE: usize = 8;
-const UP_WITHIN: Duration = Duration::from_secs(3);
-/// For those that will never answer.
-const SHORT: Duration = Duration::from_millis(300);
-/// Within this a server and all that it started is gone.
-const GONE_WITHIN: Duration = Duration::from_secs(5);
-/// The largest line is 16 MiB, and there are a few copies of it on its way through.
-const MEMORY_MAX_KB: u64 = 200 * 1024;
-
-/// What is to become of the call.
-#[derive(Debug)]
-enum Is {
-    /// It succeeded, with this text.
-    Yes(&'static str),
-    /// The tool said no.
-    No(Category),
-    /// It certainly did not leave the house.
-    Unsent(Category),
-    /// Nobody knows.
-    Lost(Category),
+/// `{id}` stands for the request's id, `{result}` for a whole and right answer to it.
+#[derive(Clone, Debug)]
+pub enum Do {
+    /// Well formed; its length is right.
+    Page {
+        status: &'static str,
+        headers: &'static str,
+        body: &'static str,
+    },
+    /// As it stands, then the connection is closed.
+    Raw(&'static str),
+    RawThenReset(&'static str),
+    RawThenHang(&'static str),
+    /// As it stands, a byte at a time.
+    Drip(&'static str),
+    /// The head, then this for as long as anybody reads.
+    Endless(&'static str, &'static str),
+    /// Reads at least so many bytes of the request, then resets the connection.
+    ResetAfter(usize),
 }
 
-use Category::{Protocol, Timeout, ToolError, Unavailable};
-use Is::{Lost, No, Unsent, Yes};
-
-/// The animals and what the table in `classify` makes of them.
-const ZOO: &[(&str, Is)] = &[
-    // They leave, or lose their voice.
-    ("exits_at_once", Unsent(Unavailable)),
-    ("exits_mid_call", Lost(Unavailable)),
-    ("killed_mid_call", Lost(Unavailable)),
-    ("crashes_loudly", Lost(Unavailable)),
-    ("leaves_in_good_order", Lost(Unavailable)),
-    ("half_an_answer", Lost(Unavailable)),
-    ("answers_and_leaves", Yes("last words")),
-    ("closes_its_output", Lost(Unavailable)),
-    ("closes_its_input", Lost(Unavailable)),
-    ("grandchild_keeps_the_pipes", Lost(Unavailable)),
-    ("grandchild_flees_the_group", Lost(Unavailable)),
-    // They stay, and do not answer.
-    ("silent", Unsent(Timeout)),
-    ("never_answers", Lost(Timeout)),
-    ("wedged", Lost(Timeout)),
-    ("answers_without_a_newline", Lost(Timeout)),
-    ("drips_forever", Lost(Timeout)),
-    ("floods_stderr_forever", Lost(Timeout)),
-    ("stops_reading", Lost(Timeout)),
-    ("stops_itself", Lost(Timeout)),
-    ("nothing_but_zeroes", Lost(Timeout)),
-    // They answer somebody else, or too early, or what is no answer.
-    ("wrong_ids", Lost(Timeout)),
-    ("id_as_text", Yes("nearly")),
-    ("answers_only_before_it_is_asked", Lost(Timeout)),
-    ("in_a_batch", Lost(Timeout)),
-    ("neither_result_nor_error", Lost(Timeout)),
-    ("error_of_the_wrong_shape", Lost(Timeout)),
-    ("deep_answer", Lost(Timeout)),
-    ("invalid_text", Lost(Timeout)),
-    ("no_tool_result", Lost(Protocol)),
-    ("null_result", Lost(Protocol)),
-    ("result_of_the_wrong_shape", Lost(Protocol)),
-    ("yes_and_no_at_once", Lost(Timeout)),
-    // They answer too much.
-    ("huge_line", Lost(Unavailable)),
-    ("endless_line", Lost(Unavailable)),
-    ("huge_error", No(ToolError)),
-    ("answers_twice", Yes("first")),
-    ("yes_then_no", Yes("yes")),
-    ("no_then_yes", No(ToolError)),
-    // They make noise, and answer.
-    ("garbage", Yes("through the noise")),
-    ("binary", Yes("after the bytes")),
-    ("in_pieces", Yes("put together")),
-    ("floods_stderr", Yes("still here")),
-    ("floods_notifications", Yes("after the flood")),
-    ("floods_progress", Yes("after the flood")),
-    ("floods_requests", Yes("after the flood")),
-    ("zeroes_in_the_answer", Yes("a\0b")),
-    ("answers_before_it_is_asked", Yes("in time")),
-    ("says_that_we_cancelled", Yes("and answers")),
-    ("asks_back", Yes("decline")),
-    // They will not go.
-    ("ignores_everything", Yes("up")),
-    ("ignores_the_end_and_the_signal", Yes("staying")),
-    ("leaves_a_daemon_behind", Yes("not alone")),
-    ("makes_zombies", Yes("among the dead")),
-    // They have their own idea of a handshake.
-    ("leaves_at_the_first_unknown_word", Yes("as in the old days")),
-    ("refuses_the_handshake", Unsent(Unavailable)),
-    ("another_protocol", Unsent(Timeout)),
-    ("answers_the_handshake_to_somebody_else", Unsent(Unavailable)),
-];
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_hostile_server_is_judged_as_the_table_says_and_leaves_nothing_behind() {
-    let names: BTreeSet<&str> = ZOO.iter().map(|(name, _)| *name).collect();
-    assert!(names.len() == ZOO.len() && names.len() >= 50, "{} different animals", names.len());
-    let before = descriptors();
-    let mut wrong = Vec::new();
-    for some in ZOO.chunks(AT_ONCE) {
-        let met = join_all(some.iter().map(|(name, expected)| meet(name, expected))).await;
-        let failed = some.iter().zip(met).filter_map(|((name, _), met)| Some((name, met.err()?)));
-        wrong.extend(failed.map(|(name, why)| format!("{name}: {why}")));
-    }
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), ZOO.len(), wrong.join("\n"));
-    settled(before).await;
-    let peak = peak_memory_kb();
-    assert!(peak < MEMORY_MAX_KB, "{peak} kB at the most");
+pub fn page(status: &'static str, headers: &'static str, body: &'static str) -> Do {
+    Do::Page { status, headers, body }
 }
 
-/// Calls it once, ends it, and looks whether anything is left.
-async fn meet(name: &str, expected: &Is) -> Result<(), String> {
-    let (folder, tools) = animal(name);
-    let patience = match expected {
-        Lost(Timeout) | Unsent(Timeout) => SHORT,
-        Yes(_) | No(_) | Lost(_) | Unsent(_) => PATIENCE,
-    };
-    if !matches!(expected, Unsent(_)) {
-        // Up, so that a short time measures the call and not the start; some come up and list nothing.
-        drop(tokio::time::timeout(UP_WITHIN, tools.list_server("zoo")).await);
-    }
-    let call = Call { timeout: patience, ..a_call("zoo/any", arguments(name)) };
-    let (ended, told) = watched_call(&tools, call).await;
-    let judged = judge(&ended, expected);
-    let sent = matches!(expected, Yes(_) | No(_) | Lost(_));
-    if told.is_empty() == sent {
-        return Err(format!("the seat was told {told:?}"));
-    }
-    let ending = Instant::now();
-    tools.shutdown().await;
-    let group = told.first().copied().flatten().map(|child| child.pid);
-    gone(&folder, group, ending).await?;
-    judged
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub method: String,
+    pub path: String,
+    pub headers: String,
+    pub body: Value,
 }
 
-/// One that does not read is only met by somebody with more to say than a pipe holds.
-fn arguments(name: &str) -> Value {
-    match name {
-        "stops_reading" => json!({ "long": "w".repeat(1_000_000) }),
-        _ => json!({}),
+impl Seen {
+    pub fn header(&self, name: &str) -> Option<String> {
+        let line =
+            |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let found = self.headers.lines().filter_map(line).find(|(given, _)| given.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
+    }
+
+    fn rpc(&self) -> &str {
+        self.body["method"].as_str().unwrap_or_default()
     }
 }
 
-fn judge(ended: &Ended, expected: &Is) -> Result<(), String> {
-    let fits = match (ended, expected) {
-        (Ended::Succeeded { output }, Yes(text)) => output["text"] == *text,
-        (Ended::Failed { category, message, sent: true, .. }, No(expected)) => {
-            category == expected && message.len() < 10_000
+pub struct Hostile {
+    pub port: u16,
+    actor: Arc<Actor>,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Hostile {
+    /// Does what `does` says of each call.
+    pub async fn start(does: impl Fn(&Seen) -> Do + Send + Sync + 'static) -> Self {
+        Self::serve(Box::new(does), None).await
+    }
+
+    pub async fn doing(does: Do) -> Self {
+        let resets = match does {
+            Do::ResetAfter(bytes) => Some(bytes),
+            _ => None,
+        };
+        Self::serve(Box::new(move |_| does.clone()), resets).await
+    }
+
+    async fn serve(does: Box<dyn Fn(&Seen) -> Do + Send + Sync>, resets: Option<usize>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let actor = Arc::new(Actor { does, resets, ..Actor::default() });
+        let serving = tokio::spawn({
+            let actor = actor.clone();
+            async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    let actor = actor.clone();
+                    tokio::spawn(async move { actor.serve(stream).await });
+                }
+            }
+        });
+        Self { port, actor, serving }
+    }
+
+    /// From here on it resets connections, if that is what it does.
+    pub fn arm(&self) {
+        self.actor.armed.store(true, Ordering::SeqCst);
+    }
+
+    /// How many connections it reset.
+    pub fn resets(&self) -> u64 {
+        self.actor.reset.load(Ordering::SeqCst)
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// The requests that were calls: all but what an MCP client says before and after.
+    pub fn calls(&self) -> Vec<Seen> {
+        let seen = self.actor.seen.lock().unwrap();
+        let of_a_session = |seen: &Seen| seen.header("mcp-session-id").is_some() && seen.method != "POST";
+        let is_call = |seen: &&Seen| match seen.rpc() {
+            "" => !of_a_session(seen),
+            method => method == "tools/call",
+        };
+        seen.iter().filter(is_call).cloned().collect()
+    }
+
+    /// What its last endless answer got rid of before anybody stopped reading.
+    pub fn bytes_written(&self) -> u64 {
+        self.actor.written.load(Ordering::SeqCst)
+    }
+
+    /// Until none of this process's sockets leads here any more.
+    pub async fn is_left_alone(&self) {
+        let started = Instant::now();
+        while open_sockets_to(self.port) > 0 {
+            assert!(started.elapsed() < PATIENCE, "{} sockets still lead here", open_sockets_to(self.port));
+            tokio::task::yield_now().await;
         }
-        (Ended::Failed { category, sent: false, .. }, Unsent(expected)) => category == expected,
-        (Ended::Unknown { category, .. }, Lost(expected)) => category == expected,
-        (_, _) => false,
-    };
-    let short = format!("{ended:?}").chars().take(300).collect::<String>();
-    if fits { Ok(()) } else { Err(format!("expected {expected:?}, got {short}")) }
-}
-
-/// Its group, and every process that it left a note of.
-async fn gone(folder: &TempDir, group: Option<u32>, since: Instant) -> Result<(), String> {
-    let noted = ["processes", "starts"].map(|file| std::fs::read_to_string(folder.path().join(file)));
-    let noted: Vec<u32> = noted.iter().flatten().flat_map(|text| text.lines()).flat_map(str::parse).collect();
-    loop {
-        let mut left: Vec<u32> = group.map(living).unwrap_or_default();
-        left.extend(noted.iter().copied().filter(|pid| is_alive(*pid)));
-        if left.is_empty() {
-            return Ok(());
-        }
-        if since.elapsed() > GONE_WITHIN {
-            return Err(format!("left after {GONE_WITHIN:?}: {left:?}"));
-        }
-        tokio::task::yield_now().await;
     }
 }
 
-fn is_alive(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, fields)| !fields.trim_start().starts_with('Z'))
+/// Descriptors of this process that are TCP connections to this port of loopback.
+fn open_sockets_to(port: u16) -> usize {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let remote = format!("0100007F:{port:04X}");
+    let rows = table.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let inodes: Vec<String> = rows
+        .filter(|row| row.get(2) == Some(&remote.as_str()))
+        .map(|row| format!("socket:[{}]", row[9]))
+        .collect();
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let links = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    links.filter(|link| inodes.iter().any(|inode| link.to_str() == Some(inode))).count()
 }
 
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
+struct Actor {
+    does: Box<dyn Fn(&Seen) -> Do + Send + Sync>,
+    resets: Option<usize>,
+    armed: AtomicBool,
+    reset: AtomicU64,
+    seen: Mutex<Vec<Seen>>,
+    written: AtomicU64,
 }
 
-/// Tasks that read what is gone need a moment to notice.
-async fn settled(before: usize) {
-    let since = Instant::now();
-    while descriptors() > before + RUNTIMES_OWN {
-        assert!(since.elapsed() < GONE_WITHIN, "{} descriptors, {before} before", descriptors());
-        tokio::task::yield_now().await;
+impl Default for Actor {
+    fn default() -> Self {
+        Self {
+            does: Box::new(|_| page("200 OK", "", "")),
+            resets: None,
+            armed: AtomicBool::default(),
+            reset: AtomicU64::default(),
+            seen: Mutex::default(),
+            written: AtomicU64::default(),
+        }
     }
 }
 
-/// Waiting for children and for signals takes some, once.
-const RUNTIMES_OWN: usize = 4;
+const RESULT: &str = r#"{"jsonrpc":"2.0","id":{id},"result":{"content":[{"type":"text","text":"yes"}],"structuredContent":{"said":"yes"}}}"#;
 
-fn peak_memory_kb() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
+impl Actor {
+    async fn serve(&self, mut stream: TcpStream) {
+        if let Some(bytes) = self.resets.filter(|_| self.armed.load(Ordering::SeqCst)) {
+            let mut read = 0;
+            while read < bytes {
+                read += stream.read(&mut [0; 16]).await.unwrap_or(bytes);
+            }
+            self.reset.fetch_add(1, Ordering::SeqCst);
+            return stream.set_zero_linger().unwrap();
+        }
+        while let Some(seen) = self.read(&mut stream).await {
+            let does = match seen.rpc() {
+                "" | "tools/call" => (self.does)(&seen),
+                method => polite(method),
+            };
+            self.seen.lock().unwrap().push(seen.clone());
+            if !self.act(&mut stream, does, &seen).await {
+                return;
+            }
+        }
+    }
+
+    async fn read(&self, stream: &mut TcpStream) -> Option<Seen> {
+        let mut text = Vec::new();
+        loop {
+            if let Some(seen) = parse(&text) {
+                return Some(seen);
+            }
+            let mut chunk = [0; 4096];
+            match stream.read(&mut chunk).await {
+                Ok(count @ 1..) => text.extend_from_slice(&chunk[..count]),
+                Ok(_) | Err(_) => return None,
+            }
+        }
+    }
+
+    /// Says whether the connection lives on.
+    async fn act(&self, stream: &mut TcpStream, does: Do, seen: &Seen) -> bool {
+        let id = seen.body["id"].to_string();
+        let fill = |text: &str| text.replace("{result}", RESULT).replace("{id}", &id);
+        let (text, then) = match &does {
+            Do::Page { status, headers, body } => {
+                let body = fill(body);
+                let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+                (head + &body, "go on")
+            }
+            Do::Raw(text) => (fill(text), "close"),
+            Do::RawThenReset(text) => (fill(text), "reset"),
+            Do::RawThenHang(text) | Do::Endless(text, _) => (fill(text), "hang"),
+            Do::Drip(text) => return drip(stream, &fill(text)).await,
+            Do::ResetAfter(_) => (String::new(), "reset"),
+        };
+        if stream.write_all(text.as_bytes()).await.is_err() {
+            return false;
+        }
+        if let Do::Endless(_, chunk) = does {
+            let chunk = chunk.repeat(1024);
+            while stream.write_all(chunk.as_bytes()).await.is_ok() {
+                self.written.fetch_add(chunk.len() as u64, Ordering::SeqCst);
+            }
+        }
+        match then {
+            "reset" => stream.set_zero_linger().unwrap(),
+            "hang" => while stream.read(&mut [0; 1024]).await.is_ok_and(|count| count > 0) {},
+            _ => {}
+        }
+        then == "go on"
+    }
+}
+
+async fn drip(stream: &mut TcpStream, text: &str) -> bool {
+    let mut tick = tokio::time::interval(Duration::from_millis(20));
+    for byte in text.bytes() {
+        tick.tick().await;
+        if stream.write_all(&[byte]).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// A request that is whole.
+fn parse(bytes: &[u8]) -> Option<Seen> {
+    let text = String::from_utf8_lossy(bytes);
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let (first, headers) = head.split_once("\r\n")?;
+    let mut words = first.split(' ');
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut seen = Seen { method, path, headers: headers.to_owned(), body: Value::Null };
+    let length = seen.header("content-length").map_or(0, |length| length.parse().unwrap());
+    if body.len() < length {
+        return None;
+    }
+    seen.body = serde_json::from_str(&body[..length]).unwrap_or_else(|_| json!(body[..length]));
+    Some(seen)
+}
+
+/// An MCP server of the older era, with a session, up to the call.
+fn polite(method: &str) -> Do {
+    const JSON: &str = "Content-Type: application/json\r\nMcp-Session-Id: s\r\nConnection: close\r\n";
+    match method {
+        "initialize" => page(
+            "200 OK",
+            JSON,
+            r#"{"jsonrpc":"2.0","id":{id},"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"zoo","version":"1"}}}"#,
+        ),
+        "tools/list" => page(
+            "200 OK",
+            JSON,
+            r#"{"jsonrpc":"2.0","id":{id},"result":{"tools":[{"name":"any","inputSchema":{"type":"object"}}]}}"#,
+        ),
+        "server/discover" => page("400 Bad Request", "Connection: close\r\n", "what?"),
+        _ => page("202 Accepted", "Connection: close\r\n", ""),
+    }
 }

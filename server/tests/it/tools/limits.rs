@@ -9,6 +9,7 @@ use tempfile::tempdir;
 
 use super::zoo::{animal_under, starts, up};
 use super::*;
+use crate::durability::book::Book;
 
 fn noted(folder: &Path, file: &str) -> Vec<f64> {
     let text = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
@@ -172,4 +173,29 @@ async fn progress_is_passed_on_and_makes_no_call_s_time_longer() {
     assert!(heard.len() >= 2 && heard.iter().all(|said| said.total == Some(60_000.0)), "{heard:?}");
     assert!(heard.windows(2).all(|two| two[0].done <= two[1].done), "{heard:?}");
     tools.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_looks_at_a_running_step_sees_its_progress() {
+    let folder = tempdir().unwrap();
+    let tools = super::tools(folder.path(), json!({ "mcpServers": { "demo": demo_server(folder.path()) } }));
+    let (_place, url) = crate::store::place(crate::store::Kind::Sqlite).await;
+    let book = Book::with_tools(&url, tools).await;
+    let sleeps = json!({ "id": "sleeps", "tool": "demo/sleep", "arguments": { "ms": 60_000 } });
+    let started = book.start(&json!({ "name": "slow", "steps": [sleeps] }), None, true).await;
+    let id = started.id.to_string();
+    let looking = async {
+        let watching = book.service.watch(&id).await.unwrap();
+        until("a word on progress", || watching.glances().any(|step| step.progress.is_some())).await;
+        let view = watching.view().await.unwrap();
+        assert_eq!(view.steps[0].progress.as_ref().unwrap().total, Some(60_000.0));
+        let shown = serde_json::to_value(book.service.view(&id).await.unwrap()).unwrap();
+        assert!(shown["steps"][0]["progress"]["done"].as_f64() > Some(0.0), "{shown}");
+        book.service.cancel(&book.caller, &id, None).await.unwrap();
+    };
+    let (status, ()) = tokio::join!(book.drive(started), looking);
+    assert_eq!(status, actbook_engine::policy::Status::Cancelled);
+    let view = book.service.view(&id).await.unwrap();
+    assert_eq!(view.steps[0].progress, None, "it is news only while it lasts");
+    book.service.close().await;
 }
