@@ -44,6 +44,8 @@ pub const TRACE_META: &str = "traceparent";
 const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After its input is closed, a server has this long to leave by itself.
 const LEAVE_GRACE: Duration = Duration::from_secs(1);
+/// After it was asked to stop a call, a server has this long to say how far it came.
+const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Between the end of a server's output and that of the server.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
 /// After a pause or a time-out, a server that does not answer a simple question within this is ended.
@@ -364,7 +366,7 @@ impl Connection {
         &self,
         mut handle: RequestHandle<RoleClient>,
         out: CallOut<'_>,
-        timeout: Duration,
+        mut timeout: Duration,
         mut stop: Stop<'_, F>,
     ) -> (Came, bool)
     where
@@ -387,6 +389,11 @@ impl Connection {
                 }
                 () = &mut stop, if !stopped => {
                     stopped = true;
+                    // Whoever obeys says nothing more, as the protocol has it.
+                    timeout = timeout.min(STOP_GRACE);
+                    let soon = tokio::time::Instant::now() + timeout;
+                    let until = deadline.deadline().min(soon);
+                    deadline.as_mut().reset(until);
                     self.ask_to_stop(&handle.id);
                 }
             }

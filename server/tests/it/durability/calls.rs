@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use actbook::config::Config;
 use actbook::service::{Seen, ToolsSeen};
-use actbook::store::Db;
+use actbook::store::{Db, journal, payloads};
 use actbook::tools::{Call, Ended, Tools};
 use actbook_engine::policy::{Answer, Category, Status};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::book::{self, Book};
-use crate::store::for_each_database;
+use crate::store::{TENANT, for_each_database};
 
 /// As the journal and the plans in it have it, by plain reading.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -39,19 +39,12 @@ const ENDS: [(&str, &str, &str); 3] = [
 
 async fn raw(db: &Db) -> BTreeMap<String, Raw> {
     let plans = documents(db).await;
-    let rows = db
-        .read(
-            "SELECT stream, at, kind, body FROM journal WHERE tenant = $1 ORDER BY position",
-            vec![1i64.into()],
-        )
-        .await
-        .unwrap();
-    let mut plan_of: BTreeMap<i64, Value> = BTreeMap::new();
-    let mut begun: BTreeMap<(i64, String, &str, u64), (String, i64)> = BTreeMap::new();
+    let mut plan_of: BTreeMap<u64, Value> = BTreeMap::new();
+    let mut begun: BTreeMap<(u64, String, &str, u64), (String, i64)> = BTreeMap::new();
     let mut raw: BTreeMap<String, Raw> = BTreeMap::new();
-    for row in rows {
-        let (stream, at, kind) = (row.int(0).unwrap(), row.int(1).unwrap(), row.text(2).unwrap().to_owned());
-        let body: Value = serde_json::from_str(row.text(3).unwrap()).unwrap();
+    for entry in journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap() {
+        let (stream, at, kind) = (entry.stream, entry.at, entry.kind);
+        let body: Value = serde_json::from_str(&entry.body).unwrap();
         if kind == "execution_started.1" {
             let digest = body["plan"]["digest"].as_str().unwrap();
             plan_of.insert(stream, plans[digest].clone());
@@ -96,15 +89,16 @@ fn ended(raw: &mut Raw, body: &Value, since: i64, at: i64) {
 }
 
 async fn documents(db: &Db) -> BTreeMap<String, Value> {
-    let sql = "SELECT journal.body, payloads.body FROM journal JOIN payloads \
-               ON payloads.tenant = journal.tenant AND payloads.position = journal.position \
-               WHERE journal.tenant = $1 AND journal.kind = 'plan_saved.1'";
-    let rows = db.read(sql, vec![1i64.into()]).await.unwrap();
-    let one = |row: &actbook::store::Row| {
-        let entry: Value = serde_json::from_str(row.text(0).unwrap()).unwrap();
-        (entry["digest"].as_str().unwrap().to_owned(), serde_json::from_slice(row.bytes(1).unwrap()).unwrap())
-    };
-    rows.iter().map(one).collect()
+    let mut documents = BTreeMap::new();
+    for entry in journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap() {
+        if entry.kind == "plan_saved.1" {
+            let saved: Value = serde_json::from_str(&entry.body).unwrap();
+            let payload = payloads::at(TENANT, entry.position).first(db).await.unwrap().unwrap();
+            let document = serde_json::from_slice(&payload.body).unwrap();
+            documents.insert(saved["digest"].as_str().unwrap().to_owned(), document);
+        }
+    }
+    documents
 }
 
 /// The tool that Actbook calls; none where somebody else acts.

