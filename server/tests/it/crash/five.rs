@@ -108,7 +108,7 @@ fn one_plan_runs_over_five_real_servers_of_both_eras_and_values_flow_between_the
     for era in ["protocol 2025-11-25", "protocol 2026-07-28"] {
         assert!(doctor.contains(era), "{era} in {doctor}");
     }
-    let listed = book.say(&["tools", "list", "--server", "time"]).json;
+    let listed = book.say(&["tools", "list", "time"]).json;
     assert_eq!(listed[0]["seen"]["calls"], 1, "{listed}");
     assert_eq!(listed[0]["tools"][0]["seen"]["calls"], 1, "{listed}");
     let shown = book.say(&["tools", "show", "git/git_commit"]).json;
