@@ -6,6 +6,7 @@ mod ears;
 mod http;
 mod life;
 mod line_limit;
+mod signs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 //! talks through it, the calls out at it.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use actbook_engine::chain::Digest;
@@ -31,6 +31,7 @@ use tokio::sync::Mutex;
 use super::ears::{Ears, Reports};
 use super::http::{HttpClient, NoMessage};
 use super::line_limit::{LineLimit, Verdict};
+use super::signs::Signs;
 use super::{CONNECT_LIMIT, NotUp, Stop};
 use crate::tools::catalog::{Annotations, ToolInfo};
 use crate::tools::classify::{Came, classify, joined};
@@ -70,20 +71,6 @@ pub struct Connection {
     calls_out: AtomicUsize,
     listed: Mutex<Option<Listed>>,
     life: Signs,
-}
-
-/// What is known of how it is doing.
-struct Signs {
-    up_since: Instant,
-    /// When it last answered anything.
-    heard: std::sync::Mutex<Instant>,
-    answered_a_call: AtomicBool,
-    /// A call has timed out, and nothing was heard since.
-    in_doubt: AtomicBool,
-    /// It did not answer when asked whether it is well.
-    unwell: AtomicBool,
-    /// One question at a time.
-    asking: Mutex<()>,
 }
 
 /// What the connection lives on.
@@ -249,15 +236,7 @@ impl Connection {
         let reports = service.service().reports.clone();
         let service = Mutex::new(Some(service));
         let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
-        let now = Instant::now();
-        let life = Signs {
-            up_since: now,
-            heard: std::sync::Mutex::new(now),
-            answered_a_call: AtomicBool::new(false),
-            in_doubt: AtomicBool::new(false),
-            unwell: AtomicBool::new(false),
-            asking: Mutex::default(),
-        };
+        let life = Signs::new();
         Self { carrier, peer, service, reports, calls_out, listed, life }
     }
 
@@ -274,15 +253,11 @@ impl Connection {
             Carrier::Child(child) => child.group.is_running(),
             Carrier::Http(client) => !client.session_lost(),
         };
-        carried && !self.peer.is_transport_closed() && !self.life.unwell.load(Ordering::Relaxed)
+        carried && !self.peer.is_transport_closed() && !self.life.is_unwell()
     }
 
-    pub fn up_for(&self) -> Duration {
-        self.life.up_since.elapsed()
-    }
-
-    pub fn has_answered_a_call(&self) -> bool {
-        self.life.answered_a_call.load(Ordering::Relaxed)
+    pub fn signs(&self) -> &Signs {
+        &self.life
     }
 
     pub fn protocol(&self) -> Option<String> {
@@ -292,17 +267,11 @@ impl Connection {
     /// Whether to ask it first: it let a call wait in vain, or has had nothing to say for a while. A call
     /// that is out is no silence.
     pub fn is_doubtful(&self, check_after: Duration) -> bool {
-        let heard = *self.life.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        self.life.in_doubt.load(Ordering::Relaxed) || (self.is_idle() && heard.elapsed() >= check_after)
+        self.life.in_doubt() || (self.is_idle() && self.life.silent_for() >= check_after)
     }
 
     fn is_idle(&self) -> bool {
         self.calls_out.load(Ordering::SeqCst) == 0
-    }
-
-    fn heard(&self) {
-        self.life.in_doubt.store(false, Ordering::Relaxed);
-        *self.life.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Asks a simple question until it is answered; any answer will do, a no included. One that has none is
@@ -313,10 +282,10 @@ impl Connection {
         while self.is_up() && self.is_doubtful(check_after) {
             let asked = tokio::time::timeout(CHECK_LIMIT, self.simple_question()).await;
             if let Ok(Ok(()) | Err(ServiceError::McpError(_))) = asked {
-                self.heard();
+                self.life.heard();
             } else if self.is_idle() && self.is_doubtful(check_after) {
                 tracing::warn!(process = ?self.process(), "a server that no longer answers is left");
-                self.life.unwell.store(true, Ordering::Relaxed);
+                self.life.give_up();
                 if let Carrier::Child(child) = &self.carrier {
                     child.group.end().await;
                 }
@@ -415,8 +384,7 @@ impl Connection {
 
     async fn judge(&self, answer: Result<ServerResult, ServiceError>) -> Came {
         if let Ok(_) | Err(ServiceError::McpError(_)) = &answer {
-            self.heard();
-            self.life.answered_a_call.store(true, Ordering::Relaxed);
+            self.life.answered_a_call();
         }
         match answer {
             Ok(ServerResult::CallToolResult(result)) => tool_answer(result),
@@ -473,7 +441,7 @@ impl Connection {
         let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
         self.notify(ClientNotification::CancelledNotification(cancelled));
         if let Carrier::Child(_) = &self.carrier {
-            self.life.in_doubt.store(true, Ordering::Relaxed);
+            self.life.doubt();
         }
     }
 
@@ -490,7 +458,7 @@ impl Connection {
             }
         };
         *listed = Some((Instant::now(), tools.clone()));
-        self.heard();
+        self.life.heard();
         Ok(tools)
     }
 
