@@ -93,17 +93,21 @@ impl Stage {
             }
             "record" => {
                 let (facts, words) = facts(&words);
-                Command::Record { step: step.expect("a step"), report: report(&words), facts }
+                Command::Record { step: step.expect("a step"), report: report(&words), facts: facts.into() }
             }
             "note" => {
                 let (facts, words) = facts(&words);
                 let status = words.get(1).map(|word| word.parse().expect("a report"));
-                Command::Note { step: words.first().map(|step| (*step).to_owned()), status, facts }
+                Command::Note {
+                    step: words.first().map(|step| (*step).to_owned()),
+                    status,
+                    facts: facts.into(),
+                }
             }
             "undid" => {
                 let (facts, words) = facts(&words);
                 let done = words.get(1) != Some(&"failed");
-                Command::RecordCompensation { step: words[0].to_owned(), done, facts }
+                Command::RecordCompensation { step: words[0].to_owned(), done, facts: facts.into() }
             }
             "decision" => {
                 let (decision, reason) = rest.split_once(" because ").unwrap_or((rest, "no reason"));

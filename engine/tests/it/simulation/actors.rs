@@ -82,7 +82,11 @@ impl Sim {
         let (id, about) = (self.id(no), self.dice.chance(50));
         let facts = Facts { entity: Some("file".into()), confidence: Some(0.5), ..Facts::default() };
         match self.dice.below(6) {
-            0 => drop(self.give(&Command::Note { step: about.then_some(id), status: None, facts })),
+            0 => drop(self.give(&Command::Note {
+                step: about.then_some(id),
+                status: None,
+                facts: facts.into(),
+            })),
             1 => drop(self.decision("use the second draft")),
             2 => drop(self.decision("continue")),
             3 => drop(self.dice.chance(20) && self.decision("stop")),
