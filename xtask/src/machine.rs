@@ -20,6 +20,7 @@ const NODE_MAJOR: u32 = 22;
 pub struct Machine {
     postgres: Postgres,
     npm: PathBuf,
+    clients: PathBuf,
     path: String,
 }
 
@@ -30,12 +31,14 @@ impl Machine {
         let npm = stage::target().join("test-npm");
         install_servers(&npm)?;
         let path = path_with_node(&npm)?;
-        Ok(Self { postgres: Postgres::start()?, npm, path })
+        let clients = crate::clients::prepare()?;
+        Ok(Self { postgres: Postgres::start()?, npm, clients, path })
     }
 
     /// Tells a test run where things are.
     pub fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        self.postgres.equip(command).env("ACTBOOK_TEST_NPM", &self.npm).env("PATH", &self.path)
+        let command = self.postgres.equip(command).env("ACTBOOK_TEST_CLIENTS", &self.clients);
+        command.env("ACTBOOK_TEST_NPM", &self.npm).env("PATH", &self.path)
     }
 }
 
@@ -96,7 +99,7 @@ fn install_servers(npm: &Path) -> Result<()> {
     npm_install(npm, &missing)
 }
 
-fn npm_install(npm: &Path, packages: &[&str]) -> Result<()> {
+pub fn npm_install(npm: &Path, packages: &[&str]) -> Result<()> {
     std::fs::create_dir_all(npm)?;
     let mut install = command(&["npm", "install", "--no-audit", "--no-fund", "--prefix"]);
     let hint = "The tests run plans through MCP servers from npm; the registry has to be reachable once.";
@@ -104,7 +107,7 @@ fn npm_install(npm: &Path, packages: &[&str]) -> Result<()> {
 }
 
 /// `package` is `name@version`; a scoped name begins with an at sign of its own.
-fn is_installed(npm: &Path, package: &str) -> bool {
+pub fn is_installed(npm: &Path, package: &str) -> bool {
     let Some((name, version)) = package.rsplit_once('@') else { return false };
     let manifest = npm.join("node_modules").join(name).join("package.json");
     let Ok(text) = std::fs::read_to_string(manifest) else { return false };

@@ -62,6 +62,9 @@ pub struct StepView {
     pub tool: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
+    /// `agent`: an agent or a person does it and reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<&'static str>,
     pub attempts: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
@@ -91,6 +94,9 @@ pub struct WaitingView {
     pub kind: &'static str,
     pub question: String,
     pub options: Vec<&'static str>,
+    /// Where the journal asks for this approval: the same words asked again are another question.
+    #[serde(skip)]
+    pub asked: Option<u64>,
 }
 
 /// A line of a list.
@@ -181,7 +187,12 @@ impl Service {
         let steps: Vec<StepView> = execution.numbers().map(|no| step_view(execution, no, &values)).collect();
         let brief = if went_wrong(execution) { Some(self.brief(execution).await?) } else { None };
         let undo = brief.as_ref().map_or(&[][..], |brief| &brief.undo);
-        let waiting = questions(execution).iter().map(|question| waiting(question, &steps, undo)).collect();
+        let open = questions(execution);
+        let waiting = open.iter().map(|question| {
+            let asked = question.step.and_then(|no| execution.step(no).asked).map(|stored| stored.position.0);
+            WaitingView { asked, ..waiting(question, &steps, undo) }
+        });
+        let waiting = waiting.collect();
         let finished = |step: &&StepView| matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
         let done = steps.iter().filter(finished).count();
         let plan = &execution.plan_ref;
@@ -276,6 +287,7 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
         status: state.status(),
         tool: spec.tool().map(str::to_owned),
         action,
+        by: spec.by_agent().then_some("agent"),
         attempts: state.attempts.len(),
         started_at: state.started_at_ms.map(time),
         ended_at: state.ended_at_ms.map(time),
@@ -334,7 +346,7 @@ fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo]) -> WaitingV
             ("decision", format!("Undoing step `{id}` did not work{said}. What now?"), answers)
         }
     };
-    WaitingView { step: view.map(|view| view.id.clone()), kind, question: text, options }
+    WaitingView { step: view.map(|view| view.id.clone()), kind, question: text, options, asked: None }
 }
 
 fn work_text(view: Option<&StepView>) -> String {
