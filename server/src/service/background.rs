@@ -72,7 +72,7 @@ impl Background {
         match claimed {
             Ok(Claimed::Mine(progress)) => {
                 self.spawn(*progress);
-                return Ok(Goes::Here);
+                Ok(Goes::Here)
             }
             Ok(Claimed::DrivenElsewhere) => self.forget(stream, Ok(Goes::Elsewhere)),
             Ok(Claimed::Ended) => self.forget(stream, Ok(Goes::Nowhere)),

@@ -66,6 +66,9 @@ pub struct StepView {
     pub tool: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
+    /// `agent`: an agent or a person does it and reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<&'static str>,
     pub attempts: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
@@ -120,6 +123,9 @@ pub struct WaitingView {
     /// What a tool asks, in the protocol's own form: the reply has one part under each of these names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Value>,
+    /// Where the journal asks for this approval: the same words asked again are another question.
+    #[serde(skip)]
+    pub asked: Option<u64>,
 }
 
 /// A line of a list.
@@ -213,11 +219,12 @@ impl Service {
         let steps: Vec<StepView> = execution.numbers().map(|no| step_view(execution, no, &values)).collect();
         let brief = if went_wrong(execution) { Some(self.brief(execution).await?) } else { None };
         let undo = brief.as_ref().map_or(&[][..], |brief| &brief.undo);
-        let asked = questions(execution);
-        let waiting = asked.iter().map(|question| {
+        let open = questions(execution);
+        let waiting = open.iter().map(|question| {
+            let asked = question.step.and_then(|no| execution.step(no).asked).map(|stored| stored.position.0);
             let said = question.step.and_then(|no| execution.step(no).question());
             let said = said.and_then(|stored| values.0.get(&stored.position));
-            waiting(question, &steps, undo, said.map(Arc::as_ref))
+            WaitingView { asked, ..waiting(question, &steps, undo, said.map(Arc::as_ref)) }
         });
         let waiting = waiting.collect();
         let records = execution.notes.iter().map(|note| record_view(execution, note, &values)).collect();
@@ -321,6 +328,7 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
         status: state.status(),
         tool: spec.tool().map(str::to_owned),
         action,
+        by: spec.by_agent().then_some("agent"),
         attempts: state.attempts.len(),
         started_at: state.started_at_ms.map(time),
         ended_at: state.ended_at_ms.map(time),
@@ -406,7 +414,14 @@ fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo], asked: Opti
         }
     };
     let requests = asked.and_then(|asked| asked.get("inputRequests")).cloned();
-    WaitingView { step: view.map(|view| view.id.clone()), kind, question: text, options, requests }
+    WaitingView {
+        step: view.map(|view| view.id.clone()),
+        kind,
+        question: text,
+        options,
+        requests,
+        asked: None,
+    }
 }
 
 /// What a tool wants to know, in one sentence: its words, and the fields of its forms.

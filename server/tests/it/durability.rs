@@ -3,7 +3,7 @@
 
 mod book;
 mod cleanup;
-mod dice;
+pub mod dice;
 mod export;
 mod full;
 mod keys;
