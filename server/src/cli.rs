@@ -14,9 +14,11 @@ mod graph;
 mod inputs;
 mod journal;
 mod live;
+mod mcp;
 mod output;
 mod plans;
 mod run;
+mod serve;
 mod session;
 mod show;
 mod signs;
@@ -53,10 +55,11 @@ pub fn read() -> Args {
 pub async fn run(args: Args) -> ExitCode {
     let output = Output::new(args.common.json);
     let ended = match args.ask {
-        Ask::DemoTools { folder } => serve_demo_tools(folder).await,
+        Ask::DemoTools { folder, long } => serve_demo_tools(folder, long).await,
         Ask::Demo { keep } => demo::demo(&output, keep).await,
         Ask::Completions { shell } => completions(&output, shell),
         Ask::Man => man(&output),
+        Ask::McpConformance { listen } => serve::conformance(&output, listen).await,
         Ask::Verify { file: Some(file) } => journal::verify_file(&output, &file),
         ask => asked(ask, &args.common, output.clone()).await,
     };
@@ -116,9 +119,7 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         }
         Ask::Approve { execution, step, reason } => answers::approve(session, &execution, step, reason).await,
         Ask::Reject { execution, step, reason } => answers::reject(session, &execution, step, reason).await,
-        Ask::Record { execution, step, status, output, reason } => {
-            answers::record(session, &execution, step, status, output, reason).await
-        }
+        Ask::Record(asked) => answers::record(session, asked).await,
         Ask::Journal(asked) => journal::journal(session, asked).await,
         Ask::Verify { .. } => journal::verify(session).await,
         Ask::Export { execution, output } => store_care::export(session, &execution, output.as_deref()).await,
@@ -126,18 +127,24 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         Ask::Backup { file } => store_care::backup(session, &file).await,
         Ask::Cleanup { older_than, dry_run } => store_care::cleanup(session, older_than, dry_run).await,
         Ask::Tools(asked) => tools::tools(session, asked).await,
+        Ask::Mcp { tools } => mcp::mcp(session, tools).await,
+        Ask::Serve(asked) => serve::serve(session, asked).await,
         Ask::Doctor => doctor::doctor(session).await,
         Ask::Drive { execution } => detach::drive(session, &execution).await,
-        Ask::DemoTools { .. } | Ask::Demo { .. } | Ask::Completions { .. } | Ask::Man => {
+        Ask::DemoTools { .. }
+        | Ask::Demo { .. }
+        | Ask::Completions { .. }
+        | Ask::Man
+        | Ask::McpConformance { .. } => {
             unreachable!("what needs no database is answered before one is opened")
         }
     }
 }
 
-async fn serve_demo_tools(folder: std::path::PathBuf) -> Ended {
+async fn serve_demo_tools(folder: std::path::PathBuf, long: bool) -> Ended {
     let failed =
         |error: anyhow::Error| Error::new("demo_tools", error.to_string(), "choose another --folder");
-    demo_tools::serve(folder).await.map_err(failed).map(|()| Exit::Done)
+    demo_tools::serve(folder, long).await.map_err(failed).map(|()| Exit::Done)
 }
 
 fn completions(output: &Output, shell: clap_complete::Shell) -> Ended {

@@ -6,6 +6,7 @@ pub mod config;
 pub mod error;
 pub mod folders;
 pub mod ledger;
+pub mod mcp;
 mod random;
 pub mod runner;
 pub mod service;

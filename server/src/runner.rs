@@ -80,6 +80,7 @@ impl Runner {
         seats_folder: &std::path::Path,
     ) -> Result<Self, Error> {
         let seat = Seat::take(seats_folder)?;
+        seats::sweep(&db).await?;
         let asked = Instant::now();
         seats::take(&db, seat.id(), seat.host(), seat.boot(), u64::from(std::process::id()), LEASE_MS)
             .await?;

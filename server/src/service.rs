@@ -1,10 +1,16 @@
 //! One function per intent: what a caller may ask, and what it sees. Names no SQL, HTTP, MCP or HTML.
 
+mod agenda;
 mod answers;
+mod background;
 mod executions;
 mod export;
+mod guarantee;
 mod journal;
+mod keys;
 mod plans;
+mod records;
+mod seal;
 mod stats;
 mod tools;
 mod verify;
@@ -27,12 +33,15 @@ pub use crate::ledger::Progress;
 pub use crate::store::Options;
 pub use crate::store::executions::Filter as ExecutionFilter;
 pub use crate::tools::{Circuit, ServerState, ServerTools, ToolInfo};
-pub use actbook_engine::execution::{Brief, Report};
-pub use answers::failed;
+pub use actbook_engine::event::Reported;
+pub use actbook_engine::execution::{Brief, Facts};
+pub use agenda::AgendaItem;
+pub use background::{Background, Goes};
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};
 pub use plans::{PlanChecked, PlanSaved};
+pub use records::{Action, Decision, Noted};
 pub use stats::{LastError, Seen, ToolsSeen};
 pub use tools::ToolCalled;
 

@@ -54,6 +54,32 @@ pub struct Call {
     /// From sending to the answer. Waiting for a server to start is bounded by the same length of time,
     /// but counted apart: it must not turn a slow start into an unknown outcome.
     pub timeout: Duration,
+    pub carry: Carry,
+}
+
+/// What a call brings along from before, and who is told of what must outlive this process.
+#[derive(Clone, Default)]
+pub struct Carry {
+    /// The call was made before, and the server goes on with it: it is asked after, not made again.
+    pub task: Option<String>,
+    pub reply: Option<Reply>,
+    /// Keeps the handle of a task, durably, before it is asked after.
+    pub keep: Option<Keep>,
+}
+
+/// A tool's question as it came, and the answer by the names under which it asked.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub question: Value,
+    pub answer: Value,
+}
+
+pub type Keep = Arc<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
+
+impl fmt::Debug for Carry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Carry").field("task", &self.task).field("reply", &self.reply).finish_non_exhaustive()
+    }
 }
 
 /// How a call ended.
@@ -71,6 +97,8 @@ pub enum Ended {
     },
     /// Nobody can tell.
     Unknown { category: Category, message: String, retry_after: Option<Duration> },
+    /// The tool wants to know something first. `began`: it may have done something already.
+    Asks { question: Value, began: bool },
 }
 
 /// How far a call has come, in its tool's own measure.
@@ -430,6 +458,10 @@ impl Tools {
             Ended::Unknown { category, mut message, retry_after } => {
                 self.secrets.redact_text(&mut message);
                 Ended::Unknown { category, message, retry_after }
+            }
+            Ended::Asks { mut question, began } => {
+                self.secrets.redact(&mut question);
+                Ended::Asks { question, began }
             }
         }
     }

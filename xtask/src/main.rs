@@ -2,6 +2,7 @@
 //! measure. Progress goes to stderr; only results (a table, a bench's JSON) go to stdout.
 #![expect(clippy::print_stdout, reason = "the planted bugs' table is a result, and results go to stdout")]
 
+mod clients;
 mod commands;
 mod machine;
 mod planted;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::service::Service;
+use actbook::service::{Background, Service};
 use actbook::store::Options;
 use actbook::tools::{Ended, Tools};
 use futures_util::FutureExt;
@@ -72,7 +72,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 async fn executions(url: &str, executions: usize, steps: usize, at_once: usize) -> anyhow::Result<Value> {
     let calls = Arc::new(AtomicU64::new(0));
     let service = open(url, calls.clone()).await?;
-    let caller = Caller { actor: "bench".into() };
+    let caller = Caller::new("bench");
     let saved = service.save_plan(&caller, &plan(steps, json!({})), true).await?;
     service.runner().await?;
     let (_keep, halt) = watch::channel(false);
@@ -110,7 +110,7 @@ async fn hang(url: &str, executions: usize) -> anyhow::Result<Value> {
         std::future::pending().boxed()
     });
     let service = Service::with_tools(url, Options::default(), tools).await?;
-    let caller = Caller { actor: "bench".into() };
+    let caller = Caller::new("bench");
     let retry = json!({ "idempotent": true, "retry": { "max_attempts": 3, "backoff": "1ms", "on": ["unavailable"] } });
     let saved = service.save_plan(&caller, &plan(3, retry), true).await?;
     let (_keep, halt) = watch::channel(false);
@@ -131,9 +131,8 @@ async fn recover(url: &str, executions: usize) -> anyhow::Result<Value> {
     let start = Instant::now();
     let calls = Arc::new(AtomicU64::new(0));
     let service = open(url, calls.clone()).await?;
-    let (_keep, halt) = watch::channel(false);
-    let taken = service.take_up(halt).await?;
-    anyhow::ensure!(taken.len() == executions, "{} of {executions} were taken up", taken.len());
+    let taken = Background::new(service.clone()).take_up().await?;
+    anyhow::ensure!(taken == executions, "{taken} of {executions} were taken up");
     while calls.load(Ordering::Relaxed) < executions as u64 {
         tokio::task::yield_now().await;
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use actbook::service::Reported;
 use actbook_engine::policy::{Answer, Status};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -153,7 +154,7 @@ Examples:
         /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: String,
-        /// The step's output, for `happened` and `skip`
+        /// The step's output, for `happened` and `skip`; with `retry` the reply to what its tool asks
         #[arg(long, value_name = "JSON", value_parser = json)]
         output: Option<Value>,
     },
@@ -183,24 +184,7 @@ Examples:
         reason: Option<String>,
     },
     /// Report an agent's step by hand
-    #[command(after_help = "\
-Examples:
-  actbook record 7k2m announce succeeded --output '{\"link\": \"…\"}'
-  actbook record 7k2m announce failed --reason \"the channel is gone\"")]
-    Record {
-        /// Its id, or a unique beginning of it
-        execution: String,
-        /// The step's id in its plan
-        step: String,
-        /// What came of it
-        status: Reported,
-        /// What it gave
-        #[arg(long, value_name = "JSON", value_parser = json)]
-        output: Option<Value>,
-        /// Why; it is journaled
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
-    },
+    Record(Record),
     /// Compensate whatever may have run, in reverse order
     #[command(after_help = "\
 Examples:
@@ -259,6 +243,22 @@ Examples:
     /// The downstream tools: list, show, call
     #[command(subcommand)]
     Tools(Tools),
+    /// Serve MCP over stdio, for an agent's client to start
+    #[command(after_help = "\
+Examples:
+  claude mcp add actbook -- actbook mcp
+  actbook mcp --tools record      for agents that call their tools themselves and report")]
+    Mcp {
+        /// Which tools to offer
+        #[arg(long, value_enum, default_value_t)]
+        tools: ToolSet,
+    },
+    /// Serve MCP over HTTP at /mcp, beside /healthz and /readyz
+    #[command(after_help = "\
+Examples:
+  actbook serve
+  actbook serve --listen 127.0.0.1:8080 --tools full")]
+    Serve(Serve),
     /// Look at the database, the config, the servers and the folders
     #[command(after_help = "Example:\n  actbook doctor")]
     Doctor,
@@ -279,12 +279,21 @@ Examples:
     DemoTools {
         #[arg(long, value_name = "DIR")]
         folder: PathBuf,
+        /// Also tools that answer later, or ask back
+        #[arg(long, hide = true)]
+        long: bool,
     },
     /// Print shell completions
     #[command(
         after_help = "Example:\n  actbook completions bash > ~/.local/share/bash-completion/completions/actbook"
     )]
     Completions { shell: clap_complete::Shell },
+    /// What the protocol's conformance suite talks to, on the same stack as `serve`
+    #[command(hide = true)]
+    McpConformance {
+        #[arg(long, value_name = "HOST:PORT")]
+        listen: std::net::SocketAddr,
+    },
     /// Print the man page
     #[command(hide = true, after_help = "Example:\n  actbook man > actbook.1 && man ./actbook.1")]
     Man,
@@ -294,6 +303,32 @@ Examples:
         /// Its id, or a unique beginning of it
         execution: String,
     },
+}
+
+#[derive(Debug, Group)]
+pub struct Serve {
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4700")]
+    pub listen: std::net::SocketAddr,
+    /// Which tools to offer
+    #[arg(long, value_enum, default_value_t)]
+    pub tools: ToolSet,
+    /// Another name that clients may call this server by, as in `actbook.example:4700`
+    #[arg(long = "name", value_name = "HOST[:PORT]")]
+    pub names: Vec<String>,
+    /// Listen where other machines can reach it, though nobody has to show who they are
+    #[arg(long)]
+    pub without_tokens: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum ToolSet {
+    /// Plans that Actbook runs
+    #[default]
+    Run,
+    /// For agents that call their tools themselves and report
+    Record,
+    /// Everything
+    Full,
 }
 
 #[derive(Debug, Group)]
@@ -422,17 +457,52 @@ Examples:
     },
 }
 
-/// What is reported of an agent's step.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Reported {
-    Started,
-    Succeeded,
-    Failed,
-    Compensated,
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  actbook record 7k2m announce succeeded --output '{\"link\": \"…\"}' --confidence 0.9
+  actbook record 7k2m announce failed --reason \"the channel is gone\"
+  actbook record 7k2m draft compensated --description \"deleted the file\"")]
+pub struct Record {
+    /// Its id, or a unique beginning of it
+    pub execution: String,
+    /// The step's id in its plan
+    pub step: String,
+    /// What came of it
+    #[arg(value_parser = words(Reported::ALL.iter().map(|word| word.as_str()), str::parse::<Reported>))]
+    pub status: Reported,
+    /// What it gave
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    pub output: Option<Value>,
+    /// Why; it is journaled
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// What was done, in words
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
+    /// A label, such as `file_edit`
+    #[arg(long = "type", value_name = "WORD")]
+    pub kind: Option<String>,
+    /// What it was done to
+    #[arg(long, value_name = "NAME")]
+    pub entity: Option<String>,
+    /// How that was before; JSON, or a text
+    #[arg(long, value_name = "STATE", value_parser = json_or_text)]
+    pub before: Option<Value>,
+    /// How it is now; JSON, or a text
+    #[arg(long, value_name = "STATE", value_parser = json_or_text)]
+    pub after: Option<Value>,
+    /// How sure, from 0 to 1
+    #[arg(long, value_name = "NUMBER")]
+    pub confidence: Option<f64>,
 }
 
 fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))
+}
+
+fn json_or_text(text: &str) -> Result<Value, String> {
+    Ok(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)))
 }
 
 /// One of the engine's closed words. MCP writes some with an underscore, and people who know it do too.

@@ -1,6 +1,7 @@
 //! Executions: started, found, listed, shown, watched, driven.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
@@ -15,16 +16,14 @@ use tokio::sync::watch;
 
 use super::Service;
 use super::plans::named_tools;
-use super::view::{ExecutionRow, ExecutionView, StepProgress};
+use super::view::{ExecutionRow, ExecutionView, StepProgress, last_started};
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{self, Asked, Progress, Reply, Request, Start};
+use crate::ledger::{self, Progress, Reply, Request, Start};
 use crate::random;
 use crate::runner::{Claimed, Halt};
-use crate::store::{self, executions};
+use crate::store::{self, executions, plans};
 
-/// How many executions one look-out takes up.
-const TAKEN_UP_MAX: u64 = 10_000;
 /// Beyond this many, more names help nobody.
 const STRANDED_LISTED: u64 = 200;
 
@@ -34,6 +33,8 @@ pub struct Started {
     pub id: ExecutionId,
     pub stream: u64,
     pub progress: Progress,
+    /// False: an equal request with the same key had started it before.
+    pub fresh: bool,
 }
 
 /// An execution as its row has it.
@@ -43,6 +44,12 @@ pub struct Found {
     pub stream: u64,
     pub status: Status,
     pub seat: Option<String>,
+}
+
+impl Started {
+    fn of(progress: Progress, fresh: bool) -> Self {
+        Self { id: progress.id.clone(), stream: progress.stream, progress, fresh }
+    }
 }
 
 impl Service {
@@ -68,13 +75,20 @@ impl Service {
             seat,
         };
         let request = Request::Start(Box::new(start));
-        match self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await? {
-            Reply::Moved(progress) => {
-                Ok(Started { id: progress.id.clone(), stream: progress.stream, progress: *progress })
+        match self.ask(caller, request).await? {
+            Reply::Moved(progress) => Ok(Started::of(*progress, true)),
+            Reply::Repeated(id) => Ok(Started::of(self.stands(self.find(&id).await?.stream)?, false)),
+            Reply::Saved { .. } | Reply::Deleted | Reply::Recorded(_) => {
+                unreachable!("a start gives an execution")
             }
-            Reply::Saved { .. } | Reply::Deleted | Reply::Repeated(_) => {
-                unreachable!("a start without a key gives a new execution")
-            }
+        }
+    }
+
+    /// What an equal request with the same key has started before.
+    pub async fn started_before(&self, caller: &Caller) -> Result<Option<Started>, Error> {
+        match self.repeated(caller).await? {
+            Some(id) => Ok(Some(Started::of(self.stands(self.find(&id).await?.stream)?, false))),
+            None => Ok(None),
         }
     }
 
@@ -110,7 +124,21 @@ impl Service {
 
     pub async fn list(&self, filter: &executions::Filter, limit: u64) -> Result<Vec<ExecutionRow>, Error> {
         let rows = executions::list(self.tenant, filter, limit).all(&self.db).await?;
-        Ok(rows.iter().map(ExecutionRow::of).collect())
+        let mut digests = BTreeMap::new();
+        for row in &rows {
+            if let Entry::Vacant(vacant) = digests.entry((row.plan.as_str(), row.plan_version)) {
+                vacant.insert(self.plan_digest(row).await?);
+            }
+        }
+        Ok(rows
+            .iter()
+            .map(|row| ExecutionRow::of(row, &digests[&(row.plan.as_str(), row.plan_version)]))
+            .collect())
+    }
+
+    pub(super) async fn plan_digest(&self, row: &executions::Execution) -> Result<String, Error> {
+        let plan = plans::version(self.tenant, &row.plan, row.plan_version).first(&self.db).await?;
+        Ok(plan.map(|plan| plan.digest).unwrap_or_default())
     }
 
     pub async fn view(&self, id: &str) -> Result<ExecutionView, Error> {
@@ -199,38 +227,6 @@ impl Service {
         Ok(self.runner().await?.drive(claimed, halt).await?)
     }
 
-    /// Takes up everything of this place that nobody drives, and goes on with it in the background.
-    pub async fn take_up(&self, halt: Halt) -> Result<Vec<ExecutionId>, Error> {
-        let runner = self.runner().await?;
-        let mut claims = tokio::task::JoinSet::new();
-        let left = executions::left(self.tenant, TAKEN_UP_MAX).all(&self.db).await?;
-        self.ledger.warm(&left.iter().map(|row| row.id).collect::<Vec<_>>())?;
-        for row in left {
-            let (service, runner, halt) = (self.clone(), runner.clone(), halt.clone());
-            claims.spawn(async move {
-                let plan = service.ledger.look(row.id, |execution| execution.plan.clone())?;
-                match runner.claim(row.id, service.place(&plan)).await? {
-                    Claimed::Mine(progress) => {
-                        let id = progress.id.clone();
-                        tokio::spawn(async move { runner.drive(*progress, halt).await });
-                        Ok::<_, Error>(Some(id))
-                    }
-                    Claimed::DrivenElsewhere | Claimed::Ended => Ok(None),
-                }
-            });
-        }
-        let mut taken = Vec::new();
-        while let Some(claimed) = claims.join_next().await {
-            match claimed {
-                Ok(Ok(id)) => taken.extend(id),
-                Ok(Err(error)) if error.code == "other_place" => {}
-                Ok(Err(error)) => tracing::warn!("an execution could not be taken up: {error}"),
-                Err(error) => tracing::warn!("an execution could not be taken up: {error}"),
-            }
-        }
-        Ok(taken)
-    }
-
     /// The living process that is at work on it, if there is one.
     pub async fn driver(&self, found: &Found) -> Result<Option<Driver>, Error> {
         let Some(seat) = &found.seat else { return Ok(None) };
@@ -275,6 +271,7 @@ pub struct Glance<'a> {
     pub status: StepStatus,
     pub attempts: usize,
     pub progress: Option<StepProgress>,
+    /// Of its last attempt.
     pub started_at_ms: Option<i64>,
     pub ended_at_ms: Option<i64>,
 }
@@ -336,7 +333,7 @@ impl Watching {
             status: state.status(),
             attempts: state.attempts.len(),
             progress: self.service.progress(self.stream, no, state.status()),
-            started_at_ms: state.started_at_ms,
+            started_at_ms: last_started(state),
             ended_at_ms: state.ended_at_ms,
         })
     }

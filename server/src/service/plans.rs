@@ -12,7 +12,7 @@ use super::Service;
 use super::view::PlanView;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{Asked, Reply, Request};
+use crate::ledger::{Reply, Request};
 use crate::random;
 use crate::store::{self, payloads, plans};
 
@@ -70,15 +70,19 @@ impl Service {
     }
 
     pub async fn save_plan(&self, caller: &Caller, text: &str, offline: bool) -> Result<PlanSaved, Error> {
-        let PlanChecked { plan, check } = self.check(text, offline).await;
+        let repeated = self.repeated(caller).await?;
+        let PlanChecked { plan, check } = self.check(text, offline || repeated.is_some()).await;
         let Some(plan) = plan.filter(|_| check.ok) else {
             let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
             return Err(Error::findings("the plan is refused", errors.collect()));
         };
         let request = Request::SavePlan { plan: plan.clone(), new_id: PlanId::new(random::id()) };
-        let asked = Asked { actor: caller.actor.clone(), request, key: None };
-        let Reply::Saved { plan: reference, fresh } = self.ledger.ask(asked).await? else {
-            unreachable!("saving a plan answers with its place")
+        let (reference, fresh) = match self.ask(caller, request).await? {
+            Reply::Saved { plan, fresh } => (plan, fresh),
+            Reply::Repeated(result) => (saved_before(&result, &plan)?, false),
+            Reply::Moved(_) | Reply::Deleted | Reply::Recorded(_) => {
+                unreachable!("saving a plan answers with its place")
+            }
         };
         let PlanRef { id, name, version, digest } = reference.clone();
         Ok(PlanSaved {
@@ -142,9 +146,17 @@ impl Service {
     pub async fn delete_plan(&self, caller: &Caller, name_or_id: &str) -> Result<PlanView, Error> {
         let row = self.plan_row(name_or_id).await?;
         let request = Request::DeletePlan { id: PlanId::new(row.id.as_str()) };
-        self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await?;
+        self.ask(caller, request).await?;
         Ok(PlanView::of(&row))
     }
+}
+
+/// The place that an equal request was given, as its key remembers it: `id@version`.
+fn saved_before(result: &str, plan: &Plan) -> Result<PlanRef, Error> {
+    let place = result.rsplit_once('@').and_then(|(id, version)| Some((id, version.parse().ok()?)));
+    let strange = || Error::new("corrupt", format!("a key gave the plan `{result}`"), "run `actbook verify`");
+    let (id, version) = place.ok_or_else(strange)?;
+    Ok(PlanRef { id: PlanId::new(id), name: plan.name.clone(), version, digest: plan.digest })
 }
 
 /// Every tool a plan may call, with the place that names it.

@@ -67,7 +67,8 @@ impl Service {
     }
 
     pub async fn call_tool(&self, name: &str, arguments: Value, timeout: Duration) -> ToolCalled {
-        let call = Call { tool: name.to_owned(), arguments, key: random::id(), timeout };
+        let key = random::id();
+        let call = Call { tool: name.to_owned(), arguments, key, timeout, carry: Default::default() };
         let started = Instant::now();
         let ended = self.tools.call(call, |_| {}, std::future::pending()).await;
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -78,6 +79,10 @@ impl Service {
             }
             Ended::Unknown { category, message, .. } => {
                 (Outcome::Unknown, Some(category), Some(message), None)
+            }
+            Ended::Asks { question, .. } => {
+                let message = question["message"].as_str().map(str::to_owned);
+                (Outcome::Failed, Some(Category::Policy), message, Some(question))
             }
         };
         ToolCalled { outcome, took_ms, output, category, message }

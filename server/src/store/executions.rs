@@ -134,6 +134,9 @@ fn beginning_with(tenant: i64, prefix: &str) -> Select<Execution> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     pub status: Option<String>,
+    /// A plan's id or name.
+    pub plan: Option<String>,
+    pub task: Option<String>,
     pub since: Option<i64>,
     /// The id of the last one shown, to go on from there.
     pub before: Option<u64>,
@@ -144,14 +147,19 @@ pub fn list(tenant: i64, filter: &Filter, limit: u64) -> Select<Execution> {
     let since = filter.since.unwrap_or(i64::MIN);
     let before = filter.before.unwrap_or(u64::MAX);
     let mut params = vec![tenant.into(), since.into(), before.into(), limit.into()];
-    let Some(status) = &filter.status else {
-        let sql = executions!("WHERE tenant = $1 AND started_at >= $2 AND id < $3 ORDER BY id DESC LIMIT $4");
-        return Select::new(sql, params, execution);
+    let wanted = [&filter.status, &filter.plan, &filter.task];
+    params.extend(wanted.map(|word| word.as_deref().unwrap_or_default().into()));
+    // Written out per status, so that the index by status is used where there is one.
+    let sql = match &filter.status {
+        None => executions!(
+            "WHERE tenant = $1 AND started_at >= $2 AND id < $3 AND $5 = '' AND ($6 = '' OR plan = $6 OR \
+             plan_name = $6) AND ($7 = '' OR task = $7) ORDER BY id DESC LIMIT $4"
+        ),
+        Some(_) => executions!(
+            "WHERE tenant = $1 AND started_at >= $2 AND id < $3 AND status = $5 AND ($6 = '' OR plan = $6 OR \
+             plan_name = $6) AND ($7 = '' OR task = $7) ORDER BY id DESC LIMIT $4"
+        ),
     };
-    params.push(status.as_str().into());
-    let sql = executions!(
-        "WHERE tenant = $1 AND started_at >= $2 AND id < $3 AND status = $5 ORDER BY id DESC LIMIT $4"
-    );
     Select::new(sql, params, execution)
 }
 

@@ -7,6 +7,7 @@ mod http;
 mod life;
 mod line_limit;
 mod signs;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -105,6 +106,17 @@ impl Server {
             return (Came::NotSent { category: Category::InvalidArguments, why }, false);
         }
         let mut stop = pin!(stop);
+        if let Some(task) = &call.carry.task {
+            let deadline = Instant::now() + call.timeout;
+            return tasks::follow(
+                self,
+                task,
+                tasks::Wait { deadline, timeout: call.timeout, poll: None },
+                stop,
+                false,
+            )
+            .await;
+        }
         let ready = tokio::select! {
             biased;
             ready = self.ready(call.timeout) => ready,
@@ -113,15 +125,33 @@ impl Server {
         match ready {
             Ok(connection) => {
                 sending(connection.process());
-                let (came, stopped) = connection.call(tool, call, progress, stop).await;
+                let deadline = Instant::now() + call.timeout;
+                let (came, stopped) = match tasks::replied_to(call) {
+                    Some(task) => (tasks::update(&connection, task, call).await, false),
+                    None => connection.call(tool, call, progress, stop.as_mut()).await,
+                };
                 if matches!(came, Came::TimedOut { .. }) {
                     // Apart from the call, whose outcome is known to be unknown already.
                     let check_after = self.life.check_after;
                     tokio::spawn(async move { connection.is_well(check_after).await });
                 }
-                (came, stopped)
+                let Came::Background { task, poll } = came else { return (came, stopped) };
+                self.keep(call, &task).await;
+                let wait = tasks::Wait { deadline, timeout: call.timeout, poll };
+                tasks::follow(self, &task, wait, stop, stopped).await
             }
             Err(came) => (came, false),
+        }
+    }
+
+    /// A handle that a secret would have to be struck out of is of no use to the next process.
+    async fn keep(&self, call: &Call, task: &str) {
+        let mut shown = task.to_owned();
+        self.secrets.redact_text(&mut shown);
+        if let Some(keep) =
+            call.carry.keep.as_ref().filter(|_| shown == task && task.len() <= tasks::BYTES_MAX)
+        {
+            keep(shown).await;
         }
     }
 

@@ -10,6 +10,7 @@ mod npm;
 mod outside;
 mod reference;
 mod takeover;
+mod tasks;
 
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 pub mod book;
 mod calls;
 mod cleanup;
-mod dice;
+pub mod dice;
 mod export;
 mod full;
 mod keys;

@@ -4,6 +4,7 @@
 mod cli;
 mod crash;
 mod durability;
+mod mcp;
 mod postgres;
 mod store;
 mod tidy;

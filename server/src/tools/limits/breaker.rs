@@ -160,7 +160,7 @@ impl Drop for Ticket<'_> {
 /// tries a server must hear from it.
 fn says(ended: &Ended, trying: bool) -> Says {
     match ended {
-        Ended::Succeeded { .. } => Says::Answered,
+        Ended::Succeeded { .. } | Ended::Asks { .. } => Says::Answered,
         Ended::Failed { category: Category::Unavailable, .. } => Says::OutOfReach,
         Ended::Failed { category: Category::Timeout, sent: false, .. } => Says::OutOfReach,
         Ended::Failed { sent: false, .. } => Says::Nothing,
@@ -174,7 +174,7 @@ fn says(ended: &Ended, trying: bool) -> Says {
 
 fn words(ended: &Ended) -> String {
     match ended {
-        Ended::Succeeded { .. } => String::new(),
+        Ended::Succeeded { .. } | Ended::Asks { .. } => String::new(),
         Ended::Failed { message, .. } | Ended::Unknown { message, .. } => {
             message.chars().take(LAST_WORDS_CHARS).collect()
         }

@@ -32,7 +32,7 @@ use super::ears::{Ears, Reports};
 use super::http::{HttpClient, NoMessage};
 use super::line_limit::{LineLimit, Verdict};
 use super::signs::Signs;
-use super::{CONNECT_LIMIT, NotUp, Stop};
+use super::{CONNECT_LIMIT, NotUp, Stop, tasks};
 use crate::tools::catalog::{Annotations, ToolInfo};
 use crate::tools::classify::{Came, classify, joined};
 use crate::tools::process::{self, ChildProcess, Group, Tail};
@@ -183,7 +183,7 @@ fn unreached(error: &ClientInitializeError) -> (Category, String, bool) {
             (category, message, sent && category != Category::Permission)
         }
         Some(Ended::Unknown { category, message, .. }) => (category, message, true),
-        Some(Ended::Succeeded { .. }) | None => {
+        Some(Ended::Succeeded { .. } | Ended::Asks { .. }) | None => {
             (Category::Unavailable, format!("it {}", handshake_problem(error)), true)
         }
     }
@@ -199,7 +199,8 @@ fn no_message(error: &DynamicTransportError) -> Option<&NoMessage> {
 
 fn client() -> Ears {
     let name = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    Ears::new(ClientConfig::new(ClientCapabilities::default(), name))
+    let can = ClientCapabilities::builder().enable_tasks().enable_elicitation().build();
+    Ears::new(ClientConfig::new(can, name))
 }
 
 fn both_eras() -> ClientLifecycleMode {
@@ -306,6 +307,10 @@ impl Connection {
         self.peer.send_request(ClientRequest::PingRequest(PingRequest::default())).await.map(drop)
     }
 
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        &self.peer
+    }
+
     /// Also says whether the call was asked to stop.
     pub async fn call<F>(
         &self,
@@ -388,8 +393,8 @@ impl Connection {
         }
         match answer {
             Ok(ServerResult::CallToolResult(result)) => tool_answer(result),
-            Ok(ServerResult::InputRequiredResult(_)) => Came::Question,
-            Ok(ServerResult::CreateTaskResult(_)) => Came::Background,
+            Ok(ServerResult::InputRequiredResult(asks)) => tasks::question(&asks),
+            Ok(ServerResult::CreateTaskResult(accepted)) => tasks::accepted(&accepted.task),
             Ok(_) => Came::Unintelligible { why: "the server's answer is no tool result".to_owned() },
             Err(ServiceError::McpError(error)) => {
                 Came::Error { code: error.code.0, message: error.message.into_owned(), data: error.data }
@@ -543,7 +548,7 @@ fn request(tool: &str, call: &Call) -> ClientRequest {
         Value::Object(arguments) => params.with_arguments(arguments.clone()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => params,
     };
-    ClientRequest::CallToolRequest(CallToolRequest::new(params))
+    ClientRequest::CallToolRequest(CallToolRequest::new(tasks::with_reply(params, call)))
 }
 
 fn options(call: &Call) -> PeerRequestOptions {
@@ -555,7 +560,7 @@ fn options(call: &Call) -> PeerRequestOptions {
     PeerRequestOptions::no_options().with_meta(meta)
 }
 
-fn tool_answer(result: CallToolResult) -> Came {
+pub(super) fn tool_answer(result: CallToolResult) -> Came {
     let texts: Vec<&str> = result.content.iter().filter_map(block_text).collect();
     let is_error = result.is_error.unwrap_or(false);
     Came::Answer { text: texts.join("\n"), structured: result.structured_content, is_error }

@@ -57,7 +57,7 @@ impl std::fmt::Display for NoMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match classify(self.0.clone(), false) {
             Ended::Failed { message, .. } | Ended::Unknown { message, .. } => f.write_str(&message),
-            Ended::Succeeded { .. } => f.write_str("it answered"),
+            Ended::Succeeded { .. } | Ended::Asks { .. } => f.write_str("it answered"),
         }
     }
 }

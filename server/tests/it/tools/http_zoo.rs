@@ -303,6 +303,7 @@ fn judged(ended: &Ended) -> String {
         Ended::Failed { category, sent: true, .. } => format!("failed {category}"),
         Ended::Failed { category, sent: false, .. } => format!("unsent {category}"),
         Ended::Unknown { category, .. } => format!("unknown {category}"),
+        Ended::Asks { .. } => "asks".to_owned(),
     }
 }
 
@@ -416,7 +417,7 @@ async fn patience_that_a_server_asks_for_is_passed_on() {
             Ended::Failed { retry_after, .. } => {
                 assert_eq!(retry_after, Some(Duration::from_secs(7)), "{tool}")
             }
-            ended @ (Ended::Succeeded { .. } | Ended::Unknown { .. }) => panic!("{ended:?}"),
+            ended @ (Ended::Succeeded { .. } | Ended::Unknown { .. } | Ended::Asks { .. }) => panic!("{ended:?}"),
         }
     }
 }

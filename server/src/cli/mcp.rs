@@ -1,0 +1,52 @@
+//! `actbook mcp`: the agent's door over stdio. stdout belongs to the protocol; logs go to stderr.
+
+use std::time::Duration;
+
+use actbook::error::Error;
+use actbook::mcp::{Door, Profile, stdio};
+use actbook::service::Background;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::args::ToolSet;
+use super::session::Session;
+use super::{Ended, Exit};
+
+/// Clients kill a server that does not leave soon after its input has ended.
+const LEAVING: Duration = Duration::from_secs(3);
+
+pub async fn mcp(session: &Session, tools: ToolSet) -> Ended {
+    let background = Background::new(session.service.clone());
+    let door = Door::new(background.clone(), &session.config, profile(tools))?;
+    let looking = tokio::spawn({
+        let background = background.clone();
+        async move { background.look_out().await }
+    });
+    let served = tokio::select! {
+        served = stdio(door) => served,
+        asked = terminated() => asked,
+    };
+    background.leave(LEAVING).await;
+    looking.abort();
+    served.map(|()| Exit::Done)
+}
+
+pub fn profile(tools: ToolSet) -> Profile {
+    match tools {
+        ToolSet::Run => Profile::Run,
+        ToolSet::Record => Profile::Record,
+        ToolSet::Full => Profile::Full,
+    }
+}
+
+/// Resolves at the first Ctrl-C or SIGTERM.
+pub async fn terminated() -> Result<(), Error> {
+    let deaf =
+        |error: std::io::Error| Error::new("io", format!("signals cannot be heard: {error}"), "try again");
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(deaf)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(deaf)?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}

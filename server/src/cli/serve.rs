@@ -1,0 +1,62 @@
+//! `actbook serve`: the agent's door over HTTP, until Ctrl-C or SIGTERM.
+
+use std::time::Duration;
+
+use actbook::error::Error;
+use actbook::mcp::conformance::Fixture;
+use actbook::mcp::http::{self, Listen};
+use actbook::mcp::{Client, Door};
+use actbook::service::Background;
+use serde_json::json;
+
+use super::args::Serve;
+use super::mcp::{profile, terminated};
+use super::output::Output;
+use super::session::Session;
+use super::{Ended, Exit};
+
+/// How long the calls in flight may take once the end was asked for.
+const LEAVING: Duration = Duration::from_secs(30);
+
+pub async fn serve(session: &Session, asked: Serve) -> Ended {
+    let listen = Listen { address: asked.listen, names: asked.names, anywhere: asked.without_tokens };
+    let listener = listen.open().await?;
+    let background = Background::new(session.service.clone());
+    let door = Door::new(background.clone(), &session.config, profile(asked.tools))?;
+    let looking = tokio::spawn({
+        let background = background.clone();
+        async move { background.look_out().await }
+    });
+    say_where(&session.output, &listener)?;
+    let client = move || Client::new(door.clone());
+    http::serve(listener, &listen, client, Some(session.service.clone()), asked_to_leave()).await;
+    background.leave(LEAVING).await;
+    looking.abort();
+    Ok(Exit::Done)
+}
+
+/// The conformance suite's own server. It has no journal.
+pub async fn conformance(output: &Output, address: std::net::SocketAddr) -> Ended {
+    let listen = Listen { address, names: Vec::new(), anywhere: false };
+    let listener = listen.open().await?;
+    say_where(output, &listener)?;
+    let fixture = Fixture::new();
+    http::serve(listener, &listen, move || fixture.clone(), None, asked_to_leave()).await;
+    Ok(Exit::Done)
+}
+
+async fn asked_to_leave() {
+    if let Err(error) = terminated().await {
+        tracing::error!("{error}");
+    }
+}
+
+fn say_where(output: &Output, listener: &tokio::net::TcpListener) -> Result<(), Error> {
+    let unknown = |error: std::io::Error| Error::new("listen", error.to_string(), "choose another --listen");
+    let url = format!("http://{}/mcp", listener.local_addr().map_err(unknown)?);
+    match output.json {
+        true => output.entry(&json!({ "url": url })),
+        false => output.line(format_args!("listening on {url}")),
+    }
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! The agent's door: one handler for stdio and HTTP, for the protocol with sessions and the one without.
+//! It translates calls into the service's words and views into answers, and holds no rules.
+
+mod answer;
+mod arguments;
+mod ask;
+mod completions;
+pub mod conformance;
+mod elicit;
+pub mod http;
+mod prompts;
+mod resources;
+mod subscriptions;
+mod tasks;
+mod tools;
+mod waiting;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    RequestStateCodec, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams, UpdateTaskParams,
+};
+use rmcp::service::{RequestContext, RoleServer, ServiceExt, SubscriptionContext};
+use rmcp::{ServerHandler, transport};
+
+use crate::config::{Approvals, Config};
+use crate::error::Error;
+use crate::service::{Background, Service};
+use answer::Doors;
+use ask::Ask;
+use subscriptions::Subscriptions;
+pub use tools::Profile;
+
+/// The list changes only with the binary, so a client may keep it for an hour.
+const LIST_TTL_MS: u64 = 3_600_000;
+
+const INSTRUCTIONS: &str = "Actbook runs plans of tool calls, journals every outcome, stops at failures \
+and can undo. Start with `status`: it shows work in progress and the next call to make. To do something: \
+list_tools, save_plan (fix what it finds), execute_plan with wait_s, then follow the Next lines of each \
+answer. Send an idempotency_key with calls that change something and repeat the same key when you retry.";
+
+/// The revisions that clients speak today, oldest first.
+const VERSIONS: [ProtocolVersion; 4] = [
+    ProtocolVersion::V_2025_03_26,
+    ProtocolVersion::V_2025_06_18,
+    ProtocolVersion::V_2025_11_25,
+    ProtocolVersion::V_2026_07_28,
+];
+
+type Context = RequestContext<RoleServer>;
+
+/// Clones are the same door.
+#[derive(Clone, Debug)]
+pub struct Door(Arc<Inside>);
+
+#[derive(Debug)]
+struct Inside {
+    background: Background,
+    approvals: Approvals,
+    offered: Vec<tools::Offered>,
+    seal: RequestStateCodec,
+}
+
+impl Door {
+    pub fn new(background: Background, config: &Config, profile: Profile) -> Result<Self, Error> {
+        let key = background.service().seal_key()?;
+        let seal = RequestStateCodec::try_new(key.to_vec());
+        let seal =
+            seal.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))?;
+        let offered = tools::offered(profile);
+        Ok(Self(Arc::new(Inside { background, approvals: config.approvals, offered, seal })))
+    }
+
+    fn service(&self) -> &Service {
+        self.0.background.service()
+    }
+
+    fn background(&self) -> &Background {
+        &self.0.background
+    }
+
+    fn seal(&self) -> &RequestStateCodec {
+        &self.0.seal
+    }
+
+    /// Which ways to an approval are open to a caller.
+    fn doors(&self, ask: &Ask) -> Doors {
+        match self.0.approvals {
+            Approvals::Agents => Doors::Agent,
+            Approvals::People if ask.can_elicit() => Doors::Person,
+            Approvals::People => Doors::Terminal,
+        }
+    }
+
+    fn offered(&self, name: &str) -> Option<&tools::Offered> {
+        self.0.offered.iter().find(|offered| offered.tool.name == name)
+    }
+}
+
+/// The door as one client sees it: it remembers what that client has subscribed to.
+#[derive(Debug)]
+pub struct Client {
+    door: Door,
+    subscriptions: Subscriptions,
+}
+
+impl Client {
+    pub fn new(door: Door) -> Self {
+        Self { door, subscriptions: Subscriptions::default() }
+    }
+}
+
+/// Serves one client over this process's own stdin and stdout, until stdin ends.
+pub async fn stdio(door: Door) -> Result<(), Error> {
+    let lost = |error: &dyn std::fmt::Display| {
+        Error::new("protocol", format!("the client was lost: {error}"), "start it again from the client")
+    };
+    let serving = match Client::new(door).serve(transport::stdio_pipes()).await {
+        Ok(serving) => serving,
+        // A client that only looked whether the command starts.
+        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+        Err(error) => return Err(lost(&error)),
+    };
+    serving.waiting().await.map_err(|error| lost(&error))?;
+    Ok(())
+}
+
+impl ServerHandler for Client {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_completions()
+            .enable_prompts()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_tools()
+            .enable_extensions()
+            .enable_tasks()
+            .build();
+        ServerConfig::new(capabilities)
+            .with_server_info(own_name())
+            .with_protocol_version(ProtocolVersion::V_2025_11_25)
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Owned(VERSIONS.to_vec())
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: Context,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = self.door.0.offered.iter().map(|offered| offered.tool.clone()).collect();
+        let mut listed = ListToolsResult::with_all_items(tools);
+        listed.ttl_ms = Some(LIST_TTL_MS);
+        listed.cache_scope = Some(CacheScope::Public);
+        Ok(listed)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.door.offered(name).map(|offered| offered.tool.clone())
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: Context,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let door = self.door.clone();
+        if door.offered(&request.name).is_none() {
+            return Err(door.no_such_tool(&request.name));
+        }
+        let mut ask = Ask::new(context);
+        ask.responses = request.input_responses;
+        ask.request_state = request.request_state;
+        // In a task of its own: a client that goes away half-way must not leave half of the work behind.
+        let work = tokio::spawn(async move {
+            let offered = door.offered(&request.name).expect("looked for above");
+            tools::call(&door, ask, offered, request.arguments.unwrap_or_default()).await
+        });
+        match work.await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Ok(answer::refused(&error).into()),
+            Err(error) => {
+                tracing::error!("a call broke off: {error}");
+                Err(ErrorData::internal_error("the call broke off; its journal entries stand", None))
+            }
+        }
+    }
+
+    async fn list_prompts(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: Context,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(prompts::list())
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: Context,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let doors = self.door.doors(&Ask::new(context));
+        let arguments = request.arguments.unwrap_or_default();
+        Ok(prompts::get(self.door.service(), doors, &request.name, &arguments).await?.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _context: Context,
+    ) -> Result<CompleteResult, ErrorData> {
+        completions::complete(self.door.service(), &request).await
+    }
+
+    async fn list_resources(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: Context,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(resources::list())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: Context,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _context: Context,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(resources::read(self.door.service(), &request.uri).await?.into())
+    }
+
+    async fn subscribe(&self, request: SubscribeRequestParams, context: Context) -> Result<(), ErrorData> {
+        self.subscriptions.add(self.door.service(), context.peer, request.uri).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: Context,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions.remove(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(subscriptions::accepted(requested))
+    }
+
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        subscriptions::listen(self.door.service(), subscription).await
+    }
+
+    async fn get_task(&self, request: GetTaskParams, context: Context) -> Result<GetTaskResult, ErrorData> {
+        tasks::get(&self.door, &Ask::new(context), &request.task_id).await
+    }
+
+    async fn update_task(&self, request: UpdateTaskParams, context: Context) -> Result<(), ErrorData> {
+        tasks::update(&self.door, &Ask::new(context), &request.task_id, &request.input_responses).await
+    }
+
+    async fn cancel_task(&self, request: CancelTaskParams, context: Context) -> Result<(), ErrorData> {
+        tasks::cancel(&self.door, &Ask::new(context), &request.task_id).await
+    }
+}
+
+impl Door {
+    fn no_such_tool(&self, name: &str) -> ErrorData {
+        let names: Vec<&str> = self.0.offered.iter().map(|offered| offered.tool.name.as_ref()).collect();
+        let near = actbook_engine::analysis::nearest(name, names.iter().copied());
+        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        ErrorData::invalid_params(format!("Unknown tool: {name}{near} There are: {}", names.join(", ")), None)
+    }
+}
+
+pub fn own_name() -> Implementation {
+    Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+}

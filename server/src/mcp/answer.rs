@@ -1,0 +1,172 @@
+//! Views become answers: `structuredContent` that fits the declared schema, and a few lines that say what
+//! is so, what waits and which call to make next. Clips what would flood an agent's context.
+
+mod next;
+mod schema;
+
+use std::fmt::Write as _;
+
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+pub use next::{Doors, lines as next_lines};
+pub use schema::{answer, execution as execution_schema};
+
+use crate::error::Error;
+use crate::service::Brief;
+use crate::service::view::{ExecutionView, StepView, WaitingView};
+
+/// A plan with more steps than this is shown by the steps that matter.
+const STEPS_SHOWN_MAX: usize = 40;
+/// A value with a longer JSON text is cut; the resource has it whole.
+const VALUE_CHARS_MAX: usize = 2_000;
+const MESSAGE_CHARS_MAX: usize = 500;
+const FINDINGS_SHOWN_MAX: usize = 10;
+
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub structured: Value,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn new(structured: &impl Serialize, text: impl Into<String>) -> Self {
+        let structured = serde_json::to_value(structured).unwrap_or_else(
+            |error| json!({ "error": { "code": "internal", "message": error.to_string(), "cure": "" } }),
+        );
+        Self { structured, text: text.into() }
+    }
+
+    pub fn into_result(self) -> CallToolResult {
+        let mut result = CallToolResult::success(vec![ContentBlock::text(self.text)]);
+        result.structured_content = Some(self.structured);
+        result
+    }
+}
+
+/// A no that the agent reads: what, and what to do instead.
+pub fn refused(error: &Error) -> CallToolResult {
+    let mut text = format!("{}: {}\n→ {}", error.code, error.message, error.cure);
+    for finding in error.findings.iter().skip(1).take(FINDINGS_SHOWN_MAX) {
+        write!(text, "\n{}: {} → {}", finding.path, finding.message, finding.cure)
+            .expect("writing to a string does not fail");
+    }
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+    result.structured_content = Some(json!({ "error": error }));
+    result
+}
+
+/// An execution, as every tool that moves one answers.
+pub fn execution(view: &ExecutionView, doors: Doors) -> Answer {
+    let next = next::lines(view, doors);
+    let (steps, left_out) = shown_steps(view);
+    let mut structured = serde_json::to_value(view).unwrap_or_default();
+    structured["steps"] = json!(steps);
+    structured["next"] = json!(next);
+    if left_out > 0 {
+        structured["steps_left_out"] = json!(left_out);
+    }
+    Answer { structured, text: told(view, &next) }
+}
+
+/// Everything that is at work, has gone wrong or waits; of the rest as many as there is room for.
+fn shown_steps(view: &ExecutionView) -> (Vec<Value>, usize) {
+    let quiet =
+        |step: &StepView| matches!(step.status.as_str(), "pending" | "succeeded" | "skipped" | "cancelled");
+    let mut room = STEPS_SHOWN_MAX.saturating_sub(view.steps.iter().filter(|step| !quiet(step)).count());
+    let mut shown = Vec::new();
+    for step in &view.steps {
+        let fits = !quiet(step) || room > 0;
+        room -= usize::from(quiet(step) && room > 0);
+        if fits && shown.len() < 2 * STEPS_SHOWN_MAX {
+            shown.push(clipped_step(step));
+        }
+    }
+    let left_out = view.steps.len() - shown.len();
+    (shown, left_out)
+}
+
+fn clipped_step(step: &StepView) -> Value {
+    let mut shown = serde_json::to_value(step).unwrap_or_default();
+    for field in ["arguments", "output"] {
+        if let Some(value) = shown.get_mut(field) {
+            clip(value);
+        }
+    }
+    if let Some(Value::String(message)) = shown.pointer_mut("/error/message") {
+        *message = cut(message, MESSAGE_CHARS_MAX);
+    }
+    shown
+}
+
+fn clip(value: &mut Value) {
+    let text = value.to_string();
+    if text.len() > VALUE_CHARS_MAX {
+        *value = json!({ "clipped": cut(&text, VALUE_CHARS_MAX / 2), "bytes": text.len() });
+    }
+}
+
+pub fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn told(view: &ExecutionView, next: &[String]) -> String {
+    let ExecutionView { id, status, plan, progress, position, guarantee, .. } = view;
+    let mut text = format!(
+        "Execution {id} of plan `{}` is {status}: {} of {} steps done (position {position}).\nGuarantee: {guarantee}.",
+        plan.name, progress.done, progress.total
+    );
+    for line in troubles(view) {
+        text.push('\n');
+        text.push_str(&line);
+    }
+    for WaitingView { question, .. } in view.waiting.iter().take(FINDINGS_SHOWN_MAX) {
+        text.push_str("\nWaits: ");
+        text.push_str(&cut(question, VALUE_CHARS_MAX));
+    }
+    if let Some(brief) = &view.brief {
+        text.push_str(&briefly(brief));
+    }
+    for line in next {
+        text.push_str("\nNext: ");
+        text.push_str(line);
+    }
+    text
+}
+
+fn troubles(view: &ExecutionView) -> impl Iterator<Item = String> {
+    let bad = view.steps.iter().filter_map(|step| Some((step, step.error.as_ref()?)));
+    bad.take(FINDINGS_SHOWN_MAX).map(|(step, error)| {
+        let (tries, message) = (step.attempts, cut(&error.message, MESSAGE_CHARS_MAX));
+        let tries = if tries == 1 { "1 attempt".to_owned() } else { format!("{tries} attempts") };
+        format!("Step `{}` is {}: {} after {tries}: {message}", step.id, step.status, error.category)
+    })
+}
+
+fn briefly(brief: &Brief) -> String {
+    let named = |steps: &[actbook_engine::id::StepId]| {
+        let names: Vec<&str> = steps.iter().take(STEPS_SHOWN_MAX).map(|step| step.as_str()).collect();
+        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+    };
+    let undo = brief.undo.iter().take(STEPS_SHOWN_MAX).map(|one| {
+        let how = one.tool.as_deref().or(one.action.as_deref()).unwrap_or("no way");
+        format!("{} by {}", one.step, cut(how, 80))
+    });
+    let undo: Vec<String> = undo.collect();
+    let undo = if undo.is_empty() { "nothing".to_owned() } else { undo.join(", ") };
+    let stays =
+        brief.cannot_undo.iter().take(STEPS_SHOWN_MAX).map(|one| format!("{} ({})", one.step, one.why));
+    let stays: Vec<String> = stays.collect();
+    let stays =
+        if stays.is_empty() { String::new() } else { format!(" Cannot be undone: {}.", stays.join(", ")) };
+    format!(
+        "\nBrief: done {}; not done {}; may have run {}. Undo would take back, in order: {undo}.{stays}",
+        named(&brief.done),
+        named(&brief.not_done),
+        named(&brief.may_have_run)
+    )
+}

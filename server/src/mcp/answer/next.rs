@@ -1,0 +1,106 @@
+//! What to do next: the exact call, or the exact words for a person.
+
+use actbook_engine::policy::Status;
+use serde_json::{Value, json};
+
+use crate::service::view::{ExecutionView, WaitingView};
+
+/// More lines than this help nobody.
+const LINES_MAX: usize = 8;
+
+/// Which ways to an approval are open to this caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doors {
+    /// The config lets agents approve.
+    Agent,
+    /// The client can put the question to its person.
+    Person,
+    /// Only the command line.
+    Terminal,
+}
+
+pub fn lines(view: &ExecutionView, doors: Doors) -> Vec<String> {
+    let mut lines: Vec<String> = view.waiting.iter().map(|one| answer(view, one, doors)).collect();
+    lines.truncate(LINES_MAX);
+    let id = view.id.as_str();
+    match view.status {
+        Status::Running | Status::Compensating => {
+            lines.push(call("status", json!({ "execution_id": id, "wait_s": 60 })) + " waits for it");
+        }
+        Status::Paused => {
+            lines.push(control(id, "resume", None) + " goes on, action \"cancel\" stops it for good")
+        }
+        Status::Failed | Status::Cancelled if can_undo(view) => {
+            lines.push(control(id, "compensate", None) + " undoes what the brief lists");
+        }
+        Status::Blocked | Status::Succeeded | Status::Compensated | Status::Failed | Status::Cancelled => {}
+    }
+    lines
+}
+
+fn can_undo(view: &ExecutionView) -> bool {
+    view.brief.as_ref().is_some_and(|brief| !brief.undo.is_empty())
+}
+
+fn answer(view: &ExecutionView, waiting: &WaitingView, doors: Doors) -> String {
+    let id = view.id.as_str();
+    let step = waiting.step.as_ref().map(|step| step.as_str());
+    match waiting.kind {
+        "approval" => approval(id, step, doors),
+        "agent" if waiting.options.contains(&"compensated") => {
+            let step = step.unwrap_or_default();
+            let arguments = json!({ "execution_id": id, "step_id": step, "action_taken": "what you did" });
+            format!("undo step `{step}` yourself, then {}", call("record_compensation", arguments))
+        }
+        "agent" => agent(view, id, step.unwrap_or_default()),
+        _ => decision(id, step, waiting),
+    }
+}
+
+fn approval(id: &str, step: Option<&str>, doors: Doors) -> String {
+    let words = step.map(|step| format!(" {step}")).unwrap_or_default();
+    match doors {
+        Doors::Agent => format!("{} or action \"reject\"", control(id, "approve", step)),
+        Doors::Person => format!("{} asks the person through this client", control(id, "approve", step)),
+        Doors::Terminal => format!(
+            "ask a person to run `actbook approve {id}{words}` (or `actbook reject {id}{words}`); you cannot approve it yourself"
+        ),
+    }
+}
+
+fn agent(view: &ExecutionView, id: &str, step: &str) -> String {
+    let shown = view.steps.iter().find(|one| one.id.as_str() == step);
+    let what = match shown.and_then(|one| one.tool.as_deref()) {
+        Some(tool) => format!("call {tool} yourself with the step's arguments"),
+        None => format!("do step `{step}` yourself"),
+    };
+    let done =
+        json!({ "execution_id": id, "step_id": step, "status": "succeeded", "description": "what you did" });
+    format!(
+        "{what}, then {} (with `output` if it gave something; status \"failed\" with `error` if it did not work)",
+        call("record_action", done)
+    )
+}
+
+fn decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> String {
+    let words: Vec<String> = waiting.options.iter().map(|option| option.replace('-', "_")).collect();
+    let Some((first, others)) = words.split_first() else { return control(id, "abandon", step) };
+    let others =
+        if others.is_empty() { String::new() } else { format!(" — or action {}", others.join(", ")) };
+    match &waiting.requests {
+        Some(_) => format!("{} with `output`: the fields it asks for{others}", control(id, "retry", step)),
+        None => control(id, first, step) + &others,
+    }
+}
+
+fn control(id: &str, action: &str, step: Option<&str>) -> String {
+    let mut arguments = json!({ "execution_id": id, "action": action, "reason": "why" });
+    if let Some(step) = step {
+        arguments["step_id"] = json!(step);
+    }
+    call("control", arguments)
+}
+
+fn call(tool: &str, arguments: Value) -> String {
+    format!("{tool} {arguments}")
+}

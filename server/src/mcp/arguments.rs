@@ -1,0 +1,138 @@
+//! A call's arguments: the schema that is offered, made from the type that reads them, and refusals that
+//! name the place and what was probably meant. Knows no tool.
+
+use std::sync::Arc;
+
+use actbook_engine::analysis::nearest;
+use rmcp::model::JsonObject;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+
+/// What a tool takes, as offered and as checked.
+#[derive(Clone, Debug)]
+pub struct Arguments {
+    pub schema: Arc<JsonObject>,
+    validator: Arc<jsonschema::Validator>,
+}
+
+impl Arguments {
+    pub fn of<T: JsonSchema>() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.meta_schema = None;
+            settings.inline_subschemas = true;
+        });
+        let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+        slim(&mut schema);
+        let validator = jsonschema::validator_for(&schema).expect("a schema made from a type compiles");
+        let Value::Object(schema) = schema else { unreachable!("arguments are an object") };
+        Self { schema: Arc::new(schema), validator: Arc::new(validator) }
+    }
+
+    pub fn read<T: DeserializeOwned>(&self, tool: &str, mut given: JsonObject) -> Result<T, Error> {
+        // Some models write `null` where they mean to leave an argument out.
+        given.retain(|_, value| !value.is_null());
+        self.check_names(tool, &given)?;
+        let given = Value::Object(given);
+        if let Some(error) = self.validator.iter_errors(&given).next() {
+            let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
+            let message = format!("`{path}` of {tool}: {error}");
+            return Err(at(&path, "invalid_argument", message, self.cure(&path, error.instance())));
+        }
+        serde_json::from_value(given).map_err(|error| {
+            Error::new("invalid_argument", format!("{tool}: {error}"), format!("it takes: {}", self.names()))
+        })
+    }
+
+    fn check_names(&self, tool: &str, given: &JsonObject) -> Result<(), Error> {
+        let known = self.properties();
+        if let Some(stranger) = given.keys().find(|name| !known.contains_key(*name)) {
+            let cure = match nearest(stranger, known.keys().map(String::as_str)) {
+                Some(near) => format!("did you mean `{near}`? {tool} takes: {}", self.names()),
+                None => format!("leave it out; {tool} takes: {}", self.names()),
+            };
+            let message = format!("`{stranger}` is no argument of {tool}");
+            return Err(at(stranger, "unknown_argument", message, cure));
+        }
+        let required = self.schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let missing = required.filter_map(Value::as_str).find(|name| !given.contains_key(*name));
+        match missing {
+            Some(name) => {
+                let message = format!("{tool} needs `{name}`");
+                Err(at(name, "missing_argument", message, self.cure(name, &Value::Null)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What an argument may be.
+    fn cure(&self, path: &str, given: &Value) -> String {
+        let name = path.split('.').next().unwrap_or(path);
+        let Some(property) = self.properties().get(name) else {
+            return format!("it takes: {}", self.names());
+        };
+        let words: Vec<&str> =
+            property["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if words.is_empty() {
+            let about = property["description"].as_str().unwrap_or("see the tool's schema");
+            return format!("`{name}`: {about}");
+        }
+        let near = given.as_str().and_then(|given| nearest(given, words.iter().copied()));
+        let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+        format!("{near}`{name}` is one of: {}", words.join(", "))
+    }
+
+    fn properties(&self) -> &Map<String, Value> {
+        self.schema.get("properties").and_then(Value::as_object).expect("arguments have properties")
+    }
+
+    fn names(&self) -> String {
+        self.properties().keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn at(path: &str, code: &'static str, message: String, cure: String) -> Error {
+    Error { path: Some(path.to_owned()), ..Error::new(code, message, cure) }
+}
+
+/// Every word of a schema is read by a model before it reads its task: what says nothing goes.
+fn slim(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            for empty in ["title", "format", "minimum", "maximum"] {
+                object.remove(empty);
+            }
+            object.retain(|name, value| !(name == "default" && value.is_null()));
+            if let Some(kinds) = object.get_mut("type").and_then(Value::as_array_mut) {
+                kinds.retain(|kind| kind != "null");
+                if let [kind] = kinds.as_slice() {
+                    let kind = kind.clone();
+                    object.insert("type".to_owned(), kind);
+                }
+            }
+            if let Some(words) = object.get_mut("enum").and_then(Value::as_array_mut) {
+                words.retain(|word| !word.is_null());
+            }
+            without_null(object);
+            object.values_mut().for_each(slim);
+        }
+        Value::Array(items) => items.iter_mut().for_each(slim),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// `anyOf: [X, null]` is X: what may be left out is said by leaving it out.
+fn without_null(object: &mut Map<String, Value>) {
+    let Some(Value::Array(choices)) = object.get("anyOf") else { return };
+    let choices: Vec<Value> =
+        choices.iter().filter(|one| **one != json!({ "type": "null" })).cloned().collect();
+    if let [Value::Object(only)] = choices.as_slice() {
+        object.remove("anyOf");
+        for (name, value) in only {
+            object.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+    }
+}

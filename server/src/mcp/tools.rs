@@ -1,0 +1,123 @@
+//! The tools that agents are offered: a table of words, and one call per tool. A tool reads its
+//! arguments, calls the service once and renders what came back; it holds no rule.
+
+mod catalog;
+mod control;
+mod executions;
+mod ledger;
+mod plans;
+mod record;
+mod recorder;
+
+pub use control::answered;
+use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
+use schemars::JsonSchema;
+
+use super::Door;
+use super::answer::Answer;
+use super::arguments::Arguments;
+use super::ask::Ask;
+use crate::error::Error;
+
+/// Which tools are offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Actbook runs the plans.
+    #[default]
+    Run,
+    /// The agent calls its tools itself and reports.
+    Record,
+    /// Everything.
+    Full,
+}
+
+/// What a tool does to the world, as its annotations say.
+#[derive(Clone, Copy, Debug)]
+enum Effect {
+    Reads,
+    /// Adds to the book, and to nothing else.
+    Writes,
+    /// Makes things happen outside.
+    Acts,
+}
+
+#[derive(Clone, Debug)]
+pub struct Offered {
+    pub tool: Tool,
+    pub arguments: Arguments,
+    profiles: &'static [Profile],
+}
+
+const EVERYWHERE: &[Profile] = &[Profile::Run, Profile::Record, Profile::Full];
+const WHERE_AGENTS_RECORD: &[Profile] = &[Profile::Record];
+const WHERE_PLANS_RUN: &[Profile] = &[Profile::Run, Profile::Full];
+
+impl Offered {
+    fn new<T: JsonSchema>(
+        name: &'static str,
+        about: &'static str,
+        effect: Effect,
+        answers: std::sync::Arc<JsonObject>,
+        profiles: &'static [Profile],
+    ) -> Self {
+        let arguments = Arguments::of::<T>();
+        let hints = ToolAnnotations::new();
+        let hints = match effect {
+            Effect::Reads => hints.read_only(true).open_world(false),
+            Effect::Writes => hints.read_only(false).destructive(false).idempotent(false).open_world(false),
+            Effect::Acts => hints.read_only(false).destructive(true).idempotent(false).open_world(true),
+        };
+        let tool = Tool::new(name, about, arguments.schema.clone())
+            .with_raw_output_schema(answers)
+            .with_annotations(hints);
+        Self { tool, arguments, profiles }
+    }
+}
+
+/// Always in this order.
+pub fn offered(profile: Profile) -> Vec<Offered> {
+    let all = [
+        plans::save_plan(),
+        recorder::record_plan(),
+        recorder::record_execution_start(),
+        executions::execute_plan(),
+        executions::status(),
+        control::control(),
+        record::record_action(),
+        record::record_decision(),
+        record::record_compensation(),
+        ledger::query_ledger(),
+        recorder::query_history(),
+        recorder::cleanup_history(),
+        catalog::list_tools(),
+    ];
+    all.into_iter().filter(|offered| offered.profiles.contains(&profile)).collect()
+}
+
+pub async fn call(
+    door: &Door,
+    ask: Ask,
+    offered: &Offered,
+    given: JsonObject,
+) -> Result<CallToolResponse, Error> {
+    let name = offered.tool.name.as_ref();
+    let ask = ask.keyed(name, &given);
+    let arguments = &offered.arguments;
+    let answer: Answer = match name {
+        "save_plan" => plans::save(door, &ask, arguments.read(name, given)?).await?,
+        "execute_plan" => return executions::execute(door, &ask, arguments.read(name, given)?).await,
+        "status" => executions::look(door, &ask, arguments.read(name, given)?).await?,
+        "control" => return control::say(door, &ask, arguments.read(name, given)?).await,
+        "record_action" => record::action(door, &ask, arguments.read(name, given)?).await?,
+        "record_decision" => record::decision(door, &ask, arguments.read(name, given)?).await?,
+        "record_compensation" => record::compensation(door, &ask, arguments.read(name, given)?).await?,
+        "query_ledger" => ledger::query(door, arguments.read(name, given)?).await?,
+        "record_plan" => recorder::save(door, &ask, arguments.read(name, given)?).await?,
+        "record_execution_start" => recorder::start(door, &ask, arguments.read(name, given)?).await?,
+        "query_history" => recorder::history(door, arguments.read(name, given)?).await?,
+        "cleanup_history" => recorder::cleanup(door, &ask, arguments.read(name, given)?).await?,
+        "list_tools" => catalog::list(door, arguments.read(name, given)?).await?,
+        other => unreachable!("`{other}` is in the table of tools and has no call"),
+    };
+    Ok(answer.into_result().into())
+}

@@ -1,0 +1,93 @@
+//! `list_tools`: the downstream tools that a plan can call.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Effect, Offered, WHERE_PLANS_RUN};
+use crate::error::Error;
+use crate::mcp::Door;
+use crate::mcp::answer::{self, Answer, cut};
+use crate::service::{ServerTools, ToolInfo};
+
+/// Schemas are shown for so many tools at most; more are named, and a search narrows them down.
+const SCHEMAS_MAX: usize = 15;
+const LISTED_MAX: usize = 300;
+const ABOUT_CHARS_MAX: usize = 200;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListTools {
+    /// Words in the name or description
+    search: Option<String>,
+    /// Only this server's
+    server: Option<String>,
+}
+
+pub fn list_tools() -> Offered {
+    let objects = || json!({ "type": "array", "items": { "type": "object" } });
+    let properties = json!({ "tools": objects(), "unreachable": objects() });
+    Offered::new::<ListTools>(
+        "list_tools",
+        "The downstream tools a plan's steps can call (as server/tool), with their schemas when few match.",
+        Effect::Reads,
+        answer::answer(properties, &["tools"]),
+        WHERE_PLANS_RUN,
+    )
+}
+
+pub async fn list(door: &Door, asked: ListTools) -> Result<Answer, Error> {
+    let servers = match &asked.server {
+        Some(server) => vec![door.service().list_tools_of(server).await],
+        None => door.service().list_tools().await,
+    };
+    let words: Vec<String> =
+        asked.search.iter().flat_map(|search| search.split_whitespace()).map(str::to_lowercase).collect();
+    let found: Vec<&ToolInfo> = servers
+        .iter()
+        .flat_map(|server| &server.tools)
+        .filter(|tool| fits(tool, &words))
+        .take(LISTED_MAX)
+        .collect();
+    let whole = found.len() <= SCHEMAS_MAX;
+    let tools: Vec<Value> = found.iter().map(|tool| shown(tool, whole)).collect();
+    let unreachable: Vec<&ServerTools> = servers.iter().filter(|server| server.error.is_some()).collect();
+    let text = told(&found, &unreachable, whole);
+    let unreachable: Vec<Value> =
+        unreachable.iter().map(|server| json!({ "server": server.server, "error": server.error })).collect();
+    Ok(Answer::new(&json!({ "tools": tools, "unreachable": unreachable }), text))
+}
+
+fn fits(tool: &ToolInfo, words: &[String]) -> bool {
+    let text = format!("{} {}", tool.name, tool.description.as_deref().unwrap_or_default()).to_lowercase();
+    words.iter().all(|word| text.contains(word))
+}
+
+fn shown(tool: &ToolInfo, whole: bool) -> Value {
+    let about = tool.description.as_deref().map(|about| cut(about, ABOUT_CHARS_MAX));
+    match whole {
+        true => json!(tool),
+        false => json!({ "name": tool.name, "description": about }),
+    }
+}
+
+fn told(tools: &[&ToolInfo], unreachable: &[&ServerTools], whole: bool) -> String {
+    let mut lines: Vec<String> = tools
+        .iter()
+        .map(|tool| {
+            let about = cut(tool.description.as_deref().unwrap_or_default(), ABOUT_CHARS_MAX);
+            let schema = if whole { format!(" arguments {}", tool.input_schema) } else { String::new() };
+            format!("{}: {about}{schema}", tool.name)
+        })
+        .collect();
+    if tools.is_empty() {
+        lines.push("No tool fits.".to_owned());
+    } else if !whole {
+        lines.push("Next: list_tools with `search` or `server` shows the schemas".to_owned());
+    }
+    for server in unreachable {
+        let error = server.error.as_deref().unwrap_or_default();
+        lines.push(format!("The server `{}` cannot be reached: {error}", server.server));
+    }
+    lines.join("\n")
+}

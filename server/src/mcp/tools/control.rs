@@ -1,0 +1,142 @@
+//! `control`: what is said to an execution. An agent's yes to an approval is no approval, unless the
+//! config says so or a person gives it through the client.
+
+use actbook_engine::policy::{Answer as Verdict, Status};
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{EVERYWHERE, Effect, Offered};
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::mcp::Door;
+use crate::mcp::answer::{self, Doors};
+use crate::mcp::ask::Ask;
+use crate::mcp::elicit;
+use crate::service::Found;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Control {
+    execution_id: String,
+    action: Action,
+    /// Needed for retry, skip, happened, did_not_happen, abandon
+    step_id: Option<String>,
+    /// Why; it is journaled
+    reason: Option<String>,
+    /// With happened or skip: the step's output; with retry: the fields its tool asks for
+    output: Option<Value>,
+    #[expect(dead_code, reason = "read where the call comes in")]
+    idempotency_key: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    Pause,
+    Resume,
+    Cancel,
+    Retry,
+    Skip,
+    Approve,
+    Reject,
+    Happened,
+    DidNotHappen,
+    Compensate,
+    Abandon,
+}
+
+pub fn control() -> Offered {
+    Offered::new::<Control>(
+        "control",
+        "Answer an execution's question or steer it. pause, resume, cancel (undoes nothing). For a failed or unknown step: retry, skip, happened (it took effect), did_not_happen, abandon (end as failed). compensate: undo all that may have run. approve, reject: a person's answer, asked through your client where it can.",
+        Effect::Acts,
+        answer::execution_schema(),
+        EVERYWHERE,
+    )
+}
+
+pub async fn say(door: &Door, ask: &Ask, asked: Control) -> Result<CallToolResponse, Error> {
+    let by = match asked.action {
+        Action::Approve | Action::Reject => match door.doors(ask) {
+            Doors::Agent => ask.caller.clone(),
+            Doors::Terminal => return Err(needs_a_person(&asked)),
+            Doors::Person => {
+                return elicit::approval(door, ask, &asked.execution_id, asked.step_id.as_deref()).await;
+            }
+        },
+        Action::Pause
+        | Action::Resume
+        | Action::Cancel
+        | Action::Retry
+        | Action::Skip
+        | Action::Happened
+        | Action::DidNotHappen
+        | Action::Compensate
+        | Action::Abandon => ask.caller.clone(),
+    };
+    let found = told(door, &by, asked).await?;
+    answered(door, ask, &found).await
+}
+
+/// The execution as it is now that somebody has spoken, and whoever drives goes on.
+pub async fn answered(door: &Door, ask: &Ask, found: &Found) -> Result<CallToolResponse, Error> {
+    let goes = door.background().go_on(found.stream).await;
+    let view = door.service().view(found.id.as_str()).await?;
+    let mut answer = answer::execution(&view, door.doors(ask));
+    match goes {
+        Ok(_) => {}
+        Err(error) if error.code == "other_place" => {
+            answer
+                .text
+                .push_str(&format!("\nIt is recorded, but nobody here goes on: {error}; {}", error.cure));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(answer.into_result().into())
+}
+
+async fn told(door: &Door, by: &Caller, asked: Control) -> Result<Found, Error> {
+    let service = door.service();
+    let Control { execution_id: id, action, step_id, reason, output, .. } = asked;
+    let verdict = match action {
+        Action::Pause => return Ok(service.pause(by, &id, reason).await?.0),
+        Action::Resume => return resume(door, by, &id).await,
+        Action::Cancel => return Ok(service.cancel(by, &id, reason).await?.0),
+        Action::Approve => return Ok(service.approve(by, &id, step_id, reason).await?.0),
+        Action::Reject => return Ok(service.reject(by, &id, step_id, reason).await?.0),
+        Action::Compensate if step_id.is_none() => return Ok(service.undo(by, &id, reason).await?.0),
+        Action::Compensate => Verdict::Compensate,
+        Action::Retry => Verdict::Retry,
+        Action::Skip => Verdict::Skip,
+        Action::Happened => Verdict::Happened,
+        Action::DidNotHappen => Verdict::DidNotHappen,
+        Action::Abandon => Verdict::Abandon,
+    };
+    let Some(step) = step_id else {
+        let message = format!("`{verdict}` is about one step: control needs `step_id`");
+        return Err(Error::new("missing_argument", message, "status names the steps that wait"));
+    };
+    Ok(service.decide(by, &id, step, verdict, reason, output).await?.0)
+}
+
+/// Lifts a pause; what merely has no driver gets one.
+async fn resume(door: &Door, by: &Caller, id: &str) -> Result<Found, Error> {
+    let found = door.service().find(id).await?;
+    match found.status {
+        Status::Running | Status::Blocked | Status::Compensating => Ok(found),
+        Status::Paused | Status::Succeeded | Status::Failed | Status::Cancelled | Status::Compensated => {
+            Ok(door.service().resume(by, id).await?.0)
+        }
+    }
+}
+
+fn needs_a_person(asked: &Control) -> Error {
+    let step = asked.step_id.as_deref().map(|step| format!(" {step}")).unwrap_or_default();
+    let id = &asked.execution_id;
+    let cure = format!(
+        "ask your user to run `actbook approve {id}{step}` or `actbook reject {id}{step}`, then call status with wait_s"
+    );
+    Error::new("needs_a_person", "an approval is a person's word; an agent cannot give it", cure)
+}

