@@ -37,6 +37,7 @@ pub use limits::Circuit;
 use limits::Limits;
 pub use mcp::ServerState;
 pub use process::ChildProcess;
+use secret::Unresolved;
 pub use secret::{REDACTED, Secret, Secrets};
 
 /// How much of a word on progress is passed on.
@@ -446,18 +447,13 @@ fn traceparent() -> Option<String> {
     Some(format!("00-{}-{}-01", &hex[..32], &hex[32..]))
 }
 
-/// A server may ask for patience, but not for more than this.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
-
-/// `Retry-After`: seconds, or a date.
-fn retry_after(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
-    let said = headers.get(reqwest::header::RETRY_AFTER)?.to_str().ok()?.trim();
-    let seconds = said.parse().ok().map(Duration::from_secs);
-    let date = || {
-        let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(said).ok()?;
-        Duration::try_from(at.duration_since(jiff::Timestamp::now())).ok()
+/// A missing argument is the plan's fault, a missing variable the machine's.
+fn unfilled(unresolved: &Unresolved) -> Came {
+    let category = match unresolved {
+        Unresolved::NoArgument(_) => Category::InvalidArguments,
+        Unresolved::Unset(_) | Unresolved::Foreign(_) => Category::Unavailable,
     };
-    seconds.or_else(date).map(|wait| wait.min(RETRY_AFTER_MAX))
+    Came::NotSent { category, why: unresolved.to_string() }
 }
 
 /// Stopped while it waited for its turn or its server.

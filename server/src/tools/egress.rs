@@ -3,6 +3,7 @@
 //! nothing twice. It knows addresses and bytes; what an answer means is the table's business.
 
 mod address;
+mod answer;
 
 use std::error::Error;
 use std::fmt;
@@ -18,6 +19,7 @@ use reqwest::header::{HeaderValue, LOCATION};
 use reqwest::{Client, Method, Request, Response, Url};
 
 use super::classify::Came;
+pub use answer::{read, refusal};
 
 /// From the name to a connection that can be written to, TLS included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -100,14 +102,14 @@ impl Resolve for Checked {
             let found = lookup(host.to_owned()).await?;
             if let Some(denied) = found.iter().find(|address| !private_too && !address::is_public(**address))
             {
-                return Err(Refused(refusal(host, *denied)).into());
+                return Err(Refused(inside(host, *denied)).into());
             }
             Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
 }
 
-fn refusal(host: &str, address: IpAddr) -> String {
+fn inside(host: &str, address: IpAddr) -> String {
     format!("`{host}` is at {address}, which is no public address; the config's `egress.allow` can name it")
 }
 
@@ -157,7 +159,7 @@ impl Egress {
         // A literal address is never looked up, so it is checked here. The URL spells it one way only.
         let host = url.host_str().unwrap_or_default();
         match host.trim_matches(['[', ']']).parse() {
-            Ok(literal) if !address::is_public(literal) => Err(Refused(refusal(host, literal))),
+            Ok(literal) if !address::is_public(literal) => Err(Refused(inside(host, literal))),
             Ok(_) | Err(_) => Ok(&self.public),
         }
     }
@@ -253,7 +255,7 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
 }
 
 /// The error with its causes, each said once.
-pub fn told(error: &(dyn Error + 'static)) -> String {
+fn told(error: &(dyn Error + 'static)) -> String {
     let mut said: Vec<String> = Vec::new();
     for cause in causes(error).map(ToString::to_string) {
         if !said.iter().any(|before| before.contains(&cause)) {
@@ -261,17 +263,4 @@ pub fn told(error: &(dyn Error + 'static)) -> String {
         }
     }
     said.join(": ")
-}
-
-/// Reads at most `bytes_max`; says whether there was more.
-pub async fn read(response: &mut Response, bytes_max: usize) -> Result<(Vec<u8>, bool), String> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| told(&error.without_url()))? {
-        let room = bytes_max - body.len();
-        body.extend_from_slice(&chunk[..room.min(chunk.len())]);
-        if chunk.len() > room {
-            return Ok((body, true));
-        }
-    }
-    Ok((body, false))
 }

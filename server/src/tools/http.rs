@@ -6,19 +6,16 @@ mod address;
 use std::pin::pin;
 
 use actbook_engine::policy::Category;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response};
 use serde_json::{Value, json};
 
 use super::classify::Came;
 use super::egress::{self, Egress, Place};
 use super::process::ChildProcess;
-use super::secret::{Secrets, Unresolved};
-use super::{Call, IDEMPOTENCY_HEADER, TRACE_HEADER, retry_after, traceparent};
+use super::secret::Secrets;
+use super::{Call, IDEMPOTENCY_HEADER, TRACE_HEADER, traceparent, unfilled};
 use crate::config::HttpTool;
-
-/// Of a refusal's body only the head is kept.
-const REFUSAL_BYTES_MAX: usize = 8 * 1024;
 
 /// One tool, with what it takes to call it.
 pub struct Exchange<'a> {
@@ -105,7 +102,7 @@ impl Exchange<'_> {
     async fn exchange(&self, Ready { request, own }: Ready) -> Came {
         match self.egress.follow(request, own.as_ref()).await {
             Ok(response) if response.status().is_success() => page(response, self.output_bytes_max).await,
-            Ok(response) => refusal(response).await,
+            Ok(response) => egress::refusal(response).await.0,
             Err(came) => came,
         }
     }
@@ -131,23 +128,6 @@ async fn page(mut response: Response, bytes_max: usize) -> Came {
     }
 }
 
-async fn refusal(mut response: Response) -> Came {
-    let (code, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
-    let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
-    let body = egress::read(&mut response, REFUSAL_BYTES_MAX).await.map(|(body, _)| body).unwrap_or_default();
-    let text = location.unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
-    Came::Status { code, text, retry_after }
-}
-
 fn invalid(why: String) -> Came {
     Came::NotSent { category: Category::InvalidArguments, why }
-}
-
-/// A missing argument is the plan's fault, a missing variable the machine's.
-fn unfilled(unresolved: &Unresolved) -> Came {
-    let category = match unresolved {
-        Unresolved::NoArgument(_) => Category::InvalidArguments,
-        Unresolved::Unset(_) | Unresolved::Foreign(_) => Category::Unavailable,
-    };
-    Came::NotSent { category, why: unresolved.to_string() }
 }

@@ -9,7 +9,7 @@ mod commands;
 mod config;
 mod demo;
 mod faults;
-mod hostile;
+pub mod hostile;
 mod http_tools;
 mod http_zoo;
 mod limits;

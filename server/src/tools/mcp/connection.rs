@@ -173,18 +173,19 @@ async fn reach_as(name: &str, http: &HttpClient, manner: ClientLifecycleMode) ->
 
 /// What a handshake over HTTP failed of. Whatever answered at all may be of the older era.
 fn unreached(error: &ClientInitializeError) -> (Category, String, bool) {
-    match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => unreached(fallback),
-        ClientInitializeError::TransportError { error, .. } if no_message(error).is_some() => {
-            let NoMessage(came) = no_message(error).expect("it was just found");
-            let (category, message, sent) = match classify(came.clone(), false) {
-                Ended::Failed { category, message, sent, .. } => (category, message, sent),
-                Ended::Unknown { category, message, .. } => (category, message, true),
-                Ended::Succeeded { .. } => (Category::Protocol, "it answered".to_owned(), true),
-            };
+    let posted = match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => return unreached(fallback),
+        ClientInitializeError::TransportError { error, .. } => no_message(error),
+        _ => None,
+    };
+    match posted.map(|NoMessage(came)| classify(came.clone(), false)) {
+        Some(Ended::Failed { category, message, sent, .. }) => {
             (category, message, sent && category != Category::Permission)
         }
-        other => (Category::Unavailable, format!("it {}", handshake_problem(other)), true),
+        Some(Ended::Unknown { category, message, .. }) => (category, message, true),
+        Some(Ended::Succeeded { .. }) | None => {
+            (Category::Unavailable, format!("it {}", handshake_problem(error)), true)
+        }
     }
 }
 
@@ -471,12 +472,16 @@ impl Connection {
                 Err(ServiceError::McpError(error)) => {
                     return Err(format!("the server `{server}` does not list its tools: {}", error.message));
                 }
-                Err(ServiceError::TransportSend(error)) if no_message(&error).is_some() => {
-                    let why = no_message(&error).expect("it was just found");
-                    return Err(format!("the server `{server}` cannot be reached: {why}"));
-                }
-                Err(_) => {
-                    return Err(format!("listing the tools of `{server}`: {}", self.why_broken().await));
+                Err(error) => {
+                    let told = match &error {
+                        ServiceError::TransportSend(error) => no_message(error).map(ToString::to_string),
+                        _ => None,
+                    };
+                    let why = match told {
+                        Some(why) => why,
+                        None => self.why_broken().await,
+                    };
+                    return Err(format!("listing the tools of `{server}`: {why}"));
                 }
             };
             tools.extend(page.tools.into_iter().map(|tool| tool_info(server, tool)));

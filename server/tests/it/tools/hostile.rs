@@ -116,9 +116,9 @@ impl Hostile {
     /// The requests that were calls: all but what an MCP client says before and after.
     pub fn calls(&self) -> Vec<Seen> {
         let seen = self.actor.seen.lock().unwrap();
-        let of_a_session = |seen: &Seen| seen.header("mcp-session-id").is_some() && seen.method != "POST";
+        let of_mcp = |seen: &Seen| seen.header("mcp-protocol-version").is_some();
         let is_call = |seen: &&Seen| match seen.rpc() {
-            "" => !of_a_session(seen),
+            "" => !of_mcp(seen),
             method => method == "tools/call",
         };
         seen.iter().filter(is_call).cloned().collect()
@@ -190,7 +190,7 @@ impl Actor {
         while let Some(seen) = self.read(&mut stream).await {
             let does = match seen.rpc() {
                 "" | "tools/call" => (self.does)(&seen),
-                method => polite(method),
+                _ => polite(&seen),
             };
             self.seen.lock().unwrap().push(seen.clone());
             if !self.act(&mut stream, does, &seen).await {
@@ -274,10 +274,18 @@ fn parse(bytes: &[u8]) -> Option<Seen> {
     Some(seen)
 }
 
-/// An MCP server of the older era, with a session, up to the call.
-fn polite(method: &str) -> Do {
+/// Where it plays a server of the newer era.
+pub const NEWER: &str = "/newer";
+
+/// An MCP server up to the call: of the older era, with a session; of the newer one at `NEWER`.
+fn polite(seen: &Seen) -> Do {
     const JSON: &str = "Content-Type: application/json\r\nMcp-Session-Id: s\r\nConnection: close\r\n";
-    match method {
+    match seen.rpc() {
+        "server/discover" if seen.path == NEWER => page(
+            "200 OK",
+            "Content-Type: application/json\r\nConnection: close\r\n",
+            r#"{"jsonrpc":"2.0","id":{id},"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}"#,
+        ),
         "initialize" => page(
             "200 OK",
             JSON,
