@@ -227,7 +227,7 @@ impl Tools {
             };
             let turn = match turn {
                 Ok(turn) => turn,
-                Err(came) => return self.fit_to_keep(classify(came, false), limits),
+                Err(came) => return self.fit_to_keep(left_alone(came, &limits.circuit(tool)), limits),
             };
             let (came, stopped) = match upstream {
                 Upstream::Mcp(server) => {
@@ -281,7 +281,7 @@ impl Tools {
     /// How a server is doing in this process; none where there is no such server, or nothing to tell.
     pub fn state(&self, server: &str) -> Option<ServerState> {
         match self.upstreams.get(server)? {
-            Upstream::Mcp(reached) => Some(reached.state(self.limits.get(server)?.circuit())),
+            Upstream::Mcp(reached) => Some(reached.state(self.limits.get(server)?.circuit(""))),
             Upstream::Http | Upstream::Command | Upstream::Callback(_) => None,
         }
     }
@@ -486,6 +486,17 @@ fn unfilled(unresolved: &Unresolved) -> Came {
         Unresolved::Unset(_) | Unresolved::Foreign(_) => Category::Unavailable,
     };
     Came::NotSent { category, why: unresolved.to_string() }
+}
+
+/// What did not leave because its server is left alone is worth another try when that is over.
+fn left_alone(came: Came, circuit: &Circuit) -> Ended {
+    match (classify(came, false), circuit) {
+        (Ended::Failed { category, message, sent, output, .. }, Circuit::Open { for_ms }) => {
+            let retry_after = Some(Duration::from_millis(*for_ms));
+            Ended::Failed { category, message, sent, output, retry_after }
+        }
+        (ended, _) => ended,
+    }
 }
 
 /// Stopped while it waited for its turn or its server.
