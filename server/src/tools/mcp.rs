@@ -1,9 +1,11 @@
-//! MCP servers over stdio: started on first use, one child each, kept up, started again on the next
-//! use after it ended. The only part of `tools` that names rmcp, together with `connection`.
+//! MCP servers, over stdio or HTTP: connected on first use, one connection each, kept up, connected again on
+//! the next use after it ended. The only part of `tools` that names rmcp, together with what is below it.
 
 mod connection;
+mod http;
 mod line_limit;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,26 +17,36 @@ use futures_util::future::{BoxFuture, Shared};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::task::{AbortHandle, JoinError};
+use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
 use super::catalog::{CatalogError, ToolInfo};
 use super::classify::Came;
+use super::egress::Egress;
 use super::process::ChildProcess;
 use super::secret::{Secrets, Unresolved};
 use super::{Call, stopped_unsent, without_own_variables};
 use crate::config::{McpServer, Template};
 use connection::Connection;
+use http::HttpClient;
 
 /// A server installed on first use (`npx -y …`) may take this long to come up.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 
-type Connecting = Shared<BoxFuture<'static, Result<Arc<Connection>, String>>>;
+type Connecting = Shared<BoxFuture<'static, Result<Arc<Connection>, NotUp>>>;
 
-pub struct StdioServer {
+/// Why there is no connection; the sentence names the server.
+#[derive(Clone, Debug)]
+pub struct NotUp {
+    pub category: Category,
+    pub why: String,
+}
+
+pub struct Server {
     name: String,
     definition: McpServer,
     folder: PathBuf,
     secrets: Secrets,
+    egress: Egress,
     permits: Semaphore,
     /// The one connection, up or coming up. A call that gives up waiting leaves it coming up.
     slot: Mutex<Option<Slot>>,
@@ -52,12 +64,13 @@ impl Drop for Slot {
     }
 }
 
-impl StdioServer {
+impl Server {
     pub fn new(
         name: &str,
         definition: &McpServer,
         folder: &Path,
         secrets: &Secrets,
+        egress: &Egress,
         permits: Semaphore,
     ) -> Self {
         Self {
@@ -65,6 +78,7 @@ impl StdioServer {
             definition: definition.clone(),
             folder: folder.to_owned(),
             secrets: secrets.clone(),
+            egress: egress.clone(),
             permits,
             slot: Mutex::default(),
         }
@@ -90,7 +104,7 @@ impl StdioServer {
         };
         match ready {
             Ok((_permit, connection)) => {
-                sending(Some(connection.process()));
+                sending(connection.process());
                 connection.call(tool, call, stop).await
             }
             Err(came) => (came, false),
@@ -102,7 +116,7 @@ impl StdioServer {
         let permit = self.permits.acquire().await.expect("the semaphore is never closed");
         match tokio::time::timeout(patience, self.connection()).await {
             Ok(Ok(connection)) => Ok((permit, connection)),
-            Ok(Err(why)) => Err(Came::NotSent { category: Category::Unavailable, why }),
+            Ok(Err(NotUp { category, why })) => Err(Came::NotSent { category, why }),
             Err(_) => {
                 let why =
                     format!("the server `{}` was not up within {patience:?}; nothing was sent", self.name);
@@ -114,7 +128,7 @@ impl StdioServer {
     /// The server's tools, in its own order.
     pub async fn tools(&self) -> Result<Arc<Vec<ToolInfo>>, CatalogError> {
         let unreachable = |why| CatalogError::Unreachable { server: self.name.clone(), why };
-        let connection = self.connection().await.map_err(unreachable)?;
+        let connection = self.connection().await.map_err(|not_up| unreachable(not_up.why))?;
         connection.tools(&self.name).await.map_err(unreachable)
     }
 
@@ -125,11 +139,11 @@ impl StdioServer {
         }
     }
 
-    async fn connection(&self) -> Result<Arc<Connection>, String> {
+    async fn connection(&self) -> Result<Arc<Connection>, NotUp> {
         self.connecting()?.await
     }
 
-    fn connecting(&self) -> Result<Connecting, String> {
+    fn connecting(&self) -> Result<Connecting, NotUp> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Slot { connecting, .. }) = slot.as_ref() {
             match connecting.peek() {
@@ -139,22 +153,42 @@ impl StdioServer {
             }
         }
         let name = self.name.clone();
-        let command =
-            self.command().map_err(|problem| format!("the server `{name}` cannot be started: {problem}"))?;
-        let task = tokio::spawn(connection::start(name.clone(), command, self.secrets.clone()));
+        let task = self.connect()?;
         let starting = task.abort_handle();
         let ended = move |ended: Result<_, JoinError>| {
-            ended.unwrap_or_else(|error| Err(format!("starting the server `{name}` was given up: {error}")))
+            ended.unwrap_or_else(|error| {
+                Err(unavailable(format!("starting the server `{name}` was given up: {error}")))
+            })
         };
         let connecting: Connecting = task.map(ended).boxed().shared();
         *slot = Some(Slot { connecting: connecting.clone(), starting });
         Ok(connecting)
     }
 
-    fn command(&self) -> Result<Command, Unresolved> {
-        let McpServer::Stdio { command, args, env, cwd } = &self.definition else {
-            unreachable!("a server with a url is not made into a stdio server");
-        };
+    fn connect(&self) -> Result<JoinHandle<Result<Arc<Connection>, NotUp>>, NotUp> {
+        let name = self.name.clone();
+        match &self.definition {
+            McpServer::Stdio { command, args, env, cwd } => {
+                let command = self.command(command, args, env, cwd.as_ref());
+                let command = command.map_err(|problem| {
+                    unavailable(format!("the server `{name}` cannot be started: {problem}"))
+                })?;
+                Ok(tokio::spawn(connection::start(name, command, self.secrets.clone())))
+            }
+            McpServer::Http { url, headers } => {
+                let client = HttpClient::new(&self.egress, url, headers, &self.secrets);
+                Ok(tokio::spawn(connection::reach(name, client)))
+            }
+        }
+    }
+
+    fn command(
+        &self,
+        command: &Template,
+        args: &[Template],
+        env: &BTreeMap<String, Template>,
+        cwd: Option<&Template>,
+    ) -> Result<Command, Unresolved> {
         let fill = |template: &Template| self.secrets.resolve(template, &Value::Null);
         let mut filled = Command::new(fill(command)?.expose());
         without_own_variables(&mut filled);
@@ -164,10 +198,14 @@ impl StdioServer {
         for (name, value) in env {
             filled.env(name, fill(value)?.expose());
         }
-        let cwd = cwd.as_ref().map(fill).transpose()?;
+        let cwd = cwd.map(fill).transpose()?;
         filled.current_dir(cwd.map_or_else(|| self.folder.clone(), |cwd| self.folder.join(cwd.expose())));
         Ok(filled)
     }
+}
+
+fn unavailable(why: String) -> NotUp {
+    NotUp { category: Category::Unavailable, why }
 }
 
 /// A caller's `stop`, pinned where the call began.
