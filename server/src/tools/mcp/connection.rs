@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-use super::http::{HttpClient, NoMessage};
+use super::http::{HttpClient, Leaves, NoMessage};
 use super::line_limit::{LineLimit, Verdict};
 use super::{CONNECT_LIMIT, NotUp, Stop};
 use crate::tools::catalog::{Annotations, ToolInfo};
@@ -44,7 +44,7 @@ const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After a time-out, a server that does not answer a simple question within this is ended.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(3);
 /// After its input is closed, a server has this long to leave by itself.
-const LEAVE_GRACE: Duration = Duration::from_secs(1);
+pub const LEAVE_GRACE: Duration = Duration::from_secs(1);
 /// Between the end of a server's output and that of the server.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
 const TOOLS_MAX: usize = 10_000;
@@ -153,7 +153,7 @@ async fn reach_as(name: &str, http: &HttpClient, manner: ClientLifecycleMode) ->
     let mut resumes = FixedInterval::default();
     resumes.max_times = Some(RESUMES_MAX);
     config.retry_config = Arc::new(resumes);
-    let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
+    let transport = Leaves(StreamableHttpClientTransport::with_client(http.clone(), config));
     let handshake = client().serve_with_lifecycle(transport, manner);
     let (category, how, speak_older) = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
         Ok(Ok(service)) => return Ok(Connection::new(Carrier::Http(http.clone()), service).await),

@@ -248,7 +248,7 @@ async fn the_canary_is_awake_and_a_host_that_the_config_names_is_reached() {
     let allow = format!("127.0.0.1:{}", canary.port);
     let named = format!("inside.test:{}", canary.port);
     let config = json!({
-        "http": { "whole": { "method": "GET", "url": "${arguments.url}", "timeout": "100ms" } },
+        "http": { "whole": { "method": "GET", "url": "${arguments.url}" } },
         "egress": { "allow": [allow, named] },
     });
     let config = Config::parse(&config.to_string(), Path::new("/")).unwrap();
