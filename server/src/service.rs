@@ -5,6 +5,7 @@ mod executions;
 mod export;
 mod journal;
 mod plans;
+mod stats;
 mod tools;
 mod verify;
 pub mod view;
@@ -25,13 +26,14 @@ use crate::tools::Tools;
 pub use crate::ledger::Progress;
 pub use crate::store::Options;
 pub use crate::store::executions::Filter as ExecutionFilter;
-pub use crate::tools::{ServerTools, ToolInfo};
+pub use crate::tools::{Circuit, ServerState, ServerTools, ToolInfo};
 pub use actbook_engine::execution::{Brief, Report};
 pub use answers::failed;
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};
 pub use plans::{PlanChecked, PlanSaved};
+pub use stats::{LastError, Seen, ToolsSeen};
 pub use tools::ToolCalled;
 
 /// Everything a door needs. Clones are the same house.

@@ -39,7 +39,10 @@ pub async fn perform(
             std::future::pending::<()>().await;
         }
     };
-    let ended = inner.tools.call(request, sending, asked_to_stop).await;
+    let _line = inner.board.open(stream, id.step);
+    let board = inner.board.clone();
+    let progress = Arc::new(move |said| board.note(stream, id.step, said));
+    let ended = inner.tools.call_reporting(request, sending, progress, asked_to_stop).await;
     (id, in_engine_words(ended))
 }
 

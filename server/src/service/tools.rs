@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Service;
 use crate::error::Error;
 use crate::random;
-use crate::tools::{Call, CatalogError, Ended, ServerTools, ToolInfo};
+use crate::tools::{Call, CatalogError, Ended, ServerState, ServerTools, ToolInfo};
 
 /// How a call by hand ended. It belongs to no execution, so the journal does not know of it.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +33,11 @@ impl Service {
 
     pub async fn list_tools_of(&self, server: &str) -> ServerTools {
         self.tools.list_server(server).await
+    }
+
+    /// How a server is doing in this process.
+    pub fn server_state(&self, name: &str) -> Option<ServerState> {
+        self.tools.state(name)
     }
 
     pub fn server_names(&self) -> Vec<String> {
