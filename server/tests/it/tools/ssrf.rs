@@ -254,6 +254,8 @@ async fn the_canary_is_awake_and_a_host_that_the_config_names_is_reached() {
     let config = Config::parse(&config.to_string(), Path::new("/")).unwrap();
     let tools = Tools::with(&config, |_| None, everything_is_here());
     let reach = async |url: String| {
+        // Each with an empty memory: a canary that hangs up is soon taken for a server out of reach.
+        let tools = Tools::with(&config, |_| None, everything_is_here());
         let before = canary.visits();
         let ended = call(&tools, "http/whole", json!({ "url": url })).await;
         assert!(canary.visits() > before, "{url}: {ended:?}");
