@@ -29,7 +29,7 @@ use tokio::process::Command;
 use tokio::sync::Mutex;
 
 use super::ears::{Ears, Reports};
-use super::http::{HttpClient, NoMessage};
+use super::http::{HttpClient, Leaves, NoMessage};
 use super::line_limit::{LineLimit, Verdict};
 use super::signs::Signs;
 use super::{CONNECT_LIMIT, NotUp, Stop, tasks};
@@ -44,7 +44,7 @@ pub const TRACE_META: &str = "traceparent";
 /// One message of a server.
 const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After its input is closed, a server has this long to leave by itself.
-const LEAVE_GRACE: Duration = Duration::from_secs(1);
+pub const LEAVE_GRACE: Duration = Duration::from_secs(1);
 /// After it was asked to stop a call, a server has this long to say how far it came.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Between the end of a server's output and that of the server.
@@ -160,7 +160,7 @@ async fn reach_as(name: &str, http: &HttpClient, manner: ClientLifecycleMode) ->
     let mut resumes = FixedInterval::default();
     resumes.max_times = Some(RESUMES_MAX);
     config.retry_config = Arc::new(resumes);
-    let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
+    let transport = Leaves(StreamableHttpClientTransport::with_client(http.clone(), config));
     let handshake = client().serve_with_lifecycle(transport, manner);
     let (category, how, speak_older) = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
         Ok(Ok(service)) => return Ok(Connection::new(Carrier::Http(http.clone()), service).await),
