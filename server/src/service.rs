@@ -11,6 +11,7 @@ mod keys;
 mod plans;
 mod records;
 mod seal;
+mod stats;
 mod tools;
 mod verify;
 pub mod view;
@@ -31,7 +32,7 @@ use crate::tools::Tools;
 pub use crate::ledger::Progress;
 pub use crate::store::Options;
 pub use crate::store::executions::Filter as ExecutionFilter;
-pub use crate::tools::{ServerTools, ToolInfo};
+pub use crate::tools::{Circuit, ServerState, ServerTools, ToolInfo};
 pub use actbook_engine::event::Reported;
 pub use actbook_engine::execution::{Brief, Facts};
 pub use agenda::AgendaItem;
@@ -41,6 +42,7 @@ pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};
 pub use plans::{PlanChecked, PlanSaved};
 pub use records::{Action, Decision, Noted};
+pub use stats::{LastError, Seen, ToolsSeen};
 pub use tools::ToolCalled;
 
 /// Everything a door needs. Clones are the same house.

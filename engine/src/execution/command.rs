@@ -101,10 +101,12 @@ pub enum Ended {
         category: Category,
         said: Value,
         unsent: bool,
+        retry_after_ms: Option<u64>,
     },
     Unknown {
         category: Category,
         said: Value,
+        retry_after_ms: Option<u64>,
     },
     /// The tool wants to know something before it goes on. `began`: it may have done something already.
     Asks {
