@@ -218,8 +218,7 @@ impl Config {
             let tools = words.tools.keys().map(move |tool| format!("servers.{name}.tools.{tool}"));
             trusted.into_iter().chain(tools)
         });
-        let approvals = (self.approvals != Approvals::default()).then(|| "approvals".to_owned());
-        servers.chain(approvals).collect()
+        servers.collect()
     }
 
     /// What the operator said of a tool, written `server/tool`.

@@ -131,10 +131,15 @@ pub async fn stdio(door: Door) -> Result<(), Error> {
     Ok(())
 }
 
+#[expect(deprecated, reason = "the older revisions of the protocol still set the level of logging")]
+use rmcp::model::SetLevelRequestParams;
+
+#[expect(deprecated, reason = "the older revisions of the protocol still set the level of logging")]
 impl ServerHandler for Client {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_completions()
+            .enable_logging()
             .enable_prompts()
             .enable_resources()
             .enable_resources_subscribe()
@@ -264,6 +269,11 @@ impl ServerHandler for Client {
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
         subscriptions::listen(self.door.service(), subscription).await
+    }
+
+    /// Nothing is logged to clients: what happens is in the journal. Older ones may set a level all the same.
+    async fn set_level(&self, _request: SetLevelRequestParams, _context: Context) -> Result<(), ErrorData> {
+        Ok(())
     }
 
     async fn get_task(&self, request: GetTaskParams, context: Context) -> Result<GetTaskResult, ErrorData> {

@@ -209,9 +209,6 @@ impl Tools {
         progress: OnProgress,
         stop: impl Future<Output = ()> + Send,
     ) -> Ended {
-        if let Some(task) = &call.carry.task {
-            return Box::pin(self.follow(&call, task, stop)).await;
-        }
         let (upstream, limits, tool) = match self.reach(&call.tool) {
             Ok((Upstream::Callback(callback), _, _)) => {
                 sending(None);
@@ -230,7 +227,7 @@ impl Tools {
             };
             let turn = match turn {
                 Ok(turn) => turn,
-                Err(came) => return self.fit_to_keep(classify(came, false), limits),
+                Err(came) => return self.fit_to_keep(left_alone(came, &limits.circuit(tool)), limits),
             };
             let (came, stopped) = match upstream {
                 Upstream::Mcp(server) => {
@@ -245,18 +242,6 @@ impl Tools {
             self.fit_to_keep(ended, limits)
         })
         .await
-    }
-
-    /// Asking after a task makes no new call: no limit holds it up, and whatever comes, it was sent.
-    async fn follow(&self, call: &Call, task: &str, stop: impl Future<Output = ()> + Send) -> Ended {
-        let (came, stopped) = match self.reach(&call.tool) {
-            Ok((Upstream::Mcp(server), _, _)) => server.follow(call, task, stop).await,
-            Ok(_) | Err(_) => {
-                let why = format!("nothing here knows task {task} of `{}`", call.tool);
-                (Came::TaskLost { why }, false)
-            }
-        };
-        cap(self.redacted(classify(came, stopped)), OUTPUT_BYTES_MAX)
     }
 
     fn exchange<'a>(&'a self, tool: &str, limits: &'a Limits) -> http::Exchange<'a> {
@@ -296,7 +281,7 @@ impl Tools {
     /// How a server is doing in this process; none where there is no such server, or nothing to tell.
     pub fn state(&self, server: &str) -> Option<ServerState> {
         match self.upstreams.get(server)? {
-            Upstream::Mcp(reached) => Some(reached.state(self.limits.get(server)?.circuit())),
+            Upstream::Mcp(reached) => Some(reached.state(self.limits.get(server)?.circuit(""))),
             Upstream::Http | Upstream::Command | Upstream::Callback(_) => None,
         }
     }
@@ -501,6 +486,17 @@ fn unfilled(unresolved: &Unresolved) -> Came {
         Unresolved::Unset(_) | Unresolved::Foreign(_) => Category::Unavailable,
     };
     Came::NotSent { category, why: unresolved.to_string() }
+}
+
+/// What did not leave because its server is left alone is worth another try when that is over.
+fn left_alone(came: Came, circuit: &Circuit) -> Ended {
+    match (classify(came, false), circuit) {
+        (Ended::Failed { category, message, sent, output, .. }, Circuit::Open { for_ms }) => {
+            let retry_after = Some(Duration::from_millis(*for_ms));
+            Ended::Failed { category, message, sent, output, retry_after }
+        }
+        (ended, _) => ended,
+    }
 }
 
 /// Stopped while it waited for its turn or its server.

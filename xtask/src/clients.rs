@@ -1,12 +1,12 @@
 //! The clients that the agent's door is tried with: the protocol's conformance suite and Inspector under a
 //! Node that they accept, Claude Code, and the Python clients. All of it lies under the target folder.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use crate::machine::{is_installed, npm_install};
-use crate::stage::{self, command, skipped};
+use crate::machine::{install_environment, is_installed, npm_install};
+use crate::stage::{self, skipped};
 
 const NODE: &str = "22.23.3";
 const PACKAGES: [&str; 2] =
@@ -31,19 +31,6 @@ pub fn prepare() -> Result<PathBuf> {
     if !is_installed(&folder, CLAUDE) && npm_install(&folder, &[CLAUDE]).is_err() {
         skipped("claude", "its package could not be installed");
     }
-    python(&folder.join("python"))?;
+    install_environment(&folder.join("python"), &PYTHON)?;
     Ok(folder)
-}
-
-/// A finished environment says what is in it, so that one whose installation was interrupted is made anew.
-fn python(folder: &Path) -> Result<()> {
-    let (mark, wanted) = (folder.join("installed"), PYTHON.join(" "));
-    if std::fs::read_to_string(&mark).is_ok_and(|there| there == wanted) {
-        return Ok(());
-    }
-    let hint = "The tests speak to Actbook through Python's MCP clients; the index has to be reachable once.";
-    stage::quiet("python3 -m venv", command(&["python3", "-m", "venv", "--clear"]).arg(folder), hint)?;
-    let mut install = command(&[&folder.join("bin/pip").to_string_lossy(), "install", "--quiet"]);
-    stage::quiet("pip install", install.args(PYTHON), hint)?;
-    Ok(std::fs::write(mark, wanted)?)
 }

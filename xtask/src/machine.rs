@@ -130,12 +130,12 @@ pub fn npm_install(npm: &Path, packages: &[&str]) -> Result<()> {
 }
 
 /// A finished environment says what is in it, so that one whose installation was interrupted is made anew.
-fn install_environment(folder: &Path, packages: &[&str]) -> Result<()> {
+pub fn install_environment(folder: &Path, packages: &[&str]) -> Result<()> {
     let (mark, wanted) = (folder.join("installed"), packages.join(" "));
     if std::fs::read_to_string(&mark).is_ok_and(|there| there == wanted) {
         return Ok(());
     }
-    let hint = "The tests run plans through MCP servers from PyPI; the index has to be reachable once.";
+    let hint = "The tests run MCP servers and clients from PyPI; the index has to be reachable once.";
     stage::quiet("python3 -m venv", command(&["python3", "-m", "venv", "--clear"]).arg(folder), hint)?;
     let pip = folder.join("bin/pip");
     let mut install = command(&[&pip.to_string_lossy(), "install", "--quiet"]);

@@ -188,10 +188,11 @@ fn told(ended: &Ended) -> Told {
     };
     match ended {
         Ended::Succeeded { output } => one(Outcome::Succeeded, None, output),
-        Ended::Failed { category, said, unsent, retry_after_ms } => {
-            let told = one(Outcome::Failed, Some(*category), said);
-            Told { unsent: *unsent, retry_after_ms: *retry_after_ms, ..told }
-        }
+        Ended::Failed { category, said, unsent, retry_after_ms } => Told {
+            unsent: *unsent,
+            retry_after_ms: *retry_after_ms,
+            ..one(Outcome::Failed, Some(*category), said)
+        },
         Ended::Unknown { category, said, retry_after_ms } => {
             Told { retry_after_ms: *retry_after_ms, ..one(Outcome::Unknown, Some(*category), said) }
         }

@@ -295,13 +295,10 @@ impl StepState {
     /// `did-not-happen` moves it on, an attempt that was never sent, or that only asked, does not.
     pub(super) fn next_key(&self) -> u32 {
         let sent = self.attempts.iter().rev().find(|attempt| !attempt.unsent);
-        match sent {
-            Some(attempt) => {
-                let only_asked = attempt.asks && attempt.outcome == Some(Outcome::Failed);
-                attempt.key + u32::from(attempt.counts_as() == Some(Outcome::Failed) && !only_asked)
-            }
-            None => self.attempts.last().map_or(0, |attempt| attempt.key),
-        }
+        let Some(attempt) = sent else { return self.attempts.last().map_or(0, |attempt| attempt.key) };
+        let failed = attempt.counts_as() == Some(Outcome::Failed);
+        let only_asked = attempt.asks && attempt.outcome == Some(Outcome::Failed);
+        attempt.key + u32::from(failed && !only_asked)
     }
 
     /// The tool's question, while nobody has answered it.

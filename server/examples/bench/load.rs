@@ -16,6 +16,7 @@ pub struct Scale {
     executions: usize,
     journal_entries: usize,
     in_flight: usize,
+    door_calls: usize,
 }
 
 impl Scale {
@@ -25,9 +26,16 @@ impl Scale {
         executions: 1_000,
         journal_entries: 1_000_000,
         in_flight: 1_000,
+        door_calls: 1_000,
     };
-    pub const QUICK: Self =
-        Self { rounds: 1, sequential: 500, executions: 200, journal_entries: 20_000, in_flight: 100 };
+    pub const QUICK: Self = Self {
+        rounds: 1,
+        sequential: 500,
+        executions: 200,
+        journal_entries: 20_000,
+        in_flight: 100,
+        door_calls: 300,
+    };
 }
 
 const AT_ONCE: usize = 32;
@@ -56,6 +64,14 @@ pub fn rates(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     }
 }
 
+/// The agent's door alone.
+pub fn door(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
+    let scratch = scratch()?;
+    let full = scratch.path().join("journal.db").to_string_lossy().into_owned();
+    part("executions", &full, &[scale.journal_entries / 2 / STEPS_EACH, STEPS_EACH, 256])?;
+    crate::door::rows(figures, scale.door_calls, scratch.path(), &full)
+}
+
 pub fn sqlite(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch()?;
     sqlite_rates(figures, scale, scratch.path())?;
@@ -69,6 +85,7 @@ pub fn sqlite(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     );
     figures.put("start_ms", start);
     figures.at_most("start-up in a journal of a million entries, ms", start, 50.0);
+    crate::door::rows(figures, scale.door_calls, scratch.path(), &file("journal.db"))?;
     recovery(figures, scale, "sqlite", &file("journal.db"))
 }
 

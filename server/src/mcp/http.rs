@@ -31,6 +31,8 @@ const HEADERS_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// From the first byte of a request to the end of its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
+/// From there to the end of its body.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
 const CONNECTIONS_MAX: usize = 1_024;
 /// What is under way when the end is asked for may take this long.
 const LEAVING: Duration = Duration::from_secs(5);
@@ -182,7 +184,21 @@ async fn at_home(State(names): State<Arc<[String]>>, request: Request, next: Nex
         return (StatusCode::FORBIDDEN, "requests from that origin are not answered (Origin)\n")
             .into_response();
     }
-    next.run(request).await
+    match whole(request).await {
+        Ok(request) => next.run(request).await,
+        Err(status) => (status, "the body did not come, or is too large\n").into_response(),
+    }
+}
+
+/// The request with its body, which has to come within its time.
+async fn whole(request: Request) -> Result<Request, StatusCode> {
+    let (parts, body) = request.into_parts();
+    let body = tokio::time::timeout(BODY_WITHIN, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;
+    match body {
+        Ok(Ok(body)) => Ok(Request::from_parts(parts, body.into())),
+        Ok(Err(_)) => Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+    }
 }
 
 /// The library answers a body that is no message with a bare 415; clients read JSON-RPC errors.

@@ -79,9 +79,9 @@ pub fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
 pub async fn listen(service: &Service, subscription: SubscriptionContext) -> Result<(), ErrorData> {
     let (sender, mut moved) = mpsc::channel::<String>(SUBSCRIBED_MAX);
     let mut watching = JoinSet::new();
-    for uri in subscription.accepted().resource_subscriptions.iter().flatten().cloned() {
-        let Some(id) = moving(&uri) else { continue };
-        let (service, sender) = (service.clone(), sender.clone());
+    for uri in subscription.accepted().resource_subscriptions.iter().flatten() {
+        let Some(id) = moving(uri) else { continue };
+        let (service, sender, uri) = (service.clone(), sender.clone(), uri.clone());
         watching.spawn(async move {
             let Ok(mut watching) = service.watch(&id).await else { return };
             while watching.moved().await.is_ok() && sender.send(uri.clone()).await.is_ok() {

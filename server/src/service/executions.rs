@@ -229,7 +229,14 @@ impl Service {
 
     /// The living process that is at work on it, if there is one.
     pub async fn driver(&self, found: &Found) -> Result<Option<Driver>, Error> {
-        let Some(seat) = &found.seat else { return Ok(None) };
+        match &found.seat {
+            Some(seat) => self.living(seat).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The process on a seat, if it lives.
+    pub(super) async fn living(&self, seat: &str) -> Result<Option<Driver>, Error> {
         let now = self.db.now_ms().await?;
         let row = store::seats::by_id(seat).first(&self.db).await?.filter(|row| row.until > now);
         let living = row.filter(|_| !crate::runner::is_gone(&self.seats, seat));

@@ -31,7 +31,7 @@ enum Breakers {
     /// A command is started afresh for each call: there is nothing to leave alone.
     None,
     Server(Breaker),
-    /// Each plain HTTP tool has a host of its own.
+    /// A plain HTTP tool has a host of its own; where the arguments name it, each call has.
     Tools(BTreeMap<String, Breaker>),
 }
 
@@ -42,7 +42,8 @@ impl Limits {
             COMMAND_SERVER => Breakers::None,
             HTTP_SERVER => {
                 let breaker = |tool: &String| (tool.clone(), breaker(&format!("{server}/{tool}"), &words));
-                Breakers::Tools(config.http.keys().map(breaker).collect())
+                let own = config.http.iter().filter(|(_, tool)| names_its_host(&tool.url.source));
+                Breakers::Tools(own.map(|(name, _)| breaker(name)).collect())
             }
             _ => Breakers::Server(breaker(server, &words)),
         };
@@ -69,9 +70,9 @@ impl Limits {
         Ok(Turn { ticket, _permit: permit })
     }
 
-    /// Where the breaker of a server stands.
-    pub fn circuit(&self) -> Circuit {
-        self.breaker("").map_or(Circuit::Closed, Breaker::circuit)
+    /// Where the breaker of a server stands, or that of one tool where each has its own.
+    pub fn circuit(&self, tool: &str) -> Circuit {
+        self.breaker(tool).map_or(Circuit::Closed, Breaker::circuit)
     }
 
     fn breaker(&self, tool: &str) -> Option<&Breaker> {
@@ -80,6 +81,15 @@ impl Limits {
             Breakers::Server(breaker) => Some(breaker),
             Breakers::Tools(breakers) => breakers.get(tool),
         }
+    }
+}
+
+/// The arguments have no say in where the url leads.
+fn names_its_host(url: &str) -> bool {
+    let reads = |text: &str| text.contains("${arguments");
+    match url.split_once("://") {
+        Some((scheme, rest)) => !reads(scheme) && !rest.split(['/', '?', '#']).next().is_some_and(reads),
+        None => !reads(url),
     }
 }
 

@@ -8,6 +8,7 @@ mod conformance;
 mod crowd;
 mod elicit;
 mod http;
+mod install;
 mod keys;
 mod live;
 mod offers;

@@ -70,15 +70,15 @@ fn fastmcp_lists_and_calls_over_stdio_and_http() {
     }
 }
 
-fn inspector(house: &House, target: &[&str], words: &[&str]) -> Value {
-    let program = clients().join("node_modules/@modelcontextprotocol/inspector");
-    let manifest: Value =
-        serde_json::from_str(&std::fs::read_to_string(program.join("package.json")).unwrap()).unwrap();
-    let entry = manifest["bin"]["mcp-inspector"].as_str().or(manifest["bin"].as_str()).unwrap();
+/// The result, and what it was warned of.
+fn inspector(house: &House, target: &[&str], words: &[&str]) -> (Value, String) {
+    let program =
+        clients().join("node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js");
     let mut command = node();
-    command.arg(program.join(entry)).arg("--cli").args(target).args(words).args(["--format", "json"]);
-    let said = good(&at_home(house, command));
-    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+    command.arg(program).arg("--cli").args(target).args(words).args(["--format", "json"]);
+    let output = at_home(house, command);
+    let said: Value = serde_json::from_str(&good(&output)).unwrap();
+    (said["result"].clone(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 #[test]
@@ -88,17 +88,18 @@ fn inspector_finds_nothing_to_complain_of_in_either_era() {
     let url = server.url();
     for era in ["legacy", "modern"] {
         let http = [url.as_str(), "--transport", "http", "--protocol-era", era];
-        let listed = inspector(&house, &http, &["--strict", "--method", "tools/list"]);
+        let (listed, warned) = inspector(&house, &http, &["--strict", "--method", "tools/list"]);
         assert_eq!(listed["tools"].as_array().unwrap().len(), 9, "{listed}");
-        let called =
-            inspector(&house, &http, &["--strict", "--method", "tools/call", "--tool-name", "status"]);
+        assert!(!warned.contains("Warning") && !warned.contains("Error"), "{warned}");
+        let call = ["--method", "tools/call", "--tool-name", "status"];
+        let (called, _) = inspector(&house, &http, &call);
         assert!(called.to_string().contains("Nothing is active"), "{called}");
         for method in ["resources/list", "prompts/list", "resources/templates/list"] {
-            inspector(&house, &http, &["--strict", "--method", method]);
+            inspector(&house, &http, &["--method", method]);
         }
     }
-    let stdio = [BINARY, "mcp"];
-    inspector(&house, &stdio, &["--strict", "--method", "tools/list"]);
+    let (_, warned) = inspector(&house, &[BINARY, "mcp"], &["--strict", "--method", "tools/list"]);
+    assert!(!warned.contains("Warning") && !warned.contains("Error"), "{warned}");
 }
 
 #[test]

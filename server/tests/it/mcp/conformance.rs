@@ -14,6 +14,8 @@ const REAL: [(&str, &[&str]); 2] = [
         &[
             "server-initialize",
             "server-session-lifecycle",
+            "server-sse-polling",
+            "logging-set-level",
             "ping",
             "completion-complete",
             "tools-list",
@@ -35,7 +37,10 @@ const REAL: [(&str, &[&str]); 2] = [
             "dns-rebinding-protection",
             "caching",
             "http-header-validation",
+            "input-required-result-missing-input-response",
             "input-required-result-unsupported-methods",
+            "input-required-result-ignore-extra-params",
+            "input-required-result-validate-input",
         ],
     ),
 ];

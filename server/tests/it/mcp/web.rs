@@ -33,8 +33,8 @@ pub struct Reply {
 impl Reply {
     /// The last JSON-RPC message, whether it came alone or as an event.
     pub fn message(&self) -> Value {
-        let events = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
-        let last = events.filter(|data| !data.trim().is_empty()).last().unwrap_or(&self.body);
+        let mut events = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let last = events.rfind(|data| !data.trim().is_empty()).unwrap_or(&self.body);
         serde_json::from_str(last).unwrap_or(Value::Null)
     }
 

@@ -1,6 +1,6 @@
 # A server of the older era whose calls leave a line with the witness, synced, before anything else; then
 # each meets a fault drawn from the seed, or none. argv: the seed, and how many of 100 calls meet one.
-import json, os, random, signal, sys, time
+import json, os, signal, sys, time, zlib
 
 SEED, FAULTY = sys.argv[1], int(sys.argv[2])
 FAULTS = ["exit before", "exit after", "kill before", "kill after", "hang before", "hang after",
@@ -41,12 +41,16 @@ def forever():
         time.sleep(1000)
 
 
+def dice(sides, what):
+    return zlib.crc32(f"{SEED} {what}".encode()) // 7 % sides
+
+
 def act(message):
     arguments, meta = message["params"]["arguments"], message["params"]["_meta"]
     id, key = arguments["id"], meta["actbook/idempotency-key"]
     nth = append(f"seen/{id}", ".", False)
-    dice = random.Random(f"{SEED} {id} {nth}")
-    fault = dice.choice(FAULTS) if dice.randrange(100) < FAULTY else "none"
+    faulty = dice(100, f"{id} {nth}") < FAULTY
+    fault = FAULTS[dice(len(FAULTS), f"which {id} {nth}")] if faulty else "none"
     if fault in ("no", "error") and arguments["kind"] == "idempotent" and os.path.exists(f"effects/{id}.{key}"):
         fault = "none"  # What it did under a key it does not deny under that key.
     append("witness", f"{id} {key} {fault}\n", True)
@@ -90,7 +94,7 @@ def act(message):
 
 def look(message):
     id = message["params"]["arguments"]["id"]
-    if random.Random(f"{SEED} look {id}").randrange(10) == 0:
+    if dice(10, f"look {id}") == 0:
         return answer(message["id"], {"content": [{"type": "text", "text": "cannot look"}], "isError": True})
     answer(message["id"], structured({"exists": bool(effects(id))}))
 

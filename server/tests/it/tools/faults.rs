@@ -18,7 +18,7 @@ use crate::store::{Kind, place};
 /// `ACTBOOK_FAULTS` asks for more.
 const FAULTS_DEFAULT: usize = 1_000;
 /// Of a hundred calls.
-const FAULTY: u64 = 55;
+const FAULTY: u64 = 70;
 const SERVERS: u64 = 10;
 const EXECUTIONS_AT_ONCE: u64 = 40;
 /// Answers that one execution may need; more means that it goes round in circles.

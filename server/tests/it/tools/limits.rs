@@ -40,6 +40,9 @@ async fn a_server_out_of_reach_is_left_alone_and_tried_again_by_one_call() {
     }
     let before = starts(&folder).await.len();
     let (ended, told) = watched_call(&tools, a_call("zoo/any", json!({}))).await;
+    assert!(
+        matches!(&ended, Ended::Failed { retry_after: Some(wait), .. } if *wait <= Duration::from_millis(1500))
+    );
     let (category, message, sent) = failure(ended);
     assert_eq!((category, sent, told), (Category::Unavailable, false, vec![]));
     assert!(message.contains("3 times in a row") && message.contains("no call leaves"), "{message}");
