@@ -209,6 +209,9 @@ impl Tools {
         progress: OnProgress,
         stop: impl Future<Output = ()> + Send,
     ) -> Ended {
+        if let Some(task) = &call.carry.task {
+            return Box::pin(self.follow(&call, task, stop)).await;
+        }
         let (upstream, limits, tool) = match self.reach(&call.tool) {
             Ok((Upstream::Callback(callback), _, _)) => {
                 sending(None);
@@ -242,6 +245,18 @@ impl Tools {
             self.fit_to_keep(ended, limits)
         })
         .await
+    }
+
+    /// Asking after a task makes no new call: no limit holds it up, and whatever comes, it was sent.
+    async fn follow(&self, call: &Call, task: &str, stop: impl Future<Output = ()> + Send) -> Ended {
+        let (came, stopped) = match self.reach(&call.tool) {
+            Ok((Upstream::Mcp(server), _, _)) => server.follow(call, task, stop).await,
+            Ok(_) | Err(_) => {
+                let why = format!("nothing here knows task {task} of `{}`", call.tool);
+                (Came::TaskLost { why }, false)
+            }
+        };
+        cap(self.redacted(classify(came, stopped)), OUTPUT_BYTES_MAX)
     }
 
     fn exchange<'a>(&'a self, tool: &str, limits: &'a Limits) -> http::Exchange<'a> {

@@ -73,18 +73,8 @@ fn taken_back(execution: &Execution, call: CallId) -> Event {
     match call.kind {
         CallKind::Run | CallKind::Probe => {
             let (attempt, asks) = (number, false);
-            AttemptEnded {
-                step,
-                attempt,
-                outcome,
-                category,
-                result,
-                unsent,
-                takeover,
-                retry_after_ms,
-                asks,
-            }
-            .into()
+            AttemptEnded { step, attempt, outcome, category, result, unsent, takeover, retry_after_ms, asks }
+                .into()
         }
         CallKind::Compensation => {
             let compensation = number;

@@ -106,17 +106,6 @@ impl Server {
             return (Came::NotSent { category: Category::InvalidArguments, why }, false);
         }
         let mut stop = pin!(stop);
-        if let Some(task) = &call.carry.task {
-            let deadline = Instant::now() + call.timeout;
-            return tasks::follow(
-                self,
-                task,
-                tasks::Wait { deadline, timeout: call.timeout, poll: None },
-                stop,
-                false,
-            )
-            .await;
-        }
         let ready = tokio::select! {
             biased;
             ready = self.ready(call.timeout) => ready,
@@ -142,6 +131,18 @@ impl Server {
             }
             Err(came) => (came, false),
         }
+    }
+
+    /// Asks after a task that was accepted before.
+    pub async fn follow(
+        &self,
+        call: &Call,
+        task: &str,
+        stop: impl Future<Output = ()> + Send,
+    ) -> (Came, bool) {
+        let deadline = Instant::now() + call.timeout;
+        let wait = tasks::Wait { deadline, timeout: call.timeout, poll: None };
+        tasks::follow(self, task, wait, pin!(stop), false).await
     }
 
     /// A handle that a secret would have to be struck out of is of no use to the next process.

@@ -421,7 +421,9 @@ async fn patience_that_a_server_asks_for_is_passed_on() {
             Ended::Failed { retry_after, .. } => {
                 assert_eq!(retry_after, Some(Duration::from_secs(7)), "{tool}")
             }
-            ended @ (Ended::Succeeded { .. } | Ended::Unknown { .. } | Ended::Asks { .. }) => panic!("{ended:?}"),
+            ended @ (Ended::Succeeded { .. } | Ended::Unknown { .. } | Ended::Asks { .. }) => {
+                panic!("{ended:?}")
+            }
         }
     }
 }

@@ -28,6 +28,20 @@ async fn until(what: &str, mut look: impl FnMut() -> bool) {
     }
 }
 
+/// The call behind a task was sent: what holds up a call cannot pass it off as never sent.
+#[tokio::test]
+async fn a_task_of_a_server_that_is_left_alone_is_not_taken_for_unsent() {
+    let (_folder, tools) = animal_under("well_once_fixed", json!({ "breaker": { "after": 1 } }));
+    failure(call(&tools, "zoo/any", json!({})).await);
+    assert!(matches!(circuit(&tools), Circuit::Open { .. }));
+    let carry = Carry { task: Some("task-1".to_owned()), ..Carry::default() };
+    let asked = Call { carry: carry.clone(), timeout: Duration::ZERO, ..a_call("zoo/any", json!({})) };
+    let (ended, told) = watched_call(&tools, asked).await;
+    assert_eq!((unknown(ended).0, told), (Category::Timeout, vec![]));
+    let (ended, _) = watched_call(&tools, Call { carry, ..a_call("nowhere/any", json!({})) }).await;
+    assert_eq!(unknown(ended).0, Category::Unavailable);
+}
+
 #[tokio::test]
 async fn a_server_out_of_reach_is_left_alone_and_tried_again_by_one_call() {
     let words = json!({ "breaker": { "after": 3, "cool_down": "1500ms" },
