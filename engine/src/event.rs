@@ -203,6 +203,9 @@ events! {
         /// Concluded by the process that took over, not seen.
         #[serde(default, skip_serializing_if = "no")]
         takeover: bool,
+        /// The least that the server wants to be left alone for before the next attempt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
         /// The tool wants to know something first; `result` is its question.
         #[serde(default, skip_serializing_if = "no")]
         asks: bool,
@@ -301,6 +304,8 @@ events! {
         unsent: bool,
         #[serde(default, skip_serializing_if = "no")]
         takeover: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
     }
     LateCompensation = "late_compensation.1" {
         step: StepId,

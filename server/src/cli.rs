@@ -13,6 +13,7 @@ mod doctor;
 mod foreground;
 mod graph;
 mod inputs;
+mod install;
 mod journal;
 mod live;
 mod mcp;
@@ -61,6 +62,7 @@ pub async fn run(args: Args) -> ExitCode {
         Ask::Demo { keep } => demo::demo(&output, keep).await,
         Ask::Completions { shell } => completions(&output, shell),
         Ask::Man => man(&output),
+        Ask::Install(asked) => install::install(&output, &asked),
         Ask::McpConformance { listen } => serve::conformance(&output, listen).await,
         Ask::Verify { file: Some(file) } => journal::verify_file(&output, &file),
         ask => asked(ask, &args.common, output.clone()).await,
@@ -139,6 +141,7 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         | Ask::Demo { .. }
         | Ask::Completions { .. }
         | Ask::Man
+        | Ask::Install(_)
         | Ask::McpConformance { .. } => {
             unreachable!("what needs no database is answered before one is opened")
         }

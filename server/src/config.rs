@@ -16,7 +16,7 @@ use actbook_engine::policy::Category;
 use serde_json::Value;
 
 use section::Section;
-pub use template::{Part, Scope, Template};
+pub use template::{Part, Scope, Shape, Template};
 
 pub const FILE_NAME: &str = "actbook.yaml";
 /// Server names that Actbook gives a meaning of its own.
@@ -35,6 +35,8 @@ pub struct Config {
     pub servers: BTreeMap<String, ServerWords>,
     pub http: BTreeMap<String, HttpTool>,
     pub commands: BTreeMap<String, CommandTool>,
+    /// Hosts, or hosts with a port, that may lie inside the house for whoever is sent there.
+    pub egress_allow: Vec<String>,
     /// By the name of the rule; the first that fits counts.
     pub task_plans: BTreeMap<String, TaskPlan>,
 }
@@ -68,7 +70,34 @@ pub enum McpServer {
 pub struct ServerWords {
     pub trusted: bool,
     pub concurrency: Option<usize>,
+    pub rate: Option<RateWords>,
+    pub output_bytes_max: Option<usize>,
+    pub breaker: BreakerWords,
+    pub restart: RestartWords,
+    /// A server that was silent for so long is asked whether it is well before the next call.
+    pub check_after: Option<Duration>,
     pub tools: BTreeMap<String, ToolWords>,
+}
+
+/// So many calls in any stretch of so much time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateWords {
+    pub calls: u32,
+    pub per: Duration,
+}
+
+/// When a server that is out of reach is left alone, and for how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BreakerWords {
+    pub after: Option<u32>,
+    pub cool_down: Option<Duration>,
+}
+
+/// How far apart the starts of a server that keeps falling are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestartWords {
+    pub backoff: Option<Duration>,
+    pub max_backoff: Option<Duration>,
 }
 
 /// What the operator says of one tool. Absent means: nothing said.
@@ -95,7 +124,7 @@ pub struct HttpTool {
     pub method: String,
     pub url: Template,
     pub headers: BTreeMap<String, Template>,
-    pub body: Option<Value>,
+    pub body: Option<Shape>,
     pub input_schema: Option<Schema>,
     pub timeout: Option<Duration>,
     pub description: Option<String>,
@@ -201,9 +230,7 @@ impl Config {
             let tools = words.tools.keys().map(move |tool| format!("servers.{name}.tools.{tool}"));
             trusted.into_iter().chain(tools)
         });
-        let http = self.http.keys().map(|tool| format!("http.{tool}"));
-        let approvals = (self.approvals != Approvals::default()).then(|| "approvals".to_owned());
-        servers.chain(http).chain(approvals).collect()
+        servers.collect()
     }
 
     /// What the operator said of a tool, written `server/tool`.
@@ -258,6 +285,7 @@ fn read_document(document: Value) -> Result<Config, Problem> {
         http: top.section("http")?.map_entries(read_http)?,
         commands: top.section("commands")?.map_entries(read_command)?,
         task_plans: top.section("task_plans")?.map_entries(read_task_plan)?,
+        egress_allow: read_egress(top.section("egress")?)?,
         ..Config::default()
     };
     top.finish()?;
@@ -302,8 +330,26 @@ fn read_server_words(mut entry: Section) -> Result<ServerWords, Problem> {
     let words = ServerWords {
         trusted: entry.flag("trusted")?.unwrap_or(false),
         concurrency: entry.count("concurrency")?.map(|count| count as usize),
+        rate: entry.rate("rate")?,
+        output_bytes_max: entry.count("output_bytes_max")?.map(|count| count as usize),
+        breaker: read_breaker(entry.section("breaker")?)?,
+        restart: read_restart(entry.section("restart")?)?,
+        check_after: entry.duration("check_after")?,
         tools: entry.section("tools")?.map_entries(read_tool_words)?,
     };
+    entry.finish()?;
+    Ok(words)
+}
+
+fn read_breaker(mut entry: Section) -> Result<BreakerWords, Problem> {
+    let words = BreakerWords { after: entry.count("after")?, cool_down: entry.duration("cool_down")? };
+    entry.finish()?;
+    Ok(words)
+}
+
+fn read_restart(mut entry: Section) -> Result<RestartWords, Problem> {
+    let words =
+        RestartWords { backoff: entry.duration("backoff")?, max_backoff: entry.duration("max_backoff")? };
     entry.finish()?;
     Ok(words)
 }
@@ -340,12 +386,35 @@ fn read_retry(mut entry: Section) -> Result<RetryWords, Problem> {
     Ok(words)
 }
 
+/// Names only: a host that stands for many would open the house by mistake.
+fn read_egress(mut entry: Section) -> Result<Vec<String>, Problem> {
+    let allow = entry.texts("allow")?;
+    let is_host = |text: &String| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c))
+    };
+    if let Some(wrong) = allow.iter().find(|text| !is_host(text)) {
+        return Err(entry.wrong("allow", format!("`{wrong}` is neither a host nor host:port")));
+    }
+    entry.finish()?;
+    Ok(allow)
+}
+
+const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+
+fn read_method(entry: &mut Section) -> Result<String, Problem> {
+    let method = entry.text("method")?.map_or_else(|| "POST".into(), |method| method.to_ascii_uppercase());
+    match METHODS.contains(&method.as_str()) {
+        true => Ok(method),
+        false => Err(entry.wrong("method", format!("`{method}` is none of {}", METHODS.join(", ")))),
+    }
+}
+
 fn read_http(mut entry: Section) -> Result<HttpTool, Problem> {
     let tool = HttpTool {
-        method: entry.text("method")?.unwrap_or_else(|| "POST".into()),
+        method: read_method(&mut entry)?,
         url: entry.template("url", Scope::Call)?.ok_or_else(|| entry.wrong("url", "is missing".into()))?,
         headers: entry.template_map("headers", Scope::Call)?,
-        body: entry.value("body"),
+        body: entry.shape("body", Scope::Call)?,
         input_schema: entry.schema("input_schema")?,
         timeout: entry.duration("timeout")?,
         description: entry.text("description")?,

@@ -4,9 +4,14 @@
 mod answer;
 mod arguments;
 mod ask;
+mod completions;
 pub mod conformance;
 mod elicit;
 pub mod http;
+mod prompts;
+mod resources;
+mod subscriptions;
+mod tasks;
 mod tools;
 mod waiting;
 
@@ -14,10 +19,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, RequestStateCodec, ServerCapabilities, ServerConfig, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    RequestStateCodec, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, RoleServer, ServiceExt};
+use rmcp::service::{RequestContext, RoleServer, ServiceExt, SubscriptionContext};
 use rmcp::{ServerHandler, transport};
 
 use crate::config::{Approvals, Config};
@@ -25,6 +34,7 @@ use crate::error::Error;
 use crate::service::{Background, Service};
 use answer::Doors;
 use ask::Ask;
+use subscriptions::Subscriptions;
 pub use tools::Profile;
 
 /// The list changes only with the binary, so a client may keep it for an hour.
@@ -42,6 +52,8 @@ const VERSIONS: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2025_11_25,
     ProtocolVersion::V_2026_07_28,
 ];
+
+type Context = RequestContext<RoleServer>;
 
 /// Clones are the same door.
 #[derive(Clone, Debug)]
@@ -91,12 +103,25 @@ impl Door {
     }
 }
 
+/// The door as one client sees it: it remembers what that client has subscribed to.
+#[derive(Debug)]
+pub struct Client {
+    door: Door,
+    subscriptions: Subscriptions,
+}
+
+impl Client {
+    pub fn new(door: Door) -> Self {
+        Self { door, subscriptions: Subscriptions::default() }
+    }
+}
+
 /// Serves one client over this process's own stdin and stdout, until stdin ends.
 pub async fn stdio(door: Door) -> Result<(), Error> {
     let lost = |error: &dyn std::fmt::Display| {
         Error::new("protocol", format!("the client was lost: {error}"), "start it again from the client")
     };
-    let serving = match door.serve(transport::stdio_pipes()).await {
+    let serving = match Client::new(door).serve(transport::stdio_pipes()).await {
         Ok(serving) => serving,
         // A client that only looked whether the command starts.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
@@ -106,9 +131,22 @@ pub async fn stdio(door: Door) -> Result<(), Error> {
     Ok(())
 }
 
-impl ServerHandler for Door {
+#[expect(deprecated, reason = "the older revisions of the protocol still set the level of logging")]
+use rmcp::model::SetLevelRequestParams;
+
+#[expect(deprecated, reason = "the older revisions of the protocol still set the level of logging")]
+impl ServerHandler for Client {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_completions()
+            .enable_logging()
+            .enable_prompts()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_tools()
+            .enable_extensions()
+            .enable_tasks()
+            .build();
         ServerConfig::new(capabilities)
             .with_server_info(own_name())
             .with_protocol_version(ProtocolVersion::V_2025_11_25)
@@ -122,9 +160,9 @@ impl ServerHandler for Door {
     async fn list_tools(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        _context: Context,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.0.offered.iter().map(|offered| offered.tool.clone()).collect();
+        let tools = self.door.0.offered.iter().map(|offered| offered.tool.clone()).collect();
         let mut listed = ListToolsResult::with_all_items(tools);
         listed.ttl_ms = Some(LIST_TTL_MS);
         listed.cache_scope = Some(CacheScope::Public);
@@ -132,17 +170,17 @@ impl ServerHandler for Door {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.offered(name).map(|offered| offered.tool.clone())
+        self.door.offered(name).map(|offered| offered.tool.clone())
     }
 
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
+        context: Context,
     ) -> Result<CallToolResponse, ErrorData> {
-        let door = self.clone();
-        if self.offered(&request.name).is_none() {
-            return Err(self.no_such_tool(&request.name));
+        let door = self.door.clone();
+        if door.offered(&request.name).is_none() {
+            return Err(door.no_such_tool(&request.name));
         }
         let mut ask = Ask::new(context);
         ask.responses = request.input_responses;
@@ -160,6 +198,94 @@ impl ServerHandler for Door {
                 Err(ErrorData::internal_error("the call broke off; its journal entries stand", None))
             }
         }
+    }
+
+    async fn list_prompts(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: Context,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(prompts::list())
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: Context,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let doors = self.door.doors(&Ask::new(context));
+        let arguments = request.arguments.unwrap_or_default();
+        Ok(prompts::get(self.door.service(), doors, &request.name, &arguments).await?.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _context: Context,
+    ) -> Result<CompleteResult, ErrorData> {
+        completions::complete(self.door.service(), &request).await
+    }
+
+    async fn list_resources(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: Context,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(resources::list())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: Context,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _context: Context,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(resources::read(self.door.service(), &request.uri).await?.into())
+    }
+
+    async fn subscribe(&self, request: SubscribeRequestParams, context: Context) -> Result<(), ErrorData> {
+        self.subscriptions.add(self.door.service(), context.peer, request.uri).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: Context,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions.remove(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(subscriptions::accepted(requested))
+    }
+
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        subscriptions::listen(self.door.service(), subscription).await
+    }
+
+    /// Nothing is logged to clients: what happens is in the journal. Older ones may set a level all the same.
+    async fn set_level(&self, _request: SetLevelRequestParams, _context: Context) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    async fn get_task(&self, request: GetTaskParams, context: Context) -> Result<GetTaskResult, ErrorData> {
+        tasks::get(&self.door, &Ask::new(context), &request.task_id).await
+    }
+
+    async fn update_task(&self, request: UpdateTaskParams, context: Context) -> Result<(), ErrorData> {
+        tasks::update(&self.door, &Ask::new(context), &request.task_id, &request.input_responses).await
+    }
+
+    async fn cancel_task(&self, request: CancelTaskParams, context: Context) -> Result<(), ErrorData> {
+        tasks::cancel(&self.door, &Ask::new(context), &request.task_id).await
     }
 }
 

@@ -1,20 +1,23 @@
-//! How to reach a downstream, and what is to be made of what came back. Knows MCP servers, commands
-//! and in-process executors; knows nothing of plans, executions or the journal.
+//! How to reach a downstream, and what is to be made of what came back. Knows MCP servers, HTTP requests,
+//! commands and in-process executors; knows nothing of plans, executions or the journal.
 //!
 //! ```text
-//!   Call ──► Tools::call ──► Mcp | Command | Callback ──► Came ──► classify ──► redact ──► Ended
+//!   Call ──► Tools::call ──► Mcp | Http | Command | Callback ──► Came ──► classify ──► redact ──► Ended
 //! ```
 
 mod catalog;
 mod classify;
 mod command;
 mod egress;
+mod http;
+mod limits;
 mod mcp;
 mod process;
 mod secret;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,19 +25,23 @@ use actbook_engine::chain::Digest;
 use actbook_engine::policy::Category;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
-use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, McpServer, ToolWords};
+use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, HttpTool, McpServer, ToolWords};
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
 pub use classify::OUTPUT_BYTES_MAX;
 use classify::{Came, cap, classify};
 pub use command::KEY_VARIABLE;
 use egress::Egress;
+pub use egress::Lookup;
+pub use limits::Circuit;
+use limits::Limits;
+pub use mcp::ServerState;
 pub use process::ChildProcess;
+use secret::Unresolved;
 pub use secret::{REDACTED, Secret, Secrets};
 
-/// Calls that may be out at one server at a time where the config does not say.
-const CONCURRENCY_DEFAULT: usize = 64;
+/// How much of a word on progress is passed on.
+const PROGRESS_WORDS_CHARS: usize = 200;
 
 /// One call to one tool.
 #[derive(Clone, Debug)]
@@ -81,26 +88,47 @@ pub enum Ended {
     /// `structuredContent`, or `{"text": …}` where there is none.
     Succeeded { output: Value },
     /// The tool said no; or, where `sent` is false, it certainly did not leave the house.
-    Failed { category: Category, message: String, sent: bool, output: Option<Value> },
+    Failed {
+        category: Category,
+        message: String,
+        sent: bool,
+        output: Option<Value>,
+        retry_after: Option<Duration>,
+    },
     /// Nobody can tell.
-    Unknown { category: Category, message: String },
+    Unknown { category: Category, message: String, retry_after: Option<Duration> },
     /// The tool wants to know something first. `began`: it may have done something already.
     Asks { question: Value, began: bool },
 }
+
+/// How far a call has come, in its tool's own measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    pub done: f64,
+    pub total: Option<f64>,
+    pub message: Option<String>,
+}
+
+/// Hears of progress, from whichever task happens to read it.
+pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 type Callback = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
 
 /// The ways to a downstream.
 enum Upstream {
     Mcp(Box<mcp::Server>),
-    Command { permits: Semaphore },
+    Http,
+    Command,
     Callback(Callback),
 }
 
 pub struct Tools {
     config: Arc<Config>,
     upstreams: BTreeMap<String, Upstream>,
+    /// Of every server outside this process.
+    limits: BTreeMap<String, Limits>,
     secrets: Secrets,
+    egress: Egress,
 }
 
 impl fmt::Debug for Tools {
@@ -120,22 +148,32 @@ impl Tools {
         config: &Config,
         environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
+        Self::with(config, environment, egress::system_lookup())
+    }
+
+    /// The same, with the addresses of names taken from somewhere else than this machine, too.
+    pub fn with(
+        config: &Config,
+        environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+        lookup: Lookup,
+    ) -> Self {
         let secrets = Secrets::new(environment);
         secrets.learn(config);
-        let egress = Egress::new(egress::system_lookup(), &[]);
+        let egress = Egress::new(lookup, &config.egress_allow);
         let mut upstreams = BTreeMap::new();
         for (name, server) in &config.mcp_servers {
-            let permits = permits(config, name);
-            let server = mcp::Server::new(name, server, &config.folder, &secrets, &egress, permits);
+            let words = config.servers.get(name).cloned().unwrap_or_default();
+            let server = mcp::Server::new(name, server, &config.folder, &secrets, &egress, &words);
             upstreams.insert(name.clone(), Upstream::Mcp(Box::new(server)));
         }
         if !config.commands.is_empty() {
-            upstreams.insert(
-                COMMAND_SERVER.to_owned(),
-                Upstream::Command { permits: permits(config, COMMAND_SERVER) },
-            );
+            upstreams.insert(COMMAND_SERVER.to_owned(), Upstream::Command);
         }
-        Self { config: Arc::new(config.clone()), upstreams, secrets }
+        if !config.http.is_empty() {
+            upstreams.insert(HTTP_SERVER.to_owned(), Upstream::Http);
+        }
+        let limits = upstreams.keys().map(|name| (name.clone(), Limits::of(config, name))).collect();
+        Self { config: Arc::new(config.clone()), upstreams, limits, secrets, egress }
     }
 
     /// Registers an executor inside this process for every tool of `server`.
@@ -145,6 +183,7 @@ impl Tools {
         callback: impl Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync + 'static,
     ) -> Self {
         self.upstreams.insert(server.to_owned(), Upstream::Callback(Arc::new(callback)));
+        self.limits.insert(server.to_owned(), Limits::of(&self.config, server));
         self
     }
 
@@ -159,25 +198,107 @@ impl Tools {
         sending: impl Fn(Option<ChildProcess>) + Send,
         stop: impl Future<Output = ()> + Send,
     ) -> Ended {
-        let (came, stopped) = match self.reach(&call.tool) {
-            // Boxed, so that a call to an executor in the process does not carry their size about.
-            Ok((Upstream::Mcp(server), tool)) => Box::pin(server.call(tool, &call, sending, stop)).await,
-            Ok((Upstream::Command { permits }, tool)) => {
-                let run = command::Run {
-                    tool: &self.config.commands[tool],
-                    folder: &self.config.folder,
-                    secrets: &self.secrets,
-                    permits,
-                };
-                Box::pin(run.call(&call, sending, stop)).await
-            }
-            Ok((Upstream::Callback(callback), _)) => {
+        self.call_reporting(call, sending, Arc::new(|_| {}), stop).await
+    }
+
+    /// The same, passing on what the tool says of its progress.
+    pub async fn call_reporting(
+        &self,
+        call: Call,
+        sending: impl Fn(Option<ChildProcess>) + Send,
+        progress: OnProgress,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Ended {
+        if let Some(task) = &call.carry.task {
+            return Box::pin(self.follow(&call, task, stop)).await;
+        }
+        let (upstream, limits, tool) = match self.reach(&call.tool) {
+            Ok((Upstream::Callback(callback), _, _)) => {
                 sending(None);
                 return self.redacted(answer_of(callback, call).await);
             }
-            Err(why) => (Came::NotSent { category: Category::NotFound, why }, false),
+            Ok(reached) => reached,
+            Err(why) => return classify(Came::NotSent { category: Category::NotFound, why }, false),
         };
-        cap(self.redacted(classify(came, stopped)))
+        // Boxed, so that a call to an executor in the process does not carry their size about.
+        Box::pin(async {
+            let mut stop = pin!(stop);
+            let turn = tokio::select! {
+                biased;
+                turn = limits.enter(tool) => turn,
+                () = &mut stop => Err(stopped_unsent()),
+            };
+            let turn = match turn {
+                Ok(turn) => turn,
+                Err(came) => return self.fit_to_keep(left_alone(came, &limits.circuit(tool)), limits),
+            };
+            let (came, stopped) = match upstream {
+                Upstream::Mcp(server) => {
+                    server.call(tool, &call, sending, self.discreet(progress), stop).await
+                }
+                Upstream::Http => self.exchange(tool, limits).call(&call, sending, stop).await,
+                Upstream::Command => self.run(tool, limits).call(&call, sending, stop).await,
+                Upstream::Callback(_) => unreachable!("answered above"),
+            };
+            let ended = classify(came, stopped);
+            turn.over(&ended);
+            self.fit_to_keep(ended, limits)
+        })
+        .await
+    }
+
+    /// Asking after a task makes no new call: no limit holds it up, and whatever comes, it was sent.
+    async fn follow(&self, call: &Call, task: &str, stop: impl Future<Output = ()> + Send) -> Ended {
+        let (came, stopped) = match self.reach(&call.tool) {
+            Ok((Upstream::Mcp(server), _, _)) => server.follow(call, task, stop).await,
+            Ok(_) | Err(_) => {
+                let why = format!("nothing here knows task {task} of `{}`", call.tool);
+                (Came::TaskLost { why }, false)
+            }
+        };
+        cap(self.redacted(classify(came, stopped)), OUTPUT_BYTES_MAX)
+    }
+
+    fn exchange<'a>(&'a self, tool: &str, limits: &'a Limits) -> http::Exchange<'a> {
+        http::Exchange {
+            tool: &self.config.http[tool],
+            secrets: &self.secrets,
+            egress: &self.egress,
+            output_bytes_max: limits.output_bytes_max,
+        }
+    }
+
+    fn run<'a>(&'a self, tool: &str, limits: &'a Limits) -> command::Run<'a> {
+        command::Run {
+            tool: &self.config.commands[tool],
+            folder: &self.config.folder,
+            secrets: &self.secrets,
+            output_bytes_max: limits.output_bytes_max,
+        }
+    }
+
+    /// Struck out before it is cut, lest half of a secret remain at the cut.
+    fn fit_to_keep(&self, ended: Ended, limits: &Limits) -> Ended {
+        cap(self.redacted(ended), limits.output_bytes_max)
+    }
+
+    fn discreet(&self, progress: OnProgress) -> OnProgress {
+        let secrets = self.secrets.clone();
+        Arc::new(move |mut said: Progress| {
+            if let Some(message) = &mut said.message {
+                secrets.redact_text(message);
+                *message = message.chars().take(PROGRESS_WORDS_CHARS).collect();
+            }
+            progress(said);
+        })
+    }
+
+    /// How a server is doing in this process; none where there is no such server, or nothing to tell.
+    pub fn state(&self, server: &str) -> Option<ServerState> {
+        match self.upstreams.get(server)? {
+            Upstream::Mcp(reached) => Some(reached.state(self.limits.get(server)?.circuit(""))),
+            Upstream::Http | Upstream::Command | Upstream::Callback(_) => None,
+        }
     }
 
     /// Connects to each configured server; one that cannot be reached carries its error.
@@ -192,7 +313,10 @@ impl Tools {
             Some(Upstream::Mcp(server)) => {
                 server.tools().await.map(|tools| tools.as_ref().clone()).map_err(|error| error.to_string())
             }
-            Some(Upstream::Command { .. }) => Ok(self
+            Some(Upstream::Http) => {
+                Ok(self.config.http.iter().map(|(name, tool)| catalog::http_info(name, tool)).collect())
+            }
+            Some(Upstream::Command) => Ok(self
                 .config
                 .commands
                 .iter()
@@ -220,7 +344,11 @@ impl Tools {
                 let tools = reached.tools().await?;
                 tools.iter().find(|info| info.name == name).cloned().ok_or_else(unknown)
             }
-            Some(Upstream::Command { .. }) => {
+            Some(Upstream::Http) => {
+                let http = self.config.http.get(tool).ok_or_else(unknown)?;
+                Ok(catalog::http_info(tool, http))
+            }
+            Some(Upstream::Command) => {
                 let command = self.config.commands.get(tool).ok_or_else(unknown)?;
                 Ok(catalog::command_info(tool, command))
             }
@@ -230,8 +358,8 @@ impl Tools {
     }
 
     /// The digest of how the named servers are reached: commands, arguments, folders, addresses and the
-    /// names of their variables, but no value taken from the environment. A name `command/<tool>`
-    /// stands for that command alone.
+    /// names of their variables, but no value taken from the environment. A name `command/<tool>` or
+    /// `http/<tool>` stands for that tool alone.
     pub fn place(&self, servers: &BTreeSet<String>) -> Digest {
         let definitions: BTreeMap<&str, Value> =
             servers.iter().map(|name| (name.as_str(), self.definition(name))).collect();
@@ -245,9 +373,16 @@ impl Tools {
             let info = self.config.commands.get(tool).map(|found| catalog::command_info(tool, found).digest);
             return command(json!(info));
         }
+        let asks = |(name, tool): (&String, &HttpTool)| (name.clone(), catalog::http_info(name, tool).digest);
+        if let Some(tool) = name.strip_prefix("http/") {
+            return json!(self.config.http.get_key_value(tool).map(asks));
+        }
         match (self.upstreams.get(name), self.config.mcp_servers.get(name)) {
             (Some(Upstream::Callback(_)), _) => json!("callback"),
-            (Some(Upstream::Command { .. }), _) => {
+            (Some(Upstream::Http), _) => {
+                json!(self.config.http.iter().map(asks).collect::<BTreeMap<_, _>>())
+            }
+            (Some(Upstream::Command), _) => {
                 let tools = self.config.commands.iter();
                 let digests: BTreeMap<_, _> =
                     tools.map(|(name, tool)| (name, catalog::command_info(name, tool).digest)).collect();
@@ -271,14 +406,8 @@ impl Tools {
         self.upstreams.contains_key(server)
     }
 
-    /// Every configured server, those that this version cannot call included.
     pub fn server_names(&self) -> Vec<String> {
-        let mut names: BTreeSet<&str> = self.upstreams.keys().map(String::as_str).collect();
-        names.extend(self.config.mcp_servers.keys().map(String::as_str));
-        if !self.config.http.is_empty() {
-            names.insert(HTTP_SERVER);
-        }
-        names.into_iter().map(str::to_owned).collect()
+        self.upstreams.keys().cloned().collect()
     }
 
     /// What the operator said of a tool, written `server/tool`.
@@ -300,26 +429,30 @@ impl Tools {
     pub async fn shutdown(&self) {
         let servers = self.upstreams.values().filter_map(|upstream| match upstream {
             Upstream::Mcp(server) => Some(server.shutdown()),
-            Upstream::Command { .. } | Upstream::Callback(_) => None,
+            Upstream::Http | Upstream::Command | Upstream::Callback(_) => None,
         });
         join_all(servers).await;
     }
 
-    fn reach<'a, 'n>(&'a self, name: &'n str) -> Result<(&'a Upstream, &'n str), String> {
+    fn reach<'a, 'n>(&'a self, name: &'n str) -> Result<(&'a Upstream, &'a Limits, &'n str), String> {
         let Some((server, tool)) = name.split_once('/') else {
             return Err(CatalogError::BadName(name.to_owned()).to_string());
         };
         let upstream = self.upstreams.get(server).ok_or_else(|| self.no_such_server(server))?;
-        if matches!(upstream, Upstream::Command { .. }) && !self.config.commands.contains_key(tool) {
-            return Err(format!("there is no command `{tool}` in the config"));
+        match upstream {
+            Upstream::Command if !self.config.commands.contains_key(tool) => {
+                Err(format!("there is no command `{tool}` in the config"))
+            }
+            Upstream::Http if !self.config.http.contains_key(tool) => {
+                Err(format!("there is no HTTP tool `{tool}` in the config"))
+            }
+            Upstream::Mcp(_) | Upstream::Http | Upstream::Command | Upstream::Callback(_) => {
+                Ok((upstream, &self.limits[server], tool))
+            }
         }
-        Ok((upstream, tool))
     }
 
     fn no_such_server(&self, server: &str) -> String {
-        if server == HTTP_SERVER && !self.config.http.is_empty() {
-            return "this version cannot call plain HTTP tools yet".to_owned();
-        }
         match self.config.file.as_deref() {
             Some(file) => format!("there is no server `{server}` in {}", file.display()),
             None => format!("there is no server `{server}`: no config names one"),
@@ -332,14 +465,14 @@ impl Tools {
                 self.secrets.redact(&mut output);
                 Ended::Succeeded { output }
             }
-            Ended::Failed { category, mut message, sent, mut output } => {
+            Ended::Failed { category, mut message, sent, mut output, retry_after } => {
                 self.secrets.redact_text(&mut message);
                 output.iter_mut().for_each(|output| self.secrets.redact(output));
-                Ended::Failed { category, message, sent, output }
+                Ended::Failed { category, message, sent, output, retry_after }
             }
-            Ended::Unknown { category, mut message } => {
+            Ended::Unknown { category, mut message, retry_after } => {
                 self.secrets.redact_text(&mut message);
-                Ended::Unknown { category, message }
+                Ended::Unknown { category, message, retry_after }
             }
             Ended::Asks { mut question, began } => {
                 self.secrets.redact(&mut question);
@@ -347,11 +480,6 @@ impl Tools {
             }
         }
     }
-}
-
-fn permits(config: &Config, server: &str) -> Semaphore {
-    let said = config.servers.get(server).and_then(|words| words.concurrency);
-    Semaphore::new(said.unwrap_or(CONCURRENCY_DEFAULT).min(Semaphore::MAX_PERMITS))
 }
 
 /// What a call over HTTP carries, whatever kind of tool it is for.
@@ -366,10 +494,24 @@ fn traceparent() -> Option<String> {
     Some(format!("00-{}-{}-01", &hex[..32], &hex[32..]))
 }
 
-/// `Retry-After` in seconds; a date is rare, and waiting by the policy instead does no harm.
-fn retry_after(headers: &reqwest::header::HeaderMap) -> Option<Duration> {
-    let said = headers.get(reqwest::header::RETRY_AFTER)?.to_str().ok()?;
-    said.trim().parse().ok().map(Duration::from_secs)
+/// A missing argument is the plan's fault, a missing variable the machine's.
+fn unfilled(unresolved: &Unresolved) -> Came {
+    let category = match unresolved {
+        Unresolved::NoArgument(_) => Category::InvalidArguments,
+        Unresolved::Unset(_) | Unresolved::Foreign(_) => Category::Unavailable,
+    };
+    Came::NotSent { category, why: unresolved.to_string() }
+}
+
+/// What did not leave because its server is left alone is worth another try when that is over.
+fn left_alone(came: Came, circuit: &Circuit) -> Ended {
+    match (classify(came, false), circuit) {
+        (Ended::Failed { category, message, sent, output, .. }, Circuit::Open { for_ms }) => {
+            let retry_after = Some(Duration::from_millis(*for_ms));
+            Ended::Failed { category, message, sent, output, retry_after }
+        }
+        (ended, _) => ended,
+    }
 }
 
 /// Stopped while it waited for its turn or its server.

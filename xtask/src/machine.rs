@@ -1,5 +1,5 @@
-//! What the tests need from the machine, found or installed: PostgreSQL, Node, Python and strace from Debian, Rust's
-//! own components from rustup, MCP servers from npm and PyPI under the target folder. It installs only what is missing.
+//! What the tests need from the machine, found or installed: PostgreSQL, Node, Python, git, OpenSSL and strace from
+//! Debian, Rust's own components from rustup, MCP servers from npm and PyPI under the target folder. It installs only what is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,6 +29,7 @@ pub struct Machine {
     postgres: Postgres,
     npm: PathBuf,
     pypi: PathBuf,
+    clients: PathBuf,
     path: String,
 }
 
@@ -43,13 +44,15 @@ impl Machine {
         for (name, packages) in ENVIRONMENTS {
             install_environment(&pypi.join(name), packages)?;
         }
-        Ok(Self { postgres: Postgres::start()?, npm, pypi, path })
+        let clients = crate::clients::prepare()?;
+        Ok(Self { postgres: Postgres::start()?, npm, pypi, clients, path })
     }
 
     /// Tells a test run where things are.
     pub fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let command = self.postgres.equip(command).env("PATH", &self.path);
-        command.env("ACTBOOK_TEST_NPM", &self.npm).env("ACTBOOK_TEST_PYPI", &self.pypi)
+        let command = command.env("ACTBOOK_TEST_NPM", &self.npm).env("ACTBOOK_TEST_PYPI", &self.pypi);
+        command.env("ACTBOOK_TEST_CLIENTS", &self.clients)
     }
 }
 
@@ -79,6 +82,12 @@ fn install_packages() -> Result<()> {
     }
     if !answers(&["python3", "-c", "import venv, ensurepip"]) {
         missing.push("python3-venv");
+    }
+    if !answers(&["openssl", "version"]) {
+        missing.push("openssl");
+    }
+    if !answers(&["git", "--version"]) {
+        missing.push("git");
     }
     if !answers(&["strace", "--version"]) {
         missing.push("strace");
@@ -113,7 +122,7 @@ fn install_servers(npm: &Path) -> Result<()> {
     npm_install(npm, &missing)
 }
 
-fn npm_install(npm: &Path, packages: &[&str]) -> Result<()> {
+pub fn npm_install(npm: &Path, packages: &[&str]) -> Result<()> {
     std::fs::create_dir_all(npm)?;
     let mut install = command(&["npm", "install", "--no-audit", "--no-fund", "--prefix"]);
     let hint = "The tests run plans through MCP servers from npm; the registry has to be reachable once.";
@@ -121,12 +130,12 @@ fn npm_install(npm: &Path, packages: &[&str]) -> Result<()> {
 }
 
 /// A finished environment says what is in it, so that one whose installation was interrupted is made anew.
-fn install_environment(folder: &Path, packages: &[&str]) -> Result<()> {
+pub fn install_environment(folder: &Path, packages: &[&str]) -> Result<()> {
     let (mark, wanted) = (folder.join("installed"), packages.join(" "));
     if std::fs::read_to_string(&mark).is_ok_and(|there| there == wanted) {
         return Ok(());
     }
-    let hint = "The tests run plans through MCP servers from PyPI; the index has to be reachable once.";
+    let hint = "The tests run MCP servers and clients from PyPI; the index has to be reachable once.";
     stage::quiet("python3 -m venv", command(&["python3", "-m", "venv", "--clear"]).arg(folder), hint)?;
     let pip = folder.join("bin/pip");
     let mut install = command(&[&pip.to_string_lossy(), "install", "--quiet"]);
@@ -135,7 +144,7 @@ fn install_environment(folder: &Path, packages: &[&str]) -> Result<()> {
 }
 
 /// `package` is `name@version`; a scoped name begins with an at sign of its own.
-fn is_installed(npm: &Path, package: &str) -> bool {
+pub fn is_installed(npm: &Path, package: &str) -> bool {
     let Some((name, version)) = package.rsplit_once('@') else { return false };
     let manifest = npm.join("node_modules").join(name).join("package.json");
     let Ok(text) = std::fs::read_to_string(manifest) else { return false };

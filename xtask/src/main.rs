@@ -2,8 +2,10 @@
 //! measure. Progress goes to stderr; only results (a table, a bench's JSON) go to stdout.
 #![expect(clippy::print_stdout, reason = "the planted bugs' table is a result, and results go to stdout")]
 
+mod clients;
 mod commands;
 mod machine;
+mod package;
 mod planted;
 mod postgres;
 mod stage;
@@ -16,6 +18,7 @@ cargo xtask ci                      the same
 cargo xtask planted [--only NAME]   plants each known bug in a scratch copy; its test must catch it
 cargo xtask soak                    the kill and simulation tests, long, in release
 cargo xtask fuzz [--cases N]        random plans and documents against the engine, in release
+cargo xtask package                 the release binary as an MCP bundle (--binary FILE: that one)
 cargo xtask bench [--json] …        speed; the arguments go to the bench itself";
 
 fn main() -> ExitCode {
@@ -28,6 +31,8 @@ fn main() -> ExitCode {
         ["soak"] => commands::soak(),
         ["fuzz"] => commands::fuzz(commands::FUZZ_CASES),
         ["fuzz", "--cases", cases] => commands::fuzz(cases),
+        ["package"] => package::run(None),
+        ["package", "--binary", binary] => package::run(Some(binary)),
         ["bench", rest @ ..] => commands::bench(rest),
         _ => {
             eprintln!("{USAGE}");

@@ -62,13 +62,13 @@ pub enum Command {
     Record {
         step: String,
         report: Report,
-        facts: Facts,
+        facts: Box<Facts>,
     },
     /// An act that is no report: outside the plan, or a remark about a step.
     Note {
         step: Option<String>,
         status: Option<Reported>,
-        facts: Facts,
+        facts: Box<Facts>,
     },
     /// `stop` and `continue` act; anything else is only kept.
     RecordDecision {
@@ -81,7 +81,7 @@ pub enum Command {
     RecordCompensation {
         step: String,
         done: bool,
-        facts: Facts,
+        facts: Box<Facts>,
     },
     /// The server goes on with a call by itself. A fact from whoever made the call.
     Accept {
@@ -101,10 +101,12 @@ pub enum Ended {
         category: Category,
         said: Value,
         unsent: bool,
+        retry_after_ms: Option<u64>,
     },
     Unknown {
         category: Category,
         said: Value,
+        retry_after_ms: Option<u64>,
     },
     /// The tool wants to know something before it goes on. `began`: it may have done something already.
     Asks {

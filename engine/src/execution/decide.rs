@@ -146,6 +146,7 @@ fn lost(execution: &Execution, call: CallId, unsent: bool) -> Event {
             result: None,
             unsent,
             takeover: true,
+            retry_after_ms: None,
             asks: false,
         }
         .into(),
@@ -160,6 +161,7 @@ fn lost(execution: &Execution, call: CallId, unsent: bool) -> Event {
             result: None,
             unsent,
             takeover: true,
+            retry_after_ms: None,
         }
         .into(),
     }
@@ -171,6 +173,7 @@ struct Told {
     category: Option<Category>,
     payload: Vec<u8>,
     unsent: bool,
+    retry_after_ms: Option<u64>,
     asks: bool,
 }
 
@@ -180,14 +183,19 @@ fn told(ended: &Ended) -> Told {
         category,
         payload: bytes(payload),
         unsent: false,
+        retry_after_ms: None,
         asks: false,
     };
     match ended {
         Ended::Succeeded { output } => one(Outcome::Succeeded, None, output),
-        Ended::Failed { category, said, unsent } => {
-            Told { unsent: *unsent, ..one(Outcome::Failed, Some(*category), said) }
+        Ended::Failed { category, said, unsent, retry_after_ms } => Told {
+            unsent: *unsent,
+            retry_after_ms: *retry_after_ms,
+            ..one(Outcome::Failed, Some(*category), said)
+        },
+        Ended::Unknown { category, said, retry_after_ms } => {
+            Told { retry_after_ms: *retry_after_ms, ..one(Outcome::Unknown, Some(*category), said) }
         }
-        Ended::Unknown { category, said } => one(Outcome::Unknown, Some(*category), said),
         Ended::Asks { question, began } => {
             let outcome = if *began { Outcome::Unknown } else { Outcome::Failed };
             Told { asks: true, ..one(outcome, Some(Category::Policy), question) }
@@ -209,7 +217,7 @@ fn report(
 }
 
 pub(super) fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh> {
-    let Told { outcome, category, payload, unsent, asks } = told(ended);
+    let Told { outcome, category, payload, unsent, retry_after_ms, asks } = told(ended);
     let (step, state) = (execution.step_id(call.step), execution.step(call.step));
     // What was erased stays erased: the entry alone is evidence enough.
     let result = (!execution.erased).then(|| execution.keep(&payload));
@@ -219,8 +227,21 @@ pub(super) fn call_report(execution: &Execution, call: CallId, ended: &Ended) ->
         CallKind::Run | CallKind::Probe => state.attempts.get(call.no as usize).and_then(|attempt| {
             let attempt_no = call.no + 1;
             if attempt.open() {
-                let (attempt, takeover) = (attempt_no, false);
-                Some(AttemptEnded { step, attempt, outcome, category, result, unsent, takeover, asks }.into())
+                let takeover = false;
+                Some(
+                    AttemptEnded {
+                        step,
+                        attempt: attempt_no,
+                        outcome,
+                        category,
+                        result,
+                        unsent,
+                        takeover,
+                        retry_after_ms,
+                        asks,
+                    }
+                    .into(),
+                )
             } else {
                 let news = definite && attempt.late.is_none() && attempt.outcome != Some(outcome);
                 news.then(|| LateAnswer { step, attempt: attempt_no, outcome, category, result }.into())
@@ -231,8 +252,17 @@ pub(super) fn call_report(execution: &Execution, call: CallId, ended: &Ended) ->
             if one.outcome.is_none() {
                 let takeover = false;
                 Some(
-                    CompensationEnded { step, compensation, outcome, category, result, unsent, takeover }
-                        .into(),
+                    CompensationEnded {
+                        step,
+                        compensation,
+                        outcome,
+                        category,
+                        result,
+                        unsent,
+                        takeover,
+                        retry_after_ms,
+                    }
+                    .into(),
                 )
             } else {
                 let news = definite && one.late.is_none() && one.outcome != Some(outcome);
@@ -457,6 +487,7 @@ fn let_go(execution: &Execution, no: StepNo) -> CompensationEnded {
         result: None,
         unsent: false,
         takeover: false,
+        retry_after_ms: None,
     }
 }
 

@@ -247,7 +247,8 @@ fn ended(report: &Report) -> Ended {
             Ended::Succeeded { output: output.clone().unwrap_or(Value::Null) }
         }
         Report::Failed { reason, category } => {
-            Ended::Failed { category: *category, said: json!({ "message": reason }), unsent: false }
+            let said = json!({ "message": reason });
+            Ended::Failed { category: *category, said, unsent: false, retry_after_ms: None }
         }
     }
 }

@@ -267,7 +267,7 @@ fn started(execution: &Execution, no: StepNo) {
     if step.approved {
         assert_eq!(new.arguments, step.asked, "sends what was approved");
     }
-    let Some(last) = earlier.iter().rev().find(|one| !one.costs_nothing()).or(earlier.last()) else { return };
+    let Some(last) = earlier.iter().rev().find(|one| !one.unsent).or(earlier.last()) else { return };
     if last.asks && last.outcome == Some(Outcome::Failed) {
         assert_eq!(last.key, new.key, "the key changed over a question");
         assert!(
@@ -278,10 +278,10 @@ fn started(execution: &Execution, no: StepNo) {
     }
     match last.counts_as() {
         Some(Outcome::Unknown) => assert_eq!(last.key, new.key, "the key changed over an unknown"),
-        Some(Outcome::Failed) if !last.costs_nothing() => {
-            assert_ne!(last.key, new.key, "the key outlived a failure")
+        Some(Outcome::Failed) if last.unsent => {
+            assert_eq!(last.key, new.key, "the key changed though nothing was sent")
         }
-        Some(Outcome::Failed) => assert_eq!(last.key, new.key, "the key changed though nothing was sent"),
+        Some(Outcome::Failed) => assert_ne!(last.key, new.key, "the key outlived a failure"),
         Some(Outcome::Succeeded) | None => panic!("an attempt after one that has not failed"),
     }
 }

@@ -404,12 +404,12 @@ fn decide(step: &str, answer: Answer) -> Command {
 
 fn record(step: &Option<String>, report: Report) -> Command {
     let step = step.clone().expect("a report is about a step");
-    Command::Record { step, report, facts: Facts::default() }
+    Command::Record { step, report, facts: Box::default() }
 }
 
 fn undid(step: &str, done: bool) -> Command {
     let facts = Facts { action_taken: Some("took it back".into()), ..Facts::default() };
-    Command::RecordCompensation { step: step.to_owned(), done, facts }
+    Command::RecordCompensation { step: step.to_owned(), done, facts: facts.into() }
 }
 
 /// What a tool asks in these stories, and what is answered.

@@ -16,6 +16,7 @@ pub struct Scale {
     executions: usize,
     journal_entries: usize,
     in_flight: usize,
+    door_calls: usize,
 }
 
 impl Scale {
@@ -25,9 +26,16 @@ impl Scale {
         executions: 1_000,
         journal_entries: 1_000_000,
         in_flight: 1_000,
+        door_calls: 1_000,
     };
-    pub const QUICK: Self =
-        Self { rounds: 1, sequential: 500, executions: 200, journal_entries: 20_000, in_flight: 100 };
+    pub const QUICK: Self = Self {
+        rounds: 1,
+        sequential: 500,
+        executions: 200,
+        journal_entries: 20_000,
+        in_flight: 100,
+        door_calls: 300,
+    };
 }
 
 const AT_ONCE: usize = 32;
@@ -47,10 +55,49 @@ fn figure(answer: &Value, name: &str) -> f64 {
     answer[name].as_f64().unwrap_or(f64::NAN)
 }
 
+/// Steps per second alone: what one looks at while working on speed.
+pub fn rates(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
+    sqlite_rates(figures, scale, scratch()?.path())?;
+    match std::env::var("ACTBOOK_TEST_POSTGRES") {
+        Ok(url) => postgres_rates(figures, scale, &url),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The agent's door alone.
+pub fn door(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
+    let scratch = scratch()?;
+    let full = scratch.path().join("journal.db").to_string_lossy().into_owned();
+    part("executions", &full, &[scale.journal_entries / 2 / STEPS_EACH, STEPS_EACH, 256])?;
+    crate::door::rows(figures, scale.door_calls, scratch.path(), &full)
+}
+
 pub fn sqlite(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch()?;
+    sqlite_rates(figures, scale, scratch.path())?;
+    let file = |name: &str| scratch.path().join(name).to_string_lossy().into_owned();
+    growth(figures, scale, "sqlite", &file("plan.db"), &file("journal.db"))?;
+    size(figures, scale, &scratch.path().join("size.db"))?;
+    let start = median(
+        (0..5)
+            .map(|_| Ok(figure(&part("start", &file("journal.db"), &[])?, "ms")))
+            .collect::<anyhow::Result<_>>()?,
+    );
+    figures.put("start_ms", start);
+    figures.at_most("start-up in a journal of a million entries, ms", start, 50.0);
+    crate::door::rows(figures, scale.door_calls, scratch.path(), &file("journal.db"))?;
+    recovery(figures, scale, "sqlite", &file("journal.db"))
+}
+
+pub fn postgres(figures: &mut Figures, scale: &Scale, url: &str) -> anyhow::Result<()> {
+    postgres_rates(figures, scale, url)?;
+    growth(figures, scale, "postgres", &fresh_database(url)?, &fresh_database(url)?)?;
+    recovery(figures, scale, "postgres", &fresh_database(url)?)
+}
+
+fn sqlite_rates(figures: &mut Figures, scale: &Scale, folder: &Path) -> anyhow::Result<()> {
     let rates = rounds(scale, "sqlite", figures, |round| {
-        let folder = scratch.path().join(round.to_string());
+        let folder = folder.join(round.to_string());
         std::fs::create_dir_all(&folder)?;
         let commits = bare::commits_per_s(&folder, BARE_TIME)?;
         let grouped = bare::rows_per_s_grouped(&folder, AT_ONCE, BARE_TIME)?;
@@ -64,20 +111,10 @@ pub fn sqlite(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     })?;
     figures.at_least("SQLite: one execution, steps/s over bare commits/s", rates.sequential, 0.6);
     figures.at_least("SQLite: 1,000 executions, 32 at once, over bare commits/s", rates.concurrent, 5.0);
-    let file = |name: &str| scratch.path().join(name).to_string_lossy().into_owned();
-    growth(figures, scale, "sqlite", &file("plan.db"), &file("journal.db"))?;
-    size(figures, scale, &scratch.path().join("size.db"))?;
-    let start = median(
-        (0..5)
-            .map(|_| Ok(figure(&part("start", &file("journal.db"), &[])?, "ms")))
-            .collect::<anyhow::Result<_>>()?,
-    );
-    figures.put("start_ms", start);
-    figures.at_most("start-up in a journal of a million entries, ms", start, 50.0);
-    recovery(figures, scale, "sqlite", &file("journal.db"))
+    Ok(())
 }
 
-pub fn postgres(figures: &mut Figures, scale: &Scale, url: &str) -> anyhow::Result<()> {
+fn postgres_rates(figures: &mut Figures, scale: &Scale, url: &str) -> anyhow::Result<()> {
     let rates = rounds(scale, "postgres", figures, |_| {
         let database = || fresh_database(url);
         Ok(Round { commits: pgbench(url)?, grouped: None, sequential: database()?, concurrent: database()? })
@@ -88,8 +125,7 @@ pub fn postgres(figures: &mut Figures, scale: &Scale, url: &str) -> anyhow::Resu
         rates.concurrent,
         3.0,
     );
-    growth(figures, scale, "postgres", &fresh_database(url)?, &fresh_database(url)?)?;
-    recovery(figures, scale, "postgres", &fresh_database(url)?)
+    Ok(())
 }
 
 struct Round {

@@ -2,6 +2,8 @@
 //! Every rate is a median of rounds, and each bar is a ratio to the bare rate measured just before.
 
 mod bare;
+mod door;
+mod doors;
 mod figures;
 mod hot;
 mod load;
@@ -17,6 +19,14 @@ fn main() -> anyhow::Result<()> {
     }
     let scale = if flag("--quick") { load::Scale::QUICK } else { load::Scale::FULL };
     let mut figures = Figures::default();
+    if flag("--door") {
+        load::door(&mut figures, &scale)?;
+        return figures.print(flag("--json"));
+    }
+    if flag("--rates") {
+        load::rates(&mut figures, &scale)?;
+        return figures.print(flag("--json"));
+    }
     match hot::instructions_per_step()? {
         Some(count) => figures.put("engine.instructions_per_step", count),
         None => eprintln!("  valgrind is not installed: no instruction counts"),

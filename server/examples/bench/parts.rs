@@ -51,6 +51,12 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let number =
         |at: usize| -> anyhow::Result<usize> { Ok(arguments.get(at).map_or(Ok(0), |text| text.parse())?) };
     let [part, url, ..] = arguments else { anyhow::bail!("--part NAME URL [NUMBER…]") };
+    let transport = arguments.get(2).map_or("", String::as_str);
+    match part.as_str() {
+        "echo" => return runtime()?.block_on(crate::doors::echo(transport)),
+        "door" => return runtime()?.block_on(crate::doors::door(url, transport)),
+        _ => {}
+    }
     let answer = match part.as_str() {
         "executions" => runtime()?.block_on(executions(url, number(2)?, number(3)?, number(4)?))?,
         "start" => {

@@ -268,6 +268,12 @@ Examples:
   actbook serve
   actbook serve --listen 127.0.0.1:8080 --tools full")]
     Serve(Serve),
+    /// Add Actbook to an agent client's MCP servers
+    #[command(after_help = "\
+Examples:
+  actbook install --client claude-code
+  actbook install --client cursor --print      what to paste, and change nothing")]
+    Install(Install),
     /// Look at the database, the config, the servers and the folders
     #[command(after_help = "Example:\n  actbook doctor")]
     Doctor,
@@ -312,6 +318,26 @@ Examples:
         /// Its id, or a unique beginning of it
         execution: String,
     },
+}
+
+#[derive(Debug, Group)]
+pub struct Install {
+    #[arg(long, value_enum)]
+    pub client: AgentClient,
+    /// Print what would be written, and write nothing
+    #[arg(long)]
+    pub print: bool,
+    /// The config that the client's Actbook shall use [default: as always]
+    #[arg(long = "with-config", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum AgentClient {
+    ClaudeCode,
+    ClaudeDesktop,
+    Cursor,
+    Vscode,
 }
 
 #[derive(Debug, Group)]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use actbook::error::Error;
-use actbook::mcp::Door;
 use actbook::mcp::conformance::Fixture;
 use actbook::mcp::http::{self, Listen};
+use actbook::mcp::{Client, Door};
 use actbook::service::Background;
 use serde_json::json;
 
@@ -28,7 +28,8 @@ pub async fn serve(session: &Session, asked: Serve) -> Ended {
         async move { background.look_out().await }
     });
     say_where(&session.output, &listener)?;
-    http::serve(listener, &listen, door, Some(session.service.clone()), asked_to_leave()).await;
+    let client = move || Client::new(door.clone());
+    http::serve(listener, &listen, client, Some(session.service.clone()), asked_to_leave()).await;
     background.leave(LEAVING).await;
     looking.abort();
     Ok(Exit::Done)
@@ -39,7 +40,8 @@ pub async fn conformance(output: &Output, address: std::net::SocketAddr) -> Ende
     let listen = Listen { address, names: Vec::new(), anywhere: false };
     let listener = listen.open().await?;
     say_where(output, &listener)?;
-    http::serve(listener, &listen, Fixture::new(), None, asked_to_leave()).await;
+    let fixture = Fixture::new();
+    http::serve(listener, &listen, move || fixture.clone(), None, asked_to_leave()).await;
     Ok(Exit::Done)
 }
 

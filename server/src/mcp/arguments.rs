@@ -117,10 +117,33 @@ fn slim(schema: &mut Value) {
                 words.retain(|word| !word.is_null());
             }
             without_null(object);
-            object.values_mut().for_each(slim);
+            for (name, value) in object.iter_mut() {
+                match (name.as_str(), value) {
+                    // Its keys are names, whatever words they are.
+                    ("properties", Value::Object(properties)) => {
+                        properties.values_mut().for_each(|property| {
+                            of_some_kind(property);
+                            slim(property);
+                        });
+                    }
+                    (_, value) => slim(value),
+                }
+            }
         }
         Value::Array(items) => items.iter_mut().for_each(slim),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Clients that map schemas onto a narrower language need a kind for every value.
+fn of_some_kind(property: &mut Value) {
+    if *property == Value::Bool(true) {
+        *property = json!({});
+    }
+    let Value::Object(property) = property else { return };
+    let says = ["type", "anyOf", "enum", "const", "$ref"].iter().any(|word| property.contains_key(*word));
+    if !says {
+        property.insert("anyOf".to_owned(), json!([{ "type": "object" }, { "type": "string" }]));
     }
 }
 

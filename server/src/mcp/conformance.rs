@@ -3,19 +3,21 @@
 
 mod offers;
 mod rounds;
+mod tasks;
 
 use std::borrow::Cow;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, CompleteRequestParams,
-    CompleteResult, ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResponse, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    RequestStateCodec, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ClientCapabilities,
+    CompleteRequestParams, CompleteResult, ContentBlock, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, GetTaskParams, GetTaskResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, RequestStateCodec, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
+use rmcp::task_manager::TaskManager;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -24,11 +26,18 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 type Context = RequestContext<RoleServer>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Fixture {
     seal: RequestStateCodec,
     tools: watch::Sender<u64>,
     prompts: watch::Sender<u64>,
+    tasks: TaskManager,
+}
+
+impl std::fmt::Debug for Fixture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fixture").finish_non_exhaustive()
+    }
 }
 
 impl Default for Fixture {
@@ -42,7 +51,7 @@ impl Fixture {
         let mut key = [0; 32];
         getrandom::fill(&mut key).expect("the operating system gives randomness");
         let seal = RequestStateCodec::try_new(key).expect("32 bytes are long enough");
-        Self { seal, tools: watch::Sender::new(0), prompts: watch::Sender::new(0) }
+        Self { seal, tools: watch::Sender::new(0), prompts: watch::Sender::new(0), tasks: TaskManager::new() }
     }
 }
 
@@ -70,6 +79,8 @@ impl ServerHandler for Fixture {
             .enable_resources_subscribe()
             .enable_tools()
             .enable_tool_list_changed()
+            .enable_extensions()
+            .enable_tasks()
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(super::own_name())
@@ -99,6 +110,9 @@ impl ServerHandler for Fixture {
     ) -> Result<CallToolResponse, ErrorData> {
         if let Some(fixed) = offers::fixed(&request.name) {
             return Ok(shaped::<CallToolResult>(fixed)?.into());
+        }
+        if let Some(answer) = tasks::call(&self.tasks, &request, &context).await {
+            return answer;
         }
         match request.name.as_ref() {
             "test_tool_with_logging" => logs(&context).await,
@@ -142,7 +156,7 @@ impl ServerHandler for Fixture {
         _context: Context,
     ) -> Result<CompleteResult, ErrorData> {
         shaped(
-            serde_json::json!({ "completion": { "values": ["paris", "park", "party"], "hasMore": false } }),
+            serde_json::json!({ "resultType": "complete", "completion": { "values": ["paris", "park", "party"], "hasMore": false } }),
         )
     }
 
@@ -189,6 +203,18 @@ impl ServerHandler for Fixture {
 
     async fn set_level(&self, _request: SetLevelRequestParams, _context: Context) -> Result<(), ErrorData> {
         Ok(())
+    }
+
+    async fn get_task(&self, request: GetTaskParams, _context: Context) -> Result<GetTaskResult, ErrorData> {
+        Ok(GetTaskResult::new(self.tasks.get_task(&request.task_id)?))
+    }
+
+    async fn update_task(&self, request: UpdateTaskParams, _context: Context) -> Result<(), ErrorData> {
+        self.tasks.update_task(&request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(&self, request: CancelTaskParams, _context: Context) -> Result<(), ErrorData> {
+        self.tasks.cancel_task(&request.task_id)
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {

@@ -17,9 +17,10 @@ use serde_json::{Value, json};
 use super::Door;
 use super::ask::Ask;
 use super::tools::answered;
+use crate::caller::Caller;
 use crate::error::Error;
-use crate::service::Found;
 use crate::service::view::{ExecutionView, WaitingView};
+use crate::service::{Action, Facts, Found, Noted};
 
 /// How long a person may take.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
@@ -46,16 +47,21 @@ pub struct Shown {
 }
 
 impl Shown {
-    fn of(view: &ExecutionView, waiting: &WaitingView) -> Self {
+    pub fn of(view: &ExecutionView, waiting: &WaitingView) -> Self {
         let step = waiting.step.as_ref();
-        // The same words may be asked again about another attempt; they are another question then.
+        // The same words may be asked again, or about another attempt; they are another question then.
         let attempts = view.steps.iter().find(|one| Some(&one.id) == step).map(|one| one.attempts);
-        let words = json!([waiting.question, waiting.options, attempts]).to_string();
+        let words = json!([waiting.question, waiting.options, waiting.asked, attempts]).to_string();
         Self {
             execution: view.id.to_string(),
             step: step.map(ToString::to_string),
             digest: Digest::of(words.as_bytes()).to_string(),
         }
+    }
+
+    /// What this question goes by; another one, even of the same step, goes by another name.
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.step.as_deref().unwrap_or("plan"), self.digest)
     }
 }
 
@@ -155,7 +161,7 @@ fn response(ask: &Ask) -> Result<ElicitResult, Error> {
     })
 }
 
-fn form(view: &ExecutionView, waiting: &WaitingView) -> ElicitRequestParams {
+pub fn form(view: &ExecutionView, waiting: &WaitingView) -> ElicitRequestParams {
     let words: Vec<String> = waiting.options.iter().map(|option| option.replace('-', "_")).collect();
     let schema = json!({
         "type": "object",
@@ -171,7 +177,7 @@ fn form(view: &ExecutionView, waiting: &WaitingView) -> ElicitRequestParams {
 }
 
 /// The word that was chosen, and why. To decline an approval is to say no to it.
-fn word_of(said: ElicitResult, waiting: &WaitingView) -> Option<(String, Option<String>)> {
+pub fn word_of(said: ElicitResult, waiting: &WaitingView) -> Option<(String, Option<String>)> {
     let content = said.content.unwrap_or_default();
     let text = |name: &str| {
         content.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
@@ -184,7 +190,7 @@ fn word_of(said: ElicitResult, waiting: &WaitingView) -> Option<(String, Option<
     waiting.options.contains(&word.as_str()).then(|| (word, text("reason")))
 }
 
-async fn settle(
+pub async fn settle(
     door: &Door,
     ask: &Ask,
     shown: &Shown,
@@ -196,6 +202,9 @@ async fn settle(
     let (found, _) = match word {
         "approve" => service.approve(&person, id, step, reason).await?,
         "reject" => service.reject(&person, id, step, reason).await?,
+        "started" | "succeeded" | "failed" | "compensated" => {
+            return record(door, &person, shown, word, reason).await;
+        }
         verdict => {
             let strange = |error: String| Error::new("invalid_argument", error, "status lists the answers");
             let verdict: Verdict = verdict.parse().map_err(strange)?;
@@ -203,6 +212,27 @@ async fn settle(
         }
     };
     Ok(found)
+}
+
+async fn record(
+    door: &Door,
+    person: &Caller,
+    shown: &Shown,
+    word: &str,
+    reason: Option<String>,
+) -> Result<Found, Error> {
+    let strange = |error: String| Error::new("invalid_argument", error, "status lists the answers");
+    let action = Action {
+        execution: Some(shown.execution.clone()),
+        step: shown.step.clone(),
+        status: Some(word.parse().map_err(strange)?),
+        facts: Facts { reason, ..Facts::default() },
+        ..Action::default()
+    };
+    match door.service().record_action(person, action).await? {
+        Noted::In(found, _) => Ok(found),
+        Noted::Alone(_) => unreachable!("an execution was named"),
+    }
 }
 
 fn no_client(error: &rmcp::ServiceError) -> Error {

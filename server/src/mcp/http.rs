@@ -18,6 +18,7 @@ use hyper_util::service::TowerToHyperService;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,8 @@ const HEADERS_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// From the first byte of a request to the end of its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
+/// From there to the end of its body.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
 const CONNECTIONS_MAX: usize = 1_024;
 /// What is under way when the end is asked for may take this long.
 const LEAVING: Duration = Duration::from_secs(5);
@@ -75,16 +78,16 @@ impl Listen {
     }
 }
 
-/// Serves until `leave` resolves; then nothing new is taken, and what is under way may finish.
-pub async fn serve<H: ServerHandler + Clone>(
+/// Serves until `leave` resolves, each client with a handler of its own; then nothing new is taken, and what is under way may finish.
+pub async fn serve<H: ServerHandler>(
     listener: TcpListener,
     listen: &Listen,
-    handler: H,
+    client: impl Fn() -> H + Send + Sync + 'static,
     service: Option<Service>,
     leave: impl Future<Output = ()>,
 ) {
     let ending = CancellationToken::new();
-    let router = router(listen, handler, service, &ending);
+    let router = router(listen, client, service, &ending);
     let graceful = GracefulShutdown::new();
     let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     tokio::pin!(leave);
@@ -133,9 +136,9 @@ fn connection(stream: TcpStream, router: Router) -> Connection {
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
 }
 
-fn router<H: ServerHandler + Clone>(
+fn router<H: ServerHandler>(
     listen: &Listen,
-    handler: H,
+    client: impl Fn() -> H + Send + Sync + 'static,
     service: Option<Service>,
     ending: &CancellationToken,
 ) -> Router {
@@ -146,13 +149,14 @@ fn router<H: ServerHandler + Clone>(
         .with_max_request_body_bytes(BODY_BYTES_MAX)
         .with_cancellation_token(ending.clone());
     let sessions = Arc::new(LocalSessionManager::default());
-    let mcp = StreamableHttpService::new(move || Ok(handler.clone()), sessions, config);
+    let mcp = StreamableHttpService::new(move || Ok(client()), sessions, config);
     let names: Arc<[String]> = listen.all_names().into();
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .with_state(service)
         .route_service("/mcp", mcp)
+        .layer(middleware::map_response(in_the_protocols_words))
         .layer(middleware::from_fn_with_state(names, at_home))
 }
 
@@ -180,7 +184,41 @@ async fn at_home(State(names): State<Arc<[String]>>, request: Request, next: Nex
         return (StatusCode::FORBIDDEN, "requests from that origin are not answered (Origin)\n")
             .into_response();
     }
-    next.run(request).await
+    match whole(request).await {
+        Ok(request) => next.run(request).await,
+        Err(status) => (status, "the body did not come, or is too large\n").into_response(),
+    }
+}
+
+/// The request with its body, which has to come within its time.
+async fn whole(request: Request) -> Result<Request, StatusCode> {
+    let (parts, body) = request.into_parts();
+    let body = tokio::time::timeout(BODY_WITHIN, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;
+    match body {
+        Ok(Ok(body)) => Ok(Request::from_parts(parts, body.into())),
+        Ok(Err(_)) => Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+    }
+}
+
+/// The library answers a body that is no message with a bare 415; clients read JSON-RPC errors.
+async fn in_the_protocols_words(response: Response) -> Response {
+    if response.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, HEADER_BYTES_MAX).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let Some(why) = text.strip_prefix("fail to deserialize request body ") else {
+        return Response::from_parts(parts, text.into());
+    };
+    // What is JSON and no message has no place in the text.
+    let (code, message) = match why.contains(" at line ") {
+        true => (-32700, format!("Parse error: {why}")),
+        false => (-32600, format!("Invalid Request: {why}")),
+    };
+    let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": message } });
+    (StatusCode::BAD_REQUEST, axum::Json(error)).into_response()
 }
 
 fn host_of(uri: &Uri, headers: &HeaderMap) -> Option<String> {

@@ -58,7 +58,10 @@ pub async fn perform(
             std::future::pending::<()>().await;
         }
     };
-    let ended = inner.tools.call(request, sending, asked_to_stop).await;
+    let _line = inner.board.open(stream, id.step);
+    let board = inner.board.clone();
+    let progress = Arc::new(move |said| board.note(stream, id.step, said));
+    let ended = inner.tools.call_reporting(request, sending, progress, asked_to_stop).await;
     (id, in_engine_words(ended))
 }
 
@@ -83,13 +86,17 @@ fn keeper(inner: Arc<Inner>, stream: u64, call: CallId, kept: Arc<AtomicBool>) -
 }
 
 fn in_engine_words(ended: tools::Ended) -> Ended {
+    let ms = |wait: Option<Duration>| wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     match ended {
         tools::Ended::Succeeded { output } => Ended::Succeeded { output },
-        tools::Ended::Failed { category, message, sent, output } => {
-            Ended::Failed { category, said: said(&message, output), unsent: !sent }
-        }
-        tools::Ended::Unknown { category, message } => {
-            Ended::Unknown { category, said: said(&message, None) }
+        tools::Ended::Failed { category, message, sent, output, retry_after } => Ended::Failed {
+            category,
+            said: said(&message, output),
+            unsent: !sent,
+            retry_after_ms: ms(retry_after),
+        },
+        tools::Ended::Unknown { category, message, retry_after } => {
+            Ended::Unknown { category, said: said(&message, None), retry_after_ms: ms(retry_after) }
         }
         tools::Ended::Asks { question, began } => Ended::Asks { question, began },
     }
@@ -104,5 +111,6 @@ fn said(message: &str, output: Option<Value>) -> Value {
 
 /// The arguments could not even be read back: certainly not sent.
 pub fn unreadable(call: CallId, why: &str) -> (CallId, Ended) {
-    (call, Ended::Failed { category: Category::Internal, said: said(why, None), unsent: true })
+    let said = said(why, None);
+    (call, Ended::Failed { category: Category::Internal, said, unsent: true, retry_after_ms: None })
 }

@@ -4,7 +4,7 @@
 //!
 //!   keep ─► drive ─► blocked or paused ─► an answer, a deadline ─► drive ─► … ─► ended
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ struct Kept {
     service: Service,
     /// By stream; nobody in this process claims one of these a second time.
     streams: Mutex<HashSet<u64>>,
+    /// Those that belong to another place; looked at once.
+    foreign: Mutex<HashSet<u64>>,
     halt: watch::Sender<bool>,
     /// How many are being driven at this moment.
     busy: watch::Sender<usize>,
@@ -49,7 +51,7 @@ pub enum Goes {
 impl Background {
     pub fn new(service: Service) -> Self {
         let (halt, busy) = (watch::Sender::new(false), watch::Sender::new(0));
-        Self(Arc::new(Kept { service, streams: Mutex::default(), halt, busy }))
+        Self(Arc::new(Kept { service, streams: Mutex::default(), foreign: Mutex::default(), halt, busy }))
     }
 
     pub fn service(&self) -> &Service {
@@ -72,7 +74,7 @@ impl Background {
         match claimed {
             Ok(Claimed::Mine(progress)) => {
                 self.spawn(*progress);
-                return Ok(Goes::Here);
+                Ok(Goes::Here)
             }
             Ok(Claimed::DrivenElsewhere) => self.forget(stream, Ok(Goes::Elsewhere)),
             Ok(Claimed::Ended) => self.forget(stream, Ok(Goes::Nowhere)),
@@ -82,25 +84,50 @@ impl Background {
 
     /// Takes up everything of this place that nobody drives; gives how many.
     pub async fn take_up(&self) -> Result<usize, Error> {
-        let service = &self.0.service;
-        let left = executions::left(service.tenant, TAKEN_UP_MAX).all(&service.db).await?;
-        let left: Vec<u64> = left.iter().map(|row| row.id).filter(|stream| !self.keeps(*stream)).collect();
-        service.ledger.warm(&left)?;
+        let left = self.left().await?;
+        self.0.service.ledger.warm(&left)?;
         let mut claims = tokio::task::JoinSet::new();
         for stream in left {
             let house = self.clone();
-            claims.spawn(async move { house.go_on(stream).await });
+            claims.spawn(async move { (stream, house.go_on(stream).await) });
         }
         let mut taken = 0;
         while let Some(claimed) = claims.join_next().await {
             match claimed {
-                Ok(Ok(goes)) => taken += usize::from(goes == Goes::Here),
-                Ok(Err(error)) if error.code == "other_place" => {}
-                Ok(Err(error)) => tracing::warn!("an execution could not be taken up: {error}"),
+                Ok((_, Ok(goes))) => taken += usize::from(goes == Goes::Here),
+                Ok((stream, Err(error))) if error.code == "other_place" => {
+                    self.0.foreign.lock().unwrap_or_else(PoisonError::into_inner).insert(stream);
+                }
+                Ok((_, Err(error))) => tracing::warn!("an execution could not be taken up: {error}"),
                 Err(error) => tracing::warn!("an execution could not be taken up: {error}"),
             }
         }
         Ok(taken)
+    }
+
+    /// What has something to do and no living driver, as far as a look at the rows tells.
+    async fn left(&self) -> Result<Vec<u64>, Error> {
+        let service = &self.0.service;
+        let own = service.runner().await?.seat_id();
+        let mut living = HashMap::from([(own.as_str().to_owned(), false)]);
+        let mut left = Vec::new();
+        for row in executions::left(service.tenant, TAKEN_UP_MAX).all(&service.db).await? {
+            let driven = match row.seat {
+                None => false,
+                Some(seat) => match living.get(&seat) {
+                    Some(lives) => *lives,
+                    None => {
+                        let lives = service.living(&seat).await?.is_some();
+                        living.insert(seat, lives);
+                        lives
+                    }
+                },
+            };
+            if !driven && !self.keeps(row.id) {
+                left.push(row.id);
+            }
+        }
+        Ok(left)
     }
 
     /// Takes up what other processes leave behind, from now until this one is told to leave.
@@ -136,8 +163,11 @@ impl Background {
         self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).insert(stream)
     }
 
+    /// Kept already, or not for this place to keep.
     fn keeps(&self, stream: u64) -> bool {
-        self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).contains(&stream)
+        let holds =
+            |set: &Mutex<HashSet<u64>>| set.lock().unwrap_or_else(PoisonError::into_inner).contains(&stream);
+        holds(&self.0.streams) || holds(&self.0.foreign)
     }
 
     fn forget<T>(&self, stream: u64, result: T) -> T {

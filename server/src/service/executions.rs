@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::Service;
 use super::plans::named_tools;
-use super::view::{ExecutionRow, ExecutionView, last_started};
+use super::view::{ExecutionRow, ExecutionView, StepProgress, last_started};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{self, Progress, Reply, Request, Start};
@@ -145,7 +145,7 @@ impl Service {
     pub async fn view(&self, id: &str) -> Result<ExecutionView, Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream)?;
-        self.render(&execution).await
+        self.render_live(found.stream, &execution).await
     }
 
     pub(super) fn fold(&self, stream: u64) -> Result<Execution, Error> {
@@ -230,7 +230,14 @@ impl Service {
 
     /// The living process that is at work on it, if there is one.
     pub async fn driver(&self, found: &Found) -> Result<Option<Driver>, Error> {
-        let Some(seat) = &found.seat else { return Ok(None) };
+        match &found.seat {
+            Some(seat) => self.living(seat).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The process on a seat, if it lives.
+    pub(super) async fn living(&self, seat: &str) -> Result<Option<Driver>, Error> {
         let now = self.db.now_ms().await?;
         let row = store::seats::by_id(seat).first(&self.db).await?.filter(|row| row.until > now);
         let living = row.filter(|_| !crate::runner::is_gone(&self.seats, seat));
@@ -265,12 +272,13 @@ pub struct Seated {
 }
 
 /// One step as live progress shows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Glance<'a> {
     pub id: &'a StepId,
     pub name: Option<&'a str>,
     pub status: StepStatus,
     pub attempts: usize,
+    pub progress: Option<StepProgress>,
     /// Of its last attempt.
     pub started_at_ms: Option<i64>,
     pub ended_at_ms: Option<i64>,
@@ -278,7 +286,7 @@ pub struct Glance<'a> {
 
 fn server_of(tool: &str) -> String {
     match tool.split_once('/') {
-        Some(("command", _)) | None => tool.to_owned(),
+        Some(("command" | "http", _)) | None => tool.to_owned(),
         Some((server, _)) => server.to_owned(),
     }
 }
@@ -304,7 +312,7 @@ impl Watching {
     }
 
     pub async fn view(&self) -> Result<ExecutionView, Error> {
-        self.service.render(self.execution()).await
+        self.service.render_live(self.stream, self.execution()).await
     }
 
     /// What undoing would do, whether or not something went wrong.
@@ -325,13 +333,14 @@ impl Watching {
     }
 
     /// Every step, in the plan's order.
-    pub fn glances(&self) -> impl ExactSizeIterator<Item = Glance<'_>> {
+    pub fn glances(&self) -> impl Iterator<Item = Glance<'_>> {
         let execution = self.execution();
-        execution.plan.steps.iter().zip(&execution.steps).map(|(spec, state)| Glance {
+        execution.plan.numbered().zip(&execution.steps).map(|((no, spec), state)| Glance {
             id: &spec.id,
             name: spec.name.as_deref(),
             status: state.status(),
             attempts: state.attempts.len(),
+            progress: self.service.progress(self.stream, no, state.status()),
             started_at_ms: last_started(state),
             ended_at_ms: state.ended_at_ms,
         })

@@ -57,13 +57,13 @@ impl Service {
         };
         let command = match (step, status) {
             (Some(step), Some(Reported::Compensated)) => {
-                Command::RecordCompensation { step, done: true, facts: Facts { output, ..facts } }
+                Command::RecordCompensation { step, done: true, facts: Box::new(Facts { output, ..facts }) }
             }
             (Some(step), Some(status)) => {
                 let report = report(status, output, &facts)?;
-                Command::Record { step, report, facts }
+                Command::Record { step, report, facts: Box::new(facts) }
             }
-            (step, status) => Command::Note { step, status, facts: Facts { output, ..facts } },
+            (step, status) => Command::Note { step, status, facts: Box::new(Facts { output, ..facts }) },
         };
         let (found, progress) = self.tell_in_turn(caller, &id, command).await?;
         Ok(Noted::In(found, Box::new(progress)))
@@ -92,7 +92,8 @@ impl Service {
         mut facts: Facts,
     ) -> Result<(Found, Progress), Error> {
         self.redact_facts(&mut facts);
-        self.tell_in_turn(caller, id, Command::RecordCompensation { step, done, facts }).await
+        self.tell_in_turn(caller, id, Command::RecordCompensation { step, done, facts: Box::new(facts) })
+            .await
     }
 
     async fn record_alone(

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Service;
 use crate::error::Error;
 use crate::random;
-use crate::tools::{Call, CatalogError, Ended, ServerTools, ToolInfo};
+use crate::tools::{Call, CatalogError, Ended, ServerState, ServerTools, ToolInfo};
 
 /// How a call by hand ended. It belongs to no execution, so the journal does not know of it.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +33,11 @@ impl Service {
 
     pub async fn list_tools_of(&self, server: &str) -> ServerTools {
         self.tools.list_server(server).await
+    }
+
+    /// How a server is doing in this process.
+    pub fn server_state(&self, name: &str) -> Option<ServerState> {
+        self.tools.state(name)
     }
 
     pub fn server_names(&self) -> Vec<String> {
@@ -72,7 +77,9 @@ impl Service {
             Ended::Failed { category, message, output, .. } => {
                 (Outcome::Failed, Some(category), Some(message), output)
             }
-            Ended::Unknown { category, message } => (Outcome::Unknown, Some(category), Some(message), None),
+            Ended::Unknown { category, message, .. } => {
+                (Outcome::Unknown, Some(category), Some(message), None)
+            }
             Ended::Asks { question, .. } => {
                 let message = question["message"].as_str().map(str::to_owned);
                 (Outcome::Failed, Some(Category::Policy), message, Some(question))

@@ -66,9 +66,15 @@ pub struct StepView {
     pub tool: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
+    /// `agent`: an agent or a person does it and reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<&'static str>,
     pub attempts: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
+    /// While it runs in this process, where its tool tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<StepProgress>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,6 +109,16 @@ pub struct RecordView {
     pub details: Option<Value>,
 }
 
+/// How far a step's call has come, in its tool's own measure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepProgress {
+    pub done: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct ErrorView {
     pub category: Category,
@@ -120,6 +136,9 @@ pub struct WaitingView {
     /// What a tool asks, in the protocol's own form: the reply has one part under each of these names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Value>,
+    /// Where the journal asks for this approval: the same words asked again are another question.
+    #[serde(skip)]
+    pub asked: Option<u64>,
 }
 
 /// A line of a list.
@@ -213,11 +232,12 @@ impl Service {
         let steps: Vec<StepView> = execution.numbers().map(|no| step_view(execution, no, &values)).collect();
         let brief = if went_wrong(execution) { Some(self.brief(execution).await?) } else { None };
         let undo = brief.as_ref().map_or(&[][..], |brief| &brief.undo);
-        let asked = questions(execution);
-        let waiting = asked.iter().map(|question| {
+        let open = questions(execution);
+        let waiting = open.iter().map(|question| {
+            let asked = question.step.and_then(|no| execution.step(no).asked).map(|stored| stored.position.0);
             let said = question.step.and_then(|no| execution.step(no).question());
             let said = said.and_then(|stored| values.0.get(&stored.position));
-            waiting(question, &steps, undo, said.map(Arc::as_ref))
+            WaitingView { asked, ..waiting(question, &steps, undo, said.map(Arc::as_ref)) }
         });
         let waiting = waiting.collect();
         let records = execution.notes.iter().map(|note| record_view(execution, note, &values)).collect();
@@ -244,6 +264,27 @@ impl Service {
             waiting,
             records,
         })
+    }
+
+    /// The same, with what this process knows beyond the journal.
+    pub(super) async fn render_live(
+        &self,
+        stream: u64,
+        execution: &Execution,
+    ) -> Result<ExecutionView, Error> {
+        let mut view = self.render(execution).await?;
+        for (no, step) in execution.numbers().zip(&mut view.steps) {
+            step.progress = self.progress(stream, no, step.status);
+        }
+        Ok(view)
+    }
+
+    pub(super) fn progress(&self, stream: u64, step: StepNo, status: StepStatus) -> Option<StepProgress> {
+        if !matches!(status, StepStatus::Running | StepStatus::Compensating) {
+            return None;
+        }
+        let said = self.runner.get()?.progress(stream, step)?;
+        Some(StepProgress { done: said.done, total: said.total, message: said.message })
     }
 
     pub async fn brief(&self, execution: &Execution) -> Result<Brief, Error> {
@@ -321,8 +362,10 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
         status: state.status(),
         tool: spec.tool().map(str::to_owned),
         action,
+        by: spec.by_agent().then_some("agent"),
         attempts: state.attempts.len(),
         started_at: state.started_at_ms.map(time),
+        progress: None,
         ended_at: state.ended_at_ms.map(time),
         took_ms: last_started(state).zip(state.ended_at_ms).map(|(from, to)| to - from),
         arguments: value(arguments),
@@ -406,7 +449,14 @@ fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo], asked: Opti
         }
     };
     let requests = asked.and_then(|asked| asked.get("inputRequests")).cloned();
-    WaitingView { step: view.map(|view| view.id.clone()), kind, question: text, options, requests }
+    WaitingView {
+        step: view.map(|view| view.id.clone()),
+        kind,
+        question: text,
+        options,
+        requests,
+        asked: None,
+    }
 }
 
 /// What a tool wants to know, in one sentence: its words, and the fields of its forms.

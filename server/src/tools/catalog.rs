@@ -4,7 +4,7 @@ use actbook_engine::chain::Digest;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::config::CommandTool;
+use crate::config::{CommandTool, HttpTool, Schema, Shape};
 
 /// One server's tools, or why they could not be had.
 #[derive(Clone, Debug, Serialize)]
@@ -56,10 +56,7 @@ pub enum CatalogError {
 
 pub fn command_info(name: &str, tool: &CommandTool) -> ToolInfo {
     let argv: Vec<&str> = tool.argv.iter().map(|part| part.source.as_str()).collect();
-    let input_schema = tool
-        .input_schema
-        .as_ref()
-        .map_or_else(|| json!({ "type": "object" }), |schema| schema.document.clone());
+    let input_schema = schema_or_any(tool.input_schema.as_ref());
     let whole = json!({
         "argv": argv,
         "cwd": tool.cwd.as_ref().map(|cwd| &cwd.source),
@@ -74,6 +71,30 @@ pub fn command_info(name: &str, tool: &CommandTool) -> ToolInfo {
         annotations: Annotations::default(),
         digest: Digest::of(whole.to_string().as_bytes()),
     }
+}
+
+pub fn http_info(name: &str, tool: &HttpTool) -> ToolInfo {
+    let input_schema = schema_or_any(tool.input_schema.as_ref());
+    let asks = format!("{} {}", tool.method, tool.url.source);
+    let whole = json!({
+        "method": tool.method,
+        "url": tool.url.source,
+        "headers": tool.headers.keys().collect::<Vec<_>>(),
+        "body": tool.body.as_ref().map(Shape::source),
+        "input_schema": input_schema,
+    });
+    ToolInfo {
+        name: format!("http/{name}"),
+        description: Some(tool.description.clone().unwrap_or(asks)),
+        input_schema,
+        output_schema: None,
+        annotations: Annotations::default(),
+        digest: Digest::of(whole.to_string().as_bytes()),
+    }
+}
+
+fn schema_or_any(schema: Option<&Schema>) -> Value {
+    schema.map_or_else(|| json!({ "type": "object" }), |schema| schema.document.clone())
 }
 
 /// An executor inside this process describes nothing: any object will do.

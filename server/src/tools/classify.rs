@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use super::Ended;
 use super::process::describe;
 
-/// A larger answer is cut, and says so. The call still counts as what it was.
+/// A larger answer is cut, and says so, where the config does not say otherwise. The call still counts as
+/// what it was.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// How much text of a cut answer is kept.
-const CUT_TEXT_BYTES: usize = 64 * 1024;
+/// What the frame around a cut answer's text takes.
+const CUT_FRAME_BYTES: usize = 64;
 const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
 /// What the transport saw.
@@ -29,6 +30,12 @@ pub enum Came {
         text: String,
         structured: Option<Value>,
         is_error: bool,
+    },
+    /// An HTTP answer that says yes.
+    Page {
+        code: u16,
+        body: Vec<u8>,
+        cut: bool,
     },
     /// A JSON-RPC error under the call's id.
     Error {
@@ -50,8 +57,15 @@ pub enum Came {
     TaskLost {
         why: String,
     },
-    /// An answer under the call's id that is no tool result.
+    /// An answer that is no tool result, no message, or not to this call.
     Unintelligible {
+        why: String,
+    },
+    /// The server no longer knows the session that the call was made in.
+    SessionLost,
+    /// A redirect that we would not or could not go after.
+    NotFollowed {
+        category: Category,
         why: String,
     },
     /// An HTTP status that is no success, with what came along: where it points to, or the body's head.
@@ -60,8 +74,6 @@ pub enum Came {
         text: String,
         retry_after: Option<Duration>,
     },
-    /// The server no longer knows the session that the call was made in.
-    SessionLost,
     /// The connection or the child ended while the call was out.
     Broken {
         why: String,
@@ -78,18 +90,22 @@ pub enum Came {
     },
 }
 
-/// The table.
+/// The table; docs/classification.md has it per transport, in the same order.
 ///
 /// | what came back | outcome |
 /// |---|---|
-/// | not sent: unknown server, cannot start, no handshake, own validation | failed, `sent: false` |
-/// | a tool's answer; exit code 0 | succeeded |
+/// | not sent: unknown server, own validation, our own no, cannot start, no connection, no handshake | failed, `sent: false` |
+/// | a tool's answer; a page; exit code 0 | succeeded |
 /// | an answer with `isError`; another exit code | failed, `tool_error` |
 /// | a JSON-RPC error | failed, category by code; unknown where it reports a time-out or a lost connection further down |
 /// | a question | asks: failed where nothing was done yet, unknown in the middle of a task |
 /// | a task's end | as the answer that it carries; asked after until then |
 /// | a task that was cancelled, or that the server does not know any more | unknown, `unavailable` |
-/// | an answer that is no tool result | unknown, `protocol` |
+/// | an answer that is no tool result, no message, or not to this call | unknown, `protocol` |
+/// | a forgotten session | failed, `unavailable` |
+/// | a redirect that led nowhere | failed, category by why |
+/// | a status below 500 | failed, category by status; 408 unknown, `timeout` |
+/// | any other status | unknown, `unavailable` |
 /// | the connection broke, the child died, killed by a signal | unknown, `unavailable` |
 /// | time-out | unknown, `timeout` |
 ///
@@ -98,10 +114,13 @@ pub enum Came {
 pub fn classify(came: Came, stopped: bool) -> Ended {
     let ended = match came {
         Came::NotSent { category, why } => {
-            Ended::Failed { category, message: why, sent: false, output: None }
+            Ended::Failed { category, message: why, sent: false, output: None, retry_after: None }
         }
         Came::Answer { text, structured, is_error: false } => {
             Ended::Succeeded { output: structured.unwrap_or_else(|| json!({ "text": text })) }
+        }
+        Came::Page { code, body, cut } => {
+            Ended::Succeeded { output: page_output(code, &String::from_utf8_lossy(&body), cut) }
         }
         Came::Answer { text, structured, is_error: true } => tool_said_no(text, structured),
         Came::Error { code, message, data } => rpc_error(code, message, data),
@@ -110,12 +129,13 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
             unknown(Category::Protocol, format!("the server goes on with the call by itself, as task {task}"))
         }
         Came::TaskLost { why } => unknown(Category::Unavailable, why),
-        Came::Status { code, text, retry_after } => status(code, &text, retry_after),
+        Came::Unintelligible { why } => unknown(Category::Protocol, why),
         Came::SessionLost => failed(
             Category::Unavailable,
             "the server has forgotten our session; the next call begins one".into(),
         ),
-        Came::Unintelligible { why } => unknown(Category::Protocol, why),
+        Came::NotFollowed { category, why } => failed(category, why),
+        Came::Status { code, text, retry_after } => status(code, &text, retry_after),
         Came::Broken { why } => unknown(Category::Unavailable, why),
         Came::TimedOut { after } => unknown(Category::Timeout, format!("no answer within {after:?}")),
         Came::Exited { status, stdout, stdout_cut, stderr } => {
@@ -135,11 +155,11 @@ fn asks(question: Value, began: bool) -> Ended {
 }
 
 fn failed(category: Category, message: String) -> Ended {
-    Ended::Failed { category, message, sent: true, output: None }
+    Ended::Failed { category, message, sent: true, output: None, retry_after: None }
 }
 
 fn unknown(category: Category, message: String) -> Ended {
-    Ended::Unknown { category, message }
+    Ended::Unknown { category, message, retry_after: None }
 }
 
 /// The TypeScript SDK wraps its own errors (unknown tool, wrong arguments) into a tool's answer.
@@ -156,7 +176,7 @@ fn tool_said_no(text: String, structured: Option<Value>) -> Ended {
         (true, None) => "the tool said no, without a word why".to_owned(),
     };
     let output = structured.or_else(|| (!text.is_empty()).then(|| json!({ "text": text })));
-    Ended::Failed { category: Category::ToolError, message, sent: true, output }
+    Ended::Failed { category: Category::ToolError, message, sent: true, output, retry_after: None }
 }
 
 /// MCP names an unknown tool with "invalid params", so the words decide between the two. -32000 and
@@ -178,23 +198,31 @@ fn rpc_error(code: i32, message: String, data: Option<Value>) -> Ended {
         _ => Category::ToolError,
     };
     let output = data.map(|data| json!({ "code": code, "data": data }));
-    Ended::Failed { category, message: format!("{message} ({code})"), sent: true, output }
+    let message = format!("{message} ({code})");
+    Ended::Failed { category, message, sent: true, output, retry_after: None }
 }
 
-/// Below 500 the server refused before doing anything; 408 says that it gave up waiting, not on what.
-fn status(code: u16, text: &str, _retry_after: Option<Duration>) -> Ended {
+/// Below 500 the server refused it. 408 says that it gave up waiting, not how far it had come; and whatever
+/// comes with a 5xx, a 503 that asks for patience included, may have been sent by a gate after it had let the
+/// call through.
+fn status(code: u16, text: &str, patience: Option<Duration>) -> Ended {
     let message = joined(format!("HTTP {code}"), text);
+    let category = match code {
+        300..=399 => Category::Protocol,
+        400 | 422 => Category::InvalidArguments,
+        401 | 403 | 407 => Category::Permission,
+        404 | 410 => Category::NotFound,
+        408 => Category::Timeout,
+        429 => Category::RateLimited,
+        400..=499 => Category::ToolError,
+        _ => Category::Unavailable,
+    };
     match code {
-        300..=399 => {
-            failed(Category::Protocol, format!("the server points elsewhere ({message}); not followed"))
+        408 | 0..300 | 500.. => Ended::Unknown { category, message, retry_after: patience },
+        300..408 | 409..500 => {
+            let output = Some(json!({ "status": code, "text": text }));
+            Ended::Failed { category, message, sent: true, output, retry_after: patience }
         }
-        400 | 422 => failed(Category::InvalidArguments, message),
-        401 | 403 | 407 => failed(Category::Permission, message),
-        404 | 410 => failed(Category::NotFound, message),
-        408 => unknown(Category::Timeout, message),
-        429 => failed(Category::RateLimited, message),
-        400..=499 => failed(Category::ToolError, message),
-        _ => unknown(Category::Unavailable, message),
     }
 }
 
@@ -206,6 +234,7 @@ fn exited(status: ExitStatus, stdout: &str, stdout_cut: bool, stderr: String) ->
             message: joined(describe(status), &stderr),
             sent: true,
             output: Some(json!({ "exit_code": code, "stdout": stdout, "stderr": stderr })),
+            retry_after: None,
         },
         None => unknown(Category::Unavailable, joined(format!("the command {}", describe(status)), &stderr)),
     }
@@ -216,6 +245,14 @@ fn command_output(stdout: &str, cut: bool) -> Value {
         Ok(output @ Value::Object(_)) => output,
         Ok(_) | Err(_) if cut => json!({ "text": stdout, "truncated": true }),
         Ok(_) | Err(_) => json!({ "text": stdout }),
+    }
+}
+
+fn page_output(code: u16, text: &str, cut: bool) -> Value {
+    match serde_json::from_str(text) {
+        Ok(output @ Value::Object(_)) => output,
+        Ok(_) | Err(_) if cut => json!({ "text": text, "status": code, "truncated": true }),
+        Ok(_) | Err(_) => json!({ "text": text, "status": code }),
     }
 }
 
@@ -233,24 +270,44 @@ fn doubt_a_no(ended: Ended) -> Ended {
 
 /// Cuts what is too large; done after secrets have been struck out, lest half of one remain at the cut.
 /// What happened outweighs what was said of it: a success with too large an answer stays a success.
-pub fn cap(ended: Ended) -> Ended {
+pub fn cap(ended: Ended, bytes_max: usize) -> Ended {
     match ended {
-        Ended::Succeeded { output } => Ended::Succeeded { output: cut_output(output) },
-        Ended::Failed { category, message, sent, output } => {
-            Ended::Failed { category, message: cut_message(message), sent, output: output.map(cut_output) }
+        Ended::Succeeded { output } => Ended::Succeeded { output: cut_output(output, bytes_max) },
+        Ended::Failed { category, message, sent, output, retry_after } => {
+            let output = output.map(|output| cut_output(output, bytes_max));
+            Ended::Failed { category, message: cut_message(message), sent, output, retry_after }
         }
-        Ended::Unknown { category, message } => Ended::Unknown { category, message: cut_message(message) },
+        Ended::Unknown { category, message, retry_after } => {
+            Ended::Unknown { category, message: cut_message(message), retry_after }
+        }
         Ended::Asks { .. } => ended,
     }
 }
 
-fn cut_output(output: Value) -> Value {
+fn cut_output(output: Value, bytes_max: usize) -> Value {
     let written = output.to_string();
-    if written.len() <= OUTPUT_BYTES_MAX {
+    if written.len() <= bytes_max {
         return output;
     }
     let text = output.get("text").and_then(Value::as_str).unwrap_or(&written);
-    json!({ "text": head(text, CUT_TEXT_BYTES), "truncated": true, "bytes": written.len() })
+    let kept = head_written(text, bytes_max.saturating_sub(CUT_FRAME_BYTES));
+    json!({ "text": kept, "truncated": true, "bytes": written.len() })
+}
+
+/// As much of the beginning as takes so many bytes once it is written as JSON.
+fn head_written(text: &str, bytes: usize) -> &str {
+    let mut used = 0;
+    for (at, sign) in text.char_indices() {
+        used += match sign {
+            '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+            '\0'..='\u{1f}' => 6,
+            _ => sign.len_utf8(),
+        };
+        if used > bytes {
+            return &text[..at];
+        }
+    }
+    text
 }
 
 fn cut_message(message: String) -> String {

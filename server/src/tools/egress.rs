@@ -3,6 +3,7 @@
 //! nothing twice. It knows addresses and bytes; what an answer means is the table's business.
 
 mod address;
+mod answer;
 
 use std::error::Error;
 use std::fmt;
@@ -14,12 +15,15 @@ use actbook_engine::policy::Category;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Client, Request, Response, Url};
+use reqwest::header::{HeaderValue, LOCATION};
+use reqwest::{Client, Method, Request, Response, Url};
 
 use super::classify::Came;
+pub use answer::{read, refusal};
 
 /// From the name to a connection that can be written to, TLS included.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+const REDIRECTS_MAX: usize = 3;
 const IDLE_LIMIT: Duration = Duration::from_secs(30);
 const IDLE_PER_HOST: usize = 16;
 
@@ -98,14 +102,14 @@ impl Resolve for Checked {
             let found = lookup(host.to_owned()).await?;
             if let Some(denied) = found.iter().find(|address| !private_too && !address::is_public(**address))
             {
-                return Err(Refused(refusal(host, *denied)).into());
+                return Err(Refused(inside(host, *denied)).into());
             }
             Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
 }
 
-fn refusal(host: &str, address: IpAddr) -> String {
+fn inside(host: &str, address: IpAddr) -> String {
     format!("`{host}` is at {address}, which is no public address; the config's `egress.allow` can name it")
 }
 
@@ -124,6 +128,27 @@ impl Egress {
         client.execute(request).await.map_err(lost)
     }
 
+    /// The same, and where a GET or HEAD is answered with a redirect, goes after it, each step checked like the
+    /// first. Anything else may have an effect, and is not sent a second time unasked.
+    pub async fn follow(&self, request: Request, own: Option<&Place>) -> Result<Response, Came> {
+        let safe = matches!(*request.method(), Method::GET | Method::HEAD);
+        let mut next = again(&request);
+        let mut response = self.send(request, own).await?;
+        for _ in 0..REDIRECTS_MAX {
+            let Some(to) = safe.then(|| redirected(&response)).flatten() else { return Ok(response) };
+            redirect(&mut next, to).map_err(|why| Came::NotFollowed { category: Category::Policy, why })?;
+            let request = again(&next);
+            response = self.send(request, own).await.map_err(not_followed)?;
+        }
+        match safe && redirected(&response).is_some() {
+            false => Ok(response),
+            true => {
+                let why = format!("more than {REDIRECTS_MAX} redirects");
+                Err(Came::NotFollowed { category: Category::Protocol, why })
+            }
+        }
+    }
+
     fn client(&self, url: &Url, own: Option<&Place>) -> Result<&Client, Refused> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Refused(format!("`{}` is neither http nor https", url.scheme())));
@@ -134,9 +159,49 @@ impl Egress {
         // A literal address is never looked up, so it is checked here. The URL spells it one way only.
         let host = url.host_str().unwrap_or_default();
         match host.trim_matches(['[', ']']).parse() {
-            Ok(literal) if !address::is_public(literal) => Err(Refused(refusal(host, literal))),
+            Ok(literal) if !address::is_public(literal) => Err(Refused(inside(host, literal))),
             Ok(_) | Err(_) => Ok(&self.public),
         }
+    }
+}
+
+/// The same request without its body, which none that is sent again has.
+fn again(request: &Request) -> Request {
+    let mut copy = Request::new(request.method().clone(), request.url().clone());
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}
+
+/// Where an answer points, if it is a redirect.
+fn redirected(response: &Response) -> Option<Result<Url, String>> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?;
+    let to = location.to_str().ok().and_then(|to| response.url().join(to).ok());
+    Some(to.ok_or_else(|| "a redirect to what is no address".to_owned()))
+}
+
+fn redirect(request: &mut Request, to: Result<Url, String>) -> Result<(), String> {
+    let (from, to) = (request.url().clone(), to?);
+    if from.scheme() == "https" && to.scheme() != "https" {
+        return Err(format!("a redirect from https to {}", to.scheme()));
+    }
+    if from.origin() != to.origin() {
+        let headers = std::mem::take(request.headers_mut());
+        let harmless = |value: &HeaderValue| !value.is_sensitive();
+        let kept = headers.iter().filter(|(_, value)| harmless(value));
+        *request.headers_mut() = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+    }
+    *request.url_mut() = to;
+    Ok(())
+}
+
+/// What was asked first did arrive, and its answer led nowhere.
+fn not_followed(came: Came) -> Came {
+    match came {
+        Came::NotSent { category, why } => Came::NotFollowed { category, why: format!("redirected: {why}") },
+        came => came,
     }
 }
 
@@ -190,7 +255,7 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
 }
 
 /// The error with its causes, each said once.
-pub fn told(error: &(dyn Error + 'static)) -> String {
+fn told(error: &(dyn Error + 'static)) -> String {
     let mut said: Vec<String> = Vec::new();
     for cause in causes(error).map(ToString::to_string) {
         if !said.iter().any(|before| before.contains(&cause)) {
@@ -198,17 +263,4 @@ pub fn told(error: &(dyn Error + 'static)) -> String {
         }
     }
     said.join(": ")
-}
-
-/// Reads at most `bytes_max`; says whether there was more.
-pub async fn read(response: &mut Response, bytes_max: usize) -> Result<(Vec<u8>, bool), String> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| told(&error.without_url()))? {
-        let room = bytes_max - body.len();
-        body.extend_from_slice(&chunk[..room.min(chunk.len())]);
-        if chunk.len() > room {
-            return Ok((body, true));
-        }
-    }
-    Ok((body, false))
 }

@@ -5,6 +5,7 @@ mod answers;
 mod care;
 mod demo;
 mod examples;
+mod http;
 mod long;
 mod records;
 mod refusals;
@@ -21,21 +22,21 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Long enough that a test which waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
-const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
+pub const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
 
-struct House {
-    folder: TempDir,
+pub struct House {
+    pub folder: TempDir,
     /// Where it is not the default one.
-    database: Option<String>,
+    pub database: Option<String>,
 }
 
 /// What a command gave.
-struct Ran {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
 }
 
 impl From<Output> for Ran {
@@ -47,7 +48,7 @@ impl From<Output> for Ran {
 
 impl House {
     /// With the demo server as `files`, and `command/hold`, which waits until `release` is called.
-    fn new() -> Self {
+    pub fn new() -> Self {
         let house = Self { folder: tempfile::tempdir().unwrap(), database: None };
         let hold = json!({ "argv": ["sh", "-c", "until [ -e released ]; do sleep 0.01; done; echo held"] });
         let config = json!({
@@ -58,19 +59,19 @@ impl House {
         house
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    fn release(&self) {
+    pub fn release(&self) {
         self.write("released", "");
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
         let binaries = Path::new(BINARY).parent().unwrap().to_str().unwrap();
         let path = format!("{binaries}:{}", std::env::var("PATH").unwrap_or_default());
@@ -89,13 +90,13 @@ impl House {
         command
     }
 
-    fn run(&self, words: &[&str]) -> Ran {
+    pub fn run(&self, words: &[&str]) -> Ran {
         self.command(words).output().unwrap().into()
     }
 
     /// Runs it and insists on its exit code.
     #[track_caller]
-    fn expect(&self, code: i32, words: &[&str]) -> String {
+    pub fn expect(&self, code: i32, words: &[&str]) -> String {
         let ran = self.run(words);
         assert_eq!(ran.code, Some(code), "{words:?}\n{}\n{}", ran.out, ran.err);
         ran.out
@@ -103,28 +104,28 @@ impl House {
 
     /// One document of `--json`.
     #[track_caller]
-    fn json(&self, words: &[&str]) -> Value {
+    pub fn json(&self, words: &[&str]) -> Value {
         let ran = self.run(&[words, &["--json"]].concat());
         serde_json::from_str(&ran.out)
             .unwrap_or_else(|error| panic!("{words:?}: {error}\n{}\n{}", ran.out, ran.err))
     }
 
-    fn start(&self, words: &[&str]) -> Child {
+    pub fn start(&self, words: &[&str]) -> Child {
         self.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// The newest execution's id.
-    fn newest(&self) -> String {
+    pub fn newest(&self) -> String {
         self.json(&["list"])[0]["id"].as_str().unwrap().to_owned()
     }
 
-    fn journal(&self) -> Follower {
+    pub fn journal(&self) -> Follower {
         Follower::new(self.command(&["journal", "--follow", "--json"]))
     }
 }
 
 /// The journal as another process sees it, while it is written.
-struct Follower {
+pub struct Follower {
     child: Child,
     lines: Receiver<String>,
 }
@@ -145,7 +146,7 @@ impl Follower {
 
     /// The next entry of this kind; about this step, where one is named.
     #[track_caller]
-    fn until(&self, kind: &str, step: Option<&str>) -> Value {
+    pub fn until(&self, kind: &str, step: Option<&str>) -> Value {
         loop {
             let line =
                 self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {kind} {step:?} came"));

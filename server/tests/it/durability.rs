@@ -2,8 +2,9 @@
 //! processes, real databases, and a journal that says when it was touched.
 
 pub mod book;
+mod calls;
 mod cleanup;
-mod dice;
+pub mod dice;
 mod export;
 mod full;
 mod keys;

@@ -4,12 +4,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
 mod catalog;
+mod children;
 mod commands;
 mod config;
 mod demo;
+mod faults;
+pub mod hostile;
+mod http_tools;
+mod http_zoo;
+mod limits;
 mod mcp_http;
 mod questions;
 mod secrets;
+mod ssrf;
 mod zoo;
 
 use std::path::Path;
@@ -79,7 +86,7 @@ fn failure(ended: Ended) -> (Category, String, bool) {
 #[track_caller]
 fn unknown(ended: Ended) -> (Category, String) {
     match ended {
-        Ended::Unknown { category, message } => (category, message),
+        Ended::Unknown { category, message, .. } => (category, message),
         Ended::Succeeded { .. } | Ended::Failed { .. } | Ended::Asks { .. } => {
             panic!("not unknown: {ended:?}")
         }

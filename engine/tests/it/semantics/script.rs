@@ -93,17 +93,21 @@ impl Stage {
             }
             "record" => {
                 let (facts, words) = facts(&words);
-                Command::Record { step: step.expect("a step"), report: report(&words), facts }
+                Command::Record { step: step.expect("a step"), report: report(&words), facts: facts.into() }
             }
             "note" => {
                 let (facts, words) = facts(&words);
                 let status = words.get(1).map(|word| word.parse().expect("a report"));
-                Command::Note { step: words.first().map(|step| (*step).to_owned()), status, facts }
+                Command::Note {
+                    step: words.first().map(|step| (*step).to_owned()),
+                    status,
+                    facts: facts.into(),
+                }
             }
             "undid" => {
                 let (facts, words) = facts(&words);
                 let done = words.get(1) != Some(&"failed");
-                Command::RecordCompensation { step: words[0].to_owned(), done, facts }
+                Command::RecordCompensation { step: words[0].to_owned(), done, facts: facts.into() }
             }
             "decision" => {
                 let (decision, reason) = rest.split_once(" because ").unwrap_or((rest, "no reason"));
@@ -287,15 +291,19 @@ fn ended(outcome: &str, detail: &str) -> Ended {
         let question = serde_json::from_str(detail).expect("JSON");
         return Ended::Asks { question, began: outcome == "asks-midway" };
     }
-    let (category, unsent) = detail.split_once(' ').unwrap_or((detail, ""));
+    let (category, rest) = detail.split_once(' ').unwrap_or((detail, ""));
+    let unsent = rest == "unsent";
+    let retry_after_ms = rest.strip_prefix("after ").and_then(parse_duration_ms);
     let category = || category.parse::<Category>().expect("a category");
     match outcome.parse::<Outcome>().expect("an outcome") {
         Outcome::Succeeded if detail.is_empty() => Ended::Succeeded { output: Value::Null },
         Outcome::Succeeded => Ended::Succeeded { output: serde_json::from_str(detail).expect("JSON") },
         Outcome::Failed => {
-            Ended::Failed { category: category(), said: json!({"message": "no"}), unsent: unsent == "unsent" }
+            Ended::Failed { category: category(), said: json!({"message": "no"}), unsent, retry_after_ms }
         }
-        Outcome::Unknown => Ended::Unknown { category: category(), said: json!({"message": "no answer"}) },
+        Outcome::Unknown => {
+            Ended::Unknown { category: category(), said: json!({"message": "no answer"}), retry_after_ms }
+        }
     }
 }
 

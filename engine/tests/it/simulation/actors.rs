@@ -24,8 +24,12 @@ impl Sim {
         if !self.world.calls.contains_key(&call) {
             if call.kind != CallKind::Probe && (self.world.down && run || self.dice.chance(8)) {
                 self.world.calls.insert(call, Truth { sent: Sent::Never, lands: false, later: false });
-                let ended =
-                    Ended::Failed { category: Category::Unavailable, said: Value::Null, unsent: true };
+                let ended = Ended::Failed {
+                    category: Category::Unavailable,
+                    said: Value::Null,
+                    unsent: true,
+                    retry_after_ms: None,
+                };
                 return self.report(call, ended);
             }
             self.world.send(self.book.execution(), call, &mut self.dice);
@@ -57,7 +61,10 @@ impl Sim {
                 Category::Unavailable,
                 Category::Protocol,
             ]);
-            return self.report(call, Ended::Unknown { category, said: json!({"message": "no answer"}) });
+            return self.report(
+                call,
+                Ended::Unknown { category, said: json!({"message": "no answer"}), retry_after_ms: None },
+            );
         }
         if run && self.dice.chance(8) {
             return self.ask(call, lands);
@@ -82,7 +89,11 @@ impl Sim {
         let (id, about) = (self.id(no), self.dice.chance(50));
         let facts = Facts { entity: Some("file".into()), confidence: Some(0.5), ..Facts::default() };
         match self.dice.below(6) {
-            0 => drop(self.give(&Command::Note { step: about.then_some(id), status: None, facts })),
+            0 => drop(self.give(&Command::Note {
+                step: about.then_some(id),
+                status: None,
+                facts: facts.into(),
+            })),
             1 => drop(self.decision("use the second draft")),
             2 => drop(self.decision("continue")),
             3 => drop(self.dice.chance(20) && self.decision("stop")),
@@ -125,7 +136,7 @@ impl Sim {
     fn deliver_probe(&mut self, call: CallId) {
         let exists = self.world.stands(self.execution(), call.step, call.no);
         let ended = match self.dice.below(10) {
-            0 => Ended::Unknown { category: Category::Timeout, said: Value::Null },
+            0 => Ended::Unknown { category: Category::Timeout, said: Value::Null, retry_after_ms: None },
             1 => Ended::Succeeded { output: json!({ "unheard": "of" }) },
             _ => Ended::Succeeded { output: json!({ "exists": exists }) },
         };
@@ -140,7 +151,9 @@ impl Sim {
         let usual = [Category::ToolError, Category::Unavailable];
         let common = self.dice.chance(70);
         let category = *self.dice.pick(if common { &usual } else { Category::ALL });
-        Ended::Failed { category, said: json!({"message": "no"}), unsent: false }
+        // Now and then a server asks for more patience than the plan has.
+        let retry_after_ms = (category == Category::RateLimited).then_some(20_000);
+        Ended::Failed { category, said: json!({"message": "no"}), unsent: false, retry_after_ms }
     }
 
     /// An answer to a call that had been given up; sometimes one that was heard before.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use rmcp::model::{
     CallToolResult, CreateTaskResult, DetailedTask, ErrorData, InputRequests, InputRequiredResult,
-    InputResponses, JsonObject, Task, TaskPayload, TaskStatus,
+    InputResponses, Task, TaskPayload, TaskStatus,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ fn described(id: &str) -> Task {
 fn completed(output: &Value) -> TaskPayload {
     let result = serde_json::to_value(CallToolResult::structured(output.clone()));
     let result = result.ok().and_then(|result| result.as_object().cloned());
-    TaskPayload::Completed { result: result.unwrap_or_else(JsonObject::new) }
+    TaskPayload::Completed { result: result.unwrap_or_default() }
 }
 
 fn now_ms() -> u64 {

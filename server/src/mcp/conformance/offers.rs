@@ -9,7 +9,7 @@ const IMAGE: &str =
 /// A sound of no length.
 const AUDIO: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=";
 
-const PLAIN: [&str; 24] = [
+const PLAIN: [&str; 29] = [
     "test_simple_text",
     "test_image_content",
     "test_audio_content",
@@ -34,6 +34,11 @@ const PLAIN: [&str; 24] = [
     "test_input_required_result_multi_round",
     "test_input_required_result_tampered_state",
     "test_input_required_result_capabilities",
+    "failing_job",
+    "protocol_error_job",
+    "confirm_delete",
+    "multi_input",
+    "test_tool_with_task",
 ];
 
 pub fn tools() -> Vec<Tool> {
@@ -48,6 +53,8 @@ pub fn tools() -> Vec<Tool> {
         tool("test_sampling", one("prompt")),
         tool("test_elicitation", one("message")),
         tool("test_custom_headers", header),
+        tool("greet", one("name")),
+        tool("slow_compute", json!({ "type": "object", "properties": { "seconds": { "type": "integer" } } })),
         tool("json_schema_2020_12_tool", vocabulary()),
     ];
     plain.chain(others).collect()
@@ -196,7 +203,7 @@ pub fn prompt(name: &str, arguments: &Map<String, Value>) -> Option<Value> {
         }
         _ => return None,
     };
-    Some(json!({ "messages": messages }))
+    Some(json!({ "resultType": "complete", "messages": messages }))
 }
 
 pub fn resources() -> Value {
@@ -226,5 +233,5 @@ pub fn resource(uri: &str) -> Option<Value> {
         ("test://watched-resource", _) => json!({ "uri": uri, "mimeType": "text/plain", "text": "watched" }),
         _ => return None,
     };
-    Some(json!({ "contents": [content] }))
+    Some(json!({ "resultType": "complete", "contents": [content] }))
 }

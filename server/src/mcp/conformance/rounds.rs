@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Context, shaped, text};
 
 /// A question that a client can answer, by the name under which it answers.
-fn question(name: &str) -> Value {
+pub fn question(name: &str) -> Value {
     let form = |message: &str, field: &str, kind: &str| {
         let schema =
             json!({ "type": "object", "properties": { field: { "type": kind } }, "required": [field] });
@@ -77,6 +77,16 @@ pub fn call(
     Ok(text(told(&request)))
 }
 
+/// What the client said to `ask_name`.
+pub fn name_given(request: &CallToolRequestParams) -> Option<String> {
+    let given = request.input_responses.as_ref()?.get("user_name")?;
+    given["content"]["name"].as_str().map(str::to_owned)
+}
+
+pub fn ask_name() -> Result<CallToolResponse, ErrorData> {
+    Ok(ask(&["user_name"], None)?.into())
+}
+
 fn opened(seal: &RequestStateCodec, request: &CallToolRequestParams) -> Result<Vec<u8>, ErrorData> {
     let state = request.request_state.as_deref().unwrap_or_default();
     let broken = |error| ErrorData::invalid_params(format!("the requestState does not hold: {error}"), None);
@@ -123,5 +133,5 @@ pub fn prompt(request: &GetPromptRequestParams) -> Result<GetPromptResponse, Err
     }
     let words = format!("Use this context: {}", json!(responses));
     let message = json!({ "role": "user", "content": { "type": "text", "text": words } });
-    Ok(GetPromptResponse::Complete(shaped(json!({ "messages": [message] }))?))
+    Ok(GetPromptResponse::Complete(shaped(json!({ "resultType": "complete", "messages": [message] }))?))
 }

@@ -18,6 +18,7 @@ use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer, Doors};
 use crate::mcp::ask::Ask;
 use crate::mcp::elicit::{self, Put};
+use crate::mcp::tasks;
 use crate::mcp::waiting::{self, Until};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -93,6 +94,9 @@ pub async fn execute(door: &Door, ask: &Ask, asked: ExecutePlan) -> Result<CallT
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let view = waiting::view(door.service(), ask, &id, Until::Settled, left).await?;
+        if let Some(task) = tasks::instead(ask, &view) {
+            return Ok(task);
+        }
         let question = elicit::question(&view).filter(|_| may_ask);
         let put = match question {
             Some(question) => elicit::put(door, ask, &view, question).await?,

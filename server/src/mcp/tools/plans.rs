@@ -29,7 +29,7 @@ impl JsonSchema for Document {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": ["object", "string"] })
+        schemars::json_schema!({ "anyOf": [{ "type": "object" }, { "type": "string" }] })
     }
 }
 

@@ -64,6 +64,8 @@ pub struct CleanupHistory {
     older_than_days: u32,
     /// Default true: only count
     dry_run: Option<bool>,
+    #[expect(dead_code, reason = "read where the call comes in")]
+    idempotency_key: Option<String>,
 }
 
 pub fn record_plan() -> Offered {

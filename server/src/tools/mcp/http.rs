@@ -12,23 +12,24 @@ use futures_util::{StreamExt, TryStreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response, StatusCode, Url};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, GetMeta, RequestId, ServerJsonRpcMessage};
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    SseError, StreamableHttpClient, StreamableHttpClientTransport, StreamableHttpError,
+    StreamableHttpPostResponse,
 };
 use serde_json::Value;
 use sse_stream::{Sse, SseStream};
 
-use super::connection::{KEY_META, TRACE_META};
+use super::connection::{KEY_META, LEAVE_GRACE, TRACE_META};
 use crate::config::Template;
 use crate::tools::classify::{Came, classify};
 use crate::tools::egress::{self, Egress, Place};
-use crate::tools::secret::{Secrets, Unresolved};
-use crate::tools::{Ended, IDEMPOTENCY_HEADER, TRACE_HEADER, retry_after};
+use crate::tools::secret::Secrets;
+use crate::tools::{Ended, IDEMPOTENCY_HEADER, TRACE_HEADER, unfilled};
 
 /// One message of a server, as for one line of a child's output.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Of an answer that is no message only the head is kept, for people to read.
-const REFUSAL_BYTES_MAX: usize = 8 * 1024;
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -49,6 +50,30 @@ struct Reach {
     headers: BTreeMap<String, Template>,
     secrets: Secrets,
     session_lost: AtomicBool,
+}
+
+/// rmcp's transport, with a bound on how long it may take to leave. It waits for its worker, and the worker may
+/// wait for somebody to take a message off it, which nobody does any more: a server that floods us would keep
+/// its connection for good. Let go, the worker finds nobody there and ends.
+pub struct Leaves(pub StreamableHttpClientTransport<HttpClient>);
+
+impl Transport<RoleClient> for Leaves {
+    type Error = StreamableHttpError<NoMessage>;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.0.send(item)
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
+        self.0.receive()
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        tokio::time::timeout(LEAVE_GRACE, self.0.close()).await.unwrap_or(Ok(()))
+    }
 }
 
 /// A POST that brought no message back, and what that says of it.
@@ -92,8 +117,7 @@ impl HttpClient {
     }
 
     async fn send(&self, method: Method, added: HeaderMap, body: Option<Vec<u8>>) -> Result<Response, Came> {
-        let refused = |(category, why)| Came::NotSent { category, why };
-        let mut request = self.inner.request(method).map_err(refused)?;
+        let mut request = self.inner.request(method)?;
         request.headers_mut().extend(added);
         *request.body_mut() = body.map(Into::into);
         let own = Place::of(request.url());
@@ -102,17 +126,16 @@ impl HttpClient {
 }
 
 impl Reach {
-    fn request(&self, method: Method) -> Result<Request, (Category, String)> {
+    fn request(&self, method: Method) -> Result<Request, Came> {
         let fill = |template: &Template| {
-            let unresolved = |problem: Unresolved| (Category::Unavailable, problem.to_string());
-            self.secrets.resolve(template, &Value::Null).map_err(unresolved)
+            self.secrets.resolve(template, &Value::Null).map_err(|problem| unfilled(&problem))
         };
-        let wrong = |what: String| (Category::InvalidArguments, what);
+        let wrong = |why: String| Came::NotSent { category: Category::InvalidArguments, why };
         let url = Url::parse(fill(&self.url)?.expose());
         let url = url.map_err(|error| wrong(format!("`{}` is no address: {error}", self.url.source)))?;
         let mut request = Request::new(method, url);
         for (name, value) in &self.headers {
-            let value = HeaderValue::from_str(fill(value)?.expose());
+            let value = HeaderValue::from_bytes(fill(value)?.expose().as_bytes());
             let mut value =
                 value.map_err(|_| wrong(format!("the header `{name}` holds what none may hold")))?;
             let name: HeaderName =
@@ -273,26 +296,21 @@ fn answers(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
 
 /// A status other than success. A JSON-RPC error in a 4xx is the server's own word on the request, and is
 /// believed; whatever comes with a 5xx, nobody can tell how far it got.
-async fn refusal(mut response: Response, asked: Option<Asked>) -> Posted {
+async fn refusal(response: Response, asked: Option<Asked>) -> Posted {
     let status = response.status();
-    let retry_after = retry_after(response.headers());
-    let location = response.headers().get("location").and_then(|to| to.to_str().ok()).map(str::to_owned);
-    let body = egress::read(&mut response, REFUSAL_BYTES_MAX).await.map(|(body, _)| body).unwrap_or_default();
-    let text = location.unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
-    let said_no = status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 408 | 429);
+    let (came, body) = egress::refusal(response).await;
     let error = match serde_json::from_slice(&body) {
         Ok(ServerJsonRpcMessage::Error(error)) => Some(error.error),
         Ok(_) | Err(_) => None,
     };
-    match (asked, error) {
-        (Some(Asked { id, .. }), Some(error)) if said_no => refused(error, id),
+    let said_no = status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 408 | 429);
+    match (asked.filter(|_| said_no), error) {
+        (Some(Asked { id, .. }), Some(error)) => refused(error, id),
         // What an older server makes of the newer handshake's first word.
-        (Some(Asked { id, discovers: true }), None) if said_no => {
-            refused(ErrorData::invalid_request(format!("{status} {text}"), None), id)
+        (Some(Asked { id, discovers: true }), None) => {
+            refused(ErrorData::invalid_request(NoMessage(came).to_string(), None), id)
         }
-        (Some(_) | None, Some(_) | None) => {
-            no_message(Came::Status { code: status.as_u16(), text, retry_after })
-        }
+        (Some(Asked { discovers: false, .. }) | None, Some(_) | None) => no_message(came),
     }
 }
 

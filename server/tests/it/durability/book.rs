@@ -28,6 +28,10 @@ impl Book {
             heard(&call);
             std::future::ready(answer(&call)).boxed()
         });
+        Self::with_tools(url, tools).await
+    }
+
+    pub async fn with_tools(url: &str, tools: Tools) -> Self {
         let service = Service::with_tools(url, Options::default(), tools).await.expect("the book opens");
         Self { service, caller: Caller::new("person:ada"), go: watch::channel(false).0 }
     }
@@ -76,8 +80,11 @@ fn answer(call: &Call) -> Ended {
             message: format!("no to {}", call.arguments),
             sent: true,
             output: None,
+            retry_after: None,
         },
-        "t/lost" => Ended::Unknown { category: Category::Timeout, message: "no answer".into() },
+        "t/lost" => {
+            Ended::Unknown { category: Category::Timeout, message: "no answer".into(), retry_after: None }
+        }
         _ => Ended::Succeeded { output: json!({ "heard": call.arguments }) },
     }
 }

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use rmcp::ServiceExt as _;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ClientInfo};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig};
 use rmcp::service::{RoleClient, RunningService};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
 
 struct Agent {
-    client: RunningService<RoleClient, ClientInfo>,
+    client: RunningService<RoleClient, ClientConfig>,
     folder: TempDir,
     _child: tokio::process::Child,
 }
@@ -35,7 +35,7 @@ impl Agent {
             .spawn()
             .unwrap();
         let pipes = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
-        let client = ClientInfo::default().serve(pipes).await.expect("the handshake");
+        let client = ClientConfig::default().serve(pipes).await.expect("the handshake");
         Self { client, folder, _child: child }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-const ROOT: [&str; 20] = [
+const ROOT: [&str; 21] = [
     ".cargo",
     ".ci",
     ".gitignore",
@@ -23,6 +23,7 @@ const ROOT: [&str; 20] = [
     "examples",
     "rustfmt.toml",
     "server",
+    "server.json",
 ];
 const COMMANDS: &str = "xtask";
 

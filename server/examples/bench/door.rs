@@ -1,0 +1,192 @@
+//! The agent's door: calls per second and how long one takes, over stdio and HTTP, against a bare server of
+//! the same library that answers every call with its arguments.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::figures::Figures;
+
+/// Calls before the counting starts.
+const WARM_UP: usize = 50;
+/// Of the execution that is looked at.
+const STEPS_SHOWN: usize = 10;
+/// Steps that an execution may have open at once.
+const OPEN_MAX: usize = 256;
+const PROTOCOL: &str = "2026-07-28";
+
+/// The way to a server that was started for this.
+enum Way {
+    Stdio { stdin: ChildStdin, stdout: BufReader<ChildStdout> },
+    Http { stream: BufReader<TcpStream>, at: String },
+}
+
+struct Server {
+    child: Child,
+    way: Way,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have left by itself; there is nothing to be done about one that cannot be ended.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Server {
+    /// `part` is this very program; over HTTP its first line says where it listens.
+    fn start(part: &str, transport: &str, database: &str, folder: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--part", part, database, transport]).env("XDG_DATA_HOME", folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn()?;
+        let stdin = child.stdin.take().expect("its stdin is piped");
+        let mut stdout = BufReader::new(child.stdout.take().expect("its stdout is piped"));
+        if transport == "stdio" {
+            return Ok(Self { child, way: Way::Stdio { stdin, stdout } });
+        }
+        let mut at = String::new();
+        stdout.read_line(&mut at)?;
+        let at = at.trim().to_owned();
+        let stream = TcpStream::connect(&at)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { child, way: Way::Http { stream: BufReader::new(stream), at } })
+    }
+
+    fn call(&mut self, tool: &str, arguments: Value) -> anyhow::Result<Value> {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": PROTOCOL,
+            "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+        let said = match &mut self.way {
+            Way::Stdio { stdin, stdout } => {
+                stdin.write_all(format!("{body}\n").as_bytes())?;
+                let mut line = String::new();
+                stdout.read_line(&mut line)?;
+                line
+            }
+            Way::Http { stream, at } => {
+                let head = format!(
+                    "POST /mcp HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\n\
+                     Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: {PROTOCOL}\r\n\
+                     Mcp-Method: tools/call\r\nMcp-Name: {tool}\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                stream.get_mut().write_all(format!("{head}{body}").as_bytes())?;
+                response(stream)?
+            }
+        };
+        let last = said.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+        let message: Value = serde_json::from_str(last.unwrap_or(&said))?;
+        anyhow::ensure!(message["result"]["isError"] != true, "{tool} was refused: {message}");
+        Ok(message["result"]["structuredContent"].clone())
+    }
+}
+
+/// The body of one response on a connection that stays.
+fn response(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
+    let (mut length, mut chunked) = (0, false);
+    loop {
+        let line = read_line(stream)?;
+        let Some((name, value)) = line.split_once(':') else { break };
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse()?,
+            "transfer-encoding" => chunked = true,
+            _ => {}
+        }
+    }
+    let mut whole = Vec::new();
+    loop {
+        let size = if chunked { usize::from_str_radix(&read_line(stream)?, 16)? } else { length };
+        let mut part = vec![0; size];
+        stream.read_exact(&mut part)?;
+        whole.extend(part);
+        if chunked {
+            read_line(stream)?;
+        }
+        if !chunked || size == 0 {
+            return Ok(String::from_utf8(whole)?);
+        }
+    }
+}
+
+fn read_line(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
+    let mut line = String::new();
+    stream.read_line(&mut line)?;
+    Ok(line.trim_end().to_owned())
+}
+
+/// Calls one after the other: calls per second, and the median and the slowest hundredth in milliseconds.
+fn timed(calls: usize, mut call: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<[f64; 3]> {
+    let warm = WARM_UP.min(calls / 2);
+    let mut times = Vec::with_capacity(calls - warm);
+    for number in 0..calls {
+        let asked = Instant::now();
+        call(number)?;
+        if number >= warm {
+            times.push(asked.elapsed().as_secs_f64() * 1000.0);
+        }
+    }
+    let rate = times.len() as f64 * 1000.0 / times.iter().sum::<f64>();
+    times.sort_by(f64::total_cmp);
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    Ok([rate, at(0.5), at(0.99)])
+}
+
+fn put(figures: &mut Figures, name: &str, [rate, middle, slow]: [f64; 3]) {
+    figures.put(&format!("{name}.calls_per_s"), rate);
+    figures.put(&format!("{name}.p50_ms"), middle);
+    figures.put(&format!("{name}.p99_ms"), slow);
+}
+
+/// Every row of the door; `full` is a journal of a million entries.
+pub fn rows(figures: &mut Figures, calls: usize, folder: &Path, full: &str) -> anyhow::Result<()> {
+    let empty = folder.join("door.db").to_string_lossy().into_owned();
+    for transport in ["stdio", "http"] {
+        let mut bare = Server::start("echo", transport, "-", folder)?;
+        let echo = timed(calls, |number| bare.call("echo", json!({ "number": number })).map(drop))?;
+        put(figures, &format!("door.{transport}.bare"), echo);
+        let mut door = Server::start("door", transport, &empty, folder)?;
+        let id = own_steps(&mut door, STEPS_SHOWN)?;
+        let status = timed(calls, |_| door.call("status", json!({ "execution_id": id })).map(drop))?;
+        put(figures, &format!("door.{transport}.status"), status);
+        let ids: Vec<String> = (0..calls.div_ceil(OPEN_MAX))
+            .map(|_| own_steps(&mut door, OPEN_MAX))
+            .collect::<anyhow::Result<_>>()?;
+        let record = timed(calls, |number| {
+            let (id, step) = (&ids[number / OPEN_MAX], format!("s{}", number % OPEN_MAX));
+            let report =
+                json!({ "execution_id": id, "step_id": step, "status": "succeeded", "description": "done" });
+            door.call("record_action", report).map(drop)
+        })?;
+        put(figures, &format!("door.{transport}.record_action"), record);
+    }
+    let status = |database: &str| -> anyhow::Result<f64> {
+        let mut door = Server::start("door", "stdio", database, folder)?;
+        let id = own_steps(&mut door, STEPS_SHOWN)?;
+        Ok(timed(calls, |_| door.call("status", json!({ "execution_id": id })).map(drop))?[1])
+    };
+    let fresh = folder.join("door-fresh.db").to_string_lossy().into_owned();
+    let growth = status(full)? / status(&fresh)?;
+    figures.put("door.status_growth_journal", growth);
+    figures.at_most("door: status, a journal of a million entries against an empty one", growth, 1.5);
+    Ok(())
+}
+
+/// An execution whose steps are all the agent's, and all open at once.
+fn own_steps(door: &mut Server, steps: usize) -> anyhow::Result<String> {
+    let step = |number: usize| json!({ "id": format!("s{number}"), "action": "Something" });
+    let steps: Vec<Value> = (0..steps).map(step).collect();
+    let plan = json!({ "name": format!("own-{}", steps.len()), "policy": { "concurrency": OPEN_MAX }, "steps": steps });
+    let started = door.call("execute_plan", json!({ "plan": plan, "wait_s": 60 }))?;
+    let id = started["id"].as_str().map(str::to_owned);
+    id.ok_or_else(|| anyhow::anyhow!("no execution was started: {started}"))
+}

@@ -1,0 +1,79 @@
+//! The servers that `door` speaks to, each in a process of its own: the real one, and a bare one.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use actbook::config::Config;
+use actbook::mcp::http::{self, Listen};
+use actbook::mcp::{Client, Door, Profile};
+use actbook::service::{Background, Options, Service};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::{ServerHandler, ServiceExt};
+use serde_json::Value;
+
+/// Answers every call with its arguments.
+#[derive(Clone)]
+struct Echo;
+
+impl ServerHandler for Echo {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(vec![Tool::new("echo", "Says it again", Arc::default())]))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        Ok(CallToolResult::structured(arguments).into())
+    }
+}
+
+pub async fn echo(transport: &str) -> anyhow::Result<()> {
+    match transport {
+        "stdio" => {
+            Echo.serve(rmcp::transport::stdio_pipes()).await?.waiting().await?;
+        }
+        _ => listen(|| Echo, None).await?,
+    }
+    Ok(())
+}
+
+pub async fn door(database: &str, transport: &str) -> anyhow::Result<()> {
+    let config = Config::default();
+    let service = Service::open(database, Options::default(), &config).await?;
+    let door = Door::new(Background::new(service.clone()), &config, Profile::Run)?;
+    match transport {
+        "stdio" => actbook::mcp::stdio(door).await?,
+        _ => listen(move || Client::new(door.clone()), Some(service)).await?,
+    }
+    Ok(())
+}
+
+async fn listen<H: ServerHandler>(
+    client: impl Fn() -> H + Send + Sync + 'static,
+    service: Option<Service>,
+) -> anyhow::Result<()> {
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listen = Listen { address, names: Vec::new(), anywhere: false };
+    let listener = listen.open().await?;
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{}", listener.local_addr()?)?;
+    stdout.flush()?;
+    http::serve(listener, &listen, client, service, std::future::pending()).await;
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Prompts that teach: how to plan a piece of work with the tools that are there, how to look a plan over,
+//! how to get out of a failure, how to carry on with nothing in memory.
+
+use rmcp::model::{
+    ErrorData, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage, Role,
+};
+use serde_json::{Map, Value};
+
+use super::answer::{self, Doors, cut};
+use crate::error::Error;
+use crate::service::{Service, ToolInfo};
+
+const TOOLS_SHOWN_MAX: usize = 40;
+/// Of so many the schemas are shown: those that fit the goal best.
+const SCHEMAS_SHOWN_MAX: usize = 8;
+const ABOUT_CHARS_MAX: usize = 160;
+const SCHEMA_CHARS_MAX: usize = 1_500;
+
+pub const NAMES: [&str; 4] = ["plan_work", "review_plan", "recover_execution", "resume_work"];
+
+pub fn list() -> ListPromptsResult {
+    let needed =
+        |name: &str, about: &str| PromptArgument::new(name).with_description(about).with_required(true);
+    let may =
+        |name: &str, about: &str| PromptArgument::new(name).with_description(about).with_required(false);
+    ListPromptsResult::with_all_items(vec![
+        Prompt::new(
+            NAMES[0],
+            Some("Turn a goal into a plan, with the tools that are there"),
+            Some(vec![
+                needed("goal", "What is to be achieved"),
+                may("complexity", "simple, moderate or complex"),
+                may("domain", "Such as deployment, data, travel"),
+            ]),
+        ),
+        Prompt::new(
+            NAMES[1],
+            Some("Look a saved plan over before it runs"),
+            Some(vec![needed("plan_id", "A saved plan's id or name")]),
+        ),
+        Prompt::new(
+            NAMES[2],
+            Some("Get an execution out of a failure or an unknown outcome"),
+            Some(vec![needed("execution_id", "The execution")]),
+        ),
+        Prompt::new(NAMES[3], Some("Carry on with what is under way, with nothing in memory"), None),
+    ])
+}
+
+pub async fn get(
+    service: &Service,
+    doors: Doors,
+    name: &str,
+    arguments: &Map<String, Value>,
+) -> Result<GetPromptResult, ErrorData> {
+    let given = |name: &str| arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let needed = |argument: &'static str| {
+        given(argument)
+            .ok_or_else(|| ErrorData::invalid_params(format!("the prompt `{name}` needs `{argument}`"), None))
+    };
+    let text = match name {
+        "plan_work" => plan_work(service, needed("goal")?, given("complexity"), given("domain")).await,
+        "review_plan" => review_plan(service, needed("plan_id")?).await.map_err(refused)?,
+        "recover_execution" => recover(service, doors, needed("execution_id")?).await.map_err(refused)?,
+        "resume_work" => resume(service, doors).await.map_err(refused)?,
+        _ => {
+            let known = NAMES.join(", ");
+            return Err(ErrorData::invalid_params(
+                format!("Unknown prompt: {name}; there are {known}"),
+                None,
+            ));
+        }
+    };
+    Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
+}
+
+fn refused(error: Error) -> ErrorData {
+    ErrorData::invalid_params(format!("{}; {}", error.message, error.cure), None)
+}
+
+async fn plan_work(service: &Service, goal: &str, complexity: Option<&str>, domain: Option<&str>) -> String {
+    let tools = fitting(service, &format!("{goal} {}", domain.unwrap_or_default())).await;
+    let about = match (complexity, domain) {
+        (None, None) => String::new(),
+        (complexity, domain) => {
+            let words: Vec<&str> = complexity.into_iter().chain(domain).collect();
+            format!(" ({})", words.join(", "))
+        }
+    };
+    format!(
+        "Make an Actbook plan for this goal{about}: {goal}\n\n\
+         1. Choose the calls from the tools below; what no tool can do becomes a step with an `action` that you do yourself.\n\
+         2. Give every step that changes something a `compensation`, and put what cannot be taken back last.\n\
+         3. Pass values with ${{steps.ID.output.FIELD}} and ${{inputs.NAME}} instead of writing them twice.\n\
+         4. save_plan with dry_run true; correct what it finds; save it; show your user the point of no return; execute_plan.\n\n\
+         Tools:\n{tools}\n\nAll fields of a plan: resource actbook://plan-format. Plans that run: actbook://examples/travel-booking."
+    )
+}
+
+/// The live catalog, what fits the goal first.
+async fn fitting(service: &Service, goal: &str) -> String {
+    let words: Vec<String> = goal
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.len() > 3)
+        .map(str::to_lowercase)
+        .collect();
+    let servers = service.list_tools().await;
+    let mut tools: Vec<(usize, &ToolInfo)> =
+        servers.iter().flat_map(|server| &server.tools).map(|tool| (fit(tool, &words), tool)).collect();
+    tools.sort_by_key(|(fit, _)| std::cmp::Reverse(*fit));
+    let lines = tools.iter().take(TOOLS_SHOWN_MAX).enumerate().map(|(index, (_, tool))| {
+        let about = cut(tool.description.as_deref().unwrap_or_default(), ABOUT_CHARS_MAX);
+        let schema = match index < SCHEMAS_SHOWN_MAX {
+            true => format!("\n    arguments: {}", cut(&tool.input_schema.to_string(), SCHEMA_CHARS_MAX)),
+            false => String::new(),
+        };
+        format!("- {}: {about}{schema}", tool.name)
+    });
+    let lines: Vec<String> = lines.collect();
+    match lines.is_empty() {
+        true => {
+            "- none is configured: make a plan of `action` steps, or ask your user for servers".to_owned()
+        }
+        false => lines.join("\n"),
+    }
+}
+
+fn fit(tool: &ToolInfo, words: &[String]) -> usize {
+    let text = format!("{} {}", tool.name, tool.description.as_deref().unwrap_or_default()).to_lowercase();
+    words.iter().filter(|word| text.contains(word.as_str())).count()
+}
+
+async fn review_plan(service: &Service, id: &str) -> Result<String, Error> {
+    let (view, plan) = service.plan(id).await?;
+    let check = service.check(&plan.document, false).await.check;
+    let check = serde_json::to_string(&check).unwrap_or_default();
+    Ok(format!(
+        "Look over plan `{}` version {} before it runs. Say for each step whether its arguments do what its name says, \
+         whether its compensation truly takes its effect back, whether `idempotent` and `read_only` are true, and what is \
+         left behind if it stops there. Name the point of no return and whether it needs an approval. Then say in one line: \
+         run it, or what to change first.\n\nThe check: {check}\n\nThe plan:\n{}",
+        view.name, view.version, plan.document
+    ))
+}
+
+async fn recover(service: &Service, doors: Doors, id: &str) -> Result<String, Error> {
+    let view = service.view(id).await?;
+    let answer = answer::execution(&view, doors);
+    Ok(format!(
+        "An execution needs you. Read what happened, find out with read-only means what is so in the world (an `unknown` \
+         step may have taken effect), decide, and give the reason with your answer: it is journaled. Prefer compensate when \
+         the goal can no longer be reached; never answer did_not_happen without having looked.\n\n{}",
+        answer.text
+    ))
+}
+
+async fn resume(service: &Service, doors: Doors) -> Result<String, Error> {
+    let agenda = service.agenda().await?;
+    let mut text =
+        "You are taking work over and remember nothing of it. This is what the journal knows.\n".to_owned();
+    for item in &agenda {
+        match &item.view {
+            Some(view) if item.here => text.push_str(&format!("\n{}\n", answer::execution(view, doors).text)),
+            _ => text.push_str(&format!("\n{} {} `{}`\n", item.row.status, item.row.id, item.row.plan.name)),
+        }
+    }
+    if agenda.is_empty() {
+        text.push_str("\nNothing is under way.\n");
+    }
+    text.push_str("\nFollow the Next lines; status with an execution_id tells more of one.");
+    Ok(text)
+}

@@ -1,0 +1,162 @@
+//! What is no request, or one that should not have been made: the right error, and the next one is
+//! answered as if nothing had happened.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::agent::{Agent, meta};
+use super::web::Server;
+use crate::cli::House;
+
+const MODERN: &str = "MCP-Protocol-Version: 2026-07-28\r\n";
+
+fn deep(levels: usize) -> String {
+    let inner = "[".repeat(levels) + &"]".repeat(levels);
+    format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"status","arguments":{{"x":{inner}}}}}}}"#
+    )
+}
+
+fn whole(version: &str, method: &str, name: &str) -> String {
+    let mut meta = meta("scripted", json!({}));
+    meta["io.modelcontextprotocol/protocolVersion"] = json!(version);
+    let params = json!({ "name": name, "arguments": {}, "_meta": meta });
+    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
+}
+
+#[test]
+fn what_is_no_request_gets_the_right_error_over_http() {
+    let house = House::new();
+    let server = Server::start(&house);
+    let headers = |method: &str, name: &str| format!("{MODERN}Mcp-Method: {method}\r\nMcp-Name: {name}\r\n");
+    let good = whole("2026-07-28", "tools/call", "status");
+    let cases: Vec<(&str, String, String, u16, i64)> = vec![
+        ("not JSON", String::new(), "{".to_owned(), 400, -32700),
+        ("nothing", String::new(), String::new(), 400, -32700),
+        ("no message", String::new(), r#"{"x":1}"#.to_owned(), 400, -32600),
+        ("too deep", String::new(), deep(5_000), 400, -32700),
+        ("another method in the header", headers("tools/list", "status"), good.clone(), 400, -32020),
+        ("another name in the header", headers("tools/call", "control"), good.clone(), 400, -32020),
+        ("no name in the header", format!("{MODERN}Mcp-Method: tools/call\r\n"), good.clone(), 400, -32020),
+        (
+            "another version in the body",
+            headers("tools/call", "status"),
+            whole("2025-11-25", "tools/call", "status"),
+            400,
+            -32020,
+        ),
+        (
+            "a version that nobody speaks",
+            "MCP-Protocol-Version: 1999-01-01\r\nMcp-Method: tools/call\r\nMcp-Name: status\r\n".to_owned(),
+            whole("1999-01-01", "tools/call", "status"),
+            400,
+            -32022,
+        ),
+        (
+            "a method that nobody has",
+            format!("{MODERN}Mcp-Method: no/such\r\n"),
+            whole("2026-07-28", "no/such", "x").replace(r#""name":"x","#, ""),
+            404,
+            -32601,
+        ),
+    ];
+    for (what, headers, body, status, code) in cases {
+        let reply = server.exchange(&server.post(&headers, &body));
+        assert_eq!(reply.status, status, "{what}: {reply:?}");
+        assert!(code == 0 || reply.code() == code, "{what}: {reply:?}");
+    }
+    let kind = server.post("", &good);
+    let kind = String::from_utf8(kind).unwrap().replace("application/json\r\nAccept", "text/plain\r\nAccept");
+    assert_eq!(server.exchange(kind.as_bytes()).status, 415);
+    let gone = format!("{}Mcp-Session-Id: nobody\r\n", "MCP-Protocol-Version: 2025-11-25\r\n");
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
+    assert_eq!(server.exchange(&server.post(&gone, &list)).status, 404);
+    server.call("status", json!({}));
+}
+
+#[test]
+fn a_line_that_is_no_request_does_not_end_the_conversation_over_stdio() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    for line in ["{", "[]", "null", "\"x\"", "{\"jsonrpc\":\"2.0\",\"id\":7}", &deep(5_000)] {
+        agent.send_line(line);
+    }
+    let unknown = agent.request("no/such", json!({})).unwrap_err();
+    assert_eq!(unknown["code"], -32601);
+    agent.good("status", json!({}));
+    assert_eq!(agent.leave(), Some(0));
+}
+
+/// A good message with something about it that is not.
+fn spoilt() -> impl Strategy<Value = Vec<u8>> {
+    let message = prop_oneof![
+        Just(json!({ "jsonrpc": "2.0", "id": "spoilt 1", "method": "tools/call", "params": { "name": "status", "arguments": {} } })),
+        Just(json!({ "jsonrpc": "2.0", "id": "spoilt a", "method": "tools/list", "params": {} })),
+        Just(json!({ "jsonrpc": "2.0", "id": "spoilt 2", "method": "resources/read", "params": { "uri": "actbook://guide" } })),
+        Just(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })),
+        Just(json!({ "jsonrpc": "2.0", "id": "spoilt 3", "method": "prompts/get", "params": { "name": "plan_work" } })),
+        arbitrary().prop_map(|value| json!({ "jsonrpc": "2.0", "id": "spoilt 4", "method": "tools/call", "params": value })),
+        arbitrary().prop_map(|value| {
+            json!({ "jsonrpc": "2.0", "id": "spoilt 5", "method": "tools/call", "params": { "name": "control", "arguments": value } })
+        }),
+    ];
+    let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
+    (message, edits, any::<prop::sample::Index>(), any::<bool>()).prop_map(|(message, edits, cut, cuts)| {
+        let mut bytes = message.to_string().into_bytes();
+        for (at, byte) in edits {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if cuts {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        bytes.retain(|byte| *byte != b'\n');
+        bytes
+    })
+}
+
+fn arbitrary() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        ".{0,20}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 4, |inner| {
+        let keys = prop_oneof![
+            Just("name".to_owned()),
+            Just("arguments".to_owned()),
+            Just("action".to_owned()),
+            ".{0,8}"
+        ];
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(keys, inner, 0..4).prop_map(|map| json!(map)),
+        ]
+    })
+}
+
+fn cases() -> u32 {
+    std::env::var("ACTBOOK_FUZZ_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(400)
+}
+
+#[test]
+fn spoilt_messages_are_survived_over_stdio_and_http() {
+    let house = House::new();
+    let server = Server::start(&house);
+    let agent = std::cell::RefCell::new(Agent::new(&house));
+    let config = ProptestConfig { cases: cases(), failure_persistence: None, ..Default::default() };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let survived = runner.run(&spoilt(), |bytes| {
+        let mut agent = agent.borrow_mut();
+        agent.send_bytes(&bytes);
+        let pong = agent.request("ping", json!({}));
+        prop_assert!(pong.is_ok(), "{:?}", pong);
+        let reply = server.exchange(&server.post("", &String::from_utf8_lossy(&bytes)));
+        prop_assert!(reply.status >= 200 && reply.status < 500, "{:?}", reply);
+        Ok(())
+    });
+    survived.unwrap();
+    assert!(server.resident_mb() < 256, "{} MB", server.resident_mb());
+    server.call("status", json!({}));
+}

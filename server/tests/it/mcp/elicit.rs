@@ -1,0 +1,180 @@
+//! Approvals and unknown outcomes, put to the person at the client; and an agent that would rather
+//! approve itself.
+
+use serde_json::{Value, json};
+
+use super::agent::Agent;
+use super::{steps, write};
+use crate::cli::House;
+
+fn gated() -> Value {
+    let mut publish = write("publish", "public.txt");
+    publish["approval"] = json!("required");
+    steps(&[write("draft", "draft.txt"), publish])
+}
+
+fn capable() -> Value {
+    json!({ "elicitation": {} })
+}
+
+/// The journal's entries of a kind, and who wrote them.
+fn entries(house: &House, kind: &str) -> Vec<Value> {
+    let ran = house.run(&["journal", "--json"]);
+    let all = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    all.filter(|entry| entry["kind"].as_str().unwrap().starts_with(kind)).collect()
+}
+
+#[test]
+fn an_agent_cannot_approve_itself_and_is_told_what_a_person_can_do() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let blocked = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
+    let id = blocked.id().to_owned();
+    assert!(blocked.line("Next: ").contains(&format!("actbook approve {id} publish")), "{}", blocked.text);
+    for action in ["approve", "reject"] {
+        let refusal =
+            agent.refused("control", json!({ "execution_id": id, "action": action, "step_id": "publish" }));
+        assert_eq!(refusal.content["error"]["code"], "needs_a_person");
+        assert!(refusal.text.contains(&format!("actbook approve {id} publish")), "{}", refusal.text);
+    }
+    assert!(entries(&house, "step_approved").is_empty() && !house.path("work/public.txt").exists());
+    // The person's word at the terminal reaches the agent's own process, which goes on.
+    house.expect(0, &["approve", &id, "publish"]);
+    let ended = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
+}
+
+#[test]
+fn where_the_config_says_so_an_agent_approves_and_the_journal_names_it() {
+    let house = House::new();
+    let config = std::fs::read_to_string(house.path("actbook.yaml")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config["approvals"] = json!("agents");
+    house.write("actbook.yaml", &config.to_string());
+    let mut agent = Agent::new(&house);
+    let blocked = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
+    let (tool, arguments) = blocked.next();
+    assert_eq!(arguments["action"], "approve");
+    let told = agent.follow((tool, arguments));
+    agent.good("status", json!({ "execution_id": told.id(), "wait_s": 60 }));
+    assert_eq!(entries(&house, "step_approved")[0]["actor"], "agent:scripted");
+}
+
+#[test]
+fn the_older_protocol_asks_the_person_while_the_call_waits() {
+    let house = House::new();
+    let asked = std::rc::Rc::new(std::cell::RefCell::new(Vec::<Value>::new()));
+    let heard = asked.clone();
+    let mut agent =
+        Agent::legacy(&house, &["mcp"], "2025-06-18", capable()).replying(move |method, params| {
+            assert_eq!(method, "elicitation/create");
+            heard.borrow_mut().push(params.clone());
+            json!({ "action": "accept", "content": { "answer": "approve", "reason": "read it" } })
+        });
+    let ended = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
+    assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
+    let asked = asked.borrow();
+    assert_eq!(asked.len(), 1);
+    // The person saw the very arguments that were sent.
+    let message = asked[0]["message"].as_str().unwrap();
+    assert!(message.contains("files/write_file") && message.contains("public.txt"), "{message}");
+    let approved = entries(&house, "step_approved");
+    assert_eq!(approved[0]["actor"], "person:through scripted");
+    assert!(house.path("work/public.txt").exists());
+}
+
+#[test]
+fn a_person_who_declines_has_said_no_and_one_who_cancels_has_said_nothing() {
+    let house = House::new();
+    for (said, status) in [("decline", "failed"), ("cancel", "awaiting_approval")] {
+        let mut agent = Agent::legacy(&house, &["mcp"], "2025-11-25", capable())
+            .replying(move |_, _| json!({ "action": said }));
+        let blocked = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
+        assert_eq!(blocked.content["steps"][1]["status"], status, "{}", blocked.text);
+    }
+    assert!(!house.path("work/public.txt").exists());
+}
+
+/// A call of the newer protocol that comes back with a question, answered.
+fn again(agent: &mut Agent, tool: &str, arguments: &Value, asked: &Value, answer: Value) -> Value {
+    let name = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let params = json!({
+        "name": tool,
+        "arguments": arguments,
+        "inputResponses": { name: answer },
+        "requestState": asked["requestState"],
+    });
+    agent.request("tools/call", params).unwrap()
+}
+
+#[test]
+fn the_newer_protocol_asks_with_a_sealed_state_and_runs_the_tool_once() {
+    let house = House::new();
+    let mut agent = Agent::modern(&house, &["mcp"], capable());
+    let arguments = json!({ "plan": gated(), "wait_s": 60, "idempotency_key": "once" });
+    let asked =
+        agent.request("tools/call", json!({ "name": "execute_plan", "arguments": arguments })).unwrap();
+    assert_eq!(asked["resultType"], "input_required");
+    let question = &asked["inputRequests"]["question"]["params"];
+    assert!(question["message"].as_str().unwrap().contains("public.txt"), "{question}");
+
+    // Tampered with, it counts for nothing.
+    let mut forged = asked.clone();
+    let state = forged["requestState"].as_str().unwrap();
+    forged["requestState"] = json!(format!("{}x", &state[..state.len() - 1]));
+    let yes = json!({ "action": "accept", "content": { "answer": "approve" } });
+    let refused = again(&mut agent, "execute_plan", &arguments, &forged, yes.clone());
+    assert_eq!(refused["structuredContent"]["error"]["code"], "stale_question");
+    assert!(!house.path("work/public.txt").exists());
+
+    let ended = again(&mut agent, "execute_plan", &arguments, &asked, yes.clone());
+    assert_eq!(ended["structuredContent"]["status"], "succeeded", "{ended}");
+    // The same answer once more moves nothing.
+    let repeated = again(&mut agent, "execute_plan", &arguments, &asked, yes);
+    assert_eq!(repeated["structuredContent"]["id"], ended["structuredContent"]["id"]);
+    let sent = entries(&house, "attempt_started");
+    assert_eq!(sent.iter().filter(|entry| entry["body"]["step"] == "publish").count(), 1);
+    assert_eq!(entries(&house, "step_approved").len(), 1);
+}
+
+#[test]
+fn a_sealed_state_outlives_the_process_that_sealed_it_but_not_its_question() {
+    let house = House::new();
+    let mut first = Agent::modern(&house, &["mcp"], capable());
+    let arguments = json!({ "plan": gated(), "wait_s": 60 });
+    let asked =
+        first.request("tools/call", json!({ "name": "execute_plan", "arguments": arguments })).unwrap();
+    assert_eq!(first.leave(), Some(0));
+    let id = house.newest();
+    let no = json!({ "action": "accept", "content": { "answer": "reject", "reason": "wrong" } });
+    let mut second = Agent::modern(&house, &["mcp"], capable());
+    let answered = again(&mut second, "execute_plan", &arguments, &asked, no);
+    assert_eq!(answered["structuredContent"]["steps"][1]["status"], "failed", "{answered}");
+    // Another question of the same step is not answered by the old state.
+    let control = json!({ "execution_id": id, "action": "retry", "step_id": "publish", "reason": "again" });
+    second.good("control", control);
+    second.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    let yes = json!({ "action": "accept", "content": { "answer": "approve" } });
+    let asked_anew = again(&mut second, "execute_plan", &arguments, &asked, yes);
+    assert_eq!(asked_anew["resultType"], "input_required", "{asked_anew}");
+    assert!(!house.path("work/public.txt").exists());
+}
+
+#[test]
+fn an_outcome_that_nobody_knows_is_asked_of_the_person() {
+    let house = House::new();
+    let crash = json!({
+        "id": "charge",
+        "tool": "files/crash",
+        "arguments": { "after_effect": "charged.txt" },
+        "compensation": { "tool": "files/delete_file", "arguments": { "path": "charged.txt" } },
+    });
+    let mut agent = Agent::legacy(&house, &["mcp"], "2025-11-25", capable()).replying(|_, params| {
+        assert!(params["message"].as_str().unwrap().contains("Nobody knows"), "{params}");
+        json!({ "action": "accept", "content": { "answer": "happened", "reason": "seen on the account" } })
+    });
+    let ended = agent.good("execute_plan", json!({ "plan": steps(&[crash]), "wait_s": 60 }));
+    assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
+    let decided = entries(&house, "decided");
+    assert_eq!(decided[0]["actor"], "person:through scripted");
+}

@@ -1,0 +1,116 @@
+//! Requests that are made again: cut off anywhere, or a thousand at once, they are one request.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+
+use serde_json::{Value, json};
+
+use super::web::Server;
+use super::{executions, steps};
+use crate::cli::House;
+use crate::durability::dice::Dice;
+
+/// Each key is asked for so many times and cut off, and once more to the end.
+const KEYS: usize = 2_000;
+const CUTS: usize = 5;
+const HANDS: usize = 8;
+const TWINS: usize = 1_000;
+
+/// A plan in which nothing runs by itself.
+fn waits() -> Value {
+    steps(&[json!({ "id": "own", "action": "Wait" })])
+}
+
+fn start(server: &Server, plan: &str, key: &str) -> Vec<u8> {
+    let arguments = json!({ "plan_id": plan, "idempotency_key": key });
+    server.bytes("tools/call", json!({ "name": "execute_plan", "arguments": arguments }))
+}
+
+/// Sends the first bytes, reads the first bytes of what comes back, and goes away.
+fn cut(server: &Server, bytes: &[u8], dice: &mut Dice) {
+    let mut stream = server.connect();
+    // As often in what is asked as in what is answered.
+    let sent = dice.below(2 * bytes.len());
+    drop(stream.write_all(&bytes[..sent.min(bytes.len())]));
+    if sent >= bytes.len() {
+        let mut said = vec![0; 1 + dice.below(900)];
+        drop(stream.read(&mut said));
+    }
+}
+
+fn started(reply: &Value) -> String {
+    reply["result"]["structuredContent"]["id"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
+}
+
+#[test]
+fn ten_thousand_starts_cut_off_anywhere_start_one_execution_per_key() {
+    let house = House::new();
+    let server = Server::start(&house);
+    let saved = server.call("save_plan", json!({ "plan": waits() }));
+    let plan = saved["structuredContent"]["plan_id"].as_str().unwrap();
+    let ids: BTreeSet<String> = std::thread::scope(|scope| {
+        let hands: Vec<_> = (0..HANDS)
+            .map(|hand| {
+                let server = &server;
+                let mut dice = Dice::seeded(&format!("starts cut off, hand {hand}"));
+                scope.spawn(move || {
+                    let keys = (hand..KEYS).step_by(HANDS);
+                    keys.map(|key| {
+                        let bytes = start(server, plan, &format!("key {key}"));
+                        (0..CUTS).for_each(|_| cut(server, &bytes, &mut dice));
+                        started(&server.exchange(&bytes).message())
+                    })
+                    .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        hands.into_iter().flat_map(|hand| hand.join().unwrap()).collect()
+    });
+    assert_eq!(ids.len(), KEYS);
+    assert_eq!(executions(&house), KEYS);
+}
+
+#[test]
+fn a_thousand_twins_at_once_start_one_execution() {
+    let house = House::new();
+    let server = Server::start(&house);
+    let saved = server.call("save_plan", json!({ "plan": waits() }));
+    let plan = saved["structuredContent"]["plan_id"].as_str().unwrap();
+    let bytes = start(&server, plan, "twins");
+    let ids: BTreeSet<String> = std::thread::scope(|scope| {
+        let twins: Vec<_> =
+            (0..TWINS).map(|_| scope.spawn(|| started(&server.exchange(&bytes).message()))).collect();
+        twins.into_iter().map(|twin| twin.join().unwrap()).collect()
+    });
+    assert_eq!(ids.len(), 1);
+    assert_eq!(executions(&house), 1);
+}
+
+#[test]
+fn a_key_is_for_one_request_and_holds_for_everything_that_changes_something() {
+    let house = House::new();
+    let server = Server::start(&house);
+    let call = |tool: &str, arguments: Value| server.call(tool, arguments)["structuredContent"].clone();
+    let save = json!({ "plan": waits(), "idempotency_key": "save" });
+    let saved = call("save_plan", save.clone());
+    assert_eq!(call("save_plan", save)["plan_id"], saved["plan_id"]);
+    let other = call("save_plan", json!({ "plan": steps(&[]), "idempotency_key": "save" }));
+    assert_eq!(other["error"]["code"], "key_reused", "{other}");
+    let id = call("execute_plan", json!({ "plan_id": saved["plan_id"] }))["id"].clone();
+    let twice = |tool: &str, arguments: Value, status: &str| {
+        for _ in 0..2 {
+            let said = call(tool, arguments.clone());
+            assert_eq!(said["status"], status, "{tool}: {said}");
+        }
+    };
+    twice("control", json!({ "execution_id": id, "action": "pause", "idempotency_key": "p" }), "paused");
+    twice("control", json!({ "execution_id": id, "action": "resume", "idempotency_key": "r" }), "blocked");
+    let report = json!({
+        "execution_id": id, "step_id": "own", "status": "started", "description": "begun", "idempotency_key": "s",
+    });
+    twice("record_action", report, "blocked");
+    let stop = json!({ "execution_id": id, "decision": "stop", "reason": "enough", "idempotency_key": "d" });
+    call("record_decision", stop.clone());
+    let again = call("record_decision", stop);
+    assert!(again.get("error").is_none(), "{again}");
+}

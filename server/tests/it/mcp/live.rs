@@ -1,0 +1,185 @@
+//! What is told while it happens: progress, subscriptions of both forms, tasks; and that a client which
+//! goes away, or takes its request back, stops nothing.
+
+use std::io::{BufRead, BufReader, Write};
+
+use serde_json::{Value, json};
+
+use super::agent::Agent;
+use super::web::Server;
+use super::{hold, steps, write};
+use crate::cli::House;
+
+fn held() -> Value {
+    steps(&[hold("wait"), write("after", "after.txt")])
+}
+
+#[test]
+fn waiting_is_told_of_progress_and_ends_with_the_change() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let started = agent.good("execute_plan", json!({ "plan": held() }));
+    let (id, since) = (started.id().to_owned(), started.content["position"].clone());
+    let arguments = json!({ "execution_id": id, "wait_s": 60 });
+    let params = json!({ "name": "status", "arguments": arguments, "_meta": { "progressToken": "t" } });
+    let waiting = agent.ask("tools/call", params);
+    house.release();
+    let ended = agent.answer_to(waiting).unwrap();
+    assert_eq!(ended["structuredContent"]["status"], "succeeded");
+    let told: Vec<&Value> =
+        agent.notifications.iter().filter(|one| one["method"] == "notifications/progress").collect();
+    assert!(!told.is_empty());
+    let progress: Vec<f64> = told.iter().map(|one| one["params"]["progress"].as_f64().unwrap()).collect();
+    assert!(progress.is_sorted_by(|a, b| a < b), "{progress:?}");
+    assert_eq!(told[0]["params"]["progressToken"], "t");
+    assert!(told[0]["params"]["message"].as_str().unwrap().contains("of 2 steps done"));
+    // What lies behind is answered at once.
+    let moved = agent.good("status", json!({ "execution_id": id, "since": since, "wait_s": 60 }));
+    assert!(moved.content["position"].as_u64() > since.as_u64());
+}
+
+#[test]
+fn a_request_that_is_taken_back_or_cut_off_stops_nothing() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let params = json!({ "name": "execute_plan", "arguments": { "plan": held(), "wait_s": 60 } });
+    let journal = house.journal();
+    let waiting = agent.ask("tools/call", params);
+    journal.until("attempt_started", Some("wait"));
+    agent.notify("notifications/cancelled", json!({ "requestId": waiting, "reason": "changed my mind" }));
+    let id = house.newest();
+    assert_eq!(agent.good("status", json!({ "execution_id": id })).content["status"], "running");
+
+    // The same over HTTP, where closing the stream is how a request is taken back.
+    let server = Server::start(&house);
+    let params = json!({ "name": "execute_plan", "arguments": { "plan": held(), "wait_s": 60 } });
+    let mut stream = server.connect();
+    stream.write_all(&server.bytes("tools/call", params)).unwrap();
+    journal.until("attempt_started", Some("wait"));
+    drop(stream);
+    let second = house.newest();
+    assert_ne!(id, second);
+    house.release();
+    for id in [id, second] {
+        let ended = server.call("status", json!({ "execution_id": id, "wait_s": 60 }));
+        assert_eq!(ended["structuredContent"]["status"], "succeeded");
+    }
+}
+
+#[test]
+fn a_subscription_of_the_older_form_tells_of_every_movement_until_it_is_given_up() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let own = |id: &str| json!({ "id": id, "action": "Something" });
+    let started =
+        agent.good("execute_plan", json!({ "plan": steps(&[own("a"), own("b"), own("c")]), "wait_s": 60 }));
+    let id = started.id().to_owned();
+    let uri = format!("actbook://executions/{id}");
+    agent.request("resources/subscribe", json!({ "uri": uri })).unwrap();
+    let report = |step: &str| json!({ "execution_id": id, "step_id": step, "description": "done" });
+    agent.good("record_action", report("a"));
+    assert_eq!(agent.told("notifications/resources/updated")["params"]["uri"], uri);
+    agent.request("resources/unsubscribe", json!({ "uri": uri })).unwrap();
+    let refused = agent.request("resources/subscribe", json!({ "uri": "actbook://guide" })).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("only executions"));
+    // Another process's word is told as well.
+    agent.request("resources/subscribe", json!({ "uri": format!("{uri}/journal") })).unwrap();
+    agent.notifications.clear();
+    house.expect(0, &["pause", &id]);
+    assert_eq!(agent.told("notifications/resources/updated")["params"]["uri"], format!("{uri}/journal"));
+}
+
+#[test]
+fn a_subscription_of_the_newer_form_is_a_stream_of_its_own() {
+    let house = House::new();
+    let server = Server::start(&house);
+    let started = server.call("execute_plan", json!({ "plan": held() }));
+    let id = started["structuredContent"]["id"].as_str().unwrap().to_owned();
+    let uri = format!("actbook://executions/{id}");
+    let wanted = json!({ "notifications": { "resourceSubscriptions": [uri, "actbook://guide"] } });
+    let mut stream = server.connect();
+    stream.write_all(&server.bytes("subscriptions/listen", wanted)).unwrap();
+    let mut events = BufReader::new(stream)
+        .lines()
+        .map_while(Result::ok)
+        .filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    let accepted = events.next().unwrap();
+    assert_eq!(accepted["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(accepted["params"]["notifications"]["resourceSubscriptions"], json!([uri]));
+    house.release();
+    let moved = events.next().unwrap();
+    assert_eq!(moved["method"], "notifications/resources/updated");
+    assert_eq!(moved["params"]["uri"], uri);
+}
+
+fn task_client() -> Value {
+    json!({ "elicitation": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } })
+}
+
+fn task(server: &Server, method: &str, params: Value) -> Value {
+    let reply = server.exchange(&server.bytes_as("scripted", task_client(), method, params));
+    reply.message()
+}
+
+/// Asks until the task is no longer at work.
+fn settled(server: &Server, id: &str) -> Value {
+    // The journal tells when to look.
+    server.call("status", json!({ "execution_id": id, "wait_s": 60 }));
+    task(server, "tasks/get", json!({ "taskId": id }))["result"].clone()
+}
+
+#[test]
+fn an_execution_is_a_task_that_outlives_its_server_and_asks_through_it() {
+    let house = House::new();
+    let mut publish = write("publish", "public.txt");
+    publish["approval"] = json!("required");
+    let plan = steps(&[hold("wait"), publish]);
+    let server = Server::start(&house);
+    let call = json!({ "name": "execute_plan", "arguments": { "plan": plan } });
+    let created = task(&server, "tools/call", call)["result"].clone();
+    assert_eq!(created["resultType"], "task", "{created}");
+    let id = created["taskId"].as_str().unwrap().to_owned();
+    assert_eq!(task(&server, "tasks/get", json!({ "taskId": id }))["result"]["status"], "working");
+    drop(server);
+
+    house.release();
+    let server = Server::start(&house);
+    let mut asks = settled(&server, &id);
+    if asks["status"] != "input_required" {
+        // The held call was cut off with its server, and nobody knows what came of it.
+        let name = asks["inputRequests"].as_object().and_then(|all| all.keys().next().cloned());
+        assert!(name.is_some(), "{asks}");
+    }
+    if !asks["inputRequests"].to_string().contains("public.txt") {
+        let name = asks["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+        let retry = json!({ name: { "action": "accept", "content": { "answer": "retry" } } });
+        task(&server, "tasks/update", json!({ "taskId": id, "inputResponses": retry }));
+        asks = settled(&server, &id);
+    }
+    assert_eq!(asks["status"], "input_required", "{asks}");
+    let name = asks["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let yes = json!({ name: { "action": "accept", "content": { "answer": "approve" } } });
+    let acknowledged = task(&server, "tasks/update", json!({ "taskId": id, "inputResponses": yes }));
+    assert_eq!(acknowledged["result"]["resultType"], "complete");
+    let done = settled(&server, &id);
+    assert_eq!(done["status"], "completed", "{done}");
+    assert_eq!(done["result"]["structuredContent"]["status"], "succeeded");
+    assert!(house.path("work/public.txt").exists());
+    let unknown = task(&server, "tasks/get", json!({ "taskId": "nobody" }));
+    assert_eq!(unknown["error"]["code"], -32602);
+}
+
+#[test]
+fn cancelling_a_task_cancels_its_execution_once() {
+    let house = House::new();
+    let server = Server::start(&house);
+    let call = json!({ "name": "execute_plan", "arguments": { "plan": held() } });
+    let id = task(&server, "tools/call", call)["result"]["taskId"].as_str().unwrap().to_owned();
+    task(&server, "tasks/cancel", json!({ "taskId": id }));
+    house.release();
+    let ended = settled(&server, &id);
+    assert_eq!(ended["status"], "cancelled", "{ended}");
+    let again = task(&server, "tasks/cancel", json!({ "taskId": id }));
+    assert_eq!(again["result"]["resultType"], "complete", "{again}");
+    assert!(!house.path("work/after.txt").exists());
+}

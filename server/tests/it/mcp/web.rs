@@ -1,0 +1,160 @@
+//! `actbook serve` in a house, and requests of the newer protocol to it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Child;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::agent::meta;
+use crate::cli::{House, PATIENCE};
+
+pub struct Server {
+    pub child: Child,
+    /// `host:port`.
+    pub at: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub body: String,
+}
+
+impl Reply {
+    /// The last JSON-RPC message, whether it came alone or as an event.
+    pub fn message(&self) -> Value {
+        let mut events = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let last = events.rfind(|data| !data.trim().is_empty()).unwrap_or(&self.body);
+        serde_json::from_str(last).unwrap_or(Value::Null)
+    }
+
+    pub fn code(&self) -> i64 {
+        self.message()["error"]["code"].as_i64().unwrap_or(0)
+    }
+}
+
+impl Server {
+    pub fn start(house: &House) -> Self {
+        Self::of(house, &["serve", "--listen", "127.0.0.1:0", "--json"])
+    }
+
+    pub fn of(house: &House, words: &[&str]) -> Self {
+        let mut child = house.start(words);
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let url = said["url"].as_str().unwrap();
+        let at = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap().to_owned();
+        Self { child, at }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.at)
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// The bytes of one call of the newer protocol, on a connection of its own.
+    pub fn bytes(&self, method: &str, params: Value) -> Vec<u8> {
+        self.bytes_as("scripted", json!({}), method, params)
+    }
+
+    pub fn bytes_as(&self, client: &str, capabilities: Value, method: &str, mut params: Value) -> Vec<u8> {
+        let mut whole = meta(client, capabilities);
+        if let Some(own) = params["_meta"].as_object() {
+            whole.as_object_mut().unwrap().extend(own.clone());
+        }
+        params["_meta"] = whole;
+        let name = ["name", "uri", "taskId"].iter().find_map(|field| params[*field].as_str());
+        let name = name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let headers = format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}");
+        self.post(&headers, &body)
+    }
+
+    pub fn post(&self, headers: &str, body: &str) -> Vec<u8> {
+        let (at, length) = (&self.at, body.len());
+        format!(
+            "POST /mcp HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n{headers}\
+             Connection: close\r\n\r\n{body}"
+        )
+        .into_bytes()
+    }
+
+    /// Sends bytes and reads whatever comes until the other side closes.
+    pub fn exchange(&self, bytes: &[u8]) -> Reply {
+        let mut stream = self.connect();
+        // Who is refused early may find the door shut while still speaking.
+        drop(stream.write_all(bytes));
+        let mut said = Vec::new();
+        drop(stream.read_to_end(&mut said));
+        read(&said)
+    }
+
+    #[track_caller]
+    pub fn call(&self, tool: &str, arguments: Value) -> Value {
+        let reply = self.exchange(&self.bytes("tools/call", json!({ "name": tool, "arguments": arguments })));
+        let message = reply.message();
+        assert!(message["result"].is_object(), "{tool}: {reply:?}");
+        message["result"].clone()
+    }
+
+    pub fn resident_mb(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() / 1024
+    }
+
+    /// Waits for the end of the process, which somebody has asked for.
+    pub fn ended(&mut self) -> Option<i32> {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while std::time::Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        panic!("it does not end");
+    }
+}
+
+fn read(said: &[u8]) -> Reply {
+    let text = String::from_utf8_lossy(said).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    let body = match head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+        true => unchunked(body),
+        false => body.to_owned(),
+    };
+    Reply { status, body }
+}
+
+fn unchunked(body: &str) -> String {
+    let mut whole = String::new();
+    let mut rest = body;
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let Ok(size) = usize::from_str_radix(size.trim(), 16) else { break };
+        if size == 0 || after.len() < size {
+            whole.push_str(&after[..size.min(after.len())]);
+            break;
+        }
+        whole.push_str(&after[..size]);
+        rest = after[size..].trim_start_matches("\r\n");
+    }
+    whole
+}
