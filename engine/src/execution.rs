@@ -17,6 +17,7 @@ mod follow;
 mod index;
 mod next;
 mod state;
+mod terms;
 mod unwind;
 
 pub use asks::{Question, Subject, answers, questions};

@@ -11,3 +11,4 @@ pub mod library;
 pub mod plan;
 pub mod policy;
 pub mod spelling;
+pub mod terms;

@@ -35,4 +35,4 @@ macro_rules! chapters {
     ($($name:ident),+ $(,)?) => { $(#[test] fn $name() { check(stringify!($name)); })+ };
 }
 
-chapters!(ready, outcomes, failure, answers, status, undo, approvals, limits, brief, due);
+chapters!(ready, outcomes, failure, answers, status, undo, approvals, limits, brief, due, terms);

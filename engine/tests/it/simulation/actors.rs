@@ -57,7 +57,7 @@ impl Sim {
             return self.report(call, Ended::Unknown { category, said: json!({"message": "no answer"}) });
         }
         self.world.calls.insert(call, Truth { sent: Sent::Answered, lands, later: false });
-        let read_only = run && self.execution().plan.step(call.step).read_only && dice < 60;
+        let read_only = run && self.execution().rules(call.step).read_only && dice < 60;
         let ended = if lands || read_only { self.success() } else { self.failure() };
         self.report(call, ended);
     }
@@ -108,7 +108,7 @@ impl Sim {
         self.give(&Command::Report { epoch: Epoch(0), call, ended });
         // A process that found only a prefix of the journal may not have heard of it before.
         let heard = sent == Sent::Answered && !self.benign;
-        let read_only = self.execution().plan.step(call.step).read_only;
+        let read_only = self.execution().rules(call.step).read_only;
         assert!(!heard || read_only || self.book.entries.len() == mark, "a repeat is no news");
     }
 
@@ -231,7 +231,7 @@ impl Sim {
         let mut by_hand = false;
         match status {
             StepStatus::Failed | StepStatus::Unknown if speaks && unknown => {
-                let read_only = self.execution().plan.step(no).read_only;
+                let read_only = self.execution().rules(no).read_only;
                 let truth = if read_only {
                     answer == Answer::Happened
                 } else {

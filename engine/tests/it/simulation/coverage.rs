@@ -56,6 +56,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::Reject { .. } => "reject",
         Command::Decide { .. } => "decide",
         Command::Record { .. } => "record",
+        Command::MovePin { .. } => "move pin",
         Command::Erase => "erase",
     }
 }
@@ -82,12 +83,12 @@ fn expected() -> Vec<Seen> {
     all.extend(answers().into_iter().map(|(answer, status)| ("answer", answer.as_str(), status.as_str())));
     let of_executions = Event::KINDS
         .iter()
-        .filter(|kind| !kind.starts_with("plan_saved") && !kind.starts_with("plan_deleted"));
+        .filter(|kind| !["plan_saved.1", "plan_deleted.1", "tool_accepted.1"].contains(kind));
     all.extend(
         of_executions.filter(|kind| !kind.starts_with("execution_started")).map(|kind| ("event", *kind, "")),
     );
     let commands = ["pause", "resume", "cancel", "undo", "approve", "reject", "decide", "record", "erase"];
-    all.extend(["adopt"].into_iter().chain(commands).map(|one| ("accepted", one, "")));
+    all.extend(["adopt", "move pin"].into_iter().chain(commands).map(|one| ("accepted", one, "")));
     all.extend(["drive"].into_iter().chain(commands).map(|one| ("refused", one, "")));
     all
 }
