@@ -9,7 +9,6 @@ mod finding;
 mod graph;
 mod inputs;
 mod read;
-mod schema;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +18,7 @@ use serde_json::Value;
 pub use document::{DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX};
 pub use duration::{duration_text, parse_duration_ms};
 pub use finding::{Finding, Severity};
-pub(crate) use inputs::{input_reads, is_closed, undeclared, undeclared_input};
+pub(crate) use inputs::{dotted, input_reads, is_closed, undeclared, undeclared_input};
 
 use crate::bind::{Condition, Reads, Template, with_room};
 use crate::chain::Digest;

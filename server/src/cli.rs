@@ -11,6 +11,7 @@ mod detach;
 mod doctor;
 mod foreground;
 mod graph;
+mod import;
 mod inputs;
 mod journal;
 mod live;
@@ -58,6 +59,9 @@ pub async fn run(args: Args) -> ExitCode {
         Ask::Completions { shell } => completions(&output, shell),
         Ask::Man => man(&output),
         Ask::Verify { file: Some(file) } => journal::verify_file(&output, &file),
+        Ask::Tools(args::Tools::Import { from, dry_run }) => {
+            import::import(&output, &args.common, &from, dry_run)
+        }
         ask => asked(ask, &args.common, output.clone()).await,
     };
     let exit = ended.unwrap_or_else(|error| {

@@ -6,6 +6,7 @@
 
 mod drive;
 mod perform;
+mod pins;
 mod seat;
 
 use std::collections::{BTreeSet, HashMap};

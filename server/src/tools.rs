@@ -6,8 +6,10 @@
 //! ```
 
 mod catalog;
+mod changes;
 mod classify;
 mod command;
+mod hidden;
 mod mcp;
 mod process;
 mod secret;
@@ -24,10 +26,13 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, McpServer, ToolWords};
+use catalog::Listing;
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
+pub use changes::changes;
 pub use classify::OUTPUT_BYTES_MAX;
 use classify::{Came, cap, classify};
 pub use command::KEY_VARIABLE;
+pub use hidden::visible;
 pub use process::ChildProcess;
 pub use secret::{REDACTED, Secret, Secrets};
 
@@ -40,6 +45,8 @@ pub struct Call {
     /// `server/tool`.
     pub tool: String,
     pub arguments: Value,
+    /// The definition of the tool that is meant; any, where there is none.
+    pub pin: Option<Digest>,
     /// The same for every attempt that must not take effect twice.
     pub key: String,
     /// From sending to the answer. Waiting for a server to start is bounded by the same length of time,
@@ -134,8 +141,12 @@ impl Tools {
             // Boxed, so that a call to an executor in the process does not carry their size about.
             Ok((Upstream::McpStdio(server), tool)) => Box::pin(server.call(tool, &call, sending, stop)).await,
             Ok((Upstream::Command { permits }, tool)) => {
+                let command = &self.config.commands[tool];
+                if let Err(came) = catalog::command_info(tool, command).admit_pin(&call) {
+                    return self.redacted(classify(came, false));
+                }
                 let run = command::Run {
-                    tool: &self.config.commands[tool],
+                    tool: command,
                     folder: &self.config.folder,
                     secrets: &self.secrets,
                     permits,
@@ -161,7 +172,10 @@ impl Tools {
     pub async fn list_server(&self, name: &str) -> ServerTools {
         let listed = match self.upstreams.get(name) {
             Some(Upstream::McpStdio(server)) => {
-                server.tools().await.map(|tools| tools.as_ref().clone()).map_err(|error| error.to_string())
+                let listed = server.listing().await;
+                let infos =
+                    |listing: Arc<Listing>| listing.tools.iter().map(|tool| tool.info.clone()).collect();
+                listed.map(infos).map_err(|error| error.to_string())
             }
             Some(Upstream::Command { .. }) => Ok(self
                 .config
@@ -188,8 +202,8 @@ impl Tools {
         let unknown = || CatalogError::UnknownTool { server: server.to_owned(), tool: tool.to_owned() };
         match self.upstreams.get(server) {
             Some(Upstream::McpStdio(reached)) => {
-                let tools = reached.tools().await?;
-                tools.iter().find(|info| info.name == name).cloned().ok_or_else(unknown)
+                let listing = reached.listing().await?;
+                listing.find(name).map(|found| found.info.clone()).ok_or_else(unknown)
             }
             Some(Upstream::Command { .. }) => {
                 let command = self.config.commands.get(tool).ok_or_else(unknown)?;
@@ -198,6 +212,35 @@ impl Tools {
             Some(Upstream::Callback(_)) => Ok(catalog::callback_info(name)),
             None => Err(CatalogError::UnknownServer(self.no_such_server(server))),
         }
+    }
+
+    /// The same for many at once. A server that cannot be reached is asked once, not for each of its tools.
+    pub async fn describe_each(
+        &self,
+        names: &BTreeSet<String>,
+    ) -> BTreeMap<String, Result<ToolInfo, CatalogError>> {
+        let mut by_server = BTreeMap::<&str, Vec<&String>>::new();
+        for name in names {
+            by_server.entry(name.split('/').next().unwrap_or(name)).or_default().push(name);
+        }
+        let described = by_server.into_values().map(|names| self.describe_in_turn(names));
+        join_all(described).await.into_iter().flatten().collect()
+    }
+
+    async fn describe_in_turn(&self, names: Vec<&String>) -> Vec<(String, Result<ToolInfo, CatalogError>)> {
+        let mut described = Vec::with_capacity(names.len());
+        let mut lost: Option<CatalogError> = None;
+        for name in names {
+            let one = match &lost {
+                Some(lost) => Err(lost.clone()),
+                None => self.describe(name).await,
+            };
+            if let Err(error @ CatalogError::Unreachable { .. }) = &one {
+                lost = Some(error.clone());
+            }
+            described.push((name.clone(), one));
+        }
+        described
     }
 
     /// The digest of how the named servers are reached: commands, arguments, folders, addresses and the
@@ -250,6 +293,11 @@ impl Tools {
             names.insert(HTTP_SERVER);
         }
         names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Whether the operator takes a server's hints at their word.
+    pub fn trusts(&self, server: &str) -> bool {
+        self.config.servers.get(server).is_some_and(|words| words.trusted)
     }
 
     /// What the operator said of a tool, written `server/tool`.

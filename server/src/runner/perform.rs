@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Call, CallId, Ended};
 use actbook_engine::policy::Category;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::Inner;
+use super::pins::{self, Then};
 use crate::tools;
 
 /// A call on its way; it may be asked to stop.
@@ -22,11 +24,9 @@ pub async fn perform(
     stream: u64,
     call: Call,
     arguments: Value,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) -> (CallId, Ended) {
     let id = call.id;
-    let timeout = Duration::from_millis(call.timeout_ms);
-    let request = tools::Call { tool: call.tool, arguments, key: call.key, timeout };
     let sending = |child: Option<tools::ChildProcess>| {
         if let Err(error) = inner.seat.sending(stream, id, child) {
             // Without the line a crash would pass this call off as never sent.
@@ -34,13 +34,31 @@ pub async fn perform(
             std::process::abort();
         }
     };
-    let asked_to_stop = async move {
-        if stop.wait_for(|asked| *asked).await.is_err() {
-            std::future::pending::<()>().await;
+    let mut pin = call.pin;
+    loop {
+        let request = request(&call, &arguments, pin);
+        let ended = inner.tools.call(request, sending, asked_to_stop(stop.clone())).await;
+        match pins::look(&inner, stream, &call, pin, ended).await {
+            Then::Done(ended) => return (id, in_engine_words(ended)),
+            Then::Again(accepted) => pin = Some(accepted),
         }
-    };
-    let ended = inner.tools.call(request, sending, asked_to_stop).await;
-    (id, in_engine_words(ended))
+    }
+}
+
+fn request(call: &Call, arguments: &Value, pin: Option<Digest>) -> tools::Call {
+    tools::Call {
+        tool: call.tool.clone(),
+        arguments: arguments.clone(),
+        pin,
+        key: call.key.clone(),
+        timeout: Duration::from_millis(call.timeout_ms),
+    }
+}
+
+async fn asked_to_stop(mut stop: watch::Receiver<bool>) {
+    if stop.wait_for(|asked| *asked).await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 fn in_engine_words(ended: tools::Ended) -> Ended {

@@ -55,14 +55,18 @@ impl Service {
         inputs: Option<Value>,
         drive: bool,
     ) -> Result<Started, Error> {
-        let given = inputs.clone().unwrap_or_else(|| Value::Object(Default::default()));
+        let given = plan.with_defaults(inputs.clone().unwrap_or_else(|| Value::Object(Default::default())));
         plan.check_inputs(&given).map_err(|findings| Error::findings("the inputs are refused", findings))?;
         let seat: Option<SeatId> = if drive { Some(self.runner().await?.seat_id()) } else { None };
+        let terms = self.terms(&reference, &plan).await?;
+        let named = inputs.is_some() || given.as_object().is_some_and(|given| !given.is_empty());
+        let kept = named.then_some(given);
         let start = Start {
             id: ExecutionId::new(random::id()),
             plan_ref: reference,
-            inputs: inputs.map(|inputs| plan.redact_inputs(inputs)),
+            inputs: kept.map(|inputs| plan.redact_inputs(inputs)),
             place: self.place(&plan),
+            terms,
             plan,
             salt: random::bytes::<16>().to_vec().into(),
             seat,
@@ -72,7 +76,7 @@ impl Service {
             Reply::Moved(progress) => {
                 Ok(Started { id: progress.id.clone(), stream: progress.stream, progress: *progress })
             }
-            Reply::Saved { .. } | Reply::Deleted | Reply::Repeated(_) => {
+            Reply::Saved { .. } | Reply::Deleted | Reply::Accepted { .. } | Reply::Repeated(_) => {
                 unreachable!("a start without a key gives a new execution")
             }
         }

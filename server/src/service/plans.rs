@@ -5,10 +5,11 @@ use std::sync::Arc;
 use actbook_engine::analysis::{self, Check};
 use actbook_engine::event::PlanRef;
 use actbook_engine::id::PlanId;
-use actbook_engine::plan::{Finding, Plan, Severity, Undo};
+use actbook_engine::plan::{Plan, Severity, Undo};
 use serde::Serialize;
 
 use super::Service;
+use super::preflight::Seen;
 use super::view::PlanView;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -24,6 +25,8 @@ const PLANS_LISTED: u64 = 1_000;
 pub struct PlanChecked {
     pub plan: Option<Arc<Plan>>,
     pub check: Check,
+    /// None: they were not asked for.
+    pub(super) tools: Option<Seen>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -42,40 +45,42 @@ pub struct PlanSaved {
 }
 
 impl Service {
-    /// The whole pre-flight; `offline` leaves out whatever needs the servers.
+    /// The whole pre-flight; `offline` leaves out whatever needs the servers. Calls no tool.
     pub async fn check(&self, text: &str, offline: bool) -> PlanChecked {
-        match Plan::parse(text) {
-            Err(findings) => PlanChecked { plan: None, check: Check::refused(findings) },
-            Ok(plan) => {
-                let mut check = analysis::check(&plan);
-                if !offline {
-                    check.findings.extend(self.check_tools(&plan).await);
-                    check.ok = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
-                }
-                PlanChecked { plan: Some(Arc::new(plan)), check }
+        let plan = match Plan::parse(text) {
+            Err(findings) => return PlanChecked { plan: None, check: Check::refused(findings), tools: None },
+            Ok(plan) => Arc::new(plan),
+        };
+        let (tools, lost) = match offline {
+            true => (None, Vec::new()),
+            false => {
+                let (seen, lost) = self.look_at_tools(&plan).await;
+                (Some(seen), lost)
             }
+        };
+        let unseen = Seen::default();
+        let terms = tools.as_ref().unwrap_or(&unseen).terms(self, &plan);
+        let mut check = analysis::check(&plan, &terms);
+        check.findings.extend(lost);
+        if let Some(seen) = &tools {
+            check.findings.extend(self.held_against_tools(&plan, seen, &terms));
         }
-    }
-
-    /// Every tool that the plan names must be there.
-    async fn check_tools(&self, plan: &Plan) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        for (path, tool) in named_tools(plan) {
-            if let Err(error) = self.tools.describe(tool).await {
-                let cure = "`actbook tools list` shows what there is; servers are named in actbook.yaml";
-                findings.push(Finding::error("no_such_tool", path, error.to_string(), cure));
-            }
-        }
-        findings
+        check.ok = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
+        PlanChecked { plan: Some(plan), check, tools }
     }
 
     pub async fn save_plan(&self, caller: &Caller, text: &str, offline: bool) -> Result<PlanSaved, Error> {
-        let PlanChecked { plan, check } = self.check(text, offline).await;
+        let PlanChecked { plan, check, tools } = self.check(text, offline).await;
         let Some(plan) = plan.filter(|_| check.ok) else {
             let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
             return Err(Error::findings("the plan is refused", errors.collect()));
         };
-        let request = Request::SavePlan { plan: plan.clone(), new_id: PlanId::new(random::id()) };
+        let request = Request::SavePlan {
+            plan: plan.clone(),
+            new_id: PlanId::new(random::id()),
+            pins: tools.as_ref().map(Seen::pins),
+            tools: tools.map(|tools| tools.rows(self)).unwrap_or_default(),
+        };
         let asked = Asked { actor: caller.actor.clone(), request, key: None };
         let Reply::Saved { plan: reference, fresh } = self.ledger.ask(asked).await? else {
             unreachable!("saving a plan answers with its place")

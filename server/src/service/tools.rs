@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use actbook_engine::analysis::nearest;
 use actbook_engine::policy::{Category, Outcome};
 use serde::Serialize;
 use serde_json::Value;
@@ -47,22 +46,12 @@ impl Service {
     }
 
     async fn no_such_tool(&self, name: &str, error: &CatalogError) -> Error {
-        let cure = match error {
-            CatalogError::Unreachable { .. } => "`actbook doctor` looks at every server".to_owned(),
-            CatalogError::BadName(_) | CatalogError::UnknownServer(_) | CatalogError::UnknownTool { .. } => {
-                let listed = self.tools.list().await;
-                let names = listed.iter().flat_map(|server| &server.tools).map(|tool| tool.name.as_str());
-                match nearest(name, names) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => "`actbook tools list` shows what there is".to_owned(),
-                }
-            }
-        };
+        let cure = self.cure_of(name, error).await;
         Error::new("no_such_tool", error.to_string(), cure)
     }
 
     pub async fn call_tool(&self, name: &str, arguments: Value, timeout: Duration) -> ToolCalled {
-        let call = Call { tool: name.to_owned(), arguments, key: random::id(), timeout };
+        let call = Call { tool: name.to_owned(), arguments, pin: None, key: random::id(), timeout };
         let started = Instant::now();
         let ended = self.tools.call(call, |_| {}, std::future::pending()).await;
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -3,6 +3,7 @@
 
 mod connection;
 mod line_limit;
+mod raw;
 
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
@@ -17,7 +18,7 @@ use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{AbortHandle, JoinError};
 
-use super::catalog::{CatalogError, ToolInfo};
+use super::catalog::{CatalogError, Listing};
 use super::classify::Came;
 use super::process::ChildProcess;
 use super::secret::{Secrets, Unresolved};
@@ -50,6 +51,13 @@ impl Drop for Slot {
         // A server that is still coming up is ended with the task that starts it.
         self.starting.abort();
     }
+}
+
+/// All that a call waits for.
+struct Ready<'a> {
+    _permit: SemaphorePermit<'a>,
+    connection: Arc<Connection>,
+    listing: Arc<Listing>,
 }
 
 impl StdioServer {
@@ -89,7 +97,8 @@ impl StdioServer {
             () = &mut stop => return (stopped_unsent(), true),
         };
         match ready {
-            Ok((_permit, connection)) => {
+            Ok(Ready { listing, .. }) if let Err(came) = listing.admit(call) => (came, false),
+            Ok(Ready { connection, .. }) => {
                 sending(Some(connection.process()));
                 connection.call(tool, call, stop).await
             }
@@ -97,11 +106,11 @@ impl StdioServer {
         }
     }
 
-    /// A place in the queue, then a connection that is up.
-    async fn ready(&self, patience: Duration) -> Result<(SemaphorePermit<'_>, Arc<Connection>), Came> {
+    /// A place in the queue, then a connection that is up, and what the server offers on it.
+    async fn ready(&self, patience: Duration) -> Result<Ready<'_>, Came> {
         let permit = self.permits.acquire().await.expect("the semaphore is never closed");
-        match tokio::time::timeout(patience, self.connection()).await {
-            Ok(Ok(connection)) => Ok((permit, connection)),
+        match tokio::time::timeout(patience, self.listed()).await {
+            Ok(Ok((connection, listing))) => Ok(Ready { _permit: permit, connection, listing }),
             Ok(Err(why)) => Err(Came::NotSent { category: Category::Unavailable, why }),
             Err(_) => {
                 let why =
@@ -112,10 +121,16 @@ impl StdioServer {
     }
 
     /// The server's tools, in its own order.
-    pub async fn tools(&self) -> Result<Arc<Vec<ToolInfo>>, CatalogError> {
+    pub async fn listing(&self) -> Result<Arc<Listing>, CatalogError> {
         let unreachable = |why| CatalogError::Unreachable { server: self.name.clone(), why };
-        let connection = self.connection().await.map_err(unreachable)?;
-        connection.tools(&self.name).await.map_err(unreachable)
+        self.listed().await.map(|(_, listing)| listing).map_err(unreachable)
+    }
+
+    /// Of one and the same connection: a server that was started again may offer other tools.
+    async fn listed(&self) -> Result<(Arc<Connection>, Arc<Listing>), String> {
+        let connection = self.connection().await?;
+        let listing = connection.listing(&self.name).await?;
+        Ok((connection, listing))
     }
 
     pub async fn shutdown(&self) {

@@ -33,7 +33,7 @@ fn demo_server(folder: &Path) -> Value {
 }
 
 fn a_call(tool: &str, arguments: Value) -> Call {
-    Call { tool: tool.to_owned(), arguments, key: "key-1".to_owned(), timeout: PATIENCE }
+    Call { tool: tool.to_owned(), arguments, pin: None, key: "key-1".to_owned(), timeout: PATIENCE }
 }
 
 async fn call(tools: &Tools, tool: &str, arguments: Value) -> Ended {

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use actbook_engine::chain::Digest;
 use actbook_engine::policy::Category;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
     CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientNotification, ClientRequest,
     ContentBlock, CustomNotification, Implementation, PaginatedRequestParams, ProtocolVersion, RequestId,
-    RequestMetaObject, ServerResult, Tool,
+    RequestMetaObject, ServerResult,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer,
@@ -23,9 +22,10 @@ use tokio::process::Command;
 use tokio::sync::Mutex;
 
 use super::line_limit::{LineLimit, Verdict};
+use super::raw::{ListChanges, RawTools, unwrapped};
 use super::{CONNECT_LIMIT, Stop};
 use crate::tools::Call;
-use crate::tools::catalog::{Annotations, ToolInfo};
+use crate::tools::catalog::{Listing, ToolInfo};
 use crate::tools::classify::{Came, joined};
 use crate::tools::process::{self, ChildProcess, Group, Tail};
 use crate::tools::secret::Secrets;
@@ -42,10 +42,16 @@ const EXIT_LIMIT: Duration = Duration::from_millis(500);
 const TOOLS_MAX: usize = 10_000;
 const PAGES_MAX: usize = 1_000;
 const LIST_LIMIT: Duration = Duration::from_secs(30);
-/// A plan asks for many tools at once; within this the list is not asked for again.
+/// Within this the list is not asked for again, unless the server says that it changed. A server that
+/// changes a tool without a word is found out before the first call after that.
 const LIST_FRESH: Duration = Duration::from_secs(2);
 
-type Listed = (Instant, Arc<Vec<ToolInfo>>);
+struct Listed {
+    at: Instant,
+    /// How many changes had been announced before it was asked for.
+    changes: u64,
+    listing: Arc<Listing>,
+}
 
 pub struct Connection {
     group: Group,
@@ -55,6 +61,7 @@ pub struct Connection {
     verdict: Verdict,
     calls_out: AtomicUsize,
     listed: Mutex<Option<Listed>>,
+    changes: ListChanges,
 }
 
 /// Starts a server and shakes hands. The error is a sentence.
@@ -89,13 +96,15 @@ async fn start_as(
     })?;
     let (last_words, verdict) = (Tail::default(), Verdict::default());
     tokio::spawn(process::drain_stderr(name.to_owned(), pipes.stderr, last_words.clone(), secrets.clone()));
+    let changes = ListChanges::default();
     let stdout = LineLimit::new(pipes.stdout, LINE_BYTES_MAX, verdict.clone());
+    let stdout = RawTools::new(stdout, changes.clone());
     // Twice, so that our own limit is met first: rmcp would skip the line and leave the caller waiting.
     let transport =
         AsyncRwTransport::new_client(stdout, pipes.stdin).with_max_line_length(2 * LINE_BYTES_MAX);
     let handshake = client().serve_with_lifecycle(transport, manner);
     let failed = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
-        Ok(Ok(service)) => return Ok(Connection::new(group, service, last_words, verdict).await),
+        Ok(Ok(service)) => return Ok(Connection::new(group, service, last_words, verdict, changes).await),
         Ok(Err(error)) => handshake_problem(&error),
         Err(_) => format!("did not answer within {CONNECT_LIMIT:?}"),
     };
@@ -144,6 +153,7 @@ impl Connection {
         service: RunningService<RoleClient, ClientConfig>,
         last_words: Tail,
         verdict: Verdict,
+        changes: ListChanges,
     ) -> Self {
         let peer = service.peer().clone();
         let mut no_cache = ClientCacheConfig::default();
@@ -152,7 +162,7 @@ impl Connection {
         peer.set_response_cache_config(no_cache).await;
         let service = Mutex::new(Some(service));
         let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
-        Self { group, peer, service, last_words, verdict, calls_out, listed }
+        Self { group, peer, service, last_words, verdict, calls_out, listed, changes }
     }
 
     pub fn process(&self) -> ChildProcess {
@@ -272,20 +282,25 @@ impl Connection {
         }
     }
 
-    pub async fn tools(&self, server: &str) -> Result<Arc<Vec<ToolInfo>>, String> {
+    /// The server's tools, at most `LIST_FRESH` old.
+    pub async fn listing(&self, server: &str) -> Result<Arc<Listing>, String> {
         let mut listed = self.listed.lock().await;
-        if let Some((at, tools)) = listed.as_ref().filter(|(at, _)| at.elapsed() < LIST_FRESH) {
-            tracing::trace!(age = ?at.elapsed(), "tool list taken from memory");
-            return Ok(tools.clone());
+        let changes = self.changes.load(Ordering::SeqCst);
+        let fresh = |listed: &&Listed| listed.at.elapsed() < LIST_FRESH && listed.changes == changes;
+        if let Some(Listed { listing, .. }) = listed.as_ref().filter(fresh) {
+            return Ok(listing.clone());
         }
+        let at = Instant::now();
         let tools = match tokio::time::timeout(LIST_LIMIT, self.list(server)).await {
-            Ok(tools) => Arc::new(tools?),
+            Ok(tools) => tools?,
             Err(_) => {
                 return Err(format!("the server `{server}` did not list its tools within {LIST_LIMIT:?}"));
             }
         };
-        *listed = Some((Instant::now(), tools.clone()));
-        Ok(tools)
+        let before = listed.as_ref().map(|listed| listed.listing.as_ref());
+        let listing = Arc::new(Listing::new(tools, before));
+        *listed = Some(Listed { at, changes, listing: listing.clone() });
+        Ok(listing)
     }
 
     async fn list(&self, server: &str) -> Result<Vec<ToolInfo>, String> {
@@ -302,7 +317,7 @@ impl Connection {
                     return Err(format!("listing the tools of `{server}`: {}", self.why_broken().await));
                 }
             };
-            tools.extend(page.tools.into_iter().map(|tool| tool_info(server, tool)));
+            tools.extend(page.tools.into_iter().filter_map(|tool| ToolInfo::of_mcp(server, unwrapped(tool))));
             cursor = page.next_cursor;
             if cursor.is_none() {
                 return Ok(tools);
@@ -368,24 +383,5 @@ fn block_text(block: &ContentBlock) -> Option<&str> {
     match block {
         ContentBlock::Text(text) => Some(&text.text),
         _ => None,
-    }
-}
-
-fn tool_info(server: &str, tool: Tool) -> ToolInfo {
-    // Keys are sorted in `Value`, so that the digest does not depend on the order of fields.
-    let whole = serde_json::to_value(&tool).unwrap_or_default().to_string();
-    let hints = tool.annotations.unwrap_or_default();
-    ToolInfo {
-        name: format!("{server}/{}", tool.name),
-        description: tool.description.map(Into::into),
-        input_schema: Value::Object(tool.input_schema.as_ref().clone()),
-        output_schema: tool.output_schema.map(|schema| Value::Object(schema.as_ref().clone())),
-        annotations: Annotations {
-            read_only: hints.read_only_hint,
-            destructive: hints.destructive_hint,
-            idempotent: hints.idempotent_hint,
-            open_world: hints.open_world_hint,
-        },
-        digest: Digest::of(whole.as_bytes()),
     }
 }
