@@ -151,6 +151,15 @@ impl Plan {
         })
     }
 
+    /// As much of a plan as can be read, with everything that is wrong with it: for looking at, never to
+    /// be run. Where nothing is wrong it is a plan like any other.
+    pub fn draft(text: &str) -> (Option<Self>, Vec<Finding>) {
+        with_room(|| match document::read(text) {
+            Ok(value) => read::draft(&value),
+            Err(finding) => (None, vec![finding]),
+        })
+    }
+
     /// A plan from a document that is a value already.
     pub fn from_value(value: &Value) -> Result<Self, Vec<Finding>> {
         with_room(|| read::plan(value))

@@ -103,28 +103,21 @@ fn input_findings(schema: &Value, inputs: &Value) -> Vec<Finding> {
     }
 }
 
-/// A schema that declares its inputs means those: a name with a slip in it is not silently dropped.
+/// An open schema takes any name; one that is a slip of the pen away from an input that was not given
+/// must not be dropped without a word.
 fn undeclared_inputs(schema: &Value, inputs: &Value) -> Vec<Finding> {
-    const OPEN: [&str; 7] = [
-        "additionalProperties",
-        "patternProperties",
-        "unevaluatedProperties",
-        "anyOf",
-        "oneOf",
-        "allOf",
-        "$ref",
-    ];
-    let names = properties(schema).filter(|names| !names.is_empty());
-    let (Some(names), Some(inputs), false) =
-        (names, inputs.as_object(), OPEN.iter().any(|word| schema.get(word).is_some()))
+    let (Some(names), Some(inputs), false) = (properties(schema), inputs.as_object(), is_closed(schema))
     else {
         return Vec::new();
     };
-    let one = |name: &String| {
-        let (message, cure) = undeclared_input(schema, name);
-        Finding::error("unknown_input", format!("inputs.{name}"), message, cure)
+    let slip = |name: &String| {
+        let free = names.keys().filter(|known| !inputs.contains_key(*known)).map(String::as_str);
+        let meant = nearest(name, free)?;
+        let message = format!("the plan's inputs do not declare `{name}`");
+        let cure = format!("did you mean `{meant}`?");
+        Some(Finding::error("unknown_input", format!("inputs.{name}"), message, cure))
     };
-    inputs.keys().filter(|name| !names.contains_key(*name)).map(one).collect()
+    inputs.keys().filter(|name| !names.contains_key(*name)).filter_map(slip).collect()
 }
 
 fn filled(value: Value, schema: &Value) -> Value {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actbook_engine::analysis::{self, Check};
 use actbook_engine::event::PlanRef;
 use actbook_engine::id::PlanId;
-use actbook_engine::plan::{Plan, Severity, Undo};
+use actbook_engine::plan::{Finding, Plan, Severity, Undo};
 use serde::Serialize;
 
 use super::Service;
@@ -47,9 +47,16 @@ pub struct PlanSaved {
 impl Service {
     /// The whole pre-flight; `offline` leaves out whatever needs the servers. Calls no tool.
     pub async fn check(&self, text: &str, offline: bool) -> PlanChecked {
-        let plan = match Plan::parse(text) {
-            Err(findings) => return PlanChecked { plan: None, check: Check::refused(findings), tools: None },
-            Ok(plan) => Arc::new(plan),
+        let (plan, wrong) = Plan::draft(text);
+        let plan = match plan {
+            Some(plan) if wrong.is_empty() => Arc::new(plan),
+            draft => {
+                let mut findings = wrong;
+                if let Some(draft) = draft.filter(|_| !offline) {
+                    findings.extend(self.look_at_draft(&draft).await);
+                }
+                return PlanChecked { plan: None, check: Check::refused(findings), tools: None };
+            }
         };
         let (tools, lost) = match offline {
             true => (None, Vec::new()),
@@ -67,6 +74,14 @@ impl Service {
         }
         check.ok = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
         PlanChecked { plan: Some(plan), check, tools }
+    }
+
+    /// What is wrong with the tools is told along with what is wrong with the document: one run finds all.
+    async fn look_at_draft(&self, draft: &Plan) -> Vec<Finding> {
+        let (seen, mut findings) = self.look_at_tools(draft).await;
+        let terms = seen.terms(self, draft);
+        findings.extend(self.held_against_tools(draft, &seen, &terms));
+        findings
     }
 
     pub async fn save_plan(&self, caller: &Caller, text: &str, offline: bool) -> Result<PlanSaved, Error> {

@@ -7,6 +7,7 @@ mod catalog;
 mod commands;
 mod config;
 mod demo;
+pub mod pins;
 mod secrets;
 mod zoo;
 

@@ -44,7 +44,7 @@ const PAGES_MAX: usize = 1_000;
 const LIST_LIMIT: Duration = Duration::from_secs(30);
 /// Within this the list is not asked for again, unless the server says that it changed. A server that
 /// changes a tool without a word is found out before the first call after that.
-const LIST_FRESH: Duration = Duration::from_secs(2);
+const LIST_FRESH: Duration = Duration::from_secs(1);
 
 struct Listed {
     at: Instant,
