@@ -34,7 +34,7 @@ use classify::{Came, cap, classify};
 pub use command::KEY_VARIABLE;
 pub use hidden::visible;
 pub use process::ChildProcess;
-pub use secret::{REDACTED, Secret, Secrets};
+pub use secret::{REDACTED, Secret, Secrets, redact_log};
 
 /// Calls that may be out at one server at a time where the config does not say.
 const CONCURRENCY_DEFAULT: usize = 64;

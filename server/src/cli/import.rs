@@ -128,7 +128,9 @@ fn sources(from: &str, here: &Path) -> Result<Vec<PathBuf>, Error> {
             };
         }
     };
-    let places: Vec<PathBuf> = places.into_iter().flatten().collect();
+    let mut places: Vec<PathBuf> = places.into_iter().flatten().collect();
+    // In the home folder the project's file and the user's may be one.
+    places.dedup();
     let found: Vec<PathBuf> = places.iter().filter(|place| place.is_file()).cloned().collect();
     if found.is_empty() {
         let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();

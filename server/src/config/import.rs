@@ -33,7 +33,7 @@ pub enum Outcome {
     Wrong(Vec<String>),
 }
 
-/// The servers that a client's config names, in its order: `mcpServers`, `servers`, VS Code's `mcp.servers`,
+/// The servers that a client's config names: `mcpServers`, `servers`, VS Code's `mcp.servers`,
 /// and what Claude Code keeps for the project in this folder.
 pub fn servers_in(text: &str, project: &Path) -> Result<Map<String, Value>, String> {
     let document: Value =

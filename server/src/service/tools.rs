@@ -27,11 +27,25 @@ pub struct ToolCalled {
 impl Service {
     /// Every configured server with its tools, or why they could not be had.
     pub async fn list_tools(&self) -> Vec<ServerTools> {
-        self.tools.list().await
+        self.tools.list().await.into_iter().map(|server| self.shown_server(server)).collect()
     }
 
     pub async fn list_tools_of(&self, server: &str) -> ServerTools {
-        self.tools.list_server(server).await
+        self.shown_server(self.tools.list_server(server).await)
+    }
+
+    fn shown_server(&self, server: ServerTools) -> ServerTools {
+        ServerTools { tools: server.tools.into_iter().map(|info| self.shown(info)).collect(), ..server }
+    }
+
+    /// A server may put what it was given into what it says of its tools.
+    fn shown(&self, mut info: ToolInfo) -> ToolInfo {
+        let texts = [&mut info.title, &mut info.description];
+        texts.into_iter().flatten().for_each(|text| self.tools.redact_text(text));
+        self.tools.redact(&mut info.input_schema);
+        info.output_schema.iter_mut().for_each(|schema| self.tools.redact(schema));
+        info.hidden.iter_mut().for_each(|place| self.tools.redact_text(place));
+        info
     }
 
     pub fn server_names(&self) -> Vec<String> {
@@ -40,7 +54,7 @@ impl Service {
 
     pub async fn tool(&self, name: &str) -> Result<ToolInfo, Error> {
         match self.tools.describe(name).await {
-            Ok(info) => Ok(info),
+            Ok(info) => Ok(self.shown(info)),
             Err(error) => Err(self.no_such_tool(name, &error).await),
         }
     }

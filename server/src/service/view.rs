@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use actbook_engine::chain::Digest;
 use actbook_engine::execution::{
     Brief, Execution, Question, StepState, Stored, Subject, ToUndo, Values, brief, questions,
 };
@@ -178,7 +179,11 @@ impl Service {
         let steps: Vec<StepView> = execution.numbers().map(|no| step_view(execution, no, &values)).collect();
         let brief = if went_wrong(execution) { Some(self.brief(execution).await?) } else { None };
         let undo = brief.as_ref().map_or(&[][..], |brief| &brief.undo);
-        let waiting = questions(execution).iter().map(|question| waiting(question, &steps, undo)).collect();
+        let pin = |question: &Question| question.step.and_then(|no| execution.step(no).asked_pin);
+        let waiting = questions(execution)
+            .iter()
+            .map(|question| waiting(question, &steps, undo, pin(question)))
+            .collect();
         let finished = |step: &&StepView| matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
         let done = steps.iter().filter(finished).count();
         let plan = &execution.plan_ref;
@@ -297,7 +302,7 @@ fn silent(state: &StepState) -> &'static str {
     }
 }
 
-fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo]) -> WaitingView {
+fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo], pin: Option<Digest>) -> WaitingView {
     let view = question.step.map(|no| &steps[no.index()]);
     let id = view.map(|view| view.id.to_string()).unwrap_or_default();
     let said = view
@@ -311,7 +316,10 @@ fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo]) -> WaitingV
         Subject::UndoApproval => {
             ("approval", "May what has been done be undone, as the brief lists it?".to_owned(), approvals)
         }
-        Subject::StepApproval => ("approval", format!("May step `{id}` run? {}", work_text(view)), approvals),
+        Subject::StepApproval => {
+            let pinned = pin.map(|pin| format!(", as its definition {pin} has it")).unwrap_or_default();
+            ("approval", format!("May step `{id}` run? {}{pinned}", work_text(view)), approvals)
+        }
         Subject::AgentWork => (
             "agent",
             format!("Step `{id}` is yours: {}", work_text(view)),

@@ -5,8 +5,14 @@ mod answers;
 mod care;
 mod demo;
 mod examples;
+mod import;
+mod pins;
+mod policies;
+mod preflight;
 mod refusals;
 mod round_trip;
+mod secrets;
+mod shifty;
 mod signals;
 
 use std::io::{BufRead, BufReader};

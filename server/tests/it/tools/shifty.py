@@ -27,6 +27,8 @@ def call(message):
         note("died", name)
         os._exit(3)
     said = arguments.get("say", {"done": name})
+    if arguments.get("env"):
+        said = {"env": dict(os.environ), "argv": sys.argv}
     if arguments.get("fail"):
         return {"content": [{"type": "text", "text": "no: " + json.dumps(said)}], "isError": True}
     return {"content": [], "structuredContent": said}

@@ -1,0 +1,205 @@
+//! Fifty secrets, in every place where one can enter; then every file that was left behind, and every
+//! word that was said, is searched for them.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::tools::pins::{say, shifty_server};
+
+/// Recognisable, and with signs that are written otherwise in JSON, in addresses and in shells.
+fn secret(number: usize) -> String {
+    format!("S3cr3t/{number:02}+\"q\"\\{number:02}=%&é-end")
+}
+
+/// Handed out one by one, so that the test knows how many there are.
+struct Safe {
+    variables: BTreeMap<String, String>,
+}
+
+impl Safe {
+    /// A reference to the next secret.
+    fn next(&mut self) -> String {
+        let number = self.variables.len();
+        let name = format!("PLANTED_{number}");
+        self.variables.insert(name.clone(), secret(number));
+        format!("${{env:{name}}}")
+    }
+
+    fn some(&mut self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.next()).collect()
+    }
+}
+
+/// Says whatever it knows: in its output, in its errors, to stderr, and in its description.
+fn shifty(safe: &mut Safe) -> Value {
+    let mut server = shifty_server();
+    let loud = "import os, sys; [print(k, v, file=sys.stderr) for k, v in os.environ.items()]; print(sys.argv, file=sys.stderr); sys.argv = sys.argv[1:]; exec(open(sys.argv[0]).read())";
+    let script = server["args"][0].clone();
+    let mut args = vec![json!("-c"), json!(loud), script];
+    args.extend(safe.some(6).into_iter().map(Value::from));
+    server["args"] = json!(args);
+    server["env"] =
+        safe.some(8).into_iter().enumerate().map(|(n, value)| (format!("OWN_{n}"), json!(value))).collect();
+    server
+}
+
+fn commands(safe: &mut Safe) -> Value {
+    let env = |safe: &mut Safe, count: usize| -> Value {
+        safe.some(count)
+            .into_iter()
+            .enumerate()
+            .map(|(n, value)| (format!("OWN_{n}"), json!(value)))
+            .collect()
+    };
+    let with = |first: &[&str], safe: &mut Safe, count: usize| -> Value {
+        first.iter().map(|word| (*word).to_owned()).chain(safe.some(count)).collect()
+    };
+    json!({
+        "env": { "argv": ["env"], "env": env(safe, 6) },
+        "echo": { "argv": with(&["printf", "%s\\n"], safe, 6) },
+        "json": { "argv": ["python3", "-c", "import json, os; print(json.dumps(dict(os.environ)))"], "env": env(safe, 4) },
+        "fails": { "argv": with(&["sh", "-c", "echo \"$@\"; echo \"$@\" >&2; env >&2; exit 7", "x"], safe, 6), "env": env(safe, 4) },
+        "killed": { "argv": with(&["sh", "-c", "echo \"$@\" >&2; kill -9 $$", "x"], safe, 4) },
+        "slow": { "argv": with(&["sh", "-c", "echo \"$@\"; echo \"$@\" >&2; sleep 60", "x"], safe, 2), "timeout": "300ms" },
+        "absent": { "argv": with(&["/no/such/program"], safe, 2), "cwd": "/" },
+    })
+}
+
+fn plan(safe: &Safe) -> Value {
+    let known: Vec<&String> = safe.variables.values().collect();
+    let call = |id: &str, tool: &str| json!({ "id": id, "tool": tool, "cancellable": "irreversible", "failure_policy": { "action": "continue_others" } });
+    let echo = |id: &str, arguments: Value| {
+        let mut step = call(id, "shifty/act");
+        step["arguments"] = arguments;
+        step
+    };
+    json!({
+        "name": "secrets",
+        "inputs": { "type": "object", "properties": {
+            "pass": { "type": "string", "writeOnly": true },
+            "deep": { "type": "object", "properties": { "key": { "type": "string", "writeOnly": true } } },
+        } },
+        "steps": [
+            call("env", "command/env"), call("echo", "command/echo"), call("json", "command/json"),
+            call("fails", "command/fails"), call("killed", "command/killed"), call("slow", "command/slow"),
+            call("absent", "command/absent"),
+            // The server answers with what its own environment and its arguments hold.
+            echo("says", json!({ "env": true })),
+            echo("refuses", json!({ "env": true, "fail": true })),
+            echo("known", json!({ "say": { "count": known.len() } })),
+        ],
+    })
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
+}
+
+/// In whatever form a secret is written, its first letters stay as they are.
+const MARK: &[u8] = b"S3cr3t";
+
+#[track_caller]
+fn search(place: &str, bytes: &[u8]) {
+    if let Some(at) = bytes.windows(MARK.len()).position(|window| window == MARK) {
+        let around = &bytes[at.saturating_sub(120)..(at + 80).min(bytes.len())];
+        panic!("a secret in {place}: …{}…", String::from_utf8_lossy(around));
+    }
+}
+
+#[test]
+fn no_planted_secret_is_found_anywhere() {
+    let house = House::new();
+    let mut safe = Safe { variables: BTreeMap::new() };
+    let config = json!({
+        "mcpServers": {
+            "shifty": shifty(&mut safe),
+            "away": { "url": format!("http://127.0.0.1:9/{}", safe.next()), "headers": { "Authorization": format!("Bearer {}", safe.next()), "X-Key": safe.next() } },
+        },
+        "commands": commands(&mut safe),
+    });
+    house.write("actbook.yaml", &config.to_string());
+    // The description, too, holds what the server was given.
+    let first = secret(0);
+    say(
+        house.folder.path(),
+        &[
+            json!({ "name": "act", "description": format!("Uses {first} and {}", secret(7)), "inputSchema": { "type": "object" } }),
+        ],
+    );
+    house.write("plan.json", &plan(&safe).to_string());
+    let inputs = [secret(90), secret(91)];
+    house.write("inputs.json", &json!({ "pass": inputs[0], "deep": { "key": inputs[1] } }).to_string());
+    let mut secrets: Vec<String> = safe.variables.values().cloned().collect();
+    secrets.extend(inputs);
+    assert!(secrets.len() >= 50, "{}", secrets.len());
+
+    let mut said = Vec::new();
+    let mut run = |words: &[&str]| -> Ran {
+        let ran: Ran = house
+            .command(words)
+            .envs(&safe.variables)
+            .env("RUST_LOG", "trace")
+            .env("ACTBOOK_LOG", "trace")
+            .output()
+            .unwrap()
+            .into();
+        said.push((words.join(" "), format!("{}\n{}", ran.out, ran.err)));
+        ran
+    };
+    run(&["check", "plan.json"]);
+    run(&["run", "plan.json", "--inputs", "inputs.json"]);
+    let id = house.newest();
+    for words in [
+        &["show", &id][..],
+        &["show", &id, "--json"],
+        &["journal", "--json"],
+        &["journal"],
+        &["tools", "list"],
+        &["tools", "list", "--json"],
+        &["tools", "show", "shifty/act"],
+        &["tools", "show", "shifty/act", "--json"],
+        &["tools", "call", "command/fails"],
+        &["tools", "call", "shifty/act", "{\"env\": true}"],
+        &["tools", "call", "away/x"],
+        &["tools", "accept", "shifty/act"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["plan", "show", "secrets"],
+        &["export", &id],
+        &["export", &id, "--output", "run.jsonl"],
+        &["backup", "copy.db"],
+        &["verify"],
+    ] {
+        run(words);
+    }
+    // A tool that changed is told apart from what it was, in words that may hold a secret.
+    say(
+        house.folder.path(),
+        &[
+            json!({ "name": "act", "description": format!("Now uses {}", secret(3)), "inputSchema": { "type": "object" } }),
+        ],
+    );
+    assert!(run(&["run", "secrets", "--inputs", "inputs.json"]).err.contains("is not what it was"));
+
+    // What was struck out had been there to strike out.
+    let view = house.json(&["show", &id]);
+    for step in view["steps"].as_array().unwrap() {
+        let told = ["env", "echo", "json", "fails", "killed", "says", "refuses"];
+        let struck = step.to_string().contains("[redacted]");
+        assert!(struck || !told.contains(&step["id"].as_str().unwrap()), "{step:#}");
+    }
+    for (words, text) in &said {
+        search(words, text.as_bytes());
+    }
+    std::fs::remove_file(house.path("inputs.json")).unwrap();
+    std::fs::remove_file(house.path("tools.json")).unwrap();
+    let mut left = Vec::new();
+    files(house.folder.path(), &mut left);
+    assert!(left.iter().any(|file| file.to_string_lossy().ends_with(".db")), "{left:?}");
+    for file in left {
+        search(&file.display().to_string(), &std::fs::read(&file).unwrap());
+    }
+}
