@@ -199,6 +199,9 @@ events! {
         /// Concluded by the process that took over, not seen.
         #[serde(default, skip_serializing_if = "no")]
         takeover: bool,
+        /// The least that the server wants to be left alone for before the next attempt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
     }
     /// An answer to an attempt that had already been given up.
     LateAnswer = "late_answer.1" {
@@ -294,6 +297,8 @@ events! {
         unsent: bool,
         #[serde(default, skip_serializing_if = "no")]
         takeover: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
     }
     LateCompensation = "late_compensation.1" {
         step: StepId,

@@ -18,7 +18,7 @@ use actbook_engine::policy::Category;
 use serde_json::Value;
 
 use section::Section;
-pub use template::{Part, Scope, Template};
+pub use template::{Part, Scope, Shape, Template};
 
 pub const FILE_NAME: &str = "actbook.yaml";
 /// Server names that Actbook gives a meaning of its own.
@@ -37,6 +37,8 @@ pub struct Config {
     pub servers: BTreeMap<String, ServerWords>,
     pub http: BTreeMap<String, HttpTool>,
     pub commands: BTreeMap<String, CommandTool>,
+    /// Hosts, or hosts with a port, that may lie inside the house for whoever is sent there.
+    pub egress_allow: Vec<String>,
 }
 
 /// Who may answer an approval.
@@ -100,7 +102,7 @@ pub struct HttpTool {
     pub method: String,
     pub url: Template,
     pub headers: BTreeMap<String, Template>,
-    pub body: Option<Value>,
+    pub body: Option<Shape>,
     pub input_schema: Option<Schema>,
     pub timeout: Option<Duration>,
     pub description: Option<String>,
@@ -206,9 +208,8 @@ impl Config {
 
     /// Words that are read and have no effect in this release; whoever relies on them must know.
     pub fn without_effect(&self) -> Vec<String> {
-        let http = self.http.keys().map(|tool| format!("http.{tool}"));
         let approvals = (self.approvals != Approvals::default()).then(|| "approvals".to_owned());
-        http.chain(approvals).collect()
+        approvals.into_iter().collect()
     }
 
     /// What the operator said of a tool, written `server/tool`.
@@ -263,6 +264,7 @@ fn read_document(document: Value) -> Result<Config, Problem> {
         servers: top.section("servers")?.map_entries(read_server_words)?,
         http: top.section("http")?.map_entries(read_http)?,
         commands: top.section("commands")?.map_entries(read_command)?,
+        egress_allow: read_egress(top.section("egress")?)?,
         ..Config::default()
     };
     top.finish()?;
@@ -351,12 +353,35 @@ fn read_retry(mut entry: Section) -> Result<RetryWords, Problem> {
     Ok(words)
 }
 
+/// Names only: a host that stands for many would open the house by mistake.
+fn read_egress(mut entry: Section) -> Result<Vec<String>, Problem> {
+    let allow = entry.texts("allow")?;
+    let is_host = |text: &String| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c))
+    };
+    if let Some(wrong) = allow.iter().find(|text| !is_host(text)) {
+        return Err(entry.wrong("allow", format!("`{wrong}` is neither a host nor host:port")));
+    }
+    entry.finish()?;
+    Ok(allow)
+}
+
+const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+
+fn read_method(entry: &mut Section) -> Result<String, Problem> {
+    let method = entry.text("method")?.map_or_else(|| "POST".into(), |method| method.to_ascii_uppercase());
+    match METHODS.contains(&method.as_str()) {
+        true => Ok(method),
+        false => Err(entry.wrong("method", format!("`{method}` is none of {}", METHODS.join(", ")))),
+    }
+}
+
 fn read_http(mut entry: Section) -> Result<HttpTool, Problem> {
     let tool = HttpTool {
-        method: entry.text("method")?.unwrap_or_else(|| "POST".into()),
+        method: read_method(&mut entry)?,
         url: entry.template("url", Scope::Call)?.ok_or_else(|| entry.wrong("url", "is missing".into()))?,
         headers: entry.template_map("headers", Scope::Call)?,
-        body: entry.value("body"),
+        body: entry.shape("body", Scope::Call)?,
         input_schema: entry.schema("input_schema")?,
         timeout: entry.duration("timeout")?,
         description: entry.text("description")?,

@@ -1,15 +1,17 @@
-//! How to reach a downstream, and what is to be made of what came back. Knows MCP servers, commands
-//! and in-process executors; knows nothing of plans, executions or the journal.
+//! How to reach a downstream, and what is to be made of what came back. Knows MCP servers, HTTP requests,
+//! commands and in-process executors; knows nothing of plans, executions or the journal.
 //!
 //! ```text
-//!   Call ──► Tools::call ──► McpStdio | Command | Callback ──► Came ──► classify ──► redact ──► Ended
+//!   Call ──► Tools::call ──► Mcp | Http | Command | Callback ──► Came ──► classify ──► redact ──► Ended
 //! ```
 
 mod catalog;
 mod changes;
 mod classify;
 mod command;
+mod egress;
 mod hidden;
+mod http;
 mod mcp;
 mod process;
 mod secret;
@@ -25,15 +27,18 @@ use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, McpServer, ToolWords};
+use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, HttpTool, McpServer, ToolWords};
 use catalog::Listing;
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
 pub use changes::changes;
 pub use classify::OUTPUT_BYTES_MAX;
 use classify::{Came, cap, classify};
 pub use command::KEY_VARIABLE;
+use egress::Egress;
+pub use egress::Lookup;
 pub use hidden::visible;
 pub use process::ChildProcess;
+use secret::Unresolved;
 pub use secret::{REDACTED, Secret, Secrets, redact_log};
 
 /// Calls that may be out at one server at a time where the config does not say.
@@ -60,16 +65,23 @@ pub enum Ended {
     /// `structuredContent`, or `{"text": …}` where there is none.
     Succeeded { output: Value },
     /// The tool said no; or, where `sent` is false, it certainly did not leave the house.
-    Failed { category: Category, message: String, sent: bool, output: Option<Value> },
+    Failed {
+        category: Category,
+        message: String,
+        sent: bool,
+        output: Option<Value>,
+        retry_after: Option<Duration>,
+    },
     /// Nobody can tell.
-    Unknown { category: Category, message: String },
+    Unknown { category: Category, message: String, retry_after: Option<Duration> },
 }
 
 type Callback = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
 
 /// The ways to a downstream.
 enum Upstream {
-    McpStdio(Box<mcp::StdioServer>),
+    Mcp(Box<mcp::Server>),
+    Http { permits: Semaphore },
     Command { permits: Semaphore },
     Callback(Callback),
 }
@@ -78,6 +90,7 @@ pub struct Tools {
     config: Arc<Config>,
     upstreams: BTreeMap<String, Upstream>,
     secrets: Secrets,
+    egress: Egress,
 }
 
 impl fmt::Debug for Tools {
@@ -97,15 +110,23 @@ impl Tools {
         config: &Config,
         environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
+        Self::with(config, environment, egress::system_lookup())
+    }
+
+    /// The same, with the addresses of names taken from somewhere else than this machine, too.
+    pub fn with(
+        config: &Config,
+        environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+        lookup: Lookup,
+    ) -> Self {
         let secrets = Secrets::new(environment);
         secrets.learn(config);
+        let egress = Egress::new(lookup, &config.egress_allow);
         let mut upstreams = BTreeMap::new();
         for (name, server) in &config.mcp_servers {
-            if matches!(server, McpServer::Stdio { .. }) {
-                let server =
-                    mcp::StdioServer::new(name, server, &config.folder, &secrets, permits(config, name));
-                upstreams.insert(name.clone(), Upstream::McpStdio(Box::new(server)));
-            }
+            let permits = permits(config, name);
+            let server = mcp::Server::new(name, server, &config.folder, &secrets, &egress, permits);
+            upstreams.insert(name.clone(), Upstream::Mcp(Box::new(server)));
         }
         if !config.commands.is_empty() {
             upstreams.insert(
@@ -113,7 +134,11 @@ impl Tools {
                 Upstream::Command { permits: permits(config, COMMAND_SERVER) },
             );
         }
-        Self { config: Arc::new(config.clone()), upstreams, secrets }
+        if !config.http.is_empty() {
+            let http = Upstream::Http { permits: permits(config, HTTP_SERVER) };
+            upstreams.insert(HTTP_SERVER.to_owned(), http);
+        }
+        Self { config: Arc::new(config.clone()), upstreams, secrets, egress }
     }
 
     /// Registers an executor inside this process for every tool of `server`.
@@ -139,7 +164,16 @@ impl Tools {
     ) -> Ended {
         let (came, stopped) = match self.reach(&call.tool) {
             // Boxed, so that a call to an executor in the process does not carry their size about.
-            Ok((Upstream::McpStdio(server), tool)) => Box::pin(server.call(tool, &call, sending, stop)).await,
+            Ok((Upstream::Mcp(server), tool)) => Box::pin(server.call(tool, &call, sending, stop)).await,
+            Ok((Upstream::Http { permits }, tool)) => {
+                let http = &self.config.http[tool];
+                if let Err(came) = catalog::http_info(tool, http).admit_pin(&call) {
+                    return self.redacted(classify(came, false));
+                }
+                let exchange =
+                    http::Exchange { tool: http, secrets: &self.secrets, egress: &self.egress, permits };
+                Box::pin(exchange.call(&call, sending, stop)).await
+            }
             Ok((Upstream::Command { permits }, tool)) => {
                 let command = &self.config.commands[tool];
                 if let Err(came) = catalog::command_info(tool, command).admit_pin(&call) {
@@ -171,11 +205,14 @@ impl Tools {
     /// The same for one of them.
     pub async fn list_server(&self, name: &str) -> ServerTools {
         let listed = match self.upstreams.get(name) {
-            Some(Upstream::McpStdio(server)) => {
+            Some(Upstream::Mcp(server)) => {
                 let listed = server.listing().await;
                 let infos =
                     |listing: Arc<Listing>| listing.tools.iter().map(|tool| tool.info.clone()).collect();
                 listed.map(infos).map_err(|error| error.to_string())
+            }
+            Some(Upstream::Http { .. }) => {
+                Ok(self.config.http.iter().map(|(name, tool)| catalog::http_info(name, tool)).collect())
             }
             Some(Upstream::Command { .. }) => Ok(self
                 .config
@@ -201,9 +238,13 @@ impl Tools {
         let (server, tool) = name.split_once('/').ok_or_else(|| CatalogError::BadName(name.to_owned()))?;
         let unknown = || CatalogError::UnknownTool { server: server.to_owned(), tool: tool.to_owned() };
         match self.upstreams.get(server) {
-            Some(Upstream::McpStdio(reached)) => {
+            Some(Upstream::Mcp(reached)) => {
                 let listing = reached.listing().await?;
                 listing.find(name).map(|found| found.info.clone()).ok_or_else(unknown)
+            }
+            Some(Upstream::Http { .. }) => {
+                let http = self.config.http.get(tool).ok_or_else(unknown)?;
+                Ok(catalog::http_info(tool, http))
             }
             Some(Upstream::Command { .. }) => {
                 let command = self.config.commands.get(tool).ok_or_else(unknown)?;
@@ -244,8 +285,8 @@ impl Tools {
     }
 
     /// The digest of how the named servers are reached: commands, arguments, folders, addresses and the
-    /// names of their variables, but no value taken from the environment. A name `command/<tool>`
-    /// stands for that command alone.
+    /// names of their variables, but no value taken from the environment. A name `command/<tool>` or
+    /// `http/<tool>` stands for that tool alone.
     pub fn place(&self, servers: &BTreeSet<String>) -> Digest {
         let definitions: BTreeMap<&str, Value> =
             servers.iter().map(|name| (name.as_str(), self.definition(name))).collect();
@@ -259,8 +300,15 @@ impl Tools {
             let info = self.config.commands.get(tool).map(|found| catalog::command_info(tool, found).digest);
             return command(json!(info));
         }
+        let asks = |(name, tool): (&String, &HttpTool)| (name.clone(), catalog::http_info(name, tool).digest);
+        if let Some(tool) = name.strip_prefix("http/") {
+            return json!(self.config.http.get_key_value(tool).map(asks));
+        }
         match (self.upstreams.get(name), self.config.mcp_servers.get(name)) {
             (Some(Upstream::Callback(_)), _) => json!("callback"),
+            (Some(Upstream::Http { .. }), _) => {
+                json!(self.config.http.iter().map(asks).collect::<BTreeMap<_, _>>())
+            }
             (Some(Upstream::Command { .. }), _) => {
                 let tools = self.config.commands.iter();
                 let digests: BTreeMap<_, _> =
@@ -285,14 +333,8 @@ impl Tools {
         self.upstreams.contains_key(server)
     }
 
-    /// Every configured server, those that this version cannot call included.
     pub fn server_names(&self) -> Vec<String> {
-        let mut names: BTreeSet<&str> = self.upstreams.keys().map(String::as_str).collect();
-        names.extend(self.config.mcp_servers.keys().map(String::as_str));
-        if !self.config.http.is_empty() {
-            names.insert(HTTP_SERVER);
-        }
-        names.into_iter().map(str::to_owned).collect()
+        self.upstreams.keys().cloned().collect()
     }
 
     /// Whether the operator takes a server's hints at their word.
@@ -318,8 +360,8 @@ impl Tools {
     /// Stops every child process group, politely first.
     pub async fn shutdown(&self) {
         let servers = self.upstreams.values().filter_map(|upstream| match upstream {
-            Upstream::McpStdio(server) => Some(server.shutdown()),
-            Upstream::Command { .. } | Upstream::Callback(_) => None,
+            Upstream::Mcp(server) => Some(server.shutdown()),
+            Upstream::Http { .. } | Upstream::Command { .. } | Upstream::Callback(_) => None,
         });
         join_all(servers).await;
     }
@@ -329,21 +371,20 @@ impl Tools {
             return Err(CatalogError::BadName(name.to_owned()).to_string());
         };
         let upstream = self.upstreams.get(server).ok_or_else(|| self.no_such_server(server))?;
-        if matches!(upstream, Upstream::Command { .. }) && !self.config.commands.contains_key(tool) {
-            return Err(format!("there is no command `{tool}` in the config"));
+        match upstream {
+            Upstream::Command { .. } if !self.config.commands.contains_key(tool) => {
+                Err(format!("there is no command `{tool}` in the config"))
+            }
+            Upstream::Http { .. } if !self.config.http.contains_key(tool) => {
+                Err(format!("there is no HTTP tool `{tool}` in the config"))
+            }
+            Upstream::Mcp(_) | Upstream::Http { .. } | Upstream::Command { .. } | Upstream::Callback(_) => {
+                Ok((upstream, tool))
+            }
         }
-        Ok((upstream, tool))
     }
 
     fn no_such_server(&self, server: &str) -> String {
-        if self.config.mcp_servers.contains_key(server) {
-            return format!(
-                "`{server}` is an MCP server with a url; this version reaches servers over stdio only"
-            );
-        }
-        if server == HTTP_SERVER && !self.config.http.is_empty() {
-            return "this version cannot call plain HTTP tools yet".to_owned();
-        }
         match self.config.file.as_deref() {
             Some(file) => format!("there is no server `{server}` in {}", file.display()),
             None => format!("there is no server `{server}`: no config names one"),
@@ -356,14 +397,14 @@ impl Tools {
                 self.secrets.redact(&mut output);
                 Ended::Succeeded { output }
             }
-            Ended::Failed { category, mut message, sent, mut output } => {
+            Ended::Failed { category, mut message, sent, mut output, retry_after } => {
                 self.secrets.redact_text(&mut message);
                 output.iter_mut().for_each(|output| self.secrets.redact(output));
-                Ended::Failed { category, message, sent, output }
+                Ended::Failed { category, message, sent, output, retry_after }
             }
-            Ended::Unknown { category, mut message } => {
+            Ended::Unknown { category, mut message, retry_after } => {
                 self.secrets.redact_text(&mut message);
-                Ended::Unknown { category, message }
+                Ended::Unknown { category, message, retry_after }
             }
         }
     }
@@ -372,6 +413,27 @@ impl Tools {
 fn permits(config: &Config, server: &str) -> Semaphore {
     let said = config.servers.get(server).and_then(|words| words.concurrency);
     Semaphore::new(said.unwrap_or(CONCURRENCY_DEFAULT).min(Semaphore::MAX_PERMITS))
+}
+
+/// What a call over HTTP carries, whatever kind of tool it is for.
+const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+const TRACE_HEADER: &str = "traceparent";
+
+/// The W3C's trace context for one call, begun here.
+fn traceparent() -> Option<String> {
+    let mut drawn = [0; 24];
+    getrandom::fill(&mut drawn).ok()?;
+    let hex: String = drawn.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(format!("00-{}-{}-01", &hex[..32], &hex[32..]))
+}
+
+/// A missing argument is the plan's fault, a missing variable the machine's.
+fn unfilled(unresolved: &Unresolved) -> Came {
+    let category = match unresolved {
+        Unresolved::NoArgument(_) => Category::InvalidArguments,
+        Unresolved::Unset(_) | Unresolved::Foreign(_) => Category::Unavailable,
+    };
+    Came::NotSent { category, why: unresolved.to_string() }
 }
 
 /// Stopped while it waited for its turn or its server.

@@ -1,5 +1,5 @@
-//! What the tests need from the machine, found or installed: PostgreSQL, Node and strace from Debian, Rust's own
-//! components from rustup, MCP servers from npm under the target folder. It installs only what is missing.
+//! What the tests need from the machine, found or installed: PostgreSQL, Node, Python and strace from Debian, Rust's
+//! own components from rustup, MCP servers from npm and PyPI under the target folder. It installs only what is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,8 +10,16 @@ use crate::postgres::Postgres;
 use crate::stage::{self, command};
 
 /// The reference servers that plans are run through in tests.
-const SERVERS: [&str; 2] =
-    ["@modelcontextprotocol/server-filesystem@2026.8.31", "@modelcontextprotocol/server-memory@2026.8.31"];
+const SERVERS: [&str; 3] = [
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@modelcontextprotocol/server-memory@2026.8.31",
+];
+/// The same from PyPI, by the environment they live in: the last one needs the library of the older era.
+const ENVIRONMENTS: [(&str, &[&str]); 2] = [
+    ("servers", &["mcp==2.3.0", "mcp-server-git==2026.10.19", "mcp-server-time==2026.10.19"]),
+    ("sqlite", &["mcp==1.30.0", "mcp-server-sqlite==2025.4.25"]),
+];
 /// The servers' own libraries refuse to run on anything older; Debian 12 ships 18.
 const NODE_MAJOR_MIN: u32 = 20;
 const NODE_MAJOR: u32 = 22;
@@ -20,6 +28,7 @@ const NODE_MAJOR: u32 = 22;
 pub struct Machine {
     postgres: Postgres,
     npm: PathBuf,
+    pypi: PathBuf,
     path: String,
 }
 
@@ -30,12 +39,17 @@ impl Machine {
         let npm = stage::target().join("test-npm");
         install_servers(&npm)?;
         let path = path_with_node(&npm)?;
-        Ok(Self { postgres: Postgres::start()?, npm, path })
+        let pypi = stage::target().join("test-pypi");
+        for (name, packages) in ENVIRONMENTS {
+            install_environment(&pypi.join(name), packages)?;
+        }
+        Ok(Self { postgres: Postgres::start()?, npm, pypi, path })
     }
 
     /// Tells a test run where things are.
     pub fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        self.postgres.equip(command).env("ACTBOOK_TEST_NPM", &self.npm).env("PATH", &self.path)
+        let command = self.postgres.equip(command).env("PATH", &self.path);
+        command.env("ACTBOOK_TEST_NPM", &self.npm).env("ACTBOOK_TEST_PYPI", &self.pypi)
     }
 }
 
@@ -62,6 +76,9 @@ fn install_packages() -> Result<()> {
     }
     if !(answers(&["node", "--version"]) && answers(&["npm", "--version"])) {
         missing.push("npm");
+    }
+    if !answers(&["python3", "-c", "import venv, ensurepip"]) {
+        missing.push("python3-venv");
     }
     if !answers(&["strace", "--version"]) {
         missing.push("strace");
@@ -101,6 +118,20 @@ fn npm_install(npm: &Path, packages: &[&str]) -> Result<()> {
     let mut install = command(&["npm", "install", "--no-audit", "--no-fund", "--prefix"]);
     let hint = "The tests run plans through MCP servers from npm; the registry has to be reachable once.";
     stage::quiet("npm install", install.arg(npm).args(packages), hint)
+}
+
+/// A finished environment says what is in it, so that one whose installation was interrupted is made anew.
+fn install_environment(folder: &Path, packages: &[&str]) -> Result<()> {
+    let (mark, wanted) = (folder.join("installed"), packages.join(" "));
+    if std::fs::read_to_string(&mark).is_ok_and(|there| there == wanted) {
+        return Ok(());
+    }
+    let hint = "The tests run plans through MCP servers from PyPI; the index has to be reachable once.";
+    stage::quiet("python3 -m venv", command(&["python3", "-m", "venv", "--clear"]).arg(folder), hint)?;
+    let pip = folder.join("bin/pip");
+    let mut install = command(&[&pip.to_string_lossy(), "install", "--quiet"]);
+    stage::quiet("pip install", install.args(packages), hint)?;
+    Ok(std::fs::write(mark, wanted)?)
 }
 
 /// `package` is `name@version`; a scoped name begins with an at sign of its own.

@@ -72,8 +72,8 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
     Succeeded { output: Value },
-    Failed { category: Category, said: Value, unsent: bool },
-    Unknown { category: Category, said: Value },
+    Failed { category: Category, said: Value, unsent: bool, retry_after_ms: Option<u64> },
+    Unknown { category: Category, said: Value, retry_after_ms: Option<u64> },
 }
 
 /// What an agent or a person reports of its own step.

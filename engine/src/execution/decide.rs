@@ -127,6 +127,7 @@ fn lost(execution: &Execution, call: CallId, unsent: bool) -> Event {
             result: None,
             unsent,
             takeover: true,
+            retry_after_ms: None,
         }
         .into(),
         CallKind::Probe => {
@@ -140,6 +141,7 @@ fn lost(execution: &Execution, call: CallId, unsent: bool) -> Event {
             result: None,
             unsent,
             takeover: true,
+            retry_after_ms: None,
         }
         .into(),
     }
@@ -151,23 +153,21 @@ struct Told {
     category: Option<Category>,
     payload: Vec<u8>,
     unsent: bool,
+    retry_after_ms: Option<u64>,
 }
 
 fn told(ended: &Ended) -> Told {
-    match ended {
-        Ended::Succeeded { output } => {
-            Told { outcome: Outcome::Succeeded, category: None, payload: bytes(output), unsent: false }
-        }
-        Ended::Failed { category, said, unsent } => Told {
-            outcome: Outcome::Failed,
-            category: Some(*category),
-            payload: bytes(said),
-            unsent: *unsent,
-        },
-        Ended::Unknown { category, said } => {
-            Told { outcome: Outcome::Unknown, category: Some(*category), payload: bytes(said), unsent: false }
-        }
-    }
+    let (outcome, category, said) = match ended {
+        Ended::Succeeded { output } => (Outcome::Succeeded, None, output),
+        Ended::Failed { category, said, .. } => (Outcome::Failed, Some(*category), said),
+        Ended::Unknown { category, said, .. } => (Outcome::Unknown, Some(*category), said),
+    };
+    let (unsent, retry_after_ms) = match ended {
+        Ended::Succeeded { .. } => (false, None),
+        Ended::Failed { unsent, retry_after_ms, .. } => (*unsent, *retry_after_ms),
+        Ended::Unknown { retry_after_ms, .. } => (false, *retry_after_ms),
+    };
+    Told { outcome, category, payload: bytes(said), unsent, retry_after_ms }
 }
 
 /// A call's end. The first one counts; what comes later is kept as evidence; a third changes nothing.
@@ -184,7 +184,7 @@ fn report(
 }
 
 fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh> {
-    let Told { outcome, category, payload, unsent } = told(ended);
+    let Told { outcome, category, payload, unsent, retry_after_ms } = told(ended);
     let (step, state) = (execution.step_id(call.step), execution.step(call.step));
     // What was erased stays erased: the entry alone is evidence enough.
     let result = (!execution.erased).then(|| execution.keep(&payload));
@@ -196,8 +196,17 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
             if attempt.open() {
                 let takeover = false;
                 Some(
-                    AttemptEnded { step, attempt: attempt_no, outcome, category, result, unsent, takeover }
-                        .into(),
+                    AttemptEnded {
+                        step,
+                        attempt: attempt_no,
+                        outcome,
+                        category,
+                        result,
+                        unsent,
+                        takeover,
+                        retry_after_ms,
+                    }
+                    .into(),
                 )
             } else {
                 let news = definite && attempt.late.is_none() && attempt.outcome != Some(outcome);
@@ -209,8 +218,17 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
             if one.outcome.is_none() {
                 let takeover = false;
                 Some(
-                    CompensationEnded { step, compensation, outcome, category, result, unsent, takeover }
-                        .into(),
+                    CompensationEnded {
+                        step,
+                        compensation,
+                        outcome,
+                        category,
+                        result,
+                        unsent,
+                        takeover,
+                        retry_after_ms,
+                    }
+                    .into(),
                 )
             } else {
                 let news = definite && one.late.is_none() && one.outcome != Some(outcome);
@@ -412,6 +430,7 @@ fn let_go(execution: &Execution, no: StepNo) -> CompensationEnded {
         result: None,
         unsent: false,
         takeover: false,
+        retry_after_ms: None,
     }
 }
 
@@ -462,7 +481,8 @@ fn ended(report: &Report) -> Ended {
             Ended::Succeeded { output: output.clone().unwrap_or(Value::Null) }
         }
         Report::Failed { reason, category } => {
-            Ended::Failed { category: *category, said: json!({ "message": reason }), unsent: false }
+            let said = json!({ "message": reason });
+            Ended::Failed { category: *category, said, unsent: false, retry_after_ms: None }
         }
     }
 }

@@ -69,14 +69,25 @@ fn unstarted(execution: &Execution) -> Vec<StepId> {
 fn taken_back(execution: &Execution, call: CallId) -> Event {
     let (step, number) = (execution.step_id(call.step), call.no + 1);
     let (outcome, category) = (Outcome::Unknown, Some(Category::Timeout));
-    let (result, unsent, takeover) = (None, false, false);
+    let (result, unsent, takeover, retry_after_ms) = (None, false, false, None);
     match call.kind {
         CallKind::Run | CallKind::Probe => {
-            AttemptEnded { step, attempt: number, outcome, category, result, unsent, takeover }.into()
+            let attempt = number;
+            AttemptEnded { step, attempt, outcome, category, result, unsent, takeover, retry_after_ms }.into()
         }
         CallKind::Compensation => {
-            CompensationEnded { step, compensation: number, outcome, category, result, unsent, takeover }
-                .into()
+            let compensation = number;
+            CompensationEnded {
+                step,
+                compensation,
+                outcome,
+                category,
+                result,
+                unsent,
+                takeover,
+                retry_after_ms,
+            }
+            .into()
         }
     }
 }
@@ -95,7 +106,7 @@ fn settled(execution: &Execution, no: StepNo, outcome: Outcome) -> Event {
     }
 }
 
-/// Exponential backoff, with a jitter that takes off up to half.
+/// Exponential backoff, with a jitter that takes off up to half; no sooner than the server asked for.
 fn retry_at(execution: &Execution, no: StepNo, now: Now) -> i64 {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
     let (retry, tries): (Retry, u32) = match (&spec.compensation, step.last_compensation()) {
@@ -107,7 +118,8 @@ fn retry_at(execution: &Execution, no: StepNo, now: Now) -> i64 {
     let exponent = i32::try_from(tries.saturating_sub(1)).unwrap_or(i32::MAX);
     let whole = (retry.backoff_ms as f64 * retry.factor.powi(exponent)).min(retry.max_backoff_ms as f64);
     let share = 0.5 + 0.5 * (now.dice >> 11) as f64 / (1u64 << 53) as f64;
-    now.at_ms + (whole * share) as i64
+    let backoff = now.at_ms + (whole * share) as i64;
+    backoff.max(step.not_before_ms.unwrap_or(backoff))
 }
 
 /// What the failure policy of a failed step does to others that have not started.
@@ -335,6 +347,7 @@ fn undo(execution: &Execution, no: StepNo, target: u32, values: &Values) -> Resu
             result: Some(execution.keep(&payload)),
             unsent: true,
             takeover: false,
+            retry_after_ms: None,
         };
         events.push(Fresh { event: event.into(), payload: Some(payload) });
     }

@@ -102,6 +102,8 @@ pub struct StepState {
     /// Attempts since the last answer, those that cost nothing left out.
     pub tries: u32,
     pub retry_at_ms: Option<i64>,
+    /// The server that was called last wants to be left alone until then.
+    pub not_before_ms: Option<i64>,
     /// The failure policy has been applied to this failure.
     pub handled: bool,
     pub output: Option<Stored>,

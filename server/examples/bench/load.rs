@@ -47,23 +47,18 @@ fn figure(answer: &Value, name: &str) -> f64 {
     answer[name].as_f64().unwrap_or(f64::NAN)
 }
 
+/// Steps per second alone: what one looks at while working on speed.
+pub fn rates(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
+    sqlite_rates(figures, scale, scratch()?.path())?;
+    match std::env::var("ACTBOOK_TEST_POSTGRES") {
+        Ok(url) => postgres_rates(figures, scale, &url),
+        Err(_) => Ok(()),
+    }
+}
+
 pub fn sqlite(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch()?;
-    let rates = rounds(scale, "sqlite", figures, |round| {
-        let folder = scratch.path().join(round.to_string());
-        std::fs::create_dir_all(&folder)?;
-        let commits = bare::commits_per_s(&folder, BARE_TIME)?;
-        let grouped = bare::rows_per_s_grouped(&folder, AT_ONCE, BARE_TIME)?;
-        let url = |name: &str| folder.join(name).to_string_lossy().into_owned();
-        Ok(Round {
-            commits,
-            grouped: Some(grouped),
-            sequential: url("sequential.db"),
-            concurrent: url("concurrent.db"),
-        })
-    })?;
-    figures.at_least("SQLite: one execution, steps/s over bare commits/s", rates.sequential, 0.6);
-    figures.at_least("SQLite: 1,000 executions, 32 at once, over bare commits/s", rates.concurrent, 5.0);
+    sqlite_rates(figures, scale, scratch.path())?;
     let file = |name: &str| scratch.path().join(name).to_string_lossy().into_owned();
     growth(figures, scale, "sqlite", &file("plan.db"), &file("journal.db"))?;
     size(figures, scale, &scratch.path().join("size.db"))?;
@@ -78,6 +73,31 @@ pub fn sqlite(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
 }
 
 pub fn postgres(figures: &mut Figures, scale: &Scale, url: &str) -> anyhow::Result<()> {
+    postgres_rates(figures, scale, url)?;
+    growth(figures, scale, "postgres", &fresh_database(url)?, &fresh_database(url)?)?;
+    recovery(figures, scale, "postgres", &fresh_database(url)?)
+}
+
+fn sqlite_rates(figures: &mut Figures, scale: &Scale, folder: &Path) -> anyhow::Result<()> {
+    let rates = rounds(scale, "sqlite", figures, |round| {
+        let folder = folder.join(round.to_string());
+        std::fs::create_dir_all(&folder)?;
+        let commits = bare::commits_per_s(&folder, BARE_TIME)?;
+        let grouped = bare::rows_per_s_grouped(&folder, AT_ONCE, BARE_TIME)?;
+        let url = |name: &str| folder.join(name).to_string_lossy().into_owned();
+        Ok(Round {
+            commits,
+            grouped: Some(grouped),
+            sequential: url("sequential.db"),
+            concurrent: url("concurrent.db"),
+        })
+    })?;
+    figures.at_least("SQLite: one execution, steps/s over bare commits/s", rates.sequential, 0.6);
+    figures.at_least("SQLite: 1,000 executions, 32 at once, over bare commits/s", rates.concurrent, 5.0);
+    Ok(())
+}
+
+fn postgres_rates(figures: &mut Figures, scale: &Scale, url: &str) -> anyhow::Result<()> {
     let rates = rounds(scale, "postgres", figures, |_| {
         let database = || fresh_database(url);
         Ok(Round { commits: pgbench(url)?, grouped: None, sequential: database()?, concurrent: database()? })
@@ -88,8 +108,7 @@ pub fn postgres(figures: &mut Figures, scale: &Scale, url: &str) -> anyhow::Resu
         rates.concurrent,
         3.0,
     );
-    growth(figures, scale, "postgres", &fresh_database(url)?, &fresh_database(url)?)?;
-    recovery(figures, scale, "postgres", &fresh_database(url)?)
+    Ok(())
 }
 
 struct Round {

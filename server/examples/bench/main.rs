@@ -17,6 +17,10 @@ fn main() -> anyhow::Result<()> {
     }
     let scale = if flag("--quick") { load::Scale::QUICK } else { load::Scale::FULL };
     let mut figures = Figures::default();
+    if flag("--rates") {
+        load::rates(&mut figures, &scale)?;
+        return figures.print(flag("--json"));
+    }
     match hot::instructions_per_step()? {
         Some(count) => figures.put("engine.instructions_per_step", count),
         None => eprintln!("  valgrind is not installed: no instruction counts"),

@@ -17,9 +17,10 @@ CREATE TABLE head (
 ) WITH (fillfactor = 50);
 INSERT INTO head (tenant, position, hash) VALUES (1, 0, decode(repeat('00', 32), 'hex'));
 
+-- `entry` is tenant * 2^40 + position.
 CREATE TABLE journal (
+    entry    BIGINT NOT NULL PRIMARY KEY,
     tenant   BIGINT NOT NULL,
-    position BIGINT NOT NULL CHECK (position > 0),
     stream   BIGINT NOT NULL CHECK (stream >= 0),
     version  BIGINT NOT NULL CHECK (version > 0),
     at       BIGINT NOT NULL,
@@ -27,8 +28,8 @@ CREATE TABLE journal (
     kind     TEXT   NOT NULL,
     body     TEXT   NOT NULL,
     hash     BYTEA  NOT NULL CHECK (length(hash) = 32),
-    PRIMARY KEY (tenant, position),
-    UNIQUE (tenant, stream, version)
+    UNIQUE (tenant, stream, version),
+    CHECK (entry > tenant * 1099511627776 AND entry < (tenant + 1) * 1099511627776)
 );
 
 CREATE FUNCTION journal_refuses() RETURNS trigger LANGUAGE plpgsql AS
@@ -45,10 +46,8 @@ $$ BEGIN
 END $$;
 
 CREATE TABLE payloads (
-    tenant   BIGINT NOT NULL,
-    position BIGINT NOT NULL,
-    body     BYTEA  NOT NULL,
-    PRIMARY KEY (tenant, position)
+    entry BIGINT NOT NULL PRIMARY KEY,
+    body  BYTEA  NOT NULL
 );
 
 CREATE TABLE salts (

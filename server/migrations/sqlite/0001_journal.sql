@@ -15,9 +15,11 @@ CREATE TABLE head (
 ) STRICT;
 INSERT INTO head (tenant, position, hash) VALUES (1, 0, zeroblob(32));
 
+-- `entry` is tenant * 2^40 + position: one number, so that rows are only ever added at the end and
+-- none moves between pages.
 CREATE TABLE journal (
+    entry    INTEGER NOT NULL PRIMARY KEY,
     tenant   INTEGER NOT NULL,
-    position INTEGER NOT NULL CHECK (position > 0),
     stream   INTEGER NOT NULL CHECK (stream >= 0),
     version  INTEGER NOT NULL CHECK (version > 0),
     at       INTEGER NOT NULL,
@@ -25,9 +27,9 @@ CREATE TABLE journal (
     kind     TEXT    NOT NULL,
     body     TEXT    NOT NULL,
     hash     BLOB    NOT NULL CHECK (length(hash) = 32),
-    PRIMARY KEY (tenant, position),
-    UNIQUE (tenant, stream, version)
-) STRICT, WITHOUT ROWID;
+    UNIQUE (tenant, stream, version),
+    CHECK (entry > tenant * 1099511627776 AND entry < (tenant + 1) * 1099511627776)
+) STRICT;
 
 CREATE TRIGGER journal_refuses_update BEFORE UPDATE ON journal
 BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
@@ -35,11 +37,9 @@ CREATE TRIGGER journal_refuses_delete BEFORE DELETE ON journal
 BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 
 CREATE TABLE payloads (
-    tenant   INTEGER NOT NULL,
-    position INTEGER NOT NULL,
-    body     BLOB    NOT NULL,
-    PRIMARY KEY (tenant, position)
-) STRICT, WITHOUT ROWID;
+    entry INTEGER NOT NULL PRIMARY KEY,
+    body  BLOB    NOT NULL
+) STRICT;
 
 CREATE TABLE salts (
     tenant INTEGER NOT NULL,
@@ -70,8 +70,7 @@ CREATE TABLE executions (
     plan_name     TEXT    NOT NULL,
     plan_version  INTEGER NOT NULL,
     task          TEXT,
-    status        TEXT    NOT NULL CHECK (status IN
-        ('running', 'paused', 'blocked', 'compensating', 'succeeded', 'failed', 'cancelled', 'compensated')),
+    status        TEXT    NOT NULL,
     place         TEXT    NOT NULL,
     seat          TEXT,
     epoch         INTEGER NOT NULL CHECK (epoch >= 0),
@@ -80,7 +79,10 @@ CREATE TABLE executions (
     look_again_at INTEGER,
     PRIMARY KEY (tenant, id),
     UNIQUE (tenant, public_id),
-    CHECK ((ended_at IS NULL) = (status IN ('running', 'paused', 'blocked', 'compensating')))
+    -- No IN: SQLite would build a table of the words for every row.
+    CHECK (CASE WHEN ended_at IS NULL
+        THEN status = 'running' OR status = 'paused' OR status = 'blocked' OR status = 'compensating'
+        ELSE status = 'succeeded' OR status = 'failed' OR status = 'cancelled' OR status = 'compensated' END)
 ) STRICT;
 CREATE INDEX executions_to_look_at ON executions (tenant, look_again_at) WHERE look_again_at IS NOT NULL;
 CREATE INDEX executions_by_status ON executions (tenant, status, id);

@@ -9,7 +9,7 @@ use actbook_engine::policy::Category;
 use actbook_engine::spelling::nearest;
 use serde_json::{Map, Value};
 
-use super::{Problem, Schema, Scope, Template};
+use super::{Problem, Schema, Scope, Shape, Template};
 
 pub(super) struct Section {
     path: String,
@@ -52,6 +52,16 @@ impl Section {
             Some(Value::String(text)) => Ok(Some(text)),
             Some(other) => Err(self.wrong(key, format!("must be text, not {}", kind(&other)))),
         }
+    }
+
+    pub fn texts(&mut self, key: &'static str) -> Result<Vec<String>, Problem> {
+        let Some(value) = self.value(key) else { return Ok(Vec::new()) };
+        serde_json::from_value(value).map_err(|_| self.wrong(key, "must be a list of texts".into()))
+    }
+
+    pub fn shape(&mut self, key: &'static str, scope: Scope) -> Result<Option<Shape>, Problem> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        Shape::parse(&value, scope).map(Some).map_err(|problem| self.wrong(key, problem))
     }
 
     pub fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Problem> {

@@ -1,6 +1,10 @@
 //! Text with `${…}` in it, taken apart when the config is read and filled in when a call needs it.
 //! Knows the spellings of a reference; where the values come from is the business of `tools`.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 /// Which references a place in the config understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -64,6 +68,51 @@ impl Template {
 
     pub fn reads_arguments(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Argument(_)))
+    }
+}
+
+/// A JSON value whose texts are templates.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    Text(Template),
+    List(Vec<Shape>),
+    Map(BTreeMap<String, Shape>),
+    Plain(Value),
+}
+
+impl Shape {
+    pub fn parse(value: &Value, scope: Scope) -> Result<Self, String> {
+        Ok(match value {
+            Value::String(text) => Self::Text(Template::parse(text, scope)?),
+            Value::Array(items) => {
+                let parsed = items.iter().map(|item| Self::parse(item, scope));
+                Self::List(parsed.collect::<Result<_, _>>()?)
+            }
+            Value::Object(entries) => {
+                let parsed = entries.iter().map(|(name, item)| Ok((name.clone(), Self::parse(item, scope)?)));
+                Self::Map(parsed.collect::<Result<_, String>>()?)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => Self::Plain(value.clone()),
+        })
+    }
+
+    pub fn templates(&self) -> Vec<&Template> {
+        match self {
+            Self::Text(template) => vec![template],
+            Self::List(items) => items.iter().flat_map(Self::templates).collect(),
+            Self::Map(entries) => entries.values().flat_map(Self::templates).collect(),
+            Self::Plain(_) => Vec::new(),
+        }
+    }
+
+    /// As written.
+    pub fn source(&self) -> Value {
+        match self {
+            Self::Text(template) => Value::from(template.source.as_str()),
+            Self::List(items) => items.iter().map(Self::source).collect(),
+            Self::Map(entries) => entries.iter().map(|(name, item)| (name.clone(), item.source())).collect(),
+            Self::Plain(value) => value.clone(),
+        }
     }
 }
 

@@ -62,13 +62,17 @@ async fn asked_to_stop(mut stop: watch::Receiver<bool>) {
 }
 
 fn in_engine_words(ended: tools::Ended) -> Ended {
+    let ms = |wait: Option<Duration>| wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     match ended {
         tools::Ended::Succeeded { output } => Ended::Succeeded { output },
-        tools::Ended::Failed { category, message, sent, output } => {
-            Ended::Failed { category, said: said(&message, output), unsent: !sent }
-        }
-        tools::Ended::Unknown { category, message } => {
-            Ended::Unknown { category, said: said(&message, None) }
+        tools::Ended::Failed { category, message, sent, output, retry_after } => Ended::Failed {
+            category,
+            said: said(&message, output),
+            unsent: !sent,
+            retry_after_ms: ms(retry_after),
+        },
+        tools::Ended::Unknown { category, message, retry_after } => {
+            Ended::Unknown { category, said: said(&message, None), retry_after_ms: ms(retry_after) }
         }
     }
 }
@@ -82,5 +86,6 @@ fn said(message: &str, output: Option<Value>) -> Value {
 
 /// The arguments could not even be read back: certainly not sent.
 pub fn unreadable(call: CallId, why: &str) -> (CallId, Ended) {
-    (call, Ended::Failed { category: Category::Internal, said: said(why, None), unsent: true })
+    let said = said(why, None);
+    (call, Ended::Failed { category: Category::Internal, said, unsent: true, retry_after_ms: None })
 }

@@ -65,5 +65,5 @@ async fn how_it_changed(inner: &Inner, call: &Call, pin: Digest, live: &ToolInfo
 }
 
 fn told(message: String) -> Ended {
-    Ended::Failed { category: Category::Policy, message, sent: false, output: None }
+    Ended::Failed { category: Category::Policy, message, sent: false, output: None, retry_after: None }
 }

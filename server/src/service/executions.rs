@@ -284,7 +284,7 @@ pub struct Glance<'a> {
 
 fn server_of(tool: &str) -> String {
     match tool.split_once('/') {
-        Some(("command", _)) | None => tool.to_owned(),
+        Some(("command" | "http", _)) | None => tool.to_owned(),
         Some((server, _)) => server.to_owned(),
     }
 }

@@ -74,7 +74,9 @@ impl Service {
             Ended::Failed { category, message, output, .. } => {
                 (Outcome::Failed, Some(category), Some(message), output)
             }
-            Ended::Unknown { category, message } => (Outcome::Unknown, Some(category), Some(message), None),
+            Ended::Unknown { category, message, .. } => {
+                (Outcome::Unknown, Some(category), Some(message), None)
+            }
         };
         ToolCalled { outcome, took_ms, output, category, message }
     }

@@ -8,22 +8,26 @@ pub(super) mod append {
     pub const SQLITE_HEAD: &str =
         "UPDATE head SET position = $4, hash = $5 WHERE tenant = $1 AND position = $2 AND hash = $3";
     pub const SQLITE_ENTRY: &str = "INSERT INTO journal \
-         (tenant, position, stream, version, at, actor, kind, body, hash) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-    pub const SQLITE_PAYLOAD: &str = "INSERT INTO payloads (tenant, position, body) VALUES ($1, $2, $3)";
+         (tenant, entry, stream, version, at, actor, kind, body, hash) \
+         VALUES ($1, $1 * 1099511627776 + $2, $3, $4, $5, $6, $7, $8, $9)";
+    pub const SQLITE_PAYLOAD: &str =
+        "INSERT INTO payloads (entry, body) VALUES ($1 * 1099511627776 + $2, $3)";
 
     /// One row with 1, or 0 where the head is elsewhere; with `$16`, an error instead of the 0.
     pub const POSTGRES: &str = "WITH moved AS ( \
              UPDATE head SET position = $4, hash = $5 \
              WHERE tenant = $1 AND position = $2 AND hash = $3 RETURNING tenant), \
          entries AS ( \
-             INSERT INTO journal (tenant, position, stream, version, at, actor, kind, body, hash) \
-             SELECT moved.tenant, e.* FROM moved, UNNEST( \
+             INSERT INTO journal (tenant, entry, stream, version, at, actor, kind, body, hash) \
+             SELECT $1, $1 * 1099511627776 + position, stream, version, at, actor, kind, body, hash \
+             FROM moved, UNNEST( \
                  $6::BIGINT[], $7::BIGINT[], $8::BIGINT[], $9::BIGINT[], \
-                 $10::TEXT[], $11::TEXT[], $12::TEXT[], $13::BYTEA[]) AS e), \
+                 $10::TEXT[], $11::TEXT[], $12::TEXT[], $13::BYTEA[]) \
+                 AS e (position, stream, version, at, actor, kind, body, hash)), \
          bodies AS ( \
-             INSERT INTO payloads (tenant, position, body) \
-             SELECT moved.tenant, p.* FROM moved, UNNEST($14::BIGINT[], $15::BYTEA[]) AS p) \
+             INSERT INTO payloads (entry, body) \
+             SELECT $1 * 1099511627776 + position, body \
+             FROM moved, UNNEST($14::BIGINT[], $15::BYTEA[]) AS p (position, body)) \
          SELECT CASE WHEN EXISTS (SELECT 1 FROM moved) \
              THEN (SELECT 1 FROM pg_notify('actbook', $1::BIGINT || ':' || $4::BIGINT)) \
              ELSE head_moved($16) END";

@@ -48,6 +48,11 @@ impl Batch {
     }
 }
 
+/// A position in a range; entries are keyed by tenant * 2^40 + position, so none lies beyond.
+pub(super) fn place(position: u64) -> Value {
+    position.min((1 << 40) - 1).into()
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Appended {
     Done,
@@ -61,16 +66,15 @@ pub(super) const HEAD: &str = "SELECT position, hash FROM head WHERE tenant = $1
 /// statement, so that whoever appends meanwhile is not taken for an intruder.
 pub fn outside(tenant: i64) -> Select<Option<i64>> {
     Select::new(
-        "SELECT MIN(position) FROM (\
-         SELECT position FROM journal WHERE tenant = $1 AND position < 1 UNION ALL \
-         SELECT journal.position FROM head JOIN journal \
-         ON journal.tenant = head.tenant AND journal.position > head.position WHERE head.tenant = $1) AS strays",
+        "SELECT MIN(entry) - $1 * 1099511627776 FROM journal WHERE tenant = $1 \
+         AND (entry <= $1 * 1099511627776 \
+         OR entry > $1 * 1099511627776 + (SELECT position FROM head WHERE tenant = $1))",
         vec![tenant.into()],
         |row| row.maybe_int(0),
     )
 }
 
-pub(super) const HASH_AT: &str = "SELECT hash FROM journal WHERE tenant = $1 AND position = $2";
+pub(super) const HASH_AT: &str = "SELECT hash FROM journal WHERE entry = $1 * 1099511627776 + $2";
 
 pub fn head(tenant: i64) -> Select<Head> {
     Select::new(HEAD, vec![tenant.into()], |row| read_head(&row))
@@ -82,7 +86,11 @@ pub(super) fn read_head(row: &Row) -> Result<Head, Error> {
 
 macro_rules! entries {
     ($rest:literal) => {
-        concat!("SELECT position, stream, version, at, actor, kind, body, hash FROM journal ", $rest)
+        concat!(
+            "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM journal \
+             WHERE ",
+            $rest
+        )
     };
 }
 
@@ -101,10 +109,14 @@ fn entry(mut row: Row) -> Result<Entry, Error> {
 }
 
 pub fn at(tenant: i64, position: u64) -> Select<Entry> {
-    Select::new(entries!("WHERE tenant = $1 AND position = $2"), vec![tenant.into(), position.into()], entry)
+    Select::new(
+        entries!("tenant = $1 AND entry = $1 * 1099511627776 + $2"),
+        vec![tenant.into(), position.into()],
+        entry,
+    )
 }
 
-const OF_STREAM_FROM: &str = entries!("WHERE tenant = $1 AND stream = $2 AND version >= $3 ORDER BY version");
+const OF_STREAM_FROM: &str = entries!("tenant = $1 AND stream = $2 AND version >= $3 ORDER BY version");
 
 /// One stream's entries in order, from a version on: what is folded.
 pub fn of_stream(tenant: i64, stream: u64, from_version: u64) -> Select<Entry> {
@@ -118,11 +130,15 @@ pub fn of_streams_blocking(db: &Db, tenant: i64, streams: &[u64]) -> Result<Vec<
     found.into_iter().map(|rows| rows.into_iter().map(entry).collect()).collect()
 }
 
-/// All entries after one position and up to another, in order.
+/// All entries after one position and up to another, in order. The sign keeps SQLite from reading a
+/// whole tenant by the streams' index, and sorting it.
 pub fn between(tenant: i64, after: u64, through: u64) -> Select<Entry> {
     Select::new(
-        entries!("WHERE tenant = $1 AND position > $2 AND position <= $3 ORDER BY position"),
-        vec![tenant.into(), after.into(), through.into()],
+        entries!(
+            "entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
+             AND +tenant = $1 ORDER BY entry"
+        ),
+        vec![tenant.into(), place(after), place(through)],
         entry,
     )
 }
@@ -130,7 +146,8 @@ pub fn between(tenant: i64, after: u64, through: u64) -> Select<Entry> {
 /// The executions' streams, in order of their start: each begins where its number says.
 pub fn streams(tenant: i64) -> Select<u64> {
     Select::new(
-        "SELECT stream FROM journal WHERE tenant = $1 AND stream = position AND version = 1 ORDER BY position",
+        "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 \
+         AND entry = $1 * 1099511627776 + stream ORDER BY entry",
         vec![tenant.into()],
         |row| row.count(0),
     )
@@ -139,8 +156,9 @@ pub fn streams(tenant: i64) -> Select<u64> {
 /// The streams that were appended to after one position and up to another.
 pub fn streams_between(tenant: i64, after: u64, through: u64) -> Select<u64> {
     Select::new(
-        "SELECT DISTINCT stream FROM journal WHERE tenant = $1 AND position > $2 AND position <= $3",
-        vec![tenant.into(), after.into(), through.into()],
+        "SELECT DISTINCT stream FROM journal WHERE +tenant = $1 \
+         AND entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3",
+        vec![tenant.into(), place(after), place(through)],
         |row| row.count(0),
     )
 }
@@ -176,29 +194,30 @@ macro_rules! holds {
 macro_rules! filtered {
     ($stream:literal) => {
         concat!(
-            "SELECT position, stream, version, at, actor, kind, body, hash FROM journal \
-             WHERE tenant = $1 AND position > $2 AND (CAST($3 AS TEXT) IS NULL OR kind = $3) \
+            "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM journal \
+             WHERE entry > $1 * 1099511627776 + $2 \
+             AND (CAST($3 AS TEXT) IS NULL OR kind = $3) \
              AND (CAST($4 AS TEXT) IS NULL OR actor = $4) AND at >= $5 AND at < $6",
             holds!(7),
             holds!(8),
             holds!(9),
             holds!(10),
             $stream,
-            " ORDER BY position LIMIT $11"
+            " ORDER BY entry LIMIT $11"
         )
     };
 }
 
-const OF_ALL: &str = filtered!("");
+const OF_ALL: &str = filtered!(" AND +tenant = $1");
 /// A text of its own, so that one execution's entries are found by its index.
-const OF_STREAM: &str = filtered!(" AND stream = $12");
+const OF_STREAM: &str = filtered!(" AND tenant = $1 AND stream = $12");
 
 /// The entries that pass, oldest first, at most `limit`.
 pub fn filtered(tenant: i64, filter: &Filter, limit: u64) -> Result<Select<Entry>, Error> {
     if filter.words.len() > WORDS_MAX {
         return Err(Error::TooManyWords { limit: WORDS_MAX });
     }
-    let mut params: Vec<Value> = vec![tenant.into(), filter.after.into()];
+    let mut params: Vec<Value> = vec![tenant.into(), place(filter.after)];
     params.extend([filter.kind.clone().into(), filter.actor.clone().into()]);
     params.extend([filter.since.unwrap_or(i64::MIN).into(), filter.until.unwrap_or(i64::MAX).into()]);
     params.extend((0..WORDS_MAX).map(|word| filter.words.get(word).map(|word| contains(word)).into()));

@@ -1,6 +1,7 @@
 //! Payloads lie beside the journal, keyed by the entry that owns them, so that they can be erased
 //! while the chain stays whole. The salt of their digests goes with them.
 
+use super::journal::place;
 use super::{Db, Error, Row, Select, Statement, Value};
 
 /// A payload and the position of its owner.
@@ -14,7 +15,8 @@ fn payload(mut row: Row) -> Result<Payload, Error> {
     Ok(Payload { position: row.count(0)?, body: row.take_bytes(1)? })
 }
 
-const AT: &str = "SELECT position, body FROM payloads WHERE tenant = $1 AND position = $2";
+const AT: &str =
+    "SELECT entry - $1 * 1099511627776, body FROM payloads WHERE entry = $1 * 1099511627776 + $2";
 
 pub fn at(tenant: i64, position: u64) -> Select<Payload> {
     Select::new(AT, vec![tenant.into(), position.into()], payload)
@@ -33,9 +35,9 @@ fn sets(tenant: i64, positions: &[u64]) -> Vec<Vec<Value>> {
 /// All payloads that one execution's entries own, in order.
 pub fn of_stream(tenant: i64, stream: u64) -> Select<Payload> {
     Select::new(
-        "SELECT payloads.position, payloads.body FROM journal \
-         JOIN payloads ON payloads.tenant = journal.tenant AND payloads.position = journal.position \
-         WHERE journal.tenant = $1 AND journal.stream = $2 ORDER BY payloads.position",
+        "SELECT payloads.entry - $1 * 1099511627776, payloads.body FROM journal \
+         JOIN payloads ON payloads.entry = journal.entry \
+         WHERE journal.tenant = $1 AND journal.stream = $2 ORDER BY payloads.entry",
         vec![tenant.into(), stream.into()],
         payload,
     )
@@ -44,20 +46,22 @@ pub fn of_stream(tenant: i64, stream: u64) -> Select<Payload> {
 /// All payloads after one position and up to another, in order: what `verify` reads beside the entries.
 pub fn between(tenant: i64, after: u64, through: u64) -> Select<Payload> {
     Select::new(
-        "SELECT position, body FROM payloads \
-         WHERE tenant = $1 AND position > $2 AND position <= $3 ORDER BY position",
-        vec![tenant.into(), after.into(), through.into()],
+        "SELECT entry - $1 * 1099511627776, body FROM payloads \
+         WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 ORDER BY entry",
+        vec![tenant.into(), place(after), place(through)],
         payload,
     )
 }
 
-/// A payload or a salt at a position that no entry may have; see `journal::outside`.
+/// A payload or a salt at a position that no entry may have; see `journal::outside`. The keys right
+/// below a tenant's first are taken for positions below one, those right above its last for later ones.
 pub fn outside(tenant: i64) -> Select<Option<i64>> {
     Select::new(
         "SELECT MIN(position) FROM (\
-         SELECT position FROM payloads WHERE tenant = $1 AND position < 1 UNION ALL \
-         SELECT payloads.position FROM head JOIN payloads \
-         ON payloads.tenant = head.tenant AND payloads.position > head.position WHERE head.tenant = $1 UNION ALL \
+         SELECT payloads.entry - $1 * 1099511627776 AS position FROM head JOIN payloads \
+         ON payloads.entry > $1 * 1099511627776 - 549755813888 AND payloads.entry <= $1 * 1099511627776 \
+         OR payloads.entry > $1 * 1099511627776 + head.position \
+         AND payloads.entry <= $1 * 1099511627776 + 549755813888 WHERE head.tenant = $1 UNION ALL \
          SELECT stream FROM salts WHERE tenant = $1 AND stream < 1 UNION ALL \
          SELECT salts.stream FROM head JOIN salts \
          ON salts.tenant = head.tenant AND salts.stream > head.position WHERE head.tenant = $1) AS strays",
@@ -68,8 +72,7 @@ pub fn outside(tenant: i64) -> Select<Option<i64>> {
 
 pub fn erase_of_stream(tenant: i64, stream: u64) -> Statement {
     Statement::new(
-        "DELETE FROM payloads WHERE tenant = $1 AND position IN \
-         (SELECT position FROM journal WHERE tenant = $1 AND stream = $2)",
+        "DELETE FROM payloads WHERE entry IN (SELECT entry FROM journal WHERE tenant = $1 AND stream = $2)",
         vec![tenant.into(), stream.into()],
     )
 }

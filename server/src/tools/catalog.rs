@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::classify::Came;
 use super::hidden::hidden_in;
-use crate::config::{CommandTool, Schema};
+use crate::config::{CommandTool, HttpTool, Schema, Shape};
 
 /// One server's tools, or why they could not be had.
 #[derive(Clone, Debug, Serialize)]
@@ -193,20 +193,35 @@ fn admit_arguments(call: &Call, schema: &Schema) -> Result<(), Came> {
 
 pub fn command_info(name: &str, tool: &CommandTool) -> ToolInfo {
     let argv: Vec<&str> = tool.argv.iter().map(|part| part.source.as_str()).collect();
-    let input_schema = tool
-        .input_schema
-        .as_ref()
-        .map_or_else(|| json!({ "type": "object" }), |schema| schema.document.clone());
+    let input_schema = schema_or_any(tool.input_schema.as_ref());
     let object = json!({
         "argv": argv,
         "cwd": tool.cwd.as_ref().map(|cwd| &cwd.source),
         "env": tool.env.keys().collect::<Vec<_>>(),
         "input_schema": input_schema,
     });
+    let description = tool.description.clone().unwrap_or_else(|| argv.join(" "));
+    from_config(format!("command/{name}"), description, input_schema, object)
+}
+
+pub fn http_info(name: &str, tool: &HttpTool) -> ToolInfo {
+    let input_schema = schema_or_any(tool.input_schema.as_ref());
+    let object = json!({
+        "method": tool.method,
+        "url": tool.url.source,
+        "headers": tool.headers.keys().collect::<Vec<_>>(),
+        "body": tool.body.as_ref().map(Shape::source),
+        "input_schema": input_schema,
+    });
+    let asks = format!("{} {}", tool.method, tool.url.source);
+    from_config(format!("http/{name}"), tool.description.clone().unwrap_or(asks), input_schema, object)
+}
+
+fn from_config(name: String, description: String, input_schema: Value, object: Value) -> ToolInfo {
     ToolInfo {
-        name: format!("command/{name}"),
+        name,
         title: None,
-        description: Some(tool.description.clone().unwrap_or_else(|| argv.join(" "))),
+        description: Some(description),
         input_schema,
         output_schema: None,
         annotations: Annotations::default(),
@@ -214,6 +229,10 @@ pub fn command_info(name: &str, tool: &CommandTool) -> ToolInfo {
         hidden: hidden_in(&object),
         object: Arc::new(object),
     }
+}
+
+fn schema_or_any(schema: Option<&Schema>) -> Value {
+    schema.map_or_else(|| json!({ "type": "object" }), |schema| schema.document.clone())
 }
 
 /// An executor inside this process describes nothing: any object will do.

@@ -17,7 +17,7 @@ const CUT_TEXT_BYTES: usize = 64 * 1024;
 const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
 /// What the transport saw.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Came {
     /// Nothing of the call left the house.
     NotSent {
@@ -30,6 +30,12 @@ pub enum Came {
         structured: Option<Value>,
         is_error: bool,
     },
+    /// An HTTP answer that says yes.
+    Page {
+        code: u16,
+        body: Vec<u8>,
+        cut: bool,
+    },
     /// A JSON-RPC error under the call's id.
     Error {
         code: i32,
@@ -40,9 +46,22 @@ pub enum Came {
     Question,
     /// The server went on with it in the background.
     Background,
-    /// An answer under the call's id that is no tool result.
+    /// An answer that is no tool result, no message, or not to this call.
     Unintelligible {
         why: String,
+    },
+    /// The server no longer knows the session that the call was made in.
+    SessionLost,
+    /// A redirect that we would not or could not go after.
+    NotFollowed {
+        category: Category,
+        why: String,
+    },
+    /// An HTTP status that is no success, with what came along: where it points to, or the body's head.
+    Status {
+        code: u16,
+        text: String,
+        retry_after: Option<Duration>,
     },
     /// The connection or the child ended while the call was out.
     Broken {
@@ -60,17 +79,21 @@ pub enum Came {
     },
 }
 
-/// The table.
+/// The table; docs/classification.md has it per transport, in the same order.
 ///
 /// | what came back | outcome |
 /// |---|---|
-/// | not sent: unknown server, cannot start, no handshake, own validation | failed, `sent: false` |
-/// | a tool's answer; exit code 0 | succeeded |
+/// | not sent: unknown server, own validation, our own no, cannot start, no connection, no handshake | failed, `sent: false` |
+/// | a tool's answer; a page; exit code 0 | succeeded |
 /// | an answer with `isError`; another exit code | failed, `tool_error` |
 /// | a JSON-RPC error | failed, category by code; unknown where it reports a time-out or a lost connection further down |
 /// | a question that nobody here can answer | failed, `policy` |
 /// | handed over to a background task | unknown, `protocol` |
-/// | an answer that is no tool result | unknown, `protocol` |
+/// | an answer that is no tool result, no message, or not to this call | unknown, `protocol` |
+/// | a forgotten session | failed, `unavailable` |
+/// | a redirect that led nowhere | failed, category by why |
+/// | a status below 500 | failed, category by status; 408 unknown, `timeout` |
+/// | any other status | unknown, `unavailable` |
 /// | the connection broke, the child died, killed by a signal | unknown, `unavailable` |
 /// | time-out | unknown, `timeout` |
 ///
@@ -79,10 +102,13 @@ pub enum Came {
 pub fn classify(came: Came, stopped: bool) -> Ended {
     let ended = match came {
         Came::NotSent { category, why } => {
-            Ended::Failed { category, message: why, sent: false, output: None }
+            Ended::Failed { category, message: why, sent: false, output: None, retry_after: None }
         }
         Came::Answer { text, structured, is_error: false } => {
             Ended::Succeeded { output: structured.unwrap_or_else(|| json!({ "text": text })) }
+        }
+        Came::Page { code, body, cut } => {
+            Ended::Succeeded { output: page_output(code, &String::from_utf8_lossy(&body), cut) }
         }
         Came::Answer { text, structured, is_error: true } => tool_said_no(text, structured),
         Came::Error { code, message, data } => rpc_error(code, message, data),
@@ -94,6 +120,12 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
             "the server went on with the call in the background; how it ended is not known".into(),
         ),
         Came::Unintelligible { why } => unknown(Category::Protocol, why),
+        Came::SessionLost => failed(
+            Category::Unavailable,
+            "the server has forgotten our session; the next call begins one".into(),
+        ),
+        Came::NotFollowed { category, why } => failed(category, why),
+        Came::Status { code, text, retry_after } => status(code, &text, retry_after),
         Came::Broken { why } => unknown(Category::Unavailable, why),
         Came::TimedOut { after } => unknown(Category::Timeout, format!("no answer within {after:?}")),
         Came::Exited { status, stdout, stdout_cut, stderr } => {
@@ -104,11 +136,11 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
 }
 
 fn failed(category: Category, message: String) -> Ended {
-    Ended::Failed { category, message, sent: true, output: None }
+    Ended::Failed { category, message, sent: true, output: None, retry_after: None }
 }
 
 fn unknown(category: Category, message: String) -> Ended {
-    Ended::Unknown { category, message }
+    Ended::Unknown { category, message, retry_after: None }
 }
 
 /// The TypeScript SDK wraps its own errors (unknown tool, wrong arguments) into a tool's answer.
@@ -125,7 +157,7 @@ fn tool_said_no(text: String, structured: Option<Value>) -> Ended {
         (true, None) => "the tool said no, without a word why".to_owned(),
     };
     let output = structured.or_else(|| (!text.is_empty()).then(|| json!({ "text": text })));
-    Ended::Failed { category: Category::ToolError, message, sent: true, output }
+    Ended::Failed { category: Category::ToolError, message, sent: true, output, retry_after: None }
 }
 
 /// MCP names an unknown tool with "invalid params", so the words decide between the two. -32000 and
@@ -147,7 +179,32 @@ fn rpc_error(code: i32, message: String, data: Option<Value>) -> Ended {
         _ => Category::ToolError,
     };
     let output = data.map(|data| json!({ "code": code, "data": data }));
-    Ended::Failed { category, message: format!("{message} ({code})"), sent: true, output }
+    let message = format!("{message} ({code})");
+    Ended::Failed { category, message, sent: true, output, retry_after: None }
+}
+
+/// Below 500 the server refused it. 408 says that it gave up waiting, not how far it had come; and whatever
+/// comes with a 5xx, a 503 that asks for patience included, may have been sent by a gate after it had let the
+/// call through.
+fn status(code: u16, text: &str, patience: Option<Duration>) -> Ended {
+    let message = joined(format!("HTTP {code}"), text);
+    let category = match code {
+        300..=399 => Category::Protocol,
+        400 | 422 => Category::InvalidArguments,
+        401 | 403 | 407 => Category::Permission,
+        404 | 410 => Category::NotFound,
+        408 => Category::Timeout,
+        429 => Category::RateLimited,
+        400..=499 => Category::ToolError,
+        _ => Category::Unavailable,
+    };
+    match code {
+        408 | 0..300 | 500.. => Ended::Unknown { category, message, retry_after: patience },
+        300..408 | 409..500 => {
+            let output = Some(json!({ "status": code, "text": text }));
+            Ended::Failed { category, message, sent: true, output, retry_after: patience }
+        }
+    }
 }
 
 fn exited(status: ExitStatus, stdout: &str, stdout_cut: bool, stderr: String) -> Ended {
@@ -158,6 +215,7 @@ fn exited(status: ExitStatus, stdout: &str, stdout_cut: bool, stderr: String) ->
             message: joined(describe(status), &stderr),
             sent: true,
             output: Some(json!({ "exit_code": code, "stdout": stdout, "stderr": stderr })),
+            retry_after: None,
         },
         None => unknown(Category::Unavailable, joined(format!("the command {}", describe(status)), &stderr)),
     }
@@ -168,6 +226,14 @@ fn command_output(stdout: &str, cut: bool) -> Value {
         Ok(output @ Value::Object(_)) => output,
         Ok(_) | Err(_) if cut => json!({ "text": stdout, "truncated": true }),
         Ok(_) | Err(_) => json!({ "text": stdout }),
+    }
+}
+
+fn page_output(code: u16, text: &str, cut: bool) -> Value {
+    match serde_json::from_str(text) {
+        Ok(output @ Value::Object(_)) => output,
+        Ok(_) | Err(_) if cut => json!({ "text": text, "status": code, "truncated": true }),
+        Ok(_) | Err(_) => json!({ "text": text, "status": code }),
     }
 }
 
@@ -185,10 +251,13 @@ fn doubt_a_no(ended: Ended) -> Ended {
 pub fn cap(ended: Ended) -> Ended {
     match ended {
         Ended::Succeeded { output } => Ended::Succeeded { output: cut_output(output) },
-        Ended::Failed { category, message, sent, output } => {
-            Ended::Failed { category, message: cut_message(message), sent, output: output.map(cut_output) }
+        Ended::Failed { category, message, sent, output, retry_after } => {
+            let (message, output) = (cut_message(message), output.map(cut_output));
+            Ended::Failed { category, message, sent, output, retry_after }
         }
-        Ended::Unknown { category, message } => Ended::Unknown { category, message: cut_message(message) },
+        Ended::Unknown { category, message, retry_after } => {
+            Ended::Unknown { category, message: cut_message(message), retry_after }
+        }
     }
 }
 

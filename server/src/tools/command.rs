@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 
 use super::classify::{Came, OUTPUT_BYTES_MAX};
 use super::process::{self, ChildProcess, DRAIN_LIMIT, Group, Pipes, Tail};
-use super::secret::{Secrets, Unresolved};
-use super::{Call, stopped_unsent, without_own_variables};
+use super::secret::Secrets;
+use super::{Call, stopped_unsent, unfilled, without_own_variables};
 use crate::config::{CommandTool, Template};
 
 pub const KEY_VARIABLE: &str = "ACTBOOK_IDEMPOTENCY_KEY";
@@ -109,15 +109,6 @@ impl Run<'_> {
         };
         (Came::Exited { status, stdout, stdout_cut, stderr: tail.whole().await }, stopped)
     }
-}
-
-/// A missing argument is the plan's fault, a missing variable the machine's.
-fn unfilled(unresolved: &Unresolved) -> Came {
-    let category = match unresolved {
-        Unresolved::NoArgument(_) => Category::InvalidArguments,
-        Unresolved::Unset(_) | Unresolved::Foreign(_) => Category::Unavailable,
-    };
-    Came::NotSent { category, why: unresolved.to_string() }
 }
 
 fn spawn_problem(error: &std::io::Error) -> Came {

@@ -1,10 +1,12 @@
-//! MCP servers over stdio: started on first use, one child each, kept up, started again on the next
-//! use after it ended. The only part of `tools` that names rmcp, together with `connection`.
+//! MCP servers, over stdio or HTTP: connected on first use, one connection each, kept up, connected again on
+//! the next use after it ended. The only part of `tools` that names rmcp, together with what is below it.
 
 mod connection;
+mod http;
 mod line_limit;
 mod raw;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,26 +18,36 @@ use futures_util::future::{BoxFuture, Shared};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::task::{AbortHandle, JoinError};
+use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
 use super::catalog::{CatalogError, Listing};
 use super::classify::Came;
+use super::egress::Egress;
 use super::process::ChildProcess;
 use super::secret::{Secrets, Unresolved};
 use super::{Call, stopped_unsent, without_own_variables};
 use crate::config::{McpServer, Template};
 use connection::Connection;
+use http::HttpClient;
 
 /// A server installed on first use (`npx -y …`) may take this long to come up.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 
-type Connecting = Shared<BoxFuture<'static, Result<Arc<Connection>, String>>>;
+type Connecting = Shared<BoxFuture<'static, Result<Arc<Connection>, NotUp>>>;
 
-pub struct StdioServer {
+/// Why there is no connection; the sentence names the server.
+#[derive(Clone, Debug)]
+pub struct NotUp {
+    pub category: Category,
+    pub why: String,
+}
+
+pub struct Server {
     name: String,
     definition: McpServer,
     folder: PathBuf,
     secrets: Secrets,
+    egress: Egress,
     permits: Semaphore,
     /// The one connection, up or coming up. A call that gives up waiting leaves it coming up.
     slot: Mutex<Option<Slot>>,
@@ -57,15 +69,28 @@ impl Drop for Slot {
 struct Ready<'a> {
     _permit: SemaphorePermit<'a>,
     connection: Arc<Connection>,
-    listing: Arc<Listing>,
+    /// What the server offers on it, or why that is not known.
+    listing: Result<Arc<Listing>, String>,
 }
 
-impl StdioServer {
+impl Ready<'_> {
+    /// A call that is not pinned goes its way though nobody knows what the server offers: it will say.
+    fn admit(&self, call: &Call) -> Result<(), Came> {
+        match &self.listing {
+            Ok(listing) => listing.admit(call),
+            Err(_) if call.pin.is_none() => Ok(()),
+            Err(why) => Err(Came::NotSent { category: Category::Unavailable, why: why.clone() }),
+        }
+    }
+}
+
+impl Server {
     pub fn new(
         name: &str,
         definition: &McpServer,
         folder: &Path,
         secrets: &Secrets,
+        egress: &Egress,
         permits: Semaphore,
     ) -> Self {
         Self {
@@ -73,6 +98,7 @@ impl StdioServer {
             definition: definition.clone(),
             folder: folder.to_owned(),
             secrets: secrets.clone(),
+            egress: egress.clone(),
             permits,
             slot: Mutex::default(),
         }
@@ -97,9 +123,9 @@ impl StdioServer {
             () = &mut stop => return (stopped_unsent(), true),
         };
         match ready {
-            Ok(Ready { listing, .. }) if let Err(came) = listing.admit(call) => (came, false),
+            Ok(ready) if let Err(came) = ready.admit(call) => (came, false),
             Ok(Ready { connection, .. }) => {
-                sending(Some(connection.process()));
+                sending(connection.process());
                 connection.call(tool, call, stop).await
             }
             Err(came) => (came, false),
@@ -111,7 +137,7 @@ impl StdioServer {
         let permit = self.permits.acquire().await.expect("the semaphore is never closed");
         match tokio::time::timeout(patience, self.listed()).await {
             Ok(Ok((connection, listing))) => Ok(Ready { _permit: permit, connection, listing }),
-            Ok(Err(why)) => Err(Came::NotSent { category: Category::Unavailable, why }),
+            Ok(Err(NotUp { category, why })) => Err(Came::NotSent { category, why }),
             Err(_) => {
                 let why =
                     format!("the server `{}` was not up within {patience:?}; nothing was sent", self.name);
@@ -123,13 +149,14 @@ impl StdioServer {
     /// The server's tools, in its own order.
     pub async fn listing(&self) -> Result<Arc<Listing>, CatalogError> {
         let unreachable = |why| CatalogError::Unreachable { server: self.name.clone(), why };
-        self.listed().await.map(|(_, listing)| listing).map_err(unreachable)
+        let (_, listing) = self.listed().await.map_err(|not_up| unreachable(not_up.why))?;
+        listing.map_err(unreachable)
     }
 
     /// Of one and the same connection: a server that was started again may offer other tools.
-    async fn listed(&self) -> Result<(Arc<Connection>, Arc<Listing>), String> {
+    async fn listed(&self) -> Result<(Arc<Connection>, Result<Arc<Listing>, String>), NotUp> {
         let connection = self.connection().await?;
-        let listing = connection.listing(&self.name).await?;
+        let listing = connection.listing(&self.name).await;
         Ok((connection, listing))
     }
 
@@ -140,11 +167,11 @@ impl StdioServer {
         }
     }
 
-    async fn connection(&self) -> Result<Arc<Connection>, String> {
+    async fn connection(&self) -> Result<Arc<Connection>, NotUp> {
         self.connecting()?.await
     }
 
-    fn connecting(&self) -> Result<Connecting, String> {
+    fn connecting(&self) -> Result<Connecting, NotUp> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Slot { connecting, .. }) = slot.as_ref() {
             match connecting.peek() {
@@ -154,22 +181,42 @@ impl StdioServer {
             }
         }
         let name = self.name.clone();
-        let command =
-            self.command().map_err(|problem| format!("the server `{name}` cannot be started: {problem}"))?;
-        let task = tokio::spawn(connection::start(name.clone(), command, self.secrets.clone()));
+        let task = self.connect()?;
         let starting = task.abort_handle();
         let ended = move |ended: Result<_, JoinError>| {
-            ended.unwrap_or_else(|error| Err(format!("starting the server `{name}` was given up: {error}")))
+            ended.unwrap_or_else(|error| {
+                Err(unavailable(format!("starting the server `{name}` was given up: {error}")))
+            })
         };
         let connecting: Connecting = task.map(ended).boxed().shared();
         *slot = Some(Slot { connecting: connecting.clone(), starting });
         Ok(connecting)
     }
 
-    fn command(&self) -> Result<Command, Unresolved> {
-        let McpServer::Stdio { command, args, env, cwd } = &self.definition else {
-            unreachable!("a server with a url is not made into a stdio server");
-        };
+    fn connect(&self) -> Result<JoinHandle<Result<Arc<Connection>, NotUp>>, NotUp> {
+        let name = self.name.clone();
+        match &self.definition {
+            McpServer::Stdio { command, args, env, cwd } => {
+                let command = self.command(command, args, env, cwd.as_ref());
+                let command = command.map_err(|problem| {
+                    unavailable(format!("the server `{name}` cannot be started: {problem}"))
+                })?;
+                Ok(tokio::spawn(connection::start(name, command, self.secrets.clone())))
+            }
+            McpServer::Http { url, headers } => {
+                let client = HttpClient::new(&self.egress, url, headers, &self.secrets);
+                Ok(tokio::spawn(connection::reach(name, client)))
+            }
+        }
+    }
+
+    fn command(
+        &self,
+        command: &Template,
+        args: &[Template],
+        env: &BTreeMap<String, Template>,
+        cwd: Option<&Template>,
+    ) -> Result<Command, Unresolved> {
         let fill = |template: &Template| self.secrets.resolve(template, &Value::Null);
         let mut filled = Command::new(fill(command)?.expose());
         without_own_variables(&mut filled);
@@ -179,10 +226,14 @@ impl StdioServer {
         for (name, value) in env {
             filled.env(name, fill(value)?.expose());
         }
-        let cwd = cwd.as_ref().map(fill).transpose()?;
+        let cwd = cwd.map(fill).transpose()?;
         filled.current_dir(cwd.map_or_else(|| self.folder.clone(), |cwd| self.folder.join(cwd.expose())));
         Ok(filled)
     }
+}
+
+fn unavailable(why: String) -> NotUp {
+    NotUp { category: Category::Unavailable, why }
 }
 
 /// A caller's `stop`, pinned where the call began.

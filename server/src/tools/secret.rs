@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
-use crate::config::{Config, McpServer, Part, Template};
+use crate::config::{Config, McpServer, Part, Shape, Template};
 
 pub const REDACTED: &str = "[redacted]";
 /// Shorter values would strike out half of every text.
@@ -161,6 +161,7 @@ impl Secrets {
         }
         for http in config.http.values() {
             self.learn_templates([&http.url]);
+            self.learn_templates(http.body.iter().flat_map(Shape::templates));
             self.learn_named(&http.headers);
         }
     }
@@ -224,6 +225,24 @@ impl Secrets {
         Ok(Secret(text))
     }
 
+    /// The same for a whole value. A text that is one reference to an argument keeps that argument's type.
+    pub fn resolve_shape(&self, shape: &Shape, arguments: &Value) -> Result<Value, Unresolved> {
+        match shape {
+            Shape::Text(template) => match template.parts.as_slice() {
+                [Part::Argument(path)] => argument(arguments, path).cloned(),
+                _ => Ok(Value::from(self.resolve(template, arguments)?.expose())),
+            },
+            Shape::List(items) => items.iter().map(|item| self.resolve_shape(item, arguments)).collect(),
+            Shape::Map(entries) => {
+                let fill = |(name, item): (&String, &Shape)| {
+                    Ok((name.clone(), self.resolve_shape(item, arguments)?))
+                };
+                entries.iter().map(fill).collect()
+            }
+            Shape::Plain(value) => Ok(value.clone()),
+        }
+    }
+
     pub fn redact_text(&self, text: &mut String) {
         strike_out(&self.known, text);
     }
@@ -257,13 +276,18 @@ impl Secrets {
     }
 }
 
-/// Text as it is; anything else as JSON. Never more than one word of the command line.
-fn argument_text(arguments: &Value, path: &[String]) -> Result<String, Unresolved> {
+fn argument<'a>(arguments: &'a Value, path: &[String]) -> Result<&'a Value, Unresolved> {
     let missing = || Unresolved::NoArgument(path.join("."));
-    let value = path.iter().try_fold(arguments, |value, name| value.get(name)).ok_or_else(missing)?;
-    match value {
-        Value::Null => Err(missing()),
+    path.iter().try_fold(arguments, |value, name| value.get(name)).ok_or_else(missing)
+}
+
+/// Text as it is; anything else as JSON. Never more than one word of the command line.
+pub fn argument_text(arguments: &Value, path: &[String]) -> Result<String, Unresolved> {
+    match argument(arguments, path)? {
+        Value::Null => Err(Unresolved::NoArgument(path.join("."))),
         Value::String(text) => Ok(text.clone()),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Ok(value.to_string()),
+        value @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            Ok(value.to_string())
+        }
     }
 }

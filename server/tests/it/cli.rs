@@ -5,6 +5,7 @@ mod answers;
 mod care;
 mod demo;
 mod examples;
+mod http;
 mod import;
 mod pins;
 mod policies;

@@ -7,8 +7,13 @@ mod catalog;
 mod commands;
 mod config;
 mod demo;
+pub mod hostile;
+mod http_tools;
+mod http_zoo;
+mod mcp_http;
 pub mod pins;
 mod secrets;
+mod ssrf;
 mod zoo;
 
 use std::path::Path;
@@ -73,7 +78,7 @@ fn failure(ended: Ended) -> (Category, String, bool) {
 #[track_caller]
 fn unknown(ended: Ended) -> (Category, String) {
     match ended {
-        Ended::Unknown { category, message } => (category, message),
+        Ended::Unknown { category, message, .. } => (category, message),
         Ended::Succeeded { .. } | Ended::Failed { .. } => panic!("not unknown: {ended:?}"),
     }
 }

@@ -85,6 +85,7 @@ impl Execution {
         self.calls -= u32::from(event.unsent && !by_agent);
         let step = &mut self.steps[no.index()];
         step.tries -= u32::from(free);
+        step.not_before_ms = event.retry_after_ms.map(|wait| at_ms.saturating_add_unsigned(wait));
         if event.outcome != Outcome::Succeeded {
             step.error = event.category.map(|category| Failure { category, said: result });
             self.set_status(no, StepStatus::Running, None);

@@ -102,6 +102,8 @@ impl Execution {
         one.takeover = event.takeover;
         let (attempt, free) = (one.attempt, one.costs_nothing());
         self.close_call(CallId { step: no, kind: CallKind::Compensation, no: index });
+        let not_before_ms = event.retry_after_ms.map(|wait| at_ms.saturating_add_unsigned(wait));
+        self.steps[no.index()].not_before_ms = not_before_ms;
         if event.outcome == Outcome::Succeeded {
             self.steps[no.index()].undone.insert(attempt);
             self.after_undo(no, at_ms);

@@ -238,15 +238,19 @@ impl Stage {
 }
 
 fn ended(outcome: &str, detail: &str) -> Ended {
-    let (category, unsent) = detail.split_once(' ').unwrap_or((detail, ""));
+    let (category, rest) = detail.split_once(' ').unwrap_or((detail, ""));
+    let unsent = rest == "unsent";
+    let retry_after_ms = rest.strip_prefix("after ").and_then(parse_duration_ms);
     let category = || category.parse::<Category>().expect("a category");
     match outcome.parse::<Outcome>().expect("an outcome") {
         Outcome::Succeeded if detail.is_empty() => Ended::Succeeded { output: Value::Null },
         Outcome::Succeeded => Ended::Succeeded { output: serde_json::from_str(detail).expect("JSON") },
         Outcome::Failed => {
-            Ended::Failed { category: category(), said: json!({"message": "no"}), unsent: unsent == "unsent" }
+            Ended::Failed { category: category(), said: json!({"message": "no"}), unsent, retry_after_ms }
         }
-        Outcome::Unknown => Ended::Unknown { category: category(), said: json!({"message": "no answer"}) },
+        Outcome::Unknown => {
+            Ended::Unknown { category: category(), said: json!({"message": "no answer"}), retry_after_ms }
+        }
     }
 }
 

@@ -24,8 +24,12 @@ impl Sim {
         if !self.world.calls.contains_key(&call) {
             if call.kind != CallKind::Probe && (self.world.down && run || self.dice.chance(8)) {
                 self.world.calls.insert(call, Truth { sent: Sent::Never, lands: false, later: false });
-                let ended =
-                    Ended::Failed { category: Category::Unavailable, said: Value::Null, unsent: true };
+                let ended = Ended::Failed {
+                    category: Category::Unavailable,
+                    said: Value::Null,
+                    unsent: true,
+                    retry_after_ms: None,
+                };
                 return self.report(call, ended);
             }
             self.world.send(self.book.execution(), call, &mut self.dice);
@@ -54,7 +58,10 @@ impl Sim {
                 Category::Unavailable,
                 Category::Protocol,
             ]);
-            return self.report(call, Ended::Unknown { category, said: json!({"message": "no answer"}) });
+            return self.report(
+                call,
+                Ended::Unknown { category, said: json!({"message": "no answer"}), retry_after_ms: None },
+            );
         }
         self.world.calls.insert(call, Truth { sent: Sent::Answered, lands, later: false });
         let read_only = run && self.execution().rules(call.step).read_only && dice < 60;
@@ -65,7 +72,7 @@ impl Sim {
     fn deliver_probe(&mut self, call: CallId) {
         let exists = self.world.stands(self.execution(), call.step, call.no);
         let ended = match self.dice.below(10) {
-            0 => Ended::Unknown { category: Category::Timeout, said: Value::Null },
+            0 => Ended::Unknown { category: Category::Timeout, said: Value::Null, retry_after_ms: None },
             1 => Ended::Succeeded { output: json!({ "unheard": "of" }) },
             _ => Ended::Succeeded { output: json!({ "exists": exists }) },
         };
@@ -80,7 +87,9 @@ impl Sim {
         let usual = [Category::ToolError, Category::Unavailable];
         let common = self.dice.chance(70);
         let category = *self.dice.pick(if common { &usual } else { Category::ALL });
-        Ended::Failed { category, said: json!({"message": "no"}), unsent: false }
+        // Now and then a server asks for more patience than the plan has.
+        let retry_after_ms = (category == Category::RateLimited).then_some(20_000);
+        Ended::Failed { category, said: json!({"message": "no"}), unsent: false, retry_after_ms }
     }
 
     /// An answer to a call that had been given up; sometimes one that was heard before.

@@ -1,4 +1,5 @@
-//! One running MCP server: its process group, the rmcp client that talks to it, the calls out at it.
+//! One MCP server that is up: what carries the connection (a process group, or HTTP), the rmcp client that
+//! talks through it, the calls out at it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,21 +17,28 @@ use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer,
     PeerRequestOptions, RequestHandle, RoleClient, RunningService, ServiceError,
 };
+use rmcp::transport::DynamicTransportError;
 use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::common::client_side_sse::FixedInterval;
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
+};
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
+use super::http::{HttpClient, NoMessage};
 use super::line_limit::{LineLimit, Verdict};
 use super::raw::{ListChanges, RawTools, unwrapped};
-use super::{CONNECT_LIMIT, Stop};
-use crate::tools::Call;
+use super::{CONNECT_LIMIT, NotUp, Stop};
 use crate::tools::catalog::{Listing, ToolInfo};
-use crate::tools::classify::{Came, joined};
+use crate::tools::classify::{Came, classify, joined};
 use crate::tools::process::{self, ChildProcess, Group, Tail};
 use crate::tools::secret::Secrets;
+use crate::tools::{Call, Ended, traceparent};
 
 pub const KEY_META: &str = "actbook/idempotency-key";
+pub const TRACE_META: &str = "traceparent";
 /// One message of a server.
 const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After a time-out, a server that does not answer a simple question within this is ended.
@@ -45,6 +53,10 @@ const LIST_LIMIT: Duration = Duration::from_secs(30);
 /// Within this the list is not asked for again, unless the server says that it changed. A server that
 /// changes a tool without a word is found out before the first call after that.
 const LIST_FRESH: Duration = Duration::from_secs(1);
+/// The server's concurrency is bounded by its permits; a second bound would make sent calls wait.
+const POSTS_MAX: usize = 1 << 16;
+/// How often the broken stream of an answer is taken up again, where the server numbers its events.
+const RESUMES_MAX: usize = 3;
 
 struct Listed {
     at: Instant,
@@ -54,34 +66,56 @@ struct Listed {
 }
 
 pub struct Connection {
-    group: Group,
+    carrier: Carrier,
     peer: Peer<RoleClient>,
     service: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
-    last_words: Tail,
-    verdict: Verdict,
     calls_out: AtomicUsize,
     listed: Mutex<Option<Listed>>,
     changes: ListChanges,
 }
 
-/// Starts a server and shakes hands. The error is a sentence.
+/// What the connection lives on.
+enum Carrier {
+    Child(Child),
+    Http(HttpClient),
+}
+
+struct Child {
+    group: Group,
+    last_words: Tail,
+    verdict: Verdict,
+}
+
+/// Starts a server and shakes hands.
 ///
 /// A server of the older era may leave at the first word that it does not know; it gets a second
 /// start, spoken to in its own manner.
-pub async fn start(name: String, mut command: Command, secrets: Secrets) -> Result<Arc<Connection>, String> {
+pub async fn start(name: String, mut command: Command, secrets: Secrets) -> Result<Arc<Connection>, NotUp> {
     let started = match start_as(&name, &mut command, &secrets, both_eras()).await {
-        Err(NotUp { left: true, .. }) => {
+        Err(Failed { speak_older: true, .. }) => {
             start_as(&name, &mut command, &secrets, ClientLifecycleMode::Initialize).await
         }
         started => started,
     };
-    started.map(Arc::new).map_err(|not_up| not_up.why)
+    started.map(Arc::new).map_err(|failed| failed.not_up)
 }
 
-struct NotUp {
-    why: String,
-    /// It left in the middle of the handshake.
-    left: bool,
+/// Shakes hands with a server that somebody else runs.
+pub async fn reach(name: String, client: HttpClient) -> Result<Arc<Connection>, NotUp> {
+    let reached = match reach_as(&name, &client, both_eras()).await {
+        Err(Failed { speak_older: true, .. }) => {
+            reach_as(&name, &client, ClientLifecycleMode::Initialize).await
+        }
+        reached => reached,
+    };
+    reached.map(Arc::new).map_err(|failed| failed.not_up)
+}
+
+/// A handshake that came to nothing.
+struct Failed {
+    not_up: NotUp,
+    /// It may be one that does not understand the newer era's first word.
+    speak_older: bool,
 }
 
 async fn start_as(
@@ -89,10 +123,10 @@ async fn start_as(
     command: &mut Command,
     secrets: &Secrets,
     manner: ClientLifecycleMode,
-) -> Result<Connection, NotUp> {
-    let (group, pipes) = process::start(command).map_err(|error| NotUp {
-        why: format!("the server `{name}` cannot be started: {error}"),
-        left: false,
+) -> Result<Connection, Failed> {
+    let (group, pipes) = process::start(command).map_err(|error| {
+        let why = format!("the server `{name}` cannot be started: {error}");
+        Failed { not_up: NotUp { category: Category::Unavailable, why }, speak_older: false }
     })?;
     let (last_words, verdict) = (Tail::default(), Verdict::default());
     tokio::spawn(process::drain_stderr(name.to_owned(), pipes.stderr, last_words.clone(), secrets.clone()));
@@ -104,7 +138,10 @@ async fn start_as(
         AsyncRwTransport::new_client(stdout, pipes.stdin).with_max_line_length(2 * LINE_BYTES_MAX);
     let handshake = client().serve_with_lifecycle(transport, manner);
     let failed = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
-        Ok(Ok(service)) => return Ok(Connection::new(group, service, last_words, verdict, changes).await),
+        Ok(Ok(service)) => {
+            let carrier = Carrier::Child(Child { group, last_words, verdict });
+            return Ok(Connection::new(carrier, service, changes).await);
+        }
         Ok(Err(error)) => handshake_problem(&error),
         Err(_) => format!("did not answer within {CONNECT_LIMIT:?}"),
     };
@@ -115,7 +152,55 @@ async fn start_as(
     };
     let how = left.clone().unwrap_or(failed);
     let why = joined(format!("the server `{name}` did not come up: it {how}"), &said);
-    Err(NotUp { why, left: left.is_some() })
+    Err(Failed { not_up: NotUp { category: Category::Unavailable, why }, speak_older: left.is_some() })
+}
+
+async fn reach_as(name: &str, http: &HttpClient, manner: ClientLifecycleMode) -> Result<Connection, Failed> {
+    // rmcp needs some address to hand around; the client knows the true one, secrets and all.
+    let mut config = StreamableHttpClientTransportConfig::with_uri(name)
+        .max_concurrent_requests(POSTS_MAX)
+        .reinit_on_expired_session(false);
+    let mut resumes = FixedInterval::default();
+    resumes.max_times = Some(RESUMES_MAX);
+    config.retry_config = Arc::new(resumes);
+    let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
+    let handshake = client().serve_with_lifecycle(transport, manner);
+    let (category, how, speak_older) = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
+        Ok(Ok(service)) => {
+            let carrier = Carrier::Http(http.clone());
+            return Ok(Connection::new(carrier, service, ListChanges::default()).await);
+        }
+        Ok(Err(error)) => unreached(&error),
+        Err(_) => (Category::Timeout, format!("it did not answer within {CONNECT_LIMIT:?}"), false),
+    };
+    let why = format!("the server `{name}` cannot be reached: {how}");
+    Err(Failed { not_up: NotUp { category, why }, speak_older })
+}
+
+/// What a handshake over HTTP failed of. Whatever answered at all may be of the older era.
+fn unreached(error: &ClientInitializeError) -> (Category, String, bool) {
+    let posted = match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => return unreached(fallback),
+        ClientInitializeError::TransportError { error, .. } => no_message(error),
+        _ => None,
+    };
+    match posted.map(|NoMessage(came)| classify(came.clone(), false)) {
+        Some(Ended::Failed { category, message, sent, .. }) => {
+            (category, message, sent && category != Category::Permission)
+        }
+        Some(Ended::Unknown { category, message, .. }) => (category, message, true),
+        Some(Ended::Succeeded { .. }) | None => {
+            (Category::Unavailable, format!("it {}", handshake_problem(error)), true)
+        }
+    }
+}
+
+/// Our own word on a POST, where rmcp's error carries one.
+fn no_message(error: &DynamicTransportError) -> Option<&NoMessage> {
+    match error.error.downcast_ref::<StreamableHttpError<NoMessage>>() {
+        Some(StreamableHttpError::Client(no_message)) => Some(no_message),
+        Some(_) | None => None,
+    }
 }
 
 fn client() -> ClientConfig {
@@ -149,10 +234,8 @@ async fn exit_of(group: &Group) -> Option<String> {
 
 impl Connection {
     async fn new(
-        group: Group,
+        carrier: Carrier,
         service: RunningService<RoleClient, ClientConfig>,
-        last_words: Tail,
-        verdict: Verdict,
         changes: ListChanges,
     ) -> Self {
         let peer = service.peer().clone();
@@ -162,15 +245,23 @@ impl Connection {
         peer.set_response_cache_config(no_cache).await;
         let service = Mutex::new(Some(service));
         let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
-        Self { group, peer, service, last_words, verdict, calls_out, listed, changes }
+        Self { carrier, peer, service, calls_out, listed, changes }
     }
 
-    pub fn process(&self) -> ChildProcess {
-        self.group.process
+    /// The child that serves it, where it is one of ours.
+    pub fn process(&self) -> Option<ChildProcess> {
+        match &self.carrier {
+            Carrier::Child(child) => Some(child.group.process),
+            Carrier::Http(_) => None,
+        }
     }
 
     pub fn is_up(&self) -> bool {
-        self.group.is_running() && !self.peer.is_transport_closed()
+        let carried = match &self.carrier {
+            Carrier::Child(child) => child.group.is_running(),
+            Carrier::Http(client) => !client.session_lost(),
+        };
+        carried && !self.peer.is_transport_closed()
     }
 
     /// Also says whether the call was asked to stop.
@@ -232,23 +323,28 @@ impl Connection {
             Err(ServiceError::McpError(error)) => {
                 Came::Error { code: error.code.0, message: error.message.into_owned(), data: error.data }
             }
-            Err(ServiceError::TransportClosed | ServiceError::TransportSend(_)) => self.broken().await,
+            Err(ServiceError::TransportSend(error)) => match no_message(&error) {
+                Some(NoMessage(came)) => came.clone(),
+                None => self.broken().await,
+            },
+            Err(ServiceError::TransportClosed) => self.broken().await,
             Err(other) => Came::Unintelligible { why: other.to_string() },
         }
     }
 
     async fn broken(&self) -> Came {
         let why = self.why_broken().await;
-        self.group.kill();
+        if let Carrier::Child(child) = &self.carrier {
+            child.group.kill();
+        }
         Came::Broken { why }
     }
 
     async fn why_broken(&self) -> String {
-        let (how, said) = match exit_of(&self.group).await {
-            Some(how) => (format!("the server {how}"), self.last_words.whole().await),
-            None => ("the server closed its output".to_owned(), self.last_words.text()),
-        };
-        joined(self.verdict.get().cloned().unwrap_or(how), &said)
+        match &self.carrier {
+            Carrier::Child(child) => child.why_broken().await,
+            Carrier::Http(_) => "the server's answer ended before its result came".to_owned(),
+        }
     }
 
     /// As a plain notification, since rmcp's own way would also stop listening for the answer, and a
@@ -268,17 +364,18 @@ impl Connection {
         });
     }
 
-    /// Tells the server that nobody waits any longer; where it does not even answer a simple question
-    /// and no other call is out, it is ended, to be started afresh on the next use.
+    /// Tells the server that nobody waits any longer; where it is a child, does not even answer a simple
+    /// question and no other call is out, it is ended, to be started afresh on the next use.
     async fn give_up(&self, id: RequestId) {
         let reason = Some("timed out".to_owned());
         let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
         self.notify(ClientNotification::CancelledNotification(cancelled));
+        let Carrier::Child(Child { group, .. }) = &self.carrier else { return };
         let idle = || self.calls_out.load(Ordering::SeqCst) == 0;
         if idle() && tokio::time::timeout(RECOVERY_LIMIT, self.peer.list_tools(None)).await.is_err() && idle()
         {
-            tracing::warn!(pid = self.group.process.pid, "a server that no longer answers is ended");
-            self.group.end().await;
+            tracing::warn!(pid = group.process.pid, "a server that no longer answers is ended");
+            group.end().await;
         }
     }
 
@@ -313,8 +410,16 @@ impl Connection {
                 Err(ServiceError::McpError(error)) => {
                     return Err(format!("the server `{server}` does not list its tools: {}", error.message));
                 }
-                Err(_) => {
-                    return Err(format!("listing the tools of `{server}`: {}", self.why_broken().await));
+                Err(error) => {
+                    let told = match &error {
+                        ServiceError::TransportSend(error) => no_message(error).map(ToString::to_string),
+                        _ => None,
+                    };
+                    let why = match told {
+                        Some(why) => why,
+                        None => self.why_broken().await,
+                    };
+                    return Err(format!("listing the tools of `{server}`: {why}"));
                 }
             };
             tools.extend(page.tools.into_iter().filter_map(|tool| ToolInfo::of_mcp(server, unwrapped(tool))));
@@ -336,9 +441,21 @@ impl Connection {
         {
             tracing::debug!(%error, "the client task ended badly");
         }
-        if tokio::time::timeout(LEAVE_GRACE, self.group.ended()).await.is_err() {
-            self.group.end().await;
+        if let Carrier::Child(Child { group, .. }) = &self.carrier
+            && tokio::time::timeout(LEAVE_GRACE, group.ended()).await.is_err()
+        {
+            group.end().await;
         }
+    }
+}
+
+impl Child {
+    async fn why_broken(&self) -> String {
+        let (how, said) = match exit_of(&self.group).await {
+            Some(how) => (format!("the server {how}"), self.last_words.whole().await),
+            None => ("the server closed its output".to_owned(), self.last_words.text()),
+        };
+        joined(self.verdict.get().cloned().unwrap_or(how), &said)
     }
 }
 
@@ -370,6 +487,9 @@ fn request(tool: &str, call: &Call) -> ClientRequest {
 fn options(call: &Call) -> PeerRequestOptions {
     let mut meta = RequestMetaObject::new();
     meta.insert(KEY_META.to_owned(), Value::from(call.key.as_str()));
+    if let Some(trace) = traceparent() {
+        meta.insert(TRACE_META.to_owned(), Value::from(trace));
+    }
     PeerRequestOptions::no_options().with_meta(meta)
 }
 

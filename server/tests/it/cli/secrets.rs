@@ -58,9 +58,9 @@ fn commands(safe: &mut Safe) -> Value {
         "env": { "argv": ["env"], "env": env(safe, 6) },
         "echo": { "argv": with(&["printf", "%s\\n"], safe, 6) },
         "json": { "argv": ["python3", "-c", "import json, os; print(json.dumps(dict(os.environ)))"], "env": env(safe, 4) },
-        "fails": { "argv": with(&["sh", "-c", "echo \"$@\"; echo \"$@\" >&2; env >&2; exit 7", "x"], safe, 6), "env": env(safe, 4) },
-        "killed": { "argv": with(&["sh", "-c", "echo \"$@\" >&2; kill -9 $$", "x"], safe, 4) },
-        "slow": { "argv": with(&["sh", "-c", "echo \"$@\"; echo \"$@\" >&2; sleep 60", "x"], safe, 2), "timeout": "300ms" },
+        "fails": { "argv": with(&["sh", "-c", "printf %s \"$*\"; printf %s \"$*\" >&2; env >&2; exit 7", "x"], safe, 6), "env": env(safe, 4) },
+        "killed": { "argv": with(&["sh", "-c", "printf %s \"$*\" >&2; kill -9 $$", "x"], safe, 4) },
+        "slow": { "argv": with(&["sh", "-c", "printf %s \"$*\"; printf %s \"$*\" >&2; sleep 60", "x"], safe, 2), "timeout": "300ms" },
         "absent": { "argv": with(&["/no/such/program"], safe, 2), "cwd": "/" },
     })
 }

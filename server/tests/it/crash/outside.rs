@@ -25,7 +25,8 @@ impl Entry {
 }
 
 const HEAD: &str = "SELECT position FROM head WHERE tenant = 1";
-const ENTRIES: &str = "SELECT position, at, kind, body, hash FROM journal WHERE tenant = 1 ORDER BY position";
+const ENTRIES: &str =
+    "SELECT entry - 1099511627776, at, kind, body, hash FROM journal WHERE tenant = 1 ORDER BY entry";
 
 impl Outside {
     pub fn open(url: &str) -> Self {

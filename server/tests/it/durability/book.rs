@@ -77,8 +77,11 @@ fn answer(call: &Call) -> Ended {
             message: format!("no to {}", call.arguments),
             sent: true,
             output: None,
+            retry_after: None,
         },
-        "t/lost" => Ended::Unknown { category: Category::Timeout, message: "no answer".into() },
+        "t/lost" => {
+            Ended::Unknown { category: Category::Timeout, message: "no answer".into(), retry_after: None }
+        }
         _ => Ended::Succeeded { output: json!({ "heard": call.arguments }) },
     }
 }

@@ -130,8 +130,8 @@ fn chained_anew(entries: &[journal::Entry], attacker: &Attacker) -> String {
         let texts = format!("kind = {}, body = {}", text(kind, attacker), text(body, attacker));
         let hash = attacker.bytes(&hash);
         sql.push(format!(
-            "UPDATE journal SET version = {version}, {texts}, hash = {hash} WHERE position = {}",
-            position.0
+            "UPDATE journal SET version = {version}, {texts}, hash = {hash} WHERE entry = {}",
+            edit::key(position.0 as i64)
         ));
     }
     sql.push(format!("UPDATE head SET hash = {}", attacker.bytes(&hash)));

@@ -205,7 +205,7 @@ fn the_journal_refuses_to_be_changed() {
         let mut changes = vec!["UPDATE journal SET body = 'other'", "DELETE FROM journal"];
         match scratch.kind {
             Kind::Sqlite => changes.push(
-                "INSERT OR REPLACE INTO journal SELECT tenant, position, stream, version, at, actor, kind, \
+                "INSERT OR REPLACE INTO journal SELECT entry, tenant, stream, version, at, actor, kind, \
                  'other', hash FROM journal",
             ),
             Kind::Postgres => changes.push("TRUNCATE journal"),

@@ -17,7 +17,7 @@ async fn a_list_holds_every_server_and_the_unreachable_ones_say_why() {
         "mcpServers": {
             "demo": demo_server(folder.path()),
             "gone": { "command": "no-such-program" },
-            "web": { "url": "https://example.invalid/mcp" },
+            "web": { "url": "http://127.0.0.1:1/mcp" },
         },
         "commands": { "make": { "argv": ["make", "${arguments.target}"] } },
     });
@@ -35,8 +35,8 @@ async fn a_list_holds_every_server_and_the_unreachable_ones_say_why() {
     };
     assert_eq!(write.annotations, hints);
     assert!(listed[2].error.as_ref().unwrap().contains("cannot be started"));
-    assert!(listed[3].error.as_ref().unwrap().contains("over stdio only"));
-    assert!(tools.knows("demo") && !tools.knows("web") && !tools.knows("nobody"));
+    assert!(listed[3].error.as_ref().unwrap().contains("cannot be reached"));
+    assert!(tools.knows("demo") && tools.knows("web") && !tools.knows("nobody"));
 
     let described = tools.describe("demo/write_file").await.unwrap();
     assert_eq!(described.digest, write.digest);
@@ -48,15 +48,10 @@ async fn a_list_holds_every_server_and_the_unreachable_ones_say_why() {
 }
 
 #[tokio::test]
-async fn what_this_version_cannot_call_is_refused_by_name() {
+async fn what_is_not_configured_is_refused_by_name() {
     let folder = tempdir().unwrap();
-    let config = json!({
-        "mcpServers": { "web": { "url": "https://example.invalid/mcp" } },
-        "http": { "notify": { "url": "https://example.invalid" } },
-    });
-    let tools = tools(folder.path(), config);
-    let cases =
-        [("web/x", "url"), ("http/notify", "HTTP"), ("nobody/x", "nobody"), ("noslash", "server/tool")];
+    let tools = tools(folder.path(), json!({ "commands": { "make": { "argv": ["make"] } } }));
+    let cases = [("nobody/x", "nobody"), ("noslash", "server/tool"), ("command/none", "none")];
     for (tool, words) in cases {
         let (ended, told) = watched_call(&tools, a_call(tool, json!({}))).await;
         let (category, message, sent) = failure(ended);

@@ -67,7 +67,7 @@ async fn input_key_folder_and_variables_reach_the_program() {
 #[tokio::test]
 async fn an_exit_code_is_a_no_and_a_signal_is_nobody_knows() {
     let ended = run(shell("echo out; echo why >&2; exit 3"), json!({})).await;
-    let Ended::Failed { category, message, sent, output } = ended else { panic!("{ended:?}") };
+    let Ended::Failed { category, message, sent, output, .. } = ended else { panic!("{ended:?}") };
     assert_eq!((category, message.as_str(), sent), (Category::ToolError, "exited with code 3: why", true));
     assert_eq!(output.unwrap(), json!({ "exit_code": 3, "stdout": "out\n", "stderr": "why" }));
 

@@ -116,15 +116,34 @@ fn what_is_wrong_is_refused_with_its_place() {
             "`commands.a.argv[1]`: `${arguments..y}` has an empty name in it",
         ),
         ("commands: { a: { argv: [x], input_schema: { type: objekt } } }", "`commands.a.input_schema`: "),
-        ("http: { a: {} }", "`http.a.url`: is missing"),
         ("just text", "`config`: must be a mapping, not text"),
     ];
+    refused(&cases);
+    parse("a: [").unwrap_err();
+    parse("approvals: people\napprovals: agents").unwrap_err();
+}
+
+#[track_caller]
+fn refused(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
         let refused = parse(text).unwrap_err();
         assert!(refused.starts_with(expected), "{text}\n  expected {expected}\n  got      {refused}");
     }
-    parse("a: [").unwrap_err();
-    parse("approvals: people\napprovals: agents").unwrap_err();
+}
+
+#[test]
+fn what_is_wrong_over_http_is_refused_with_its_place() {
+    refused(&[
+        ("http: { a: {} }", "`http.a.url`: is missing"),
+        ("http: { a: { url: x, method: BREW } }", "`http.a.method`: `BREW` is none of GET, HEAD, POST"),
+        ("http: { a: { url: x, body: { b: ['${c}'] } } }", "`http.a.body`: `${c}` is unknown here"),
+        ("egress: { allow: ['*.corp'] }", "`egress.allow`: `*.corp` is neither a host nor host:port"),
+        ("egress: { allow: ['http://x'] }", "`egress.allow`: `http://x` is neither a host nor host:port"),
+        ("egress: { allow: x }", "`egress.allow`: must be a list of texts"),
+        ("egress: { deny: [x] }", "`egress.deny`: is no word of the config"),
+    ]);
+    let config = parse("egress: { allow: [wiki.corp, '10.0.0.7:8080', '[::1]:1'] }").unwrap();
+    assert_eq!(config.egress_allow.len(), 3);
 }
 
 #[test]

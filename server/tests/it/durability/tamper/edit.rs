@@ -42,6 +42,11 @@ pub fn any(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Edit {
     }
 }
 
+/// What the tables call the first tenant's entry at a position.
+pub fn key(position: i64) -> i64 {
+    (1 << 40) + position
+}
+
 fn position(dice: &mut Dice, written: &Written) -> i64 {
     dice.pick(&written.entries).position as i64
 }
@@ -81,18 +86,18 @@ fn column_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Op
         _ => ("hash", attacker.bytes(&attacker.spoil(dice, &entry.hash, false))),
     };
     let p = entry.position as i64;
-    Some((format!("UPDATE journal SET {column} = {value} WHERE position = {p}"), p))
+    Some((format!("UPDATE journal SET {column} = {value} WHERE entry = {}", key(p)), p))
 }
 
 fn entry_moved(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
     let (p, q) = (position(dice, written), place(dice, written));
-    let sql = format!("UPDATE journal SET position = {q} WHERE position = {p}");
+    let sql = format!("UPDATE journal SET entry = {} WHERE entry = {}", key(q), key(p));
     (p != q).then(|| (sql, earlier(p, q)))
 }
 
 fn entry_removed(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
     let p = position(dice, written);
-    Some((format!("DELETE FROM journal WHERE position = {p}"), p))
+    Some((format!("DELETE FROM journal WHERE entry = {}", key(p)), p))
 }
 
 fn entries_swapped(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
@@ -101,15 +106,16 @@ fn entries_swapped(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(
 }
 
 fn swap(table: &str, p: i64, q: i64) -> String {
-    format!(
-        "UPDATE {table} SET position = CASE position WHEN {p} THEN {q} ELSE {p} END WHERE position IN ({p}, {q})"
-    )
+    let (p, q) = (key(p), key(q));
+    format!("UPDATE {table} SET entry = CASE entry WHEN {p} THEN {q} ELSE {p} END WHERE entry IN ({p}, {q})")
 }
 
 fn copy_of(p: i64, q: i64) -> String {
     format!(
-        "INSERT INTO journal SELECT tenant, {q}, stream, version, at, actor, kind, body, hash \
-         FROM journal_written WHERE position = {p}"
+        "INSERT INTO journal SELECT {}, tenant, stream, version, at, actor, kind, body, hash \
+         FROM journal_written WHERE entry = {}",
+        key(q),
+        key(p)
     )
 }
 
@@ -121,7 +127,7 @@ fn entry_inserted(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(S
 fn shift(from: i64, by: i64) -> String {
     let tables = ["journal", "payloads"];
     let shifts =
-        tables.map(|table| format!("UPDATE {table} SET position = position + {by} WHERE position >= {from}"));
+        tables.map(|table| format!("UPDATE {table} SET entry = entry + {by} WHERE entry >= {}", key(from)));
     format!("{}; UPDATE head SET position = position + {by}", shifts.join(";"))
 }
 
@@ -134,7 +140,7 @@ fn entry_squeezed_in(dice: &mut Dice, written: &Written, _: &Attacker) -> Option
 /// Nothing before the head is wrong when the last one goes; then the head itself is.
 fn entry_squeezed_out(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
     let p = position(dice, written);
-    let out = ["journal", "payloads"].map(|table| format!("DELETE FROM {table} WHERE position = {p}"));
+    let out = ["journal", "payloads"].map(|table| format!("DELETE FROM {table} WHERE entry = {}", key(p)));
     Some((format!("{}; {}", out.join(";"), shift(p, -1)), p.min(written.last() - 1)))
 }
 
@@ -157,19 +163,19 @@ fn head_removed(_: &mut Dice, _: &Written, _: &Attacker) -> Option<(String, i64)
 fn payload_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
     let p = owner(dice, written);
     let spoilt = attacker.spoil(dice, &written.payloads[&(p as u64)], false);
-    Some((format!("UPDATE payloads SET body = {} WHERE position = {p}", attacker.bytes(&spoilt)), p))
+    Some((format!("UPDATE payloads SET body = {} WHERE entry = {}", attacker.bytes(&spoilt), key(p)), p))
 }
 
 fn payload_moved(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
     let (p, q) = (owner(dice, written), place(dice, written));
-    let sql = format!("UPDATE payloads SET position = {q} WHERE position = {p}");
+    let sql = format!("UPDATE payloads SET entry = {} WHERE entry = {}", key(q), key(p));
     (p != q).then(|| (sql, earlier(p, q)))
 }
 
 fn payload_removed(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
     let p = owner(dice, written);
-    let gone = *dice.pick(&["DELETE FROM payloads", "UPDATE payloads SET tenant = 2"]);
-    Some((format!("{gone} WHERE position = {p}"), p))
+    let gone = *dice.pick(&["DELETE FROM payloads", "UPDATE payloads SET entry = entry + 1099511627776"]);
+    Some((format!("{gone} WHERE entry = {}", key(p)), p))
 }
 
 fn payloads_swapped(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
@@ -180,8 +186,11 @@ fn payloads_swapped(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<
 
 fn payload_inserted(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
     let (p, q) = (owner(dice, written), place(dice, written));
-    let copy =
-        format!("INSERT INTO payloads SELECT tenant, {q}, body FROM payloads_written WHERE position = {p}");
+    let copy = format!(
+        "INSERT INTO payloads SELECT {}, body FROM payloads_written WHERE entry = {}",
+        key(q),
+        key(p)
+    );
     Some((copy, q))
 }
 

@@ -1,0 +1,315 @@
+//! MCP's Streamable HTTP on the one egress client: each message is one POST, sent once. It tells a call that
+//! did not leave from one that was refused and one that nobody knows about, which rmcp's own client cannot.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use actbook_engine::policy::Category;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Request, Response, StatusCode, Url};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, GetMeta, RequestId, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+};
+use serde_json::Value;
+use sse_stream::{Sse, SseStream};
+
+use super::connection::{KEY_META, TRACE_META};
+use super::raw::wrapped;
+use crate::config::Template;
+use crate::tools::classify::{Came, classify};
+use crate::tools::egress::{self, Egress, Place};
+use crate::tools::secret::Secrets;
+use crate::tools::{Ended, IDEMPOTENCY_HEADER, TRACE_HEADER, unfilled};
+
+/// One message of a server, as for one line of a child's output.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<NoMessage>>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// Where a server is, with what it takes to be let in; filled in anew for each message.
+#[derive(Clone)]
+pub struct HttpClient {
+    inner: Arc<Reach>,
+}
+
+struct Reach {
+    egress: Egress,
+    url: Template,
+    headers: BTreeMap<String, Template>,
+    secrets: Secrets,
+    session_lost: AtomicBool,
+}
+
+/// A POST that brought no message back, and what that says of it.
+#[derive(Clone, Debug)]
+pub struct NoMessage(pub Came);
+
+impl std::fmt::Display for NoMessage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match classify(self.0.clone(), false) {
+            Ended::Failed { message, .. } | Ended::Unknown { message, .. } => f.write_str(&message),
+            Ended::Succeeded { .. } => f.write_str("it answered"),
+        }
+    }
+}
+
+impl std::error::Error for NoMessage {}
+
+fn no_message<T>(came: Came) -> Result<T, StreamableHttpError<NoMessage>> {
+    Err(StreamableHttpError::Client(NoMessage(came)))
+}
+
+fn unintelligible<T>(why: impl Into<String>) -> Result<T, StreamableHttpError<NoMessage>> {
+    no_message(Came::Unintelligible { why: why.into() })
+}
+
+impl HttpClient {
+    pub fn new(
+        egress: &Egress,
+        url: &Template,
+        headers: &BTreeMap<String, Template>,
+        secrets: &Secrets,
+    ) -> Self {
+        let (egress, url, headers, secrets) = (egress.clone(), url.clone(), headers.clone(), secrets.clone());
+        let session_lost = AtomicBool::new(false);
+        Self { inner: Arc::new(Reach { egress, url, headers, secrets, session_lost }) }
+    }
+
+    /// The server has forgotten the session: the next use begins a fresh one.
+    pub fn session_lost(&self) -> bool {
+        self.inner.session_lost.load(Ordering::SeqCst)
+    }
+
+    async fn send(&self, method: Method, added: HeaderMap, body: Option<Vec<u8>>) -> Result<Response, Came> {
+        let mut request = self.inner.request(method)?;
+        request.headers_mut().extend(added);
+        *request.body_mut() = body.map(Into::into);
+        let own = Place::of(request.url());
+        self.inner.egress.send(request, own.as_ref()).await
+    }
+}
+
+impl Reach {
+    fn request(&self, method: Method) -> Result<Request, Came> {
+        let fill = |template: &Template| {
+            self.secrets.resolve(template, &Value::Null).map_err(|problem| unfilled(&problem))
+        };
+        let wrong = |why: String| Came::NotSent { category: Category::InvalidArguments, why };
+        let url = Url::parse(fill(&self.url)?.expose());
+        let url = url.map_err(|error| wrong(format!("`{}` is no address: {error}", self.url.source)))?;
+        let mut request = Request::new(method, url);
+        for (name, value) in &self.headers {
+            let value = HeaderValue::from_bytes(fill(value)?.expose().as_bytes());
+            let mut value =
+                value.map_err(|_| wrong(format!("the header `{name}` holds what none may hold")))?;
+            let name: HeaderName =
+                name.parse().map_err(|_| wrong(format!("`{name}` is no header's name")))?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(name, value);
+        }
+        Ok(request)
+    }
+}
+
+/// What rmcp adds to every message, and what a call carries.
+fn headers(
+    session: Option<&str>,
+    added: HashMap<HeaderName, HeaderValue>,
+    call: Option<&ClientJsonRpcMessage>,
+) -> HeaderMap {
+    let mut headers: HeaderMap = added.into_iter().collect();
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    if let Some(Ok(session)) = session.map(HeaderValue::from_str) {
+        headers.insert(SESSION, session);
+    }
+    if let Some(message) = call {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        for (name, key) in [(IDEMPOTENCY_HEADER, KEY_META), (TRACE_HEADER, TRACE_META)] {
+            let value = call_meta(message, key).and_then(|value| HeaderValue::from_str(&value).ok());
+            value.and_then(|value| headers.insert(name, value));
+        }
+    }
+    headers
+}
+
+fn call_meta(message: &ClientJsonRpcMessage, key: &str) -> Option<String> {
+    let ClientJsonRpcMessage::Request(request) = message else { return None };
+    let is_call = matches!(request.request, ClientRequest::CallToolRequest(_));
+    let meta = is_call.then(|| request.request.get_meta())?;
+    meta.get(key)?.as_str().map(str::to_owned)
+}
+
+impl StreamableHttpClient for HttpClient {
+    type Error = NoMessage;
+
+    async fn post_message(
+        &self,
+        _uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        _auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Posted {
+        let body = serde_json::to_vec(&message)?;
+        let headers = headers(session_id.as_deref(), custom_headers, Some(&message));
+        let response = match self.send(Method::POST, headers, Some(body)).await {
+            Ok(response) => response,
+            Err(came) => return no_message(came),
+        };
+        if response.status() == StatusCode::NOT_FOUND && session_id.is_some() {
+            self.inner.session_lost.store(true, Ordering::SeqCst);
+            return no_message(Came::SessionLost);
+        }
+        match (response.status().is_success(), asked(&message)) {
+            (true, Some(asked)) => answer(response, &asked.id).await,
+            (true, None) => Ok(StreamableHttpPostResponse::Accepted),
+            (false, asked) => refusal(response, asked).await,
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        _uri: Arc<str>,
+        session_id: Arc<str>,
+        _auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), StreamableHttpError<NoMessage>> {
+        let headers = headers(Some(&session_id), custom_headers, None);
+        match self.send(Method::DELETE, headers, None).await {
+            Ok(_) => Ok(()),
+            Err(came) => no_message(came),
+        }
+    }
+
+    /// Only to take up the answer of a call whose stream broke. The stream of a server's own words is not
+    /// asked for: nobody here listens to them, and it would hold a connection open for each server.
+    async fn get_stream(
+        &self,
+        _uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        _auth_header: Option<String>,
+        custom_headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<Events, StreamableHttpError<NoMessage>> {
+        let Some(Ok(last)) = last_event_id.map(|id| HeaderValue::from_str(&id)) else {
+            return Err(StreamableHttpError::ServerDoesNotSupportSse);
+        };
+        let mut headers = headers(session_id.as_deref(), custom_headers, None);
+        headers.insert(LAST_EVENT, last);
+        match self.send(Method::GET, headers, None).await {
+            Ok(response) if response.status().is_success() && is(&response, EVENTS) => Ok(events(response)),
+            Ok(_) => Err(StreamableHttpError::ServerDoesNotSupportSse),
+            Err(came) => no_message(came),
+        }
+    }
+}
+
+/// The request within a message, if it is one: everything else wants no answer.
+struct Asked {
+    id: RequestId,
+    discovers: bool,
+}
+
+fn asked(message: &ClientJsonRpcMessage) -> Option<Asked> {
+    let ClientJsonRpcMessage::Request(request) = message else { return None };
+    let discovers = matches!(request.request, ClientRequest::DiscoverRequest(_));
+    Some(Asked { id: request.id.clone(), discovers })
+}
+
+fn is(response: &Response, kind: &str) -> bool {
+    let said = response.headers().get(CONTENT_TYPE).and_then(|said| said.to_str().ok());
+    said.is_some_and(|said| said.trim_start().to_ascii_lowercase().starts_with(kind))
+}
+
+async fn answer(mut response: Response, id: &RequestId) -> Posted {
+    let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+    if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+        return unintelligible("the server accepted the request and gave no answer to it");
+    }
+    if is(&response, EVENTS) {
+        return Ok(StreamableHttpPostResponse::Sse(events(response), session));
+    }
+    if !is(&response, JSON) {
+        return unintelligible("the server's answer is neither JSON nor a stream of events");
+    }
+    let body = match egress::read(&mut response, MESSAGE_BYTES_MAX).await {
+        Ok((body, false)) => body,
+        Ok((_, true)) => {
+            let why = format!("the server's answer has more than {MESSAGE_BYTES_MAX} bytes");
+            return no_message(Came::Broken { why });
+        }
+        Err(why) => return no_message(Came::Broken { why }),
+    };
+    let body = wrapped(&body).unwrap_or(body);
+    match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
+        // An error without an id is about the one request that was sent.
+        Ok(ServerJsonRpcMessage::Error(error)) if error.id.is_none() => refused(error.error, id.clone()),
+        Ok(message) if answers(&message, id) => Ok(StreamableHttpPostResponse::Json(message, session)),
+        Ok(_) => unintelligible("the server answered under another id"),
+        Err(error) => unintelligible(format!("the server's answer is no JSON-RPC: {error}")),
+    }
+}
+
+fn answers(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
+    let given = match message {
+        ServerJsonRpcMessage::Response(response) => Some(&response.id),
+        ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+        ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => return false,
+    };
+    given.is_some_and(|given| given.to_string() == id.to_string())
+}
+
+/// A status other than success. A JSON-RPC error in a 4xx is the server's own word on the request, and is
+/// believed; whatever comes with a 5xx, nobody can tell how far it got.
+async fn refusal(response: Response, asked: Option<Asked>) -> Posted {
+    let status = response.status();
+    let (came, body) = egress::refusal(response).await;
+    let error = match serde_json::from_slice(&body) {
+        Ok(ServerJsonRpcMessage::Error(error)) => Some(error.error),
+        Ok(_) | Err(_) => None,
+    };
+    let said_no = status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 408 | 429);
+    match (asked.filter(|_| said_no), error) {
+        (Some(Asked { id, .. }), Some(error)) => refused(error, id),
+        // What an older server makes of the newer handshake's first word.
+        (Some(Asked { id, discovers: true }), None) => {
+            refused(ErrorData::invalid_request(NoMessage(came).to_string(), None), id)
+        }
+        (Some(Asked { discovers: false, .. }) | None, Some(_) | None) => no_message(came),
+    }
+}
+
+fn refused(error: ErrorData, id: RequestId) -> Posted {
+    Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, Some(id)), None))
+}
+
+/// The events of an answer, none of them larger than a message may be.
+fn events(response: Response) -> Events {
+    let mut event_bytes = 0;
+    let mut last = 0;
+    let limited = response.bytes_stream().map_err(io::Error::other).and_then(move |chunk| {
+        for byte in &chunk {
+            // An event ends with an empty line.
+            event_bytes = if *byte == b'\n' && last == b'\n' { 0 } else { event_bytes + 1 };
+            last = if *byte == b'\r' { last } else { *byte };
+        }
+        let fits = event_bytes <= MESSAGE_BYTES_MAX;
+        std::future::ready(if fits { Ok(chunk) } else { Err(io::Error::other("an event without end")) })
+    });
+    SseStream::from_bytes_stream(limited).map_ok(with_raw_tools).boxed()
+}
+
+fn with_raw_tools(event: Sse) -> Sse {
+    let wrapped = event.data.as_ref().and_then(|data| String::from_utf8(wrapped(data.as_bytes())?).ok());
+    Sse { data: wrapped.or(event.data), ..event }
+}

@@ -1,0 +1,302 @@
+//! A real HTTP server on loopback that does one thing wrong, and remembers every request it got. It also plays
+//! an MCP server up to the call, which is where it goes wrong then.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::*;
+
+/// `{id}` stands for the request's id, `{result}` for a whole and right answer to it.
+#[derive(Clone, Debug)]
+pub enum Do {
+    /// Well formed; its length is right.
+    Page {
+        status: &'static str,
+        headers: &'static str,
+        body: &'static str,
+    },
+    /// As it stands, then the connection is closed.
+    Raw(&'static str),
+    RawThenReset(&'static str),
+    RawThenHang(&'static str),
+    /// As it stands, a byte at a time.
+    Drip(&'static str),
+    /// The head, then this for as long as anybody reads.
+    Endless(&'static str, &'static str),
+    /// Reads at least so many bytes of the request, then resets the connection.
+    ResetAfter(usize),
+}
+
+pub fn page(status: &'static str, headers: &'static str, body: &'static str) -> Do {
+    Do::Page { status, headers, body }
+}
+
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub method: String,
+    pub path: String,
+    pub headers: String,
+    pub body: Value,
+}
+
+impl Seen {
+    pub fn header(&self, name: &str) -> Option<String> {
+        let line =
+            |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let found = self.headers.lines().filter_map(line).find(|(given, _)| given.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
+    }
+
+    fn rpc(&self) -> &str {
+        self.body["method"].as_str().unwrap_or_default()
+    }
+}
+
+pub struct Hostile {
+    pub port: u16,
+    actor: Arc<Actor>,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Hostile {
+    /// Does what `does` says of each call.
+    pub async fn start(does: impl Fn(&Seen) -> Do + Send + Sync + 'static) -> Self {
+        Self::serve(Box::new(does), None).await
+    }
+
+    pub async fn doing(does: Do) -> Self {
+        let resets = match does {
+            Do::ResetAfter(bytes) => Some(bytes),
+            _ => None,
+        };
+        Self::serve(Box::new(move |_| does.clone()), resets).await
+    }
+
+    async fn serve(does: Box<dyn Fn(&Seen) -> Do + Send + Sync>, resets: Option<usize>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let actor = Arc::new(Actor { does, resets, ..Actor::default() });
+        let serving = tokio::spawn({
+            let actor = actor.clone();
+            async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    let actor = actor.clone();
+                    tokio::spawn(async move { actor.serve(stream).await });
+                }
+            }
+        });
+        Self { port, actor, serving }
+    }
+
+    /// From here on it resets connections, if that is what it does.
+    pub fn arm(&self) {
+        self.actor.armed.store(true, Ordering::SeqCst);
+    }
+
+    /// How many connections it reset.
+    pub fn resets(&self) -> u64 {
+        self.actor.reset.load(Ordering::SeqCst)
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// The requests that were calls: all but what an MCP client says before and after.
+    pub fn calls(&self) -> Vec<Seen> {
+        let seen = self.actor.seen.lock().unwrap();
+        let of_mcp = |seen: &Seen| seen.header("mcp-protocol-version").is_some();
+        let is_call = |seen: &&Seen| match seen.rpc() {
+            "" => !of_mcp(seen),
+            method => method == "tools/call",
+        };
+        seen.iter().filter(is_call).cloned().collect()
+    }
+
+    /// What its last endless answer got rid of before anybody stopped reading.
+    pub fn bytes_written(&self) -> u64 {
+        self.actor.written.load(Ordering::SeqCst)
+    }
+
+    /// Until none of this process's sockets leads here any more.
+    pub async fn is_left_alone(&self) {
+        let started = Instant::now();
+        while open_sockets_to(self.port) > 0 {
+            assert!(started.elapsed() < PATIENCE, "{} sockets still lead here", open_sockets_to(self.port));
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Descriptors of this process that are TCP connections to this port of loopback.
+fn open_sockets_to(port: u16) -> usize {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let remote = format!("0100007F:{port:04X}");
+    let rows = table.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let inodes: Vec<String> = rows
+        .filter(|row| row.get(2) == Some(&remote.as_str()))
+        .map(|row| format!("socket:[{}]", row[9]))
+        .collect();
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let links = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    links.filter(|link| inodes.iter().any(|inode| link.to_str() == Some(inode))).count()
+}
+
+struct Actor {
+    does: Box<dyn Fn(&Seen) -> Do + Send + Sync>,
+    resets: Option<usize>,
+    armed: AtomicBool,
+    reset: AtomicU64,
+    seen: Mutex<Vec<Seen>>,
+    written: AtomicU64,
+}
+
+impl Default for Actor {
+    fn default() -> Self {
+        Self {
+            does: Box::new(|_| page("200 OK", "", "")),
+            resets: None,
+            armed: AtomicBool::default(),
+            reset: AtomicU64::default(),
+            seen: Mutex::default(),
+            written: AtomicU64::default(),
+        }
+    }
+}
+
+const RESULT: &str = r#"{"jsonrpc":"2.0","id":{id},"result":{"content":[{"type":"text","text":"yes"}],"structuredContent":{"said":"yes"}}}"#;
+
+impl Actor {
+    async fn serve(&self, mut stream: TcpStream) {
+        if let Some(bytes) = self.resets.filter(|_| self.armed.load(Ordering::SeqCst)) {
+            let mut read = 0;
+            while read < bytes {
+                read += stream.read(&mut [0; 16]).await.unwrap_or(bytes);
+            }
+            self.reset.fetch_add(1, Ordering::SeqCst);
+            return stream.set_zero_linger().unwrap();
+        }
+        while let Some(seen) = self.read(&mut stream).await {
+            let does = match seen.rpc() {
+                "" | "tools/call" => (self.does)(&seen),
+                _ => polite(&seen),
+            };
+            self.seen.lock().unwrap().push(seen.clone());
+            if !self.act(&mut stream, does, &seen).await {
+                return;
+            }
+        }
+    }
+
+    async fn read(&self, stream: &mut TcpStream) -> Option<Seen> {
+        let mut text = Vec::new();
+        loop {
+            if let Some(seen) = parse(&text) {
+                return Some(seen);
+            }
+            let mut chunk = [0; 4096];
+            match stream.read(&mut chunk).await {
+                Ok(count @ 1..) => text.extend_from_slice(&chunk[..count]),
+                Ok(_) | Err(_) => return None,
+            }
+        }
+    }
+
+    /// Says whether the connection lives on.
+    async fn act(&self, stream: &mut TcpStream, does: Do, seen: &Seen) -> bool {
+        let id = seen.body["id"].to_string();
+        let fill = |text: &str| text.replace("{result}", RESULT).replace("{id}", &id);
+        let (text, then) = match &does {
+            Do::Page { status, headers, body } => {
+                let body = fill(body);
+                let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+                (head + &body, "go on")
+            }
+            Do::Raw(text) => (fill(text), "close"),
+            Do::RawThenReset(text) => (fill(text), "reset"),
+            Do::RawThenHang(text) | Do::Endless(text, _) => (fill(text), "hang"),
+            Do::Drip(text) => return drip(stream, &fill(text)).await,
+            Do::ResetAfter(_) => (String::new(), "reset"),
+        };
+        if stream.write_all(text.as_bytes()).await.is_err() {
+            return false;
+        }
+        if let Do::Endless(_, chunk) = does {
+            let chunk = chunk.repeat(1024);
+            while stream.write_all(chunk.as_bytes()).await.is_ok() {
+                self.written.fetch_add(chunk.len() as u64, Ordering::SeqCst);
+            }
+        }
+        match then {
+            "reset" => stream.set_zero_linger().unwrap(),
+            "hang" => while stream.read(&mut [0; 1024]).await.is_ok_and(|count| count > 0) {},
+            _ => {}
+        }
+        then == "go on"
+    }
+}
+
+async fn drip(stream: &mut TcpStream, text: &str) -> bool {
+    let mut tick = tokio::time::interval(Duration::from_millis(20));
+    for byte in text.bytes() {
+        tick.tick().await;
+        if stream.write_all(&[byte]).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// A request that is whole.
+fn parse(bytes: &[u8]) -> Option<Seen> {
+    let text = String::from_utf8_lossy(bytes);
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let (first, headers) = head.split_once("\r\n")?;
+    let mut words = first.split(' ');
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut seen = Seen { method, path, headers: headers.to_owned(), body: Value::Null };
+    let length = seen.header("content-length").map_or(0, |length| length.parse().unwrap());
+    if body.len() < length {
+        return None;
+    }
+    seen.body = serde_json::from_str(&body[..length]).unwrap_or_else(|_| json!(body[..length]));
+    Some(seen)
+}
+
+/// Where it plays a server of the newer era.
+pub const NEWER: &str = "/newer";
+
+/// An MCP server up to the call: of the older era, with a session; of the newer one at `NEWER`.
+fn polite(seen: &Seen) -> Do {
+    const JSON: &str = "Content-Type: application/json\r\nMcp-Session-Id: s\r\nConnection: close\r\n";
+    match seen.rpc() {
+        "server/discover" if seen.path == NEWER => page(
+            "200 OK",
+            "Content-Type: application/json\r\nConnection: close\r\n",
+            r#"{"jsonrpc":"2.0","id":{id},"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}"#,
+        ),
+        "initialize" => page(
+            "200 OK",
+            JSON,
+            r#"{"jsonrpc":"2.0","id":{id},"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"zoo","version":"1"}}}"#,
+        ),
+        "tools/list" => page(
+            "200 OK",
+            JSON,
+            r#"{"jsonrpc":"2.0","id":{id},"result":{"tools":[{"name":"any","inputSchema":{"type":"object"}}]}}"#,
+        ),
+        "server/discover" => page("400 Bad Request", "Connection: close\r\n", "what?"),
+        _ => page("202 Accepted", "Connection: close\r\n", ""),
+    }
+}

@@ -1,0 +1,466 @@
+//! HTTP servers that misbehave, each in its own way, met by a plain HTTP tool and by MCP calls of both eras. Each
+//! is judged as docs/classification.md has it, was sent the call once, and leaves no connection behind.
+
+use serde_json::json;
+
+use super::hostile::{Do, Hostile, NEWER, page};
+use super::*;
+
+/// What is made of it: `succeeded`, `failed CATEGORY`, `unsent CATEGORY`, `unknown CATEGORY`; several where
+/// the kernel's timing decides, and each is right.
+struct Case {
+    name: &'static str,
+    does: Do,
+    http: &'static str,
+    mcp: &'static str,
+}
+
+const fn case(name: &'static str, does: Do, http: &'static str, mcp: &'static str) -> Case {
+    Case { name, does, http, mcp }
+}
+
+const JSON: &str = "Content-Type: application/json\r\n";
+const EVENTS: &str = "Content-Type: text/event-stream\r\n";
+
+fn status(status: &'static str) -> Do {
+    page(status, "", "{\"why\":\"because\"}")
+}
+
+fn json_page(body: &'static str) -> Do {
+    page("200 OK", JSON, body)
+}
+
+fn events(body: &'static str) -> Do {
+    page("200 OK", EVENTS, body)
+}
+
+fn good_news() -> Vec<Case> {
+    let chunked = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
+    vec![
+        case("a right answer", json_page("{result}"), "succeeded", "succeeded"),
+        case("a right answer in an event", events("data: {result}\n\n"), "succeeded", "succeeded"),
+        case(
+            "to be continued, then a right answer",
+            Do::Raw(
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{result}",
+            ),
+            "succeeded",
+            "succeeded",
+        ),
+        case(
+            "an answer without a length, ended by closing",
+            Do::Raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{result}"),
+            "succeeded",
+            "succeeded",
+        ),
+        case(
+            "the same event twice",
+            events("data: {result}\n\ndata: {result}\n\n"),
+            "succeeded",
+            "succeeded",
+        ),
+        case(
+            "the same answer twice",
+            Do::Raw(
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+            ),
+            "succeeded",
+            "unknown protocol",
+        ),
+        case(
+            "noise before the event",
+            events(": hm\n\nevent: x\n\ndata: {result}\n\n"),
+            "succeeded",
+            "succeeded",
+        ),
+        case("accepted", status("202 Accepted"), "succeeded", "unknown protocol"),
+        case("no content", page("204 No Content", "", ""), "succeeded", "unknown protocol"),
+        case("an empty page", json_page(""), "succeeded", "unknown protocol"),
+        case("an object in chunks", Do::Raw(chunked), "succeeded", "unknown protocol"),
+        case(
+            "a page for people",
+            page("200 OK", "Content-Type: text/html\r\n", "<p>"),
+            "succeeded",
+            "unknown protocol",
+        ),
+        case("no kind at all", page("200 OK", "", "{result}"), "succeeded", "unknown protocol"),
+    ]
+}
+
+fn redirects() -> Vec<Case> {
+    let to = "Location: /elsewhere\r\n";
+    vec![
+        case("300", page("300 Multiple Choices", to, ""), "failed protocol", "failed protocol"),
+        case("301", page("301 Moved Permanently", to, ""), "failed protocol", "failed protocol"),
+        case("302", page("302 Found", to, ""), "failed protocol", "failed protocol"),
+        case("303", page("303 See Other", to, ""), "failed protocol", "failed protocol"),
+        case("304", page("304 Not Modified", "", ""), "failed protocol", "failed protocol"),
+        case("307", page("307 Temporary Redirect", to, ""), "failed protocol", "failed protocol"),
+        case("308", page("308 Permanent Redirect", to, ""), "failed protocol", "failed protocol"),
+    ]
+}
+
+fn refusals() -> Vec<Case> {
+    vec![
+        case("400", status("400 Bad Request"), "failed invalid_arguments", "failed invalid_arguments"),
+        case("401", status("401 Unauthorized"), "failed permission", "failed permission"),
+        case("403", status("403 Forbidden"), "failed permission", "failed permission"),
+        case("404, which ends a session", status("404 Not Found"), "failed not_found", "failed unavailable"),
+        case("405", status("405 Method Not Allowed"), "failed tool_error", "failed tool_error"),
+        case("407", status("407 Proxy Authentication Required"), "failed permission", "failed permission"),
+        case("408", status("408 Request Timeout"), "unknown timeout", "unknown timeout"),
+        case("409", status("409 Conflict"), "failed tool_error", "failed tool_error"),
+        case("410", status("410 Gone"), "failed not_found", "failed not_found"),
+        case("413", status("413 Content Too Large"), "failed tool_error", "failed tool_error"),
+        case("422", status("422 Unprocessable"), "failed invalid_arguments", "failed invalid_arguments"),
+        case("429", status("429 Too Many Requests"), "failed rate_limited", "failed rate_limited"),
+        case("451", status("451 Unavailable"), "failed tool_error", "failed tool_error"),
+    ]
+}
+
+fn troubles() -> Vec<Case> {
+    let patience = page("503 Service Unavailable", "Retry-After: 1\r\n", "");
+    let own_word = page(
+        "500 Internal Server Error",
+        JSON,
+        r#"{"jsonrpc":"2.0","id":{id},"error":{"code":-32603,"message":"no"}}"#,
+    );
+    vec![
+        case("101", Do::Raw("HTTP/1.1 101 Switching\r\n\r\n"), "unknown unavailable", "unknown unavailable"),
+        case("500", status("500 Internal Server Error"), "unknown unavailable", "unknown unavailable"),
+        case("500 with an error of its own", own_word, "unknown unavailable", "unknown unavailable"),
+        case("501", status("501 Not Implemented"), "unknown unavailable", "unknown unavailable"),
+        case("502", status("502 Bad Gateway"), "unknown unavailable", "unknown unavailable"),
+        case("503 that asks for patience", patience, "unknown unavailable", "unknown unavailable"),
+        case("504", status("504 Gateway Timeout"), "unknown unavailable", "unknown unavailable"),
+        case("599", status("599 Whatever"), "unknown unavailable", "unknown unavailable"),
+        case("999", status("999 No Such Status"), "unknown unavailable", "unknown unavailable"),
+    ]
+}
+
+fn broken_answers() -> Vec<Case> {
+    const LOST: &str = "unknown unavailable";
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+    let with = |rest: &str| Do::Raw(format!("{head}{rest}").leak());
+    vec![
+        case("garbage", Do::Raw("\u{1}\u{2}\u{3} what\r\n\r\n"), LOST, LOST),
+        case("a page without a head", Do::Raw("<html>hello</html>"), LOST, LOST),
+        case("a version that does not exist", Do::Raw("HTTP/9.9 200 OK\r\n\r\n"), LOST, LOST),
+        case("a status that is no number", Do::Raw("HTTP/1.1 two OK\r\n\r\n"), LOST, LOST),
+        case("a header without a colon", with("nonsense\r\n\r\n"), LOST, LOST),
+        case("headers without end", Do::Endless("HTTP/1.1 200 OK\r\n", "X-More: and more\r\n"), LOST, LOST),
+        case("half a head", Do::Raw("HTTP/1.1 200 OK\r\nContent-Ty"), LOST, LOST),
+        case("less than it promised", with("Content-Length: 99\r\n\r\n{\"a\":1"), LOST, LOST),
+        case("a length that is none", with("Content-Length: -1\r\n\r\n{}"), LOST, LOST),
+        case("two lengths", with("Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}"), LOST, LOST),
+        case("a chunk that breaks off", with("Transfer-Encoding: chunked\r\n\r\nff\r\n{\"a\""), LOST, LOST),
+        case("a chunk of no size", with("Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n"), LOST, LOST),
+        case("closed without a word", Do::Raw(""), LOST, LOST),
+        case("reset without a word", Do::RawThenReset(""), LOST, LOST),
+        case("reset within the head", Do::RawThenReset("HTTP/1.1 200"), LOST, LOST),
+        case("reset at the first byte of the call", Do::ResetAfter(1), LOST, LOST),
+        case("reset within the call", Do::ResetAfter(40), LOST, LOST),
+        case(
+            "reset at once",
+            Do::ResetAfter(0),
+            "unsent unavailable, unknown unavailable",
+            "unsent unavailable, unknown unavailable",
+        ),
+    ]
+}
+
+fn slow_ones() -> Vec<Case> {
+    const LATE: &str = "unknown timeout";
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+    let length = format!("{head}Content-Length: 9999\r\n\r\n{{").leak();
+    let stream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    vec![
+        case("never a word", Do::RawThenHang(""), LATE, LATE),
+        case("never the rest of the head", Do::RawThenHang(head), LATE, LATE),
+        case("never the rest of the page", Do::RawThenHang(length), LATE, LATE),
+        case(
+            "a head by drops",
+            Do::Drip("HTTP/1.1 200 OK\r\nX-Long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n{}"),
+            LATE,
+            LATE,
+        ),
+        case("never the event", Do::RawThenHang(stream), LATE, LATE),
+        case("half an event", Do::RawThenHang(format!("{stream}data: {{").leak()), LATE, LATE),
+    ]
+}
+
+fn without_end() -> Vec<Case> {
+    let page = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n";
+    let stream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    vec![
+        case("a page without end", Do::Endless(page, "0123456789abcdef"), "succeeded", "unknown unavailable"),
+        case(
+            "an event without end",
+            Do::Endless(stream, "data: 0123456789\n"),
+            "succeeded",
+            "unknown unavailable",
+        ),
+        case(
+            "a line without end",
+            Do::Endless(stream, "0123456789abcdef"),
+            "succeeded",
+            "unknown unavailable",
+        ),
+        case("comments without end", Do::Endless(stream, ": still here\n\n"), "succeeded", "unknown timeout"),
+        case(
+            "other answers without end",
+            Do::Endless(stream, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n"),
+            "succeeded",
+            "unknown timeout",
+        ),
+    ]
+}
+
+fn wrong_messages() -> Vec<Case> {
+    const ODD: &str = "unknown protocol";
+    const LOST: &str = "unknown unavailable";
+    let error = r#"{"jsonrpc":"2.0","id":{id},"error":{"code":-32602,"message":"bad"}}"#;
+    let nameless = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"bad"}}"#;
+    let wrong_id = r#"{"jsonrpc":"2.0","id":987654,"result":{"content":[]}}"#;
+    let wrong_event = r#"data: {"jsonrpc":"2.0","id":987654,"result":{"content":[]}}"#;
+    let said_no =
+        r#"{"jsonrpc":"2.0","id":{id},"result":{"content":[{"type":"text","text":"no"}],"isError":true}}"#;
+    let deep: &'static str = "[".repeat(100_000).leak();
+    vec![
+        case("an answer under another id", json_page(wrong_id), "succeeded", ODD),
+        case("an event under another id", events(format!("{wrong_event}\n\n").leak()), "succeeded", LOST),
+        case(
+            "events that end too early",
+            events("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n\n"),
+            "succeeded",
+            LOST,
+        ),
+        case(
+            "an event with a number, which is asked after for as long as there is time",
+            events("id: 7\ndata: \n\n"),
+            "succeeded",
+            "unknown timeout",
+        ),
+        case("no event at all", events(""), "succeeded", LOST),
+        case("an event that is no JSON", events("data: {{{\n\n"), "succeeded", LOST),
+        case("several answers in a list", json_page("[{result}]"), "succeeded", ODD),
+        case("an object that is no message", json_page("{}"), "succeeded", ODD),
+        case("what is no JSON", json_page("{oops"), "succeeded", ODD),
+        case("what is nested too deep", json_page(deep), "succeeded", ODD),
+        case(
+            "a notification for an answer",
+            json_page(r#"{"jsonrpc":"2.0","method":"notifications/x"}"#),
+            "succeeded",
+            ODD,
+        ),
+        case(
+            "an answer that is no tool's",
+            json_page(r#"{"jsonrpc":"2.0","id":{id},"result":{"tools":[]}}"#),
+            "succeeded",
+            ODD,
+        ),
+        case("a no", json_page(said_no), "succeeded", "failed tool_error"),
+        case("an error", json_page(error), "succeeded", "failed invalid_arguments"),
+        case("an error without an id", json_page(nameless), "succeeded", "failed invalid_arguments"),
+        case(
+            "an error in a 404 that ends a session",
+            page("404 Not Found", JSON, error),
+            "failed not_found",
+            "failed unavailable",
+        ),
+        case(
+            "an error in a 409",
+            page("409 Conflict", JSON, nameless),
+            "failed tool_error",
+            "failed invalid_arguments",
+        ),
+        case(
+            "a compressed page that is not",
+            page("200 OK", "Content-Type: application/json\r\nContent-Encoding: gzip\r\n", "{result}"),
+            "succeeded",
+            "succeeded",
+        ),
+    ]
+}
+
+fn zoo() -> Vec<Case> {
+    let zoo = [
+        good_news(),
+        redirects(),
+        refusals(),
+        troubles(),
+        broken_answers(),
+        slow_ones(),
+        without_end(),
+        wrong_messages(),
+    ];
+    zoo.into_iter().flatten().collect()
+}
+
+fn judged(ended: &Ended) -> String {
+    match ended {
+        Ended::Succeeded { .. } => "succeeded".to_owned(),
+        Ended::Failed { category, sent: true, .. } => format!("failed {category}"),
+        Ended::Failed { category, sent: false, .. } => format!("unsent {category}"),
+        Ended::Unknown { category, .. } => format!("unknown {category}"),
+    }
+}
+
+/// Short where a time-out is awaited, since that is how long it takes.
+fn patience(expected: &str) -> Duration {
+    if expected.contains("timeout") { Duration::from_millis(400) } else { PATIENCE }
+}
+
+/// What is read of an endless answer before it is given up: the largest message, and what the kernel's buffers
+/// hold. Where the time runs out instead, what was read was let go again.
+const BYTES_MAX: u64 = 48 * 1024 * 1024;
+/// What the whole zoo may add to the memory of the process, the zoo itself included.
+const MEMORY_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+fn memory_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+async fn meet(case: &Case, tools: Tools, server: &Hostile, tool: &str, expected: &str) -> Result<(), String> {
+    server.arm();
+    let call = Call { timeout: patience(expected), ..a_call(tool, json!({})) };
+    let ended = tools.call(call, |_| {}, std::future::pending()).await;
+    let resets = server.resets();
+    tools.shutdown().await;
+    drop(tools);
+    server.is_left_alone().await;
+    let times = server.calls().len() as u64 + resets;
+    let cost = server.bytes_written();
+    let cheap = cost < BYTES_MAX || expected.contains("timeout");
+    match expected.split(", ").any(|expected| judged(&ended) == expected) && times == 1 && cheap {
+        true => Ok(()),
+        false => {
+            Err(format!("{tool}, {}: not {expected}; sent {times} times, {cost} bytes: {ended:?}", case.name))
+        }
+    }
+}
+
+async fn met_by_http(case: &Case) -> Result<(), String> {
+    let server = Hostile::doing(case.does.clone()).await;
+    let tool = json!({ "url": server.url("/"), "body": { "a": 1 } });
+    let tools = tools(Path::new("/"), json!({ "http": { "it": tool } }));
+    meet(case, tools, &server, "http/it", case.http).await
+}
+
+async fn met_by_mcp(case: &Case, path: &str) -> Result<(), String> {
+    let server = Hostile::doing(case.does.clone()).await;
+    let tools = tools(Path::new("/"), json!({ "mcpServers": { "zoo": { "url": server.url(path) } } }));
+    tools.describe("zoo/any").await.unwrap();
+    // The newer era has no sessions that a 404 could end.
+    let expected = match (path == NEWER, case.name) {
+        (true, "404, which ends a session") => "failed not_found",
+        (true, "an error in a 404 that ends a session") => "failed invalid_arguments",
+        _ => case.mcp,
+    };
+    meet(case, tools, &server, "zoo/any", expected).await.map_err(|wrong| format!("{path} {wrong}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_misbehaviour_is_judged_by_the_table_and_met_once() {
+    let zoo = zoo();
+    assert!(zoo.len() >= 80, "{} of them", zoo.len());
+    let before = memory_bytes();
+    let mut wrong = Vec::new();
+    for case in &zoo {
+        let met = tokio::join!(met_by_http(case), met_by_mcp(case, "/mcp"), met_by_mcp(case, NEWER));
+        wrong.extend([met.0, met.1, met.2].into_iter().filter_map(Result::err));
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), 3 * zoo.len(), wrong.join("\n"));
+    let more = memory_bytes() - before;
+    assert!(more < MEMORY_BYTES_MAX, "{more} bytes more");
+}
+
+#[tokio::test]
+async fn what_cannot_be_connected_to_was_not_sent() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let plain = Hostile::doing(Do::ResetAfter(1)).await;
+    plain.arm();
+    let addresses = [
+        format!("http://{closed}/"),
+        format!("https://127.0.0.1:{}/", plain.port),
+        "http://no-such-name.invalid/".to_owned(),
+    ];
+    for address in addresses {
+        let config =
+            json!({ "http": { "it": { "url": address } }, "mcpServers": { "it": { "url": address } } });
+        let config = Config::parse(&config.to_string(), Path::new("/")).unwrap();
+        let nowhere: actbook::tools::Lookup =
+            std::sync::Arc::new(|_| Box::pin(async { Err(std::io::Error::other("there is no such name")) }));
+        let tools = Tools::with(&config, |_| None, nowhere);
+        for tool in ["http/it", "it/any"] {
+            let ended = call(&tools, tool, json!({})).await;
+            assert_eq!(judged(&ended), "unsent unavailable", "{address}: {ended:?}");
+        }
+    }
+    assert!(plain.calls().is_empty());
+}
+
+#[tokio::test]
+async fn patience_that_a_server_asks_for_is_passed_on() {
+    let asked = page("429 Too Many Requests", "Retry-After: 7\r\n", "");
+    let server = Hostile::doing(asked).await;
+    let config = json!({
+        "http": { "it": { "url": server.url("/") } },
+        "mcpServers": { "zoo": { "url": server.url("/mcp") } },
+    });
+    let tools = tools(Path::new("/"), config);
+    for tool in ["http/it", "zoo/any"] {
+        match call(&tools, tool, json!({})).await {
+            Ended::Failed { retry_after, .. } => {
+                assert_eq!(retry_after, Some(Duration::from_secs(7)), "{tool}")
+            }
+            ended @ (Ended::Succeeded { .. } | Ended::Unknown { .. }) => panic!("{ended:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_forgotten_session_fails_one_call_and_the_next_begins_another() {
+    let calls = std::sync::atomic::AtomicUsize::new(0);
+    let server = Hostile::start(move |_| match calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+        0 => status("404 Not Found"),
+        _ => json_page("{result}"),
+    })
+    .await;
+    let tools = tools(Path::new("/"), json!({ "mcpServers": { "zoo": { "url": server.url("/mcp") } } }));
+    let first = call(&tools, "zoo/any", json!({})).await;
+    assert_eq!(judged(&first), "failed unavailable");
+    assert_eq!(server.calls().len(), 1, "not sent again by itself");
+    assert_eq!(output(call(&tools, "zoo/any", json!({})).await), json!({ "said": "yes" }));
+    let sent = server.calls();
+    assert!(sent.iter().all(|seen| seen.header("idempotency-key").as_deref() == Some("key-1")));
+    let trace = sent[0].header("traceparent").unwrap();
+    assert_eq!(sent[0].body["params"]["_meta"]["traceparent"], trace.as_str());
+    assert_eq!(sent[0].body["params"]["_meta"]["actbook/idempotency-key"], "key-1");
+}
+
+#[tokio::test]
+async fn a_connection_that_dies_between_calls_makes_no_call_arrive_twice() {
+    let server = Hostile::start(|seen| match seen.path.ends_with("odd") {
+        true => Do::Raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
+        false => json_page("{}"),
+    })
+    .await;
+    let tool = json!({ "url": server.url("/${arguments.path}") });
+    let tools = tools(Path::new("/"), json!({ "http": { "it": tool } }));
+    for no in 0..100 {
+        let path = if no % 2 == 1 { "odd" } else { "even" };
+        let call = Call { key: format!("key-{no}"), ..a_call("http/it", json!({ "path": path })) };
+        let ended = tools.call(call, |_| {}, std::future::pending()).await;
+        assert!(matches!(judged(&ended).as_str(), "succeeded" | "unknown unavailable"), "{ended:?}");
+    }
+    let mut keys: Vec<String> =
+        server.calls().iter().map(|seen| seen.header("idempotency-key").unwrap()).collect();
+    let sent = keys.len();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), sent, "each key arrived once");
+    assert!(sent > 50, "most arrived: {sent}");
+}

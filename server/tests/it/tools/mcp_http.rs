@@ -1,0 +1,97 @@
+//! MCP servers over HTTP that other people wrote, of both eras.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use serde_json::json;
+use tempfile::tempdir;
+use tokio::process::{Child, Command};
+
+use super::*;
+
+/// A server on a port of its own, ended when dropped.
+struct Served {
+    _child: Child,
+    url: String,
+}
+
+/// The test's share of the machine, as `cargo xtask test` installed it.
+pub fn installed(variable: &str) -> PathBuf {
+    std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} is set by `cargo xtask test`")).into()
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+async fn serve(mut command: Command, port: u16) -> Served {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = child.kill_on_drop(true).spawn().unwrap();
+    let started = Instant::now();
+    while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+        assert!(started.elapsed() < PATIENCE, "the server did not come up");
+        tokio::task::yield_now().await;
+    }
+    Served { _child: child, url: format!("http://127.0.0.1:{port}/mcp") }
+}
+
+async fn older() -> Served {
+    let server = installed("ACTBOOK_TEST_NPM").join("node_modules/@modelcontextprotocol/server-everything");
+    let port = free_port();
+    let mut command = Command::new("node");
+    command.arg(server.join("dist/index.js")).arg("streamableHttp").env("PORT", port.to_string());
+    serve(command, port).await
+}
+
+const MODERN: &str = r#"
+import sys
+from mcp.server.mcpserver import MCPServer, Context
+server = MCPServer("modern")
+@server.tool()
+def add(a: int, b: int) -> int:
+    "Adds."
+    return a + b
+server.run(transport="streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+"#;
+
+async fn modern() -> Served {
+    let python = installed("ACTBOOK_TEST_PYPI").join("servers/bin/python");
+    let port = free_port();
+    let mut command = Command::new(python);
+    command.args(["-c", MODERN, &port.to_string()]);
+    serve(command, port).await
+}
+
+#[tokio::test]
+async fn a_server_of_the_older_era_is_reached() {
+    let (folder, server) = (tempdir().unwrap(), older().await);
+    let tools = tools(folder.path(), json!({ "mcpServers": { "all": { "url": server.url } } }));
+    let listed = tools.list().await;
+    assert_eq!(listed[0].error, None);
+    assert!(listed[0].tools.iter().any(|tool| tool.name == "all/echo"));
+    let (ended, told) = watched_call(&tools, a_call("all/echo", json!({ "message": "hello" }))).await;
+    assert_eq!((output(ended), told), (json!({ "text": "Echo: hello" }), vec![None]));
+    let ended = call(&tools, "all/echo", json!({ "message": 1 })).await;
+    assert_eq!(failure(ended).0, Category::InvalidArguments);
+    assert_eq!(failure(call(&tools, "all/none", json!({})).await).0, Category::NotFound);
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_of_the_newer_era_is_reached() {
+    let (folder, server) = (tempdir().unwrap(), modern().await);
+    let tools = tools(folder.path(), json!({ "mcpServers": { "sums": { "url": server.url } } }));
+    let ended = call(&tools, "sums/add", json!({ "a": 2, "b": 3 })).await;
+    assert_eq!(output(ended), json!({ "result": 5 }));
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_was_sent_nothing() {
+    let folder = tempdir().unwrap();
+    let url = format!("http://127.0.0.1:{}/mcp", free_port());
+    let tools = tools(folder.path(), json!({ "mcpServers": { "gone": { "url": url } } }));
+    let (ended, told) = watched_call(&tools, a_call("gone/any", json!({}))).await;
+    let (category, message, sent) = failure(ended);
+    assert_eq!((category, sent, told), (Category::Unavailable, false, vec![]), "{message}");
+}
