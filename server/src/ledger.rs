@@ -6,6 +6,7 @@
 //! It knows how commands become appended events, never why a command was given.
 
 mod book;
+mod calls;
 mod fold;
 mod rebuild;
 mod writer;
@@ -28,6 +29,7 @@ use crate::store::tools::Tool;
 use crate::store::{self, Appender, Db};
 use book::Book;
 pub use book::{DRIVER, now_ms};
+pub use calls::catch_up_calls;
 pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library};
 pub use rebuild::rebuild;
 

@@ -7,6 +7,7 @@ mod journal;
 mod pins;
 mod plans;
 mod preflight;
+mod stats;
 mod tools;
 mod verify;
 pub mod view;
@@ -27,7 +28,7 @@ use crate::tools::Tools;
 pub use crate::ledger::Progress;
 pub use crate::store::Options;
 pub use crate::store::executions::Filter as ExecutionFilter;
-pub use crate::tools::{ServerTools, ToolInfo, visible};
+pub use crate::tools::{Circuit, ServerState, ServerTools, ToolInfo, visible};
 pub use actbook_engine::execution::{Brief, Report};
 pub use answers::failed;
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
@@ -35,6 +36,7 @@ pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};
 pub use pins::{ToolStanding, ToolTaken};
 pub use plans::{PlanChecked, PlanSaved};
+pub use stats::{LastError, Seen, ToolsSeen};
 pub use tools::ToolCalled;
 
 /// Everything a door needs. Clones are the same house.

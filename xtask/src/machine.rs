@@ -1,5 +1,5 @@
-//! What the tests need from the machine, found or installed: PostgreSQL, Node, Python and strace from Debian, Rust's
-//! own components from rustup, MCP servers from npm and PyPI under the target folder. It installs only what is missing.
+//! What the tests need from the machine, found or installed: PostgreSQL, Node, Python, git, OpenSSL and strace from
+//! Debian, Rust's own components from rustup, MCP servers from npm and PyPI under the target folder. It installs only what is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,6 +79,12 @@ fn install_packages() -> Result<()> {
     }
     if !answers(&["python3", "-c", "import venv, ensurepip"]) {
         missing.push("python3-venv");
+    }
+    if !answers(&["openssl", "version"]) {
+        missing.push("openssl");
+    }
+    if !answers(&["git", "--version"]) {
+        missing.push("git");
     }
     if !answers(&["strace", "--version"]) {
         missing.push("strace");

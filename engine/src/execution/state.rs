@@ -262,9 +262,11 @@ impl StepState {
     /// Numbers the outbound idempotency key of the next attempt: a definite failure or a
     /// `did-not-happen` moves it on, an attempt that was never sent does not.
     pub(super) fn next_key(&self) -> u32 {
-        let Some(attempt) = self.last_that_counts() else { return 0 };
-        let failed = attempt.counts_as() == Some(Outcome::Failed) && !attempt.costs_nothing();
-        attempt.key + u32::from(failed)
+        let sent = self.attempts.iter().rev().find(|attempt| !attempt.unsent);
+        match sent {
+            Some(attempt) => attempt.key + u32::from(attempt.counts_as() == Some(Outcome::Failed)),
+            None => self.attempts.last().map_or(0, |attempt| attempt.key),
+        }
     }
 
     pub fn last_compensation(&self) -> Option<&Compensation> {
@@ -274,8 +276,9 @@ impl StepState {
     /// Like an attempt's, a compensation's key moves on once the one before is settled. It must not stay
     /// where a success was heard of after that one began: a tool that knows the key would do nothing.
     pub(super) fn next_undo_key(&self, attempt: u32) -> u32 {
-        let Some(last) = self.compensations.iter().rev().find(|one| one.attempt == attempt) else { return 0 };
-        let same = last.costs_nothing() || last.counts_as() == Some(Outcome::Unknown);
+        let of_it = || self.compensations.iter().rev().filter(|one| one.attempt == attempt);
+        let Some(last) = of_it().find(|one| !one.unsent).or_else(|| of_it().next()) else { return 0 };
+        let same = last.unsent || last.counts_as() == Some(Outcome::Unknown);
         last.key + u32::from(!same || self.undo_again.contains(&attempt))
     }
 

@@ -260,13 +260,13 @@ fn started(execution: &Execution, no: StepNo) {
     if step.approved {
         assert_eq!((new.arguments, new.pin), (step.asked, step.asked_pin), "sends what was approved");
     }
-    let Some(last) = earlier.iter().rev().find(|one| !one.costs_nothing()).or(earlier.last()) else { return };
+    let Some(last) = earlier.iter().rev().find(|one| !one.unsent).or(earlier.last()) else { return };
     match last.counts_as() {
         Some(Outcome::Unknown) => assert_eq!(last.key, new.key, "the key changed over an unknown"),
-        Some(Outcome::Failed) if !last.costs_nothing() => {
-            assert_ne!(last.key, new.key, "the key outlived a failure")
+        Some(Outcome::Failed) if last.unsent => {
+            assert_eq!(last.key, new.key, "the key changed though nothing was sent")
         }
-        Some(Outcome::Failed) => assert_eq!(last.key, new.key, "the key changed though nothing was sent"),
+        Some(Outcome::Failed) => assert_ne!(last.key, new.key, "the key outlived a failure"),
         Some(Outcome::Succeeded) | None => panic!("an attempt after one that has not failed"),
     }
 }

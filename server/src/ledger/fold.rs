@@ -60,7 +60,7 @@ impl Plans {
         Ok(version.first_blocking(db)?.map(|row| row.position))
     }
 
-    fn load(&self, db: &Db, tenant: i64, reference: &PlanRef) -> Result<Arc<Plan>, Error> {
+    pub(super) fn load(&self, db: &Db, tenant: i64, reference: &PlanRef) -> Result<Arc<Plan>, Error> {
         if let Some(plan) = self.get(&reference.digest) {
             return Ok(plan);
         }

@@ -34,10 +34,13 @@ pub async fn perform(
             std::process::abort();
         }
     };
+    let _line = inner.board.open(stream, id.step);
+    let board = inner.board.clone();
+    let progress: tools::OnProgress = Arc::new(move |said| board.note(stream, id.step, said));
     let mut pin = call.pin;
     loop {
-        let request = request(&call, &arguments, pin);
-        let ended = inner.tools.call(request, sending, asked_to_stop(stop.clone())).await;
+        let (request, stop) = (request(&call, &arguments, pin), asked_to_stop(stop.clone()));
+        let ended = inner.tools.call_reporting(request, sending, progress.clone(), stop).await;
         match pins::look(&inner, stream, &call, pin, ended).await {
             Then::Done(ended) => return (id, in_engine_words(ended)),
             Then::Again(accepted) => pin = Some(accepted),

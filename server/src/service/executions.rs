@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::Service;
 use super::plans::named_tools;
-use super::view::{ExecutionRow, ExecutionView};
+use super::view::{ExecutionRow, ExecutionView, StepProgress};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{self, Asked, Progress, Reply, Request, Start};
@@ -120,7 +120,7 @@ impl Service {
     pub async fn view(&self, id: &str) -> Result<ExecutionView, Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream)?;
-        self.render(&execution).await
+        self.render_live(found.stream, &execution).await
     }
 
     pub(super) fn fold(&self, stream: u64) -> Result<Execution, Error> {
@@ -272,12 +272,13 @@ pub struct Seated {
 }
 
 /// One step as live progress shows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Glance<'a> {
     pub id: &'a StepId,
     pub name: Option<&'a str>,
     pub status: StepStatus,
     pub attempts: usize,
+    pub progress: Option<StepProgress>,
     pub started_at_ms: Option<i64>,
     pub ended_at_ms: Option<i64>,
 }
@@ -310,7 +311,7 @@ impl Watching {
     }
 
     pub async fn view(&self) -> Result<ExecutionView, Error> {
-        self.service.render(self.execution()).await
+        self.service.render_live(self.stream, self.execution()).await
     }
 
     /// What undoing would do, whether or not something went wrong.
@@ -331,13 +332,14 @@ impl Watching {
     }
 
     /// Every step, in the plan's order.
-    pub fn glances(&self) -> impl ExactSizeIterator<Item = Glance<'_>> {
+    pub fn glances(&self) -> impl Iterator<Item = Glance<'_>> {
         let execution = self.execution();
-        execution.plan.steps.iter().zip(&execution.steps).map(|(spec, state)| Glance {
+        execution.plan.numbered().zip(&execution.steps).map(|((no, spec), state)| Glance {
             id: &spec.id,
             name: spec.name.as_deref(),
             status: state.status(),
             attempts: state.attempts.len(),
+            progress: self.service.progress(self.stream, no, state.status()),
             started_at_ms: state.started_at_ms,
             ended_at_ms: state.ended_at_ms,
         })

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Service;
 use crate::error::Error;
 use crate::random;
-use crate::tools::{Call, CatalogError, Ended, ServerTools, ToolInfo};
+use crate::tools::{Call, CatalogError, Ended, ServerState, ServerTools, ToolInfo};
 
 /// How a call by hand ended. It belongs to no execution, so the journal does not know of it.
 #[derive(Clone, Debug, Serialize)]
@@ -46,6 +46,11 @@ impl Service {
         info.output_schema.iter_mut().for_each(|schema| self.tools.redact(schema));
         info.hidden.iter_mut().for_each(|place| self.tools.redact_text(place));
         info
+    }
+
+    /// How a server is doing in this process.
+    pub fn server_state(&self, name: &str) -> Option<ServerState> {
+        self.tools.state(name)
     }
 
     pub fn server_names(&self) -> Vec<String> {

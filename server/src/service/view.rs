@@ -63,6 +63,9 @@ pub struct StepView {
     pub attempts: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
+    /// While it runs in this process, where its tool tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<StepProgress>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +76,16 @@ pub struct StepView {
     pub output: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorView>,
+}
+
+/// How far a step's call has come, in its tool's own measure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepProgress {
+    pub done: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -207,6 +220,27 @@ impl Service {
         })
     }
 
+    /// The same, with what this process knows beyond the journal.
+    pub(super) async fn render_live(
+        &self,
+        stream: u64,
+        execution: &Execution,
+    ) -> Result<ExecutionView, Error> {
+        let mut view = self.render(execution).await?;
+        for (no, step) in execution.numbers().zip(&mut view.steps) {
+            step.progress = self.progress(stream, no, step.status);
+        }
+        Ok(view)
+    }
+
+    pub(super) fn progress(&self, stream: u64, step: StepNo, status: StepStatus) -> Option<StepProgress> {
+        if !matches!(status, StepStatus::Running | StepStatus::Compensating) {
+            return None;
+        }
+        let said = self.runner.get()?.progress(stream, step)?;
+        Some(StepProgress { done: said.done, total: said.total, message: said.message })
+    }
+
     pub async fn brief(&self, execution: &Execution) -> Result<Brief, Error> {
         let mut values = Values::default();
         loop {
@@ -279,6 +313,7 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
         action,
         attempts: state.attempts.len(),
         started_at: state.started_at_ms.map(time),
+        progress: None,
         ended_at: state.ended_at_ms.map(time),
         took_ms: state.started_at_ms.zip(state.ended_at_ms).map(|(from, to)| to - from),
         arguments: value(arguments),

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use super::Ended;
 use super::process::describe;
 
-/// A larger answer is cut, and says so. The call still counts as what it was.
+/// A larger answer is cut, and says so, where the config does not say otherwise. The call still counts as
+/// what it was.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// How much text of a cut answer is kept.
-const CUT_TEXT_BYTES: usize = 64 * 1024;
+/// What the frame around a cut answer's text takes.
+const CUT_FRAME_BYTES: usize = 64;
 const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
 /// What the transport saw.
@@ -248,12 +249,12 @@ fn doubt_a_no(ended: Ended) -> Ended {
 
 /// Cuts what is too large; done after secrets have been struck out, lest half of one remain at the cut.
 /// What happened outweighs what was said of it: a success with too large an answer stays a success.
-pub fn cap(ended: Ended) -> Ended {
+pub fn cap(ended: Ended, bytes_max: usize) -> Ended {
     match ended {
-        Ended::Succeeded { output } => Ended::Succeeded { output: cut_output(output) },
+        Ended::Succeeded { output } => Ended::Succeeded { output: cut_output(output, bytes_max) },
         Ended::Failed { category, message, sent, output, retry_after } => {
-            let (message, output) = (cut_message(message), output.map(cut_output));
-            Ended::Failed { category, message, sent, output, retry_after }
+            let output = output.map(|output| cut_output(output, bytes_max));
+            Ended::Failed { category, message: cut_message(message), sent, output, retry_after }
         }
         Ended::Unknown { category, message, retry_after } => {
             Ended::Unknown { category, message: cut_message(message), retry_after }
@@ -261,13 +262,30 @@ pub fn cap(ended: Ended) -> Ended {
     }
 }
 
-fn cut_output(output: Value) -> Value {
+fn cut_output(output: Value, bytes_max: usize) -> Value {
     let written = output.to_string();
-    if written.len() <= OUTPUT_BYTES_MAX {
+    if written.len() <= bytes_max {
         return output;
     }
     let text = output.get("text").and_then(Value::as_str).unwrap_or(&written);
-    json!({ "text": head(text, CUT_TEXT_BYTES), "truncated": true, "bytes": written.len() })
+    let kept = head_written(text, bytes_max.saturating_sub(CUT_FRAME_BYTES));
+    json!({ "text": kept, "truncated": true, "bytes": written.len() })
+}
+
+/// As much of the beginning as takes so many bytes once it is written as JSON.
+fn head_written(text: &str, bytes: usize) -> &str {
+    let mut used = 0;
+    for (at, sign) in text.char_indices() {
+        used += match sign {
+            '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+            '\0'..='\u{1f}' => 6,
+            _ => sign.len_utf8(),
+        };
+        if used > bytes {
+            return &text[..at];
+        }
+    }
+    text
 }
 
 fn cut_message(message: String) -> String {

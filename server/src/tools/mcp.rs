@@ -2,7 +2,9 @@
 //! the next use after it ended. The only part of `tools` that names rmcp, together with what is below it.
 
 mod connection;
+mod ears;
 mod http;
+mod life;
 mod line_limit;
 mod raw;
 
@@ -10,14 +12,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actbook_engine::policy::Category;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use serde_json::Value;
 use tokio::process::Command;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
 use super::catalog::{CatalogError, Listing};
@@ -25,10 +26,12 @@ use super::classify::Came;
 use super::egress::Egress;
 use super::process::ChildProcess;
 use super::secret::{Secrets, Unresolved};
-use super::{Call, stopped_unsent, without_own_variables};
-use crate::config::{McpServer, Template};
+use super::{Call, Circuit, OnProgress, stopped_unsent, without_own_variables};
+use crate::config::{McpServer, ServerWords, Template};
 use connection::Connection;
 use http::HttpClient;
+use life::Life;
+pub use life::ServerState;
 
 /// A server installed on first use (`npx -y …`) may take this long to come up.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(60);
@@ -48,7 +51,7 @@ pub struct Server {
     folder: PathBuf,
     secrets: Secrets,
     egress: Egress,
-    permits: Semaphore,
+    life: Life,
     /// The one connection, up or coming up. A call that gives up waiting leaves it coming up.
     slot: Mutex<Option<Slot>>,
 }
@@ -56,6 +59,9 @@ pub struct Server {
 struct Slot {
     connecting: Connecting,
     starting: AbortHandle,
+    /// When it was last begun, and how often in a row before that in vain.
+    begun: Instant,
+    falls: u32,
 }
 
 impl Drop for Slot {
@@ -66,14 +72,13 @@ impl Drop for Slot {
 }
 
 /// All that a call waits for.
-struct Ready<'a> {
-    _permit: SemaphorePermit<'a>,
+struct Ready {
     connection: Arc<Connection>,
     /// What the server offers on it, or why that is not known.
     listing: Result<Arc<Listing>, String>,
 }
 
-impl Ready<'_> {
+impl Ready {
     /// A call that is not pinned goes its way though nobody knows what the server offers: it will say.
     fn admit(&self, call: &Call) -> Result<(), Came> {
         match &self.listing {
@@ -91,7 +96,7 @@ impl Server {
         folder: &Path,
         secrets: &Secrets,
         egress: &Egress,
-        permits: Semaphore,
+        words: &ServerWords,
     ) -> Self {
         Self {
             name: name.to_owned(),
@@ -99,7 +104,7 @@ impl Server {
             folder: folder.to_owned(),
             secrets: secrets.clone(),
             egress: egress.clone(),
-            permits,
+            life: Life::of(words),
             slot: Mutex::default(),
         }
     }
@@ -110,6 +115,7 @@ impl Server {
         tool: &str,
         call: &Call,
         sending: impl Fn(Option<ChildProcess>) + Send,
+        progress: OnProgress,
         stop: impl Future<Output = ()> + Send,
     ) -> (Came, bool) {
         if !matches!(call.arguments, Value::Object(_) | Value::Null) {
@@ -126,23 +132,47 @@ impl Server {
             Ok(ready) if let Err(came) = ready.admit(call) => (came, false),
             Ok(Ready { connection, .. }) => {
                 sending(connection.process());
-                connection.call(tool, call, stop).await
+                let (came, stopped) = connection.call(tool, call, progress, stop).await;
+                if matches!(came, Came::TimedOut { .. }) {
+                    // Apart from the call, whose outcome is known to be unknown already.
+                    let check_after = self.life.check_after;
+                    tokio::spawn(async move { connection.is_well(check_after).await });
+                }
+                (came, stopped)
             }
             Err(came) => (came, false),
         }
     }
 
-    /// A place in the queue, then a connection that is up, and what the server offers on it.
-    async fn ready(&self, patience: Duration) -> Result<Ready<'_>, Came> {
-        let permit = self.permits.acquire().await.expect("the semaphore is never closed");
+    /// A connection that is up, and what the server offers on it. One that keeps falling is waited for like
+    /// one that starts slowly.
+    async fn ready(&self, patience: Duration) -> Result<Ready, Came> {
         match tokio::time::timeout(patience, self.listed()).await {
-            Ok(Ok((connection, listing))) => Ok(Ready { _permit: permit, connection, listing }),
+            Ok(Ok((connection, listing))) => Ok(Ready { connection, listing }),
             Ok(Err(NotUp { category, why })) => Err(Came::NotSent { category, why }),
             Err(_) => {
-                let why =
-                    format!("the server `{}` was not up within {patience:?}; nothing was sent", self.name);
+                let falls = match self.state(Circuit::Closed).falls {
+                    0 => String::new(),
+                    falls => format!(" (it has fallen {falls} times in a row)"),
+                };
+                let why = format!(
+                    "the server `{}` was not up within {patience:?}{falls}; nothing was sent",
+                    self.name
+                );
                 Err(Came::NotSent { category: Category::Timeout, why })
             }
+        }
+    }
+
+    pub fn state(&self, circuit: Circuit) -> ServerState {
+        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = slot.as_ref().map(|slot| slot.connecting.peek().cloned());
+        let falls = slot.as_ref().map_or(0, |slot| slot.falls);
+        match connection {
+            None => ServerState::new("not started", None, falls, circuit),
+            Some(None) => ServerState::new("coming up", None, falls, circuit),
+            Some(Some(Ok(up))) if up.is_up() => ServerState::new("up", Some(&up), falls, circuit),
+            Some(Some(_)) => ServerState::new("down", None, falls, circuit),
         }
     }
 
@@ -167,21 +197,31 @@ impl Server {
         }
     }
 
+    /// One that was silent for a while is asked whether it is well first.
     async fn connection(&self) -> Result<Arc<Connection>, NotUp> {
+        let connection = self.connecting()?.await?;
+        let check_after = self.life.check_after;
+        if !connection.is_doubtful(check_after) || connection.is_well(check_after).await {
+            return Ok(connection);
+        }
         self.connecting()?.await
     }
 
     fn connecting(&self) -> Result<Connecting, NotUp> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Slot { connecting, .. }) = slot.as_ref() {
-            match connecting.peek() {
-                None => return Ok(connecting.clone()),
-                Some(Ok(connection)) if connection.is_up() => return Ok(connecting.clone()),
-                Some(Ok(_) | Err(_)) => {}
-            }
+        let (mut falls, mut since) = (0, Duration::MAX);
+        if let Some(current) = slot.as_ref() {
+            falls = match current.connecting.peek() {
+                None => return Ok(current.connecting.clone()),
+                Some(Ok(connection)) if connection.is_up() => return Ok(current.connecting.clone()),
+                Some(Ok(connection)) if self.life.was_healthy(connection) => 1,
+                Some(Ok(_) | Err(_)) => current.falls + 1,
+            };
+            since = current.begun.elapsed();
         }
+        let wait = self.life.apart(falls).saturating_sub(since);
         let name = self.name.clone();
-        let task = self.connect()?;
+        let task = self.connect(wait)?;
         let starting = task.abort_handle();
         let ended = move |ended: Result<_, JoinError>| {
             ended.unwrap_or_else(|error| {
@@ -189,11 +229,12 @@ impl Server {
             })
         };
         let connecting: Connecting = task.map(ended).boxed().shared();
-        *slot = Some(Slot { connecting: connecting.clone(), starting });
+        let begun = Instant::now() + wait;
+        *slot = Some(Slot { connecting: connecting.clone(), starting, begun, falls });
         Ok(connecting)
     }
 
-    fn connect(&self) -> Result<JoinHandle<Result<Arc<Connection>, NotUp>>, NotUp> {
+    fn connect(&self, wait: Duration) -> Result<JoinHandle<Result<Arc<Connection>, NotUp>>, NotUp> {
         let name = self.name.clone();
         match &self.definition {
             McpServer::Stdio { command, args, env, cwd } => {
@@ -201,11 +242,12 @@ impl Server {
                 let command = command.map_err(|problem| {
                     unavailable(format!("the server `{name}` cannot be started: {problem}"))
                 })?;
-                Ok(tokio::spawn(connection::start(name, command, self.secrets.clone())))
+                let starting = connection::start(name, command, self.secrets.clone());
+                Ok(tokio::spawn(life::after(wait, starting)))
             }
             McpServer::Http { url, headers } => {
                 let client = HttpClient::new(&self.egress, url, headers, &self.secrets);
-                Ok(tokio::spawn(connection::reach(name, client)))
+                Ok(tokio::spawn(life::after(wait, connection::reach(name, client))))
             }
         }
     }

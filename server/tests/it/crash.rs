@@ -4,6 +4,7 @@
 
 mod book;
 mod checks;
+mod five;
 mod kill;
 mod npm;
 mod outside;

@@ -4,12 +4,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
 mod catalog;
+mod children;
 mod commands;
 mod config;
 mod demo;
+mod faults;
 pub mod hostile;
 mod http_tools;
 mod http_zoo;
+mod limits;
 mod mcp_http;
 pub mod pins;
 mod secrets;

@@ -29,6 +29,10 @@ impl Book {
             heard(&call);
             std::future::ready(answer(&call)).boxed()
         });
+        Self::with_tools(url, tools).await
+    }
+
+    pub async fn with_tools(url: &str, tools: Tools) -> Self {
         let service = Service::with_tools(url, Options::default(), tools).await.expect("the book opens");
         Self { service, caller: Caller { actor: "person:ada".into() }, go: watch::channel(false).0 }
     }
