@@ -7,6 +7,7 @@ mod http;
 mod life;
 mod line_limit;
 mod raw;
+mod signs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -86,7 +86,7 @@ fn strike_out(known: &RwLock<Vec<String>>, text: &mut String) {
 }
 
 /// A secret as it stands, and as it is written in JSON, in JSON inside JSON (a log quotes what it shows),
-/// in JSON that is all ASCII, and in an address.
+/// in JSON that is all ASCII, between single quotes, and in an address.
 fn forms(value: &str) -> Vec<String> {
     let json = |text: &str| {
         let quoted = Value::from(text).to_string();
@@ -95,7 +95,9 @@ fn forms(value: &str) -> Vec<String> {
     let ascii = |text: &str| -> String { text.chars().flat_map(ascii_only).collect() };
     let once = json(value);
     let percent: String = value.bytes().flat_map(percent_encoded).collect();
-    let mut forms = vec![value.to_owned(), json(&once), ascii(&once), json(&ascii(&once)), percent, once];
+    let repr = value.replace('\\', "\\\\");
+    let mut forms =
+        vec![value.to_owned(), repr, json(&once), ascii(&once), json(&ascii(&once)), percent, once];
     forms.sort();
     forms.dedup();
     forms

@@ -1,17 +1,19 @@
 //! One MCP server that is up: what carries the connection (a process group, or HTTP), the rmcp client that
 //! talks through it, the calls out at it.
 
+mod listing;
+
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use actbook_engine::policy::Category;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
     CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientNotification, ClientRequest,
-    ContentBlock, CustomNotification, Implementation, PaginatedRequestParams, PingRequest, ProtocolVersion,
-    RequestId, RequestMetaObject, ServerResult,
+    ContentBlock, CustomNotification, Implementation, PingRequest, ProtocolVersion, RequestId,
+    RequestMetaObject, ServerResult,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer,
@@ -30,13 +32,14 @@ use tokio::sync::Mutex;
 use super::ears::{Ears, Reports};
 use super::http::{HttpClient, NoMessage};
 use super::line_limit::{LineLimit, Verdict};
-use super::raw::{ListChanges, RawTools, unwrapped};
+use super::raw::{ListChanges, RawTools};
+use super::signs::Signs;
 use super::{CONNECT_LIMIT, NotUp, Stop};
-use crate::tools::catalog::{Listing, ToolInfo};
 use crate::tools::classify::{Came, classify, joined};
 use crate::tools::process::{self, ChildProcess, Group, Tail};
 use crate::tools::secret::Secrets;
 use crate::tools::{Call, Ended, OnProgress, traceparent};
+use listing::Listed;
 
 pub const KEY_META: &str = "actbook/idempotency-key";
 pub const TRACE_META: &str = "traceparent";
@@ -50,23 +53,10 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
 /// After a pause or a time-out, a server that does not answer a simple question within this is ended.
 const CHECK_LIMIT: Duration = Duration::from_secs(3);
-const TOOLS_MAX: usize = 10_000;
-const PAGES_MAX: usize = 1_000;
-const LIST_LIMIT: Duration = Duration::from_secs(30);
-/// Within this the list is not asked for again, unless the server says that it changed. A server that
-/// changes a tool without a word is found out before the first call after that.
-const LIST_FRESH: Duration = Duration::from_secs(1);
 /// The server's concurrency is bounded by its permits; a second bound would make sent calls wait.
 const POSTS_MAX: usize = 1 << 16;
 /// How often the broken stream of an answer is taken up again, where the server numbers its events.
 const RESUMES_MAX: usize = 3;
-
-struct Listed {
-    at: Instant,
-    /// How many changes had been announced before it was asked for.
-    changes: u64,
-    listing: Arc<Listing>,
-}
 
 pub struct Connection {
     carrier: Carrier,
@@ -77,20 +67,6 @@ pub struct Connection {
     listed: Mutex<Option<Listed>>,
     changes: ListChanges,
     life: Signs,
-}
-
-/// What is known of how it is doing.
-struct Signs {
-    up_since: Instant,
-    /// When it last answered anything.
-    heard: std::sync::Mutex<Instant>,
-    answered_a_call: AtomicBool,
-    /// A call has timed out, and nothing was heard since.
-    in_doubt: AtomicBool,
-    /// It did not answer when asked whether it is well.
-    unwell: AtomicBool,
-    /// One question at a time.
-    asking: Mutex<()>,
 }
 
 /// What the connection lives on.
@@ -262,15 +238,7 @@ impl Connection {
         let reports = service.service().reports.clone();
         let service = Mutex::new(Some(service));
         let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
-        let now = Instant::now();
-        let life = Signs {
-            up_since: now,
-            heard: std::sync::Mutex::new(now),
-            answered_a_call: AtomicBool::new(false),
-            in_doubt: AtomicBool::new(false),
-            unwell: AtomicBool::new(false),
-            asking: Mutex::default(),
-        };
+        let life = Signs::new();
         Self { carrier, peer, service, reports, calls_out, listed, changes, life }
     }
 
@@ -287,15 +255,11 @@ impl Connection {
             Carrier::Child(child) => child.group.is_running(),
             Carrier::Http(client) => !client.session_lost(),
         };
-        carried && !self.peer.is_transport_closed() && !self.life.unwell.load(Ordering::Relaxed)
+        carried && !self.peer.is_transport_closed() && !self.life.is_unwell()
     }
 
-    pub fn up_for(&self) -> Duration {
-        self.life.up_since.elapsed()
-    }
-
-    pub fn has_answered_a_call(&self) -> bool {
-        self.life.answered_a_call.load(Ordering::Relaxed)
+    pub fn signs(&self) -> &Signs {
+        &self.life
     }
 
     pub fn protocol(&self) -> Option<String> {
@@ -305,17 +269,11 @@ impl Connection {
     /// Whether to ask it first: it let a call wait in vain, or has had nothing to say for a while. A call
     /// that is out is no silence.
     pub fn is_doubtful(&self, check_after: Duration) -> bool {
-        let heard = *self.life.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        self.life.in_doubt.load(Ordering::Relaxed) || (self.is_idle() && heard.elapsed() >= check_after)
+        self.life.in_doubt() || (self.is_idle() && self.life.silent_for() >= check_after)
     }
 
     fn is_idle(&self) -> bool {
         self.calls_out.load(Ordering::SeqCst) == 0
-    }
-
-    fn heard(&self) {
-        self.life.in_doubt.store(false, Ordering::Relaxed);
-        *self.life.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Asks a simple question until it is answered; any answer will do, a no included. One that has none is
@@ -326,10 +284,10 @@ impl Connection {
         while self.is_up() && self.is_doubtful(check_after) {
             let asked = tokio::time::timeout(CHECK_LIMIT, self.simple_question()).await;
             if let Ok(Ok(()) | Err(ServiceError::McpError(_))) = asked {
-                self.heard();
+                self.life.heard();
             } else if self.is_idle() && self.is_doubtful(check_after) {
                 tracing::warn!(process = ?self.process(), "a server that no longer answers is left");
-                self.life.unwell.store(true, Ordering::Relaxed);
+                self.life.give_up();
                 if let Carrier::Child(child) = &self.carrier {
                     child.group.end().await;
                 }
@@ -428,8 +386,7 @@ impl Connection {
 
     async fn judge(&self, answer: Result<ServerResult, ServiceError>) -> Came {
         if let Ok(_) | Err(ServiceError::McpError(_)) = &answer {
-            self.heard();
-            self.life.answered_a_call.store(true, Ordering::Relaxed);
+            self.life.answered_a_call();
         }
         match answer {
             Ok(ServerResult::CallToolResult(result)) => tool_answer(result),
@@ -486,64 +443,8 @@ impl Connection {
         let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
         self.notify(ClientNotification::CancelledNotification(cancelled));
         if let Carrier::Child(_) = &self.carrier {
-            self.life.in_doubt.store(true, Ordering::Relaxed);
+            self.life.doubt();
         }
-    }
-
-    /// The server's tools, at most `LIST_FRESH` old.
-    pub async fn listing(&self, server: &str) -> Result<Arc<Listing>, String> {
-        let mut listed = self.listed.lock().await;
-        let changes = self.changes.load(Ordering::SeqCst);
-        let fresh = |listed: &&Listed| listed.at.elapsed() < LIST_FRESH && listed.changes == changes;
-        if let Some(Listed { listing, .. }) = listed.as_ref().filter(fresh) {
-            return Ok(listing.clone());
-        }
-        let at = Instant::now();
-        let tools = match tokio::time::timeout(LIST_LIMIT, self.list(server)).await {
-            Ok(tools) => tools?,
-            Err(_) => {
-                return Err(format!("the server `{server}` did not list its tools within {LIST_LIMIT:?}"));
-            }
-        };
-        let before = listed.as_ref().map(|listed| listed.listing.as_ref());
-        let listing = Arc::new(Listing::new(tools, before));
-        *listed = Some(Listed { at, changes, listing: listing.clone() });
-        self.heard();
-        Ok(listing)
-    }
-
-    async fn list(&self, server: &str) -> Result<Vec<ToolInfo>, String> {
-        let mut tools = Vec::new();
-        let mut cursor = None;
-        for _ in 0..PAGES_MAX {
-            let page = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = match self.peer.list_tools(Some(page)).await {
-                Ok(page) => page,
-                Err(ServiceError::McpError(error)) => {
-                    return Err(format!("the server `{server}` does not list its tools: {}", error.message));
-                }
-                Err(error) => {
-                    let told = match &error {
-                        ServiceError::TransportSend(error) => no_message(error).map(ToString::to_string),
-                        _ => None,
-                    };
-                    let why = match told {
-                        Some(why) => why,
-                        None => self.why_broken().await,
-                    };
-                    return Err(format!("listing the tools of `{server}`: {why}"));
-                }
-            };
-            tools.extend(page.tools.into_iter().filter_map(|tool| ToolInfo::of_mcp(server, unwrapped(tool))));
-            cursor = page.next_cursor;
-            if cursor.is_none() {
-                return Ok(tools);
-            }
-            if tools.len() > TOOLS_MAX {
-                break;
-            }
-        }
-        Err(format!("the server `{server}` lists more than {TOOLS_MAX} tools, or never ends its list"))
     }
 
     /// As the protocol has it: close the input, wait, ask, then kill.

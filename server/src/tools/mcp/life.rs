@@ -34,7 +34,7 @@ impl Life {
     }
 
     pub fn was_healthy(&self, connection: &Connection) -> bool {
-        connection.has_answered_a_call() || connection.up_for() > HEALTHY_AFTER
+        connection.signs().was_healthy(HEALTHY_AFTER)
     }
 
     /// How far two starts lie apart after so many falls in a row. The first one may be an accident.

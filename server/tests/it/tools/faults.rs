@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use actbook_engine::policy::{Answer, Status, StepStatus};
@@ -18,8 +19,8 @@ use crate::store::{Kind, place};
 const FAULTS_DEFAULT: usize = 1_000;
 /// Of a hundred calls.
 const FAULTY: u64 = 55;
-const SERVERS: u64 = 6;
-const EXECUTIONS_AT_ONCE: u64 = 24;
+const SERVERS: u64 = 10;
+const EXECUTIONS_AT_ONCE: u64 = 40;
 /// Answers that one execution may need; more means that it goes round in circles.
 const TURNS_MAX: usize = 60;
 /// A step that failed so often is skipped instead of tried again.
@@ -90,7 +91,7 @@ fn plan(number: u64) -> Value {
         let (id, server) = (format!("{kind}{index}"), format!("s{}", (number + index) % SERVERS));
         let named = json!({ "id": format!("e{number}-{id}"), "kind": kind });
         let mut step = json!({
-            "id": id, "tool": format!("{server}/act"), "arguments": named, "timeout": "400ms",
+            "id": id, "tool": format!("{server}/act"), "arguments": named, "timeout": "300ms",
             "retry": { "max_attempts": 4, "backoff": "1ms", "factor": 1.0,
                        "on": ["unavailable", "timeout", "protocol", "tool_error", "internal"] },
         });
@@ -174,15 +175,19 @@ async fn no_call_that_is_not_idempotent_arrives_twice_over_a_thousand_faults() {
     let world = World::new(seed);
     let (_place, url) = place(Kind::Sqlite).await;
     let book = Book::with_tools(&url, world.tools()).await;
-    let (mut executions, mut decisions) = (0, 0);
     let faults = |arrived: &[Arrived]| arrived.iter().filter(|call| call.fault != "none").count();
-    while faults(&world.witness()) < wanted {
-        let numbers = executions..executions + EXECUTIONS_AT_ONCE;
-        decisions +=
-            join_all(numbers.map(|number| run(&book, &world, number))).await.into_iter().sum::<usize>();
-        executions += EXECUTIONS_AT_ONCE;
-        assert_no_duplicates(&world.witness());
-    }
+    let next = AtomicU64::new(0);
+    let one_after_another = || async {
+        let mut decisions = 0;
+        while faults(&world.witness()) < wanted {
+            decisions += run(&book, &world, next.fetch_add(1, Ordering::Relaxed)).await;
+        }
+        decisions
+    };
+    let working = (0..EXECUTIONS_AT_ONCE).map(|_| one_after_another());
+    let decisions: usize = join_all(working).await.into_iter().sum();
+    let executions = next.into_inner();
+    assert_no_duplicates(&world.witness());
     book.service.close().await;
     let arrived = world.witness();
     let seen = book.service.tools_seen(None).await.unwrap();

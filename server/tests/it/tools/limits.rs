@@ -169,7 +169,7 @@ async fn progress_is_passed_on_and_makes_no_call_s_time_longer() {
     let ended = tools.call_reporting(call, |_| {}, progress, std::future::pending()).await;
     assert_eq!(unknown(ended).0, Category::Timeout);
     assert!(started.elapsed() < Duration::from_secs(10));
-    let heard = heard.lock().unwrap();
+    let heard = heard.lock().unwrap().clone();
     assert!(heard.len() >= 2 && heard.iter().all(|said| said.total == Some(60_000.0)), "{heard:?}");
     assert!(heard.windows(2).all(|two| two[0].done <= two[1].done), "{heard:?}");
     tools.shutdown().await;
