@@ -72,9 +72,11 @@ fn step(id: &str, over: Value) -> Value {
     step
 }
 
-/// The plan, and for each mistake in it the code, the path and a word of the cure.
-fn mistakes() -> (Value, Vec<(&'static str, String, &'static str)>) {
-    let planted = [
+type Planted = (Value, &'static str, &'static str, &'static str);
+
+/// What is laid over a step, and the code, the field and a word of the cure that must be told of it.
+fn mistakes_in_calls() -> Vec<Planted> {
+    vec![
         (json!({ "tool": "shifty/mak" }), "no_such_tool", "tool", "`shifty/make`"),
         (json!({ "tool": "shfty/make" }), "no_such_tool", "tool", "`shifty/make`"),
         (json!({ "arguments": { "size": 1 } }), "missing_argument", "arguments.name", "add `name`"),
@@ -114,6 +116,11 @@ fn mistakes() -> (Value, Vec<(&'static str, String, &'static str)>) {
             "arguments",
             "`steps.first.output.id`",
         ),
+    ]
+}
+
+fn mistakes_around_calls() -> Vec<Planted> {
+    vec![
         (
             json!({ "compensation": { "tool": "shifty/remove" } }),
             "missing_argument",
@@ -160,10 +167,15 @@ fn mistakes() -> (Value, Vec<(&'static str, String, &'static str)>) {
         ),
         (json!({ "timout": "5s" }), "unknown_field", "timout", "`timeout`"),
         (json!({ "depends_on": ["frist"] }), "unknown_step", "depends_on[0]", "`first`"),
-    ];
+    ]
+}
+
+/// The plan, and for each mistake in it the code, the path and a word of the cure.
+fn mistakes() -> (Value, Vec<(&'static str, String, &'static str)>) {
+    let planted = mistakes_in_calls().into_iter().chain(mistakes_around_calls());
     let mut steps = vec![step("first", json!({}))];
     let mut expected = Vec::new();
-    for (number, (over, code, field, cure)) in planted.into_iter().enumerate() {
+    for (number, (over, code, field, cure)) in planted.enumerate() {
         let mut made = step(&format!("s{number}"), over);
         if made["compensation"].is_null() {
             made.as_object_mut().unwrap().remove("compensation");

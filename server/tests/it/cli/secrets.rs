@@ -82,7 +82,7 @@ fn plan(safe: &Safe) -> Value {
         "steps": [
             call("env", "command/env"), call("echo", "command/echo"), call("json", "command/json"),
             call("fails", "command/fails"), call("killed", "command/killed"), call("slow", "command/slow"),
-            call("absent", "command/absent"),
+            call("absent", "command/absent"), call("away", "http/post"),
             // The server answers with what its own environment and its arguments hold.
             echo("says", json!({ "env": true })),
             echo("refuses", json!({ "env": true, "fail": true })),
@@ -109,79 +109,89 @@ fn search(place: &str, bytes: &[u8]) {
     }
 }
 
+/// The config and all that belongs to it; gives the secrets.
+fn furnish(house: &House, safe: &mut Safe) -> Vec<String> {
+    let config = json!({
+        "mcpServers": {
+            "shifty": shifty(safe),
+            "away": {
+                "url": format!("http://127.0.0.1:9/{}", safe.next()),
+                "headers": { "Authorization": format!("Bearer {}", safe.next()), "X-Key": safe.next() },
+            },
+        },
+        "http": {
+            "post": {
+                "url": format!("http://127.0.0.1:9/?key={}", safe.next()),
+                "headers": { "X-Key": safe.next() },
+                "body": { "key": safe.next() },
+            },
+        },
+        "commands": commands(safe),
+    });
+    house.write("actbook.yaml", &config.to_string());
+    house.write("plan.json", &plan(safe).to_string());
+    let inputs = [secret(90), secret(91)];
+    house.write("inputs.json", &json!({ "pass": inputs[0], "deep": { "key": inputs[1] } }).to_string());
+    safe.variables.values().cloned().chain(inputs).collect()
+}
+
+/// The server's description, too, holds what it was given.
+fn describe(house: &House, description: &str) {
+    let tool = json!({ "name": "act", "description": description, "inputSchema": { "type": "object" } });
+    say(house.folder.path(), &[tool]);
+}
+
+/// Everything that can be asked about an execution and about tools.
+fn questions(id: &str) -> Vec<Vec<&str>> {
+    let words = [
+        "show ID",
+        "show ID --json",
+        "journal --json",
+        "journal",
+        "tools list",
+        "tools list --json",
+        "tools show shifty/act",
+        "tools show shifty/act --json",
+        "tools call command/fails",
+        "tools call shifty/act {\"env\":true}",
+        "tools call away/x",
+        "tools call http/post",
+        "tools accept shifty/act",
+        "doctor",
+        "doctor --json",
+        "plan show secrets",
+        "export ID",
+        "export ID --output run.jsonl",
+        "backup copy.db",
+        "verify",
+    ];
+    let known = |word: &'static str| if word == "ID" { id } else { word };
+    words.iter().map(|line| line.split(' ').map(known).collect()).collect()
+}
+
 #[test]
 fn no_planted_secret_is_found_anywhere() {
     let house = House::new();
     let mut safe = Safe { variables: BTreeMap::new() };
-    let config = json!({
-        "mcpServers": {
-            "shifty": shifty(&mut safe),
-            "away": { "url": format!("http://127.0.0.1:9/{}", safe.next()), "headers": { "Authorization": format!("Bearer {}", safe.next()), "X-Key": safe.next() } },
-        },
-        "commands": commands(&mut safe),
-    });
-    house.write("actbook.yaml", &config.to_string());
-    // The description, too, holds what the server was given.
-    let first = secret(0);
-    say(
-        house.folder.path(),
-        &[
-            json!({ "name": "act", "description": format!("Uses {first} and {}", secret(7)), "inputSchema": { "type": "object" } }),
-        ],
-    );
-    house.write("plan.json", &plan(&safe).to_string());
-    let inputs = [secret(90), secret(91)];
-    house.write("inputs.json", &json!({ "pass": inputs[0], "deep": { "key": inputs[1] } }).to_string());
-    let mut secrets: Vec<String> = safe.variables.values().cloned().collect();
-    secrets.extend(inputs);
+    let secrets = furnish(&house, &mut safe);
     assert!(secrets.len() >= 50, "{}", secrets.len());
-
+    describe(&house, &format!("Uses {} and {}", secret(0), secret(7)));
     let mut said = Vec::new();
     let mut run = |words: &[&str]| -> Ran {
-        let ran: Ran = house
-            .command(words)
-            .envs(&safe.variables)
-            .env("RUST_LOG", "trace")
-            .env("ACTBOOK_LOG", "trace")
-            .output()
-            .unwrap()
-            .into();
+        let mut command = house.command(words);
+        command.envs(&safe.variables).env("RUST_LOG", "trace").env("ACTBOOK_LOG", "trace");
+        let ran: Ran = command.output().unwrap().into();
         said.push((words.join(" "), format!("{}\n{}", ran.out, ran.err)));
         ran
     };
     run(&["check", "plan.json"]);
     run(&["run", "plan.json", "--inputs", "inputs.json"]);
     let id = house.newest();
-    for words in [
-        &["show", &id][..],
-        &["show", &id, "--json"],
-        &["journal", "--json"],
-        &["journal"],
-        &["tools", "list"],
-        &["tools", "list", "--json"],
-        &["tools", "show", "shifty/act"],
-        &["tools", "show", "shifty/act", "--json"],
-        &["tools", "call", "command/fails"],
-        &["tools", "call", "shifty/act", "{\"env\": true}"],
-        &["tools", "call", "away/x"],
-        &["tools", "accept", "shifty/act"],
-        &["doctor"],
-        &["doctor", "--json"],
-        &["plan", "show", "secrets"],
-        &["export", &id],
-        &["export", &id, "--output", "run.jsonl"],
-        &["backup", "copy.db"],
-        &["verify"],
-    ] {
-        run(words);
+    for words in questions(&id) {
+        run(&words);
     }
     // A tool that changed is told apart from what it was, in words that may hold a secret.
-    say(
-        house.folder.path(),
-        &[
-            json!({ "name": "act", "description": format!("Now uses {}", secret(3)), "inputSchema": { "type": "object" } }),
-        ],
-    );
+    describe(&house, &format!("Now uses {}", secret(3)));
     assert!(run(&["run", "secrets", "--inputs", "inputs.json"]).err.contains("is not what it was"));
 
     // What was struck out had been there to strike out.
