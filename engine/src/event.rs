@@ -3,6 +3,8 @@
 //! A kind carries its version (`attempt_started.1`); bodies are never rewritten. `decode` is the one
 //! place where an older version is read into today's shape. docs/journal.md explains each kind.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::chain::Digest;
@@ -10,6 +12,7 @@ use crate::id::{Epoch, ExecutionId, PlanId, SeatId, StepId};
 use crate::note::Scope;
 use crate::policy::{Answer, Category, End, Outcome, words};
 use crate::task::Status as TaskStatus;
+use crate::terms::Terms;
 
 /// A payload that is kept beside its entry: the entry itself holds only what proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,11 +124,21 @@ events! {
         digest: Digest,
         size: u64,
         steps: u32,
+        /// The definition of each tool that it was checked against; none of them where it was not.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pins: BTreeMap<String, Digest>,
         /// The outside task that it belongs to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
     }
     PlanDeleted = "plan_deleted.1" { id: PlanId }
+    /// An operator takes a tool as it is now: from here on this definition counts for every plan.
+    ToolAccepted = "tool_accepted.1" {
+        tool: String,
+        digest: Digest,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
 
     ExecutionStarted = "execution_started.1" {
         id: ExecutionId,
@@ -136,11 +149,16 @@ events! {
         place: Digest,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
+        /// What the operator said of its tools, and what they are pinned to.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        terms: Terms,
     }
     /// Who drives from here on: only commands that carry this epoch start attempts.
     DriverChanged = "driver_changed.1" { epoch: Epoch, seat: SeatId }
     /// The execution goes on with the tools as this place defines them.
     PlaceAdopted = "place_adopted.1" { place: Digest }
+    /// A tool that was accepted since goes by its new definition here too.
+    PinMoved = "pin_moved.1" { tool: String, digest: Digest }
 
     PlanApprovalAsked = "plan_approval_asked.1" {}
     PlanApproved = "plan_approved.1" {
@@ -152,11 +170,13 @@ events! {
         reason: Option<String>,
     }
 
-    /// A step waits for a yes to exactly these arguments.
+    /// A step waits for a yes to exactly these arguments, and to the tool as this pin has it.
     ApprovalAsked = "approval_asked.1" {
         step: StepId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Kept>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pin: Option<Digest>,
     }
     StepApproved = "step_approved.1" {
         step: StepId,
@@ -407,8 +427,10 @@ impl Event {
             Self::TaskSet(event) => event.fields,
             Self::NoteDeleted(_)
             | Self::PlanDeleted(_)
+            | Self::ToolAccepted(_)
             | Self::DriverChanged(_)
             | Self::PlaceAdopted(_)
+            | Self::PinMoved(_)
             | Self::PlanApprovalAsked(_)
             | Self::PlanApproved(_)
             | Self::PlanRejected(_)

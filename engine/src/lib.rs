@@ -12,5 +12,7 @@ pub mod library;
 pub mod note;
 pub mod plan;
 pub mod policy;
+pub mod schema;
 pub mod spelling;
 pub mod task;
+pub mod terms;

@@ -18,6 +18,7 @@ pub mod requests;
 pub mod seats;
 mod select;
 pub mod tasks;
+pub mod tools;
 mod value;
 pub mod words;
 

@@ -273,7 +273,9 @@ impl Service {
             Reply::Repeated(result) => {
                 result.parse().map_err(|_| corrupt(format!("a key gave the position `{result}`")))?
             }
-            Reply::Saved { .. } | Reply::Deleted | Reply::Moved(_) => unreachable!("a note gives its place"),
+            Reply::Saved { .. } | Reply::Accepted { .. } | Reply::Deleted | Reply::Moved(_) => {
+                unreachable!("a note gives its place")
+            }
         };
         let entry = journal::at(self.tenant, position).first(&self.db).await?;
         let entry = entry.ok_or_else(|| corrupt(format!("entry {position} is missing")))?;

@@ -231,7 +231,9 @@ impl Service {
         match self.ask(caller, request).await? {
             Reply::Recorded(_) | Reply::Deleted => Ok(false),
             Reply::Repeated(_) => Ok(true),
-            Reply::Saved { .. } | Reply::Moved(_) => unreachable!("a task gives its place"),
+            Reply::Saved { .. } | Reply::Accepted { .. } | Reply::Moved(_) => {
+                unreachable!("a task gives its place")
+            }
         }
     }
 

@@ -25,9 +25,8 @@ impl Service {
         let automatic = Automatic { document: document.to_string(), start: rule.start };
         if rule.start {
             let made = self.check(&automatic.document, false).await;
-            let empty = || json!({});
             if let Some(plan) = made.plan {
-                let inputs = plan.with_defaults(None).unwrap_or_else(empty);
+                let inputs = plan.with_defaults(json!({}));
                 let refused = |findings| Error::findings("the task lacks what its plan needs", findings);
                 plan.check_inputs(&inputs).map_err(refused)?;
             }
