@@ -20,6 +20,7 @@ const LINE_CHARS_MAX: usize = 300;
 pub struct SetContext {
     key: String,
     /// Text or JSON
+    #[schemars(schema_with = "anything")]
     value: Option<Value>,
     /// research, decisions, blockers, dependencies, notes (default), files, code_references, api_endpoints, or your own
     r#type: Option<String>,
@@ -34,6 +35,14 @@ pub struct SetContext {
     delete: Option<bool>,
     #[expect(dead_code, reason = "read where the call comes in")]
     idempotency_key: Option<String>,
+}
+
+/// A note may hold whatever JSON can say.
+fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let one = |kind: &str| json!({ "type": kind });
+    let kinds = ["string", "object", "number", "boolean"].map(one);
+    let list = json!({ "type": "array", "items": {} });
+    schemars::json_schema!({ "anyOf": kinds.into_iter().chain([list]).collect::<Vec<_>>() })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -78,6 +78,8 @@ fn a_deleted_note_is_found_nowhere_and_leaves_a_trace() {
         for filter in [by_key("zebra"), by_words("zebra"), by_words("stripes"), NoteFilter::default()] {
             assert!(find(&book, filter).await.is_empty());
         }
+        let words = scratch.db.read("SELECT COUNT(*) FROM note_words", vec![]).await.unwrap();
+        assert_eq!(words[0].int(0).unwrap(), 0, "its words are gone with it");
         let again = book.service.delete_note(&book.caller, "zebra", &Belongs::default()).await;
         assert_eq!(again.unwrap_err().code, "no_such_note");
         let trace = find(&book, NoteFilter { history: true, ..by_key("zebra") }).await;
