@@ -13,6 +13,10 @@ use crate::figures::Figures;
 
 /// Calls before the counting starts.
 const WARM_UP: usize = 50;
+/// Of the execution that is looked at.
+const STEPS_SHOWN: usize = 10;
+/// Steps that an execution may have open at once.
+const OPEN_MAX: usize = 256;
 const PROTOCOL: &str = "2026-07-28";
 
 /// The way to a server that was started for this.
@@ -151,18 +155,23 @@ pub fn rows(figures: &mut Figures, calls: usize, folder: &Path, full: &str) -> a
         let echo = timed(calls, |number| bare.call("echo", json!({ "number": number })).map(drop))?;
         put(figures, &format!("door.{transport}.bare"), echo);
         let mut door = Server::start("door", transport, &empty, folder)?;
-        let id = own_steps(&mut door, calls)?;
+        let id = own_steps(&mut door, STEPS_SHOWN)?;
         let status = timed(calls, |_| door.call("status", json!({ "execution_id": id })).map(drop))?;
         put(figures, &format!("door.{transport}.status"), status);
+        let ids: Vec<String> = (0..calls.div_ceil(OPEN_MAX))
+            .map(|_| own_steps(&mut door, OPEN_MAX))
+            .collect::<anyhow::Result<_>>()?;
         let record = timed(calls, |number| {
-            let report = json!({ "execution_id": id, "step_id": format!("s{number}"), "status": "succeeded", "description": "done" });
+            let (id, step) = (&ids[number / OPEN_MAX], format!("s{}", number % OPEN_MAX));
+            let report =
+                json!({ "execution_id": id, "step_id": step, "status": "succeeded", "description": "done" });
             door.call("record_action", report).map(drop)
         })?;
         put(figures, &format!("door.{transport}.record_action"), record);
     }
     let status = |database: &str| -> anyhow::Result<f64> {
         let mut door = Server::start("door", "stdio", database, folder)?;
-        let id = own_steps(&mut door, 10)?;
+        let id = own_steps(&mut door, STEPS_SHOWN)?;
         Ok(timed(calls, |_| door.call("status", json!({ "execution_id": id })).map(drop))?[1])
     };
     let fresh = folder.join("door-fresh.db").to_string_lossy().into_owned();
@@ -176,8 +185,7 @@ pub fn rows(figures: &mut Figures, calls: usize, folder: &Path, full: &str) -> a
 fn own_steps(door: &mut Server, steps: usize) -> anyhow::Result<String> {
     let step = |number: usize| json!({ "id": format!("s{number}"), "action": "Something" });
     let steps: Vec<Value> = (0..steps).map(step).collect();
-    let plan =
-        json!({ "name": format!("own-{}", steps.len()), "policy": { "concurrency": 1000 }, "steps": steps });
+    let plan = json!({ "name": format!("own-{}", steps.len()), "policy": { "concurrency": OPEN_MAX }, "steps": steps });
     let started = door.call("execute_plan", json!({ "plan": plan, "wait_s": 60 }))?;
     let id = started["id"].as_str().map(str::to_owned);
     id.ok_or_else(|| anyhow::anyhow!("no execution was started: {started}"))

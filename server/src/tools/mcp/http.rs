@@ -12,13 +12,17 @@ use futures_util::{StreamExt, TryStreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response, StatusCode, Url};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, GetMeta, RequestId, ServerJsonRpcMessage};
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    SseError, StreamableHttpClient, StreamableHttpClientTransport, StreamableHttpError,
+    StreamableHttpPostResponse,
 };
 use serde_json::Value;
 use sse_stream::{Sse, SseStream};
 
-use super::connection::{KEY_META, TRACE_META};
+use super::connection::{KEY_META, LEAVE_GRACE, TRACE_META};
+use super::raw::wrapped;
 use crate::config::Template;
 use crate::tools::classify::{Came, classify};
 use crate::tools::egress::{self, Egress, Place};
@@ -47,6 +51,30 @@ struct Reach {
     headers: BTreeMap<String, Template>,
     secrets: Secrets,
     session_lost: AtomicBool,
+}
+
+/// rmcp's transport, with a bound on how long it may take to leave. It waits for its worker, and the worker may
+/// wait for somebody to take a message off it, which nobody does any more: a server that floods us would keep
+/// its connection for good. Let go, the worker finds nobody there and ends.
+pub struct Leaves(pub StreamableHttpClientTransport<HttpClient>);
+
+impl Transport<RoleClient> for Leaves {
+    type Error = StreamableHttpError<NoMessage>;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.0.send(item)
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
+        self.0.receive()
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        tokio::time::timeout(LEAVE_GRACE, self.0.close()).await.unwrap_or(Ok(()))
+    }
 }
 
 /// A POST that brought no message back, and what that says of it.
@@ -249,6 +277,7 @@ async fn answer(mut response: Response, id: &RequestId) -> Posted {
         }
         Err(why) => return no_message(Came::Broken { why }),
     };
+    let body = wrapped(&body).unwrap_or(body);
     match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
         // An error without an id is about the one request that was sent.
         Ok(ServerJsonRpcMessage::Error(error)) if error.id.is_none() => refused(error.error, id.clone()),
@@ -304,5 +333,10 @@ fn events(response: Response) -> Events {
         let fits = event_bytes <= MESSAGE_BYTES_MAX;
         std::future::ready(if fits { Ok(chunk) } else { Err(io::Error::other("an event without end")) })
     });
-    SseStream::from_bytes_stream(limited).boxed()
+    SseStream::from_bytes_stream(limited).map_ok(with_raw_tools).boxed()
+}
+
+fn with_raw_tools(event: Sse) -> Sse {
+    let wrapped = event.data.as_ref().and_then(|data| String::from_utf8(wrapped(data.as_bytes())?).ok());
+    Sse { data: wrapped.or(event.data), ..event }
 }

@@ -90,14 +90,14 @@ fn a_line_that_is_no_request_does_not_end_the_conversation_over_stdio() {
 /// A good message with something about it that is not.
 fn spoilt() -> impl Strategy<Value = Vec<u8>> {
     let message = prop_oneof![
-        Just(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "status", "arguments": {} } })),
-        Just(json!({ "jsonrpc": "2.0", "id": "a", "method": "tools/list", "params": {} })),
-        Just(json!({ "jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": { "uri": "actbook://guide" } })),
+        Just(json!({ "jsonrpc": "2.0", "id": "spoilt 1", "method": "tools/call", "params": { "name": "status", "arguments": {} } })),
+        Just(json!({ "jsonrpc": "2.0", "id": "spoilt a", "method": "tools/list", "params": {} })),
+        Just(json!({ "jsonrpc": "2.0", "id": "spoilt 2", "method": "resources/read", "params": { "uri": "actbook://guide" } })),
         Just(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })),
-        Just(json!({ "jsonrpc": "2.0", "id": 3, "method": "prompts/get", "params": { "name": "plan_work" } })),
-        arbitrary().prop_map(|value| json!({ "jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": value })),
+        Just(json!({ "jsonrpc": "2.0", "id": "spoilt 3", "method": "prompts/get", "params": { "name": "plan_work" } })),
+        arbitrary().prop_map(|value| json!({ "jsonrpc": "2.0", "id": "spoilt 4", "method": "tools/call", "params": value })),
         arbitrary().prop_map(|value| {
-            json!({ "jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": { "name": "control", "arguments": value } })
+            json!({ "jsonrpc": "2.0", "id": "spoilt 5", "method": "tools/call", "params": { "name": "control", "arguments": value } })
         }),
     ];
     let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);

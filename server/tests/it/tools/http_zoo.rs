@@ -331,14 +331,18 @@ async fn meet(case: &Case, tools: Tools, server: &Hostile, tool: &str, expected:
     let resets = server.resets();
     tools.shutdown().await;
     drop(tools);
-    server.is_left_alone().await;
+    let left_alone = server.is_left_alone().await;
     let times = server.calls().len() as u64 + resets;
     let cost = server.bytes_written();
     let cheap = cost < BYTES_MAX || expected.contains("timeout");
-    match expected.split(", ").any(|expected| judged(&ended) == expected) && times == 1 && cheap {
+    let judged_well = expected.split(", ").any(|expected| judged(&ended) == expected);
+    match judged_well && times == 1 && cheap && left_alone {
         true => Ok(()),
         false => {
-            Err(format!("{tool}, {}: not {expected}; sent {times} times, {cost} bytes: {ended:?}", case.name))
+            let name = case.name;
+            Err(format!(
+                "{name}: {expected}? sent {times} times, {cost} bytes, alone {left_alone}: {ended:?}"
+            ))
         }
     }
 }
