@@ -47,6 +47,11 @@ words!(
     Probed { Happened = "happened", DidNotHappen = "did_not_happen", Error = "error", Lost = "lost" }
 );
 
+words!(
+    /// What an agent says of its own act.
+    Reported { Started = "started", Succeeded = "succeeded", Failed = "failed", Compensated = "compensated" }
+);
+
 /// An entry was written by a later release, or is not what it claims to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undecodable {
@@ -162,6 +167,16 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Kept>,
     }
+    /// The server goes on with the call by itself and gave this handle; durable before it is asked after.
+    TaskAccepted = "task_accepted.1" {
+        step: StepId,
+        /// The attempt, or the compensation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attempt: Option<u32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compensation: Option<u32>,
+        task: String,
+    }
     /// The agent said that it has begun.
     AgentStarted = "agent_started.1" { step: StepId, attempt: u32 }
     AttemptEnded = "attempt_ended.1" {
@@ -182,6 +197,9 @@ events! {
         /// The least that the server wants to be left alone for before the next attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
+        /// The tool wants to know something first; `result` is its question.
+        #[serde(default, skip_serializing_if = "no")]
+        asks: bool,
     }
     /// An answer to an attempt that had already been given up.
     LateAnswer = "late_answer.1" {
@@ -288,6 +306,27 @@ events! {
         result: Option<Kept>,
     }
 
+    /// An agent undid the step itself, outside any compensation of the plan; these attempts are undone.
+    CompensationRecorded = "compensation_recorded.1" { step: StepId, attempts: Vec<u32> }
+    /// What an agent did, in its own words: of a step, or outside the plan. Decides nothing.
+    ActionRecorded = "action_recorded.1" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<StepId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        status: Option<Reported>,
+        facts: Kept,
+    }
+    /// What was decided and why. What it asks of the execution follows as an entry of its own.
+    DecisionRecorded = "decision_recorded.1" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<StepId>,
+        decision: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        details: Option<Kept>,
+    }
+
     ExecutionEnded = "execution_ended.1" { status: End }
     /// The payloads and the salt of this ended execution are gone; the chain still closes.
     PayloadsErased = "payloads_erased.1" {}
@@ -310,6 +349,8 @@ impl Event {
             Self::CompensationStarted(event) => event.arguments,
             Self::CompensationEnded(event) => event.result,
             Self::LateCompensation(event) => event.result,
+            Self::ActionRecorded(event) => Some(event.facts),
+            Self::DecisionRecorded(event) => event.details,
             Self::PlanDeleted(_)
             | Self::DriverChanged(_)
             | Self::PlaceAdopted(_)
@@ -318,7 +359,9 @@ impl Event {
             | Self::PlanRejected(_)
             | Self::StepApproved(_)
             | Self::StepRejected(_)
+            | Self::TaskAccepted(_)
             | Self::AgentStarted(_)
+            | Self::CompensationRecorded(_)
             | Self::RetryScheduled(_)
             | Self::StepUnknown(_)
             | Self::StepSucceeded(_)

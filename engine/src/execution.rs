@@ -16,18 +16,21 @@ mod evolve;
 mod follow;
 mod index;
 mod next;
+mod question;
+mod record;
 mod state;
 mod unwind;
 
 pub use asks::{Question, Subject, answers, questions};
 pub use brief::{Brief, CannotUndo, ToUndo, brief};
-pub use command::{Command, Ended, Refusal, Report};
+pub use command::{Command, Ended, FACTS_BYTES_MAX, Facts, Refusal, Report};
 pub use decide::{No, begin, decide};
 pub use due::{Call, CallId, CallKind, Due, due};
 pub use evolve::{Corrupt, Recorded, evolve, open};
 pub use follow::{Missing, Values, follow, undo_arguments};
 pub use state::{
-    Attempt, Compensation, Execution, Failure, Gate, Phase, ProbeState, Proposal, StepState, Stop, Stored,
+    Answered, Attempt, Compensation, Execution, Failure, Gate, NOTES_KEPT, Note, Noted, Phase, ProbeState,
+    Proposal, StepState, Stop, Stored,
 };
 
 use crate::event::Event;

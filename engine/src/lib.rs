@@ -1,6 +1,7 @@
 //! The pure heart of Actbook. Plans come in as text, commands as values; out come events, states and
 //! what is due. No I/O, no clock, no randomness: time, ids and dice are arguments.
 
+pub mod act;
 pub mod analysis;
 pub mod bind;
 pub mod chain;

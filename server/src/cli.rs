@@ -56,7 +56,7 @@ pub fn read() -> Args {
 pub async fn run(args: Args) -> ExitCode {
     let output = Output::new(args.common.json);
     let ended = match args.ask {
-        Ask::DemoTools { folder } => serve_demo_tools(folder).await,
+        Ask::DemoTools { folder, long } => serve_demo_tools(folder, long).await,
         Ask::Demo { keep } => demo::demo(&output, keep).await,
         Ask::Completions { shell } => completions(&output, shell),
         Ask::Man => man(&output),
@@ -121,9 +121,7 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         }
         Ask::Approve { execution, step, reason } => answers::approve(session, &execution, step, reason).await,
         Ask::Reject { execution, step, reason } => answers::reject(session, &execution, step, reason).await,
-        Ask::Record { execution, step, status, output, reason } => {
-            answers::record(session, &execution, step, status, output, reason).await
-        }
+        Ask::Record(asked) => answers::record(session, asked).await,
         Ask::Journal(asked) => journal::journal(session, asked).await,
         Ask::Verify { .. } => journal::verify(session).await,
         Ask::Export { execution, output } => store_care::export(session, &execution, output.as_deref()).await,
@@ -146,10 +144,10 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
     }
 }
 
-async fn serve_demo_tools(folder: std::path::PathBuf) -> Ended {
+async fn serve_demo_tools(folder: std::path::PathBuf, long: bool) -> Ended {
     let failed =
         |error: anyhow::Error| Error::new("demo_tools", error.to_string(), "choose another --folder");
-    demo_tools::serve(folder).await.map_err(failed).map(|()| Exit::Done)
+    demo_tools::serve(folder, long).await.map_err(failed).map(|()| Exit::Done)
 }
 
 fn completions(output: &Output, shell: clap_complete::Shell) -> Ended {

@@ -58,7 +58,34 @@ pub enum McpServer {
 pub struct ServerWords {
     pub trusted: bool,
     pub concurrency: Option<usize>,
+    pub rate: Option<RateWords>,
+    pub output_bytes_max: Option<usize>,
+    pub breaker: BreakerWords,
+    pub restart: RestartWords,
+    /// A server that was silent for so long is asked whether it is well before the next call.
+    pub check_after: Option<Duration>,
     pub tools: BTreeMap<String, ToolWords>,
+}
+
+/// So many calls in any stretch of so much time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateWords {
+    pub calls: u32,
+    pub per: Duration,
+}
+
+/// When a server that is out of reach is left alone, and for how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BreakerWords {
+    pub after: Option<u32>,
+    pub cool_down: Option<Duration>,
+}
+
+/// How far apart the starts of a server that keeps falling are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestartWords {
+    pub backoff: Option<Duration>,
+    pub max_backoff: Option<Duration>,
 }
 
 /// What the operator says of one tool. Absent means: nothing said.
@@ -290,8 +317,26 @@ fn read_server_words(mut entry: Section) -> Result<ServerWords, Problem> {
     let words = ServerWords {
         trusted: entry.flag("trusted")?.unwrap_or(false),
         concurrency: entry.count("concurrency")?.map(|count| count as usize),
+        rate: entry.rate("rate")?,
+        output_bytes_max: entry.count("output_bytes_max")?.map(|count| count as usize),
+        breaker: read_breaker(entry.section("breaker")?)?,
+        restart: read_restart(entry.section("restart")?)?,
+        check_after: entry.duration("check_after")?,
         tools: entry.section("tools")?.map_entries(read_tool_words)?,
     };
+    entry.finish()?;
+    Ok(words)
+}
+
+fn read_breaker(mut entry: Section) -> Result<BreakerWords, Problem> {
+    let words = BreakerWords { after: entry.count("after")?, cool_down: entry.duration("cool_down")? };
+    entry.finish()?;
+    Ok(words)
+}
+
+fn read_restart(mut entry: Section) -> Result<RestartWords, Problem> {
+    let words =
+        RestartWords { backoff: entry.duration("backoff")?, max_backoff: entry.duration("max_backoff")? };
     entry.finish()?;
     Ok(words)
 }

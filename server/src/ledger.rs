@@ -6,6 +6,7 @@
 //! It knows how commands become appended events, never why a command was given.
 
 mod book;
+mod calls;
 mod fold;
 mod rebuild;
 mod writer;
@@ -13,8 +14,8 @@ mod writer;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use actbook_engine::chain::Digest;
-use actbook_engine::event::PlanRef;
-use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Refusal};
+use actbook_engine::event::{PlanRef, Reported};
+use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Facts, Refusal};
 use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
@@ -25,6 +26,7 @@ use crate::bell::Bell;
 use crate::store::{self, Appender, Db};
 use book::Book;
 pub use book::{DRIVER, now_ms};
+pub use calls::catch_up_calls;
 pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library};
 pub use rebuild::rebuild;
 
@@ -50,6 +52,16 @@ pub enum Request {
     Do {
         stream: u64,
         command: Command,
+    },
+    /// An act that belongs to no execution.
+    Act {
+        facts: Box<Facts>,
+        status: Option<Reported>,
+        salt: Arc<[u8]>,
+    },
+    /// Erases what such an act keeps.
+    EraseAct {
+        stream: u64,
     },
 }
 
@@ -80,6 +92,8 @@ pub enum Reply {
     },
     Deleted,
     Moved(Box<Progress>),
+    /// Where the act stands in the journal.
+    Recorded(Position),
     /// A request key that was used before: the public id of what it gave.
     Repeated(String),
 }
@@ -198,6 +212,11 @@ impl Ledger {
         self.door.lock().watch(stream)
     }
 
+    /// A driver in this process is at work on it.
+    pub fn is_watched(&self, stream: u64) -> bool {
+        self.door.lock().is_watched(stream)
+    }
+
     /// The journal was seen at this position. Where that is news, another process has been at work.
     pub async fn heard(&self, position: u64) {
         if let Err(error) = self.door.lock().heard(position) {
@@ -225,7 +244,7 @@ impl Ledger {
         let request = Request::Do { stream, command };
         match self.ask(Asked { actor: actor.clone(), request, key: None }).await? {
             Reply::Moved(progress) => Ok(*progress),
-            Reply::Saved { .. } | Reply::Deleted | Reply::Repeated(_) => {
+            Reply::Saved { .. } | Reply::Deleted | Reply::Recorded(_) | Reply::Repeated(_) => {
                 unreachable!("a command without a key moves its execution")
             }
         }

@@ -4,6 +4,7 @@
 //!
 //!   claim ─► due ─► perform (tools) ─► report ─► due ─► …        every arrow goes through the one door
 
+mod board;
 mod drive;
 mod perform;
 mod seat;
@@ -14,12 +15,14 @@ use std::time::{Duration, Instant};
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, Refusal};
+use actbook_engine::id::StepNo;
 use tokio::sync::watch;
 
 use crate::bell::{Bell, Listening};
 use crate::ledger::{self, Ledger, Progress};
 use crate::store::{self, Db, seats};
 use crate::tools::Tools;
+use board::Board;
 pub use drive::{Drive, Halt};
 pub use seat::is_gone;
 use seat::{Proof, Seat, Sent};
@@ -59,6 +62,7 @@ struct Inner {
     seat: Seat,
     actor: Arc<str>,
     proofs: Mutex<HashMap<String, Arc<Sent>>>,
+    board: Board,
     /// Until when nobody else may take this seat for dead, by this process's own clock.
     lease: watch::Receiver<Instant>,
     _listening: Listening,
@@ -76,6 +80,7 @@ impl Runner {
         seats_folder: &std::path::Path,
     ) -> Result<Self, Error> {
         let seat = Seat::take(seats_folder)?;
+        seats::sweep(&db).await?;
         let asked = Instant::now();
         seats::take(&db, seat.id(), seat.host(), seat.boot(), u64::from(std::process::id()), LEASE_MS)
             .await?;
@@ -95,6 +100,7 @@ impl Runner {
             seat,
             actor,
             proofs,
+            board: Board::default(),
             lease,
             _listening: listening,
             _alive: alive,
@@ -104,6 +110,11 @@ impl Runner {
 
     pub fn seat_id(&self) -> actbook_engine::id::SeatId {
         actbook_engine::id::SeatId::new(self.0.seat.id())
+    }
+
+    /// What a step's call last said of its progress, if it is out in this process.
+    pub fn progress(&self, stream: u64, step: StepNo) -> Option<crate::tools::Progress> {
+        self.0.board.read(stream, step)
     }
 
     pub fn tools(&self) -> &Arc<Tools> {

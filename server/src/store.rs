@@ -3,6 +3,7 @@
 //! `db` is the seam below which drivers live; `dialect` holds the statements that truly differ; the
 //! other modules say, table by table, what can be asked (`Select`) and written (`Statement`).
 
+pub mod calls;
 pub mod db;
 pub(crate) mod dialect;
 mod error;

@@ -10,12 +10,14 @@ mod classify;
 mod command;
 mod egress;
 mod http;
+mod limits;
 mod mcp;
 mod process;
 mod secret;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +25,6 @@ use actbook_engine::chain::Digest;
 use actbook_engine::policy::Category;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, HttpTool, McpServer, ToolWords};
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
@@ -32,12 +33,15 @@ use classify::{Came, cap, classify};
 pub use command::KEY_VARIABLE;
 use egress::Egress;
 pub use egress::Lookup;
+pub use limits::Circuit;
+use limits::Limits;
+pub use mcp::ServerState;
 pub use process::ChildProcess;
 use secret::Unresolved;
 pub use secret::{REDACTED, Secret, Secrets};
 
-/// Calls that may be out at one server at a time where the config does not say.
-const CONCURRENCY_DEFAULT: usize = 64;
+/// How much of a word on progress is passed on.
+const PROGRESS_WORDS_CHARS: usize = 200;
 
 /// One call to one tool.
 #[derive(Clone, Debug)]
@@ -50,6 +54,32 @@ pub struct Call {
     /// From sending to the answer. Waiting for a server to start is bounded by the same length of time,
     /// but counted apart: it must not turn a slow start into an unknown outcome.
     pub timeout: Duration,
+    pub carry: Carry,
+}
+
+/// What a call brings along from before, and who is told of what must outlive this process.
+#[derive(Clone, Default)]
+pub struct Carry {
+    /// The call was made before, and the server goes on with it: it is asked after, not made again.
+    pub task: Option<String>,
+    pub reply: Option<Reply>,
+    /// Keeps the handle of a task, durably, before it is asked after.
+    pub keep: Option<Keep>,
+}
+
+/// A tool's question as it came, and the answer by the names under which it asked.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub question: Value,
+    pub answer: Value,
+}
+
+pub type Keep = Arc<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
+
+impl fmt::Debug for Carry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Carry").field("task", &self.task).field("reply", &self.reply).finish_non_exhaustive()
+    }
 }
 
 /// How a call ended.
@@ -67,21 +97,36 @@ pub enum Ended {
     },
     /// Nobody can tell.
     Unknown { category: Category, message: String, retry_after: Option<Duration> },
+    /// The tool wants to know something first. `began`: it may have done something already.
+    Asks { question: Value, began: bool },
 }
+
+/// How far a call has come, in its tool's own measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    pub done: f64,
+    pub total: Option<f64>,
+    pub message: Option<String>,
+}
+
+/// Hears of progress, from whichever task happens to read it.
+pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 type Callback = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
 
 /// The ways to a downstream.
 enum Upstream {
     Mcp(Box<mcp::Server>),
-    Http { permits: Semaphore },
-    Command { permits: Semaphore },
+    Http,
+    Command,
     Callback(Callback),
 }
 
 pub struct Tools {
     config: Arc<Config>,
     upstreams: BTreeMap<String, Upstream>,
+    /// Of every server outside this process.
+    limits: BTreeMap<String, Limits>,
     secrets: Secrets,
     egress: Egress,
 }
@@ -117,21 +162,18 @@ impl Tools {
         let egress = Egress::new(lookup, &config.egress_allow);
         let mut upstreams = BTreeMap::new();
         for (name, server) in &config.mcp_servers {
-            let permits = permits(config, name);
-            let server = mcp::Server::new(name, server, &config.folder, &secrets, &egress, permits);
+            let words = config.servers.get(name).cloned().unwrap_or_default();
+            let server = mcp::Server::new(name, server, &config.folder, &secrets, &egress, &words);
             upstreams.insert(name.clone(), Upstream::Mcp(Box::new(server)));
         }
         if !config.commands.is_empty() {
-            upstreams.insert(
-                COMMAND_SERVER.to_owned(),
-                Upstream::Command { permits: permits(config, COMMAND_SERVER) },
-            );
+            upstreams.insert(COMMAND_SERVER.to_owned(), Upstream::Command);
         }
         if !config.http.is_empty() {
-            let http = Upstream::Http { permits: permits(config, HTTP_SERVER) };
-            upstreams.insert(HTTP_SERVER.to_owned(), http);
+            upstreams.insert(HTTP_SERVER.to_owned(), Upstream::Http);
         }
-        Self { config: Arc::new(config.clone()), upstreams, secrets, egress }
+        let limits = upstreams.keys().map(|name| (name.clone(), Limits::of(config, name))).collect();
+        Self { config: Arc::new(config.clone()), upstreams, limits, secrets, egress }
     }
 
     /// Registers an executor inside this process for every tool of `server`.
@@ -141,6 +183,7 @@ impl Tools {
         callback: impl Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync + 'static,
     ) -> Self {
         self.upstreams.insert(server.to_owned(), Upstream::Callback(Arc::new(callback)));
+        self.limits.insert(server.to_owned(), Limits::of(&self.config, server));
         self
     }
 
@@ -155,34 +198,107 @@ impl Tools {
         sending: impl Fn(Option<ChildProcess>) + Send,
         stop: impl Future<Output = ()> + Send,
     ) -> Ended {
-        let (came, stopped) = match self.reach(&call.tool) {
-            // Boxed, so that a call to an executor in the process does not carry their size about.
-            Ok((Upstream::Mcp(server), tool)) => Box::pin(server.call(tool, &call, sending, stop)).await,
-            Ok((Upstream::Http { permits }, tool)) => {
-                let exchange = http::Exchange {
-                    tool: &self.config.http[tool],
-                    secrets: &self.secrets,
-                    egress: &self.egress,
-                    permits,
-                };
-                Box::pin(exchange.call(&call, sending, stop)).await
-            }
-            Ok((Upstream::Command { permits }, tool)) => {
-                let run = command::Run {
-                    tool: &self.config.commands[tool],
-                    folder: &self.config.folder,
-                    secrets: &self.secrets,
-                    permits,
-                };
-                Box::pin(run.call(&call, sending, stop)).await
-            }
-            Ok((Upstream::Callback(callback), _)) => {
+        self.call_reporting(call, sending, Arc::new(|_| {}), stop).await
+    }
+
+    /// The same, passing on what the tool says of its progress.
+    pub async fn call_reporting(
+        &self,
+        call: Call,
+        sending: impl Fn(Option<ChildProcess>) + Send,
+        progress: OnProgress,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Ended {
+        if let Some(task) = &call.carry.task {
+            return Box::pin(self.follow(&call, task, stop)).await;
+        }
+        let (upstream, limits, tool) = match self.reach(&call.tool) {
+            Ok((Upstream::Callback(callback), _, _)) => {
                 sending(None);
                 return self.redacted(answer_of(callback, call).await);
             }
-            Err(why) => (Came::NotSent { category: Category::NotFound, why }, false),
+            Ok(reached) => reached,
+            Err(why) => return classify(Came::NotSent { category: Category::NotFound, why }, false),
         };
-        cap(self.redacted(classify(came, stopped)))
+        // Boxed, so that a call to an executor in the process does not carry their size about.
+        Box::pin(async {
+            let mut stop = pin!(stop);
+            let turn = tokio::select! {
+                biased;
+                turn = limits.enter(tool) => turn,
+                () = &mut stop => Err(stopped_unsent()),
+            };
+            let turn = match turn {
+                Ok(turn) => turn,
+                Err(came) => return self.fit_to_keep(left_alone(came, &limits.circuit(tool)), limits),
+            };
+            let (came, stopped) = match upstream {
+                Upstream::Mcp(server) => {
+                    server.call(tool, &call, sending, self.discreet(progress), stop).await
+                }
+                Upstream::Http => self.exchange(tool, limits).call(&call, sending, stop).await,
+                Upstream::Command => self.run(tool, limits).call(&call, sending, stop).await,
+                Upstream::Callback(_) => unreachable!("answered above"),
+            };
+            let ended = classify(came, stopped);
+            turn.over(&ended);
+            self.fit_to_keep(ended, limits)
+        })
+        .await
+    }
+
+    /// Asking after a task makes no new call: no limit holds it up, and whatever comes, it was sent.
+    async fn follow(&self, call: &Call, task: &str, stop: impl Future<Output = ()> + Send) -> Ended {
+        let (came, stopped) = match self.reach(&call.tool) {
+            Ok((Upstream::Mcp(server), _, _)) => server.follow(call, task, stop).await,
+            Ok(_) | Err(_) => {
+                let why = format!("nothing here knows task {task} of `{}`", call.tool);
+                (Came::TaskLost { why }, false)
+            }
+        };
+        cap(self.redacted(classify(came, stopped)), OUTPUT_BYTES_MAX)
+    }
+
+    fn exchange<'a>(&'a self, tool: &str, limits: &'a Limits) -> http::Exchange<'a> {
+        http::Exchange {
+            tool: &self.config.http[tool],
+            secrets: &self.secrets,
+            egress: &self.egress,
+            output_bytes_max: limits.output_bytes_max,
+        }
+    }
+
+    fn run<'a>(&'a self, tool: &str, limits: &'a Limits) -> command::Run<'a> {
+        command::Run {
+            tool: &self.config.commands[tool],
+            folder: &self.config.folder,
+            secrets: &self.secrets,
+            output_bytes_max: limits.output_bytes_max,
+        }
+    }
+
+    /// Struck out before it is cut, lest half of a secret remain at the cut.
+    fn fit_to_keep(&self, ended: Ended, limits: &Limits) -> Ended {
+        cap(self.redacted(ended), limits.output_bytes_max)
+    }
+
+    fn discreet(&self, progress: OnProgress) -> OnProgress {
+        let secrets = self.secrets.clone();
+        Arc::new(move |mut said: Progress| {
+            if let Some(message) = &mut said.message {
+                secrets.redact_text(message);
+                *message = message.chars().take(PROGRESS_WORDS_CHARS).collect();
+            }
+            progress(said);
+        })
+    }
+
+    /// How a server is doing in this process; none where there is no such server, or nothing to tell.
+    pub fn state(&self, server: &str) -> Option<ServerState> {
+        match self.upstreams.get(server)? {
+            Upstream::Mcp(reached) => Some(reached.state(self.limits.get(server)?.circuit(""))),
+            Upstream::Http | Upstream::Command | Upstream::Callback(_) => None,
+        }
     }
 
     /// Connects to each configured server; one that cannot be reached carries its error.
@@ -197,10 +313,10 @@ impl Tools {
             Some(Upstream::Mcp(server)) => {
                 server.tools().await.map(|tools| tools.as_ref().clone()).map_err(|error| error.to_string())
             }
-            Some(Upstream::Http { .. }) => {
+            Some(Upstream::Http) => {
                 Ok(self.config.http.iter().map(|(name, tool)| catalog::http_info(name, tool)).collect())
             }
-            Some(Upstream::Command { .. }) => Ok(self
+            Some(Upstream::Command) => Ok(self
                 .config
                 .commands
                 .iter()
@@ -228,11 +344,11 @@ impl Tools {
                 let tools = reached.tools().await?;
                 tools.iter().find(|info| info.name == name).cloned().ok_or_else(unknown)
             }
-            Some(Upstream::Http { .. }) => {
+            Some(Upstream::Http) => {
                 let http = self.config.http.get(tool).ok_or_else(unknown)?;
                 Ok(catalog::http_info(tool, http))
             }
-            Some(Upstream::Command { .. }) => {
+            Some(Upstream::Command) => {
                 let command = self.config.commands.get(tool).ok_or_else(unknown)?;
                 Ok(catalog::command_info(tool, command))
             }
@@ -263,10 +379,10 @@ impl Tools {
         }
         match (self.upstreams.get(name), self.config.mcp_servers.get(name)) {
             (Some(Upstream::Callback(_)), _) => json!("callback"),
-            (Some(Upstream::Http { .. }), _) => {
+            (Some(Upstream::Http), _) => {
                 json!(self.config.http.iter().map(asks).collect::<BTreeMap<_, _>>())
             }
-            (Some(Upstream::Command { .. }), _) => {
+            (Some(Upstream::Command), _) => {
                 let tools = self.config.commands.iter();
                 let digests: BTreeMap<_, _> =
                     tools.map(|(name, tool)| (name, catalog::command_info(name, tool).digest)).collect();
@@ -313,25 +429,25 @@ impl Tools {
     pub async fn shutdown(&self) {
         let servers = self.upstreams.values().filter_map(|upstream| match upstream {
             Upstream::Mcp(server) => Some(server.shutdown()),
-            Upstream::Http { .. } | Upstream::Command { .. } | Upstream::Callback(_) => None,
+            Upstream::Http | Upstream::Command | Upstream::Callback(_) => None,
         });
         join_all(servers).await;
     }
 
-    fn reach<'a, 'n>(&'a self, name: &'n str) -> Result<(&'a Upstream, &'n str), String> {
+    fn reach<'a, 'n>(&'a self, name: &'n str) -> Result<(&'a Upstream, &'a Limits, &'n str), String> {
         let Some((server, tool)) = name.split_once('/') else {
             return Err(CatalogError::BadName(name.to_owned()).to_string());
         };
         let upstream = self.upstreams.get(server).ok_or_else(|| self.no_such_server(server))?;
         match upstream {
-            Upstream::Command { .. } if !self.config.commands.contains_key(tool) => {
+            Upstream::Command if !self.config.commands.contains_key(tool) => {
                 Err(format!("there is no command `{tool}` in the config"))
             }
-            Upstream::Http { .. } if !self.config.http.contains_key(tool) => {
+            Upstream::Http if !self.config.http.contains_key(tool) => {
                 Err(format!("there is no HTTP tool `{tool}` in the config"))
             }
-            Upstream::Mcp(_) | Upstream::Http { .. } | Upstream::Command { .. } | Upstream::Callback(_) => {
-                Ok((upstream, tool))
+            Upstream::Mcp(_) | Upstream::Http | Upstream::Command | Upstream::Callback(_) => {
+                Ok((upstream, &self.limits[server], tool))
             }
         }
     }
@@ -358,13 +474,12 @@ impl Tools {
                 self.secrets.redact_text(&mut message);
                 Ended::Unknown { category, message, retry_after }
             }
+            Ended::Asks { mut question, began } => {
+                self.secrets.redact(&mut question);
+                Ended::Asks { question, began }
+            }
         }
     }
-}
-
-fn permits(config: &Config, server: &str) -> Semaphore {
-    let said = config.servers.get(server).and_then(|words| words.concurrency);
-    Semaphore::new(said.unwrap_or(CONCURRENCY_DEFAULT).min(Semaphore::MAX_PERMITS))
 }
 
 /// What a call over HTTP carries, whatever kind of tool it is for.
@@ -386,6 +501,17 @@ fn unfilled(unresolved: &Unresolved) -> Came {
         Unresolved::Unset(_) | Unresolved::Foreign(_) => Category::Unavailable,
     };
     Came::NotSent { category, why: unresolved.to_string() }
+}
+
+/// What did not leave because its server is left alone is worth another try when that is over.
+fn left_alone(came: Came, circuit: &Circuit) -> Ended {
+    match (classify(came, false), circuit) {
+        (Ended::Failed { category, message, sent, output, .. }, Circuit::Open { for_ms }) => {
+            let retry_after = Some(Duration::from_millis(*for_ms));
+            Ended::Failed { category, message, sent, output, retry_after }
+        }
+        (ended, _) => ended,
+    }
 }
 
 /// Stopped while it waited for its turn or its server.

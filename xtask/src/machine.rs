@@ -1,5 +1,5 @@
-//! What the tests need from the machine, found or installed: PostgreSQL, Node, Python and strace from Debian, Rust's
-//! own components from rustup, MCP servers from npm and PyPI under the target folder. It installs only what is missing.
+//! What the tests need from the machine, found or installed: PostgreSQL, Node, Python, git, OpenSSL and strace from
+//! Debian, Rust's own components from rustup, MCP servers from npm and PyPI under the target folder. It installs only what is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,9 +50,9 @@ impl Machine {
 
     /// Tells a test run where things are.
     pub fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        let command =
-            self.postgres.equip(command).env("PATH", &self.path).env("ACTBOOK_TEST_CLIENTS", &self.clients);
-        command.env("ACTBOOK_TEST_NPM", &self.npm).env("ACTBOOK_TEST_PYPI", &self.pypi)
+        let command = self.postgres.equip(command).env("PATH", &self.path);
+        let command = command.env("ACTBOOK_TEST_NPM", &self.npm).env("ACTBOOK_TEST_PYPI", &self.pypi);
+        command.env("ACTBOOK_TEST_CLIENTS", &self.clients)
     }
 }
 
@@ -82,6 +82,12 @@ fn install_packages() -> Result<()> {
     }
     if !answers(&["python3", "-c", "import venv, ensurepip"]) {
         missing.push("python3-venv");
+    }
+    if !answers(&["openssl", "version"]) {
+        missing.push("openssl");
+    }
+    if !answers(&["git", "--version"]) {
+        missing.push("git");
     }
     if !answers(&["strace", "--version"]) {
         missing.push("strace");

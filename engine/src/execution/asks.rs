@@ -22,6 +22,8 @@ pub enum Subject {
     StepApproval,
     AgentWork,
     AgentUndo,
+    /// What the step's tool wants to know.
+    Question,
     Failure,
     Unknown,
     FailedUndo,
@@ -50,6 +52,9 @@ fn step_question(execution: &Execution, no: StepNo) -> Option<Question> {
     let step = execution.step(no);
     let subject = match step.status() {
         StepStatus::AwaitingApproval if !execution.stopping() => Subject::StepApproval,
+        StepStatus::Failed | StepStatus::Unknown if failures_ask(execution) && step.question().is_some() => {
+            Subject::Question
+        }
         StepStatus::Failed if failures_ask(execution) => Subject::Failure,
         StepStatus::Unknown if failures_ask(execution) => Subject::Unknown,
         StepStatus::CompensationFailed => Subject::FailedUndo,
@@ -84,7 +89,8 @@ fn failures_ask(execution: &Execution) -> bool {
     }
     match execution.plan.policy.on_failure {
         OnFailure::Manual => true,
-        OnFailure::Propose => execution.proposal == Proposal::Rejected,
+        // Where nothing could be undone there is nothing to propose.
+        OnFailure::Propose => execution.proposal == Proposal::Rejected || !execution.can_undo(),
         OnFailure::Auto => false,
     }
 }
@@ -96,10 +102,12 @@ pub fn answers(execution: &Execution, no: StepNo) -> Vec<Answer> {
     if execution.ended.is_some() || execution.stop.is_some() || probing(step) {
         return Vec::new();
     }
+    let undoable = |answer: &Answer| *answer != Compensate || execution.can_undo();
+    let fitting = |answers: &[Answer]| answers.iter().copied().filter(undoable).collect();
     match (execution.phase, step.status()) {
-        (Phase::Forward, StepStatus::Failed) => vec![Retry, Skip, Happened, Compensate, Abandon],
+        (Phase::Forward, StepStatus::Failed) => fitting(&[Retry, Skip, Happened, Compensate, Abandon]),
         (Phase::Forward, StepStatus::Unknown) => {
-            vec![Retry, Skip, Happened, DidNotHappen, Compensate, Abandon]
+            fitting(&[Retry, Skip, Happened, DidNotHappen, Compensate, Abandon])
         }
         (Phase::Unwind, StepStatus::CompensationFailed) if !step.left && !step.undo_retry => {
             vec![Retry, Skip, Happened, DidNotHappen, Abandon]

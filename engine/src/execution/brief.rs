@@ -48,6 +48,7 @@ pub fn brief(execution: &Execution, values: &Values) -> Result<Brief, Missing> {
             Standing::Done => brief.done.push(step),
             Standing::NotDone => brief.not_done.push(step),
             Standing::MayHaveRun => brief.may_have_run.push(step),
+            Standing::NotWanted => {}
         }
     }
     brief.undo = to_undo(execution, values)?;
@@ -59,14 +60,18 @@ enum Standing {
     Done,
     NotDone,
     MayHaveRun,
+    /// Skipped by its `when` or by an answer: nothing of it is missing.
+    NotWanted,
 }
 
 fn standing(execution: &Execution, no: StepNo) -> Standing {
     let step = execution.step(no);
     let stands = !step.to_undo(execution.plan.step(no)).is_empty();
+    let skipped = step.status() == StepStatus::Skipped && step.cause.is_none();
     match (step.status() == StepStatus::Succeeded, stands) {
         (true, _) => Standing::Done,
         (false, true) => Standing::MayHaveRun,
+        (false, false) if skipped => Standing::NotWanted,
         (false, false) => Standing::NotDone,
     }
 }

@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::Fresh;
 use super::asks::answers;
-use super::command::{Command, Ended, Refusal, Report};
+use super::command::{Command, Ended, Refusal};
 use super::due::{CallId, CallKind};
 use super::follow::{Missing, Values};
 use super::state::{Execution, Gate, Phase, ProbeState, Proposal};
+use super::{Fresh, question, record};
 use crate::chain::Digest;
 use crate::event::*;
 use crate::id::{Epoch, ExecutionId, SeatId, StepNo};
@@ -64,9 +64,17 @@ pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Resu
         Command::Approve { step, reason } => approve(execution, step.as_deref(), reason),
         Command::Reject { step, reason } => reject(execution, step.as_deref(), reason),
         Command::Decide { step, answer, reason, output } => {
-            answer_step(execution, step, *answer, reason, output)
+            return answer_step(execution, step, *answer, reason, output, values);
         }
-        Command::Record { step, report } => record(execution, step, report),
+        Command::Record { step, report, facts } => record::report(execution, step, report, facts),
+        Command::Note { step, status, facts } => record::note(execution, step.as_deref(), *status, facts),
+        Command::RecordDecision { decision, reason, step, details } => {
+            record::decision(execution, decision, reason, step.as_deref(), details)
+        }
+        Command::RecordCompensation { step, done, facts } => {
+            record::compensation(execution, step, *done, facts)
+        }
+        Command::Accept { call, task } => Ok(accept(execution, *call, task)),
         Command::Erase => erase(execution),
     };
     decided.map_err(No::Refused)
@@ -81,7 +89,7 @@ fn drive(execution: &Execution, epoch: Epoch) -> Result<Vec<Fresh>, Refusal> {
     }
 }
 
-fn not_now(execution: &Execution, verb: &str) -> Refusal {
+pub(super) fn not_now(execution: &Execution, verb: &str) -> Refusal {
     let status = execution.status();
     let cure = match execution.ended {
         Some(_) if execution.can_undo() && !execution.erased => "start a new one, or `undo` this one",
@@ -105,10 +113,24 @@ fn claim(
     }
     let epoch = Epoch(execution.epoch.0 + 1);
     let mut events = vec![DriverChanged { epoch, seat: seat.clone() }.into()];
-    for call in &execution.index.open_tools {
+    // What a server goes on with by itself is not lost with the process that had asked for it.
+    for call in execution.index.open_tools.iter().filter(|call| execution.task_of(**call).is_none()) {
         events.push(lost(execution, *call, unsent.contains(call)).into());
     }
     Ok(events)
+}
+
+/// The handle is kept where the call is still waited for. A probe is asked again instead.
+fn accept(execution: &Execution, call: CallId, task: &str) -> Vec<Fresh> {
+    let waited_for = execution.index.open_tools.contains(&call) && execution.task_of(call).is_none();
+    let (attempt, compensation) = match call.kind {
+        CallKind::Run => (Some(call.no + 1), None),
+        CallKind::Compensation => (None, Some(call.no + 1)),
+        CallKind::Probe => return Vec::new(),
+    };
+    let (step, task) = (execution.step_id(call.step), task.to_owned());
+    let event = TaskAccepted { step, attempt, compensation, task };
+    if waited_for { vec![event.into()] } else { Vec::new() }
 }
 
 fn lost(execution: &Execution, call: CallId, unsent: bool) -> Event {
@@ -125,6 +147,7 @@ fn lost(execution: &Execution, call: CallId, unsent: bool) -> Event {
             unsent,
             takeover: true,
             retry_after_ms: None,
+            asks: false,
         }
         .into(),
         CallKind::Probe => {
@@ -151,20 +174,33 @@ struct Told {
     payload: Vec<u8>,
     unsent: bool,
     retry_after_ms: Option<u64>,
+    asks: bool,
 }
 
 fn told(ended: &Ended) -> Told {
-    let (outcome, category, said) = match ended {
-        Ended::Succeeded { output } => (Outcome::Succeeded, None, output),
-        Ended::Failed { category, said, .. } => (Outcome::Failed, Some(*category), said),
-        Ended::Unknown { category, said, .. } => (Outcome::Unknown, Some(*category), said),
+    let one = |outcome: Outcome, category: Option<Category>, payload: &Value| Told {
+        outcome,
+        category,
+        payload: bytes(payload),
+        unsent: false,
+        retry_after_ms: None,
+        asks: false,
     };
-    let (unsent, retry_after_ms) = match ended {
-        Ended::Succeeded { .. } => (false, None),
-        Ended::Failed { unsent, retry_after_ms, .. } => (*unsent, *retry_after_ms),
-        Ended::Unknown { retry_after_ms, .. } => (false, *retry_after_ms),
-    };
-    Told { outcome, category, payload: bytes(said), unsent, retry_after_ms }
+    match ended {
+        Ended::Succeeded { output } => one(Outcome::Succeeded, None, output),
+        Ended::Failed { category, said, unsent, retry_after_ms } => Told {
+            unsent: *unsent,
+            retry_after_ms: *retry_after_ms,
+            ..one(Outcome::Failed, Some(*category), said)
+        },
+        Ended::Unknown { category, said, retry_after_ms } => {
+            Told { retry_after_ms: *retry_after_ms, ..one(Outcome::Unknown, Some(*category), said) }
+        }
+        Ended::Asks { question, began } => {
+            let outcome = if *began { Outcome::Unknown } else { Outcome::Failed };
+            Told { asks: true, ..one(outcome, Some(Category::Policy), question) }
+        }
+    }
 }
 
 /// A call's end. The first one counts; what comes later is kept as evidence; a third changes nothing.
@@ -180,8 +216,8 @@ fn report(
     Ok(call_report(execution, call, ended))
 }
 
-fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh> {
-    let Told { outcome, category, payload, unsent, retry_after_ms } = told(ended);
+pub(super) fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh> {
+    let Told { outcome, category, payload, unsent, retry_after_ms, asks } = told(ended);
     let (step, state) = (execution.step_id(call.step), execution.step(call.step));
     // What was erased stays erased: the entry alone is evidence enough.
     let result = (!execution.erased).then(|| execution.keep(&payload));
@@ -202,6 +238,7 @@ fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh>
                         unsent,
                         takeover,
                         retry_after_ms,
+                        asks,
                     }
                     .into(),
                 )
@@ -268,14 +305,14 @@ fn pause(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, R
     Ok(vec![Paused { reason: reason.clone() }.into()])
 }
 
-fn resume(execution: &Execution) -> Result<Vec<Fresh>, Refusal> {
+pub(super) fn resume(execution: &Execution) -> Result<Vec<Fresh>, Refusal> {
     match execution.paused && execution.ended.is_none() {
         true => Ok(vec![Resumed {}.into()]),
         false => Err(not_now(execution, "resume")),
     }
 }
 
-fn cancel(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, Refusal> {
+pub(super) fn cancel(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, Refusal> {
     if execution.ended.is_some() || execution.stopping() {
         return Err(not_now(execution, "cancel"));
     }
@@ -294,13 +331,13 @@ fn undo(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, Re
             "`watch` it, or answer what it asks",
         ));
     }
-    if execution.ended.is_some() && !execution.can_undo() {
+    if !execution.can_undo() {
         let message = "nothing that ran is left to undo";
-        return Err(Refusal::new(
-            "nothing_to_undo",
-            message,
-            "`show` it: the brief names what cannot be undone",
-        ));
+        let cure = match execution.ended {
+            Some(_) => "`show` it: the brief names what cannot be undone",
+            None => "`cancel` it to stop it",
+        };
+        return Err(Refusal::new("nothing_to_undo", message, cure));
     }
     Ok(vec![UnwindStarted { reason: reason.clone() }.into()])
 }
@@ -365,7 +402,7 @@ fn nothing_asked(execution: &Execution) -> Refusal {
     Refusal::new("nothing_to_approve", "that does not wait for an approval", cure)
 }
 
-fn find(execution: &Execution, step: &str) -> Result<StepNo, Refusal> {
+pub(super) fn find(execution: &Execution, step: &str) -> Result<StepNo, Refusal> {
     execution.plan.find(step).ok_or_else(|| {
         let ids: Vec<&str> = execution.plan.steps.iter().map(|step| step.id.as_str()).collect();
         let cure = match crate::analysis::nearest(step, ids.iter().copied()) {
@@ -382,31 +419,63 @@ fn answer_step(
     answer: Answer,
     reason: &Option<String>,
     output: &Option<Value>,
-) -> Result<Vec<Fresh>, Refusal> {
-    let no = find(execution, step)?;
+    values: &Values,
+) -> Result<Vec<Fresh>, No> {
+    let no = find(execution, step).map_err(No::Refused)?;
     let fitting = answers(execution, no);
     if !fitting.contains(&answer) {
-        return Err(does_not_fit(execution, no, answer, &fitting));
-    }
-    if output.is_some() && !matches!(answer, Answer::Skip | Answer::Happened) {
-        let message = format!("an output does not go with `{answer}`");
-        return Err(Refusal::new("does_not_fit", message, "give one with `skip` or `happened` only"));
+        return Err(No::Refused(does_not_fit(execution, no, answer, &fitting)));
     }
     if answer == Answer::Compensate {
         return Ok(vec![UnwindStarted { reason: reason.clone() }.into()]);
     }
+    let output = match (output, answer) {
+        (None, _) => None,
+        (Some(output), Answer::Skip | Answer::Happened) => Some(output.clone()),
+        (Some(output), Answer::Retry) => Some(reply(execution, no, output, values)?),
+        (Some(_), Answer::DidNotHappen | Answer::Compensate | Answer::Abandon) => {
+            return Err(No::Refused(no_output_with(answer)));
+        }
+    };
+    Ok(answered(execution, no, answer, reason, output.as_ref()))
+}
+
+fn no_output_with(answer: Answer) -> Refusal {
+    let message = format!("an output does not go with `{answer}`");
+    let cure = "give one with `skip` or `happened`, or with `retry` where the tool asked something";
+    Refusal::new("does_not_fit", message, cure)
+}
+
+/// An output with `retry` is the reply to what the step's tool asked.
+fn reply(execution: &Execution, no: StepNo, output: &Value, values: &Values) -> Result<Value, No> {
+    let Some(question) = execution.step(no).question() else {
+        return Err(No::Refused(no_output_with(Answer::Retry)));
+    };
+    let Some(asked) = values.0.get(&question.position) else {
+        return Err(No::Missing(Missing(vec![question.position])));
+    };
+    question::reply(asked, output).map_err(No::Refused)
+}
+
+fn answered(
+    execution: &Execution,
+    no: StepNo,
+    answer: Answer,
+    reason: &Option<String>,
+    output: Option<&Value>,
+) -> Vec<Fresh> {
     let mut events = Vec::new();
     let state = execution.step(no);
     if state.compensation_open() && answer != Answer::Abandon {
         // The agent is no longer waited for; the answer stands in for its report.
         events.push(let_go(execution, no).into());
     }
-    let payload = output.as_ref().map(bytes);
+    let payload = output.map(bytes);
     let kept = payload.as_deref().map(|body| execution.keep(body));
     let step = Some(execution.step_id(no));
     let event = Decided { step, answer, reason: reason.clone(), output: kept };
     events.push(Fresh { event: event.into(), payload });
-    Ok(events)
+    events
 }
 
 fn let_go(execution: &Execution, no: StepNo) -> CompensationEnded {
@@ -434,84 +503,6 @@ fn does_not_fit(execution: &Execution, no: StepNo, answer: Answer, fitting: &[An
         false => format!("answers that fit: {}", fitting.join(", ")),
     };
     Refusal::new("does_not_fit", message, cure)
-}
-
-fn record(execution: &Execution, step: &str, report: &Report) -> Result<Vec<Fresh>, Refusal> {
-    let no = find(execution, step)?;
-    let open = execution.open_agent(no);
-    let kind = open.map(|call| call.kind);
-    match (report, kind) {
-        (Report::Started, Some(CallKind::Run)) if !execution.step(no).agent_started && !execution.paused => {
-            let attempt = execution.step(no).attempts.len() as u32;
-            Ok(vec![AgentStarted { step: execution.step_id(no), attempt }.into()])
-        }
-        (Report::Succeeded { .. } | Report::Failed { .. }, Some(CallKind::Run))
-        | (Report::Compensated { .. } | Report::Failed { .. }, Some(CallKind::Compensation)) => {
-            let call = open.expect("the kind is that of an open call");
-            Ok(call_report(execution, call, &ended(report)))
-        }
-        (Report::Succeeded { .. } | Report::Failed { .. } | Report::Compensated { .. }, None) => {
-            late_record(execution, no, report)
-        }
-        (Report::Started, _)
-        | (Report::Failed { .. }, Some(CallKind::Probe))
-        | (Report::Compensated { .. }, Some(CallKind::Run | CallKind::Probe))
-        | (Report::Succeeded { .. }, Some(CallKind::Compensation | CallKind::Probe)) => {
-            Err(nothing_to_record(execution, no))
-        }
-    }
-}
-
-fn ended(report: &Report) -> Ended {
-    match report {
-        Report::Started => unreachable!("a start is no end"),
-        Report::Succeeded { output } | Report::Compensated { output } => {
-            Ended::Succeeded { output: output.clone().unwrap_or(Value::Null) }
-        }
-        Report::Failed { reason, category } => {
-            let said = json!({ "message": reason });
-            Ended::Failed { category: *category, said, unsent: false, retry_after_ms: None }
-        }
-    }
-}
-
-/// An agent's report after its work was given up settles it.
-fn late_record(execution: &Execution, no: StepNo, report: &Report) -> Result<Vec<Fresh>, Refusal> {
-    let state = execution.step(no);
-    let lost = |by_agent: bool, outcome: Option<Outcome>, late: Option<Outcome>| {
-        by_agent && outcome == Some(Outcome::Unknown) && late.is_none()
-    };
-    let run = state.last().is_some_and(|last| lost(last.by_agent, last.outcome, last.late));
-    let undo = state.last_compensation().is_some_and(|last| lost(last.by_agent, last.outcome, last.late));
-    let (kind, count) = match report {
-        Report::Compensated { .. } | Report::Failed { .. } if undo => {
-            (CallKind::Compensation, state.compensations.len())
-        }
-        Report::Succeeded { .. } | Report::Failed { .. } if run => (CallKind::Run, state.attempts.len()),
-        Report::Started | Report::Succeeded { .. } | Report::Failed { .. } | Report::Compensated { .. } => {
-            return Err(nothing_to_record(execution, no));
-        }
-    };
-    let call = CallId { step: no, kind, no: count as u32 - 1 };
-    Ok(call_report(execution, call, &ended(report)))
-}
-
-fn nothing_to_record(execution: &Execution, no: StepNo) -> Refusal {
-    let (spec, state) = (execution.plan.step(no), execution.step(no));
-    let message = format!("nothing to record for step `{}`: it is {}", spec.id, state.status());
-    let waiting: Vec<String> = execution
-        .index
-        .open_agents
-        .iter()
-        .map(|call| format!("`{}`", execution.plan.step(call.step).id))
-        .collect();
-    let cure = match (execution.open_agent(no).map(|call| call.kind), waiting.is_empty()) {
-        (Some(CallKind::Compensation), _) => "say `compensated` or `failed`".to_owned(),
-        (Some(_), _) => "say `succeeded` or `failed`".to_owned(),
-        (None, true) => "no step waits for its agent; `show` the execution".to_owned(),
-        (None, false) => format!("steps that wait for their agent: {}", waiting.join(", ")),
-    };
-    Refusal::new("not_awaited", message, cure)
 }
 
 fn erase(execution: &Execution) -> Result<Vec<Fresh>, Refusal> {

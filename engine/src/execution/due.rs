@@ -1,10 +1,12 @@
 //! What the runner is to do: the calls whose intent is durable, and when to look again.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-use super::state::{Execution, ProbeState, Stored};
+use super::state::{Answered, Execution, ProbeState, Stored};
 use crate::id::StepNo;
 use crate::plan::{TOOL_TIMEOUT_MS, Undo, Work};
 
@@ -33,6 +35,11 @@ pub struct Call {
     pub timeout_ms: u64,
     /// The call may be asked to stop.
     pub cancel: bool,
+    pub started_at_ms: i64,
+    /// It was made, and its server goes on with it: it is asked after, not made again.
+    pub task: Option<Arc<str>>,
+    /// What the tool asked before, and the reply to it.
+    pub answered: Option<Answered>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -79,7 +86,13 @@ fn call(execution: &Execution, id: CallId) -> Call {
     };
     let key = outbound_key(execution, id.step, &key);
     let timeout_ms = timeout_ms.unwrap_or(TOOL_TIMEOUT_MS);
-    Call { id, tool: tool.to_owned(), arguments, key, timeout_ms, cancel }
+    let task = execution.task_of(id).cloned();
+    let (started_at_ms, answered) = match id.kind {
+        CallKind::Run => (attempt(id.no).started_at_ms, attempt(id.no).answered),
+        CallKind::Probe => (execution.at_ms, None),
+        CallKind::Compensation => (state.compensations[id.no as usize].started_at_ms, None),
+    };
+    Call { id, tool: tool.to_owned(), arguments, key, timeout_ms, cancel, started_at_ms, task, answered }
 }
 
 fn outbound_key(execution: &Execution, step: StepNo, which: &str) -> String {

@@ -4,6 +4,7 @@
 mod answers;
 mod attempts;
 mod late;
+mod records;
 mod undo;
 
 use std::sync::Arc;
@@ -65,6 +66,7 @@ pub fn open(
         at_ms,
         position,
         version: 1,
+        notes: Default::default(),
         salt,
         index: Default::default(),
     };
@@ -120,6 +122,7 @@ impl Execution {
             Event::AttemptStarted(event) => {
                 self.attempt_started(event, event.arguments.map(stored), at_ms)?
             }
+            Event::TaskAccepted(event) => self.task_accepted(event)?,
             Event::AgentStarted(event) => self.agent_started(&event.step)?,
             Event::AttemptEnded(event) => self.attempt_ended(event, event.result.map(stored), at_ms)?,
             Event::LateAnswer(event) => self.late_answer(event, event.result.map(stored), at_ms)?,
@@ -158,6 +161,9 @@ impl Execution {
             Event::LateCompensation(event) => {
                 self.late_compensation(event, event.result.map(stored), at_ms)?
             }
+            Event::CompensationRecorded(event) => self.compensation_recorded(event, at_ms)?,
+            Event::ActionRecorded(event) => self.action_recorded(event, recorded)?,
+            Event::DecisionRecorded(event) => self.decision_recorded(event, recorded)?,
             Event::ExecutionEnded(event) => {
                 (self.ended, self.ended_at_ms) = (Some(event.status), Some(at_ms));
             }

@@ -72,8 +72,9 @@ fn taken_back(execution: &Execution, call: CallId) -> Event {
     let (result, unsent, takeover, retry_after_ms) = (None, false, false, None);
     match call.kind {
         CallKind::Run | CallKind::Probe => {
-            let attempt = number;
-            AttemptEnded { step, attempt, outcome, category, result, unsent, takeover, retry_after_ms }.into()
+            let (attempt, asks) = (number, false);
+            AttemptEnded { step, attempt, outcome, category, result, unsent, takeover, retry_after_ms, asks }
+                .into()
         }
         CallKind::Compensation => {
             let compensation = number;
@@ -133,7 +134,7 @@ fn failure_handled(execution: &Execution, no: StepNo) -> FailureHandled {
     };
     let name =
         |set: BTreeSet<StepNo>| set.into_iter().filter(open).map(|other| execution.step_id(other)).collect();
-    let (cancelled, skipped) = match spec.failure {
+    let (cancelled, skipped) = match execution.failure_action(no) {
         None | Some(FailureAction::ManualDecision) => (Vec::new(), Vec::new()),
         Some(FailureAction::CancelAll) => (name(execution.numbers().collect()), Vec::new()),
         Some(FailureAction::ContinueOthers) => (Vec::new(), name(dependants(execution, [no]))),
@@ -186,6 +187,10 @@ fn doomed(execution: &Execution, no: StepNo) -> Event {
 fn start(execution: &Execution, no: StepNo, now: Now, values: &Values) -> Result<Vec<Fresh>, Missing> {
     let (spec, state) = (execution.plan.step(no), execution.step(no));
     let fails = |category: Category, message: &str| Ok(vec![unsendable(execution, no, category, message)]);
+    if state.answering.is_some() {
+        // The same call again, with what it asked for: nothing is decided anew.
+        return Ok(vec![attempt(execution, no, None)]);
+    }
     if let (Some(when), false) = (&spec.when, state.forced || state.approved) {
         match when.test(&scope(execution, when.reads(), None, values)?) {
             Ok(true) => {}

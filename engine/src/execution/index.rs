@@ -2,6 +2,7 @@
 //! plan. Everything here can be derived from the steps; `refresh` is the one place that does.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::due::{CallId, CallKind};
 use super::state::{Compensation, Execution, Phase, ProbeState, StepState, Stop};
@@ -26,6 +27,8 @@ pub(super) struct Index {
     pub undo_settling: BTreeSet<StepNo>,
     pub probes_due: BTreeSet<StepNo>,
     pub failed: BTreeSet<StepNo>,
+    /// Those of them whose tool wants to know something.
+    pub asking: BTreeSet<StepNo>,
     pub unhandled: BTreeSet<StepNo>,
     /// Steps with an effect that may stand and a way back, by their order in the graph.
     pub to_undo: BTreeSet<(u32, StepNo)>,
@@ -45,6 +48,10 @@ pub(super) struct Index {
 
 fn slot(action: Option<FailureAction>) -> usize {
     action.map_or(FailureAction::ALL.len(), |action| action as usize)
+}
+
+fn manual() -> usize {
+    slot(Some(FailureAction::ManualDecision))
 }
 
 fn put<T: Ord>(set: &mut BTreeSet<T>, item: T, member: bool) -> bool {
@@ -83,7 +90,8 @@ impl Index {
         let settled_down = step.last().is_some() && !call_open;
         let unsettled = matches!(status, S::Running | S::Unknown | S::Skipped) && !step.compensation_open();
         let unknown = step.last().is_some_and(|attempt| {
-            attempt.counts_as() == Some(Outcome::Unknown) && attempt.probe == ProbeState::None
+            let unsettled = attempt.counts_as() == Some(Outcome::Unknown) && !attempt.asks;
+            unsettled && attempt.probe == ProbeState::None
         });
         let stands = spec.compensation.is_some() && !step.to_undo(spec).is_empty();
         let undo_retries = status == S::Compensating && undo_ended_badly(step) && !step.undo_retry;
@@ -99,9 +107,19 @@ impl Index {
         put(&mut self.left, no, stands && step.left);
         put(&mut self.undo_failed, no, status == S::CompensationFailed && !step.left && !step.undo_retry);
         put(&mut self.alone, no, spec.irreversible() && matches!(status, S::Running | S::AwaitingAgent));
-        if put(&mut self.failed, no, failed) {
-            let count = &mut self.failures[slot(spec.failure)];
-            *count = if failed { *count + 1 } else { *count - 1 };
+        let asks = put(&mut self.asking, no, step.question().is_some());
+        self.count_failure(no, failed, asks, slot(spec.failure));
+    }
+
+    /// A step that asks counts as one for a manual decision, whatever its own policy says.
+    fn count_failure(&mut self, no: StepNo, failed: bool, changed: bool, own: usize) {
+        let asks = self.asking.contains(&no);
+        let was = self.failed.contains(&no).then_some(if asks != changed { manual() } else { own });
+        let is = failed.then_some(if asks { manual() } else { own });
+        put(&mut self.failed, no, failed);
+        if was != is {
+            was.into_iter().for_each(|slot| self.failures[slot] -= 1);
+            is.into_iter().for_each(|slot| self.failures[slot] += 1);
         }
     }
 }
@@ -231,6 +249,24 @@ impl Execution {
 
     pub(super) fn open_agent(&self, no: StepNo) -> Option<CallId> {
         self.index.open_agents.iter().copied().find(|call| call.step == no)
+    }
+
+    /// What becomes of other steps: a step that asks lets nothing be decided by itself.
+    pub(super) fn failure_action(&self, no: StepNo) -> Option<FailureAction> {
+        match self.index.asking.contains(&no) {
+            true => Some(FailureAction::ManualDecision),
+            false => self.plan.step(no).failure,
+        }
+    }
+
+    /// The handle of a call that its server goes on with by itself.
+    pub(super) fn task_of(&self, call: CallId) -> Option<&Arc<str>> {
+        let step = self.step(call.step);
+        match call.kind {
+            CallKind::Run => step.attempts[call.no as usize].task.as_ref(),
+            CallKind::Compensation => step.compensations[call.no as usize].task.as_ref(),
+            CallKind::Probe => None,
+        }
     }
 
     pub(super) fn abandoned(&self) -> bool {

@@ -102,7 +102,7 @@ fn settle(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Next> {
 fn may_retry(execution: &Execution, no: StepNo) -> bool {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
     let Some(attempt) = step.last() else { return false };
-    if attempt.by_agent {
+    if attempt.by_agent || attempt.asks {
         return false;
     }
     if attempt.costs_nothing() {
@@ -191,7 +191,9 @@ fn conclude(execution: &Execution) -> Option<Next> {
     }
     match execution.plan.policy.on_failure {
         OnFailure::Manual => None,
-        OnFailure::Propose => (execution.proposal == Proposal::None).then_some(Next::Propose),
+        OnFailure::Propose => {
+            (execution.proposal == Proposal::None && execution.can_undo()).then_some(Next::Propose)
+        }
         OnFailure::Auto => Some(Next::Unwind),
     }
 }

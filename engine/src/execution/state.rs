@@ -1,12 +1,12 @@
 //! The state of an execution: for each step its attempts and their outcomes, and of every payload its
 //! position and digest, never its bytes. Only `evolve` writes here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::index::Index;
 use crate::chain::Digest;
-use crate::event::{Kept, PlanRef, Probed};
+use crate::event::{Kept, PlanRef, Probed, Reported};
 use crate::id::{Epoch, ExecutionId, Position, SeatId, StepId, StepNo};
 use crate::plan::{Plan, Step};
 use crate::policy::{Category, End, Outcome, Status, StepStatus};
@@ -78,8 +78,35 @@ pub struct Execution {
     pub position: Position,
     /// How many entries the stream has.
     pub version: u64,
+    /// The newest acts outside the plan, remarks and decisions, oldest first.
+    pub notes: VecDeque<Note>,
     pub(super) salt: Arc<[u8]>,
     pub(super) index: Index,
+}
+
+/// How many notes a state has at hand; the journal has them all.
+pub const NOTES_KEPT: usize = 20;
+
+/// Something that an agent or a person put on record, of which nothing follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub position: Position,
+    pub at_ms: i64,
+    pub step: Option<StepNo>,
+    pub what: Noted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Noted {
+    Action { status: Option<Reported>, facts: Stored },
+    Decision { decision: String, reason: Option<String>, details: Option<Stored> },
+}
+
+/// A tool's question and what was answered: the next attempt sends both back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    pub question: Stored,
+    pub answer: Stored,
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +137,12 @@ pub struct StepState {
     pub left: bool,
     pub undo_retry: bool,
     pub agent_started: bool,
+    /// Its last attempt ended with a question that no answer has settled.
+    pub(super) asks: bool,
+    /// What its tool asked has been answered; the next attempt takes it along.
+    pub answering: Option<Answered>,
+    /// What an agent last told of it.
+    pub facts: Option<Stored>,
     pub started_at_ms: Option<i64>,
     pub ended_at_ms: Option<i64>,
     /// Needs that are not satisfied, and needs that never will be.
@@ -158,6 +191,12 @@ pub struct Attempt {
     pub probe: ProbeState,
     pub unsent: bool,
     pub takeover: bool,
+    /// It ended with a question, which is its result.
+    pub asks: bool,
+    /// What it sends along: the answer to the question of the attempt before.
+    pub answered: Option<Answered>,
+    /// The server's handle for a call that it goes on with by itself.
+    pub task: Option<Arc<str>>,
     pub started_at_ms: i64,
     pub ended_at_ms: Option<i64>,
 }
@@ -178,6 +217,7 @@ pub struct Compensation {
     pub settled: Option<bool>,
     pub unsent: bool,
     pub takeover: bool,
+    pub task: Option<Arc<str>>,
     pub started_at_ms: i64,
 }
 
@@ -252,11 +292,20 @@ impl StepState {
     }
 
     /// Numbers the outbound idempotency key of the next attempt: a definite failure or a
-    /// `did-not-happen` moves it on, an attempt that was never sent does not.
+    /// `did-not-happen` moves it on, an attempt that was never sent, or that only asked, does not.
     pub(super) fn next_key(&self) -> u32 {
-        let Some(attempt) = self.last_that_counts() else { return 0 };
-        let failed = attempt.counts_as() == Some(Outcome::Failed) && !attempt.costs_nothing();
-        attempt.key + u32::from(failed)
+        let sent = self.attempts.iter().rev().find(|attempt| !attempt.unsent);
+        let Some(attempt) = sent else { return self.attempts.last().map_or(0, |attempt| attempt.key) };
+        let failed = attempt.counts_as() == Some(Outcome::Failed);
+        let only_asked = attempt.asks && attempt.outcome == Some(Outcome::Failed);
+        attempt.key + u32::from(failed && !only_asked)
+    }
+
+    /// The tool's question, while nobody has answered it.
+    pub fn question(&self) -> Option<Stored> {
+        let asks = self.asks && matches!(self.status(), StepStatus::Failed | StepStatus::Unknown);
+        let last = self.last().filter(|last| asks && last.late.is_none() && last.settled.is_none());
+        last.and_then(|last| last.result)
     }
 
     pub fn last_compensation(&self) -> Option<&Compensation> {
@@ -266,8 +315,9 @@ impl StepState {
     /// Like an attempt's, a compensation's key moves on once the one before is settled. It must not stay
     /// where a success was heard of after that one began: a tool that knows the key would do nothing.
     pub(super) fn next_undo_key(&self, attempt: u32) -> u32 {
-        let Some(last) = self.compensations.iter().rev().find(|one| one.attempt == attempt) else { return 0 };
-        let same = last.costs_nothing() || last.counts_as() == Some(Outcome::Unknown);
+        let of_it = || self.compensations.iter().rev().filter(|one| one.attempt == attempt);
+        let Some(last) = of_it().find(|one| !one.unsent).or_else(|| of_it().next()) else { return 0 };
+        let same = last.unsent || last.counts_as() == Some(Outcome::Unknown);
         last.key + u32::from(!same || self.undo_again.contains(&attempt))
     }
 
@@ -355,6 +405,11 @@ impl Execution {
             Phase::Forward => Status::Running,
             Phase::Unwind => Status::Compensating,
         }
+    }
+
+    /// Something would follow by itself, if its driver looked.
+    pub fn goes_on(&self, now_ms: i64) -> bool {
+        super::next::next(self, now_ms).is_some()
     }
 
     fn blocked(&self) -> bool {

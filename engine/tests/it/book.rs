@@ -187,10 +187,11 @@ pub fn line(event: &Event) -> String {
     for name in ["outcome", "answer", "found", "status", "category"] {
         text += &take(name).map(|word| format!(" {word}")).unwrap_or_default();
     }
-    for name in ["unsent", "takeover"] {
+    for name in ["unsent", "takeover", "asks"] {
         text += &take(name).map(|_| format!(" {name}")).unwrap_or_default();
     }
-    for name in ["arguments", "result", "output", "inputs", "place", "plan", "id", "seat"] {
+    for name in ["arguments", "result", "output", "inputs", "place", "plan", "id", "seat", "facts", "details"]
+    {
         take(name);
     }
     for (name, value) in fields {

@@ -62,6 +62,15 @@ impl Before {
                 may_undo(execution, step.expect("a step of the plan"), event.attempt - 1);
             }
             Event::ProbeStarted(_) => may_probe(execution, step.expect("a step of the plan")),
+            Event::AttemptEnded(event) if event.takeover => {
+                let state = execution.step(step.expect("a step of the plan"));
+                let attempt = &state.attempts[event.attempt as usize - 1];
+                assert!(attempt.task.is_none(), "a task was given up with its driver");
+            }
+            Event::CompensationRecorded(_) => {
+                let stopped = execution.ended.is_some() || execution.phase == Phase::Unwind;
+                assert!(stopped, "undone by hand while it goes forward");
+            }
             Event::FailureHandled(event) => {
                 let no = execution.plan.find(event.step.as_str()).expect("a step of the plan");
                 spares_readers_of_status(execution, no, event.cancelled.iter().chain(&event.skipped));
@@ -172,6 +181,9 @@ fn stays_put(execution: &Execution, event: &Event) {
             | Event::DriverChanged(_)
             | Event::PlaceAdopted(_)
             | Event::PayloadsErased(_)
+            | Event::ActionRecorded(_)
+            | Event::DecisionRecorded(_)
+            | Event::CompensationRecorded(_)
     );
     assert!(execution.ended.is_none() || after_the_end, "ended, and yet {}", event.kind());
 }
@@ -255,13 +267,21 @@ fn started(execution: &Execution, no: StepNo) {
     if step.approved {
         assert_eq!(new.arguments, step.asked, "sends what was approved");
     }
-    let Some(last) = earlier.iter().rev().find(|one| !one.costs_nothing()).or(earlier.last()) else { return };
+    let Some(last) = earlier.iter().rev().find(|one| !one.unsent).or(earlier.last()) else { return };
+    if last.asks && last.outcome == Some(Outcome::Failed) {
+        assert_eq!(last.key, new.key, "the key changed over a question");
+        assert!(
+            new.answered.is_none() || new.arguments == last.arguments,
+            "answered, and sends another call"
+        );
+        return;
+    }
     match last.counts_as() {
         Some(Outcome::Unknown) => assert_eq!(last.key, new.key, "the key changed over an unknown"),
-        Some(Outcome::Failed) if !last.costs_nothing() => {
-            assert_ne!(last.key, new.key, "the key outlived a failure")
+        Some(Outcome::Failed) if last.unsent => {
+            assert_eq!(last.key, new.key, "the key changed though nothing was sent")
         }
-        Some(Outcome::Failed) => assert_eq!(last.key, new.key, "the key changed though nothing was sent"),
+        Some(Outcome::Failed) => assert_ne!(last.key, new.key, "the key outlived a failure"),
         Some(Outcome::Succeeded) | None => panic!("an attempt after one that has not failed"),
     }
 }

@@ -35,4 +35,6 @@ macro_rules! chapters {
     ($($name:ident),+ $(,)?) => { $(#[test] fn $name() { check(stringify!($name)); })+ };
 }
 
-chapters!(ready, outcomes, failure, answers, status, undo, approvals, limits, brief, due);
+chapters!(
+    ready, outcomes, failure, answers, status, undo, approvals, limits, brief, due, records, questions, tasks
+);

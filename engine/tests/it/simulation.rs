@@ -16,10 +16,11 @@ use std::sync::Arc;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{
-    CallKind, Command, Execution, Phase, Question, Report, Subject, due, questions,
+    CallKind, Command, Execution, Facts, Phase, Question, Report, Subject, due, questions,
 };
 use actbook_engine::id::{Epoch, StepNo};
 use actbook_engine::policy::{Answer, Category, End, Outcome, Status};
+use serde_json::{Value, json};
 
 use crate::book::{Book, TRACE, trace};
 use crate::laws::{open_agents, open_calls};
@@ -80,6 +81,9 @@ impl Sim {
         }
         coverage::see("accepted", coverage::name(command), "");
         coverage::state(self.execution());
+        if command.epoch().is_some() || matches!(command, Command::Claim { .. }) {
+            self.nothing_unwound_over_a_question(mark);
+        }
         for at in mark..self.book.entries.len() {
             coverage::event(&self.book.entries[at].recorded.event);
             self.hold_against_the_world(at);
@@ -88,6 +92,17 @@ impl Sim {
             self.resume_prefixes(mark);
         }
         true
+    }
+
+    /// What a tool asks is for people and agents to answer: nothing is undone unasked meanwhile.
+    fn nothing_unwound_over_a_question(&self, mark: usize) {
+        let unwinds = |event: &Event| matches!(event, Event::UnwindStarted(_) | Event::UnwindProposed(_));
+        for at in (mark..self.book.entries.len()).filter(|at| unwinds(&self.book.entries[*at].recorded.event))
+        {
+            let before = self.book.fork(at);
+            let asks = before.execution().steps.iter().any(|step| step.question().is_some());
+            assert!(!asks, "unwound by itself over a tool's question");
+        }
     }
 
     /// `compensated` is a promise: no effect that the journal can know of stands.
@@ -206,6 +221,15 @@ impl Sim {
                 }
                 Subject::AgentWork => taken(record(&step, Report::Succeeded { output: None })),
                 Subject::AgentUndo => taken(record(&step, Report::Compensated { output: None })),
+                Subject::Question => {
+                    let step = step.clone().expect("a tool asks for a step");
+                    taken(Command::Decide {
+                        step,
+                        answer: Answer::Retry,
+                        reason: None,
+                        output: Some(reply()),
+                    });
+                }
                 Subject::Failure | Subject::Unknown | Subject::FailedUndo => {
                     assert!(!question.answers.is_empty())
                 }
@@ -249,6 +273,7 @@ impl Sim {
             all.push(Command::Reject { step: step.clone(), reason: reason() });
             all.extend(Answer::ALL.iter().map(|answer| decide(&self.id(no), *answer)));
             let failed = Report::Failed { reason: None, category: Category::ToolError };
+            all.push(undid(&self.id(no), true));
             let reports = [
                 Report::Started,
                 Report::Succeeded { output: None },
@@ -271,7 +296,7 @@ impl Sim {
             }
             Command::Record { report: Report::Started, .. } => drop(self.give(&command)),
             // Reports without a world behind them would be lies; those that are refused may come.
-            Command::Record { .. } if self.accepts(&command) => {}
+            Command::Record { .. } | Command::RecordCompensation { .. } if self.accepts(&command) => {}
             Command::Cancel { .. } | Command::Undo { .. } if !self.dice.chance(10) => {}
             _ => drop(self.give(&command)),
         }
@@ -366,7 +391,8 @@ impl Sim {
             }
             90 => drop(self.give(&Command::Adopt { place: Digest::of(b"there") })),
             91 => drop(self.execution().ended.is_none() && self.give(&Command::Erase)),
-            92..96 => self.time_passes(),
+            92..95 => self.time_passes(),
+            95 => self.put_on_record(),
             _ => self.anything(),
         }
     }
@@ -377,17 +403,32 @@ fn decide(step: &str, answer: Answer) -> Command {
 }
 
 fn record(step: &Option<String>, report: Report) -> Command {
-    Command::Record { step: step.clone().expect("a report is about a step"), report }
+    let step = step.clone().expect("a report is about a step");
+    Command::Record { step, report, facts: Box::default() }
+}
+
+fn undid(step: &str, done: bool) -> Command {
+    let facts = Facts { action_taken: Some("took it back".into()), ..Facts::default() };
+    Command::RecordCompensation { step: step.to_owned(), done, facts: facts.into() }
+}
+
+/// What a tool asks in these stories, and what is answered.
+fn question() -> Value {
+    json!({ "message": "which?", "inputRequests": { "q": {} }, "requestState": "s" })
+}
+
+fn reply() -> Value {
+    json!({ "n": 1 })
 }
 
 /// Everything that is known of an execution but its plan.
 fn story(execution: &Execution) -> String {
     let Execution { steps, epoch, paused, stop, phase, ended, gate, proposal, calls, past_no_return, .. } =
         execution;
-    let Execution { active_ms, at_ms, position, version, ended_at_ms, place, erased, .. } = execution;
+    let Execution { active_ms, at_ms, position, version, ended_at_ms, place, erased, notes, .. } = execution;
     format!(
         "{steps:?} {epoch:?} {paused} {stop:?} {phase:?} {ended:?} {gate:?} {proposal:?} {calls} {past_no_return} \
-         {active_ms} {at_ms} {position:?} {version} {ended_at_ms:?} {place:?} {erased}"
+         {active_ms} {at_ms} {position:?} {version} {ended_at_ms:?} {place:?} {erased} {notes:?}"
     )
 }
 

@@ -1,11 +1,11 @@
 //! What people say to an execution, and who goes on from there.
 
 use actbook::error::Error;
-use actbook::service::{Driver, Found, Progress, Report, failed};
+use actbook::service::{Action, Driver, Facts, Found, Noted, Progress};
 use actbook_engine::policy::{Answer, Status};
 use serde_json::Value;
 
-use super::args::Reported;
+use super::args::Record;
 use super::foreground::{self, Eyes, Goal};
 use super::session::Session;
 use super::signs::short;
@@ -44,26 +44,23 @@ pub async fn decide(
     answered(session, told, "decided").await
 }
 
-pub async fn record(
-    session: &Session,
-    id: &str,
-    step: String,
-    status: Reported,
-    output: Option<Value>,
-    reason: Option<String>,
-) -> Ended {
-    let report = match (status, output, reason) {
-        (Reported::Started, None, None) => Report::Started,
-        (Reported::Succeeded, output, None) => Report::Succeeded { output },
-        (Reported::Compensated, output, None) => Report::Compensated { output },
-        (Reported::Failed, None, reason) => failed(reason),
-        (Reported::Started | Reported::Succeeded | Reported::Compensated | Reported::Failed, _, _) => {
-            let message = "a reason goes with `failed`, an output with `succeeded` and `compensated`";
-            return Err(Error::new("does_not_fit", message, "leave the other out; nothing was recorded"));
-        }
+pub async fn record(session: &Session, asked: Record) -> Ended {
+    let Record { execution, step, status, output, reason, .. } = asked;
+    let facts = Facts {
+        description: asked.description,
+        kind: asked.kind,
+        entity: asked.entity,
+        before_state: asked.before,
+        after_state: asked.after,
+        confidence: asked.confidence,
+        reason,
+        ..Facts::default()
     };
-    let told = session.service.record(&session.caller, id, step, report).await?;
-    answered(session, told, "recorded").await
+    let action = Action { execution: Some(execution), step: Some(step), status: Some(status), output, facts };
+    match session.service.record_action(&session.caller, action).await? {
+        Noted::In(found, progress) => answered(session, (found, *progress), "recorded").await,
+        Noted::Alone(_) => unreachable!("an execution was named"),
+    }
 }
 
 /// Says who goes on: the driver, or which command takes it up.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use actbook::service::Reported;
 use actbook_engine::policy::{Answer, Status};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -153,7 +154,7 @@ Examples:
         /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: String,
-        /// The step's output, for `happened` and `skip`
+        /// The step's output, for `happened` and `skip`; with `retry` the reply to what its tool asks
         #[arg(long, value_name = "JSON", value_parser = json)]
         output: Option<Value>,
     },
@@ -183,24 +184,7 @@ Examples:
         reason: Option<String>,
     },
     /// Report an agent's step by hand
-    #[command(after_help = "\
-Examples:
-  actbook record 7k2m announce succeeded --output '{\"link\": \"…\"}'
-  actbook record 7k2m announce failed --reason \"the channel is gone\"")]
-    Record {
-        /// Its id, or a unique beginning of it
-        execution: String,
-        /// The step's id in its plan
-        step: String,
-        /// What came of it
-        status: Reported,
-        /// What it gave
-        #[arg(long, value_name = "JSON", value_parser = json)]
-        output: Option<Value>,
-        /// Why; it is journaled
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
-    },
+    Record(Record),
     /// Compensate whatever may have run, in reverse order
     #[command(after_help = "\
 Examples:
@@ -301,6 +285,9 @@ Examples:
     DemoTools {
         #[arg(long, value_name = "DIR")]
         folder: PathBuf,
+        /// Also tools that answer later, or ask back
+        #[arg(long, hide = true)]
+        long: bool,
     },
     /// Print shell completions
     #[command(
@@ -496,17 +483,52 @@ Examples:
     },
 }
 
-/// What is reported of an agent's step.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Reported {
-    Started,
-    Succeeded,
-    Failed,
-    Compensated,
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  actbook record 7k2m announce succeeded --output '{\"link\": \"…\"}' --confidence 0.9
+  actbook record 7k2m announce failed --reason \"the channel is gone\"
+  actbook record 7k2m draft compensated --description \"deleted the file\"")]
+pub struct Record {
+    /// Its id, or a unique beginning of it
+    pub execution: String,
+    /// The step's id in its plan
+    pub step: String,
+    /// What came of it
+    #[arg(value_parser = words(Reported::ALL.iter().map(|word| word.as_str()), str::parse::<Reported>))]
+    pub status: Reported,
+    /// What it gave
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    pub output: Option<Value>,
+    /// Why; it is journaled
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// What was done, in words
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
+    /// A label, such as `file_edit`
+    #[arg(long = "type", value_name = "WORD")]
+    pub kind: Option<String>,
+    /// What it was done to
+    #[arg(long, value_name = "NAME")]
+    pub entity: Option<String>,
+    /// How that was before; JSON, or a text
+    #[arg(long, value_name = "STATE", value_parser = json_or_text)]
+    pub before: Option<Value>,
+    /// How it is now; JSON, or a text
+    #[arg(long, value_name = "STATE", value_parser = json_or_text)]
+    pub after: Option<Value>,
+    /// How sure, from 0 to 1
+    #[arg(long, value_name = "NUMBER")]
+    pub confidence: Option<f64>,
 }
 
 fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))
+}
+
+fn json_or_text(text: &str) -> Result<Value, String> {
+    Ok(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)))
 }
 
 /// One of the engine's closed words. MCP writes some with an underscore, and people who know it do too.

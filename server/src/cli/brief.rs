@@ -15,6 +15,7 @@ use super::times;
 const NAMES_SHOWN: usize = 12;
 const ARGUMENTS_SHOWN: usize = 160;
 const MESSAGE_SHOWN: usize = 400;
+const RECORDS_SHOWN: usize = 20;
 
 /// After a run: one line, then only what a person needs now.
 pub fn outcome(output: &Output, view: &ExecutionView) {
@@ -122,6 +123,43 @@ pub fn listed(steps: &[StepId]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
+/// What agents and people put on record: of steps, and beside them.
+pub fn records(output: &Output, view: &ExecutionView) {
+    let of_steps = view.steps.iter().filter_map(|step| Some((step.id.as_str(), step.recorded.as_ref()?)));
+    let of_steps = of_steps.map(|(step, facts)| format!("{step}: {}", told(facts)));
+    let others = view.records.iter().map(|one| {
+        let step = one.step.as_ref().map(|step| format!("{step}: ")).unwrap_or_default();
+        let decision = one.decision.as_ref().map(|decision| format!("decided: {decision}"));
+        let reason = one.reason.as_ref().map(|reason| format!("because {reason}"));
+        let details = one.details.as_ref().map(told);
+        let words = [decision, reason, details].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        format!("{step}{words}")
+    });
+    let lines: Vec<String> = of_steps.chain(others).collect();
+    if lines.is_empty() {
+        return;
+    }
+    output.line("");
+    output.line(painted(STRONG, "On record"));
+    for line in lines.iter().take(RECORDS_SHOWN) {
+        output.line(format_args!("  {}", cut(line, MESSAGE_SHOWN)));
+    }
+    if lines.len() > RECORDS_SHOWN {
+        output.line(format_args!("  … {} more; `--json` has them", lines.len() - RECORDS_SHOWN));
+    }
+}
+
+/// An act's facts in one line, its description first.
+fn told(facts: &Value) -> String {
+    let Value::Object(fields) = facts else { return facts.to_string() };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let first = fields.get("description").or(fields.get("action_taken")).map(text);
+    let rest = fields.iter().filter(|(name, _)| !matches!(name.as_str(), "description" | "action_taken"));
+    let rest = rest
+        .map(|(name, value)| format!("{} {}", name.replace('_', " "), cut(&text(value), ARGUMENTS_SHOWN)));
+    first.into_iter().chain(rest).collect::<Vec<_>>().join(", ")
+}
+
 /// Every question with the commands that answer it.
 pub fn waiting(output: &Output, view: &ExecutionView) {
     let id = short(view.id.as_str());
@@ -152,11 +190,28 @@ fn commands(id: &str, waiting: &WaitingView) -> Vec<String> {
             other => format!("actbook record {id}{step} {other}"),
         },
         _ => {
-            let output = if *option == "happened" { " --output '{…}'" } else { "" };
+            let output = match (*option, &waiting.requests) {
+                ("happened", _) => " --output '{…}'".to_owned(),
+                ("retry", Some(requests)) => format!(" --output '{}'", reply(requests)),
+                (_, _) => String::new(),
+            };
             format!("actbook decide {id}{step} {option} --reason \"…\"{output}")
         }
     };
     waiting.options.iter().map(one).collect()
+}
+
+/// What a tool's question wants filled in; for one form its fields are enough.
+fn reply(requests: &Value) -> String {
+    let Value::Object(requests) = requests else { return "{…}".to_owned() };
+    let form = |request: &Value| -> Value {
+        let fields = request["params"]["requestedSchema"]["properties"].as_object();
+        fields.into_iter().flatten().map(|(name, _)| (name.clone(), Value::from("…"))).collect()
+    };
+    match requests.len() {
+        1 => requests.values().map(form).map(|form| form.to_string()).collect(),
+        _ => requests.iter().map(|(key, one)| (key.clone(), form(one))).collect::<Value>().to_string(),
+    }
 }
 
 /// What fits the state as a whole.

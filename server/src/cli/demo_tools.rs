@@ -3,21 +3,23 @@
 
 mod catalog;
 mod folder;
+mod long;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
-    Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, ErrorData,
+    GetTaskParams, GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, RoleServer, ServiceExt};
 use rmcp::{ServerHandler, transport};
 use serde_json::{Value, json};
 
 use folder::Folder;
+use long::Tasks;
 
 const KEY_META: &str = "actbook/idempotency-key";
 /// How often a sleeping call reports.
@@ -26,9 +28,12 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 const CRASH_CODE: i32 = 70;
 
 /// Serves until the input ends.
-pub async fn serve(folder: PathBuf) -> anyhow::Result<()> {
+pub async fn serve(folder: PathBuf, long: bool) -> anyhow::Result<()> {
     std::fs::create_dir_all(&folder)?;
-    let server = DemoTools { folder: Arc::new(Folder::open(&folder)?), tools: catalog::tools() };
+    let mut tools = catalog::tools();
+    tools.extend(long.then(catalog::long_tools).into_iter().flatten());
+    let tasks = long.then(|| Tasks::open(folder.join(".tasks"))).transpose()?;
+    let server = DemoTools { folder: Arc::new(Folder::open(&folder)?), tools, tasks };
     server.serve(transport::stdio()).await?.waiting().await?;
     Ok(())
 }
@@ -36,11 +41,14 @@ pub async fn serve(folder: PathBuf) -> anyhow::Result<()> {
 struct DemoTools {
     folder: Arc<Folder>,
     tools: Vec<catalog::Offered>,
+    tasks: Option<Tasks>,
 }
 
 impl ServerHandler for DemoTools {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        let can = ServerCapabilities::builder().enable_tools();
+        let can = if self.tasks.is_some() { can.enable_tasks() } else { can };
+        ServerConfig::new(can.build())
             .with_server_info(Implementation::new("actbook-demo-tools", env!("CARGO_PKG_VERSION")))
             .with_instructions("Real effects, confined to one folder. Paths are relative to it.")
     }
@@ -75,7 +83,15 @@ impl ServerHandler for DemoTools {
         if offered.has_effect() {
             self.folder.witness(&request.name, key).map_err(internal)?;
         }
+        if let (Some(tasks), "append_later") = (&self.tasks, request.name.as_ref()) {
+            return tasks.accept(&arguments).map(CallToolResponse::Task).map_err(internal);
+        }
+        let (replies, state) = (request.input_responses.as_ref(), request.request_state.as_deref());
         let answer = match request.name.as_ref() {
+            "sign" => match long::sign(&self.folder, &arguments, replies, state)? {
+                Ok(output) => Ok(output),
+                Err(asks) => return Ok(CallToolResponse::InputRequired(asks)),
+            },
             "echo" => Ok(arguments),
             "sleep" => sleep(number(&arguments, "ms"), &context).await,
             "crash" => crash(&self.folder, &arguments),
@@ -86,9 +102,37 @@ impl ServerHandler for DemoTools {
             Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
         }))
     }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        Ok(GetTaskResult::new(self.tasks()?.look(&request.task_id, &self.folder)?))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks()?.update(&request.task_id, &request.input_responses)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks()?.cancel(&request.task_id)
+    }
 }
 
 impl DemoTools {
+    fn tasks(&self) -> Result<&Tasks, ErrorData> {
+        self.tasks.as_ref().ok_or_else(|| ErrorData::invalid_params("no task was ever given out", None))
+    }
+
     fn offered(&self, name: &str) -> Option<&catalog::Offered> {
         self.tools.iter().find(|offered| offered.tool.name == name)
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use actbook::error::Error;
+use actbook::service::ServerState;
 use futures_util::future::join_all;
 use serde::Serialize;
 
@@ -123,12 +124,28 @@ async fn server(session: &Session, name: &str) -> Line {
     let listed = session.service.list_tools_of(name).await;
     let took = times::took(i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX));
     match listed.error {
-        None => Line::ok("server", format!("{name} answers with {} tools after {took}", listed.tools.len())),
+        None => {
+            let state = session.service.server_state(name).map(|state| state_words(&state));
+            let state = state.unwrap_or_default();
+            Line::ok(
+                "server",
+                format!("{name} answers with {} tools after {took}{state}", listed.tools.len()),
+            )
+        }
         Some(error) => {
             let cure = "try its command by hand; correct it in the config";
             Line::problem("server", format!("{name}: {error}"), cure)
         }
     }
+}
+
+/// ` (up, process 4711, protocol 2025-11-25)`
+fn state_words(state: &ServerState) -> String {
+    let process = state.process.map(|process| format!(", process {process}"));
+    let protocol = state.protocol.as_ref().map(|protocol| format!(", protocol {protocol}"));
+    let falls = (state.falls > 0).then(|| format!(", fell {} times in a row", state.falls));
+    let rest = [process, protocol, falls].into_iter().flatten().collect::<String>();
+    format!(" ({}{rest})", state.state)
 }
 
 async fn seats(session: &Session) -> Result<Line, Error> {

@@ -93,7 +93,19 @@ fn show(output: &Output, entry: &EntryView) {
 /// The words of a body, the step first. Digests prove things to programs and say nothing to people.
 fn summary(body: &Value) -> String {
     const FIRST: [&str; 5] = ["step", "name", "answer", "outcome", "status"];
-    const PROOFS: [&str; 8] = ["arguments", "result", "inputs", "digest", "place", "size", "seat", "id"];
+    const PROOFS: [&str; 11] = [
+        "arguments",
+        "result",
+        "inputs",
+        "digest",
+        "place",
+        "size",
+        "seat",
+        "id",
+        "facts",
+        "details",
+        "output",
+    ];
     let Value::Object(fields) = body else { return body.to_string() };
     let first = FIRST.iter().filter_map(|name| fields.get_key_value(*name));
     let told = |name: &String| FIRST.contains(&name.as_str()) || PROOFS.contains(&name.as_str());

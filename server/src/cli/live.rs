@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use actbook::service::view::StepProgress;
 use actbook::service::{Glance, Watching};
 use actbook_engine::policy::{Status, StepStatus};
 use serde_json::json;
@@ -16,6 +17,8 @@ const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 /// Rows of the terminal that are not for steps: header, two folds, note, prompt.
 const OTHER_ROWS: usize = 6;
 const STEPS_ROWS_MIN: usize = 3;
+/// Of what a tool says of its progress.
+const PROGRESS_COLUMNS: usize = 40;
 
 #[derive(Debug)]
 pub struct Screen {
@@ -161,6 +164,16 @@ fn tail(step: &Glance<'_>) -> String {
     [took, attempt].into_iter().flatten().collect::<Vec<_>>().join("  ")
 }
 
+/// `42 % fetching the index`
+fn said(progress: &StepProgress) -> String {
+    let measure = match progress.total.filter(|total| *total > 0.0) {
+        Some(total) => format!("{:.0} %", (progress.done / total * 100.0).clamp(0.0, 100.0)),
+        None => progress.done.to_string(),
+    };
+    let message = progress.message.as_deref().unwrap_or_default();
+    cut(format!("{measure} {message}").trim_end(), PROGRESS_COLUMNS)
+}
+
 impl Live {
     fn draw(&mut self, watching: &Watching) {
         let (columns, rows) = Output::size();
@@ -229,7 +242,8 @@ impl Live {
             StepStatus::Pending | StepStatus::Succeeded => String::new(),
             other => format!("{other}  "),
         };
-        let tail = format!("{state}{}", tail(step));
+        let said = step.progress.as_ref().map(|progress| format!("{}  ", said(progress)));
+        let tail = format!("{state}{}{}", said.unwrap_or_default(), tail(step));
         let room = columns.saturating_sub(6 + ids + width(&tail) + 2);
         let name = cut(step.name.unwrap_or_default(), room.min(48));
         let (name_width, wanted) = (width(&name), room.min(40));

@@ -22,6 +22,7 @@ pub async fn show(session: &Session, id: &str) -> Ended {
     }
     head(session, &view).await?;
     steps(output, &view);
+    brief::records(output, &view);
     if let Some(found) = &view.brief {
         brief::brief(output, found);
     }
@@ -134,7 +135,7 @@ pub async fn list(session: &Session, status: Option<Status>, since: Option<i64>,
         table.row(vec![
             cell(short(&row.id)),
             coloured(style, row.status.as_str()),
-            cell(format!("{} v{}", row.plan, row.version)),
+            cell(format!("{} v{}", row.plan.name, row.plan.version)),
             cell(times::date(&row.started_at)),
             cell(took.map(|(from, to)| times::took(to - from)).unwrap_or_default()),
             coloured(QUIET, row.task.clone().unwrap_or_default()),

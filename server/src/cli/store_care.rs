@@ -59,8 +59,12 @@ pub async fn cleanup(session: &Session, older_than_ms: i64, dry_run: bool) -> En
     let before = times::now_ms().saturating_sub(older_than_ms);
     let cleaned = session.service.cleanup(&session.caller, before, dry_run).await?;
     let would = if dry_run { "would be " } else { "" };
+    let acts = match cleaned.acts {
+        0 => String::new(),
+        count => format!(", and what {count} acts outside of them keep,"),
+    };
     let text = format!(
-        "arguments and outputs of {} executions {would}erased; the journal stays whole",
+        "arguments and outputs of {} executions{acts} {would}erased; the journal stays whole",
         cleaned.executions
     );
     done(&session.output, &cleaned, text)

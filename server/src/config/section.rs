@@ -9,7 +9,10 @@ use actbook_engine::policy::Category;
 use actbook_engine::spelling::nearest;
 use serde_json::{Map, Value};
 
-use super::{Problem, Schema, Scope, Shape, Template};
+use super::{Problem, RateWords, Schema, Scope, Shape, Template};
+
+/// Each call in the stretch is remembered.
+const RATE_CALLS_MAX: u32 = 100_000;
 
 pub(super) struct Section {
     path: String,
@@ -88,6 +91,22 @@ impl Section {
         let Some(text) = self.text(key)? else { return Ok(None) };
         let refused = || self.wrong(key, format!("`{text}` is no duration; write 250ms, 30s, 5m or 2h"));
         parse_duration_ms(&text).filter(|ms| *ms > 0).map(Duration::from_millis).map(Some).ok_or_else(refused)
+    }
+
+    /// `10/s`, `600/m`, `5000/h`
+    pub fn rate(&mut self, key: &'static str) -> Result<Option<RateWords>, Problem> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        let refused = || self.wrong(key, format!("`{text}` is no rate; write 10/s, 600/m or 5000/h"));
+        let (calls, unit) = text.split_once('/').ok_or_else(refused)?;
+        let calls = calls.trim().parse().ok().filter(|calls| (1..=RATE_CALLS_MAX).contains(calls));
+        let per = match unit.trim() {
+            "s" => Some(Duration::from_secs(1)),
+            "m" => Some(Duration::from_secs(60)),
+            "h" => Some(Duration::from_secs(3600)),
+            _ => None,
+        };
+        let words = calls.zip(per).map(|(calls, per)| RateWords { calls, per });
+        words.map(Some).ok_or_else(refused)
     }
 
     pub fn categories(&mut self, key: &'static str) -> Result<Option<BTreeSet<Category>>, Problem> {

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use actbook_engine::act;
 use actbook_engine::chain::{self, Parts};
 use actbook_engine::event::Event;
 use actbook_engine::execution::{
@@ -51,7 +52,9 @@ impl Waiter {
             Request::Do { .. }
             | Request::Start(_)
             | Request::SavePlan { .. }
-            | Request::DeletePlan { .. } => None,
+            | Request::DeletePlan { .. }
+            | Request::Act { .. }
+            | Request::EraseAct { .. } => None,
         }
     }
 
@@ -190,6 +193,10 @@ impl Book {
         watcher
     }
 
+    pub fn is_watched(&self, stream: u64) -> bool {
+        self.watchers.get(&stream).is_some_and(|watcher| watcher.strong_count() > 0)
+    }
+
     pub fn wake(&self, stream: u64) {
         if let Some(watcher) = self.watchers.get(&stream).and_then(Weak::upgrade) {
             watcher.notify_one();
@@ -268,6 +275,13 @@ impl Book {
             Request::Do { stream, command } => {
                 Reply::Moved(Box::new(self.command(*stream, command, &asked.actor)?))
             }
+            Request::Act { facts, status, salt } => {
+                let fresh = act::record(facts, *status, salt)?;
+                let stream = self.next_position().0;
+                self.queue.others.push(payloads::insert_salt(self.tenant, stream, salt));
+                Reply::Recorded(self.append(stream, 1, fresh, &asked.actor).position)
+            }
+            Request::EraseAct { stream } => self.erase_act(*stream, &asked.actor)?,
         };
         if let Some(key) = &asked.key {
             self.remember(key, &reply);
@@ -296,6 +310,7 @@ impl Book {
         let result = match reply {
             Reply::Saved { plan, .. } => format!("{}@{}", plan.id, plan.version),
             Reply::Moved(progress) => progress.id.to_string(),
+            Reply::Recorded(position) => position.0.to_string(),
             Reply::Deleted => String::new(),
             Reply::Repeated(result) => result.clone(),
         };
@@ -316,6 +331,18 @@ impl Book {
         self.queue.others.extend(project::plan(self.tenant, &recorded));
         self.library = Some(library.evolve(&recorded)?);
         Ok(())
+    }
+
+    fn erase_act(&mut self, stream: u64, actor: &str) -> Result<Reply, Error> {
+        let act = fold::fold_act(&self.db, self.tenant, stream)?.ok_or_else(no_such_execution)?;
+        let writing = self.writing.iter().flat_map(|batch| &batch.entries);
+        let on_its_way = self.queue.entries.iter().chain(writing).any(|entry| entry.stream == stream);
+        if let Some(erased) = act.erase().filter(|_| !on_its_way) {
+            self.append(stream, act.version + 1, erased.into(), actor);
+            self.queue.others.push(payloads::erase_of_stream(self.tenant, stream));
+            self.queue.others.push(payloads::erase_salt(self.tenant, stream));
+        }
+        Ok(Reply::Deleted)
     }
 
     fn start(&mut self, start: &Start, actor: &str) -> Result<Progress, Error> {

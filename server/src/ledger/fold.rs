@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use actbook_engine::act::{self, Act};
 use actbook_engine::chain::{Digest, Hash};
 use actbook_engine::event::{Event, PlanRef};
 use actbook_engine::execution::{Execution, Recorded, evolve, open};
@@ -60,7 +61,7 @@ impl Plans {
         Ok(version.first_blocking(db)?.map(|row| row.position))
     }
 
-    fn load(&self, db: &Db, tenant: i64, reference: &PlanRef) -> Result<Arc<Plan>, Error> {
+    pub(super) fn load(&self, db: &Db, tenant: i64, reference: &PlanRef) -> Result<Arc<Plan>, Error> {
         if let Some(plan) = self.get(&reference.digest) {
             return Ok(plan);
         }
@@ -83,7 +84,7 @@ pub(super) fn recorded(entry: &Entry) -> Result<Recorded, Error> {
     Ok(Recorded { position: Position(entry.position), at_ms: entry.at, event })
 }
 
-/// An execution from its durable entries; none: there is no such stream.
+/// An execution from its durable entries; none: there is no such stream, or it is another's.
 pub fn fold(db: &Db, tenant: i64, stream: u64, plans: &Plans) -> Result<Option<Execution>, Error> {
     Ok(fold_each(db, tenant, &[stream], plans)?.pop().flatten())
 }
@@ -110,6 +111,9 @@ fn folded(
 ) -> Result<Option<Execution>, Error> {
     let Some((first, rest)) = entries.split_first() else { return Ok(None) };
     let Recorded { position, at_ms, event } = recorded(first)?;
+    if act::begins(&event) {
+        return Ok(None);
+    }
     let Event::ExecutionStarted(started) = event else {
         return Err(Error::Corrupt(format!(
             "stream {} does not begin with an execution's start",
@@ -130,6 +134,13 @@ pub fn catch_up(db: &Db, tenant: i64, stream: u64, mut execution: Execution) -> 
         execution = evolve(execution, &recorded(&entry)?)?;
     }
     Ok(execution)
+}
+
+/// An act that belongs to no execution.
+pub fn fold_act(db: &Db, tenant: i64, stream: u64) -> Result<Option<Act>, Error> {
+    let entries = journal::of_stream(tenant, stream, 1).all_blocking(db)?;
+    let entries: Vec<Recorded> = entries.iter().map(recorded).collect::<Result<_, _>>()?;
+    Ok(Act::open(&entries)?)
 }
 
 pub fn fold_library(db: &Db, tenant: i64) -> Result<Library, Error> {

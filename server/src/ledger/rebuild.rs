@@ -5,7 +5,9 @@ use actbook_engine::event::Event;
 
 use super::Error;
 use super::fold::{LIBRARY, Plans, fold, recorded};
-use crate::store::{Appended, Appender, Batch, Db, Head, Statement, executions, journal, plans, project};
+use crate::store::{
+    Appended, Appender, Batch, Db, Head, Statement, calls, executions, journal, plans, project,
+};
 
 /// How often writers may get in between before they are made to wait.
 const TRIES: usize = 5;
@@ -30,6 +32,7 @@ fn replace(db: &Db, tenant: i64, appender: &mut Appender, head: Head) -> Result<
     let execution_rows = execution_rows(db, tenant)?;
     let count = plan_count + execution_rows.len();
     let mut others = vec![plans::erase_all(tenant), executions::erase_all(tenant)];
+    others.extend(calls::erase_all(tenant));
     others.extend(plan_rows);
     others.extend(execution_rows);
     let batch = Batch { tenant, old: head, new: head, entries: Vec::new(), others };

@@ -17,9 +17,10 @@ use serde_json::{Value, json};
 use super::Door;
 use super::ask::Ask;
 use super::tools::answered;
+use crate::caller::Caller;
 use crate::error::Error;
 use crate::service::view::{ExecutionView, WaitingView};
-use crate::service::{Found, Report, failed};
+use crate::service::{Action, Facts, Found, Noted};
 
 /// How long a person may take.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
@@ -95,7 +96,7 @@ pub async fn approval(
 
 /// The question of an execution that is to be put to a person: an approval, or an outcome nobody knows.
 pub fn question(view: &ExecutionView) -> Option<&WaitingView> {
-    let unknown = |one: &&WaitingView| one.options.contains(&"did-not-happen");
+    let unknown = |one: &&WaitingView| one.requests.is_none() && one.options.contains(&"did-not-happen");
     view.waiting.iter().find(|one| one.kind == "approval" || unknown(one))
 }
 
@@ -202,13 +203,7 @@ pub async fn settle(
         "approve" => service.approve(&person, id, step, reason).await?,
         "reject" => service.reject(&person, id, step, reason).await?,
         "started" | "succeeded" | "failed" | "compensated" => {
-            let report = match word {
-                "started" => Report::Started,
-                "succeeded" => Report::Succeeded { output: None },
-                "compensated" => Report::Compensated { output: None },
-                _ => failed(reason),
-            };
-            service.record(&person, id, step.unwrap_or_default(), report).await?
+            return record(door, &person, shown, word, reason).await;
         }
         verdict => {
             let strange = |error: String| Error::new("invalid_argument", error, "status lists the answers");
@@ -217,6 +212,27 @@ pub async fn settle(
         }
     };
     Ok(found)
+}
+
+async fn record(
+    door: &Door,
+    person: &Caller,
+    shown: &Shown,
+    word: &str,
+    reason: Option<String>,
+) -> Result<Found, Error> {
+    let strange = |error: String| Error::new("invalid_argument", error, "status lists the answers");
+    let action = Action {
+        execution: Some(shown.execution.clone()),
+        step: shown.step.clone(),
+        status: Some(word.parse().map_err(strange)?),
+        facts: Facts { reason, ..Facts::default() },
+        ..Action::default()
+    };
+    match door.service().record_action(person, action).await? {
+        Noted::In(found, _) => Ok(found),
+        Noted::Alone(_) => unreachable!("an execution was named"),
+    }
 }
 
 fn no_client(error: &rmcp::ServiceError) -> Error {

@@ -161,7 +161,7 @@ async fn resume(service: &Service, doors: Doors) -> Result<String, Error> {
     for item in &agenda {
         match &item.view {
             Some(view) if item.here => text.push_str(&format!("\n{}\n", answer::execution(view, doors).text)),
-            _ => text.push_str(&format!("\n{} {} `{}`\n", item.row.status, item.row.id, item.row.plan)),
+            _ => text.push_str(&format!("\n{} {} `{}`\n", item.row.status, item.row.id, item.row.plan.name)),
         }
     }
     if agenda.is_empty() {

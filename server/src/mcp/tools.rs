@@ -7,6 +7,7 @@ mod executions;
 mod ledger;
 mod plans;
 mod record;
+mod recorder;
 
 pub use control::answered;
 use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
@@ -48,6 +49,7 @@ pub struct Offered {
 }
 
 const EVERYWHERE: &[Profile] = &[Profile::Run, Profile::Record, Profile::Full];
+const WHERE_AGENTS_RECORD: &[Profile] = &[Profile::Record];
 const WHERE_PLANS_RUN: &[Profile] = &[Profile::Run, Profile::Full];
 
 impl Offered {
@@ -76,6 +78,8 @@ impl Offered {
 pub fn offered(profile: Profile) -> Vec<Offered> {
     let all = [
         plans::save_plan(),
+        recorder::record_plan(),
+        recorder::record_execution_start(),
         executions::execute_plan(),
         executions::status(),
         control::control(),
@@ -83,6 +87,8 @@ pub fn offered(profile: Profile) -> Vec<Offered> {
         record::record_decision(),
         record::record_compensation(),
         ledger::query_ledger(),
+        recorder::query_history(),
+        recorder::cleanup_history(),
         catalog::list_tools(),
     ];
     all.into_iter().filter(|offered| offered.profiles.contains(&profile)).collect()
@@ -106,6 +112,10 @@ pub async fn call(
         "record_decision" => record::decision(door, &ask, arguments.read(name, given)?).await?,
         "record_compensation" => record::compensation(door, &ask, arguments.read(name, given)?).await?,
         "query_ledger" => ledger::query(door, arguments.read(name, given)?).await?,
+        "record_plan" => recorder::save(door, &ask, arguments.read(name, given)?).await?,
+        "record_execution_start" => recorder::start(door, &ask, arguments.read(name, given)?).await?,
+        "query_history" => recorder::history(door, arguments.read(name, given)?).await?,
+        "cleanup_history" => recorder::cleanup(door, &ask, arguments.read(name, given)?).await?,
         "list_tools" => catalog::list(door, arguments.read(name, given)?).await?,
         other => unreachable!("`{other}` is in the table of tools and has no call"),
     };

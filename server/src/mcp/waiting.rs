@@ -67,7 +67,7 @@ fn stand(watching: &Watching) -> String {
         watching.glances().filter(|step| wanted.contains(&step.status)).collect::<Vec<_>>()
     };
     let done = of(&[StepStatus::Succeeded, StepStatus::Skipped]).len();
-    let total = watching.glances().len();
+    let total = watching.glances().count();
     let at_work = of(&[StepStatus::Running, StepStatus::Compensating]);
     let at_work = at_work.first().map(|step| format!(", at `{}`", step.id)).unwrap_or_default();
     format!("{}: {done} of {total} steps done{at_work}", watching.status())

@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use actbook_engine::execution::{Call, CallId, Command, Due, Ended};
+use actbook_engine::execution::{Answered, Call, CallId, Command, Due, Ended, Stored};
 use actbook_engine::id::Epoch;
 use actbook_engine::policy::Status;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use super::perform::{InFlight, perform, unreadable};
+use super::perform::{InFlight, Words, perform, unreadable};
 use super::{Error, Inner, LEASE_MARGIN, Runner};
 use crate::ledger::{self, Progress};
 use crate::store::payloads;
+use crate::tools;
 
 /// Asks a driver to stop: nothing starts, calls in flight finish.
 pub type Halt = watch::Receiver<bool>;
@@ -69,6 +71,9 @@ impl Drive {
             if self.in_flight.is_empty() && (waits || gone) {
                 return Ok(progress);
             }
+            if halted && self.in_flight.values().all(InFlight::goes_on_without_us) {
+                return Ok(progress);
+            }
             progress = self.next(&progress, &mut halt).await?;
         }
     }
@@ -84,8 +89,11 @@ impl Drive {
                 self.in_flight.remove(&call);
                 Command::Report { epoch, call, ended }
             }
-            // Going on would start something, and who was asked to stop starts nothing.
-            () = self.woken.notified(), if !halted => Command::Drive { epoch: self.epoch },
+            () = self.woken.notified() => match halted {
+                // Going on would start something, and who was asked to stop starts nothing.
+                true => return Ok(progress.clone()),
+                false => Command::Drive { epoch: self.epoch },
+            },
             () = timer => Command::Drive { epoch: self.epoch },
             changed = halt.changed() => {
                 if changed.is_err() {
@@ -130,18 +138,19 @@ impl Drive {
                 }
                 continue;
             }
-            let arguments = self.arguments(progress, call).await?;
-            self.send(call.clone(), arguments);
+            let words = self.words(progress, call).await?;
+            self.send(call.clone(), words);
         }
         Ok(())
     }
 
-    fn send(&mut self, call: Call, arguments: Result<Value, String>) {
+    fn send(&mut self, call: Call, words: Result<Words, String>) {
         let (stop, stopped) = watch::channel(call.cancel);
-        self.in_flight.insert(call.id, InFlight { stop });
-        match arguments {
-            Ok(arguments) => {
-                self.calls.spawn(perform(self.inner.clone(), self.stream, call, arguments, stopped));
+        let kept = Arc::new(AtomicBool::new(call.task.is_some()));
+        self.in_flight.insert(call.id, InFlight { stop, kept: kept.clone() });
+        match words {
+            Ok(words) => {
+                self.calls.spawn(perform(self.inner.clone(), self.stream, call, words, stopped, kept));
             }
             Err(why) => {
                 self.calls.spawn(std::future::ready(unreadable(call.id, &why)));
@@ -149,15 +158,27 @@ impl Drive {
         }
     }
 
-    async fn arguments(&self, progress: &Progress, call: &Call) -> Result<Result<Value, String>, Error> {
-        if let Some(bytes) = progress.arguments_of(call) {
-            return Ok(serde_json::from_slice(bytes).map_err(|error| error.to_string()));
-        }
-        let Some(stored) = call.arguments else { return Ok(Ok(Value::Object(Default::default()))) };
+    async fn words(&self, progress: &Progress, call: &Call) -> Result<Result<Words, String>, Error> {
+        let arguments = match (progress.arguments_of(call), call.arguments) {
+            (Some(bytes), _) => serde_json::from_slice(bytes).map_err(|error| error.to_string()),
+            (None, Some(stored)) => self.payload(stored).await?,
+            (None, None) => Ok(Value::Object(Default::default())),
+        };
+        let reply = match call.answered {
+            None => Ok(None),
+            Some(Answered { question, answer }) => {
+                let (question, answer) = (self.payload(question).await?, self.payload(answer).await?);
+                question.and_then(|question| Ok(Some(tools::Reply { question, answer: answer? })))
+            }
+        };
+        Ok(arguments.and_then(|arguments| Ok(Words { arguments, reply: reply? })))
+    }
+
+    async fn payload(&self, stored: Stored) -> Result<Result<Value, String>, Error> {
         let found = payloads::at(self.inner.tenant, stored.position.0).first(&self.inner.db).await?;
         Ok(match found {
             Some(payload) => serde_json::from_slice(&payload.body).map_err(|error| error.to_string()),
-            None => Err("its arguments are gone".to_owned()),
+            None => Err("what it sends is gone".to_owned()),
         })
     }
 }

@@ -1,32 +1,51 @@
 //! One call: the line in the seat file, the tool, and its end in the engine's words.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use actbook_engine::execution::{Call, CallId, Ended};
+use actbook_engine::execution::{Call, CallId, Command, Ended};
 use actbook_engine::policy::Category;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::Inner;
-use crate::tools;
+use crate::{ledger, tools};
 
 /// A call on its way; it may be asked to stop.
 #[derive(Debug)]
 pub struct InFlight {
     pub stop: watch::Sender<bool>,
+    /// Its server goes on with it, and the journal has the handle: it need not be waited for.
+    pub kept: Arc<AtomicBool>,
+}
+
+impl InFlight {
+    pub fn goes_on_without_us(&self) -> bool {
+        self.kept.load(Ordering::Relaxed)
+    }
+}
+
+/// What a call sends.
+#[derive(Debug)]
+pub struct Words {
+    pub arguments: Value,
+    pub reply: Option<tools::Reply>,
 }
 
 pub async fn perform(
     inner: Arc<Inner>,
     stream: u64,
     call: Call,
-    arguments: Value,
+    Words { arguments, reply }: Words,
     mut stop: watch::Receiver<bool>,
+    kept: Arc<AtomicBool>,
 ) -> (CallId, Ended) {
     let id = call.id;
-    let timeout = Duration::from_millis(call.timeout_ms);
-    let request = tools::Call { tool: call.tool, arguments, key: call.key, timeout };
+    let timeout = Duration::from_millis(time_left(&call));
+    let keep = Some(keeper(inner.clone(), stream, id, kept));
+    let carry = tools::Carry { task: call.task.map(|task| task.to_string()), reply, keep };
+    let request = tools::Call { tool: call.tool, arguments, key: call.key, timeout, carry };
     let sending = |child: Option<tools::ChildProcess>| {
         if let Err(error) = inner.seat.sending(stream, id, child) {
             // Without the line a crash would pass this call off as never sent.
@@ -39,8 +58,31 @@ pub async fn perform(
             std::future::pending::<()>().await;
         }
     };
-    let ended = inner.tools.call(request, sending, asked_to_stop).await;
+    let _line = inner.board.open(stream, id.step);
+    let board = inner.board.clone();
+    let progress = Arc::new(move |said| board.note(stream, id.step, said));
+    let ended = inner.tools.call_reporting(request, sending, progress, asked_to_stop).await;
     (id, in_engine_words(ended))
+}
+
+/// A task's time is counted from its attempt's start, whoever asks after it.
+fn time_left(call: &Call) -> u64 {
+    let passed = u64::try_from(ledger::now_ms() - call.started_at_ms).unwrap_or(0);
+    if call.task.is_some() { call.timeout_ms.saturating_sub(passed) } else { call.timeout_ms }
+}
+
+/// Writes a task's handle into the journal. Without it a takeover would take the call for lost.
+fn keeper(inner: Arc<Inner>, stream: u64, call: CallId, kept: Arc<AtomicBool>) -> tools::Keep {
+    Arc::new(move |task| {
+        let (inner, kept) = (inner.clone(), kept.clone());
+        Box::pin(async move {
+            let command = Command::Accept { call, task };
+            match inner.ledger.command(&inner.actor, stream, command).await {
+                Ok(_) => kept.store(true, Ordering::Relaxed),
+                Err(error) => tracing::warn!("the handle of a task could not be kept: {error}"),
+            }
+        })
+    })
 }
 
 fn in_engine_words(ended: tools::Ended) -> Ended {
@@ -56,6 +98,7 @@ fn in_engine_words(ended: tools::Ended) -> Ended {
         tools::Ended::Unknown { category, message, retry_after } => {
             Ended::Unknown { category, said: said(&message, None), retry_after_ms: ms(retry_after) }
         }
+        tools::Ended::Asks { question, began } => Ended::Asks { question, began },
     }
 }
 

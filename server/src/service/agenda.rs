@@ -50,6 +50,7 @@ impl Service {
         let here = self.place(&execution.plan) == execution.place;
         let view = if looks { Some(self.render(&execution).await?) } else { None };
         let waiting = view.as_ref().map(|view| view.waiting.clone()).unwrap_or_default();
-        Ok(AgendaItem { row: ExecutionRow::of(row), here, waiting, view })
+        let row = ExecutionRow::of(row, &self.plan_digest(row).await?);
+        Ok(AgendaItem { row, here, waiting, view })
     }
 }

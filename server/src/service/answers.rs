@@ -1,7 +1,7 @@
 //! What people and agents say to an execution. Each is a fact in the journal; the driver goes on from it.
 
-use actbook_engine::execution::{Command, Report};
-use actbook_engine::policy::{Answer, Category};
+use actbook_engine::execution::Command;
+use actbook_engine::policy::Answer;
 use serde_json::Value;
 
 use super::Service;
@@ -11,13 +11,20 @@ use crate::error::Error;
 use crate::ledger::{Progress, Reply, Request};
 
 impl Service {
-    async fn tell(&self, caller: &Caller, id: &str, command: Command) -> Result<(Found, Progress), Error> {
+    pub(super) async fn tell(
+        &self,
+        caller: &Caller,
+        id: &str,
+        command: Command,
+    ) -> Result<(Found, Progress), Error> {
         let found = self.find(id).await?;
         let request = Request::Do { stream: found.stream, command };
         let progress = match self.ask(caller, request).await? {
             Reply::Moved(progress) => *progress,
             Reply::Repeated(_) => self.stands(found.stream)?,
-            Reply::Saved { .. } | Reply::Deleted => unreachable!("a command moves its execution"),
+            Reply::Saved { .. } | Reply::Deleted | Reply::Recorded(_) => {
+                unreachable!("a command moves its execution")
+            }
         };
         Ok((found, progress))
     }
@@ -80,23 +87,9 @@ impl Service {
         step: String,
         answer: Answer,
         reason: Option<String>,
-        output: Option<Value>,
+        mut output: Option<Value>,
     ) -> Result<(Found, Progress), Error> {
+        output.iter_mut().for_each(|output| self.tools.redact(output));
         self.tell(caller, id, Command::Decide { step, answer, reason, output }).await
     }
-
-    pub async fn record(
-        &self,
-        caller: &Caller,
-        id: &str,
-        step: String,
-        report: Report,
-    ) -> Result<(Found, Progress), Error> {
-        self.tell(caller, id, Command::Record { step, report }).await
-    }
-}
-
-/// What an agent or a person says of a failure, in the engine's words.
-pub fn failed(reason: Option<String>) -> Report {
-    Report::Failed { reason, category: Category::ToolError }
 }

@@ -1,6 +1,7 @@
 //! Executions: started, found, listed, shown, watched, driven.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
@@ -15,13 +16,13 @@ use tokio::sync::watch;
 
 use super::Service;
 use super::plans::named_tools;
-use super::view::{ExecutionRow, ExecutionView};
+use super::view::{ExecutionRow, ExecutionView, StepProgress, last_started};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{self, Progress, Reply, Request, Start};
 use crate::random;
 use crate::runner::{Claimed, Halt};
-use crate::store::{self, executions};
+use crate::store::{self, executions, plans};
 
 /// Beyond this many, more names help nobody.
 const STRANDED_LISTED: u64 = 200;
@@ -77,7 +78,9 @@ impl Service {
         match self.ask(caller, request).await? {
             Reply::Moved(progress) => Ok(Started::of(*progress, true)),
             Reply::Repeated(id) => Ok(Started::of(self.stands(self.find(&id).await?.stream)?, false)),
-            Reply::Saved { .. } | Reply::Deleted => unreachable!("a start gives an execution"),
+            Reply::Saved { .. } | Reply::Deleted | Reply::Recorded(_) => {
+                unreachable!("a start gives an execution")
+            }
         }
     }
 
@@ -121,13 +124,27 @@ impl Service {
 
     pub async fn list(&self, filter: &executions::Filter, limit: u64) -> Result<Vec<ExecutionRow>, Error> {
         let rows = executions::list(self.tenant, filter, limit).all(&self.db).await?;
-        Ok(rows.iter().map(ExecutionRow::of).collect())
+        let mut digests = BTreeMap::new();
+        for row in &rows {
+            if let Entry::Vacant(vacant) = digests.entry((row.plan.as_str(), row.plan_version)) {
+                vacant.insert(self.plan_digest(row).await?);
+            }
+        }
+        Ok(rows
+            .iter()
+            .map(|row| ExecutionRow::of(row, &digests[&(row.plan.as_str(), row.plan_version)]))
+            .collect())
+    }
+
+    pub(super) async fn plan_digest(&self, row: &executions::Execution) -> Result<String, Error> {
+        let plan = plans::version(self.tenant, &row.plan, row.plan_version).first(&self.db).await?;
+        Ok(plan.map(|plan| plan.digest).unwrap_or_default())
     }
 
     pub async fn view(&self, id: &str) -> Result<ExecutionView, Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream)?;
-        self.render(&execution).await
+        self.render_live(found.stream, &execution).await
     }
 
     pub(super) fn fold(&self, stream: u64) -> Result<Execution, Error> {
@@ -254,12 +271,14 @@ pub struct Seated {
 }
 
 /// One step as live progress shows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Glance<'a> {
     pub id: &'a StepId,
     pub name: Option<&'a str>,
     pub status: StepStatus,
     pub attempts: usize,
+    pub progress: Option<StepProgress>,
+    /// Of its last attempt.
     pub started_at_ms: Option<i64>,
     pub ended_at_ms: Option<i64>,
 }
@@ -292,7 +311,7 @@ impl Watching {
     }
 
     pub async fn view(&self) -> Result<ExecutionView, Error> {
-        self.service.render(self.execution()).await
+        self.service.render_live(self.stream, self.execution()).await
     }
 
     /// What undoing would do, whether or not something went wrong.
@@ -313,14 +332,15 @@ impl Watching {
     }
 
     /// Every step, in the plan's order.
-    pub fn glances(&self) -> impl ExactSizeIterator<Item = Glance<'_>> {
+    pub fn glances(&self) -> impl Iterator<Item = Glance<'_>> {
         let execution = self.execution();
-        execution.plan.steps.iter().zip(&execution.steps).map(|(spec, state)| Glance {
+        execution.plan.numbered().zip(&execution.steps).map(|((no, spec), state)| Glance {
             id: &spec.id,
             name: spec.name.as_deref(),
             status: state.status(),
             attempts: state.attempts.len(),
-            started_at_ms: state.started_at_ms,
+            progress: self.service.progress(self.stream, no, state.status()),
+            started_at_ms: last_started(state),
             ended_at_ms: state.ended_at_ms,
         })
     }

@@ -11,7 +11,7 @@ pub use super::verify::{Bad, Verified};
 use super::view::{EntryView, Names};
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger;
+use crate::ledger::{self, Asked, Request};
 use crate::store::{executions, journal, requests};
 
 /// Which entries to show. Everything left out lets all pass.
@@ -29,6 +29,8 @@ pub struct JournalFilter {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Cleaned {
     pub executions: usize,
+    /// Recorded outside of any execution.
+    pub acts: usize,
     pub dry_run: bool,
 }
 
@@ -110,7 +112,7 @@ impl Service {
 
     /// Erases arguments, outputs and salts of executions that ended before a time.
     pub async fn cleanup(&self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<Cleaned, Error> {
-        let mut cleaned = Cleaned { executions: 0, dry_run };
+        let mut cleaned = Cleaned { dry_run, ..Cleaned::default() };
         let mut after = 0;
         loop {
             let round =
@@ -121,12 +123,27 @@ impl Service {
                 cleaned.executions += usize::from(self.erase(caller, row.id, dry_run).await?);
             }
         }
+        cleaned.acts = self.erase_acts(caller, before_ms, dry_run).await?;
         if !dry_run {
             let old = ledger::now_ms().saturating_sub(KEYS_KEPT_MS).min(before_ms);
             self.db.transact(vec![requests::erase_before(self.tenant, old)]).await?;
             self.db.scrub().await?;
         }
         Ok(cleaned)
+    }
+
+    async fn erase_acts(&self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<usize, Error> {
+        let (mut count, mut after) = (0, 0);
+        loop {
+            let round =
+                journal::acts_before(self.tenant, before_ms, after, CLEANUP_ROUND).all(&self.db).await?;
+            let Some(last) = round.last() else { return Ok(count) };
+            (count, after) = (count + round.len(), *last);
+            for stream in round.into_iter().filter(|_| !dry_run) {
+                let request = Request::EraseAct { stream };
+                self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await?;
+            }
+        }
     }
 
     async fn erase(&self, caller: &Caller, stream: u64, dry_run: bool) -> Result<bool, Error> {

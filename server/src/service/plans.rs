@@ -80,7 +80,9 @@ impl Service {
         let (reference, fresh) = match self.ask(caller, request).await? {
             Reply::Saved { plan, fresh } => (plan, fresh),
             Reply::Repeated(result) => (saved_before(&result, &plan)?, false),
-            Reply::Moved(_) | Reply::Deleted => unreachable!("saving a plan answers with its place"),
+            Reply::Moved(_) | Reply::Deleted | Reply::Recorded(_) => {
+                unreachable!("saving a plan answers with its place")
+            }
         };
         let PlanRef { id, name, version, digest } = reference.clone();
         Ok(PlanSaved {

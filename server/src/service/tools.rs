@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Service;
 use crate::error::Error;
 use crate::random;
-use crate::tools::{Call, CatalogError, Ended, ServerTools, ToolInfo};
+use crate::tools::{Call, CatalogError, Ended, ServerState, ServerTools, ToolInfo};
 
 /// How a call by hand ended. It belongs to no execution, so the journal does not know of it.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +33,11 @@ impl Service {
 
     pub async fn list_tools_of(&self, server: &str) -> ServerTools {
         self.tools.list_server(server).await
+    }
+
+    /// How a server is doing in this process.
+    pub fn server_state(&self, name: &str) -> Option<ServerState> {
+        self.tools.state(name)
     }
 
     pub fn server_names(&self) -> Vec<String> {
@@ -62,7 +67,8 @@ impl Service {
     }
 
     pub async fn call_tool(&self, name: &str, arguments: Value, timeout: Duration) -> ToolCalled {
-        let call = Call { tool: name.to_owned(), arguments, key: random::id(), timeout };
+        let key = random::id();
+        let call = Call { tool: name.to_owned(), arguments, key, timeout, carry: Default::default() };
         let started = Instant::now();
         let ended = self.tools.call(call, |_| {}, std::future::pending()).await;
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -73,6 +79,10 @@ impl Service {
             }
             Ended::Unknown { category, message, .. } => {
                 (Outcome::Unknown, Some(category), Some(message), None)
+            }
+            Ended::Asks { question, .. } => {
+                let message = question["message"].as_str().map(str::to_owned);
+                (Outcome::Failed, Some(Category::Policy), message, Some(question))
             }
         };
         ToolCalled { outcome, took_ms, output, category, message }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+use actbook_engine::act;
 use actbook_engine::chain::{self, Digest, GENESIS, Hash, Parts};
 use actbook_engine::event::{Event, Kept};
 use actbook_engine::id::Position;
@@ -22,7 +23,7 @@ pub struct Verified {
     pub ok: bool,
     pub entries: u64,
     pub payloads: u64,
-    /// Executions whose payloads `cleanup` has erased.
+    /// Executions, and acts outside of any, whose payloads `cleanup` has erased.
     pub erased: u64,
     pub position: u64,
     pub hash: String,
@@ -69,7 +70,7 @@ struct Walk {
 /// What the entries of the chunk at hand say of the rows beside them.
 #[derive(Default)]
 struct Chunk {
-    /// Executions that begin here.
+    /// Executions and single acts that begin here: each has a salt.
     begun: BTreeSet<u64>,
     /// Payloads, with the stream of their owner.
     kept: BTreeMap<u64, (u64, Kept)>,
@@ -192,7 +193,7 @@ impl Walk {
         let mut doubts = BTreeMap::new();
         for (stream, salt) in payloads::salts_between(self.tenant, from, through).all(db).await? {
             if !begun.remove(&stream) {
-                doubts.insert(stream, Doubt { why: "a salt that no execution owns", stream: None });
+                doubts.insert(stream, Doubt { why: "a salt that nothing owns", stream: None });
             }
             self.salts.insert(stream, salt);
         }
@@ -259,7 +260,8 @@ impl Walk {
 
 impl Chunk {
     fn note(&mut self, entry: &Entry, event: &Event) {
-        if matches!(event, Event::ExecutionStarted(_)) {
+        let begins = entry.version == 1 && act::begins(event);
+        if begins || matches!(event, Event::ExecutionStarted(_)) {
             self.begun.insert(entry.stream);
         }
         if matches!(event, Event::PayloadsErased(_)) {

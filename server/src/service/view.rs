@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use actbook_engine::event::Reported;
 use actbook_engine::execution::{
-    Brief, Execution, Question, StepState, Stored, Subject, ToUndo, Values, brief, questions,
+    Brief, Execution, Note, Noted, Question, StepState, Stored, Subject, ToUndo, Values, brief, questions,
 };
 use actbook_engine::id::{ExecutionId, Position, StepId, StepNo};
 use actbook_engine::plan::Work;
@@ -33,6 +34,9 @@ pub struct ExecutionView {
     pub guarantee: String,
     pub steps: Vec<StepView>,
     pub waiting: Vec<WaitingView>,
+    /// The newest of what was put on record beside the plan's work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub records: Vec<RecordView>,
     /// When something went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub brief: Option<Brief>,
@@ -68,9 +72,13 @@ pub struct StepView {
     pub attempts: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
+    /// While it runs in this process, where its tool tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<StepProgress>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// Of its last attempt.
     pub took_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
@@ -78,6 +86,37 @@ pub struct StepView {
     pub output: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorView>,
+    /// What its agent told besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Value>,
+}
+
+/// Something on record beside the plan's work: an act of an agent, or a decision.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordView {
+    pub position: u64,
+    pub at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Reported>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// An act's facts, or a decision's details.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+}
+
+/// How far a step's call has come, in its tool's own measure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepProgress {
+    pub done: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -94,6 +133,9 @@ pub struct WaitingView {
     pub kind: &'static str,
     pub question: String,
     pub options: Vec<&'static str>,
+    /// What a tool asks, in the protocol's own form: the reply has one part under each of these names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Value>,
     /// Where the journal asks for this approval: the same words asked again are another question.
     #[serde(skip)]
     pub asked: Option<u64>,
@@ -104,8 +146,7 @@ pub struct WaitingView {
 pub struct ExecutionRow {
     pub id: String,
     pub status: String,
-    pub plan: String,
-    pub version: u64,
+    pub plan: PlanShown,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     pub started_at: String,
@@ -144,12 +185,16 @@ pub fn time(at_ms: i64) -> String {
 }
 
 impl ExecutionRow {
-    pub(super) fn of(row: &executions::Execution) -> Self {
+    pub(super) fn of(row: &executions::Execution, digest: &str) -> Self {
         Self {
             id: row.public_id.clone(),
             status: row.status.clone(),
-            plan: row.plan_name.clone(),
-            version: row.plan_version,
+            plan: PlanShown {
+                id: row.plan.clone(),
+                name: row.plan_name.clone(),
+                version: u32::try_from(row.plan_version).unwrap_or(u32::MAX),
+                digest: digest.to_owned(),
+            },
             task: row.task.clone(),
             started_at: time(row.started_at),
             ended_at: row.ended_at.map(time),
@@ -190,9 +235,12 @@ impl Service {
         let open = questions(execution);
         let waiting = open.iter().map(|question| {
             let asked = question.step.and_then(|no| execution.step(no).asked).map(|stored| stored.position.0);
-            WaitingView { asked, ..waiting(question, &steps, undo) }
+            let said = question.step.and_then(|no| execution.step(no).question());
+            let said = said.and_then(|stored| values.0.get(&stored.position));
+            WaitingView { asked, ..waiting(question, &steps, undo, said.map(Arc::as_ref)) }
         });
         let waiting = waiting.collect();
+        let records = execution.notes.iter().map(|note| record_view(execution, note, &values)).collect();
         let finished = |step: &&StepView| matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
         let done = steps.iter().filter(finished).count();
         let plan = &execution.plan_ref;
@@ -214,7 +262,29 @@ impl Service {
             brief,
             steps,
             waiting,
+            records,
         })
+    }
+
+    /// The same, with what this process knows beyond the journal.
+    pub(super) async fn render_live(
+        &self,
+        stream: u64,
+        execution: &Execution,
+    ) -> Result<ExecutionView, Error> {
+        let mut view = self.render(execution).await?;
+        for (no, step) in execution.numbers().zip(&mut view.steps) {
+            step.progress = self.progress(stream, no, step.status);
+        }
+        Ok(view)
+    }
+
+    pub(super) fn progress(&self, stream: u64, step: StepNo, status: StepStatus) -> Option<StepProgress> {
+        if !matches!(status, StepStatus::Running | StepStatus::Compensating) {
+            return None;
+        }
+        let said = self.runner.get()?.progress(stream, step)?;
+        Some(StepProgress { done: said.done, total: said.total, message: said.message })
     }
 
     pub async fn brief(&self, execution: &Execution) -> Result<Brief, Error> {
@@ -244,14 +314,19 @@ impl Service {
         let stored = |step: &StepState| {
             let arguments = step.attempts.last().and_then(|attempt| attempt.arguments).or(step.asked);
             let said = step.error.and_then(|error| error.said);
-            [arguments, step.output, said]
+            [arguments, step.output, said, step.facts]
                 .into_iter()
                 .flatten()
                 .map(|stored| stored.position)
                 .collect::<Vec<_>>()
         };
         let mut values = Values::default();
-        self.load(execution.steps.iter().flat_map(stored).collect(), &mut values).await?;
+        let notes = execution.notes.iter().filter_map(|note| match &note.what {
+            Noted::Action { facts, .. } => Some(facts.position),
+            Noted::Decision { details, .. } => details.map(|stored| stored.position),
+        });
+        let of_steps = execution.steps.iter().flat_map(stored);
+        self.load(of_steps.chain(notes).collect(), &mut values).await?;
         Ok(values)
     }
 }
@@ -290,11 +365,37 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
         by: spec.by_agent().then_some("agent"),
         attempts: state.attempts.len(),
         started_at: state.started_at_ms.map(time),
+        progress: None,
         ended_at: state.ended_at_ms.map(time),
-        took_ms: state.started_at_ms.zip(state.ended_at_ms).map(|(from, to)| to - from),
+        took_ms: last_started(state).zip(state.ended_at_ms).map(|(from, to)| to - from),
         arguments: value(arguments),
         output: value(state.output).filter(|output| !output.is_null()),
         error,
+        recorded: value(state.facts).filter(|facts| !facts.is_null()),
+    }
+}
+
+/// When its last attempt began: what came before is told by the number of attempts.
+pub(super) fn last_started(state: &StepState) -> Option<i64> {
+    state.last().map(|attempt| attempt.started_at_ms).or(state.started_at_ms)
+}
+
+fn record_view(execution: &Execution, note: &Note, values: &Values) -> RecordView {
+    let value = |stored: &Stored| values.0.get(&stored.position).map(|value| value.as_ref().clone());
+    let (status, decision, reason, details) = match &note.what {
+        Noted::Action { status, facts } => (*status, None, None, value(facts)),
+        Noted::Decision { decision, reason, details } => {
+            (None, Some(decision.clone()), reason.clone(), details.as_ref().and_then(value))
+        }
+    };
+    RecordView {
+        position: note.position.0,
+        at: time(note.at_ms),
+        step: note.step.map(|no| execution.step_id(no)),
+        status,
+        decision,
+        reason,
+        details: details.filter(|details| !details.is_null()),
     }
 }
 
@@ -313,7 +414,7 @@ fn silent(state: &StepState) -> &'static str {
     }
 }
 
-fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo]) -> WaitingView {
+fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo], asked: Option<&Value>) -> WaitingView {
     let view = question.step.map(|no| &steps[no.index()]);
     let id = view.map(|view| view.id.to_string()).unwrap_or_default();
     let said = view
@@ -338,6 +439,7 @@ fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo]) -> WaitingV
             let text = what.unwrap_or("take its effect back");
             ("agent", format!("Undo step `{id}`: {text}"), vec!["compensated", "failed"])
         }
+        Subject::Question => ("decision", format!("Step `{id}` asks{}", asks_for(asked)), answers),
         Subject::Failure => ("decision", format!("Step `{id}` failed{said}. What now?"), answers),
         Subject::Unknown => {
             ("decision", format!("Nobody knows whether step `{id}` took effect{said}. Did it?"), answers)
@@ -346,7 +448,49 @@ fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo]) -> WaitingV
             ("decision", format!("Undoing step `{id}` did not work{said}. What now?"), answers)
         }
     };
-    WaitingView { step: view.map(|view| view.id.clone()), kind, question: text, options, asked: None }
+    let requests = asked.and_then(|asked| asked.get("inputRequests")).cloned();
+    WaitingView {
+        step: view.map(|view| view.id.clone()),
+        kind,
+        question: text,
+        options,
+        requests,
+        asked: None,
+    }
+}
+
+/// What a tool wants to know, in one sentence: its words, and the fields of its forms.
+fn asks_for(asked: Option<&Value>) -> String {
+    let requests = asked.and_then(|asked| asked.get("inputRequests")).and_then(Value::as_object);
+    let told: Vec<String> = requests.into_iter().flatten().map(|(key, one)| request_text(key, one)).collect();
+    match told.is_empty() {
+        true => " to be called again.".to_owned(),
+        false => format!(": {}", told.join("; ")),
+    }
+}
+
+fn request_text(key: &str, request: &Value) -> String {
+    let params = &request["params"];
+    let words = params["message"].as_str().unwrap_or("something that only a model can answer");
+    let schema = &params["requestedSchema"];
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let fields = schema["properties"].as_object().into_iter().flatten().map(|(name, field)| {
+        let optional = if required.contains(&name.as_str()) { "" } else { ", optional" };
+        let choices: Vec<&str> =
+            field["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let kind = match choices.is_empty() {
+            true => field["type"].as_str().unwrap_or("any").to_owned(),
+            false => choices.join(" | "),
+        };
+        format!("{name} ({kind}{optional})")
+    });
+    let fields: Vec<String> = fields.collect();
+    match (fields.is_empty(), params["url"].as_str()) {
+        (true, Some(url)) => format!("{words} [{key}: open {url}]"),
+        (true, None) => format!("{words} [{key}]"),
+        (false, _) => format!("{words} [{key}: {}]", fields.join(", ")),
+    }
 }
 
 fn work_text(view: Option<&StepView>) -> String {

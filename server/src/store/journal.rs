@@ -143,12 +143,25 @@ pub fn between(tenant: i64, after: u64, through: u64) -> Select<Entry> {
     )
 }
 
-/// The executions' streams, in order of their start: each begins where its number says.
+/// The streams of executions and of single acts, in order of their start: each begins where its number says.
 pub fn streams(tenant: i64) -> Select<u64> {
     Select::new(
         "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 \
          AND entry = $1 * 1099511627776 + stream ORDER BY entry",
         vec![tenant.into()],
+        |row| row.count(0),
+    )
+}
+
+/// Acts that belong to no execution and were recorded before a time, those that are erased left out: a
+/// stream of two entries is one. Reads the journal from end to end, for `cleanup` alone.
+pub fn acts_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<u64> {
+    Select::new(
+        "SELECT stream FROM journal WHERE tenant = $1 AND stream > $2 AND version = 1 \
+         AND kind = 'action_recorded.1' AND at < $3 AND NOT EXISTS (SELECT 1 FROM journal AS later \
+         WHERE later.tenant = journal.tenant AND later.stream = journal.stream AND later.version = 2) \
+         ORDER BY stream LIMIT $4",
+        vec![tenant.into(), after.into(), at.into(), limit.into()],
         |row| row.count(0),
     )
 }

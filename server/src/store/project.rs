@@ -1,6 +1,8 @@
 //! Event and state → row: the one place that says what the projections hold. `rebuild` uses the same
 //! functions, so rebuilt equals live.
 
+mod calls;
+
 use actbook_engine::chain::Digest;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{self, Recorded, due};
@@ -9,6 +11,7 @@ use actbook_engine::policy::Status;
 
 use super::executions::{Change, Execution};
 use super::{Statement, plans};
+pub use calls::calls;
 
 /// The row that a plan's entry adds or hides.
 pub fn plan(tenant: i64, recorded: &Recorded) -> Option<Statement> {

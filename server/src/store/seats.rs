@@ -31,14 +31,24 @@ pub async fn take(
     process: u64,
     lease_ms: i64,
 ) -> Result<i64, Error> {
-    let statement = Statement::new(
+    let statement = taken(seat, host, boot, process, lease_ms);
+    until(db, statement).await?.ok_or_else(|| Error::Failed("the seat could not be taken".into()))
+}
+
+/// Rows of processes that are long gone serve nobody: their executions are found by their own rows.
+pub async fn sweep(db: &Db) -> Result<(), Error> {
+    let sql = "DELETE FROM seats WHERE until <= (SELECT now_ms FROM clock)";
+    db.transact(vec![Statement::new(sql, vec![])]).await.map(drop)
+}
+
+fn taken(seat: &str, host: &str, boot: &str, process: u64, lease_ms: i64) -> Statement {
+    Statement::new(
         "INSERT INTO seats (seat, host, boot, process, until) \
          SELECT $1, $2, $3, CAST($4 AS BIGINT), now_ms + $5 FROM clock WHERE true \
          ON CONFLICT (seat) DO UPDATE SET host = excluded.host, boot = excluded.boot, \
          process = excluded.process, until = excluded.until RETURNING until",
         vec![seat.into(), host.into(), boot.into(), process.into(), lease_ms.into()],
-    );
-    until(db, statement).await?.ok_or_else(|| Error::Failed("the seat could not be taken".into()))
+    )
 }
 
 async fn until(db: &Db, statement: Statement) -> Result<Option<i64>, Error> {

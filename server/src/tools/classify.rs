@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use super::Ended;
 use super::process::describe;
 
-/// A larger answer is cut, and says so. The call still counts as what it was.
+/// A larger answer is cut, and says so, where the config does not say otherwise. The call still counts as
+/// what it was.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// How much text of a cut answer is kept.
-const CUT_TEXT_BYTES: usize = 64 * 1024;
+/// What the frame around a cut answer's text takes.
+const CUT_FRAME_BYTES: usize = 64;
 const MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
 /// What the transport saw.
@@ -42,10 +43,20 @@ pub enum Came {
         message: String,
         data: Option<Value>,
     },
-    /// The tool wants to ask somebody before it does anything.
-    Question,
-    /// The server went on with it in the background.
-    Background,
+    /// The tool wants to ask somebody: before it does anything, or in the middle of its work.
+    Question {
+        question: Value,
+        began: bool,
+    },
+    /// The server goes on with it by itself, under this handle.
+    Background {
+        task: String,
+        poll: Option<Duration>,
+    },
+    /// The server gave up a task, or has forgotten it.
+    TaskLost {
+        why: String,
+    },
     /// An answer that is no tool result, no message, or not to this call.
     Unintelligible {
         why: String,
@@ -87,8 +98,9 @@ pub enum Came {
 /// | a tool's answer; a page; exit code 0 | succeeded |
 /// | an answer with `isError`; another exit code | failed, `tool_error` |
 /// | a JSON-RPC error | failed, category by code; unknown where it reports a time-out or a lost connection further down |
-/// | a question that nobody here can answer | failed, `policy` |
-/// | handed over to a background task | unknown, `protocol` |
+/// | a question | asks: failed where nothing was done yet, unknown in the middle of a task |
+/// | a task's end | as the answer that it carries; asked after until then |
+/// | a task that was cancelled, or that the server does not know any more | unknown, `unavailable` |
 /// | an answer that is no tool result, no message, or not to this call | unknown, `protocol` |
 /// | a forgotten session | failed, `unavailable` |
 /// | a redirect that led nowhere | failed, category by why |
@@ -112,13 +124,11 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
         }
         Came::Answer { text, structured, is_error: true } => tool_said_no(text, structured),
         Came::Error { code, message, data } => rpc_error(code, message, data),
-        Came::Question => {
-            failed(Category::Policy, "the tool asks for more input, which a plan's call cannot give".into())
+        Came::Question { question, began } => asks(question, began),
+        Came::Background { task, .. } => {
+            unknown(Category::Protocol, format!("the server goes on with the call by itself, as task {task}"))
         }
-        Came::Background => unknown(
-            Category::Protocol,
-            "the server went on with the call in the background; how it ended is not known".into(),
-        ),
+        Came::TaskLost { why } => unknown(Category::Unavailable, why),
         Came::Unintelligible { why } => unknown(Category::Protocol, why),
         Came::SessionLost => failed(
             Category::Unavailable,
@@ -133,6 +143,15 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
         }
     };
     if stopped { doubt_a_no(ended) } else { ended }
+}
+
+/// A question that is too large to keep could not be answered either.
+fn asks(question: Value, began: bool) -> Ended {
+    match question.to_string().len() <= OUTPUT_BYTES_MAX {
+        true => Ended::Asks { question, began },
+        false if began => unknown(Category::Protocol, "the tool asks too large a question".into()),
+        false => failed(Category::Protocol, "the tool asks too large a question".into()),
+    }
 }
 
 fn failed(category: Category, message: String) -> Ended {
@@ -242,32 +261,53 @@ fn doubt_a_no(ended: Ended) -> Ended {
         Ended::Failed { category, message, sent: true, .. } => {
             unknown(category, format!("asked to stop, the tool answered: {message}"))
         }
-        Ended::Failed { sent: false, .. } | Ended::Succeeded { .. } | Ended::Unknown { .. } => ended,
+        Ended::Failed { sent: false, .. }
+        | Ended::Succeeded { .. }
+        | Ended::Unknown { .. }
+        | Ended::Asks { .. } => ended,
     }
 }
 
 /// Cuts what is too large; done after secrets have been struck out, lest half of one remain at the cut.
 /// What happened outweighs what was said of it: a success with too large an answer stays a success.
-pub fn cap(ended: Ended) -> Ended {
+pub fn cap(ended: Ended, bytes_max: usize) -> Ended {
     match ended {
-        Ended::Succeeded { output } => Ended::Succeeded { output: cut_output(output) },
+        Ended::Succeeded { output } => Ended::Succeeded { output: cut_output(output, bytes_max) },
         Ended::Failed { category, message, sent, output, retry_after } => {
-            let (message, output) = (cut_message(message), output.map(cut_output));
-            Ended::Failed { category, message, sent, output, retry_after }
+            let output = output.map(|output| cut_output(output, bytes_max));
+            Ended::Failed { category, message: cut_message(message), sent, output, retry_after }
         }
         Ended::Unknown { category, message, retry_after } => {
             Ended::Unknown { category, message: cut_message(message), retry_after }
         }
+        Ended::Asks { .. } => ended,
     }
 }
 
-fn cut_output(output: Value) -> Value {
+fn cut_output(output: Value, bytes_max: usize) -> Value {
     let written = output.to_string();
-    if written.len() <= OUTPUT_BYTES_MAX {
+    if written.len() <= bytes_max {
         return output;
     }
     let text = output.get("text").and_then(Value::as_str).unwrap_or(&written);
-    json!({ "text": head(text, CUT_TEXT_BYTES), "truncated": true, "bytes": written.len() })
+    let kept = head_written(text, bytes_max.saturating_sub(CUT_FRAME_BYTES));
+    json!({ "text": kept, "truncated": true, "bytes": written.len() })
+}
+
+/// As much of the beginning as takes so many bytes once it is written as JSON.
+fn head_written(text: &str, bytes: usize) -> &str {
+    let mut used = 0;
+    for (at, sign) in text.char_indices() {
+        used += match sign {
+            '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+            '\0'..='\u{1f}' => 6,
+            _ => sign.len_utf8(),
+        };
+        if used > bytes {
+            return &text[..at];
+        }
+    }
+    text
 }
 
 fn cut_message(message: String) -> String {

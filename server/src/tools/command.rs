@@ -8,12 +8,11 @@ use actbook_engine::policy::Category;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
-use tokio::sync::Semaphore;
 
-use super::classify::{Came, OUTPUT_BYTES_MAX};
+use super::classify::Came;
 use super::process::{self, ChildProcess, DRAIN_LIMIT, Group, Pipes, Tail};
 use super::secret::Secrets;
-use super::{Call, stopped_unsent, unfilled, without_own_variables};
+use super::{Call, unfilled, without_own_variables};
 use crate::config::{CommandTool, Template};
 
 pub const KEY_VARIABLE: &str = "ACTBOOK_IDEMPOTENCY_KEY";
@@ -23,7 +22,7 @@ pub struct Run<'a> {
     pub tool: &'a CommandTool,
     pub folder: &'a Path,
     pub secrets: &'a Secrets,
-    pub permits: &'a Semaphore,
+    pub output_bytes_max: usize,
 }
 
 impl Run<'_> {
@@ -34,15 +33,9 @@ impl Run<'_> {
         sending: impl Fn(Option<ChildProcess>) + Send,
         stop: impl Future<Output = ()> + Send,
     ) -> (Came, bool) {
-        let mut stop = pin!(stop);
         let mut command = match self.prepare(call) {
             Ok(command) => command,
             Err(came) => return (came, false),
-        };
-        let _permit = tokio::select! {
-            biased;
-            permit = self.permits.acquire() => permit,
-            () = &mut stop => return (stopped_unsent(), true),
         };
         sending(None);
         let (group, pipes) = match process::start(&mut command) {
@@ -50,7 +43,7 @@ impl Run<'_> {
             Err(error) => return (spawn_problem(&error), false),
         };
         sending(Some(group.process));
-        self.run(call, group, pipes, stop).await
+        self.run(call, group, pipes, pin!(stop)).await
     }
 
     fn prepare(&self, call: &Call) -> Result<Command, Came> {
@@ -83,7 +76,7 @@ impl Run<'_> {
         F: Future<Output = ()> + Send,
     {
         tokio::spawn(feed(pipes.stdin, call.arguments.clone()));
-        let stdout = tokio::spawn(read_capped(pipes.stdout));
+        let stdout = tokio::spawn(read_capped(pipes.stdout, self.output_bytes_max));
         let (tail, secrets) = (Tail::default(), self.secrets.clone());
         tokio::spawn(process::drain_stderr(call.tool.clone(), pipes.stderr, tail.clone(), secrets));
         let timeout = self.tool.timeout.map_or(call.timeout, |limit| limit.min(call.timeout));
@@ -127,12 +120,12 @@ async fn feed(mut stdin: ChildStdin, arguments: Value) {
 }
 
 /// Keeps the first bytes and reads on to the end, so that the program never blocks on its output.
-async fn read_capped(mut stdout: impl AsyncRead + Unpin) -> (Vec<u8>, bool) {
+async fn read_capped(mut stdout: impl AsyncRead + Unpin, bytes_max: usize) -> (Vec<u8>, bool) {
     let mut kept = Vec::new();
     let mut chunk = [0; 16 * 1024];
     let mut cut = false;
     while let Ok(count @ 1..) = stdout.read(&mut chunk).await {
-        let room = (OUTPUT_BYTES_MAX + 1).saturating_sub(kept.len()).min(count);
+        let room = (bytes_max + 1).saturating_sub(kept.len()).min(count);
         kept.extend_from_slice(&chunk[..room]);
         cut |= room < count;
     }

@@ -9,13 +9,12 @@ use actbook_engine::policy::Category;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
-use super::classify::{Came, OUTPUT_BYTES_MAX};
+use super::classify::Came;
 use super::egress::{self, Egress, Place};
 use super::process::ChildProcess;
 use super::secret::Secrets;
-use super::{Call, IDEMPOTENCY_HEADER, TRACE_HEADER, stopped_unsent, traceparent, unfilled};
+use super::{Call, IDEMPOTENCY_HEADER, TRACE_HEADER, traceparent, unfilled};
 use crate::config::HttpTool;
 
 /// One tool, with what it takes to call it.
@@ -23,7 +22,7 @@ pub struct Exchange<'a> {
     pub tool: &'a HttpTool,
     pub secrets: &'a Secrets,
     pub egress: &'a Egress,
-    pub permits: &'a Semaphore,
+    pub output_bytes_max: usize,
 }
 
 /// A request that is ready to leave, and the place that the config names for it.
@@ -45,11 +44,6 @@ impl Exchange<'_> {
         let ready = match self.prepare(call) {
             Ok(ready) => ready,
             Err(came) => return (came, false),
-        };
-        let _permit = tokio::select! {
-            biased;
-            permit = self.permits.acquire() => permit,
-            () = &mut stop => return (stopped_unsent(), true),
         };
         sending(None);
         let timeout = self.tool.timeout.map_or(call.timeout, |limit| limit.min(call.timeout));
@@ -107,7 +101,7 @@ impl Exchange<'_> {
 
     async fn exchange(&self, Ready { request, own }: Ready) -> Came {
         match self.egress.follow(request, own.as_ref()).await {
-            Ok(response) if response.status().is_success() => page(response).await,
+            Ok(response) if response.status().is_success() => page(response, self.output_bytes_max).await,
             Ok(response) => egress::refusal(response).await.0,
             Err(came) => came,
         }
@@ -126,9 +120,9 @@ fn put_body(request: &mut Request, body: &Value) {
     *request.body_mut() = Some(bytes.into());
 }
 
-async fn page(mut response: Response) -> Came {
+async fn page(mut response: Response, bytes_max: usize) -> Came {
     let code = response.status().as_u16();
-    match egress::read(&mut response, OUTPUT_BYTES_MAX).await {
+    match egress::read(&mut response, bytes_max).await {
         Ok((body, cut)) => Came::Page { code, body, cut },
         Err(why) => Came::Broken { why: format!("HTTP {code}, and then the answer broke off: {why}") },
     }

@@ -2,21 +2,24 @@
 //! the next use after it ended. The only part of `tools` that names rmcp, together with what is below it.
 
 mod connection;
+mod ears;
 mod http;
+mod life;
 mod line_limit;
+mod signs;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actbook_engine::policy::Category;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use serde_json::Value;
 use tokio::process::Command;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
 use super::catalog::{CatalogError, ToolInfo};
@@ -24,10 +27,12 @@ use super::classify::Came;
 use super::egress::Egress;
 use super::process::ChildProcess;
 use super::secret::{Secrets, Unresolved};
-use super::{Call, stopped_unsent, without_own_variables};
-use crate::config::{McpServer, Template};
+use super::{Call, Circuit, OnProgress, stopped_unsent, without_own_variables};
+use crate::config::{McpServer, ServerWords, Template};
 use connection::Connection;
 use http::HttpClient;
+use life::Life;
+pub use life::ServerState;
 
 /// A server installed on first use (`npx -y …`) may take this long to come up.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(60);
@@ -47,7 +52,7 @@ pub struct Server {
     folder: PathBuf,
     secrets: Secrets,
     egress: Egress,
-    permits: Semaphore,
+    life: Life,
     /// The one connection, up or coming up. A call that gives up waiting leaves it coming up.
     slot: Mutex<Option<Slot>>,
 }
@@ -55,6 +60,9 @@ pub struct Server {
 struct Slot {
     connecting: Connecting,
     starting: AbortHandle,
+    /// When it was last begun, and how often in a row before that in vain.
+    begun: Instant,
+    falls: u32,
 }
 
 impl Drop for Slot {
@@ -71,7 +79,7 @@ impl Server {
         folder: &Path,
         secrets: &Secrets,
         egress: &Egress,
-        permits: Semaphore,
+        words: &ServerWords,
     ) -> Self {
         Self {
             name: name.to_owned(),
@@ -79,7 +87,7 @@ impl Server {
             folder: folder.to_owned(),
             secrets: secrets.clone(),
             egress: egress.clone(),
-            permits,
+            life: Life::of(words),
             slot: Mutex::default(),
         }
     }
@@ -90,6 +98,7 @@ impl Server {
         tool: &str,
         call: &Call,
         sending: impl Fn(Option<ChildProcess>) + Send,
+        progress: OnProgress,
         stop: impl Future<Output = ()> + Send,
     ) -> (Came, bool) {
         if !matches!(call.arguments, Value::Object(_) | Value::Null) {
@@ -103,25 +112,78 @@ impl Server {
             () = &mut stop => return (stopped_unsent(), true),
         };
         match ready {
-            Ok((_permit, connection)) => {
+            Ok(connection) => {
                 sending(connection.process());
-                connection.call(tool, call, stop).await
+                let deadline = Instant::now() + call.timeout;
+                let (came, stopped) = match tasks::replied_to(call) {
+                    Some(task) => (tasks::update(&connection, task, call).await, false),
+                    None => connection.call(tool, call, progress, stop.as_mut()).await,
+                };
+                if matches!(came, Came::TimedOut { .. }) {
+                    // Apart from the call, whose outcome is known to be unknown already.
+                    let check_after = self.life.check_after;
+                    tokio::spawn(async move { connection.is_well(check_after).await });
+                }
+                let Came::Background { task, poll } = came else { return (came, stopped) };
+                self.keep(call, &task).await;
+                let wait = tasks::Wait { deadline, timeout: call.timeout, poll };
+                tasks::follow(self, &task, wait, stop, stopped).await
             }
             Err(came) => (came, false),
         }
     }
 
-    /// A place in the queue, then a connection that is up.
-    async fn ready(&self, patience: Duration) -> Result<(SemaphorePermit<'_>, Arc<Connection>), Came> {
-        let permit = self.permits.acquire().await.expect("the semaphore is never closed");
+    /// Asks after a task that was accepted before.
+    pub async fn follow(
+        &self,
+        call: &Call,
+        task: &str,
+        stop: impl Future<Output = ()> + Send,
+    ) -> (Came, bool) {
+        let deadline = Instant::now() + call.timeout;
+        let wait = tasks::Wait { deadline, timeout: call.timeout, poll: None };
+        tasks::follow(self, task, wait, pin!(stop), false).await
+    }
+
+    /// A handle that a secret would have to be struck out of is of no use to the next process.
+    async fn keep(&self, call: &Call, task: &str) {
+        let mut shown = task.to_owned();
+        self.secrets.redact_text(&mut shown);
+        if let Some(keep) =
+            call.carry.keep.as_ref().filter(|_| shown == task && task.len() <= tasks::BYTES_MAX)
+        {
+            keep(shown).await;
+        }
+    }
+
+    /// A connection that is up. One that keeps falling is waited for like one that starts slowly.
+    async fn ready(&self, patience: Duration) -> Result<Arc<Connection>, Came> {
         match tokio::time::timeout(patience, self.connection()).await {
-            Ok(Ok(connection)) => Ok((permit, connection)),
+            Ok(Ok(connection)) => Ok(connection),
             Ok(Err(NotUp { category, why })) => Err(Came::NotSent { category, why }),
             Err(_) => {
-                let why =
-                    format!("the server `{}` was not up within {patience:?}; nothing was sent", self.name);
+                let falls = match self.state(Circuit::Closed).falls {
+                    0 => String::new(),
+                    falls => format!(" (it has fallen {falls} times in a row)"),
+                };
+                let why = format!(
+                    "the server `{}` was not up within {patience:?}{falls}; nothing was sent",
+                    self.name
+                );
                 Err(Came::NotSent { category: Category::Timeout, why })
             }
+        }
+    }
+
+    pub fn state(&self, circuit: Circuit) -> ServerState {
+        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = slot.as_ref().map(|slot| slot.connecting.peek().cloned());
+        let falls = slot.as_ref().map_or(0, |slot| slot.falls);
+        match connection {
+            None => ServerState::new("not started", None, falls, circuit),
+            Some(None) => ServerState::new("coming up", None, falls, circuit),
+            Some(Some(Ok(up))) if up.is_up() => ServerState::new("up", Some(&up), falls, circuit),
+            Some(Some(_)) => ServerState::new("down", None, falls, circuit),
         }
     }
 
@@ -139,21 +201,31 @@ impl Server {
         }
     }
 
+    /// One that was silent for a while is asked whether it is well first.
     async fn connection(&self) -> Result<Arc<Connection>, NotUp> {
+        let connection = self.connecting()?.await?;
+        let check_after = self.life.check_after;
+        if !connection.is_doubtful(check_after) || connection.is_well(check_after).await {
+            return Ok(connection);
+        }
         self.connecting()?.await
     }
 
     fn connecting(&self) -> Result<Connecting, NotUp> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Slot { connecting, .. }) = slot.as_ref() {
-            match connecting.peek() {
-                None => return Ok(connecting.clone()),
-                Some(Ok(connection)) if connection.is_up() => return Ok(connecting.clone()),
-                Some(Ok(_) | Err(_)) => {}
-            }
+        let (mut falls, mut since) = (0, Duration::MAX);
+        if let Some(current) = slot.as_ref() {
+            falls = match current.connecting.peek() {
+                None => return Ok(current.connecting.clone()),
+                Some(Ok(connection)) if connection.is_up() => return Ok(current.connecting.clone()),
+                Some(Ok(connection)) if self.life.was_healthy(connection) => 1,
+                Some(Ok(_) | Err(_)) => current.falls + 1,
+            };
+            since = current.begun.elapsed();
         }
+        let wait = self.life.apart(falls).saturating_sub(since);
         let name = self.name.clone();
-        let task = self.connect()?;
+        let task = self.connect(wait)?;
         let starting = task.abort_handle();
         let ended = move |ended: Result<_, JoinError>| {
             ended.unwrap_or_else(|error| {
@@ -161,11 +233,12 @@ impl Server {
             })
         };
         let connecting: Connecting = task.map(ended).boxed().shared();
-        *slot = Some(Slot { connecting: connecting.clone(), starting });
+        let begun = Instant::now() + wait;
+        *slot = Some(Slot { connecting: connecting.clone(), starting, begun, falls });
         Ok(connecting)
     }
 
-    fn connect(&self) -> Result<JoinHandle<Result<Arc<Connection>, NotUp>>, NotUp> {
+    fn connect(&self, wait: Duration) -> Result<JoinHandle<Result<Arc<Connection>, NotUp>>, NotUp> {
         let name = self.name.clone();
         match &self.definition {
             McpServer::Stdio { command, args, env, cwd } => {
@@ -173,11 +246,12 @@ impl Server {
                 let command = command.map_err(|problem| {
                     unavailable(format!("the server `{name}` cannot be started: {problem}"))
                 })?;
-                Ok(tokio::spawn(connection::start(name, command, self.secrets.clone())))
+                let starting = connection::start(name, command, self.secrets.clone());
+                Ok(tokio::spawn(life::after(wait, starting)))
             }
             McpServer::Http { url, headers } => {
                 let client = HttpClient::new(&self.egress, url, headers, &self.secrets);
-                Ok(tokio::spawn(connection::reach(name, client)))
+                Ok(tokio::spawn(life::after(wait, connection::reach(name, client))))
             }
         }
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct ChildProcess {
 
 /// Names, to whatever is started for a call, the process that started it.
 pub const PARENT_VARIABLE: &str = "ACTBOOK_PARENT";
+/// Marks all that a server starts, wherever it goes.
+const SERVER_VARIABLE: &str = "ACTBOOK_SERVER";
 
 impl fmt::Display for ChildProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,8 +75,24 @@ pub struct Pipes {
     pub stderr: ChildStderr,
 }
 
+/// Starts a server: as a command is started, but marked, so that what fled its group is found by the mark
+/// and ended with it. A command may leave a daemon behind on purpose; a server that was stopped may not.
+pub fn start_server(command: &mut Command) -> std::io::Result<(Group, Pipes)> {
+    static SERVERS: AtomicU64 = AtomicU64::new(0);
+    let mark = format!("{} {}", ChildProcess::this(), SERVERS.fetch_add(1, Ordering::Relaxed));
+    command.env(SERVER_VARIABLE, &mark);
+    start_with(command, move || kill_marked(SERVER_VARIABLE, &mark))
+}
+
 /// Starts the command as the leader of a group of its own, all three pipes in our hands.
 pub fn start(command: &mut Command) -> std::io::Result<(Group, Pipes)> {
+    start_with(command, || {})
+}
+
+fn start_with(
+    command: &mut Command,
+    afterwards: impl FnOnce() + Send + 'static,
+) -> std::io::Result<(Group, Pipes)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
     let pid = child.id().ok_or_else(|| std::io::Error::other("the child ended while it started"))?;
@@ -84,6 +103,7 @@ pub fn start(command: &mut Command) -> std::io::Result<(Group, Pipes)> {
         let status = child.wait().await;
         // At once after the leader is reaped: later its number might belong to somebody else.
         signal(pid, Signal::KILL);
+        afterwards();
         report.send_replace(Some(status.unwrap_or_else(|_| lost())));
     });
     let pipes = stdin.zip(stdout).zip(stderr);
@@ -101,6 +121,26 @@ impl Group {
         let mut ended = self.ended.clone();
         let seen = ended.wait_for(Option::is_some).await;
         seen.ok().and_then(|status| *status).unwrap_or_else(lost)
+    }
+
+    /// Reading its output, say: nothing more comes of it soon after the group has ended, though a process
+    /// that fled may hold the pipe open.
+    pub fn while_it_lasts<W>(&self, work: W) -> impl Future<Output = ()> + Send + use<W>
+    where
+        W: Future<Output = ()> + Send,
+    {
+        let mut ended = self.ended.clone();
+        async move {
+            let over = async {
+                // An error means that nobody will tell, which is an end too.
+                drop(ended.wait_for(Option::is_some).await);
+                tokio::time::sleep(DRAIN_LIMIT).await;
+            };
+            tokio::select! {
+                () = work => {}
+                () = over => tracing::debug!("a process that fled its group still holds its output"),
+            }
+        }
     }
 
     pub fn ask_to_end(&self) {
@@ -253,20 +293,25 @@ impl ChildProcess {
     /// Ends whatever this process, which is gone, had started for calls: a process that died between
     /// starting a command and noting its number has left nothing else to find it by.
     pub fn kill_started(self) {
-        let mark = format!("{PARENT_VARIABLE}={self}");
-        let own = rustix::process::getpgrp();
-        let started = |pid: &u32| {
-            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-        };
-        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        for pid in pids.filter(started) {
-            let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            let group = group.and_then(|pid| rustix::process::getpgid(Some(pid)).ok());
-            if let Some(group) = group.filter(|group| *group != own) {
-                signal(group.as_raw_nonzero().get().unsigned_abs(), Signal::KILL);
-            }
+        kill_marked(PARENT_VARIABLE, &self.to_string());
+    }
+}
+
+/// Ends the group of every process that has this in its environment.
+fn kill_marked(variable: &str, value: &str) {
+    let mark = format!("{variable}={value}");
+    let own = rustix::process::getpgrp();
+    let marked = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for pid in pids.filter(marked) {
+        let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let group = group.and_then(|pid| rustix::process::getpgid(Some(pid)).ok());
+        if let Some(group) = group.filter(|group| *group != own) {
+            signal(group.as_raw_nonzero().get().unsigned_abs(), Signal::KILL);
         }
     }
 }

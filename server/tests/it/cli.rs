@@ -6,6 +6,8 @@ mod care;
 mod demo;
 mod examples;
 mod http;
+mod long;
+mod records;
 mod refusals;
 mod round_trip;
 mod signals;

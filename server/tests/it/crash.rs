@@ -4,11 +4,13 @@
 
 mod book;
 mod checks;
+mod five;
 mod kill;
 mod npm;
 mod outside;
 mod reference;
 mod takeover;
+mod tasks;
 
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
 //! What was acknowledged stays, whatever happens to the process, the disk, or the file: real
 //! processes, real databases, and a journal that says when it was touched.
 
-mod book;
+pub mod book;
+mod calls;
 mod cleanup;
 pub mod dice;
 mod export;

@@ -12,6 +12,7 @@ mod install;
 mod keys;
 mod live;
 mod offers;
+mod record;
 mod round;
 mod web;
 

@@ -4,13 +4,17 @@
 #![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
 mod catalog;
+mod children;
 mod commands;
 mod config;
 mod demo;
+mod faults;
 pub mod hostile;
 mod http_tools;
 mod http_zoo;
+mod limits;
 mod mcp_http;
+mod questions;
 mod secrets;
 mod ssrf;
 mod zoo;
@@ -38,7 +42,8 @@ fn demo_server(folder: &Path) -> Value {
 }
 
 fn a_call(tool: &str, arguments: Value) -> Call {
-    Call { tool: tool.to_owned(), arguments, key: "key-1".to_owned(), timeout: PATIENCE }
+    let key = "key-1".to_owned();
+    Call { tool: tool.to_owned(), arguments, key, timeout: PATIENCE, carry: Default::default() }
 }
 
 async fn call(tools: &Tools, tool: &str, arguments: Value) -> Ended {
@@ -61,7 +66,9 @@ async fn watched_call(tools: &Tools, call: Call) -> (Ended, Vec<Option<ChildProc
 fn output(ended: Ended) -> Value {
     match ended {
         Ended::Succeeded { output } => output,
-        Ended::Failed { .. } | Ended::Unknown { .. } => panic!("not succeeded: {ended:?}"),
+        Ended::Failed { .. } | Ended::Unknown { .. } | Ended::Asks { .. } => {
+            panic!("not succeeded: {ended:?}")
+        }
     }
 }
 
@@ -70,7 +77,9 @@ fn output(ended: Ended) -> Value {
 fn failure(ended: Ended) -> (Category, String, bool) {
     match ended {
         Ended::Failed { category, message, sent, .. } => (category, message, sent),
-        Ended::Succeeded { .. } | Ended::Unknown { .. } => panic!("not failed: {ended:?}"),
+        Ended::Succeeded { .. } | Ended::Unknown { .. } | Ended::Asks { .. } => {
+            panic!("not failed: {ended:?}")
+        }
     }
 }
 
@@ -78,7 +87,9 @@ fn failure(ended: Ended) -> (Category, String, bool) {
 fn unknown(ended: Ended) -> (Category, String) {
     match ended {
         Ended::Unknown { category, message, .. } => (category, message),
-        Ended::Succeeded { .. } | Ended::Failed { .. } => panic!("not unknown: {ended:?}"),
+        Ended::Succeeded { .. } | Ended::Failed { .. } | Ended::Asks { .. } => {
+            panic!("not unknown: {ended:?}")
+        }
     }
 }
 

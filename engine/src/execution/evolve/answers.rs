@@ -1,6 +1,6 @@
 //! What a person or an agent decided about a step, or about its compensation.
 
-use super::super::state::{Attempt, Execution, ProbeState, Stop, Stored};
+use super::super::state::{Answered, Attempt, Execution, ProbeState, Stop, Stored};
 use super::is_undoing;
 use crate::event;
 use crate::id::StepNo;
@@ -24,6 +24,7 @@ impl Execution {
             return Ok(());
         }
         match event.answer {
+            Answer::Retry if output.is_some() => self.reply(no, output),
             Answer::Retry | Answer::DidNotHappen => self.try_again(no, event.answer == Answer::DidNotHappen),
             Answer::Skip => {
                 let step = &mut self.steps[no.index()];
@@ -35,6 +36,17 @@ impl Execution {
         }
         self.unfail(no);
         Ok(())
+    }
+
+    /// What the tool asked has been answered: the same call goes out again, approved as it was.
+    fn reply(&mut self, no: StepNo, answer: Option<Stored>) {
+        let question = self.step(no).question();
+        let approved = self.step(no).approved;
+        self.try_again(no, false);
+        let step = &mut self.steps[no.index()];
+        step.approved = approved;
+        step.answering = question.zip(answer).map(|(question, answer)| Answered { question, answer });
+        self.refresh(no);
     }
 
     pub(super) fn try_again(&mut self, no: StepNo, settled_as_not_run: bool) {
@@ -50,6 +62,7 @@ impl Execution {
                 }
             }
         }
+        (step.asks, step.answering) = (false, None);
         step.forced = true;
         step.approved = false;
         step.tries = 0;
@@ -80,6 +93,9 @@ impl Execution {
                 probe: ProbeState::None,
                 unsent: false,
                 takeover: false,
+                asks: false,
+                answered: None,
+                task: None,
                 started_at_ms: at_ms,
                 ended_at_ms: Some(at_ms),
             }),

@@ -1,5 +1,7 @@
 //! Attempts and their probes: started, ended.
 
+use std::sync::Arc;
+
 use super::super::due::{CallId, CallKind};
 use super::super::state::{Attempt, Execution, Failure, ProbeState, Stored};
 use crate::event::{self, Probed};
@@ -21,6 +23,9 @@ impl Execution {
         }
         // The automatic attempts that follow an answered `retry` are covered by it too.
         let goes_on = step.status() == StepStatus::Running && step.last().is_some_and(|last| last.forced);
+        // What follows by itself is the same call, and takes the same answer along.
+        let inherited = step.last().and_then(|last| last.answered);
+        let inherited = inherited.filter(|_| step.status() == StepStatus::Running);
         let before = if step.approved { step.asked } else { step.last().and_then(|last| last.arguments) };
         step.attempts.push(Attempt {
             key: step.next_key(),
@@ -35,6 +40,9 @@ impl Execution {
             probe: ProbeState::None,
             unsent: false,
             takeover: false,
+            asks: false,
+            answered: step.answering.take().or(inherited),
+            task: None,
             started_at_ms: at_ms,
             ended_at_ms: None,
         });
@@ -77,6 +85,7 @@ impl Execution {
         attempt.result = result;
         attempt.unsent = event.unsent;
         attempt.takeover = event.takeover;
+        attempt.asks = event.asks;
         attempt.ended_at_ms = Some(at_ms);
         let free = attempt.costs_nothing();
         let by_agent = attempt.by_agent;
@@ -85,12 +94,25 @@ impl Execution {
         let step = &mut self.steps[no.index()];
         step.tries -= u32::from(free);
         step.not_before_ms = event.retry_after_ms.map(|wait| at_ms.saturating_add_unsigned(wait));
+        step.asks = event.asks;
         if event.outcome != Outcome::Succeeded {
             step.error = event.category.map(|category| Failure { category, said: result });
             self.set_status(no, StepStatus::Running, None);
             return Ok(());
         }
         self.succeed(no, at_ms);
+        Ok(())
+    }
+
+    pub(super) fn task_accepted(&mut self, event: &event::TaskAccepted) -> Result<(), String> {
+        let task: Arc<str> = event.task.as_str().into();
+        match (event.attempt, event.compensation) {
+            (Some(attempt), None) => self.attempt(&event.step, attempt)?.2.task = Some(task),
+            (None, Some(compensation)) => {
+                self.compensation(&event.step, compensation)?.2.task = Some(task);
+            }
+            (Some(_), Some(_)) | (None, None) => return Err("a task is one call's".into()),
+        }
         Ok(())
     }
 

@@ -52,6 +52,7 @@ impl Execution {
             settled: None,
             unsent: false,
             takeover: false,
+            task: None,
             started_at_ms: at_ms,
         });
         step.undo_retry = false;

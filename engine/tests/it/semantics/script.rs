@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use actbook_engine::execution::{
-    CallId, CallKind, Command, Ended, Refusal, Report, Values, brief, due, questions,
+    CallId, CallKind, Command, Ended, Facts, Noted, Refusal, Report, Values, brief, due, questions,
 };
 use actbook_engine::id::Epoch;
 use actbook_engine::plan::{Plan, parse_duration_ms};
@@ -46,6 +46,7 @@ impl Stage {
             "ask" => return self.questions(),
             "brief" => return self.brief(),
             "due" => return self.due(),
+            "notes" => return self.notes(),
             _ => {}
         }
         let mark = self.book.entries.len();
@@ -90,7 +91,30 @@ impl Stage {
                 let output = words.get(2).map(|text| serde_json::from_str(text).expect("JSON"));
                 Command::Decide { step: step.expect("a step"), answer, reason, output }
             }
-            "record" => Command::Record { step: step.expect("a step"), report: report(&words) },
+            "record" => {
+                let (facts, words) = facts(&words);
+                Command::Record { step: step.expect("a step"), report: report(&words), facts: facts.into() }
+            }
+            "note" => {
+                let (facts, words) = facts(&words);
+                let status = words.get(1).map(|word| word.parse().expect("a report"));
+                Command::Note {
+                    step: words.first().map(|step| (*step).to_owned()),
+                    status,
+                    facts: facts.into(),
+                }
+            }
+            "undid" => {
+                let (facts, words) = facts(&words);
+                let done = words.get(1) != Some(&"failed");
+                Command::RecordCompensation { step: words[0].to_owned(), done, facts: facts.into() }
+            }
+            "decision" => {
+                let (decision, reason) = rest.split_once(" because ").unwrap_or((rest, "no reason"));
+                let (decision, reason) = (decision.to_owned(), Some(reason.to_owned()));
+                Command::RecordDecision { decision, reason, step: None, details: None }
+            }
+            "accept" => Command::Accept { call: self.call(words[0]), task: words[1].to_owned() },
             "approve" => Command::Approve { step, reason },
             "reject" => Command::Reject { step, reason },
             "pause" => Command::Pause { reason },
@@ -153,6 +177,21 @@ impl Stage {
         format!("  {}: {}\n", execution.status(), steps.join(", "))
     }
 
+    fn notes(&self) -> String {
+        let execution = self.book.execution();
+        let of_steps = execution.numbers().filter_map(|no| {
+            let facts = self.payload(execution.step(no).facts?.position.0);
+            Some(format!("  {}: {facts}\n", execution.step_id(no)))
+        });
+        let others = execution.notes.iter().map(|note| match &note.what {
+            Noted::Action { facts, .. } => format!("  {}\n", self.payload(facts.position.0)),
+            Noted::Decision { decision, reason, .. } => {
+                format!("  {decision}, because {}\n", reason.as_deref().unwrap_or_default())
+            }
+        });
+        of_steps.chain(others).collect()
+    }
+
     fn payload(&self, position: u64) -> Arc<Value> {
         self.book.entries[position as usize - 1].payload.clone().expect("kept")
     }
@@ -206,8 +245,11 @@ impl Stage {
             let arguments = arguments.map(|value| format!(" {value}")).unwrap_or_default();
             let cancel = if call.cancel { ", asked to stop" } else { "" };
             let kind = format!("{:?}", call.id.kind).to_lowercase();
+            let task = call.task.map(|task| format!(", asked after as {task}")).unwrap_or_default();
+            let answer = call.answered.map(|one| format!(", told {}", self.payload(one.answer.position.0)));
+            let answer = answer.unwrap_or_default();
             told += &format!(
-                "  {kind} {step}#{}: {}{arguments}, key {}, {} ms{cancel}\n",
+                "  {kind} {step}#{}: {}{arguments}, key {}, {} ms{cancel}{task}{answer}\n",
                 call.id.no + 1,
                 call.tool,
                 key + 1,
@@ -221,7 +263,34 @@ impl Stage {
     }
 }
 
+/// Words such as `entity=file`, and the others.
+fn facts<'a>(words: &[&'a str]) -> (Facts, Vec<&'a str>) {
+    let mut facts = Facts::default();
+    let is_fact = |word: &&str| word.contains('=') && !word.starts_with('{');
+    for (name, value) in words.iter().filter(|word| is_fact(word)).filter_map(|word| word.split_once('=')) {
+        let text = || Some(value.to_owned());
+        let json = || Some(serde_json::from_str(value).expect("JSON"));
+        match name {
+            "description" => facts.description = text(),
+            "type" => facts.kind = text(),
+            "entity" => facts.entity = text(),
+            "before" => facts.before_state = json(),
+            "after" => facts.after_state = json(),
+            "confidence" => facts.confidence = value.parse().ok(),
+            "error" => facts.error = text(),
+            "reason" => facts.reason = text(),
+            "action" => facts.action_taken = text(),
+            other => panic!("{other} is no fact"),
+        }
+    }
+    (facts, words.iter().copied().filter(|word| !is_fact(word)).collect())
+}
+
 fn ended(outcome: &str, detail: &str) -> Ended {
+    if let "asks" | "asks-midway" = outcome {
+        let question = serde_json::from_str(detail).expect("JSON");
+        return Ended::Asks { question, began: outcome == "asks-midway" };
+    }
     let (category, rest) = detail.split_once(' ').unwrap_or((detail, ""));
     let unsent = rest == "unsent";
     let retry_after_ms = rest.strip_prefix("after ").and_then(parse_duration_ms);

@@ -1,14 +1,14 @@
 //! Who acts on an execution from outside: the tools that answer, the agents, and the people.
 
 use actbook_engine::execution::{
-    CallId, CallKind, Command, Ended, Question, Report, Subject, answers, questions,
+    CallId, CallKind, Command, Ended, Execution, Facts, Question, Report, Subject, answers, questions,
 };
 use actbook_engine::id::{Epoch, StepNo};
 use actbook_engine::policy::{Answer, Category, Outcome, StepStatus};
 use serde_json::{Value, json};
 
 use super::world::{Sent, Truth};
-use super::{Sim, coverage, decide, record};
+use super::{Sim, coverage, decide, question, record, reply, undid};
 use crate::laws::{open_agents, open_calls};
 
 impl Sim {
@@ -33,6 +33,9 @@ impl Sim {
                 return self.report(call, ended);
             }
             self.world.send(self.book.execution(), call, &mut self.dice);
+            if self.dice.chance(15) {
+                self.give(&Command::Accept { call, task: format!("task {}", call.no) });
+            }
             if !self.benign && self.dice.chance(40) {
                 return;
             }
@@ -63,10 +66,71 @@ impl Sim {
                 Ended::Unknown { category, said: json!({"message": "no answer"}), retry_after_ms: None },
             );
         }
+        if run && self.dice.chance(8) {
+            return self.ask(call, lands);
+        }
         self.world.calls.insert(call, Truth { sent: Sent::Answered, lands, later: false });
         let read_only = run && self.execution().plan.step(call.step).read_only && dice < 60;
         let ended = if lands || read_only { self.success() } else { self.failure() };
         self.report(call, ended);
+    }
+
+    /// The tool wants to know something: before it has done anything, or in the middle of a task.
+    fn ask(&mut self, call: CallId, lands: bool) {
+        let sent = if lands { Sent::TimedOut } else { Sent::Answered };
+        self.world.calls.insert(call, Truth { sent, lands, later: false });
+        self.report(call, Ended::Asks { question: question(), began: lands });
+    }
+
+    /// Things that an agent does on the side.
+    pub(super) fn put_on_record(&mut self) {
+        let steps: Vec<StepNo> = self.execution().numbers().collect();
+        let no = *self.dice.pick(&steps);
+        let (id, about) = (self.id(no), self.dice.chance(50));
+        let facts = Facts { entity: Some("file".into()), confidence: Some(0.5), ..Facts::default() };
+        match self.dice.below(6) {
+            0 => drop(self.give(&Command::Note {
+                step: about.then_some(id),
+                status: None,
+                facts: facts.into(),
+            })),
+            1 => drop(self.decision("use the second draft")),
+            2 => drop(self.decision("continue")),
+            3 => drop(self.dice.chance(20) && self.decision("stop")),
+            4 => drop(self.give(&undid(&id, false))),
+            _ => self.undo_by_hand(no),
+        }
+    }
+
+    fn decision(&mut self, words: &str) -> bool {
+        let (decision, reason) = (words.to_owned(), Some("it is late".to_owned()));
+        self.give(&Command::RecordDecision { decision, reason, step: None, details: Some(json!([1])) })
+    }
+
+    /// Somebody really undoes what may have run, and says so; where an agent's compensation waits, that
+    /// is what is settled by it.
+    fn undo_by_hand(&mut self, no: StepNo) {
+        let command = undid(&self.id(no), true);
+        if !self.accepts(&command) {
+            self.give(&command);
+            return;
+        }
+        let (spec, step) = (self.execution().plan.step(no), self.execution().step(no));
+        let targets = match step
+            .last_compensation()
+            .filter(|last| last.by_agent && last.outcome != Some(Outcome::Succeeded))
+        {
+            Some(last) => vec![last.attempt],
+            None => step.to_undo(spec),
+        };
+        for attempt in targets {
+            self.world.undo(self.book.execution(), no, attempt);
+        }
+        let last = step_calls(self.execution(), no);
+        if let Some(truth) = last.and_then(|call| self.world.calls.get_mut(&call)) {
+            truth.sent = Sent::Answered;
+        }
+        self.give(&command);
     }
 
     fn deliver_probe(&mut self, call: CallId) {
@@ -214,7 +278,13 @@ impl Sim {
                     Command::Reject { step, reason }
                 })
             }
-            Subject::Failure
+            Subject::Question if self.dice.chance(60) => {
+                let step = step.expect("a tool asks for a step");
+                let (answer, output) = (Answer::Retry, Some(reply()));
+                self.give(&Command::Decide { step, answer, reason: None, output })
+            }
+            Subject::Question
+            | Subject::Failure
             | Subject::Unknown
             | Subject::FailedUndo
             | Subject::AgentWork
@@ -268,4 +338,12 @@ impl Sim {
         }
         accepted
     }
+}
+
+/// The newest compensation that an agent has open or lost.
+fn step_calls(execution: &Execution, no: StepNo) -> Option<CallId> {
+    let count = execution.step(no).compensations.len() as u32;
+    let last = execution.step(no).last_compensation().filter(|last| last.by_agent)?;
+    let waits = !matches!(last.outcome, Some(Outcome::Succeeded | Outcome::Failed));
+    waits.then_some(CallId { step: no, kind: CallKind::Compensation, no: count - 1 })
 }

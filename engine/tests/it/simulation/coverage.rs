@@ -56,6 +56,10 @@ pub fn name(command: &Command) -> &'static str {
         Command::Reject { .. } => "reject",
         Command::Decide { .. } => "decide",
         Command::Record { .. } => "record",
+        Command::Note { .. } => "note",
+        Command::RecordDecision { .. } => "record decision",
+        Command::RecordCompensation { .. } => "record compensation",
+        Command::Accept { .. } => "accept",
         Command::Erase => "erase",
     }
 }
@@ -87,7 +91,14 @@ fn expected() -> Vec<Seen> {
         of_executions.filter(|kind| !kind.starts_with("execution_started")).map(|kind| ("event", *kind, "")),
     );
     let commands = ["pause", "resume", "cancel", "undo", "approve", "reject", "decide", "record", "erase"];
-    all.extend(["adopt"].into_iter().chain(commands).map(|one| ("accepted", one, "")));
+    let commands = commands.into_iter().chain(["record decision", "record compensation"]);
+    let commands: Vec<&'static str> = commands.collect();
+    all.extend(
+        ["adopt", "accept", "note"]
+            .into_iter()
+            .chain(commands.iter().copied())
+            .map(|one| ("accepted", one, "")),
+    );
     all.extend(["drive"].into_iter().chain(commands).map(|one| ("refused", one, "")));
     all
 }

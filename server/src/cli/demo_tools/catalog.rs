@@ -187,6 +187,31 @@ fn trying_tools() -> Vec<Offered> {
     ]
 }
 
+/// Offered only where asked for: not every client can wait for a task or answer a question.
+pub fn long_tools() -> Vec<Offered> {
+    let output = json!({ "path": text(), "bytes": count() });
+    vec![
+        build(Draft {
+            name: "append_later",
+            description: "Append text to a file after a while, as a task; with `ask` it wants a name first.",
+            effect: Effect::Adds,
+            arguments: json!({
+                "path": name(), "content": text(), "ms": count(), "ask": { "type": "boolean" },
+            }),
+            required: &["path", "content", "ms"],
+            output: output.clone(),
+        }),
+        build(Draft {
+            name: "sign",
+            description: "Sign a file, after asking in whose name.",
+            effect: Effect::Adds,
+            arguments: json!({ "path": name() }),
+            required: &["path"],
+            output,
+        }),
+    ]
+}
+
 fn text() -> Value {
     json!({ "type": "string" })
 }

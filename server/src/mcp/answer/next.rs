@@ -53,7 +53,7 @@ fn answer(view: &ExecutionView, waiting: &WaitingView, doors: Doors) -> String {
             format!("undo step `{step}` yourself, then {}", call("record_compensation", arguments))
         }
         "agent" => agent(view, id, step.unwrap_or_default()),
-        _ => decision(id, step, &waiting.options),
+        _ => decision(id, step, waiting),
     }
 }
 
@@ -82,12 +82,15 @@ fn agent(view: &ExecutionView, id: &str, step: &str) -> String {
     )
 }
 
-fn decision(id: &str, step: Option<&str>, options: &[&str]) -> String {
-    let words: Vec<String> = options.iter().map(|option| option.replace('-', "_")).collect();
+fn decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> String {
+    let words: Vec<String> = waiting.options.iter().map(|option| option.replace('-', "_")).collect();
     let Some((first, others)) = words.split_first() else { return control(id, "abandon", step) };
     let others =
         if others.is_empty() { String::new() } else { format!(" — or action {}", others.join(", ")) };
-    control(id, first, step) + &others
+    match &waiting.requests {
+        Some(_) => format!("{} with `output`: the fields it asks for{others}", control(id, "retry", step)),
+        None => control(id, first, step) + &others,
+    }
 }
 
 fn control(id: &str, action: &str, step: Option<&str>) -> String {

@@ -25,7 +25,7 @@ pub struct Control {
     step_id: Option<String>,
     /// Why; it is journaled
     reason: Option<String>,
-    /// With happened or skip: the step's output
+    /// With happened or skip: the step's output; with retry: the fields its tool asks for
     output: Option<Value>,
     #[expect(dead_code, reason = "read where the call comes in")]
     idempotency_key: Option<String>,

@@ -170,8 +170,8 @@ async fn agenda(door: &Door, ask: &Ask) -> Result<Answer, Error> {
             "{} {} `{}` v{} started {}{place}{}",
             row.status,
             row.id,
-            row.plan,
-            row.version,
+            row.plan.name,
+            row.plan.version,
             row.started_at,
             waits.unwrap_or_default()
         ));

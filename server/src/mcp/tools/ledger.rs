@@ -12,8 +12,8 @@ use crate::mcp::answer::{self, Answer, cut};
 use crate::service::view::{EntryView, ExecutionRow};
 use crate::service::{ExecutionFilter, JournalFilter};
 
-const LIMIT_DEFAULT: u64 = 20;
-const LIMIT_MAX: u64 = 200;
+pub(super) const LIMIT_DEFAULT: u64 = 20;
+pub(super) const LIMIT_MAX: u64 = 200;
 const BODY_CHARS_MAX: usize = 160;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -94,10 +94,21 @@ async fn executions(door: &Door, asked: QueryLedger, limit: u64) -> Result<Answe
         since: point("since", asked.since)?,
         before: asked.cursor,
     };
-    let rows = door.service().list(&filter, limit).await?;
+    listed_executions(door, &filter, limit).await
+}
+
+pub(super) async fn listed_executions(
+    door: &Door,
+    filter: &ExecutionFilter,
+    limit: u64,
+) -> Result<Answer, Error> {
+    let rows = door.service().list(filter, limit).await?;
     let cursor = rows.last().filter(|_| rows.len() as u64 == limit).map(|row| row.stream);
     let line = |row: &ExecutionRow| {
-        format!("{} {} `{}` v{} started {}", row.status, row.id, row.plan, row.version, row.started_at)
+        format!(
+            "{} {} `{}` v{} started {}",
+            row.status, row.id, row.plan.name, row.plan.version, row.started_at
+        )
     };
     let lines: Vec<String> = rows.iter().map(line).collect();
     Ok(listed(json!({ "executions": rows }), lines, "execution", cursor))
@@ -112,7 +123,7 @@ fn listed(mut structured: Value, lines: Vec<String>, what: &str, cursor: Option<
     Answer { structured, text }
 }
 
-fn point(name: &str, text: Option<String>) -> Result<Option<i64>, Error> {
+pub(super) fn point(name: &str, text: Option<String>) -> Result<Option<i64>, Error> {
     let Some(text) = text else { return Ok(None) };
     match text.parse::<Timestamp>() {
         Ok(at) => Ok(Some(at.as_millisecond())),

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{EVERYWHERE, Effect, Offered};
+use super::{Effect, Offered, WHERE_PLANS_RUN};
 use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer};
@@ -67,7 +67,7 @@ pub fn save_plan() -> Offered {
         "Check a plan (schema, graph, live tools, point of no return) and save it as a new version. Nothing runs yet.",
         Effect::Writes,
         answer::answer(properties, &["check"]),
-        EVERYWHERE,
+        WHERE_PLANS_RUN,
     )
 }
 
@@ -94,7 +94,7 @@ pub async fn save(door: &Door, ask: &Ask, asked: SavePlan) -> Result<Answer, Err
     Ok(Answer { structured, text })
 }
 
-fn told(word: &str, check: &Check, next: &[String]) -> String {
+pub(super) fn told(word: &str, check: &Check, next: &[String]) -> String {
     let mut text = word.to_owned();
     match &check.point_of_no_return {
         Some(step) => write!(

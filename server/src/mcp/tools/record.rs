@@ -1,27 +1,37 @@
-//! What the agent did itself: reports of its steps, decisions, compensations.
+//! What the agent did itself: reports of its steps, acts outside the plan, decisions, compensations.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{EVERYWHERE, Effect, Offered};
 use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::ask::Ask;
-use crate::service::{Found, Report, failed};
+use crate::service::{self, Decision, Facts, Found, Noted};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordAction {
+    /// Without it: an act that belongs to no execution
     execution_id: Option<String>,
+    /// Without it: an act outside the plan
     step_id: Option<String>,
+    /// Of the step; without it only a remark
     status: Option<Reported>,
     /// What was done, in a sentence
-    #[expect(dead_code, reason = "kept with the acts outside of plans")]
     description: String,
-    /// What the step gave
+    /// A label, such as file_edit
+    r#type: Option<String>,
+    /// What it was done to
+    entity: Option<String>,
+    before_state: Option<Value>,
+    after_state: Option<Value>,
+    /// What it gave; later steps can refer to it
     output: Option<Value>,
+    /// 0 to 1
+    confidence: Option<f64>,
     /// With failed: what went wrong
     error: Option<String>,
     #[expect(dead_code, reason = "read where the call comes in")]
@@ -40,9 +50,11 @@ enum Reported {
 #[serde(deny_unknown_fields)]
 pub struct RecordDecision {
     execution_id: String,
-    /// stop (cancels it), continue (lifts a pause)
+    /// stop (cancels it), continue (lifts a pause), or free text
     decision: String,
     reason: String,
+    step_id: Option<String>,
+    details: Option<Value>,
     #[expect(dead_code, reason = "read where the call comes in")]
     idempotency_key: Option<String>,
 }
@@ -54,18 +66,36 @@ pub struct RecordCompensation {
     step_id: String,
     /// What you did to take the step's effect back
     action_taken: String,
-    /// What it gave
+    reason: Option<String>,
+    /// Default succeeded
+    outcome: Option<Undone>,
     details: Option<Value>,
     #[expect(dead_code, reason = "read where the call comes in")]
     idempotency_key: Option<String>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Undone {
+    Succeeded,
+    Failed,
+}
+
 pub fn record_action() -> Offered {
+    let objects = || json!({ "type": "array", "items": { "type": "object" } });
+    let properties = json!({
+        "id": { "type": "string" },
+        "status": { "type": "string" },
+        "position": { "type": "integer" },
+        "steps": objects(),
+        "waiting": objects(),
+        "next": { "type": "array", "items": { "type": "string" } },
+    });
     Offered::new::<RecordAction>(
         "record_action",
-        "Report work you did yourself: an agent step (`action`, or `by: agent`) of an execution.",
+        "Report work you did yourself: an agent step (`action`, or `by: agent`) as it starts and ends, or an act outside the plan. The answer names what is due next.",
         Effect::Writes,
-        answer::execution_schema(),
+        answer::answer(properties, &["position"]),
         EVERYWHERE,
     )
 }
@@ -83,7 +113,7 @@ pub fn record_decision() -> Offered {
 pub fn record_compensation() -> Offered {
     Offered::new::<RecordCompensation>(
         "record_compensation",
-        "Report that you took a step's effect back yourself.",
+        "Report that you took a step's effect back yourself, what depends on it first.",
         Effect::Writes,
         answer::execution_schema(),
         EVERYWHERE,
@@ -91,36 +121,52 @@ pub fn record_compensation() -> Offered {
 }
 
 pub async fn action(door: &Door, ask: &Ask, asked: RecordAction) -> Result<Answer, Error> {
-    let (Some(id), Some(step)) = (asked.execution_id, asked.step_id) else {
-        let message = "record_action needs `execution_id` and `step_id`";
-        return Err(Error::new("missing_argument", message, "status names the steps that are yours"));
+    let status = asked.status.map(|status| match status {
+        Reported::Started => service::Reported::Started,
+        Reported::Succeeded => service::Reported::Succeeded,
+        Reported::Failed => service::Reported::Failed,
+    });
+    let facts = Facts {
+        description: Some(asked.description),
+        kind: asked.r#type,
+        entity: asked.entity,
+        before_state: asked.before_state,
+        after_state: asked.after_state,
+        confidence: asked.confidence,
+        error: asked.error,
+        ..Facts::default()
     };
-    let report = match asked.status.unwrap_or(Reported::Succeeded) {
-        Reported::Started => Report::Started,
-        Reported::Succeeded => Report::Succeeded { output: asked.output },
-        Reported::Failed => failed(asked.error),
-    };
-    let (found, _) = door.service().record(&ask.caller, &id, step, report).await?;
-    after(door, ask, &found).await
+    let (execution, step, output) = (asked.execution_id, asked.step_id, asked.output);
+    let action = service::Action { execution, step, status, output, facts };
+    match door.service().record_action(&ask.caller, action).await? {
+        Noted::In(found, _) => after(door, ask, &found).await,
+        Noted::Alone(position) => {
+            let text = format!("Recorded at position {}, outside of any execution.", position.0);
+            Ok(Answer::new(&json!({ "position": position.0 }), text))
+        }
+    }
 }
 
 pub async fn decision(door: &Door, ask: &Ask, asked: RecordDecision) -> Result<Answer, Error> {
-    let (id, reason) = (asked.execution_id, Some(asked.reason));
-    let (found, _) = match asked.decision.as_str() {
-        "stop" => door.service().cancel(&ask.caller, &id, reason).await?,
-        "continue" => door.service().resume(&ask.caller, &id).await?,
-        _ => {
-            let message = "record_decision knows `stop` and `continue`";
-            return Err(Error::new("invalid_argument", message, "control has the other answers"));
-        }
+    let decision = Decision {
+        decision: asked.decision,
+        reason: Some(asked.reason),
+        step: asked.step_id,
+        details: asked.details,
     };
+    let (found, _) = door.service().record_decision(&ask.caller, &asked.execution_id, decision).await?;
     after(door, ask, &found).await
 }
 
 pub async fn compensation(door: &Door, ask: &Ask, asked: RecordCompensation) -> Result<Answer, Error> {
-    let output = serde_json::json!({ "action_taken": asked.action_taken, "details": asked.details });
-    let report = Report::Compensated { output: Some(output) };
-    let (found, _) = door.service().record(&ask.caller, &asked.execution_id, asked.step_id, report).await?;
+    let facts = Facts {
+        action_taken: Some(asked.action_taken),
+        reason: asked.reason,
+        details: asked.details,
+        ..Facts::default()
+    };
+    let (id, step, done) = (asked.execution_id, asked.step_id, asked.outcome != Some(Undone::Failed));
+    let (found, _) = door.service().record_compensation(&ask.caller, &id, step, done, facts).await?;
     after(door, ask, &found).await
 }
 

@@ -80,3 +80,42 @@ fn leads_elsewhere(text: &str) -> bool {
     let mut parts = path.split(['/', '\\']).map(|part| part.to_ascii_lowercase().replace("%2e", "."));
     parts.any(|part| part == "." || part == "..")
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::Scope;
+
+    fn filled(template: &str, argument: &str) -> Result<Filled, Came> {
+        let template = Template::parse(template, Scope::Call).expect("a template");
+        let base = |name: &str| (name == "BASE").then(|| "https://h.example/a".to_owned());
+        fill(&template, &json!({ "x": argument }), &Secrets::new(base))
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn an_argument_changes_neither_the_host_nor_the_rest_of_the_address(argument in "\\PC{0,12}|[./%?#@:\\\\a2eE]{0,8}") {
+            for template in ["https://h.example/a/${arguments.x}/b?q=${arguments.x}", "${env:BASE}/${arguments.x}/b?q=${arguments.x}"] {
+                if let Ok(Filled { url, own }) = filled(template, &argument) {
+                    proptest::prop_assert_eq!(url.host_str(), Some("h.example"));
+                    proptest::prop_assert_eq!(own, Place::of(&url));
+                    proptest::prop_assert!(url.username().is_empty() && url.fragment().is_none());
+                    let path: Vec<&str> = url.path().split('/').collect();
+                    proptest::prop_assert_eq!((path[1], path[3], path.len()), ("a", "b", 4));
+                    let query: Vec<_> = url.query_pairs().collect();
+                    proptest::prop_assert_eq!(query, [("q".into(), argument.as_str().into())]);
+                }
+            }
+        }
+
+        #[test]
+        fn a_part_of_a_host_stays_one(argument in "\\PC{0,12}|[./%?#@:a1]{0,8}") {
+            if let Ok(Filled { url, own }) = filled("https://${arguments.x}.example/a", &argument) {
+                proptest::prop_assert!(url.host_str().is_some_and(|host| host.ends_with(".example")), "{url}");
+                proptest::prop_assert!(url.path() == "/a" && own.is_none(), "{url}");
+            }
+        }
+    }
+}

@@ -11,8 +11,8 @@ use actbook_engine::policy::Category;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
     CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientNotification, ClientRequest,
-    ContentBlock, CustomNotification, Implementation, PaginatedRequestParams, ProtocolVersion, RequestId,
-    RequestMetaObject, ServerResult, Tool,
+    ContentBlock, CustomNotification, Implementation, PaginatedRequestParams, PingRequest, ProtocolVersion,
+    RequestId, RequestMetaObject, ServerResult, Tool,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer,
@@ -28,25 +28,29 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-use super::http::{HttpClient, NoMessage};
+use super::ears::{Ears, Reports};
+use super::http::{HttpClient, Leaves, NoMessage};
 use super::line_limit::{LineLimit, Verdict};
-use super::{CONNECT_LIMIT, NotUp, Stop};
+use super::signs::Signs;
+use super::{CONNECT_LIMIT, NotUp, Stop, tasks};
 use crate::tools::catalog::{Annotations, ToolInfo};
 use crate::tools::classify::{Came, classify, joined};
 use crate::tools::process::{self, ChildProcess, Group, Tail};
 use crate::tools::secret::Secrets;
-use crate::tools::{Call, Ended, traceparent};
+use crate::tools::{Call, Ended, OnProgress, traceparent};
 
 pub const KEY_META: &str = "actbook/idempotency-key";
 pub const TRACE_META: &str = "traceparent";
 /// One message of a server.
 const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// After a time-out, a server that does not answer a simple question within this is ended.
-const RECOVERY_LIMIT: Duration = Duration::from_secs(3);
 /// After its input is closed, a server has this long to leave by itself.
-const LEAVE_GRACE: Duration = Duration::from_secs(1);
+pub const LEAVE_GRACE: Duration = Duration::from_secs(1);
+/// After it was asked to stop a call, a server has this long to say how far it came.
+const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Between the end of a server's output and that of the server.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
+/// After a pause or a time-out, a server that does not answer a simple question within this is ended.
+const CHECK_LIMIT: Duration = Duration::from_secs(3);
 const TOOLS_MAX: usize = 10_000;
 const PAGES_MAX: usize = 1_000;
 const LIST_LIMIT: Duration = Duration::from_secs(30);
@@ -62,9 +66,11 @@ type Listed = (Instant, Arc<Vec<ToolInfo>>);
 pub struct Connection {
     carrier: Carrier,
     peer: Peer<RoleClient>,
-    service: Mutex<Option<RunningService<RoleClient, ClientConfig>>>,
+    service: Mutex<Option<RunningService<RoleClient, Ears>>>,
+    reports: Reports,
     calls_out: AtomicUsize,
     listed: Mutex<Option<Listed>>,
+    life: Signs,
 }
 
 /// What the connection lives on.
@@ -117,12 +123,13 @@ async fn start_as(
     secrets: &Secrets,
     manner: ClientLifecycleMode,
 ) -> Result<Connection, Failed> {
-    let (group, pipes) = process::start(command).map_err(|error| {
+    let (group, pipes) = process::start_server(command).map_err(|error| {
         let why = format!("the server `{name}` cannot be started: {error}");
         Failed { not_up: NotUp { category: Category::Unavailable, why }, speak_older: false }
     })?;
     let (last_words, verdict) = (Tail::default(), Verdict::default());
-    tokio::spawn(process::drain_stderr(name.to_owned(), pipes.stderr, last_words.clone(), secrets.clone()));
+    let draining = process::drain_stderr(name.to_owned(), pipes.stderr, last_words.clone(), secrets.clone());
+    tokio::spawn(group.while_it_lasts(draining));
     let stdout = LineLimit::new(pipes.stdout, LINE_BYTES_MAX, verdict.clone());
     // Twice, so that our own limit is met first: rmcp would skip the line and leave the caller waiting.
     let transport =
@@ -153,7 +160,7 @@ async fn reach_as(name: &str, http: &HttpClient, manner: ClientLifecycleMode) ->
     let mut resumes = FixedInterval::default();
     resumes.max_times = Some(RESUMES_MAX);
     config.retry_config = Arc::new(resumes);
-    let transport = StreamableHttpClientTransport::with_client(http.clone(), config);
+    let transport = Leaves(StreamableHttpClientTransport::with_client(http.clone(), config));
     let handshake = client().serve_with_lifecycle(transport, manner);
     let (category, how, speak_older) = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
         Ok(Ok(service)) => return Ok(Connection::new(Carrier::Http(http.clone()), service).await),
@@ -176,7 +183,7 @@ fn unreached(error: &ClientInitializeError) -> (Category, String, bool) {
             (category, message, sent && category != Category::Permission)
         }
         Some(Ended::Unknown { category, message, .. }) => (category, message, true),
-        Some(Ended::Succeeded { .. }) | None => {
+        Some(Ended::Succeeded { .. } | Ended::Asks { .. }) | None => {
             (Category::Unavailable, format!("it {}", handshake_problem(error)), true)
         }
     }
@@ -190,9 +197,10 @@ fn no_message(error: &DynamicTransportError) -> Option<&NoMessage> {
     }
 }
 
-fn client() -> ClientConfig {
+fn client() -> Ears {
     let name = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    ClientConfig::new(ClientCapabilities::default(), name)
+    let can = ClientCapabilities::builder().enable_tasks().enable_elicitation().build();
+    Ears::new(ClientConfig::new(can, name))
 }
 
 fn both_eras() -> ClientLifecycleMode {
@@ -220,15 +228,17 @@ async fn exit_of(group: &Group) -> Option<String> {
 }
 
 impl Connection {
-    async fn new(carrier: Carrier, service: RunningService<RoleClient, ClientConfig>) -> Self {
+    async fn new(carrier: Carrier, service: RunningService<RoleClient, Ears>) -> Self {
         let peer = service.peer().clone();
         let mut no_cache = ClientCacheConfig::default();
         no_cache.enabled = false;
         no_cache.serve_stale_on_error = false;
         peer.set_response_cache_config(no_cache).await;
+        let reports = service.service().reports.clone();
         let service = Mutex::new(Some(service));
         let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
-        Self { carrier, peer, service, calls_out, listed }
+        let life = Signs::new();
+        Self { carrier, peer, service, reports, calls_out, listed, life }
     }
 
     /// The child that serves it, where it is one of ours.
@@ -244,18 +254,81 @@ impl Connection {
             Carrier::Child(child) => child.group.is_running(),
             Carrier::Http(client) => !client.session_lost(),
         };
-        carried && !self.peer.is_transport_closed()
+        carried && !self.peer.is_transport_closed() && !self.life.is_unwell()
+    }
+
+    pub fn signs(&self) -> &Signs {
+        &self.life
+    }
+
+    pub fn protocol(&self) -> Option<String> {
+        self.peer.peer_info().map(|info| info.protocol_version.to_string())
+    }
+
+    /// Whether to ask it first: it let a call wait in vain, or has had nothing to say for a while. A call
+    /// that is out is no silence.
+    pub fn is_doubtful(&self, check_after: Duration) -> bool {
+        self.life.in_doubt() || (self.is_idle() && self.life.silent_for() >= check_after)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.calls_out.load(Ordering::SeqCst) == 0
+    }
+
+    /// Asks a simple question until it is answered; any answer will do, a no included. One that has none is
+    /// ended, to be started afresh, once no call is out at it that it may be busy with: until then whoever
+    /// asks waits, and nothing more is sent to it.
+    pub async fn is_well(&self, check_after: Duration) -> bool {
+        let _asking = self.life.asking.lock().await;
+        while self.is_up() && self.is_doubtful(check_after) {
+            let asked = tokio::time::timeout(CHECK_LIMIT, self.simple_question()).await;
+            if let Ok(Ok(()) | Err(ServiceError::McpError(_))) = asked {
+                self.life.heard();
+            } else if self.is_idle() && self.is_doubtful(check_after) {
+                tracing::warn!(process = ?self.process(), "a server that no longer answers is left");
+                self.life.give_up();
+                if let Carrier::Child(child) = &self.carrier {
+                    child.group.end().await;
+                }
+            }
+        }
+        self.is_up()
+    }
+
+    /// The newer era has no ping.
+    async fn simple_question(&self) -> Result<(), ServiceError> {
+        let modern = self
+            .peer
+            .peer_info()
+            .is_none_or(|info| info.protocol_version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+        if modern {
+            return self.peer.list_tools(None).await.map(drop);
+        }
+        self.peer.send_request(ClientRequest::PingRequest(PingRequest::default())).await.map(drop)
+    }
+
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        &self.peer
     }
 
     /// Also says whether the call was asked to stop.
-    pub async fn call<F>(&self, tool: &str, call: &Call, stop: Stop<'_, F>) -> (Came, bool)
+    pub async fn call<F>(
+        &self,
+        tool: &str,
+        call: &Call,
+        progress: OnProgress,
+        stop: Stop<'_, F>,
+    ) -> (Came, bool)
     where
         F: Future<Output = ()> + Send,
     {
         let out = CallOut::new(&self.calls_out);
         let sent = self.peer.send_cancellable_request(request(tool, call), options(call)).await;
         match sent {
-            Ok(handle) => self.answer(handle, out, call.timeout, stop).await,
+            Ok(handle) => {
+                let _listening = self.reports.listen(handle.progress_token.clone(), progress);
+                self.answer(handle, out, call.timeout, stop).await
+            }
             Err(_) => {
                 // It was not even handed over to the task that writes.
                 let why = self.why_broken().await;
@@ -268,7 +341,7 @@ impl Connection {
         &self,
         mut handle: RequestHandle<RoleClient>,
         out: CallOut<'_>,
-        timeout: Duration,
+        mut timeout: Duration,
         mut stop: Stop<'_, F>,
     ) -> (Came, bool)
     where
@@ -283,13 +356,19 @@ impl Connection {
                     Ok(answer) => self.judge(answer).await,
                     Err(_) => self.broken().await,
                 },
+                () = self.bereft() => break self.broken().await,
                 () = &mut deadline => {
                     drop(out);
-                    self.give_up(handle.id.clone()).await;
+                    self.give_up(handle.id.clone());
                     break Came::TimedOut { after: timeout };
                 }
                 () = &mut stop, if !stopped => {
                     stopped = true;
+                    // Whoever obeys says nothing more, as the protocol has it.
+                    timeout = timeout.min(STOP_GRACE);
+                    let soon = tokio::time::Instant::now() + timeout;
+                    let until = deadline.deadline().min(soon);
+                    deadline.as_mut().reset(until);
                     self.ask_to_stop(&handle.id);
                 }
             }
@@ -297,11 +376,25 @@ impl Connection {
         (came, stopped)
     }
 
+    /// Its process has ended, and yet its output has not: somebody who fled holds it open.
+    async fn bereft(&self) {
+        match &self.carrier {
+            Carrier::Child(child) => {
+                child.group.ended().await;
+                tokio::time::sleep(EXIT_LIMIT).await;
+            }
+            Carrier::Http(_) => std::future::pending().await,
+        }
+    }
+
     async fn judge(&self, answer: Result<ServerResult, ServiceError>) -> Came {
+        if let Ok(_) | Err(ServiceError::McpError(_)) = &answer {
+            self.life.answered_a_call();
+        }
         match answer {
             Ok(ServerResult::CallToolResult(result)) => tool_answer(result),
-            Ok(ServerResult::InputRequiredResult(_)) => Came::Question,
-            Ok(ServerResult::CreateTaskResult(_)) => Came::Background,
+            Ok(ServerResult::InputRequiredResult(asks)) => tasks::question(&asks),
+            Ok(ServerResult::CreateTaskResult(accepted)) => tasks::accepted(&accepted.task),
             Ok(_) => Came::Unintelligible { why: "the server's answer is no tool result".to_owned() },
             Err(ServiceError::McpError(error)) => {
                 Came::Error { code: error.code.0, message: error.message.into_owned(), data: error.data }
@@ -347,18 +440,13 @@ impl Connection {
         });
     }
 
-    /// Tells the server that nobody waits any longer; where it is a child, does not even answer a simple
-    /// question and no other call is out, it is ended, to be started afresh on the next use.
-    async fn give_up(&self, id: RequestId) {
+    /// Tells the server that nobody waits any longer.
+    fn give_up(&self, id: RequestId) {
         let reason = Some("timed out".to_owned());
         let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
         self.notify(ClientNotification::CancelledNotification(cancelled));
-        let Carrier::Child(Child { group, .. }) = &self.carrier else { return };
-        let idle = || self.calls_out.load(Ordering::SeqCst) == 0;
-        if idle() && tokio::time::timeout(RECOVERY_LIMIT, self.peer.list_tools(None)).await.is_err() && idle()
-        {
-            tracing::warn!(pid = group.process.pid, "a server that no longer answers is ended");
-            group.end().await;
+        if let Carrier::Child(_) = &self.carrier {
+            self.life.doubt();
         }
     }
 
@@ -375,6 +463,7 @@ impl Connection {
             }
         };
         *listed = Some((Instant::now(), tools.clone()));
+        self.life.heard();
         Ok(tools)
     }
 
@@ -459,7 +548,7 @@ fn request(tool: &str, call: &Call) -> ClientRequest {
         Value::Object(arguments) => params.with_arguments(arguments.clone()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => params,
     };
-    ClientRequest::CallToolRequest(CallToolRequest::new(params))
+    ClientRequest::CallToolRequest(CallToolRequest::new(tasks::with_reply(params, call)))
 }
 
 fn options(call: &Call) -> PeerRequestOptions {
@@ -471,7 +560,7 @@ fn options(call: &Call) -> PeerRequestOptions {
     PeerRequestOptions::no_options().with_meta(meta)
 }
 
-fn tool_answer(result: CallToolResult) -> Came {
+pub(super) fn tool_answer(result: CallToolResult) -> Came {
     let texts: Vec<&str> = result.content.iter().filter_map(block_text).collect();
     let is_error = result.is_error.unwrap_or(false);
     Came::Answer { text: texts.join("\n"), structured: result.structured_content, is_error }

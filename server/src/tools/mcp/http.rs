@@ -12,13 +12,16 @@ use futures_util::{StreamExt, TryStreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response, StatusCode, Url};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, GetMeta, RequestId, ServerJsonRpcMessage};
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::{
-    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    SseError, StreamableHttpClient, StreamableHttpClientTransport, StreamableHttpError,
+    StreamableHttpPostResponse,
 };
 use serde_json::Value;
 use sse_stream::{Sse, SseStream};
 
-use super::connection::{KEY_META, TRACE_META};
+use super::connection::{KEY_META, LEAVE_GRACE, TRACE_META};
 use crate::config::Template;
 use crate::tools::classify::{Came, classify};
 use crate::tools::egress::{self, Egress, Place};
@@ -49,6 +52,30 @@ struct Reach {
     session_lost: AtomicBool,
 }
 
+/// rmcp's transport, with a bound on how long it may take to leave. It waits for its worker, and the worker may
+/// wait for somebody to take a message off it, which nobody does any more: a server that floods us would keep
+/// its connection for good. Let go, the worker finds nobody there and ends.
+pub struct Leaves(pub StreamableHttpClientTransport<HttpClient>);
+
+impl Transport<RoleClient> for Leaves {
+    type Error = StreamableHttpError<NoMessage>;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.0.send(item)
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
+        self.0.receive()
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        tokio::time::timeout(LEAVE_GRACE, self.0.close()).await.unwrap_or(Ok(()))
+    }
+}
+
 /// A POST that brought no message back, and what that says of it.
 #[derive(Clone, Debug)]
 pub struct NoMessage(pub Came);
@@ -57,7 +84,7 @@ impl std::fmt::Display for NoMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match classify(self.0.clone(), false) {
             Ended::Failed { message, .. } | Ended::Unknown { message, .. } => f.write_str(&message),
-            Ended::Succeeded { .. } => f.write_str("it answered"),
+            Ended::Succeeded { .. } | Ended::Asks { .. } => f.write_str("it answered"),
         }
     }
 }

@@ -75,3 +75,71 @@ steps:
     assert!(at(&started) >= scheduled, "{started}");
     assert_eq!(server.calls().len(), 2);
 }
+
+/// A server over TLS with a certificate that only `certificate` vouches for.
+struct Sealed {
+    child: Child,
+    said: Receiver<String>,
+    port: String,
+    certificate: PathBuf,
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Sealed {
+    fn start(house: &House) -> Self {
+        let (certificate, key) = (house.path("certificate.pem"), house.path("key.pem"));
+        let mut make = Command::new("openssl");
+        make.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+        make.args(["-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]);
+        make.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"]);
+        let made = make.arg(&key).arg("-out").arg(&certificate).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli/tls.py");
+        let mut serve = Command::new("python3");
+        let serve = serve.arg(script).arg(&certificate).arg(key).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = serve.spawn().unwrap();
+        let said = lines(child.stdout.take().unwrap());
+        let port = said.recv_timeout(PATIENCE).unwrap();
+        Self { child, said, port, certificate }
+    }
+}
+
+#[test]
+fn tls_is_spoken_only_with_whom_the_machine_vouches_for() {
+    let house = House::new();
+    let server = Sealed::start(&house);
+    let tool =
+        |path: &str| json!({ "method": "GET", "url": format!("https://127.0.0.1:{}{path}", server.port) });
+    let config =
+        json!({ "http": { "it": tool("/"), "down": tool("/down") }, "egress": { "allow": ["127.0.0.1"] } });
+    house.write("actbook.yaml", &config.to_string());
+    let called = |name: &str, certificate: Option<&Path>| -> Value {
+        let mut command = house.command(&["tools", "call", name, "{}", "--json"]);
+        command.envs(certificate.map(|file| ("SSL_CERT_FILE", file)));
+        let ran = Ran::from(command.output().unwrap());
+        serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}{}", ran.out, ran.err))
+    };
+    let stranger = called("http/it", None);
+    assert_eq!(
+        (&stranger["outcome"], &stranger["category"]),
+        (&json!("failed"), &json!("unavailable")),
+        "{stranger}"
+    );
+    assert!(stranger["message"].as_str().unwrap().contains("certificate"), "{stranger}");
+    let known = called("http/it", Some(&server.certificate));
+    assert_eq!(
+        (&known["outcome"], &known["output"]),
+        (&json!("succeeded"), &json!({ "sealed": true })),
+        "{known}"
+    );
+    assert_eq!(server.said.recv_timeout(PATIENCE).unwrap(), "asked /", "the stranger was sent nothing");
+    let down = called("http/down", Some(&server.certificate));
+    assert_eq!((&down["outcome"], &down["category"]), (&json!("failed"), &json!("policy")), "{down}");
+    assert!(down["message"].as_str().unwrap().contains("from https to http"), "{down}");
+}

@@ -2,10 +2,9 @@
 
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::service::{self, Service, Started};
+use actbook::service::{self, Action, Facts, Reported, Service, Started};
 use actbook::store::Options;
 use actbook::tools::{Call, Ended, Tools};
-use actbook_engine::execution::Report;
 use actbook_engine::policy::{Answer, Category, Status};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
@@ -29,6 +28,10 @@ impl Book {
             heard(&call);
             std::future::ready(answer(&call)).boxed()
         });
+        Self::with_tools(url, tools).await
+    }
+
+    pub async fn with_tools(url: &str, tools: Tools) -> Self {
         let service = Service::with_tools(url, Options::default(), tools).await.expect("the book opens");
         Self { service, caller: Caller::new("person:ada"), go: watch::channel(false).0 }
     }
@@ -107,6 +110,9 @@ pub async fn mixed(book: &Book, word: &str) -> Vec<String> {
     ids.push(waits_for_people(book, word).await);
     ids.push(undoes_itself(book, word).await);
     ids.push(is_cancelled(book, word).await);
+    let facts = Facts { entity: Some(word.to_owned()), after_state: Some(json!(word)), ..Facts::default() };
+    let act = Action { facts, ..Action::default() };
+    book.service.record_action(&book.caller, act).await.expect("an act of no execution is kept");
     // Left open, driven by nobody.
     book.start(&with_inputs(word), Some(json!({ "word": word })), false).await;
     ids
@@ -161,9 +167,16 @@ async fn waits_for_people(book: &Book, word: &str) -> String {
     assert_eq!(book.go_on(&id).await, Status::Blocked);
     service.approve(caller, &id, Some("asks".into()), None).await.unwrap();
     assert_eq!(book.go_on(&id).await, Status::Blocked);
-    service.record(caller, &id, "tells".into(), Report::Started).await.unwrap();
+    let tells = |status, output| Action {
+        execution: Some(id.to_string()),
+        step: Some("tells".into()),
+        status: Some(status),
+        output,
+        facts: Facts { description: Some(word.to_owned()), confidence: Some(0.9), ..Facts::default() },
+    };
+    service.record_action(caller, tells(Reported::Started, None)).await.unwrap();
     let output = Some(json!({ "told": word }));
-    service.record(caller, &id, "tells".into(), Report::Succeeded { output }).await.unwrap();
+    service.record_action(caller, tells(Reported::Succeeded, output)).await.unwrap();
     assert_eq!(book.go_on(&id).await, Status::Succeeded);
     id
 }

@@ -129,13 +129,16 @@ impl Hostile {
         self.actor.written.load(Ordering::SeqCst)
     }
 
-    /// Until none of this process's sockets leads here any more.
-    pub async fn is_left_alone(&self) {
+    /// Until none of this process's sockets leads here any more; false where some stay.
+    pub async fn is_left_alone(&self) -> bool {
         let started = Instant::now();
         while open_sockets_to(self.port) > 0 {
-            assert!(started.elapsed() < PATIENCE, "{} sockets still lead here", open_sockets_to(self.port));
+            if started.elapsed() > PATIENCE {
+                return false;
+            }
             tokio::task::yield_now().await;
         }
+        true
     }
 }
 

@@ -62,7 +62,7 @@ async fn the_answer_is_its_object_or_its_text_with_the_status() {
     assert_eq!(large["truncated"], true);
     assert!(large.to_string().len() <= actbook::tools::OUTPUT_BYTES_MAX);
     drop(tools);
-    server.is_left_alone().await;
+    assert!(server.is_left_alone().await);
 }
 
 #[tokio::test]

@@ -6,11 +6,16 @@ use tempfile::{TempDir, tempdir};
 
 use super::*;
 
-fn animal(name: &str) -> (TempDir, Tools) {
+pub fn animal(name: &str) -> (TempDir, Tools) {
+    animal_under(name, json!({}))
+}
+
+/// The same, with words of the operator about it.
+pub fn animal_under(name: &str, words: Value) -> (TempDir, Tools) {
     let folder = tempdir().unwrap();
     let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tools/zoo.py");
-    let server = json!({ "command": "python3", "args": [zoo, name] });
-    let tools = tools(folder.path(), json!({ "mcpServers": { "zoo": server } }));
+    let server = json!({ "command": "python3", "args": ["-I", "-S", zoo, name] });
+    let tools = tools(folder.path(), json!({ "mcpServers": { "zoo": server }, "servers": { "zoo": words } }));
     (folder, tools)
 }
 
@@ -44,7 +49,7 @@ fn first_use() -> Call {
 }
 
 /// Until the server is up, so that a short timeout measures the call and not the start.
-async fn up(tools: &Tools) {
+pub async fn up(tools: &Tools) {
     tools.describe("zoo/any").await.unwrap();
 }
 
@@ -78,7 +83,7 @@ async fn what_never_comes_up_was_never_sent() {
 }
 
 /// The processes that the server has been so far, once there is one.
-async fn starts(folder: &TempDir) -> Vec<u32> {
+pub async fn starts(folder: &TempDir) -> Vec<u32> {
     loop {
         let marks = std::fs::read_to_string(folder.path().join("starts")).unwrap_or_default();
         if marks.ends_with('\n') {

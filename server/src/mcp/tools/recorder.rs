@@ -1,0 +1,198 @@
+//! The recorder's own names: plans whose steps the agent does itself, their start, and their history.
+
+use std::sync::Arc;
+
+use actbook_engine::event::PlanRef;
+use actbook_engine::plan::Plan;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::ledger::{LIMIT_DEFAULT, LIMIT_MAX, listed_executions, point};
+use super::plans::{Document, told};
+use super::{Effect, Offered, WHERE_AGENTS_RECORD};
+use crate::error::Error;
+use crate::mcp::Door;
+use crate::mcp::answer::{self, Answer};
+use crate::mcp::ask::Ask;
+use crate::service::ExecutionFilter;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+/// Younger history is nobody's to erase by a slip.
+const DAYS_MIN: u32 = 1;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordPlan {
+    /// {name, steps:[{id, action:"what you will do"} or {id, tool:"server/tool", arguments, by:"agent"}; depends_on?, compensation?:{action:"how to undo it"}], task?, reasoning?}
+    plan: Document,
+    #[expect(dead_code, reason = "read where the call comes in")]
+    idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordExecutionStart {
+    /// A saved plan's id or name
+    plan_id: Option<String>,
+    /// Instead of plan_id: the document; it is saved first
+    plan: Option<Document>,
+    inputs: Option<Map<String, Value>>,
+    /// Same key + same request = same execution
+    #[expect(dead_code, reason = "read where the call comes in")]
+    idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QueryHistory {
+    plan_id: Option<String>,
+    task: Option<String>,
+    status: Option<String>,
+    /// RFC 3339
+    since: Option<String>,
+    /// Default 20, at most 200
+    limit: Option<u64>,
+    /// From the answer before
+    cursor: Option<u64>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CleanupHistory {
+    /// At least 1
+    older_than_days: u32,
+    /// Default true: only count
+    dry_run: Option<bool>,
+    #[expect(dead_code, reason = "read where the call comes in")]
+    idempotency_key: Option<String>,
+}
+
+pub fn record_plan() -> Offered {
+    let properties = json!({
+        "plan_id": { "type": "string" },
+        "version": { "type": "integer" },
+        "check": { "type": "object" },
+        "next": { "type": "array", "items": { "type": "string" } },
+    });
+    Offered::new::<RecordPlan>(
+        "record_plan",
+        "Put down a plan of work that you do yourself. Nothing runs.",
+        Effect::Writes,
+        answer::answer(properties, &["check"]),
+        WHERE_AGENTS_RECORD,
+    )
+}
+
+pub fn record_execution_start() -> Offered {
+    Offered::new::<RecordExecutionStart>(
+        "record_execution_start",
+        "Begin with a plan; the answer names the first step. Report each with record_action.",
+        Effect::Writes,
+        answer::execution_schema(),
+        WHERE_AGENTS_RECORD,
+    )
+}
+
+pub fn query_history() -> Offered {
+    let properties = json!({
+        "executions": { "type": "array", "items": { "type": "object" } },
+        "cursor": { "type": "integer" },
+    });
+    Offered::new::<QueryHistory>(
+        "query_history",
+        "List executions, newest first.",
+        Effect::Reads,
+        answer::answer(properties, &["executions"]),
+        WHERE_AGENTS_RECORD,
+    )
+}
+
+pub fn cleanup_history() -> Offered {
+    let properties = json!({
+        "executions": { "type": "integer" },
+        "acts": { "type": "integer" },
+        "dry_run": { "type": "boolean" },
+    });
+    Offered::new::<CleanupHistory>(
+        "cleanup_history",
+        "Erase arguments, outputs and facts of what ended long ago. The journal's entries stay.",
+        Effect::Acts,
+        answer::answer(properties, &["executions", "dry_run"]),
+        WHERE_AGENTS_RECORD,
+    )
+}
+
+pub async fn save(door: &Door, ask: &Ask, asked: RecordPlan) -> Result<Answer, Error> {
+    let text = asked.plan.text();
+    if let Some(plan) = door.service().check(&text, true).await.plan {
+        door.service().check_recordable(&plan)?;
+    }
+    let saved = door.service().save_plan(&ask.caller, &text, false).await?;
+    let next = vec![format!("record_execution_start {}", json!({ "plan_id": saved.plan_id }))];
+    let fresh = if saved.fresh { "Recorded" } else { "It was recorded already:" };
+    let word = format!("{fresh} plan `{}` version {}, plan_id {}.", saved.name, saved.version, saved.plan_id);
+    let text = told(&word, &saved.check, &next);
+    let mut structured = json!(saved);
+    structured["next"] = json!(next);
+    Ok(Answer { structured, text })
+}
+
+pub async fn start(door: &Door, ask: &Ask, asked: RecordExecutionStart) -> Result<Answer, Error> {
+    let service = door.service();
+    let id = match service.started_before(&ask.caller).await? {
+        Some(started) => started.id,
+        None => {
+            let (reference, plan) = plan(door, ask, &asked).await?;
+            service.check_recordable(&plan)?;
+            let inputs = asked.inputs.map(Value::Object);
+            let started = service.start(&ask.caller, reference, plan, inputs, true).await?;
+            if started.fresh {
+                door.background().keep(started.progress);
+            }
+            started.id
+        }
+    };
+    Ok(answer::execution(&service.view(id.as_str()).await?, door.doors(ask)))
+}
+
+async fn plan(door: &Door, ask: &Ask, asked: &RecordExecutionStart) -> Result<(PlanRef, Arc<Plan>), Error> {
+    match (&asked.plan_id, &asked.plan) {
+        (Some(name), None) => door.service().saved_plan(name).await,
+        (None, Some(document)) => {
+            let saver = ask.caller.clone().with_key(None);
+            let saved = door.service().save_plan(&saver, &document.text(), false).await?;
+            Ok((saved.reference, saved.plan))
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            let message = "record_execution_start needs either `plan_id` or `plan`";
+            let cure = "give the id that record_plan answered, or the document";
+            Err(Error::new("missing_argument", message, cure))
+        }
+    }
+}
+
+pub async fn history(door: &Door, asked: QueryHistory) -> Result<Answer, Error> {
+    let filter = ExecutionFilter {
+        status: asked.status,
+        plan: asked.plan_id,
+        task: asked.task,
+        since: point("since", asked.since)?,
+        before: asked.cursor,
+    };
+    let limit = asked.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
+    listed_executions(door, &filter, limit).await
+}
+
+pub async fn cleanup(door: &Door, ask: &Ask, asked: CleanupHistory) -> Result<Answer, Error> {
+    if asked.older_than_days < DAYS_MIN {
+        let message = "what ended less than a day ago is not erased from here";
+        return Err(Error::new("invalid_argument", message, "give `older_than_days` of 1 or more"));
+    }
+    let dry_run = asked.dry_run.unwrap_or(true);
+    let before = jiff::Timestamp::now().as_millisecond() - i64::from(asked.older_than_days) * DAY_MS;
+    let cleaned = door.service().cleanup(&ask.caller, before, dry_run).await?;
+    let would = if dry_run { "would be erased; dry_run false erases them" } else { "were erased" };
+    let text = format!("What {} executions and {} acts keep {would}.", cleaned.executions, cleaned.acts);
+    Ok(Answer::new(&cleaned, text))
+}

@@ -1,0 +1,154 @@
+//! One plan over five servers that other people wrote, from npm and PyPI, of both eras, over stdio and HTTP;
+//! and one server that says nothing of its tools, with which the careful way is taken.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::book::Book;
+use super::wait_for;
+use crate::store::Kind;
+
+fn installed(variable: &str) -> PathBuf {
+    std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} is set by `cargo xtask test`")).into()
+}
+
+fn npm(server: &str) -> PathBuf {
+    installed("ACTBOOK_TEST_NPM")
+        .join("node_modules/@modelcontextprotocol")
+        .join(server)
+        .join("dist/index.js")
+}
+
+fn pypi(program: &str) -> PathBuf {
+    installed("ACTBOOK_TEST_PYPI").join(program)
+}
+
+/// A server that somebody else runs; ended when dropped.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn serve_everything() -> (Served, String) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = Command::new("node");
+    command.arg(npm("server-everything")).arg("streamableHttp").env("PORT", port.to_string());
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the HTTP server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    (Served(child), format!("http://127.0.0.1:{port}/mcp"))
+}
+
+fn git(book: &Book, words: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(book.path("work")).args(["-c", "user.name=ada", "-c", "user.email=ada@localhost"]);
+    let output = command.args(words).output().expect("git runs");
+    assert!(output.status.success(), "git {words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn plan() -> Value {
+    let at = |name: &str| format!("${{inputs.folder}}/{name}");
+    let repository = "${inputs.folder}";
+    let observed =
+        json!({ "name": "note", "entityType": "commit", "observations": ["${steps.commit.output.text}"] });
+    let seen = "${steps.remember.output.entities[0].observations[0]}";
+    json!({
+        "name": "five",
+        "inputs": { "type": "object", "properties": { "folder": { "type": "string" } }, "required": ["folder"] },
+        "steps": [
+            { "id": "now", "tool": "time/get_current_time", "arguments": { "timezone": "UTC" }, "read_only": true },
+            { "id": "write", "tool": "files/write_file",
+              "arguments": { "path": at("note.md"), "content": "noted ${steps.now.output.datetime}\n" } },
+            { "id": "stage", "tool": "git/git_add", "depends_on": ["write"],
+              "arguments": { "repo_path": repository, "files": ["note.md"] } },
+            { "id": "commit", "tool": "git/git_commit", "depends_on": ["stage"],
+              "arguments": { "repo_path": repository, "message": "Note of ${steps.now.output.day_of_week}" } },
+            { "id": "remember", "tool": "memory/create_entities", "arguments": { "entities": [observed] } },
+            { "id": "say", "tool": "all/echo", "arguments": { "message": seen }, "read_only": true },
+            { "id": "keep", "tool": "files/write_file",
+              "arguments": { "path": at("said.md"), "content": "${steps.say.output.text}" } },
+        ],
+    })
+}
+
+#[test]
+fn one_plan_runs_over_five_real_servers_of_both_eras_and_values_flow_between_them() {
+    let (_serving, url) = serve_everything();
+    let remember = "MEMORY_FILE_PATH=$PWD/work/memory.jsonl exec node \"$0\"";
+    let config = json!({ "mcpServers": {
+        "files": { "command": "node", "args": [npm("server-filesystem"), "work"] },
+        "memory": { "command": "sh", "args": ["-c", remember, npm("server-memory")] },
+        "all": { "url": url },
+        "git": { "command": pypi("servers/bin/mcp-server-git") },
+        "time": { "command": pypi("servers/bin/mcp-server-time") },
+    }});
+    let book = Book::new(Kind::Sqlite, &config);
+    std::fs::write(book.path("plan.json"), plan().to_string()).unwrap();
+    git(&book, &["init", "--quiet"]);
+    git(&book, &["config", "user.name", "ada"]);
+    git(&book, &["config", "user.email", "ada@localhost"]);
+    let folder = format!("folder={}", book.path("work").canonicalize().unwrap().display());
+    let said = book.say(&["run", "plan.json", "--input", &folder]);
+    assert_eq!((said.code, said.status()), (Some(0), "succeeded"), "{said:?}");
+
+    let head = git(&book, &["rev-parse", "HEAD"]);
+    let kept = std::fs::read_to_string(book.path("work/said.md")).unwrap();
+    assert_eq!(kept.trim(), format!("Echo: Changes committed successfully with hash {}", head.trim()));
+    assert!(git(&book, &["show", "HEAD:note.md"]).starts_with("noted 20"));
+    assert!(git(&book, &["log", "-1", "--format=%s"]).trim().ends_with("day"));
+    assert!(std::fs::read_to_string(book.path("work/memory.jsonl")).unwrap().contains(head.trim()));
+
+    let doctor = book.say(&["doctor"]).json.to_string();
+    for era in ["protocol 2025-11-25", "protocol 2026-07-28"] {
+        assert!(doctor.contains(era), "{era} in {doctor}");
+    }
+    let listed = book.say(&["tools", "list", "time"]).json;
+    assert_eq!(listed[0]["seen"]["calls"], 1, "{listed}");
+    assert_eq!(listed[0]["tools"][0]["seen"]["calls"], 1, "{listed}");
+    let shown = book.say(&["tools", "show", "git/git_commit"]).json;
+    assert_eq!((&shown["seen"]["calls"], &shown["seen"]["succeeded"]), (&json!(1), &json!(1)), "{shown}");
+    book.verify();
+}
+
+#[test]
+fn a_server_that_says_nothing_of_its_tools_is_treated_as_unsafe() {
+    let server =
+        json!({ "command": pypi("sqlite/bin/mcp-server-sqlite"), "args": ["--db-path", "work/book.db"] });
+    let book = Book::new(
+        Kind::Sqlite,
+        &json!({ "mcpServers": { "sqlite": server }, "servers": { "sqlite": { "trusted": true } } }),
+    );
+    let shown = book.say(&["tools", "show", "sqlite/write_query"]).json;
+    assert!(shown["annotations"].as_object().unwrap().values().all(Value::is_null), "{shown}");
+    // Long enough that nobody waits for it, and nobody can tell what becomes of it.
+    let counting = "INSERT INTO t WITH RECURSIVE c(x) AS \
+                    (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 2000000000) SELECT count(*) FROM c";
+    let retry = json!({ "max_attempts": 3, "backoff": "1ms", "on": ["timeout", "unavailable"] });
+    let plan = json!({ "name": "unsafe", "steps": [
+        { "id": "table", "tool": "sqlite/create_table", "arguments": { "query": "CREATE TABLE t (a INTEGER)" },
+          "compensation": { "action": "drop it" } },
+        { "id": "slow", "tool": "sqlite/write_query", "arguments": { "query": counting }, "timeout": "3s",
+          "retry": retry },
+    ]});
+    std::fs::write(book.path("plan.json"), plan.to_string()).unwrap();
+    let checked = book.say(&["check", "plan.json"]).json;
+    assert_eq!(checked["point_of_no_return"], "slow", "{checked}");
+    let said = book.say(&["run", "plan.json"]);
+    assert_eq!((said.code, said.status()), (Some(3), "blocked"), "{said:?}");
+    let slow = &said.json["steps"][1];
+    assert_eq!(
+        (&slow["status"], &slow["attempts"]),
+        (&json!("unknown"), &json!(1)),
+        "not sent again: {slow}"
+    );
+    assert_eq!(slow["error"]["category"], "timeout");
+    assert_eq!(said.json["waiting"][0]["for"], "decision");
+    let seen = book.say(&["tools", "show", "sqlite/write_query"]).json;
+    assert_eq!(seen["seen"]["unknown"], json!({ "timeout": 1 }), "{seen}");
+}

@@ -1,0 +1,250 @@
+//! What was seen of tools equals what the journal says, counted here a second time from its raw entries,
+//! whenever somebody asks and however often.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use actbook::config::Config;
+use actbook::service::{Seen, ToolsSeen};
+use actbook::store::{Db, journal, payloads};
+use actbook::tools::{Call, Ended, Tools};
+use actbook_engine::policy::{Answer, Category, Status};
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+
+use super::book::{self, Book};
+use crate::store::{TENANT, for_each_database};
+
+/// As the journal and the plans in it have it, by plain reading.
+#[derive(Debug, Default, Clone, PartialEq)]
+struct Raw {
+    calls: u64,
+    succeeded: u64,
+    failed: BTreeMap<String, u64>,
+    unknown: BTreeMap<String, u64>,
+    took: Vec<i64>,
+    last_error: Option<(i64, String)>,
+}
+
+const STARTS: [(&str, &str, &str); 3] = [
+    ("attempt_started.1", "run", "attempt"),
+    ("probe_started.1", "probe", "attempt"),
+    ("compensation_started.1", "compensation", "compensation"),
+];
+const ENDS: [(&str, &str, &str); 3] = [
+    ("attempt_ended.1", "run", "attempt"),
+    ("probe_ended.1", "probe", "attempt"),
+    ("compensation_ended.1", "compensation", "compensation"),
+];
+
+async fn raw(db: &Db) -> BTreeMap<String, Raw> {
+    let plans = documents(db).await;
+    let mut plan_of: BTreeMap<u64, Value> = BTreeMap::new();
+    let mut begun: BTreeMap<(u64, String, &str, u64), (String, i64)> = BTreeMap::new();
+    let mut raw: BTreeMap<String, Raw> = BTreeMap::new();
+    for entry in journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap() {
+        let (stream, at, kind) = (entry.stream, entry.at, entry.kind);
+        let body: Value = serde_json::from_str(&entry.body).unwrap();
+        if kind == "execution_started.1" {
+            let digest = body["plan"]["digest"].as_str().unwrap();
+            plan_of.insert(stream, plans[digest].clone());
+        }
+        let name = |key: &str, what| {
+            (stream, body["step"].as_str().unwrap().to_owned(), what, body[key].as_u64().unwrap())
+        };
+        for (_, what, key) in STARTS.into_iter().filter(|(start, _, _)| *start == kind) {
+            if let Some(tool) = tool(&plan_of[&stream], body["step"].as_str().unwrap(), what) {
+                begun.insert(name(key, what), (tool, at));
+            }
+        }
+        for (_, what, key) in ENDS.into_iter().filter(|(end, _, _)| *end == kind) {
+            let Some((tool, since)) = begun.remove(&name(key, what)) else { continue };
+            for of in [tool.split_once('/').unwrap().0.to_owned(), tool] {
+                ended(raw.entry(of).or_default(), &body, since, at);
+            }
+        }
+    }
+    raw
+}
+
+fn ended(raw: &mut Raw, body: &Value, since: i64, at: i64) {
+    let outcome = match body["found"].as_str() {
+        Some("error") => "failed",
+        Some(_) => "succeeded",
+        None => body["outcome"].as_str().unwrap(),
+    };
+    let category = body["category"].as_str().unwrap_or("none").to_owned();
+    raw.calls += 1;
+    match outcome {
+        "succeeded" => raw.succeeded += 1,
+        "failed" => *raw.failed.entry(category.clone()).or_default() += 1,
+        _ => *raw.unknown.entry(category.clone()).or_default() += 1,
+    }
+    if body["unsent"] != true {
+        raw.took.push(at - since);
+    }
+    if outcome != "succeeded" && raw.last_error.as_ref().is_none_or(|(known, _)| *known <= since) {
+        raw.last_error = Some((since, outcome.to_owned()));
+    }
+}
+
+async fn documents(db: &Db) -> BTreeMap<String, Value> {
+    let mut documents = BTreeMap::new();
+    for entry in journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap() {
+        if entry.kind == "plan_saved.1" {
+            let saved: Value = serde_json::from_str(&entry.body).unwrap();
+            let payload = payloads::at(TENANT, entry.position).first(db).await.unwrap().unwrap();
+            let document = serde_json::from_slice(&payload.body).unwrap();
+            documents.insert(saved["digest"].as_str().unwrap().to_owned(), document);
+        }
+    }
+    documents
+}
+
+/// The tool that Actbook calls; none where somebody else acts.
+fn tool(plan: &Value, step: &str, what: &str) -> Option<String> {
+    let steps = plan["steps"].as_array().unwrap();
+    let step = steps.iter().find(|found| found["id"] == step).unwrap();
+    let named = match what {
+        "probe" => &step["probe"]["tool"],
+        "compensation" => &step["compensation"]["tool"],
+        _ if step["by"] == "agent" => &Value::Null,
+        _ => &step["tool"],
+    };
+    named.as_str().map(str::to_owned)
+}
+
+fn nearest_rank(took: &[i64], percent: usize) -> Option<i64> {
+    let mut sorted = took.to_vec();
+    sorted.sort_unstable();
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied()
+}
+
+fn assert_same(seen: &ToolsSeen, raw: &BTreeMap<String, Raw>) {
+    let all: BTreeMap<&String, &Seen> = seen.tools.iter().chain(&seen.servers).collect();
+    assert_eq!(all.keys().copied().collect::<Vec<_>>(), raw.keys().collect::<Vec<_>>());
+    for (name, raw) in raw {
+        let seen = all[name];
+        assert_eq!((seen.calls, seen.succeeded), (raw.calls, raw.succeeded), "{name}");
+        assert_eq!((&seen.failed, &seen.unknown), (&raw.failed, &raw.unknown), "{name}");
+        let percentiles = [(seen.p50_ms, 50), (seen.p95_ms, 95), (seen.p99_ms, 99)];
+        for (found, percent) in percentiles {
+            assert_eq!(found, nearest_rank(&raw.took, percent), "p{percent} of {name}: {:?}", raw.took);
+        }
+        let last = seen.last_error.as_ref().map(|error| error.outcome.clone());
+        assert_eq!(last, raw.last_error.as_ref().map(|(_, outcome)| outcome.clone()), "{name}");
+    }
+}
+
+/// Tools that take their time, of which one cannot be reached and one never tells.
+async fn book(url: &str) -> Book {
+    let tools = Tools::new(&Config::default()).with_callback("t", |call| answer(call).boxed());
+    Book::with_tools(url, tools).await
+}
+
+async fn answer(call: Call) -> Ended {
+    if let Some(ms) = call.arguments["ms"].as_u64() {
+        let nothing = std::future::pending::<()>();
+        drop(tokio::time::timeout(Duration::from_millis(ms), nothing).await);
+    }
+    let failed = |category, sent| {
+        let message = format!("{} will not", call.tool);
+        Ended::Failed { category, message, sent, output: None, retry_after: None }
+    };
+    match call.tool.as_str() {
+        "t/no" => failed(Category::ToolError, true),
+        "t/away" => failed(Category::Unavailable, false),
+        "t/lost" => {
+            Ended::Unknown { category: Category::Timeout, message: "no answer".into(), retry_after: None }
+        }
+        _ => Ended::Succeeded { output: json!({ "exists": call.arguments["ms"] == 3 }) },
+    }
+}
+
+fn step(id: &str, tool: &str, ms: u64) -> Value {
+    let undo = json!({ "tool": "t/undo", "arguments": { "ms": 1 } });
+    json!({ "id": id, "tool": tool, "arguments": { "ms": ms }, "compensation": undo })
+}
+
+/// Probes that say yes, say no and fail; retries; things undone; an agent's own call.
+async fn history(book: &Book, round: u64) {
+    let probe =
+        |tool: &str, ms: u64| json!({ "tool": tool, "arguments": { "ms": ms }, "happened": "output.exists" });
+    let mut steps = vec![step("ok", "t/ok", round % 7), step("quick", "t/quick", 0)];
+    for (id, probed) in [("yes", probe("t/look", 3)), ("no", probe("t/look", 1)), ("blind", probe("t/no", 0))]
+    {
+        let mut lost = step(id, "t/lost", 2);
+        lost["probe"] = probed;
+        steps.push(lost);
+    }
+    let mut away = step("away", "t/away", 0);
+    away["retry"] = json!({ "max_attempts": 3, "backoff": "1ms", "on": ["unavailable"] });
+    steps.push(away);
+    steps.push(json!({ "id": "theirs", "tool": "t/ok", "by": "agent" }));
+    let mut plan = book::plan("figures", &steps);
+    plan["policy"] = json!({ "concurrency": 8 });
+    for step in plan["steps"].as_array_mut().unwrap() {
+        step["failure_policy"] = json!({ "action": "continue_others" });
+    }
+    let (id, status) = book.run(&plan, None).await;
+    assert_eq!(status, Status::Blocked, "the agent's step waits");
+    if round.is_multiple_of(2) {
+        book.decide(&id, "blind", Answer::Compensate, None).await;
+    }
+}
+
+#[test]
+fn figures_equal_a_recount_of_the_raw_journal() {
+    for_each_database(async |scratch| {
+        let (one, other) = (book(&scratch.url).await, book(&scratch.url).await);
+        for round in 0..4 {
+            history(&one, round).await;
+            assert_same(&one.service.tools_seen(None).await.unwrap(), &raw(&scratch.db).await);
+        }
+        let counted = raw(&scratch.db).await;
+        let no = &counted["t/no"];
+        assert!(no.calls >= 4 && no.failed["none"] == 4, "probes that failed are counted: {no:?}");
+        assert!(counted["t/lost"].unknown["timeout"] == 12 && counted["t/undo"].calls > 0, "{counted:?}");
+        assert_eq!(counted["t/away"].failed["unavailable"], 12);
+        assert_eq!(counted["t/away"].took.len(), 0, "what was not sent took no time");
+
+        let asked = || async { one.service.tools_seen(None).await.unwrap() };
+        let written = async {
+            for round in 4..8 {
+                history(&other, round).await;
+            }
+        };
+        let asking = async {
+            for _ in 0..20 {
+                tokio::join!(asked(), async { other.service.tools_seen(None).await.unwrap() });
+            }
+        };
+        tokio::join!(written, asking);
+        assert_same(&asked().await, &raw(&scratch.db).await);
+    });
+}
+
+#[test]
+fn figures_survive_rebuild_and_cleanup_and_the_words_do_not_survive_cleanup() {
+    for_each_database(async |scratch| {
+        let book = book(&scratch.url).await;
+        let (id, _) = book.run(&book::plan("fails", &[step("fails", "t/no", 1)]), None).await;
+        let before = book.service.tools_seen(None).await.unwrap();
+        let words = |seen: &ToolsSeen| seen.tools["t/no"].last_error.clone().unwrap().message;
+        assert_eq!(words(&before).as_deref(), Some("t/no will not"));
+
+        for damage in ["DELETE FROM calls", "UPDATE calls SET outcome = 'succeeded', took_ms = 7", "SELECT 1"]
+        {
+            scratch.execute(damage).await;
+            book.service.rebuild().await.unwrap();
+            assert_eq!(book.service.tools_seen(None).await.unwrap(), before, "after {damage}");
+        }
+        assert_eq!(book.decide(&id, "fails", Answer::Abandon, None).await, Status::Failed);
+        book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
+        let after = book.service.tools_seen(None).await.unwrap();
+        assert_same(&after, &raw(&scratch.db).await);
+        assert_eq!(after.tools["t/no"].failed, before.tools["t/no"].failed);
+        assert_eq!(words(&after), None, "what was erased is not shown");
+    });
+}

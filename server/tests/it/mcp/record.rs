@@ -1,0 +1,203 @@
+//! Record mode: an agent that does every step itself puts its work down, in order, and is told what is
+//! due when it comes out of order.
+
+use std::process::Stdio;
+
+use rmcp::ServiceExt as _;
+use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig};
+use rmcp::service::{RoleClient, RunningService};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
+
+struct Agent {
+    client: RunningService<RoleClient, ClientConfig>,
+    folder: TempDir,
+    _child: tokio::process::Child,
+}
+
+/// What a tool answered.
+struct Told {
+    refused: bool,
+    text: String,
+    json: Value,
+}
+
+impl Agent {
+    /// An agent with the recorder's tools, in a house of its own and with no servers.
+    async fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = actbook(&folder, &["mcp", "--tools", "record"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let pipes = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+        let client = ClientConfig::default().serve(pipes).await.expect("the handshake");
+        Self { client, folder, _child: child }
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> Told {
+        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+        let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let answered: CallToolResponse = self.client.call_tool_once(request).await.expect("an answer");
+        let CallToolResponse::Complete(result) = answered else { panic!("{answered:?}") };
+        Told::of(result)
+    }
+
+    #[track_caller]
+    fn yes(told: Told) -> Value {
+        assert!(!told.refused, "{}", told.text);
+        told.json
+    }
+
+    async fn say(&self, tool: &str, arguments: Value) -> Value {
+        Self::yes(self.call(tool, arguments).await)
+    }
+
+    /// The refusal's words.
+    async fn no(&self, tool: &str, arguments: Value) -> String {
+        let told = self.call(tool, arguments).await;
+        assert!(told.refused, "{}", told.text);
+        told.text
+    }
+
+    async fn journal(&self) -> Vec<String> {
+        let output = actbook(&self.folder, &["journal", "--json"]).output().await.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let kind = |line: &str| -> Value { serde_json::from_str(line).unwrap() };
+        text.lines().map(|line| kind(line)["kind"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn verify(&self) {
+        let output = actbook(&self.folder, &["verify"]).output().await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+impl Told {
+    fn of(result: CallToolResult) -> Self {
+        let texts = result.content.iter().filter_map(|block| block.as_text());
+        let text = texts.map(|text| text.text.as_str()).collect();
+        let json = result.structured_content.unwrap_or_default();
+        Self { refused: result.is_error == Some(true), text, json }
+    }
+}
+
+fn actbook(folder: &TempDir, words: &[&str]) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new(BINARY);
+    command.args(words).current_dir(folder.path()).stderr(Stdio::null());
+    command.env("HOME", folder.path()).env_remove("ACTBOOK_DATABASE").env_remove("ACTBOOK_CONFIG");
+    command.env("XDG_DATA_HOME", folder.path().join("data"));
+    command.env("XDG_CONFIG_HOME", folder.path().join("config"));
+    command
+}
+
+fn plan() -> Value {
+    let edit = json!({
+        "id": "edit", "tool": "files/write", "arguments": { "path": "a.md" }, "by": "agent",
+        "compensation": { "action": "Put the old text back" },
+    });
+    let review = json!({ "id": "review", "action": "Read it once more", "depends_on": ["edit"] });
+    json!({ "name": "edit-a-file", "task": "TASK-1", "steps": [edit, review] })
+}
+
+fn waits_for(view: &Value) -> Vec<&str> {
+    view["waiting"].as_array().unwrap().iter().filter_map(|one| one["step"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn an_agent_records_its_plan_step_by_step() {
+    let agent = Agent::open().await;
+    let saved = agent.say("record_plan", json!({ "plan": plan() })).await;
+    let started = agent.say("record_execution_start", json!({ "plan_id": saved["plan_id"] })).await;
+    let id = started["id"].as_str().unwrap();
+    assert_eq!(waits_for(&started), ["edit"]);
+    assert_eq!(started["steps"][0]["arguments"], json!({ "path": "a.md" }), "its arguments are bound");
+
+    let report = |step: &str, status: &str| json!({ "execution_id": id, "step_id": step, "status": status, "description": "did it" });
+    let early = agent.no("record_action", report("review", "started")).await;
+    assert!(early.contains("`review`") && early.contains("`edit`"), "it names what is due: {early}");
+    agent.say("record_action", report("edit", "started")).await;
+
+    let mut done = report("edit", "succeeded");
+    let facts = json!({
+        "type": "file_edit", "entity": "a.md", "before_state": { "lines": 1 }, "after_state": { "lines": 2 },
+        "confidence": 0.9, "output": { "bytes": 20 },
+    });
+    done.as_object_mut().unwrap().extend(facts.as_object().unwrap().clone());
+    let next = agent.say("record_action", done.clone()).await;
+    assert_eq!(waits_for(&next), ["review"], "the answer names what is due next");
+    let edit = &next["steps"][0];
+    assert_eq!((&edit["output"], &edit["recorded"]["entity"]), (&json!({ "bytes": 20 }), &json!("a.md")));
+    assert_eq!(edit["recorded"]["before_state"], json!({ "lines": 1 }));
+    assert_eq!(edit["recorded"]["confidence"], 0.9);
+    let twice = agent.no("record_action", done).await;
+    assert!(twice.contains("`review`"), "{twice}");
+
+    let ended = agent.say("record_action", report("review", "succeeded")).await;
+    assert_eq!(ended["status"], "succeeded");
+    let history = agent.say("query_history", json!({ "task": "TASK-1" })).await;
+    assert_eq!(history["executions"][0]["plan"]["name"], "edit-a-file");
+    agent.verify().await;
+}
+
+#[tokio::test]
+async fn a_stop_cancels_and_what_was_done_is_compensated_in_order() {
+    let agent = Agent::open().await;
+    let started = agent.say("record_execution_start", json!({ "plan": plan() })).await;
+    let id = started["id"].as_str().unwrap();
+    let done = json!({
+        "execution_id": id, "step_id": "edit", "status": "succeeded", "description": "wrote it",
+    });
+    agent.say("record_action", done).await;
+    let undo = |step: &str| json!({ "execution_id": id, "step_id": step, "action_taken": "put it back" });
+    let forward = agent.no("record_compensation", undo("edit")).await;
+    assert!(forward.contains("stop it first"), "{forward}");
+
+    let kept = json!({ "execution_id": id, "decision": "use the short form", "reason": "it reads better" });
+    let kept = agent.say("record_decision", kept).await;
+    assert_eq!(kept["records"][0]["decision"], "use the short form");
+    assert_eq!(waits_for(&kept), ["review"], "free words move nothing");
+    let stop = json!({ "execution_id": id, "decision": "stop", "reason": "the file is another's" });
+    assert_eq!(agent.say("record_decision", stop).await["status"], "cancelled");
+
+    let early = agent.no("record_compensation", undo("edit")).await;
+    assert!(early.contains("`review`"), "what depends on it comes first: {early}");
+    agent.say("record_compensation", undo("review")).await;
+    let undone = agent.say("record_compensation", undo("edit")).await;
+    assert_eq!(undone["steps"][0]["status"], "compensated");
+    assert_eq!(undone["steps"][0]["recorded"]["action_taken"], "put it back");
+    let journal = agent.journal().await;
+    let stop = journal.iter().position(|kind| kind == "cancel_asked.1").unwrap();
+    assert_eq!(journal[stop - 1], "decision_recorded.1", "the reason and the stop are one append");
+    agent.verify().await;
+}
+
+#[tokio::test]
+async fn an_act_of_no_execution_is_kept_once_per_key_and_can_be_erased() {
+    let agent = Agent::open().await;
+    let act = json!({ "description": "looked at the logs", "entity": "server-7", "idempotency_key": "k1" });
+    let (first, second) =
+        tokio::join!(agent.say("record_action", act.clone()), agent.say("record_action", act.clone()));
+    assert_eq!(first["position"], second["position"], "one key, one act");
+    let lost = json!({ "description": "of nothing", "step_id": "edit" });
+    assert!(agent.no("record_action", lost).await.contains("execution"));
+    let sure = json!({ "description": "surely", "confidence": 7 });
+    assert!(agent.no("record_action", sure).await.contains("0 to 1"));
+    assert_eq!(agent.journal().await, ["action_recorded.1"]);
+    agent.verify().await;
+    assert!(agent.no("cleanup_history", json!({ "older_than_days": 0 })).await.contains("1 or more"));
+    let cleaned = agent.say("cleanup_history", json!({ "older_than_days": 1 })).await;
+    assert_eq!((&cleaned["acts"], &cleaned["dry_run"]), (&json!(0), &json!(true)));
+}
+
+#[tokio::test]
+async fn a_plan_that_actbook_would_run_is_refused_where_agents_record() {
+    let agent = Agent::open().await;
+    let step = json!({ "id": "edit", "tool": "files/write", "arguments": {} });
+    let refused = agent.no("record_plan", json!({ "plan": { "name": "p", "steps": [step] } })).await;
+    assert!(refused.contains("by: agent"), "{refused}");
+}

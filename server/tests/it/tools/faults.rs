@@ -1,0 +1,215 @@
+//! A thousand random faults, and a witness outside who writes down, synced, each call that arrives: no call
+//! that is not idempotent arrives twice without a word in between, whatever the server did with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use actbook_engine::policy::{Answer, Status, StepStatus};
+use futures_util::future::join_all;
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+use super::*;
+use crate::durability::book::Book;
+use crate::store::{Kind, place};
+
+/// `ACTBOOK_FAULTS` asks for more.
+const FAULTS_DEFAULT: usize = 1_000;
+/// Of a hundred calls.
+const FAULTY: u64 = 70;
+const SERVERS: u64 = 10;
+const EXECUTIONS_AT_ONCE: u64 = 40;
+/// Answers that one execution may need; more means that it goes round in circles.
+const TURNS_MAX: usize = 60;
+/// A step that failed so often is skipped instead of tried again.
+const RETRIED_ATTEMPTS: usize = 8;
+
+const KINDS: [&str; 4] = ["once", "probed", "idempotent", "reads"];
+
+struct World {
+    folder: TempDir,
+    seed: u64,
+}
+
+/// A line of the witness.
+#[derive(Debug)]
+struct Arrived {
+    id: String,
+    key: String,
+    fault: String,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let folder = tempdir().unwrap();
+        for name in ["effects", "seen"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        std::fs::write(folder.path().join("witness"), "").unwrap();
+        Self { folder, seed }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn tools(&self) -> Tools {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tools/faults.py");
+        let args = json!(["-I", "-S", script, self.seed.to_string(), FAULTY.to_string()]);
+        let server = json!({ "command": "python3", "args": args });
+        // This test is about calls: a server that falls all the time is to be started all the time.
+        let words = json!({ "concurrency": 4, "breaker": { "after": 1_000_000 },
+                            "restart": { "backoff": "1ms", "max_backoff": "1ms" } });
+        let names: Vec<String> = (0..SERVERS).map(|number| format!("s{number}")).collect();
+        let servers: BTreeMap<&String, &Value> = names.iter().map(|name| (name, &server)).collect();
+        let words: BTreeMap<&String, &Value> = names.iter().map(|name| (name, &words)).collect();
+        tools(self.folder.path(), json!({ "mcpServers": servers, "servers": words }))
+    }
+
+    fn witness(&self) -> Vec<Arrived> {
+        let text = std::fs::read_to_string(self.path("witness")).unwrap();
+        let arrived = |line: &str| {
+            let mut words = line.splitn(3, ' ').map(str::to_owned);
+            let mut next = || words.next().expect("whole lines only");
+            Arrived { id: next(), key: next(), fault: next() }
+        };
+        text.lines().map(arrived).collect()
+    }
+
+    fn effects(&self, id: &str) -> usize {
+        let names = std::fs::read_dir(self.path("effects")).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().unwrap().split('.').next() == Some(id)).count()
+    }
+}
+
+/// Two steps of each kind, on servers that take turns.
+fn plan(number: u64) -> Value {
+    let step = |index: u64| {
+        let kind = KINDS[(index % 4) as usize];
+        let (id, server) = (format!("{kind}{index}"), format!("s{}", (number + index) % SERVERS));
+        let named = json!({ "id": format!("e{number}-{id}"), "kind": kind });
+        let mut step = json!({
+            "id": id, "tool": format!("{server}/act"), "arguments": named, "timeout": "300ms",
+            "retry": { "max_attempts": 4, "backoff": "1ms", "factor": 1.0,
+                       "on": ["unavailable", "timeout", "protocol", "tool_error", "internal"] },
+        });
+        match kind {
+            "probed" => {
+                step["probe"] = json!({ "tool": format!("{server}/look"), "arguments": named,
+                                        "happened": "output.exists", "timeout": "5s" });
+            }
+            "idempotent" => step["idempotent"] = json!(true),
+            "reads" => step["read_only"] = json!(true),
+            _ => {}
+        }
+        if kind != "reads" {
+            step["compensation"] = json!({ "action": "take it back" });
+        }
+        step
+    };
+    let steps: Vec<Value> = (0..8).map(step).collect();
+    json!({ "name": format!("faults-{number}"), "policy": { "concurrency": 4 }, "steps": steps })
+}
+
+/// Runs one execution to its end, answering as somebody would who goes and looks.
+async fn run(book: &Book, world: &World, number: u64) -> usize {
+    let (id, mut status) = book.run(&plan(number), None).await;
+    let mut decisions = 0;
+    for _ in 0..TURNS_MAX {
+        if status != Status::Blocked {
+            break;
+        }
+        let view = book.service.view(&id).await.unwrap();
+        for waiting in &view.waiting {
+            let step = waiting.step.clone().unwrap();
+            let shown = view.steps.iter().find(|shown| shown.id == step).unwrap();
+            let stands = world.effects(&format!("e{number}-{step}")) > 0;
+            let answer = match shown.status {
+                StepStatus::Unknown if stands => Answer::Happened,
+                StepStatus::Unknown => Answer::DidNotHappen,
+                _ if shown.attempts < RETRIED_ATTEMPTS => Answer::Retry,
+                _ => Answer::Skip,
+            };
+            let (reason, output) = (Some("went and looked".to_owned()), None);
+            let decided =
+                book.service.decide(&book.caller, &id, step.to_string(), answer, reason, output).await;
+            decided.unwrap_or_else(|error| panic!("{answer} to {step} of {id}: {error:?}"));
+            decisions += 1;
+        }
+        status = book.go_on(&id).await;
+    }
+    assert_eq!(status, Status::Succeeded, "execution {number} came to an end");
+    let view = book.service.view(&id).await.unwrap();
+    for step in view.steps.iter().filter(|step| !step.id.as_str().starts_with("reads")) {
+        let effects = world.effects(&format!("e{number}-{}", step.id));
+        match (step.status, step.id.as_str().starts_with("idempotent")) {
+            (StepStatus::Succeeded, _) => assert_eq!(effects, 1, "{} of execution {number}", step.id),
+            // Skipped after an attempt of which nobody knew, and another that was never sent.
+            (_, true) => assert!(effects <= 1, "{} of execution {number}", step.id),
+            (_, false) => assert_eq!(effects, 0, "{} of execution {number}", step.id),
+        }
+    }
+    decisions
+}
+
+fn kind_of(id: &str) -> &str {
+    id.split_once('-').unwrap().1.trim_end_matches(|sign: char| sign.is_ascii_digit())
+}
+
+/// Each key of a call that is not idempotent arrives once: it changes only after a definite no or an answer.
+fn assert_no_duplicates(arrived: &[Arrived]) {
+    let mut known = BTreeSet::new();
+    for call in arrived.iter().filter(|call| ["once", "probed"].contains(&kind_of(&call.id))) {
+        assert!(known.insert(&call.key), "{call:?} was sent twice");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_call_that_is_not_idempotent_arrives_twice_over_a_thousand_faults() {
+    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = std::env::var("ACTBOOK_SEED").map_or(clock, |seed| seed.parse().unwrap());
+    let wanted = std::env::var("ACTBOOK_FAULTS").map_or(FAULTS_DEFAULT, |faults| faults.parse().unwrap());
+    eprintln!("ACTBOOK_SEED={seed}");
+    let world = World::new(seed);
+    let (_place, url) = place(Kind::Sqlite).await;
+    let book = Book::with_tools(&url, world.tools()).await;
+    let faults = |arrived: &[Arrived]| arrived.iter().filter(|call| call.fault != "none").count();
+    let next = AtomicU64::new(0);
+    let one_after_another = || async {
+        let mut decisions = 0;
+        while faults(&world.witness()) < wanted {
+            decisions += run(&book, &world, next.fetch_add(1, Ordering::Relaxed)).await;
+        }
+        decisions
+    };
+    let working = (0..EXECUTIONS_AT_ONCE).map(|_| one_after_another());
+    let decisions: usize = join_all(working).await.into_iter().sum();
+    let executions = next.into_inner();
+    assert_no_duplicates(&world.witness());
+    book.service.close().await;
+    let arrived = world.witness();
+    let seen = book.service.tools_seen(None).await.unwrap();
+    let unknown: u64 = seen.servers.values().flat_map(|seen| seen.unknown.values()).sum();
+    let timeouts: u64 = seen.servers.values().filter_map(|seen| seen.unknown.get("timeout")).sum();
+    let probes: u64 =
+        seen.tools.iter().filter(|(tool, _)| tool.ends_with("/look")).map(|(_, seen)| seen.calls).sum();
+    let met: BTreeSet<&str> = arrived.iter().map(|call| call.fault.as_str()).collect();
+    let mut keys: BTreeMap<&str, usize> = BTreeMap::new();
+    for call in arrived.iter().filter(|call| ["idempotent", "reads"].contains(&kind_of(&call.id))) {
+        *keys.entry(&call.key).or_default() += 1;
+    }
+    let again = keys.values().filter(|times| **times > 1).count();
+    eprintln!(
+        "{executions} executions, {} calls, {} faults of {} kinds, {unknown} unknown ({timeouts} by time), \
+         {probes} probes, {decisions} decisions, {again} keys sent again",
+        arrived.len(),
+        faults(&arrived),
+        met.len() - 1
+    );
+    assert_eq!(met.len(), 17, "every fault was met: {met:?}");
+    assert!(unknown >= 300 && timeouts >= 50, "{unknown} unknown, {timeouts} by time");
+    assert!(probes >= 50 && decisions >= 50 && again >= 50, "probes, decisions, keys sent again");
+    book.assert_whole().await;
+}

@@ -1,0 +1,218 @@
+//! What a server is asked to bear, and how its falls are borne: the breaker, the rate, the size of an
+//! answer, the distance between starts, the question after a pause, the word on progress.
+
+use std::sync::Arc;
+
+use actbook::tools::{Circuit, Progress};
+use futures_util::future::join_all;
+use tempfile::tempdir;
+
+use super::zoo::{animal_under, starts, up};
+use super::*;
+use crate::durability::book::Book;
+
+fn noted(folder: &Path, file: &str) -> Vec<f64> {
+    let text = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+fn circuit(tools: &Tools) -> Circuit {
+    tools.state("zoo").unwrap().circuit
+}
+
+async fn until(what: &str, mut look: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !look() {
+        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The call behind a task was sent: what holds up a call cannot pass it off as never sent.
+#[tokio::test]
+async fn a_task_of_a_server_that_is_left_alone_is_not_taken_for_unsent() {
+    let (_folder, tools) = animal_under("well_once_fixed", json!({ "breaker": { "after": 1 } }));
+    failure(call(&tools, "zoo/any", json!({})).await);
+    assert!(matches!(circuit(&tools), Circuit::Open { .. }));
+    let carry = Carry { task: Some("task-1".to_owned()), ..Carry::default() };
+    let asked = Call { carry: carry.clone(), timeout: Duration::ZERO, ..a_call("zoo/any", json!({})) };
+    let (ended, told) = watched_call(&tools, asked).await;
+    assert_eq!((unknown(ended).0, told), (Category::Timeout, vec![]));
+    let (ended, _) = watched_call(&tools, Call { carry, ..a_call("nowhere/any", json!({})) }).await;
+    assert_eq!(unknown(ended).0, Category::Unavailable);
+}
+
+#[tokio::test]
+async fn a_server_out_of_reach_is_left_alone_and_tried_again_by_one_call() {
+    let words = json!({ "breaker": { "after": 3, "cool_down": "1500ms" },
+                        "restart": { "backoff": "1ms", "max_backoff": "1ms" } });
+    let (folder, tools) = animal_under("well_once_fixed", words);
+    for _ in 0..3 {
+        assert_eq!(circuit(&tools), Circuit::Closed);
+        let (category, message, sent) = failure(call(&tools, "zoo/any", json!({})).await);
+        assert_eq!((category, sent), (Category::Unavailable, false), "{message}");
+    }
+    let before = starts(&folder).await.len();
+    let (ended, told) = watched_call(&tools, a_call("zoo/any", json!({}))).await;
+    assert!(
+        matches!(&ended, Ended::Failed { retry_after: Some(wait), .. } if *wait <= Duration::from_millis(1500))
+    );
+    let (category, message, sent) = failure(ended);
+    assert_eq!((category, sent, told), (Category::Unavailable, false, vec![]));
+    assert!(message.contains("3 times in a row") && message.contains("no call leaves"), "{message}");
+    assert!(message.contains("exited with code 4") && message.contains("UTC"), "{message}");
+    assert_eq!(starts(&folder).await.len(), before, "nothing was started for a call that did not leave");
+
+    until("the cool-down", || circuit(&tools) == Circuit::HalfOpen).await;
+    failure(call(&tools, "zoo/any", json!({})).await);
+    assert!(matches!(circuit(&tools), Circuit::Open { .. }), "one call tried it in vain");
+
+    std::fs::write(folder.path().join("fixed"), "").unwrap();
+    until("the cool-down", || circuit(&tools) == Circuit::HalfOpen).await;
+    let (one, other) = tokio::join!(call(&tools, "zoo/any", json!({})), call(&tools, "zoo/any", json!({})));
+    assert_eq!(output(one), json!({ "text": "well again" }));
+    let (_, message, sent) = failure(other);
+    assert!(!sent && message.contains("one call is out"), "{message}");
+    assert_eq!(circuit(&tools), Circuit::Closed);
+    output(call(&tools, "zoo/any", json!({})).await);
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn calls_that_go_down_together_count_once_and_a_slow_tool_does_not_count() {
+    let (folder, tools) = animal_under("falls_with_five_calls", json!({ "breaker": { "after": 2 } }));
+    let ended = join_all((0..5).map(|_| call(&tools, "zoo/any", json!({})))).await;
+    for ended in ended {
+        assert_eq!(unknown(ended).0, Category::Unavailable);
+    }
+    assert_eq!(noted(folder.path(), "falls").len(), 1);
+    assert_eq!(circuit(&tools), Circuit::Closed, "five calls, one fall");
+    tools.shutdown().await;
+
+    let (_folder, tools) = animal_under("never_answers", json!({ "breaker": { "after": 1 } }));
+    up(&tools).await;
+    assert_eq!(unknown(call_within(&tools, "zoo/any", Duration::from_millis(50)).await).0, Category::Timeout);
+    assert_eq!(circuit(&tools), Circuit::Closed);
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn no_more_calls_arrive_in_a_stretch_of_time_than_the_rate_allows() {
+    let (folder, tools) = animal_under("tells_when_asked", json!({ "rate": "5/s" }));
+    for ended in join_all((0..15).map(|_| call(&tools, "zoo/any", json!({})))).await {
+        output(ended);
+    }
+    let arrivals = noted(folder.path(), "arrivals");
+    assert_eq!(arrivals.len(), 15);
+    // Less than a second, since the way to the server is not always equally long.
+    let closest = arrivals.windows(6).map(|six| six[5] - six[0]).fold(f64::MAX, f64::min);
+    assert!(closest > 0.5, "six calls within {closest} s");
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_is_kept_up_to_the_limit_and_marked_as_cut() {
+    for limit in [1_000, 50_000] {
+        let (folder, tools) = animal_under("large_answer", json!({ "output_bytes_max": limit }));
+        let cut = output(call(&tools, "zoo/any", json!({})).await);
+        let size = cut.to_string().len();
+        assert!(size <= limit && size > limit - 100, "{size} bytes of {limit}");
+        assert_eq!((&cut["truncated"], cut["bytes"].as_u64().unwrap() > 2_000_000), (&json!(true), true));
+        tools.shutdown().await;
+
+        let argv = json!(["sh", "-c", "yes '\"\\' | head -c 500000"]);
+        let config = json!({ "commands": { "loud": { "argv": argv } },
+                             "servers": { "command": { "output_bytes_max": limit } } });
+        let tools = super::tools(folder.path(), config);
+        let cut = output(call(&tools, "command/loud", json!({})).await);
+        assert!(cut.to_string().len() <= limit && cut["truncated"] == true, "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_falling_is_started_at_growing_distances() {
+    let words = json!({ "breaker": { "after": 100 },
+                        "restart": { "backoff": "300ms", "max_backoff": "600ms" } });
+    let (folder, tools) = animal_under("falls_at_every_call", words.clone());
+    for _ in 0..5 {
+        assert_eq!(unknown(call(&tools, "zoo/any", json!({})).await).0, Category::Unavailable);
+    }
+    let falls = noted(folder.path(), "falls");
+    let gaps: Vec<f64> = falls.windows(2).map(|two| two[1] - two[0]).collect();
+    // 300, 600 and 600 ms, less what one start may take longer than another.
+    assert!(gaps.len() == 4 && gaps[1..].iter().sum::<f64>() > 1.1, "{gaps:?}");
+    assert_eq!(tools.state("zoo").unwrap().falls, 4);
+    let ended = call_within(&tools, "zoo/any", Duration::from_millis(100)).await;
+    let (category, message, sent) = failure(ended);
+    assert_eq!((category, sent), (Category::Timeout, false));
+    assert!(message.contains("fallen 5 times in a row"), "{message}");
+    tools.shutdown().await;
+
+    let (folder, tools) = animal_under("falls_at_every_second_call", words);
+    for _ in 0..4 {
+        output(call(&tools, "zoo/any", json!({})).await);
+        unknown(call(&tools, "zoo/any", json!({})).await);
+    }
+    assert_eq!(noted(folder.path(), "falls").len(), 4);
+    assert_eq!(tools.state("zoo").unwrap().falls, 1, "each life was of use");
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_fell_asleep_is_noticed_before_the_next_call() {
+    let (folder, tools) = animal_under("falls_asleep", json!({ "check_after": "50ms" }));
+    output(call(&tools, "zoo/any", json!({})).await);
+    let first = starts(&folder).await[0];
+    let stat = format!("/proc/{first}/stat");
+    let asleep = Instant::now();
+    until("it to sleep", || std::fs::read_to_string(&stat).unwrap().contains(") T ")).await;
+    until("a pause", || asleep.elapsed() > Duration::from_millis(60)).await;
+    assert_eq!(output(call(&tools, "zoo/any", json!({})).await), json!({ "text": "good night" }));
+    assert_eq!(starts(&folder).await.len(), 2);
+    assert_group_ends(first).await;
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn progress_is_passed_on_and_makes_no_call_s_time_longer() {
+    let folder = tempdir().unwrap();
+    let tools = super::tools(folder.path(), json!({ "mcpServers": { "demo": demo_server(folder.path()) } }));
+    tools.describe("demo/sleep").await.unwrap();
+    let heard: Arc<Mutex<Vec<Progress>>> = Arc::default();
+    let ear = heard.clone();
+    let progress = Arc::new(move |said| ear.lock().unwrap().push(said));
+    let call = Call { timeout: Duration::from_millis(700), ..a_call("demo/sleep", json!({ "ms": 60_000 })) };
+    let started = Instant::now();
+    let ended = tools.call_reporting(call, |_| {}, progress, std::future::pending()).await;
+    assert_eq!(unknown(ended).0, Category::Timeout);
+    assert!(started.elapsed() < Duration::from_secs(10));
+    let heard = heard.lock().unwrap().clone();
+    assert!(heard.len() >= 2 && heard.iter().all(|said| said.total == Some(60_000.0)), "{heard:?}");
+    assert!(heard.windows(2).all(|two| two[0].done <= two[1].done), "{heard:?}");
+    tools.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_looks_at_a_running_step_sees_its_progress() {
+    let folder = tempdir().unwrap();
+    let tools = super::tools(folder.path(), json!({ "mcpServers": { "demo": demo_server(folder.path()) } }));
+    let (_place, url) = crate::store::place(crate::store::Kind::Sqlite).await;
+    let book = Book::with_tools(&url, tools).await;
+    let sleeps = json!({ "id": "sleeps", "tool": "demo/sleep", "arguments": { "ms": 60_000 } });
+    let started = book.start(&json!({ "name": "slow", "steps": [sleeps] }), None, true).await;
+    let id = started.id.to_string();
+    let looking = async {
+        let watching = book.service.watch(&id).await.unwrap();
+        until("a word on progress", || watching.glances().any(|step| step.progress.is_some())).await;
+        let view = watching.view().await.unwrap();
+        assert_eq!(view.steps[0].progress.as_ref().unwrap().total, Some(60_000.0));
+        let shown = serde_json::to_value(book.service.view(&id).await.unwrap()).unwrap();
+        assert!(shown["steps"][0]["progress"]["done"].as_f64() > Some(0.0), "{shown}");
+        book.service.cancel(&book.caller, &id, None).await.unwrap();
+    };
+    let (status, ()) = tokio::join!(book.drive(started), looking);
+    assert_eq!(status, actbook_engine::policy::Status::Cancelled);
+    let view = book.service.view(&id).await.unwrap();
+    assert_eq!(view.steps[0].progress, None, "it is news only while it lasts");
+    book.service.close().await;
+}
