@@ -1,18 +1,24 @@
 //! What can be said of a plan before it runs: findings beyond its errors, the waves of its graph,
-//! the point of no return, and what stopping after each step would leave behind. Reads plans only.
+//! the point of no return, and what stopping after each step would leave behind. Reads plans, and what
+//! it is told of their tools.
 
 mod advice;
+mod arguments;
+mod claims;
+mod flow;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use serde::Serialize;
+use serde_json::Value;
 
+use crate::bind::with_room;
 use crate::id::{StepId, StepNo};
+use crate::plan::Plan;
 pub use crate::plan::{Finding, Severity};
-use crate::plan::{Plan, Step};
-use crate::policy::Cancellable;
 pub use crate::spelling::nearest;
+use crate::terms::{Rules, Terms};
 
 /// Names in one list of leftovers; the count tells of the rest.
 pub const LEFT_BEHIND_SHOWN: usize = 20;
@@ -38,15 +44,40 @@ pub struct Leftover {
     pub left_behind_total: usize,
 }
 
-pub fn check(plan: &Plan) -> Check {
+/// What a live tool says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct ToolFacts {
+    pub input_schema: Value,
+    pub output_schema: Option<Value>,
+    /// Claims of its server.
+    pub read_only: Option<bool>,
+    pub destructive: Option<bool>,
+    /// Where its description holds characters that nobody sees.
+    pub hidden: Vec<String>,
+}
+
+/// By name, written `server/tool`; of a tool that is not here nothing is known.
+pub type Tools = BTreeMap<String, ToolFacts>;
+
+/// The check of a plan, under what the operator says of its tools.
+pub fn check(plan: &Plan, terms: &Terms) -> Check {
+    let rules: Vec<Rules> = plan.steps.iter().map(|step| Rules::of(step, terms)).collect();
     let order = order(plan);
+    let turning = order.iter().copied().find(|no| rules[no.index()].leaves_behind());
     Check {
         ok: true,
-        findings: advice::findings(plan, &order),
+        findings: advice::findings(plan, &order, &rules),
         waves: waves(plan),
-        point_of_no_return: point_of_no_return(plan).map(|no| plan.step(no).id.clone()),
-        stopping: stopping(plan, &order),
+        point_of_no_return: turning.map(|no| plan.step(no).id.clone()),
+        stopping: stopping(plan, &order, &rules),
     }
+}
+
+/// The plan held against its live tools: arguments, outputs, claims.
+pub fn check_tools(plan: &Plan, tools: &Tools, terms: &Terms) -> Vec<Finding> {
+    let mut findings = with_room(|| arguments::findings(plan, tools));
+    findings.extend(claims::findings(plan, tools, terms));
+    advice::condensed(findings)
 }
 
 impl Check {
@@ -92,20 +123,16 @@ pub fn waves(plan: &Plan) -> Vec<Vec<StepId>> {
 
 /// The first step that runs after which full undo is impossible.
 pub fn point_of_no_return(plan: &Plan) -> Option<StepNo> {
-    order(plan).into_iter().find(|no| leaves_behind(plan.step(*no)))
+    let none = Terms::new();
+    order(plan).into_iter().find(|no| Rules::of(plan.step(*no), &none).leaves_behind())
 }
 
-/// Whether the step, once it may have run, leaves something that undo does not take back.
-pub fn leaves_behind(step: &Step) -> bool {
-    !step.read_only && step.cancellable != Cancellable::Reversible
-}
-
-fn stopping(plan: &Plan, order: &[StepNo]) -> Vec<Leftover> {
+fn stopping(plan: &Plan, order: &[StepNo], rules: &[Rules]) -> Vec<Leftover> {
     let mut left: Vec<&StepId> = Vec::new();
     let mut stopping = Vec::with_capacity(order.len());
     for no in order {
         let step = plan.step(*no);
-        if leaves_behind(step) {
+        if rules[no.index()].leaves_behind() {
             left.push(&step.id);
         }
         let shown = &left[left.len().saturating_sub(LEFT_BEHIND_SHOWN)..];

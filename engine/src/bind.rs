@@ -12,6 +12,7 @@ mod function;
 mod lower;
 mod node;
 mod number;
+mod outline;
 mod source;
 mod template;
 
@@ -22,6 +23,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 pub use condition::Condition;
+pub(crate) use node::{Path, Root, Segment};
+pub(crate) use outline::{Outline, kind_of};
 pub(crate) use source::with_room;
 pub use template::Template;
 

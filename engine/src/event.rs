@@ -3,11 +3,14 @@
 //! A kind carries its version (`attempt_started.1`); bodies are never rewritten. `decode` is the one
 //! place where an older version is read into today's shape. docs/journal.md explains each kind.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::chain::Digest;
 use crate::id::{Epoch, ExecutionId, PlanId, SeatId, StepId};
 use crate::policy::{Answer, Category, End, Outcome, words};
+use crate::terms::Terms;
 
 /// A payload that is kept beside its entry: the entry itself holds only what proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +118,18 @@ events! {
         digest: Digest,
         size: u64,
         steps: u32,
+        /// The definition of each tool that it was checked against; none of them where it was not.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        pins: BTreeMap<String, Digest>,
     }
     PlanDeleted = "plan_deleted.1" { id: PlanId }
+    /// An operator takes a tool as it is now: from here on this definition counts for every plan.
+    ToolAccepted = "tool_accepted.1" {
+        tool: String,
+        digest: Digest,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
 
     ExecutionStarted = "execution_started.1" {
         id: ExecutionId,
@@ -127,11 +140,16 @@ events! {
         place: Digest,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
+        /// What the operator said of its tools, and what they are pinned to.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        terms: Terms,
     }
     /// Who drives from here on: only commands that carry this epoch start attempts.
     DriverChanged = "driver_changed.1" { epoch: Epoch, seat: SeatId }
     /// The execution goes on with the tools as this place defines them.
     PlaceAdopted = "place_adopted.1" { place: Digest }
+    /// A tool that was accepted since goes by its new definition here too.
+    PinMoved = "pin_moved.1" { tool: String, digest: Digest }
 
     PlanApprovalAsked = "plan_approval_asked.1" {}
     PlanApproved = "plan_approved.1" {
@@ -143,11 +161,13 @@ events! {
         reason: Option<String>,
     }
 
-    /// A step waits for a yes to exactly these arguments.
+    /// A step waits for a yes to exactly these arguments, and to the tool as this pin has it.
     ApprovalAsked = "approval_asked.1" {
         step: StepId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Kept>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pin: Option<Digest>,
     }
     StepApproved = "step_approved.1" {
         step: StepId,
@@ -352,8 +372,10 @@ impl Event {
             Self::ActionRecorded(event) => Some(event.facts),
             Self::DecisionRecorded(event) => event.details,
             Self::PlanDeleted(_)
+            | Self::ToolAccepted(_)
             | Self::DriverChanged(_)
             | Self::PlaceAdopted(_)
+            | Self::PinMoved(_)
             | Self::PlanApprovalAsked(_)
             | Self::PlanApproved(_)
             | Self::PlanRejected(_)

@@ -19,6 +19,7 @@ mod next;
 mod question;
 mod record;
 mod state;
+mod terms;
 mod unwind;
 
 pub use asks::{Question, Subject, answers, questions};

@@ -11,4 +11,6 @@ pub mod id;
 pub mod library;
 pub mod plan;
 pub mod policy;
+pub mod schema;
 pub mod spelling;
+pub mod terms;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::chain::Digest;
-use crate::event::{Event, PlanDeleted, PlanRef, PlanSaved};
+use crate::event::{Event, PlanDeleted, PlanRef, PlanSaved, ToolAccepted};
 use crate::execution::{Corrupt, Recorded, Refusal};
 use crate::id::PlanId;
 use crate::plan::Plan;
@@ -12,6 +12,8 @@ use crate::plan::Plan;
 pub struct Library {
     shelves: BTreeMap<PlanId, Shelf>,
     by_name: BTreeMap<String, PlanId>,
+    /// The definition of a tool that an operator took last.
+    accepted: BTreeMap<String, Digest>,
     /// How many entries the stream has.
     pub version: u64,
 }
@@ -20,19 +22,31 @@ pub struct Library {
 #[derive(Debug)]
 struct Shelf {
     name: String,
-    versions: Vec<Digest>,
+    versions: Vec<Version>,
 }
 
+#[derive(Debug)]
+struct Version {
+    digest: Digest,
+    pins: Pins,
+}
+
+/// The definition of each tool that a version was checked against.
+pub type Pins = BTreeMap<String, Digest>;
+
 impl Library {
-    /// The plan's place in the library, and the entry that puts it there where it is not yet.
-    pub fn save(&self, plan: &Plan, new_id: PlanId) -> (PlanRef, Option<PlanSaved>) {
+    /// The plan's place in the library, and the entry that puts it there where it is not yet. The same
+    /// document checked against other tools is a version of its own; unchecked (no `pins`) it is not.
+    pub fn save(&self, plan: &Plan, pins: Option<&Pins>, new_id: PlanId) -> (PlanRef, Option<PlanSaved>) {
         let found = self.by_name.get(&plan.name).and_then(|id| Some((id, self.shelves.get(id)?)));
         let (id, last) = match found {
             Some((id, shelf)) => (id.clone(), shelf.versions.len() as u32),
             None => (new_id, 0),
         };
         let newest = found.and_then(|(_, shelf)| shelf.versions.last());
-        let version = if newest == Some(&plan.digest) { last } else { last + 1 };
+        let same =
+            |newest: &Version| newest.digest == plan.digest && pins.is_none_or(|pins| *pins == newest.pins);
+        let version = if newest.is_some_and(same) { last } else { last + 1 };
         let reference = PlanRef { id: id.clone(), name: plan.name.clone(), version, digest: plan.digest };
         let saved = (version > last).then(|| PlanSaved {
             id,
@@ -41,8 +55,19 @@ impl Library {
             digest: plan.digest,
             size: plan.document.len() as u64,
             steps: plan.steps.len() as u32,
+            pins: pins.cloned().unwrap_or_default(),
         });
         (reference, saved)
+    }
+
+    /// What a version was checked against, also once its plan is no longer offered.
+    pub fn pins(&self, plan: &PlanRef) -> Option<&Pins> {
+        let index = usize::try_from(plan.version).ok()?.checked_sub(1)?;
+        self.shelves.get(&plan.id)?.versions.get(index).map(|version| &version.pins)
+    }
+
+    pub fn accepted(&self, tool: &str) -> Option<Digest> {
+        self.accepted.get(tool).copied()
     }
 
     pub fn delete(&self, id: &PlanId) -> Result<PlanDeleted, Refusal> {
@@ -64,6 +89,9 @@ impl Library {
                     self.by_name.remove(&shelf.name);
                 }
             }
+            Event::ToolAccepted(ToolAccepted { tool, digest, .. }) => {
+                self.accepted.insert(tool.clone(), *digest);
+            }
             other => {
                 let why = format!("`{}` in the library of plans", other.kind());
                 return Err(Corrupt { position: recorded.position, why });
@@ -77,6 +105,6 @@ impl Library {
         self.by_name.insert(saved.name.clone(), saved.id.clone());
         let shelf = self.shelves.entry(saved.id.clone());
         let shelf = shelf.or_insert_with(|| Shelf { name: saved.name.clone(), versions: Vec::new() });
-        shelf.versions.push(saved.digest);
+        shelf.versions.push(Version { digest: saved.digest, pins: saved.pins.clone() });
     }
 }

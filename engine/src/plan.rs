@@ -9,7 +9,6 @@ mod finding;
 mod graph;
 mod inputs;
 mod read;
-mod schema;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +18,7 @@ use serde_json::Value;
 pub use document::{DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX};
 pub use duration::{duration_text, parse_duration_ms};
 pub use finding::{Finding, Severity};
-pub(crate) use inputs::{input_reads, is_closed, undeclared, undeclared_input};
+pub(crate) use inputs::{dotted, input_reads, is_closed, undeclared, undeclared_input};
 
 use crate::bind::{Condition, Reads, Template, with_room};
 use crate::chain::Digest;
@@ -149,6 +148,15 @@ impl Plan {
         with_room(|| {
             let value = document::read(text).map_err(|finding| vec![finding])?;
             read::plan(&value)
+        })
+    }
+
+    /// As much of a plan as can be read, with everything that is wrong with it: for looking at, never to
+    /// be run. Where nothing is wrong it is a plan like any other.
+    pub fn draft(text: &str) -> (Option<Self>, Vec<Finding>) {
+        with_room(|| match document::read(text) {
+            Ok(value) => read::draft(&value),
+            Err(finding) => (None, vec![finding]),
         })
     }
 

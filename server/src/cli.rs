@@ -11,6 +11,7 @@ mod detach;
 mod doctor;
 mod foreground;
 mod graph;
+mod import;
 mod inputs;
 mod install;
 mod journal;
@@ -63,6 +64,9 @@ pub async fn run(args: Args) -> ExitCode {
         Ask::Install(asked) => install::install(&output, &asked),
         Ask::McpConformance { listen } => serve::conformance(&output, listen).await,
         Ask::Verify { file: Some(file) } => journal::verify_file(&output, &file),
+        Ask::Tools(args::Tools::Import { from, dry_run }) => {
+            import::import(&output, &args.common, &from, dry_run)
+        }
         ask => asked(ask, &args.common, output.clone()).await,
     };
     let exit = ended.unwrap_or_else(|error| {

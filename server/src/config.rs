@@ -4,6 +4,8 @@
 //! checked, and an unknown one is refused with its path and the nearest name. References to the
 //! environment stay references here: only `tools` resolves them, when a call needs them.
 
+mod comments;
+pub mod import;
 mod section;
 mod template;
 
@@ -58,6 +60,8 @@ pub enum McpServer {
 pub struct ServerWords {
     pub trusted: bool,
     pub concurrency: Option<usize>,
+    /// Of all its tools, where nothing else is said of one.
+    pub all: ToolWords,
     pub rate: Option<RateWords>,
     pub output_bytes_max: Option<usize>,
     pub breaker: BreakerWords,
@@ -96,6 +100,19 @@ pub struct ToolWords {
     pub read_only: Option<bool>,
     pub approval: Option<bool>,
     pub retry: Option<RetryWords>,
+}
+
+impl ToolWords {
+    /// What is said of a server's tools, under what is said of one of them.
+    fn under(self, own: Self) -> Self {
+        Self {
+            timeout: own.timeout.or(self.timeout),
+            idempotent: own.idempotent.or(self.idempotent),
+            read_only: own.read_only.or(self.read_only),
+            approval: own.approval.or(self.approval),
+            retry: own.retry.or(self.retry),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -137,7 +154,7 @@ pub struct Schema {
 
 impl Schema {
     pub fn compile(document: Value) -> Result<Self, String> {
-        let validator = jsonschema::validator_for(&document).map_err(|error| error.to_string())?;
+        let validator = actbook_engine::schema::compile(&document)?;
         Ok(Self { document, validator: Arc::new(validator) })
     }
 
@@ -174,11 +191,16 @@ impl Config {
         if let Some(path) = path {
             return Self::read(path);
         }
-        let candidates = [Some(PathBuf::from(FILE_NAME)), user_file()];
-        match candidates.into_iter().flatten().find(|candidate| candidate.is_file()) {
+        match Self::found() {
             Some(found) => Self::read(&found),
             None => Ok(Self { folder: working_folder()?, ..Self::default() }),
         }
+    }
+
+    /// Where a config would be read from that nobody names.
+    pub fn found() -> Option<PathBuf> {
+        let candidates = [Some(PathBuf::from(FILE_NAME)), user_file()];
+        candidates.into_iter().flatten().find(|candidate| candidate.is_file())
     }
 
     fn read(path: &Path) -> Result<Self, ConfigError> {
@@ -213,18 +235,14 @@ impl Config {
 
     /// Words that are read and have no effect in this release; whoever relies on them must know.
     pub fn without_effect(&self) -> Vec<String> {
-        let servers = self.servers.iter().flat_map(|(name, words)| {
-            let trusted = words.trusted.then(|| format!("servers.{name}.trusted"));
-            let tools = words.tools.keys().map(move |tool| format!("servers.{name}.tools.{tool}"));
-            trusted.into_iter().chain(tools)
-        });
-        servers.collect()
+        Vec::new()
     }
 
     /// What the operator said of a tool, written `server/tool`.
     pub fn tool_words(&self, server: &str, tool: &str) -> ToolWords {
-        let said = self.servers.get(server).and_then(|words| words.tools.get(tool));
-        let mut words = said.cloned().unwrap_or_default();
+        let server_words = self.servers.get(server);
+        let said = server_words.and_then(|words| words.tools.get(tool)).cloned().unwrap_or_default();
+        let mut words = server_words.map_or_else(ToolWords::default, |words| words.all.clone()).under(said);
         let own = match server {
             COMMAND_SERVER => self.commands.get(tool).and_then(|command| command.timeout),
             HTTP_SERVER => self.http.get(tool).and_then(|http| http.timeout),
@@ -317,6 +335,7 @@ fn read_server_words(mut entry: Section) -> Result<ServerWords, Problem> {
     let words = ServerWords {
         trusted: entry.flag("trusted")?.unwrap_or(false),
         concurrency: entry.count("concurrency")?.map(|count| count as usize),
+        all: read_words(&mut entry)?,
         rate: entry.rate("rate")?,
         output_bytes_max: entry.count("output_bytes_max")?.map(|count| count as usize),
         breaker: read_breaker(entry.section("breaker")?)?,
@@ -342,6 +361,13 @@ fn read_restart(mut entry: Section) -> Result<RestartWords, Problem> {
 }
 
 fn read_tool_words(mut entry: Section) -> Result<ToolWords, Problem> {
+    let words = read_words(&mut entry)?;
+    entry.finish()?;
+    Ok(words)
+}
+
+/// Said of one tool, or of all tools of a server.
+fn read_words(entry: &mut Section) -> Result<ToolWords, Problem> {
     let approval = match entry.text("approval")?.as_deref() {
         None => None,
         Some("required") => Some(true),
@@ -350,15 +376,13 @@ fn read_tool_words(mut entry: Section) -> Result<ToolWords, Problem> {
             return Err(entry.wrong("approval", format!("`{other}` is none of required, none")));
         }
     };
-    let words = ToolWords {
+    Ok(ToolWords {
         timeout: entry.duration("timeout")?,
         idempotent: entry.flag("idempotent")?,
         read_only: entry.flag("read_only")?,
         approval,
         retry: entry.optional_section("retry")?.map(read_retry).transpose()?,
-    };
-    entry.finish()?;
-    Ok(words)
+    })
 }
 
 fn read_retry(mut entry: Section) -> Result<RetryWords, Problem> {

@@ -17,12 +17,15 @@ use actbook_engine::chain::Digest;
 use actbook_engine::event::{PlanRef, Reported};
 use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Facts, Refusal};
 use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
+use actbook_engine::library::{Library, Pins};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
+use actbook_engine::terms::Terms;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
 use crate::bell::Bell;
+use crate::store::tools::Tool;
 use crate::store::{self, Appender, Db};
 use book::Book;
 pub use book::{DRIVER, now_ms};
@@ -43,9 +46,19 @@ pub enum Request {
     SavePlan {
         plan: Arc<Plan>,
         new_id: PlanId,
+        /// None: its tools were not asked for.
+        pins: Option<Pins>,
+        /// The tools that they name, as they were described.
+        tools: Vec<Tool>,
     },
     DeletePlan {
         id: PlanId,
+    },
+    /// From here on this definition of the tool counts for every plan.
+    AcceptTool {
+        digest: Digest,
+        tool: Tool,
+        reason: Option<String>,
     },
     /// With a seat: the caller drives it from the start.
     Start(Box<Start>),
@@ -72,6 +85,7 @@ pub struct Start {
     pub plan: Arc<Plan>,
     pub inputs: Option<Value>,
     pub place: Digest,
+    pub terms: Terms,
     pub salt: Arc<[u8]>,
     pub seat: Option<SeatId>,
 }
@@ -91,6 +105,9 @@ pub enum Reply {
         fresh: bool,
     },
     Deleted,
+    Accepted {
+        fresh: bool,
+    },
     Moved(Box<Progress>),
     /// Where the act stands in the journal.
     Recorded(Position),
@@ -229,6 +246,11 @@ impl Ledger {
         self.door.lock().look(stream, look)
     }
 
+    /// A look at the library as it stands here. A hint, like any look.
+    pub fn look_at_library<T>(&self, look: impl FnOnce(&Library) -> T) -> Result<T, Error> {
+        self.door.lock().look_at_library(look)
+    }
+
     /// Has these executions at hand: many are folded faster together than one by one.
     pub fn warm(&self, streams: &[u64]) -> Result<(), Error> {
         self.door.lock().warm(streams)
@@ -244,7 +266,11 @@ impl Ledger {
         let request = Request::Do { stream, command };
         match self.ask(Asked { actor: actor.clone(), request, key: None }).await? {
             Reply::Moved(progress) => Ok(*progress),
-            Reply::Saved { .. } | Reply::Deleted | Reply::Recorded(_) | Reply::Repeated(_) => {
+            Reply::Saved { .. }
+            | Reply::Deleted
+            | Reply::Accepted { .. }
+            | Reply::Recorded(_)
+            | Reply::Repeated(_) => {
                 unreachable!("a command without a key moves its execution")
             }
         }

@@ -28,5 +28,21 @@ fn main() -> ExitCode {
 /// To stderr: stdout belongs to what was asked for.
 fn log() {
     let level = EnvFilter::try_from_env("ACTBOOK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(level).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(level).with_writer(|| Redacted).init();
+}
+
+/// Stderr without what this process knows to be secret: libraries log whole messages when asked to.
+struct Redacted;
+
+impl std::io::Write for Redacted {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let mut text = String::from_utf8_lossy(line).into_owned();
+        actbook::tools::redact_log(&mut text);
+        std::io::stderr().write_all(text.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
 }

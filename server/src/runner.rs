@@ -7,6 +7,7 @@
 mod board;
 mod drive;
 mod perform;
+mod pins;
 mod seat;
 
 use std::collections::{BTreeSet, HashMap};

@@ -16,6 +16,7 @@ pub mod project;
 pub mod requests;
 pub mod seats;
 mod select;
+pub mod tools;
 mod value;
 
 pub use db::{Appender, Db, Options};

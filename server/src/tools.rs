@@ -6,9 +6,11 @@
 //! ```
 
 mod catalog;
+mod changes;
 mod classify;
 mod command;
 mod egress;
+mod hidden;
 mod http;
 mod limits;
 mod mcp;
@@ -27,18 +29,21 @@ use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 
 use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, HttpTool, McpServer, ToolWords};
+use catalog::Listing;
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
+pub use changes::changes;
 pub use classify::OUTPUT_BYTES_MAX;
 use classify::{Came, cap, classify};
 pub use command::KEY_VARIABLE;
 use egress::Egress;
 pub use egress::Lookup;
+pub use hidden::visible;
 pub use limits::Circuit;
 use limits::Limits;
 pub use mcp::ServerState;
 pub use process::ChildProcess;
 use secret::Unresolved;
-pub use secret::{REDACTED, Secret, Secrets};
+pub use secret::{REDACTED, Secret, Secrets, redact_log};
 
 /// How much of a word on progress is passed on.
 const PROGRESS_WORDS_CHARS: usize = 200;
@@ -49,6 +54,8 @@ pub struct Call {
     /// `server/tool`.
     pub tool: String,
     pub arguments: Value,
+    /// The definition of the tool that is meant; any, where there is none.
+    pub pin: Option<Digest>,
     /// The same for every attempt that must not take effect twice.
     pub key: String,
     /// From sending to the answer. Waiting for a server to start is bounded by the same length of time,
@@ -236,6 +243,7 @@ impl Tools {
                 Upstream::Mcp(server) => {
                     server.call(tool, &call, sending, self.discreet(progress), stop).await
                 }
+                upstream if let Err(came) = self.admit_pin(upstream, tool, &call) => (came, false),
                 Upstream::Http => self.exchange(tool, limits).call(&call, sending, stop).await,
                 Upstream::Command => self.run(tool, limits).call(&call, sending, stop).await,
                 Upstream::Callback(_) => unreachable!("answered above"),
@@ -257,6 +265,15 @@ impl Tools {
             }
         };
         cap(self.redacted(classify(came, stopped)), OUTPUT_BYTES_MAX)
+    }
+
+    /// A tool of the config must be what it was; an MCP server is looked at once it is up.
+    fn admit_pin(&self, upstream: &Upstream, tool: &str, call: &Call) -> Result<(), Came> {
+        match upstream {
+            Upstream::Http => catalog::http_info(tool, &self.config.http[tool]).admit_pin(call),
+            Upstream::Command => catalog::command_info(tool, &self.config.commands[tool]).admit_pin(call),
+            Upstream::Mcp(_) | Upstream::Callback(_) => Ok(()),
+        }
     }
 
     fn exchange<'a>(&'a self, tool: &str, limits: &'a Limits) -> http::Exchange<'a> {
@@ -311,7 +328,10 @@ impl Tools {
     pub async fn list_server(&self, name: &str) -> ServerTools {
         let listed = match self.upstreams.get(name) {
             Some(Upstream::Mcp(server)) => {
-                server.tools().await.map(|tools| tools.as_ref().clone()).map_err(|error| error.to_string())
+                let listed = server.listing().await;
+                let infos =
+                    |listing: Arc<Listing>| listing.tools.iter().map(|tool| tool.info.clone()).collect();
+                listed.map(infos).map_err(|error| error.to_string())
             }
             Some(Upstream::Http) => {
                 Ok(self.config.http.iter().map(|(name, tool)| catalog::http_info(name, tool)).collect())
@@ -341,8 +361,8 @@ impl Tools {
         let unknown = || CatalogError::UnknownTool { server: server.to_owned(), tool: tool.to_owned() };
         match self.upstreams.get(server) {
             Some(Upstream::Mcp(reached)) => {
-                let tools = reached.tools().await?;
-                tools.iter().find(|info| info.name == name).cloned().ok_or_else(unknown)
+                let listing = reached.listing().await?;
+                listing.find(name).map(|found| found.info.clone()).ok_or_else(unknown)
             }
             Some(Upstream::Http) => {
                 let http = self.config.http.get(tool).ok_or_else(unknown)?;
@@ -355,6 +375,35 @@ impl Tools {
             Some(Upstream::Callback(_)) => Ok(catalog::callback_info(name)),
             None => Err(CatalogError::UnknownServer(self.no_such_server(server))),
         }
+    }
+
+    /// The same for many at once. A server that cannot be reached is asked once, not for each of its tools.
+    pub async fn describe_each(
+        &self,
+        names: &BTreeSet<String>,
+    ) -> BTreeMap<String, Result<ToolInfo, CatalogError>> {
+        let mut by_server = BTreeMap::<&str, Vec<&String>>::new();
+        for name in names {
+            by_server.entry(name.split('/').next().unwrap_or(name)).or_default().push(name);
+        }
+        let described = by_server.into_values().map(|names| self.describe_in_turn(names));
+        join_all(described).await.into_iter().flatten().collect()
+    }
+
+    async fn describe_in_turn(&self, names: Vec<&String>) -> Vec<(String, Result<ToolInfo, CatalogError>)> {
+        let mut described = Vec::with_capacity(names.len());
+        let mut lost: Option<CatalogError> = None;
+        for name in names {
+            let one = match &lost {
+                Some(lost) => Err(lost.clone()),
+                None => self.describe(name).await,
+            };
+            if let Err(error @ CatalogError::Unreachable { .. }) = &one {
+                lost = Some(error.clone());
+            }
+            described.push((name.clone(), one));
+        }
+        described
     }
 
     /// The digest of how the named servers are reached: commands, arguments, folders, addresses and the
@@ -408,6 +457,11 @@ impl Tools {
 
     pub fn server_names(&self) -> Vec<String> {
         self.upstreams.keys().cloned().collect()
+    }
+
+    /// Whether the operator takes a server's hints at their word.
+    pub fn trusts(&self, server: &str) -> bool {
+        self.config.servers.get(server).is_some_and(|words| words.trusted)
     }
 
     /// What the operator said of a tool, written `server/tool`.

@@ -1,21 +1,21 @@
 //! Warnings and notes: what a plan may say, but its author probably did not mean. Only what a
 //! reader would act on; errors are the parser's.
 
-use super::{leaves_behind, point_of_no_return};
 use crate::id::StepNo;
 use crate::plan::{
     Finding, Plan, Probe, Step, Undo, Work, duration_text, input_reads, is_closed, undeclared,
     undeclared_input,
 };
 use crate::policy::{Cancellable, Category, OnFailure, PlanApproval};
+use crate::terms::Rules;
 
 /// Findings of one kind beyond this are counted, not listed.
 const SAME_SHOWN: usize = 20;
 
-pub(super) fn findings(plan: &Plan, order: &[StepNo]) -> Vec<Finding> {
-    let mut findings = policy(plan);
+pub(super) fn findings(plan: &Plan, order: &[StepNo], rules: &[Rules]) -> Vec<Finding> {
+    let mut findings = policy(plan, rules);
     findings.extend(undeclared_inputs(plan));
-    findings.extend(early_irreversible(plan, order));
+    findings.extend(early_irreversible(plan, order, rules));
     for (no, step) in plan.numbered() {
         let at = format!("steps[{}]", no.0);
         findings.extend(step_advice(plan, step, &at));
@@ -24,7 +24,7 @@ pub(super) fn findings(plan: &Plan, order: &[StepNo]) -> Vec<Finding> {
 }
 
 /// A plan of ten thousand alike steps is told once what is told of each of them.
-fn condensed(findings: Vec<Finding>) -> Vec<Finding> {
+pub(super) fn condensed(findings: Vec<Finding>) -> Vec<Finding> {
     let mut counts = std::collections::BTreeMap::new();
     let mut kept = Vec::new();
     for finding in findings {
@@ -43,9 +43,11 @@ fn condensed(findings: Vec<Finding>) -> Vec<Finding> {
     kept
 }
 
-fn policy(plan: &Plan) -> Vec<Finding> {
+fn policy(plan: &Plan, rules: &[Rules]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if plan.policy.approval == PlanApproval::AtPointOfNoReturn && point_of_no_return(plan).is_none() {
+    if plan.policy.approval == PlanApproval::AtPointOfNoReturn
+        && !rules.iter().any(|rules| rules.leaves_behind())
+    {
         let message = "every step can be undone, so the point of no return is never reached";
         findings.push(Finding::warning(
             "approval_never_asked",
@@ -84,15 +86,15 @@ fn undeclared_inputs(plan: &Plan) -> Vec<Finding> {
 }
 
 /// The later the point of no return, the more a failure can still be undone.
-fn early_irreversible(plan: &Plan, order: &[StepNo]) -> Option<Finding> {
-    let place = order.iter().position(|no| leaves_behind(plan.step(*no)))?;
+fn early_irreversible(plan: &Plan, order: &[StepNo], rules: &[Rules]) -> Option<Finding> {
+    let place = order.iter().position(|no| rules[no.index()].leaves_behind())?;
     let turning = order[place];
     let mut after = vec![false; plan.steps.len()];
     after[turning.index()] = true;
     let free = order[place + 1..].iter().find(|no| {
         let step = plan.step(**no);
         after[no.index()] = step.needs.iter().any(|need| after[need.step.index()]);
-        !after[no.index()] && !leaves_behind(step)
+        !after[no.index()] && !rules[no.index()].leaves_behind()
     })?;
     let (turning_id, free_id) = (&plan.step(turning).id, &plan.step(*free).id);
     let message =

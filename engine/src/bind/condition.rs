@@ -3,8 +3,8 @@
 use super::budget::{Budget, Fault};
 use super::evaluate::evaluate;
 use super::function::type_name;
-use super::node::{Expression, Node, shown};
-use super::{Reads, Scope, Unbound};
+use super::node::{Expression, Node, Path, shown};
+use super::{Reads, Scope, Unbound, outline};
 
 #[derive(Debug)]
 pub struct Condition {
@@ -26,6 +26,11 @@ impl Condition {
             Some(kind) => Err(refuse(format!("gives {kind}, not true or false; compare it with something"))),
             None => Ok(Self { reads: expression.reads(), expression }),
         }
+    }
+
+    /// The paths that must be there for it to be tested.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        outline::paths_read(&self.expression)
     }
 
     pub fn reads(&self) -> &Reads {

@@ -46,13 +46,13 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Path {
+pub(crate) struct Path {
     pub root: Root,
     pub segments: Vec<Segment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Root {
+pub(crate) enum Root {
     Inputs,
     Output(String),
     Status(String),
@@ -62,7 +62,7 @@ pub(super) enum Root {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Segment {
+pub(crate) enum Segment {
     Field(String),
     Item(usize),
 }

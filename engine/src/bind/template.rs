@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::budget::{Budget, Fault};
 use super::evaluate::evaluate;
-use super::node::{Expression, shown};
+use super::node::{Expression, Path, shown};
 use super::source::closing_brace;
-use super::{Reads, Scope, Unbound};
+use super::{Outline, Reads, Scope, Unbound, outline};
 
 #[derive(Debug)]
 pub struct Template {
@@ -44,6 +44,17 @@ impl Template {
 
     pub fn reads(&self) -> &Reads {
         &self.reads
+    }
+
+    pub(crate) fn outline(&self) -> Outline<'_> {
+        self.shape.outline()
+    }
+
+    /// Every path that must be there for it to be bound.
+    pub(crate) fn paths(&self) -> Vec<&Path> {
+        let mut paths = Vec::new();
+        self.shape.paths(&mut paths);
+        paths
     }
 
     /// The value itself, where it holds no expression.
@@ -150,6 +161,31 @@ fn pieces(text: &str) -> Result<Vec<Piece>, Unbound> {
 }
 
 impl Shape {
+    fn outline(&self) -> Outline<'_> {
+        match self {
+            Self::Literal(value) => Outline::Literal(value),
+            Self::Whole(expression) => outline::of_expression(expression),
+            Self::Text(_) => Outline::Computed(Some("string")),
+            Self::List(items) => Outline::List(items.iter().map(Self::outline).collect()),
+            Self::Object(fields) => {
+                Outline::Object(fields.iter().map(|(name, field)| (name.as_str(), field.outline())).collect())
+            }
+        }
+    }
+
+    fn paths<'a>(&'a self, paths: &mut Vec<&'a Path>) {
+        match self {
+            Self::Literal(_) => {}
+            Self::Whole(expression) => paths.extend(outline::paths_read(expression)),
+            Self::Text(pieces) => pieces.iter().for_each(|piece| match piece {
+                Piece::Plain(_) => {}
+                Piece::Bound(expression) => paths.extend(outline::paths_read(expression)),
+            }),
+            Self::List(items) => items.iter().for_each(|item| item.paths(paths)),
+            Self::Object(fields) => fields.iter().for_each(|(_, field)| field.paths(paths)),
+        }
+    }
+
     fn is_literal(&self) -> bool {
         matches!(self, Self::Literal(_))
     }

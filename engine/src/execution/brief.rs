@@ -66,7 +66,7 @@ enum Standing {
 
 fn standing(execution: &Execution, no: StepNo) -> Standing {
     let step = execution.step(no);
-    let stands = !step.to_undo(execution.plan.step(no)).is_empty();
+    let stands = !step.to_undo(execution.rules(no)).is_empty();
     let skipped = step.status() == StepStatus::Skipped && step.cause.is_none();
     match (step.status() == StepStatus::Succeeded, stands) {
         (true, _) => Standing::Done,
@@ -80,7 +80,7 @@ fn to_undo(execution: &Execution, values: &Values) -> Result<Vec<ToUndo>, Missin
     let mut undo = Vec::new();
     let mut missing = Vec::new();
     for &(_, no) in execution.index.to_undo.iter().rev() {
-        for target in execution.step(no).to_undo(execution.plan.step(no)).into_iter().rev() {
+        for target in execution.step(no).to_undo(execution.rules(no)).into_iter().rev() {
             match one(execution, no, target, values) {
                 Ok(one) => undo.push(one),
                 Err(Missing(more)) => missing.extend(more),
@@ -112,7 +112,7 @@ fn cannot_undo(execution: &Execution, no: StepNo) -> Option<CannotUndo> {
     if !effect_remains(execution, no) {
         return None;
     }
-    let why = match spec.cancellable {
+    let why = match execution.rules(no).cancellable {
         _ if state.left => "its effect was left in place by an answer",
         Cancellable::Irreversible => "it is irreversible",
         Cancellable::PartiallyReversible => "it is only partially reversible",

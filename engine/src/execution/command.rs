@@ -33,6 +33,11 @@ pub enum Command {
     Adopt {
         place: Digest,
     },
+    /// Go by the definition of a tool that an operator has accepted since.
+    MovePin {
+        tool: String,
+        digest: Digest,
+    },
     Pause {
         reason: Option<String>,
     },
@@ -197,6 +202,7 @@ impl Command {
             Self::Drive { epoch } | Self::Report { epoch, .. } => Some(*epoch),
             Self::Claim { .. }
             | Self::Adopt { .. }
+            | Self::MovePin { .. }
             | Self::Pause { .. }
             | Self::Resume
             | Self::Cancel { .. }

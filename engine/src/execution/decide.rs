@@ -17,6 +17,7 @@ use crate::event::*;
 use crate::id::{Epoch, ExecutionId, SeatId, StepNo};
 use crate::plan::Plan;
 use crate::policy::{Answer, Category, Outcome, StepStatus};
+use crate::terms::Terms;
 
 /// The first entry of an execution; the caller has checked the inputs.
 pub fn begin(
@@ -25,13 +26,14 @@ pub fn begin(
     plan: &Plan,
     inputs: Option<&Value>,
     place: Digest,
+    terms: &Terms,
     salt: &Arc<[u8]>,
 ) -> Fresh {
     let payload = inputs.map(bytes);
     let kept =
         payload.as_deref().map(|body| Kept { digest: Digest::salted(salt, body), size: body.len() as u64 });
-    let task = plan.task.clone();
-    Fresh { event: ExecutionStarted { id, plan: plan_ref, inputs: kept, place, task }.into(), payload }
+    let (task, terms) = (plan.task.clone(), terms.clone());
+    Fresh { event: ExecutionStarted { id, plan: plan_ref, inputs: kept, place, task, terms }.into(), payload }
 }
 
 pub(super) fn bytes(value: &Value) -> Vec<u8> {
@@ -57,6 +59,7 @@ pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Resu
         Command::Claim { seat, after, unsent } => claim(execution, seat, *after, unsent),
         Command::Drive { epoch } => drive(execution, *epoch),
         Command::Adopt { place } => adopt(execution, *place),
+        Command::MovePin { tool, digest } => move_pin(execution, tool, *digest),
         Command::Pause { reason } => pause(execution, reason),
         Command::Resume => resume(execution),
         Command::Cancel { reason } => cancel(execution, reason),
@@ -296,6 +299,15 @@ fn adopt(execution: &Execution, place: Digest) -> Result<Vec<Fresh>, Refusal> {
         return Ok(Vec::new());
     }
     Ok(vec![PlaceAdopted { place }.into()])
+}
+
+/// Only where there is a pin: a tool that was never pinned has none to move.
+fn move_pin(execution: &Execution, tool: &str, digest: Digest) -> Result<Vec<Fresh>, Refusal> {
+    let pin = execution.terms.get(tool).and_then(|terms| terms.pin);
+    match pin.is_some_and(|pin| pin != digest) && execution.ended.is_none() {
+        true => Ok(vec![PinMoved { tool: tool.to_owned(), digest }.into()]),
+        false => Ok(Vec::new()),
+    }
 }
 
 fn pause(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, Refusal> {

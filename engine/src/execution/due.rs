@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
 use super::state::{Answered, Execution, ProbeState, Stored};
+use crate::chain::Digest;
 use crate::id::StepNo;
 use crate::plan::{TOOL_TIMEOUT_MS, Undo, Work};
 
@@ -33,6 +34,10 @@ pub struct Call {
     /// The same for all attempts until one definitely failed.
     pub key: String,
     pub timeout_ms: u64,
+    /// The definition of the tool that may be called; none: it was never pinned.
+    pub pin: Option<Digest>,
+    /// A yes was given to that very definition: no other will do, not even one accepted since.
+    pub approved: bool,
     /// The call may be asked to stop.
     pub cancel: bool,
     pub started_at_ms: i64,
@@ -85,14 +90,17 @@ fn call(execution: &Execution, id: CallId) -> Call {
         }
     };
     let key = outbound_key(execution, id.step, &key);
-    let timeout_ms = timeout_ms.unwrap_or(TOOL_TIMEOUT_MS);
+    let timeout_ms = execution.timeout_ms(tool, timeout_ms.unwrap_or(TOOL_TIMEOUT_MS));
+    let yes = if id.kind == CallKind::Run { attempt(id.no).pin } else { None };
+    let pin = yes.or_else(|| execution.pin(tool));
     let task = execution.task_of(id).cloned();
     let (started_at_ms, answered) = match id.kind {
         CallKind::Run => (attempt(id.no).started_at_ms, attempt(id.no).answered),
         CallKind::Probe => (execution.at_ms, None),
         CallKind::Compensation => (state.compensations[id.no as usize].started_at_ms, None),
     };
-    Call { id, tool: tool.to_owned(), arguments, key, timeout_ms, cancel, started_at_ms, task, answered }
+    let (tool, approved) = (tool.to_owned(), yes.is_some());
+    Call { id, tool, arguments, key, timeout_ms, pin, approved, cancel, started_at_ms, task, answered }
 }
 
 fn outbound_key(execution: &Execution, step: StepNo, which: &str) -> String {

@@ -14,6 +14,7 @@ use crate::event::{self, Event, ExecutionStarted, Kept};
 use crate::id::{Epoch, Position, StepId, StepNo};
 use crate::plan::Plan;
 use crate::policy::{Category, PlanApproval, Status, StepStatus};
+use crate::terms::Rules;
 
 /// An event with its place and time in the journal.
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub fn open(
         plan_ref: started.plan.clone(),
         inputs: started.inputs.map(stored),
         place: started.place,
+        rules: plan.steps.iter().map(|step| Rules::of(step, &started.terms)).collect(),
+        terms: started.terms.clone(),
         task: started.task.clone(),
         steps: plan.steps.iter().map(|_| StepState::default()).collect(),
         plan,
@@ -105,18 +108,21 @@ impl Execution {
         let at_ms = recorded.at_ms;
         let stored = |kept: Kept| Stored { position: recorded.position, kept };
         match &recorded.event {
-            Event::PlanSaved(_) | Event::PlanDeleted(_) => {
-                return Err("a plan's entry in an execution".into());
+            Event::PlanSaved(_) | Event::PlanDeleted(_) | Event::ToolAccepted(_) => {
+                return Err("an entry of the library in an execution".into());
             }
             Event::ExecutionStarted(_) => return Err("an execution starts once".into()),
             Event::DriverChanged(event) => {
                 (self.epoch, self.seat) = (event.epoch, Some(event.seat.clone()));
             }
             Event::PlaceAdopted(event) => self.place = event.place,
+            Event::PinMoved(event) => {
+                self.terms.entry(event.tool.clone()).or_default().pin = Some(event.digest);
+            }
             Event::PlanApprovalAsked(_) => self.gate = Gate::Asked,
             Event::PlanApproved(_) => self.gate = Gate::Open,
             Event::PlanRejected(_) => self.stop_for(Stop::Cancel),
-            Event::ApprovalAsked(event) => self.approval_asked(&event.step, event.arguments.map(stored))?,
+            Event::ApprovalAsked(event) => self.approval_asked(event, event.arguments.map(stored))?,
             Event::StepApproved(event) => self.approved(&event.step)?,
             Event::StepRejected(event) => self.rejected(&event.step, at_ms)?,
             Event::AttemptStarted(event) => {
@@ -177,9 +183,14 @@ impl Execution {
         self.paused = false;
     }
 
-    fn approval_asked(&mut self, step: &StepId, arguments: Option<Stored>) -> Result<(), String> {
-        let no = self.find(step)?;
-        self.steps[no.index()].asked = arguments;
+    fn approval_asked(
+        &mut self,
+        event: &event::ApprovalAsked,
+        arguments: Option<Stored>,
+    ) -> Result<(), String> {
+        let no = self.find(&event.step)?;
+        let step = &mut self.steps[no.index()];
+        (step.asked, step.asked_pin) = (arguments, event.pin);
         self.set_status(no, StepStatus::AwaitingApproval, None);
         Ok(())
     }

@@ -110,11 +110,11 @@ fn settled(execution: &Execution, no: StepNo, outcome: Outcome) -> Event {
 /// Exponential backoff, with a jitter that takes off up to half; no sooner than the server asked for.
 fn retry_at(execution: &Execution, no: StepNo, now: Now) -> i64 {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
-    let (retry, tries): (&Retry, u32) = match (&spec.compensation, step.last_compensation()) {
+    let (retry, tries): (Retry, u32) = match (&spec.compensation, step.last_compensation()) {
         (Some(compensation), Some(last)) if step.status() == StepStatus::Compensating => {
-            (&compensation.retry, step.undo_tries(last.attempt))
+            (execution.undo_retry(compensation), step.undo_tries(last.attempt))
         }
-        _ => (&spec.retry, step.tries),
+        _ => (execution.retry(spec), step.tries),
     };
     let exponent = i32::try_from(tries.saturating_sub(1)).unwrap_or(i32::MAX);
     let whole = (retry.backoff_ms as f64 * retry.factor.powi(exponent)).min(retry.max_backoff_ms as f64);
@@ -215,7 +215,8 @@ fn start(execution: &Execution, no: StepNo, now: Now, values: &Values) -> Result
     };
     if needs_approval(execution, no) {
         let kept = arguments.as_deref().map(|body| execution.keep(body));
-        let event = ApprovalAsked { step: spec.id.clone(), arguments: kept };
+        let pin = spec.tool().and_then(|tool| execution.pin(tool));
+        let event = ApprovalAsked { step: spec.id.clone(), arguments: kept, pin };
         return Ok(vec![Fresh { event: event.into(), payload: arguments }]);
     }
     Ok(vec![attempt(execution, no, arguments)])
@@ -243,16 +244,16 @@ fn unsendable(execution: &Execution, no: StepNo, category: Category, message: &s
 }
 
 fn needs_approval(execution: &Execution, no: StepNo) -> bool {
-    let spec = execution.plan.step(no);
+    let rules = execution.rules(no);
     let by_policy = match execution.plan.policy.approval {
         PlanApproval::None | PlanApproval::Plan => false,
-        PlanApproval::EveryWrite => !spec.read_only,
+        PlanApproval::EveryWrite => !rules.read_only,
         PlanApproval::AtPointOfNoReturn => {
             let covered = execution.past_no_return && !execution.step(no).forced;
-            spec.cancellable != Cancellable::Reversible && !covered
+            rules.cancellable != Cancellable::Reversible && !covered
         }
     };
-    spec.approval || by_policy
+    rules.approval || by_policy
 }
 
 /// The values that an expression reads. What a skipped or empty step gave is null.

@@ -9,6 +9,7 @@ use super::state::{Compensation, Execution, Phase, ProbeState, StepState, Stop};
 use crate::id::StepNo;
 use crate::plan::{Need, Step};
 use crate::policy::{FailureAction, Outcome, StepStatus};
+use crate::terms::Rules;
 
 /// Where a ready step stands in the line.
 pub(super) type Rank = (i64, StepNo);
@@ -79,7 +80,7 @@ impl Index {
     }
 
     /// Puts a step into the sets in which its state says it stands, and takes it out of the others.
-    fn place(&mut self, spec: &Step, step: &StepState, rank: Rank, ordered: (u32, StepNo)) {
+    fn place(&mut self, (spec, rules): (&Step, Rules), step: &StepState, rank: Rank, ordered: (u32, StepNo)) {
         use StepStatus as S;
         let no = ordered.1;
         let status = step.status();
@@ -93,10 +94,10 @@ impl Index {
             let unsettled = attempt.counts_as() == Some(Outcome::Unknown) && !attempt.asks;
             unsettled && attempt.probe == ProbeState::None
         });
-        let stands = spec.compensation.is_some() && !step.to_undo(spec).is_empty();
+        let stands = spec.compensation.is_some() && !step.to_undo(rules).is_empty();
         let undo_retries = status == S::Compensating && undo_ended_badly(step) && !step.undo_retry;
-        put(&mut self.ready, rank, ready && !spec.irreversible());
-        put(&mut self.ready_alone, rank, ready && spec.irreversible());
+        put(&mut self.ready, rank, ready && !rules.irreversible());
+        put(&mut self.ready_alone, rank, ready && rules.irreversible());
         put(&mut self.ready_forced, rank, ready && step.forced);
         put(&mut self.doomed, no, unstarted && step.dead > 0);
         put(&mut self.settling, no, status == S::Running && settled_down);
@@ -106,7 +107,7 @@ impl Index {
         put(&mut self.to_undo, ordered, stands && !step.left);
         put(&mut self.left, no, stands && step.left);
         put(&mut self.undo_failed, no, status == S::CompensationFailed && !step.left && !step.undo_retry);
-        put(&mut self.alone, no, spec.irreversible() && matches!(status, S::Running | S::AwaitingAgent));
+        put(&mut self.alone, no, rules.irreversible() && matches!(status, S::Running | S::AwaitingAgent));
         let asks = put(&mut self.asking, no, step.question().is_some());
         self.count_failure(no, failed, asks, slot(spec.failure));
     }
@@ -198,7 +199,8 @@ impl Execution {
     /// Recomputes in which sets a step stands. Called after every change to it.
     pub(super) fn refresh(&mut self, no: StepNo) {
         let (plan, rank) = (self.plan.clone(), self.rank(no));
-        self.index.place(plan.step(no), &self.steps[no.index()], rank, (plan.order(no), no));
+        let spec = (plan.step(no), self.rules(no));
+        self.index.place(spec, &self.steps[no.index()], rank, (plan.order(no), no));
         if self.phase == Phase::Unwind {
             self.tell_needs(no);
         }
@@ -288,7 +290,7 @@ impl Execution {
         for no in self.numbers() {
             let (spec, step) = (self.plan.step(no), self.step(no));
             index.counts[step.status() as usize] += 1;
-            index.place(spec, step, self.rank(no), (self.plan.order(no), no));
+            index.place((spec, self.rules(no)), step, self.rank(no), (self.plan.order(no), no));
             let standings = || spec.needs.iter().map(|need| self.standing(need.step, need.status_only));
             let unmet = standings().filter(|standing| *standing != Standing::Satisfied).count();
             let dead = standings().filter(|standing| *standing == Standing::Dead).count();

@@ -108,13 +108,14 @@ fn may_retry(execution: &Execution, no: StepNo) -> bool {
     if attempt.costs_nothing() {
         return true;
     }
-    let listed = attempt.category.is_some_and(|category| spec.retry.on.contains(&category));
+    let retry = execution.retry(spec);
+    let listed = attempt.category.is_some_and(|category| retry.on.contains(&category));
     let safe = match attempt.counts_as() {
         Some(Outcome::Failed) => true,
-        Some(Outcome::Unknown) => spec.repeatable(),
+        Some(Outcome::Unknown) => execution.rules(no).repeatable,
         Some(Outcome::Succeeded) | None => false,
     };
-    safe && listed && step.tries < spec.retry.max_attempts
+    safe && listed && step.tries < retry.max_attempts
 }
 
 /// Cancelled or abandoned: when nothing is out any more, it ends.
@@ -155,7 +156,7 @@ pub(super) fn startable(execution: &Execution) -> Option<StepNo> {
     if full || !index.alone.is_empty() {
         return None;
     }
-    let alone_fits = |rank: &&Rank| occupied == 0 || !execution.plan.step(rank.1).irreversible();
+    let alone_fits = |rank: &&Rank| occupied == 0 || !execution.rules(rank.1).irreversible();
     if index.halting() {
         return index.ready_forced.iter().find(alone_fits).map(|rank| rank.1);
     }

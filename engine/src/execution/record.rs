@@ -138,7 +138,8 @@ pub(super) fn compensation(
     let mut events = vec![action(execution, Some(no), Some(status), facts)?];
     if done {
         let spec = execution.plan.step(no);
-        let attempts = execution.step(no).to_undo(spec).into_iter().map(|attempt| attempt + 1).collect();
+        let attempts =
+            execution.step(no).to_undo(execution.rules(no)).into_iter().map(|attempt| attempt + 1).collect();
         events.push(CompensationRecorded { step: spec.id.clone(), attempts }.into());
     }
     Ok(events)
@@ -153,7 +154,7 @@ fn may_undo_by_hand(execution: &Execution, no: StepNo) -> Result<(), Refusal> {
     let (spec, state) = (execution.plan.step(no), execution.step(no));
     let unwinding = execution.phase == Phase::Unwind && execution.stop.is_none();
     let refused = |message: String, cure: String| Err(Refusal::new("out_of_order", message, cure));
-    if state.to_undo(spec).is_empty() {
+    if state.to_undo(execution.rules(no)).is_empty() {
         let message = format!("nothing of step `{}` stands: it is {}", spec.id, state.status());
         return refused(message, what_stands(execution));
     }
@@ -184,7 +185,7 @@ fn at_work(execution: &Execution, no: StepNo) -> bool {
 }
 
 fn stands(execution: &Execution, no: StepNo) -> bool {
-    !execution.step(no).to_undo(execution.plan.step(no)).is_empty()
+    !execution.step(no).to_undo(execution.rules(no)).is_empty()
 }
 
 fn what_stands(execution: &Execution) -> String {

@@ -8,8 +8,9 @@ use super::index::Index;
 use crate::chain::Digest;
 use crate::event::{Kept, PlanRef, Probed, Reported};
 use crate::id::{Epoch, ExecutionId, Position, SeatId, StepId, StepNo};
-use crate::plan::{Plan, Step};
+use crate::plan::Plan;
 use crate::policy::{Category, End, Outcome, Status, StepStatus};
+use crate::terms::{Rules, Terms};
 
 /// Where a payload is, and what proves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,7 @@ pub struct Execution {
     pub plan_ref: PlanRef,
     pub inputs: Option<Stored>,
     pub place: Digest,
+    pub terms: Terms,
     pub task: Option<String>,
     pub steps: Vec<StepState>,
     pub epoch: Epoch,
@@ -80,6 +82,8 @@ pub struct Execution {
     pub version: u64,
     /// The newest acts outside the plan, remarks and decisions, oldest first.
     pub notes: VecDeque<Note>,
+    /// By step: what the plan and the terms give together.
+    pub(super) rules: Vec<Rules>,
     pub(super) salt: Arc<[u8]>,
     pub(super) index: Index,
 }
@@ -119,6 +123,8 @@ pub struct StepState {
     /// An answer wants it run, though another failure stands.
     pub forced: bool,
     pub asked: Option<Stored>,
+    /// The definition of its tool that the question was about.
+    pub asked_pin: Option<Digest>,
     pub approved: bool,
     /// Attempts since the last answer, those that cost nothing left out.
     pub tries: u32,
@@ -182,6 +188,8 @@ pub struct Attempt {
     pub by_agent: bool,
     pub forced: bool,
     pub arguments: Option<Stored>,
+    /// The definition of its tool that was approved, and no other.
+    pub pin: Option<Digest>,
     pub outcome: Option<Outcome>,
     pub category: Option<Category>,
     pub result: Option<Stored>,
@@ -286,9 +294,9 @@ impl StepState {
     }
 
     /// Attempts of an idempotent step with one key have one effect.
-    pub(super) fn same_effect(&self, step: &Step, one: u32, other: u32) -> bool {
+    pub(super) fn same_effect(&self, rules: Rules, one: u32, other: u32) -> bool {
         let key_of = |no: u32| self.attempts.get(no as usize).map(|attempt| attempt.key);
-        one == other || (step.idempotent && key_of(one) == key_of(other))
+        one == other || (rules.idempotent && key_of(one) == key_of(other))
     }
 
     /// Numbers the outbound idempotency key of the next attempt: a definite failure or a
@@ -338,15 +346,15 @@ impl StepState {
 
     /// The attempts whose effect may stand and has not been taken back, oldest first. Attempts of an
     /// idempotent step with one key count as one.
-    pub fn to_undo(&self, step: &Step) -> Vec<u32> {
-        if step.read_only {
+    pub fn to_undo(&self, rules: Rules) -> Vec<u32> {
+        if rules.read_only {
             return Vec::new();
         }
         if !self.undo_again.is_empty() {
             return self.undo_again.iter().copied().collect();
         }
         let standing = self.numbered().filter(|(_, attempt)| attempt.may_have_run());
-        if !step.idempotent {
+        if !rules.idempotent {
             return standing.map(|(no, _)| no).filter(|no| !self.undone.contains(no)).collect();
         }
         let key_of = |no: &u32| self.attempts[*no as usize].key;
@@ -371,6 +379,11 @@ impl StepState {
 impl Execution {
     pub fn step(&self, no: StepNo) -> &StepState {
         &self.steps[no.index()]
+    }
+
+    /// What counts for a step: its plan's word, and the operator's.
+    pub fn rules(&self, no: StepNo) -> Rules {
+        self.rules[no.index()]
     }
 
     pub fn step_id(&self, no: StepNo) -> StepId {

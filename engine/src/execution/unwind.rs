@@ -34,13 +34,14 @@ pub(super) fn may_retry(execution: &Execution, no: StepNo) -> bool {
     let (Some(spec), Some(last)) = (&execution.plan.step(no).compensation, step.last_compensation()) else {
         return false;
     };
-    let listed = last.category.is_some_and(|category| spec.retry.on.contains(&category));
+    let retry = execution.undo_retry(spec);
+    let listed = last.category.is_some_and(|category| retry.on.contains(&category));
     let safe = match last.counts_as() {
         Some(Outcome::Failed) => true,
-        Some(Outcome::Unknown) => spec.idempotent,
+        Some(Outcome::Unknown) => execution.undo_repeatable(spec),
         Some(Outcome::Succeeded) | None => false,
     };
-    safe && listed && !last.by_agent && step.undo_tries(last.attempt) < spec.retry.max_attempts
+    safe && listed && !last.by_agent && step.undo_tries(last.attempt) < retry.max_attempts
 }
 
 /// The newest step that nothing still standing depends on. A compensation between two tries keeps its
@@ -57,7 +58,7 @@ fn start(execution: &Execution) -> Option<Next> {
 }
 
 fn undo(execution: &Execution, no: StepNo) -> Option<Next> {
-    let attempt = *execution.step(no).to_undo(execution.plan.step(no)).last()?;
+    let attempt = *execution.step(no).to_undo(execution.rules(no)).last()?;
     Some(Next::Undo { step: no, attempt })
 }
 
@@ -75,7 +76,7 @@ fn end(execution: &Execution) -> Option<Next> {
 
 /// Something of the step may still stand: no way back, left on purpose, or only partly reversible.
 pub(super) fn effect_remains(execution: &Execution, no: StepNo) -> bool {
-    let (spec, step) = (execution.plan.step(no), execution.step(no));
-    let partly = !step.undone.is_empty() && spec.cancellable != Cancellable::Reversible;
-    partly || !step.to_undo(spec).is_empty()
+    let (rules, step) = (execution.rules(no), execution.step(no));
+    let partly = !step.undone.is_empty() && rules.cancellable != Cancellable::Reversible;
+    partly || !step.to_undo(rules).is_empty()
 }

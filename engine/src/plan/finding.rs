@@ -126,10 +126,6 @@ impl Findings {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
     pub fn into_list(mut self) -> Vec<Finding> {
         if self.more > 0 {
             let message = format!("there are {} more errors", self.more);

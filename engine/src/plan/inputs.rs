@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 
 use super::fields::{Fields, wrong_type};
 use super::finding::{At, Finding, Findings};
-use super::{Plan, graph, schema};
+use super::{Plan, graph};
 use crate::bind::{Reads, redacted, with_room};
+use crate::schema;
 use crate::spelling::nearest;
 
 const INPUT_ERRORS_SHOWN: usize = 50;
@@ -33,13 +34,14 @@ pub(super) fn read(fields: &Fields<'_, '_>, found: &mut Findings) -> Option<Valu
 }
 
 /// `/a/0/b` as `a[0].b`.
-fn dotted(pointer: &str) -> String {
+pub(crate) fn dotted(pointer: &str) -> String {
     let mut path = String::new();
     for part in pointer.split('/').skip(1) {
+        let part = part.replace("~1", "/").replace("~0", "~");
         match part.parse::<usize>() {
             Ok(index) => path.push_str(&format!("[{index}]")),
-            Err(_) if path.is_empty() => path.push_str(part),
-            Err(_) => path.extend([".", part]),
+            Err(_) if path.is_empty() => path.push_str(&part),
+            Err(_) => path.extend([".", &part]),
         }
     }
     path
@@ -57,8 +59,17 @@ impl Plan {
             )]);
         }
         let Some(schema) = &self.inputs else { return Ok(()) };
-        let findings = with_room(|| input_findings(schema, inputs));
+        let mut findings = with_room(|| input_findings(schema, inputs));
+        findings.extend(undeclared_inputs(schema, inputs));
         if findings.is_empty() { Ok(()) } else { Err(findings) }
+    }
+
+    /// The inputs with the schema's `default` wherever nothing was given.
+    pub fn with_defaults(&self, inputs: Value) -> Value {
+        match &self.inputs {
+            Some(schema) => filled(inputs, schema),
+            None => inputs,
+        }
     }
 
     /// The inputs as they are kept: what the schema marks `writeOnly` is taken out, by name.
@@ -90,6 +101,37 @@ fn input_findings(schema: &Value, inputs: &Value) -> Vec<Finding> {
             )]
         }
     }
+}
+
+/// An open schema takes any name; one that is a slip of the pen away from an input that was not given
+/// must not be dropped without a word.
+fn undeclared_inputs(schema: &Value, inputs: &Value) -> Vec<Finding> {
+    let (Some(names), Some(inputs), false) = (properties(schema), inputs.as_object(), is_closed(schema))
+    else {
+        return Vec::new();
+    };
+    let slip = |name: &String| {
+        let free = names.keys().filter(|known| !inputs.contains_key(*known)).map(String::as_str);
+        let meant = nearest(name, free)?;
+        let message = format!("the plan's inputs do not declare `{name}`");
+        let cure = format!("did you mean `{meant}`?");
+        Some(Finding::error("unknown_input", format!("inputs.{name}"), message, cure))
+    };
+    inputs.keys().filter(|name| !names.contains_key(*name)).filter_map(slip).collect()
+}
+
+fn filled(value: Value, schema: &Value) -> Value {
+    let (Value::Object(mut fields), Some(properties)) = (value.clone(), properties(schema)) else {
+        return value;
+    };
+    for (name, schema) in properties {
+        match (fields.remove(name), schema.get("default")) {
+            (Some(given), _) => drop(fields.insert(name.clone(), filled(given, schema))),
+            (None, Some(default)) => drop(fields.insert(name.clone(), default.clone())),
+            (None, None) => {}
+        }
+    }
+    Value::Object(fields)
 }
 
 fn without_secrets(value: Value, schema: &Value, name: &str) -> Value {

@@ -15,13 +15,21 @@ const CONCURRENCY_MAX: i64 = 256;
 const CALLS_MAX: i64 = 1_000_000;
 
 pub(super) fn plan(value: &Value) -> Result<Plan, Vec<Finding>> {
-    let document = document::canonical(value).map_err(|finding| vec![finding])?;
+    match draft(value) {
+        (Some(plan), found) if found.is_empty() => Ok(plan),
+        (_, found) => Err(found),
+    }
+}
+
+/// The plan as far as it can be read, beside everything that is wrong with it.
+pub(super) fn draft(value: &Value) -> (Option<Plan>, Vec<Finding>) {
+    let document = match document::canonical(value) {
+        Ok(document) => document,
+        Err(finding) => return (None, vec![finding]),
+    };
     let mut found = Findings::default();
     let plan = whole(value, document, &mut found);
-    match plan {
-        Some(plan) if found.is_empty() => Ok(plan),
-        Some(_) | None => Err(found.into_list()),
-    }
+    (plan, found.into_list())
 }
 
 fn whole(value: &Value, document: String, found: &mut Findings) -> Option<Plan> {

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::plan::{parsed, steps};
 
 fn of_steps(lines: &[&str]) -> Check {
-    check(&parsed(&steps(lines)))
+    check(&parsed(&steps(lines)), &Default::default())
 }
 
 fn ids(list: &[StepId]) -> Vec<&str> {
@@ -90,7 +90,7 @@ fn advice_is_given_where_an_author_would_act_on_it() {
         } else {
             steps(&text.lines().collect::<Vec<_>>())
         };
-        let findings = check(&parsed(&plan)).findings;
+        let findings = check(&parsed(&plan), &Default::default()).findings;
         let said: Vec<_> = findings
             .iter()
             .map(|f| format!("{} {} {}: {}; {}", f.severity, f.code, f.path, f.message, f.cure))

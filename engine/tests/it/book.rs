@@ -13,6 +13,7 @@ use actbook_engine::execution::{
 };
 use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
 use actbook_engine::plan::Plan;
+use actbook_engine::terms::Terms;
 use serde_json::Value;
 
 use crate::laws;
@@ -48,10 +49,10 @@ pub struct Book {
 }
 
 impl Book {
-    pub fn open(plan: Arc<Plan>, inputs: Option<&Value>) -> Self {
+    pub fn open(plan: Arc<Plan>, inputs: Option<&Value>, terms: &Terms) -> Self {
         let salt: Arc<[u8]> = Arc::from(*b"salt");
         let plan_ref = PlanRef { id: PlanId::new("p"), name: "p".into(), version: 1, digest: plan.digest };
-        let first = begin(ExecutionId::new("e"), plan_ref, &plan, inputs, Digest::of(b"here"), &salt);
+        let first = begin(ExecutionId::new("e"), plan_ref, &plan, inputs, Digest::of(b"here"), terms, &salt);
         let recorded = Recorded { position: Position(1), at_ms: 0, event: first.event };
         let entry = Entry { recorded, payload: value(first.payload) };
         Self { state: Some(start(&entry, plan, salt.clone())), entries: vec![entry], now_ms: 0, salt }
@@ -196,6 +197,7 @@ pub fn line(event: &Event) -> String {
     }
     for (name, value) in fields {
         let shown = match &value {
+            Value::String(digest) if name == "pin" || name == "digest" => digest[..4].to_owned(),
             Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
             other => other.to_string(),
         };

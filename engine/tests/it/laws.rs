@@ -8,6 +8,7 @@ use actbook_engine::execution::{
 use actbook_engine::id::StepNo;
 use actbook_engine::plan::Step;
 use actbook_engine::policy::{Answer, End, FailureAction, Outcome, PlanApproval, Status, StepStatus};
+use actbook_engine::terms::Rules;
 
 /// What is remembered of the state before an entry.
 pub struct Before {
@@ -148,7 +149,7 @@ impl Before {
 fn undone_is_undone(execution: &Execution) {
     for no in execution.numbers() {
         let (spec, step) = (execution.plan.step(no), execution.step(no));
-        let stands = !step.to_undo(spec).is_empty();
+        let stands = !step.to_undo(execution.rules(no)).is_empty();
         match step.status() {
             StepStatus::Compensated => assert!(!stands, "`{}` is compensated, and stands", spec.id),
             StepStatus::Compensating | StepStatus::CompensationFailed => {
@@ -199,11 +200,14 @@ fn may_start(execution: &Execution, no: StepNo) {
     assert!(!step.attempts.iter().any(Attempt::open), "two attempts of one step in flight");
     assert!(!step.attempts.iter().any(Attempt::succeeded), "an attempt after a success");
     let others: Vec<CallId> = in_flight(execution).into_iter().filter(|call| call.step != no).collect();
-    assert!(!spec.irreversible() || others.is_empty(), "an irreversible step not alone: {others:?}");
-    let alone = |call: &CallId| call.kind == CallKind::Run && execution.plan.step(call.step).irreversible();
+    assert!(
+        !execution.rules(no).irreversible() || others.is_empty(),
+        "an irreversible step not alone: {others:?}"
+    );
+    let alone = |call: &CallId| call.kind == CallKind::Run && execution.rules(call.step).irreversible();
     assert!(!others.iter().any(alone), "starts beside an irreversible step");
     assert!(others.len() < execution.plan.policy.concurrency as usize, "more in flight than slots");
-    sent_once(spec, step);
+    sent_once(execution, no);
     over_its_needs(execution, spec);
     let limit = execution.plan.policy.max_calls.filter(|_| !spec.by_agent());
     let answered = step.forced || step.last().is_some_and(|last| last.forced);
@@ -223,8 +227,9 @@ fn halts(execution: &Execution, no: StepNo) -> bool {
 }
 
 /// Without an answer, what may have run is not sent again, unless sending twice does no harm.
-fn sent_once(spec: &Step, step: &StepState) {
-    if spec.repeatable() || step.forced {
+fn sent_once(execution: &Execution, no: StepNo) {
+    let (spec, step) = (execution.plan.step(no), execution.step(no));
+    if execution.rules(no).repeatable || step.forced {
         return;
     }
     let answered = step.attempts.iter().rposition(|attempt| attempt.forced).unwrap_or(0);
@@ -249,15 +254,15 @@ fn over_its_needs(execution: &Execution, spec: &Step) {
 }
 
 fn approved(execution: &Execution, no: StepNo) {
-    let (spec, step) = (execution.plan.step(no), execution.step(no));
+    let (rules, step) = (execution.rules(no), execution.step(no));
     let by_policy = match execution.plan.policy.approval {
-        PlanApproval::EveryWrite => !spec.read_only,
+        PlanApproval::EveryWrite => !rules.read_only,
         PlanApproval::AtPointOfNoReturn => {
-            spec.cancellable != actbook_engine::policy::Cancellable::Reversible && !execution.past_no_return
+            rules.cancellable != actbook_engine::policy::Cancellable::Reversible && !execution.past_no_return
         }
         PlanApproval::None | PlanApproval::Plan => false,
     };
-    assert!(step.approved || !(spec.approval || by_policy), "starts without its approval");
+    assert!(step.approved || !(rules.approval || by_policy), "starts without its approval");
 }
 
 /// The attempt that has just started sends what was approved, under the right key.
@@ -265,7 +270,7 @@ fn started(execution: &Execution, no: StepNo) {
     let step = execution.step(no);
     let (new, earlier) = step.attempts.split_last().expect("one has just started");
     if step.approved {
-        assert_eq!(new.arguments, step.asked, "sends what was approved");
+        assert_eq!((new.arguments, new.pin), (step.asked, step.asked_pin), "sends what was approved");
     }
     let Some(last) = earlier.iter().rev().find(|one| !one.unsent).or(earlier.last()) else { return };
     if last.asks && last.outcome == Some(Outcome::Failed) {
@@ -310,11 +315,12 @@ fn may_undo(execution: &Execution, no: StepNo, attempt: u32) {
         other.status() == StepStatus::CompensationFailed && !other.left && !other.undo_retry
     };
     assert!(!execution.steps.iter().any(asks), "undoes on though a compensation failed");
-    let targets = execution.step(no).to_undo(execution.plan.step(no));
+    let targets = execution.step(no).to_undo(execution.rules(no));
     assert_eq!(targets.last(), Some(&attempt), "undoes the newest first");
     for later in dependants(execution, no) {
         let (spec, state) = (execution.plan.step(later), execution.step(later));
-        let standing = spec.compensation.is_some() && !state.left && !state.to_undo(spec).is_empty();
+        let standing =
+            spec.compensation.is_some() && !state.left && !state.to_undo(execution.rules(later)).is_empty();
         assert!(!standing, "undone before `{}`, which depends on it", spec.id);
     }
 }
@@ -361,27 +367,24 @@ fn ended(execution: &Execution, end: End) {
         assert!(!step.attempts.iter().any(Attempt::open), "ended {end} with an attempt in flight");
         assert!(!step.compensation_open(), "ended {end} with a compensation in flight");
     }
-    let specs = || execution.numbers().map(|no| (execution.plan.step(no), execution.step(no)));
+    let specs = || execution.numbers().map(|no| (execution.rules(no), execution.step(no)));
     match end {
         End::Succeeded => {
             let done = |step: &StepState| matches!(step.status(), S::Succeeded | S::Skipped);
             assert!(execution.steps.iter().all(done), "succeeded with an unfinished step");
         }
         End::Compensated => {
-            for (spec, step) in specs() {
-                assert!(step.to_undo(spec).is_empty(), "compensated, and `{}` stands", spec.id);
-                let partly = spec.cancellable != actbook_engine::policy::Cancellable::Reversible;
-                assert!(
-                    !partly || step.undone.is_empty(),
-                    "compensated, and `{}` is not reversible",
-                    spec.id
-                );
+            for no in execution.numbers() {
+                let (rules, step, id) = (execution.rules(no), execution.step(no), execution.step_id(no));
+                assert!(step.to_undo(rules).is_empty(), "compensated, and `{id}` stands");
+                let partly = rules.cancellable != actbook_engine::policy::Cancellable::Reversible;
+                assert!(!partly || step.undone.is_empty(), "compensated, and `{id}` is not reversible");
             }
         }
         End::Failed if execution.phase == Phase::Unwind && execution.stop.is_none() => {
-            let remains = |(spec, step): (&Step, &StepState)| {
-                let partly = spec.cancellable != actbook_engine::policy::Cancellable::Reversible;
-                !step.to_undo(spec).is_empty() || (partly && !step.undone.is_empty())
+            let remains = |(rules, step): (Rules, &StepState)| {
+                let partly = rules.cancellable != actbook_engine::policy::Cancellable::Reversible;
+                !step.to_undo(rules).is_empty() || (partly && !step.undone.is_empty())
             };
             assert!(specs().any(remains), "all is undone, and yet it failed");
         }

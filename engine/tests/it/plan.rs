@@ -165,7 +165,7 @@ fn ten_thousand_steps_are_read_in_time() {
     let text = steps(&lines.iter().map(String::as_str).collect::<Vec<_>>());
     let begun = Instant::now();
     let plan = parsed(&text);
-    let check = actbook_engine::analysis::check(&plan);
+    let check = actbook_engine::analysis::check(&plan, &Default::default());
     assert_eq!((plan.steps.len(), check.waves.len()), (10_000, 10_000));
     assert!(begun.elapsed() < Duration::from_secs(20), "took {:?}", begun.elapsed());
 }

@@ -36,5 +36,6 @@ macro_rules! chapters {
 }
 
 chapters!(
-    ready, outcomes, failure, answers, status, undo, approvals, limits, brief, due, records, questions, tasks
+    ready, outcomes, failure, answers, status, undo, approvals, limits, brief, due, records, questions,
+    tasks, terms
 );

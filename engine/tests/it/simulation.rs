@@ -52,7 +52,8 @@ impl Sim {
         trace(|| plan.document.clone());
         let late = seed % 4 == 3;
         let world = World { down: dice.chance(6), wrong: late, land_late: late, ..World::default() };
-        Self { dice, book: Book::open(plan, None), world, benign: false, prefixes: 15 }
+        let terms = plans::terms(&mut dice);
+        Self { dice, book: Book::open(plan, None, &terms), world, benign: false, prefixes: 15 }
     }
 
     fn execution(&self) -> &Execution {
@@ -389,6 +390,7 @@ impl Sim {
                 let stranger = Command::Drive { epoch: Epoch(self.book.epoch().0 - 1) };
                 assert!(!self.give(&stranger), "one who does not drive drives");
             }
+            90 if self.dice.chance(50) => drop(self.give(&move_pin())),
             90 => drop(self.give(&Command::Adopt { place: Digest::of(b"there") })),
             91 => drop(self.execution().ended.is_none() && self.give(&Command::Erase)),
             92..95 => self.time_passes(),
@@ -396,6 +398,10 @@ impl Sim {
             _ => self.anything(),
         }
     }
+}
+
+fn move_pin() -> Command {
+    Command::MovePin { tool: "t/run".to_owned(), digest: Digest::of(b"another") }
 }
 
 fn decide(step: &str, answer: Answer) -> Command {

@@ -54,7 +54,8 @@ pub fn run(steps: usize) -> anyhow::Result<Value> {
     let reference =
         PlanRef { id: PlanId::new("p"), name: plan.name.clone(), version: 1, digest: plan.digest };
     let mut book = Book { position: 0, hash: GENESIS };
-    let first = begin(ExecutionId::new("x"), reference, &plan, None, Digest::of(b"here"), &salt);
+    let first =
+        begin(ExecutionId::new("x"), reference, &plan, None, Digest::of(b"here"), &Default::default(), &salt);
     let recorded = book.record(1, 1, first);
     let Event::ExecutionStarted(started) = &recorded.event else { anyhow::bail!("no start") };
     let mut execution = open(started, recorded.position, recorded.at_ms, plan, salt);

@@ -240,7 +240,7 @@ Examples:
         #[arg(long)]
         dry_run: bool,
     },
-    /// The downstream tools: list, show, call
+    /// The downstream tools: list, show, call, accept, import
     #[command(subcommand)]
     Tools(Tools),
     /// Serve MCP over stdio, for an agent's client to start
@@ -367,8 +367,8 @@ pub struct Run {
     /// A file, `-` for stdin, or the name or id of a saved plan
     pub plan: String,
     /// An input; read as JSON where the plan's schema or the text says so
-    #[arg(long = "input", value_name = "KEY=VALUE")]
-    pub inputs: Vec<String>,
+    #[arg(long = "input", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub inputs: Vec<(String, String)>,
     /// Inputs from a YAML or JSON file; `--input` goes over them
     #[arg(long = "inputs", value_name = "FILE")]
     pub inputs_file: Option<PathBuf>,
@@ -481,6 +481,29 @@ Examples:
         #[arg(long, value_parser = times::span, default_value = "60s")]
         timeout: u64,
     },
+    /// Take a tool as it is now, for every plan that was checked against an older definition of it
+    #[command(
+        after_help = "Example:\n  actbook tools accept files/write_file --reason \"read the new description\""
+    )]
+    Accept {
+        tool: String,
+        /// Why; it is journaled
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Take over the servers of another client's config
+    #[command(after_help = "\
+Examples:
+  actbook tools import --from claude-code
+  actbook tools import --from ./mcp.json --dry-run")]
+    Import {
+        /// claude-code, claude-desktop, cursor, vscode, or a file
+        #[arg(long, value_name = "CLIENT|FILE")]
+        from: String,
+        /// Say what would be done, and do nothing
+        #[arg(long, alias = "print")]
+        dry_run: bool,
+    },
 }
 
 #[derive(Debug, Group)]
@@ -521,6 +544,12 @@ pub struct Record {
     /// How sure, from 0 to 1
     #[arg(long, value_name = "NUMBER")]
     pub confidence: Option<f64>,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let pair = pair.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    pair.ok_or_else(|| "write it as in --input version=1.2".to_owned())
 }
 
 fn json(text: &str) -> Result<Value, String> {

@@ -71,11 +71,7 @@ pub fn inputs(asked: &Run, plan: &Arc<Plan>) -> Result<Option<Value>, Error> {
         Some(file) => from_file(file)?,
         None => Map::new(),
     };
-    for word in &asked.inputs {
-        let Some((key, text)) = word.split_once('=') else {
-            let message = format!("--input {word}: there is no `=` in it");
-            return Err(Error::new("bad_input", message, "write it as in --input version=1.2"));
-        };
+    for (key, text) in &asked.inputs {
         given.insert(key.to_owned(), value(text, declared(plan, key)));
     }
     let named = asked.inputs_file.is_some() || !asked.inputs.is_empty();

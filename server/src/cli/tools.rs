@@ -1,9 +1,10 @@
-//! The downstream tools: listed, shown, called by hand.
+//! The downstream tools: listed, shown, called by hand, accepted.
 
 use std::time::Duration;
 
 use actbook::error::Error;
-use actbook::service::{Seen, ServerTools, ToolsSeen};
+use actbook::service::{Seen, ServerTools, ToolInfo, ToolStanding, ToolsSeen, visible};
+use actbook_engine::plan::duration_text;
 use actbook_engine::policy::Outcome;
 use serde_json::{Value, json};
 
@@ -19,6 +20,8 @@ pub async fn tools(session: &Session, asked: Tools) -> Ended {
         Tools::List { server } => list(session, server.as_deref()).await,
         Tools::Show { tool } => show(session, &tool).await,
         Tools::Call { tool, arguments, timeout } => call(session, &tool, arguments, timeout).await,
+        Tools::Accept { tool, reason } => accept(session, &tool, reason).await,
+        Tools::Import { .. } => unreachable!("an import needs no database"),
     }
 }
 
@@ -50,7 +53,12 @@ async fn list(session: &Session, only: Option<&str>) -> Ended {
             let mut table = Table::new(2, &[]);
             for tool in &server.tools {
                 let hints = hints(&tool.annotations.read_only, &tool.annotations.idempotent);
-                let described = cut(tool.description.as_deref().unwrap_or_default(), 90);
+                let described = cut(&visible(tool.description.as_deref().unwrap_or_default()), 90);
+                let described = if tool.hidden.is_empty() {
+                    described
+                } else {
+                    format!("{} {described}", painted(BAD, "hidden text!"))
+                };
                 let figures = seen.tools.get(&tool.name).map(figures).unwrap_or_default();
                 table.row(vec![
                     cell(&tool.name),
@@ -93,18 +101,30 @@ fn hints(read_only: &Option<bool>, idempotent: &Option<bool>) -> &'static str {
     }
 }
 
+#[derive(serde::Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    tool: &'a ToolInfo,
+    #[serde(flatten)]
+    standing: &'a ToolStanding,
+    seen: Option<&'a Seen>,
+}
+
 async fn show(session: &Session, name: &str) -> Ended {
     let tool = session.service.tool(name).await?;
+    let standing = session.service.standing(&tool)?;
     let seen = session.service.tools_seen(None).await?.tools.remove(&tool.name);
     let output = &session.output;
     if output.json {
-        let mut shown = json!(tool);
-        shown["seen"] = json!(seen);
-        output.document(&shown);
+        output.document(&Shown { tool: &tool, standing: &standing, seen: seen.as_ref() });
         return Ok(Exit::Done);
     }
     output.line(painted(STRONG, &tool.name));
-    output.line(format_args!("  {}", tool.description.as_deref().unwrap_or("without a description")));
+    output
+        .line(format_args!("  {}", visible(tool.description.as_deref().unwrap_or("without a description"))));
+    for place in &tool.hidden {
+        output.line(format_args!("  {}", painted(BAD, format_args!("hidden characters in {place}"))));
+    }
     let hints = &tool.annotations;
     let claimed = [
         ("read-only", hints.read_only),
@@ -117,6 +137,7 @@ async fn show(session: &Session, name: &str) -> Ended {
             output.line(format_args!("  {word}: {said} (says its server)"));
         }
     }
+    operator(output, &standing);
     output.line(painted(QUIET, format_args!("  digest {}", tool.digest)));
     seen.iter().for_each(|seen| was_seen(output, seen));
     schema(output, "arguments", &tool.input_schema);
@@ -124,6 +145,31 @@ async fn show(session: &Session, name: &str) -> Ended {
         schema(output, "output", schema_);
     }
     Ok(Exit::Done)
+}
+
+/// What the operator has said of it.
+fn operator(output: &Output, standing: &ToolStanding) {
+    let ToolStanding { trusted, terms, accepted } = standing;
+    let flag = |word: &str, said: Option<bool>| said.map(|said| format!("{word}: {said}"));
+    let words = [
+        trusted.then(|| "its server is trusted".to_owned()),
+        flag("read_only", terms.read_only),
+        flag("idempotent", terms.idempotent),
+        terms.approval.then(|| "approval: required".to_owned()),
+        terms.timeout_ms.map(|ms| format!("timeout at most {}", duration_text(ms))),
+        terms
+            .retry
+            .as_ref()
+            .and_then(|retry| retry.max_attempts)
+            .map(|most| format!("at most {most} attempts")),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    if !words.is_empty() {
+        output.line(format_args!("  the config says: {}", words.join(", ")));
+    }
+    if let Some(accepted) = accepted {
+        output.line(painted(QUIET, format_args!("  last accepted {accepted}")));
+    }
 }
 
 fn was_seen(output: &Output, seen: &Seen) {
@@ -156,15 +202,28 @@ fn schema(output: &Output, title: &str, schema: &Value) {
         let kind =
             property.get("type").map(|kind| kind.as_str().map_or_else(|| kind.to_string(), str::to_owned));
         let need = if required.contains(&name.as_str()) { "required" } else { "" };
-        let about = property.get("description").and_then(Value::as_str).unwrap_or_default();
+        let about = visible(property.get("description").and_then(Value::as_str).unwrap_or_default());
         table.row(vec![
             cell(name),
             cell(kind.unwrap_or_default()),
             coloured(QUIET, need),
-            cell(cut(about, 90)),
+            cell(cut(&about, 90)),
         ]);
     }
     table.print(output);
+}
+
+async fn accept(session: &Session, name: &str, reason: Option<String>) -> Ended {
+    let taken = session.service.accept_tool(&session.caller, name, reason).await?;
+    let output = &session.output;
+    if output.json {
+        output.document(&taken);
+        return Ok(Exit::Done);
+    }
+    let what = if taken.fresh { "accepted" } else { "accepted before" };
+    output.line(format_args!("{what}: {} {}", taken.tool, painted(QUIET, taken.digest)));
+    output.line("  every plan may call it as it is now; `actbook decide EXECUTION STEP retry` goes on where one was refused");
+    Ok(Exit::Done)
 }
 
 async fn call(session: &Session, name: &str, arguments: Value, timeout_ms: u64) -> Ended {

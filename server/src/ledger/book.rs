@@ -1,6 +1,8 @@
 //! What the mutex guards: the states as they will be once everything queued is durable, and the batch
 //! that will make it so.
 
+mod library;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Weak};
@@ -18,7 +20,7 @@ use actbook_engine::library::Library;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
-use super::fold::{self, LIBRARY, Plans};
+use super::fold::{self, Plans};
 use super::{Answer, Asked, Error, Progress, Reply, Request, RequestKey, Start};
 use crate::store::{Batch, Db, Entry, Head, Statement, executions, journal, payloads, project, requests};
 
@@ -53,6 +55,7 @@ impl Waiter {
             | Request::Start(_)
             | Request::SavePlan { .. }
             | Request::DeletePlan { .. }
+            | Request::AcceptTool { .. }
             | Request::Act { .. }
             | Request::EraseAct { .. } => None,
         }
@@ -247,30 +250,13 @@ impl Book {
             return Ok(repeated);
         }
         let reply = match &asked.request {
-            Request::SavePlan { plan, new_id } => {
-                let library = self.library()?;
-                let (reference, saved) = library.save(plan, new_id.clone());
-                let fresh = saved.is_some();
-                if let Some(saved) = saved {
-                    let payload = Some(plan.document.clone().into_bytes());
-                    self.shelve(library, Fresh { event: saved.into(), payload }, &asked.actor)?;
-                } else {
-                    self.library = Some(library);
-                }
-                self.plans.put(plan.clone());
-                Reply::Saved { plan: reference, fresh }
+            Request::SavePlan { plan, new_id, pins, tools } => {
+                self.save(plan, new_id, pins.as_ref(), tools, &asked.actor)?
             }
-            Request::DeletePlan { id } => {
-                let library = self.library()?;
-                match library.delete(id) {
-                    Ok(deleted) => self.shelve(library, deleted.into(), &asked.actor)?,
-                    Err(refusal) => {
-                        self.library = Some(library);
-                        return Err(refusal.into());
-                    }
-                }
-                Reply::Deleted
+            Request::AcceptTool { digest, tool, reason } => {
+                self.accept(*digest, tool, reason.as_deref(), &asked.actor)?
             }
+            Request::DeletePlan { id } => self.delete(id, &asked.actor)?,
             Request::Start(start) => Reply::Moved(Box::new(self.start(start, &asked.actor)?)),
             Request::Do { stream, command } => {
                 Reply::Moved(Box::new(self.command(*stream, command, &asked.actor)?))
@@ -311,26 +297,12 @@ impl Book {
             Reply::Saved { plan, .. } => format!("{}@{}", plan.id, plan.version),
             Reply::Moved(progress) => progress.id.to_string(),
             Reply::Recorded(position) => position.0.to_string(),
-            Reply::Deleted => String::new(),
+            Reply::Deleted | Reply::Accepted { .. } => String::new(),
             Reply::Repeated(result) => result.clone(),
         };
         let request = requests::Request { digest: key.digest.0.to_vec(), result, at: now_ms() };
         self.queue.others.push(requests::insert(self.tenant, &key.caller, &key.key, &request));
         self.keys.insert((key.caller.clone(), key.key.clone()), request);
-    }
-
-    fn library(&mut self) -> Result<Library, Error> {
-        match self.library.take() {
-            Some(library) => Ok(library),
-            None => fold::fold_library(&self.db, self.tenant),
-        }
-    }
-
-    fn shelve(&mut self, library: Library, fresh: Fresh, actor: &str) -> Result<(), Error> {
-        let recorded = self.append(LIBRARY, library.version + 1, fresh, actor);
-        self.queue.others.extend(project::plan(self.tenant, &recorded));
-        self.library = Some(library.evolve(&recorded)?);
-        Ok(())
     }
 
     fn erase_act(&mut self, stream: u64, actor: &str) -> Result<Reply, Error> {
@@ -347,8 +319,15 @@ impl Book {
 
     fn start(&mut self, start: &Start, actor: &str) -> Result<Progress, Error> {
         let id = start.id.clone();
-        let first =
-            begin(id, start.plan_ref.clone(), &start.plan, start.inputs.as_ref(), start.place, &start.salt);
+        let first = begin(
+            id,
+            start.plan_ref.clone(),
+            &start.plan,
+            start.inputs.as_ref(),
+            start.place,
+            &start.terms,
+            &start.salt,
+        );
         let stream = self.next_position().0;
         let recorded = self.append(stream, 1, first, actor);
         let Event::ExecutionStarted(started) = &recorded.event else {

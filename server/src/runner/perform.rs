@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Call, CallId, Command, Ended};
 use actbook_engine::policy::Category;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::Inner;
+use super::pins::{self, Then};
 use crate::{ledger, tools};
 
 /// A call on its way; it may be asked to stop.
@@ -38,14 +40,12 @@ pub async fn perform(
     stream: u64,
     call: Call,
     Words { arguments, reply }: Words,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
     kept: Arc<AtomicBool>,
 ) -> (CallId, Ended) {
     let id = call.id;
-    let timeout = Duration::from_millis(time_left(&call));
     let keep = Some(keeper(inner.clone(), stream, id, kept));
-    let carry = tools::Carry { task: call.task.map(|task| task.to_string()), reply, keep };
-    let request = tools::Call { tool: call.tool, arguments, key: call.key, timeout, carry };
+    let carry = tools::Carry { task: call.task.as_deref().map(str::to_owned), reply, keep };
     let sending = |child: Option<tools::ChildProcess>| {
         if let Err(error) = inner.seat.sending(stream, id, child) {
             // Without the line a crash would pass this call off as never sent.
@@ -53,16 +53,35 @@ pub async fn perform(
             std::process::abort();
         }
     };
-    let asked_to_stop = async move {
-        if stop.wait_for(|asked| *asked).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
     let _line = inner.board.open(stream, id.step);
     let board = inner.board.clone();
-    let progress = Arc::new(move |said| board.note(stream, id.step, said));
-    let ended = inner.tools.call_reporting(request, sending, progress, asked_to_stop).await;
-    (id, in_engine_words(ended))
+    let progress: tools::OnProgress = Arc::new(move |said| board.note(stream, id.step, said));
+    let mut pin = call.pin;
+    loop {
+        let (request, stop) = (request(&call, &arguments, pin, &carry), asked_to_stop(stop.clone()));
+        let ended = inner.tools.call_reporting(request, sending, progress.clone(), stop).await;
+        match pins::look(&inner, stream, &call, pin, ended).await {
+            Then::Done(ended) => return (id, in_engine_words(ended)),
+            Then::Again(accepted) => pin = Some(accepted),
+        }
+    }
+}
+
+fn request(call: &Call, arguments: &Value, pin: Option<Digest>, carry: &tools::Carry) -> tools::Call {
+    tools::Call {
+        tool: call.tool.clone(),
+        arguments: arguments.clone(),
+        pin,
+        key: call.key.clone(),
+        timeout: Duration::from_millis(time_left(call)),
+        carry: carry.clone(),
+    }
+}
+
+async fn asked_to_stop(mut stop: watch::Receiver<bool>) {
+    if stop.wait_for(|asked| *asked).await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// A task's time is counted from its attempt's start, whoever asks after it.

@@ -22,7 +22,7 @@ impl Service {
         let progress = match self.ask(caller, request).await? {
             Reply::Moved(progress) => *progress,
             Reply::Repeated(_) => self.stands(found.stream)?,
-            Reply::Saved { .. } | Reply::Deleted | Reply::Recorded(_) => {
+            Reply::Saved { .. } | Reply::Deleted | Reply::Accepted { .. } | Reply::Recorded(_) => {
                 unreachable!("a command moves its execution")
             }
         };

@@ -62,14 +62,18 @@ impl Service {
         inputs: Option<Value>,
         drive: bool,
     ) -> Result<Started, Error> {
-        let given = inputs.clone().unwrap_or_else(|| Value::Object(Default::default()));
+        let given = plan.with_defaults(inputs.clone().unwrap_or_else(|| Value::Object(Default::default())));
         plan.check_inputs(&given).map_err(|findings| Error::findings("the inputs are refused", findings))?;
         let seat: Option<SeatId> = if drive { Some(self.runner().await?.seat_id()) } else { None };
+        let terms = self.terms(&reference, &plan).await?;
+        let named = inputs.is_some() || given.as_object().is_some_and(|given| !given.is_empty());
+        let kept = named.then_some(given);
         let start = Start {
             id: ExecutionId::new(random::id()),
             plan_ref: reference,
-            inputs: inputs.map(|inputs| plan.redact_inputs(inputs)),
+            inputs: kept.map(|inputs| plan.redact_inputs(inputs)),
             place: self.place(&plan),
+            terms,
             plan,
             salt: random::bytes::<16>().to_vec().into(),
             seat,
@@ -78,7 +82,7 @@ impl Service {
         match self.ask(caller, request).await? {
             Reply::Moved(progress) => Ok(Started::of(*progress, true)),
             Reply::Repeated(id) => Ok(Started::of(self.stands(self.find(&id).await?.stream)?, false)),
-            Reply::Saved { .. } | Reply::Deleted | Reply::Recorded(_) => {
+            Reply::Saved { .. } | Reply::Deleted | Reply::Accepted { .. } | Reply::Recorded(_) => {
                 unreachable!("a start gives an execution")
             }
         }

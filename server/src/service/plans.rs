@@ -9,6 +9,7 @@ use actbook_engine::plan::{Finding, Plan, Severity, Undo};
 use serde::Serialize;
 
 use super::Service;
+use super::preflight::Seen;
 use super::view::PlanView;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -24,6 +25,8 @@ const PLANS_LISTED: u64 = 1_000;
 pub struct PlanChecked {
     pub plan: Option<Arc<Plan>>,
     pub check: Check,
+    /// None: they were not asked for.
+    pub(super) tools: Option<Seen>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -42,45 +45,62 @@ pub struct PlanSaved {
 }
 
 impl Service {
-    /// The whole pre-flight; `offline` leaves out whatever needs the servers.
+    /// The whole pre-flight; `offline` leaves out whatever needs the servers. Calls no tool.
     pub async fn check(&self, text: &str, offline: bool) -> PlanChecked {
-        match Plan::parse(text) {
-            Err(findings) => PlanChecked { plan: None, check: Check::refused(findings) },
-            Ok(plan) => {
-                let mut check = analysis::check(&plan);
-                if !offline {
-                    check.findings.extend(self.check_tools(&plan).await);
-                    check.ok = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
+        let (plan, wrong) = Plan::draft(text);
+        let plan = match plan {
+            Some(plan) if wrong.is_empty() => Arc::new(plan),
+            draft => {
+                let mut findings = wrong;
+                if let Some(draft) = draft.filter(|_| !offline) {
+                    findings.extend(self.look_at_draft(&draft).await);
                 }
-                PlanChecked { plan: Some(Arc::new(plan)), check }
+                return PlanChecked { plan: None, check: Check::refused(findings), tools: None };
             }
+        };
+        let (tools, lost) = match offline {
+            true => (None, Vec::new()),
+            false => {
+                let (seen, lost) = self.look_at_tools(&plan).await;
+                (Some(seen), lost)
+            }
+        };
+        let unseen = Seen::default();
+        let terms = tools.as_ref().unwrap_or(&unseen).terms(self, &plan);
+        let mut check = analysis::check(&plan, &terms);
+        check.findings.extend(lost);
+        if let Some(seen) = &tools {
+            check.findings.extend(self.held_against_tools(&plan, seen, &terms));
         }
+        check.ok = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
+        PlanChecked { plan: Some(plan), check, tools }
     }
 
-    /// Every tool that the plan names must be there.
-    async fn check_tools(&self, plan: &Plan) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        for (path, tool) in named_tools(plan) {
-            if let Err(error) = self.tools.describe(tool).await {
-                let cure = "`actbook tools list` shows what there is; servers are named in actbook.yaml";
-                findings.push(Finding::error("no_such_tool", path, error.to_string(), cure));
-            }
-        }
+    /// What is wrong with the tools is told along with what is wrong with the document: one run finds all.
+    async fn look_at_draft(&self, draft: &Plan) -> Vec<Finding> {
+        let (seen, mut findings) = self.look_at_tools(draft).await;
+        let terms = seen.terms(self, draft);
+        findings.extend(self.held_against_tools(draft, &seen, &terms));
         findings
     }
 
     pub async fn save_plan(&self, caller: &Caller, text: &str, offline: bool) -> Result<PlanSaved, Error> {
         let repeated = self.repeated(caller).await?;
-        let PlanChecked { plan, check } = self.check(text, offline || repeated.is_some()).await;
+        let PlanChecked { plan, check, tools } = self.check(text, offline || repeated.is_some()).await;
         let Some(plan) = plan.filter(|_| check.ok) else {
             let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
             return Err(Error::findings("the plan is refused", errors.collect()));
         };
-        let request = Request::SavePlan { plan: plan.clone(), new_id: PlanId::new(random::id()) };
+        let request = Request::SavePlan {
+            plan: plan.clone(),
+            new_id: PlanId::new(random::id()),
+            pins: tools.as_ref().map(Seen::pins),
+            tools: tools.map(|tools| tools.rows(self)).unwrap_or_default(),
+        };
         let (reference, fresh) = match self.ask(caller, request).await? {
             Reply::Saved { plan, fresh } => (plan, fresh),
             Reply::Repeated(result) => (saved_before(&result, &plan)?, false),
-            Reply::Moved(_) | Reply::Deleted | Reply::Recorded(_) => {
+            Reply::Moved(_) | Reply::Deleted | Reply::Accepted { .. } | Reply::Recorded(_) => {
                 unreachable!("saving a plan answers with its place")
             }
         };

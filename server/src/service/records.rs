@@ -117,7 +117,7 @@ impl Service {
                     result.parse().map_err(|_| Error::new("corrupt", strange(), "run `actbook verify`"))?;
                 Ok(Noted::Alone(Position(position)))
             }
-            Reply::Saved { .. } | Reply::Deleted | Reply::Moved(_) => {
+            Reply::Saved { .. } | Reply::Deleted | Reply::Accepted { .. } | Reply::Moved(_) => {
                 unreachable!("an act gives its place")
             }
         }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use actbook_engine::analysis::nearest;
 use actbook_engine::policy::{Category, Outcome};
 use serde::Serialize;
 use serde_json::Value;
@@ -28,11 +27,25 @@ pub struct ToolCalled {
 impl Service {
     /// Every configured server with its tools, or why they could not be had.
     pub async fn list_tools(&self) -> Vec<ServerTools> {
-        self.tools.list().await
+        self.tools.list().await.into_iter().map(|server| self.shown_server(server)).collect()
     }
 
     pub async fn list_tools_of(&self, server: &str) -> ServerTools {
-        self.tools.list_server(server).await
+        self.shown_server(self.tools.list_server(server).await)
+    }
+
+    fn shown_server(&self, server: ServerTools) -> ServerTools {
+        ServerTools { tools: server.tools.into_iter().map(|info| self.shown(info)).collect(), ..server }
+    }
+
+    /// A server may put what it was given into what it says of its tools.
+    fn shown(&self, mut info: ToolInfo) -> ToolInfo {
+        let texts = [&mut info.title, &mut info.description];
+        texts.into_iter().flatten().for_each(|text| self.tools.redact_text(text));
+        self.tools.redact(&mut info.input_schema);
+        info.output_schema.iter_mut().for_each(|schema| self.tools.redact(schema));
+        info.hidden.iter_mut().for_each(|place| self.tools.redact_text(place));
+        info
     }
 
     /// How a server is doing in this process.
@@ -46,29 +59,20 @@ impl Service {
 
     pub async fn tool(&self, name: &str) -> Result<ToolInfo, Error> {
         match self.tools.describe(name).await {
-            Ok(info) => Ok(info),
+            Ok(info) => Ok(self.shown(info)),
             Err(error) => Err(self.no_such_tool(name, &error).await),
         }
     }
 
     async fn no_such_tool(&self, name: &str, error: &CatalogError) -> Error {
-        let cure = match error {
-            CatalogError::Unreachable { .. } => "`actbook doctor` looks at every server".to_owned(),
-            CatalogError::BadName(_) | CatalogError::UnknownServer(_) | CatalogError::UnknownTool { .. } => {
-                let listed = self.tools.list().await;
-                let names = listed.iter().flat_map(|server| &server.tools).map(|tool| tool.name.as_str());
-                match nearest(name, names) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => "`actbook tools list` shows what there is".to_owned(),
-                }
-            }
-        };
+        let cure = self.cure_of(name, error).await;
         Error::new("no_such_tool", error.to_string(), cure)
     }
 
     pub async fn call_tool(&self, name: &str, arguments: Value, timeout: Duration) -> ToolCalled {
         let key = random::id();
-        let call = Call { tool: name.to_owned(), arguments, key, timeout, carry: Default::default() };
+        let call =
+            Call { tool: name.to_owned(), arguments, pin: None, key, timeout, carry: Default::default() };
         let started = Instant::now();
         let ended = self.tools.call(call, |_| {}, std::future::pending()).await;
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);

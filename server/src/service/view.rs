@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use actbook_engine::chain::Digest;
 use actbook_engine::event::Reported;
 use actbook_engine::execution::{
     Brief, Execution, Note, Noted, Question, StepState, Stored, Subject, ToUndo, Values, brief, questions,
@@ -234,10 +235,12 @@ impl Service {
         let undo = brief.as_ref().map_or(&[][..], |brief| &brief.undo);
         let open = questions(execution);
         let waiting = open.iter().map(|question| {
-            let asked = question.step.and_then(|no| execution.step(no).asked).map(|stored| stored.position.0);
-            let said = question.step.and_then(|no| execution.step(no).question());
+            let step = question.step.map(|no| execution.step(no));
+            let asked = step.and_then(|step| step.asked).map(|stored| stored.position.0);
+            let said = step.and_then(|step| step.question());
             let said = said.and_then(|stored| values.0.get(&stored.position));
-            WaitingView { asked, ..waiting(question, &steps, undo, said.map(Arc::as_ref)) }
+            let pin = step.and_then(|step| step.asked_pin);
+            WaitingView { asked, ..waiting(question, &steps, undo, said.map(Arc::as_ref), pin) }
         });
         let waiting = waiting.collect();
         let records = execution.notes.iter().map(|note| record_view(execution, note, &values)).collect();
@@ -414,7 +417,13 @@ fn silent(state: &StepState) -> &'static str {
     }
 }
 
-fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo], asked: Option<&Value>) -> WaitingView {
+fn waiting(
+    question: &Question,
+    steps: &[StepView],
+    undo: &[ToUndo],
+    asked: Option<&Value>,
+    pin: Option<Digest>,
+) -> WaitingView {
     let view = question.step.map(|no| &steps[no.index()]);
     let id = view.map(|view| view.id.to_string()).unwrap_or_default();
     let said = view
@@ -428,7 +437,10 @@ fn waiting(question: &Question, steps: &[StepView], undo: &[ToUndo], asked: Opti
         Subject::UndoApproval => {
             ("approval", "May what has been done be undone, as the brief lists it?".to_owned(), approvals)
         }
-        Subject::StepApproval => ("approval", format!("May step `{id}` run? {}", work_text(view)), approvals),
+        Subject::StepApproval => {
+            let pinned = pin.map(|pin| format!(", as its definition {pin} has it")).unwrap_or_default();
+            ("approval", format!("May step `{id}` run? {}{pinned}", work_text(view)), approvals)
+        }
         Subject::AgentWork => (
             "agent",
             format!("Step `{id}` is yours: {}", work_text(view)),

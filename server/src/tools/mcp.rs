@@ -6,6 +6,7 @@ mod ears;
 mod http;
 mod life;
 mod line_limit;
+mod raw;
 mod signs;
 mod tasks;
 
@@ -22,7 +23,7 @@ use serde_json::Value;
 use tokio::process::Command;
 use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
-use super::catalog::{CatalogError, ToolInfo};
+use super::catalog::{CatalogError, Listing};
 use super::classify::Came;
 use super::egress::Egress;
 use super::process::ChildProcess;
@@ -72,6 +73,24 @@ impl Drop for Slot {
     }
 }
 
+/// All that a call waits for.
+struct Ready {
+    connection: Arc<Connection>,
+    /// What the server offers on it, or why that is not known.
+    listing: Result<Arc<Listing>, String>,
+}
+
+impl Ready {
+    /// A call that is not pinned goes its way though nobody knows what the server offers: it will say.
+    fn admit(&self, call: &Call) -> Result<(), Came> {
+        match &self.listing {
+            Ok(listing) => listing.admit(call),
+            Err(_) if call.pin.is_none() => Ok(()),
+            Err(why) => Err(Came::NotSent { category: Category::Unavailable, why: why.clone() }),
+        }
+    }
+}
+
 impl Server {
     pub fn new(
         name: &str,
@@ -112,7 +131,8 @@ impl Server {
             () = &mut stop => return (stopped_unsent(), true),
         };
         match ready {
-            Ok(connection) => {
+            Ok(ready) if let Err(came) = ready.admit(call) => (came, false),
+            Ok(Ready { connection, .. }) => {
                 sending(connection.process());
                 let deadline = Instant::now() + call.timeout;
                 let (came, stopped) = match tasks::replied_to(call) {
@@ -156,10 +176,11 @@ impl Server {
         }
     }
 
-    /// A connection that is up. One that keeps falling is waited for like one that starts slowly.
-    async fn ready(&self, patience: Duration) -> Result<Arc<Connection>, Came> {
-        match tokio::time::timeout(patience, self.connection()).await {
-            Ok(Ok(connection)) => Ok(connection),
+    /// A connection that is up, and what the server offers on it. One that keeps falling is waited for like
+    /// one that starts slowly.
+    async fn ready(&self, patience: Duration) -> Result<Ready, Came> {
+        match tokio::time::timeout(patience, self.listed()).await {
+            Ok(Ok((connection, listing))) => Ok(Ready { connection, listing }),
             Ok(Err(NotUp { category, why })) => Err(Came::NotSent { category, why }),
             Err(_) => {
                 let falls = match self.state(Circuit::Closed).falls {
@@ -188,10 +209,17 @@ impl Server {
     }
 
     /// The server's tools, in its own order.
-    pub async fn tools(&self) -> Result<Arc<Vec<ToolInfo>>, CatalogError> {
+    pub async fn listing(&self) -> Result<Arc<Listing>, CatalogError> {
         let unreachable = |why| CatalogError::Unreachable { server: self.name.clone(), why };
-        let connection = self.connection().await.map_err(|not_up| unreachable(not_up.why))?;
-        connection.tools(&self.name).await.map_err(unreachable)
+        let (_, listing) = self.listed().await.map_err(|not_up| unreachable(not_up.why))?;
+        listing.map_err(unreachable)
+    }
+
+    /// Of one and the same connection: a server that was started again may offer other tools.
+    async fn listed(&self) -> Result<(Arc<Connection>, Result<Arc<Listing>, String>), NotUp> {
+        let connection = self.connection().await?;
+        let listing = connection.listing(&self.name).await;
+        Ok((connection, listing))
     }
 
     pub async fn shutdown(&self) {

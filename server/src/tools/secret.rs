@@ -2,7 +2,7 @@
 //! process, and struck out of everything that comes back.
 
 use std::fmt;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
@@ -67,6 +67,58 @@ pub enum Unresolved {
     NoArgument(String),
     #[error("`${{{0}}}` means nothing to Actbook; use ${{env:NAME}}")]
     Foreign(String),
+}
+
+/// Whatever any `Secrets` of this process has learned. A library logs what it likes, wherever it runs.
+static EVER_KNOWN: RwLock<Vec<String>> = RwLock::new(Vec::new());
+
+/// Strikes out of a line of the log whatever this process knows to be secret.
+pub fn redact_log(line: &mut String) {
+    strike_out(&EVER_KNOWN, line);
+}
+
+fn strike_out(known: &RwLock<Vec<String>>, text: &mut String) {
+    for secret in known.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        if text.contains(secret.as_str()) {
+            *text = text.replace(secret.as_str(), REDACTED);
+        }
+    }
+}
+
+/// A secret as it stands, and as it is written in JSON, in JSON inside JSON (a log quotes what it shows),
+/// in JSON that is all ASCII, between single quotes, and in an address.
+fn forms(value: &str) -> Vec<String> {
+    let json = |text: &str| {
+        let quoted = Value::from(text).to_string();
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    let ascii = |text: &str| -> String { text.chars().flat_map(ascii_only).collect() };
+    let once = json(value);
+    let percent: String = value.bytes().flat_map(percent_encoded).collect();
+    let repr = value.replace('\\', "\\\\");
+    let mut forms =
+        vec![value.to_owned(), repr, json(&once), ascii(&once), json(&ascii(&once)), percent, once];
+    forms.sort();
+    forms.dedup();
+    forms
+}
+
+fn ascii_only(c: char) -> Vec<char> {
+    match c.is_ascii() {
+        true => vec![c],
+        false => c.encode_utf16(&mut [0; 2]).iter().flat_map(|unit| escaped(*unit)).collect(),
+    }
+}
+
+fn escaped(unit: u16) -> Vec<char> {
+    format!("\\u{unit:04x}").chars().collect()
+}
+
+fn percent_encoded(byte: u8) -> Vec<char> {
+    match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => vec![char::from(byte)],
+        other => format!("%{other:02X}").chars().collect(),
+    }
 }
 
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
@@ -145,14 +197,13 @@ impl Secrets {
         if NOT_SECRET.contains(&name) || value.chars().count() < SECRET_CHARS_MIN {
             return;
         }
-        let mut known = self.known.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let escaped = Value::from(value).to_string();
-        for form in [value, &escaped[1..escaped.len() - 1]] {
-            if !known.iter().any(|one| one == form) {
-                known.push(form.to_owned());
-            }
+        let forms = forms(value);
+        for list in [self.known.as_ref(), &EVER_KNOWN] {
+            let mut known = list.write().unwrap_or_else(PoisonError::into_inner);
+            known.extend(forms.iter().cloned());
+            known.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+            known.dedup();
         }
-        known.sort_by_key(|one| std::cmp::Reverse(one.len()));
     }
 
     /// Fills a template in. An unset variable is an error that names it, never text.
@@ -195,16 +246,11 @@ impl Secrets {
     }
 
     pub fn redact_text(&self, text: &mut String) {
-        let known = self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for secret in known.iter() {
-            if text.contains(secret.as_str()) {
-                *text = text.replace(secret.as_str(), REDACTED);
-            }
-        }
+        strike_out(&self.known, text);
     }
 
     pub fn redact(&self, value: &mut Value) {
-        if !self.known.read().unwrap_or_else(std::sync::PoisonError::into_inner).is_empty() {
+        if !self.known.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
             self.redact_inside(value);
         }
     }

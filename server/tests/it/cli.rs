@@ -6,10 +6,16 @@ mod care;
 mod demo;
 mod examples;
 mod http;
+mod import;
 mod long;
+mod pins;
+mod policies;
+mod preflight;
 mod records;
 mod refusals;
 mod round_trip;
+mod secrets;
+mod shifty;
 mod signals;
 
 use std::io::{BufRead, BufReader};

@@ -14,6 +14,7 @@ mod http_tools;
 mod http_zoo;
 mod limits;
 mod mcp_http;
+pub mod pins;
 mod questions;
 mod secrets;
 mod ssrf;
@@ -43,7 +44,7 @@ fn demo_server(folder: &Path) -> Value {
 
 fn a_call(tool: &str, arguments: Value) -> Call {
     let key = "key-1".to_owned();
-    Call { tool: tool.to_owned(), arguments, key, timeout: PATIENCE, carry: Default::default() }
+    Call { tool: tool.to_owned(), arguments, pin: None, key, timeout: PATIENCE, carry: Default::default() }
 }
 
 async fn call(tools: &Tools, tool: &str, arguments: Value) -> Ended {

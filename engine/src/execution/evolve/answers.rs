@@ -50,7 +50,7 @@ impl Execution {
     }
 
     pub(super) fn try_again(&mut self, no: StepNo, settled_as_not_run: bool) {
-        let idempotent = self.plan.step(no).idempotent;
+        let idempotent = self.rules(no).idempotent;
         let step = &mut self.steps[no.index()];
         if let (true, Some(newest)) = (settled_as_not_run, step.counting()) {
             let key = step.attempts[newest as usize].key;
@@ -85,6 +85,7 @@ impl Execution {
                 by_agent: true,
                 forced: false,
                 arguments: step.attempts.last().and_then(|last| last.arguments),
+                pin: None,
                 outcome: Some(Outcome::Succeeded),
                 category: None,
                 result: output,

@@ -32,6 +32,7 @@ impl Execution {
             by_agent,
             forced: step.forced || goes_on,
             arguments: arguments.or(before),
+            pin: step.asked_pin.filter(|_| step.approved),
             outcome: None,
             category: None,
             result: None,

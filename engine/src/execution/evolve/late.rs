@@ -66,14 +66,14 @@ impl Execution {
 
     /// A success that arrives after its compensation began may have taken effect after it.
     fn undo_again(&mut self, no: StepNo, index: u32) {
-        let plan = self.plan.clone();
-        let (spec, step) = (plan.step(no), &mut self.steps[no.index()]);
-        if step.compensations.iter().any(|one| step.same_effect(spec, one.attempt, index)) {
-            let others = step.undone.iter().copied().filter(|other| !step.same_effect(spec, *other, index));
+        let rules = self.rules(no);
+        let step = &mut self.steps[no.index()];
+        if step.compensations.iter().any(|one| step.same_effect(rules, one.attempt, index)) {
+            let others = step.undone.iter().copied().filter(|other| !step.same_effect(rules, *other, index));
             step.undone = others.collect();
             step.undo_again.insert(index);
         }
-        if step.status() == StepStatus::Compensated && !step.to_undo(spec).is_empty() {
+        if step.status() == StepStatus::Compensated && !step.to_undo(rules).is_empty() {
             step.undo_retry = true;
             self.set_status(no, StepStatus::CompensationFailed, None);
         }

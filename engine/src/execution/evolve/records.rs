@@ -69,7 +69,7 @@ impl Execution {
     /// As if a compensation had been made and had succeeded, so that a success that is heard of later
     /// makes it due again.
     fn undone_by_hand(&mut self, no: StepNo, attempt: u32, at_ms: i64) {
-        let plan = self.plan.clone();
+        let rules = self.rules(no);
         let step = &mut self.steps[no.index()];
         let key = step.next_undo_key(attempt);
         step.compensations.push(Compensation {
@@ -88,7 +88,7 @@ impl Execution {
             started_at_ms: at_ms,
         });
         let others = step.undo_again.iter().copied();
-        step.undo_again = others.filter(|other| !step.same_effect(plan.step(no), *other, attempt)).collect();
+        step.undo_again = others.filter(|other| !step.same_effect(rules, *other, attempt)).collect();
         step.undone.insert(attempt);
     }
 }

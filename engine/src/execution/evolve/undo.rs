@@ -35,6 +35,7 @@ impl Execution {
         let spec = plan.step(no).compensation.as_ref().ok_or("the step has no compensation")?;
         let by_agent = matches!(spec.work, Undo::Action { .. });
         let attempt = event.attempt.checked_sub(1).ok_or("attempts count from 1")?;
+        let rules = self.rules(no);
         let step = &mut self.steps[no.index()];
         if event.compensation as usize != step.compensations.len() + 1 {
             return Err(format!("compensation {} of `{}` is out of turn", event.compensation, event.step));
@@ -60,7 +61,7 @@ impl Execution {
         // Until it has succeeded, nothing with this effect counts as undone; all that was heard before
         // it began is covered by it.
         let same: Vec<u32> = (0..step.attempts.len() as u32)
-            .filter(|other| step.same_effect(plan.step(no), *other, attempt))
+            .filter(|other| step.same_effect(rules, *other, attempt))
             .collect();
         for other in same {
             step.undo_again.remove(&other);
@@ -122,7 +123,7 @@ impl Execution {
     /// The step is compensated once none of its attempts is left to undo.
     pub(super) fn after_undo(&mut self, no: StepNo, at_ms: i64) {
         self.steps[no.index()].retry_at_ms = None;
-        match self.step(no).to_undo(self.plan.step(no)).is_empty() {
+        match self.step(no).to_undo(self.rules(no)).is_empty() {
             true => self.end_step(no, StepStatus::Compensated, None, at_ms),
             false => self.set_status(no, StepStatus::Compensating, None),
         }

@@ -21,7 +21,7 @@ fn sound(result: Result<Plan, Vec<actbook_engine::plan::Finding>>) -> Result<(),
             prop_assert_eq!(plan.digest, again.digest);
             prop_assert_eq!(format!("{plan:?}"), format!("{again:?}"));
             prop_assert_eq!(analysis::order(&plan).len(), plan.steps.len());
-            prop_assert_eq!(analysis::check(&plan).stopping.len(), plan.steps.len());
+            prop_assert_eq!(analysis::check(&plan, &Default::default()).stopping.len(), plan.steps.len());
         }
         Err(findings) => {
             prop_assert!(!findings.is_empty());

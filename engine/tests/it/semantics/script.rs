@@ -10,6 +10,7 @@ use actbook_engine::execution::{
 use actbook_engine::id::Epoch;
 use actbook_engine::plan::{Plan, parse_duration_ms};
 use actbook_engine::policy::{Category, Outcome, StepStatus};
+use actbook_engine::terms::Terms;
 use serde_json::{Value, json};
 
 use crate::book::{Book, line};
@@ -19,9 +20,10 @@ pub fn replay(case: &str) -> String {
     let script = case.find("\n> ").expect("a case asks something") + 1;
     let (head, script) = case.split_at(script);
     let (_, plan) = head.split_once('\n').expect("a plan follows the sentence");
+    let (terms, plan) = terms(plan);
     let plan =
         Plan::parse(&format!("name: case\n{plan}")).unwrap_or_else(|found| panic!("{found:#?} in {case}"));
-    let mut stage = Stage { book: Book::open(Arc::new(plan), None), keys: Vec::new() };
+    let mut stage = Stage { book: Book::open(Arc::new(plan), None, &terms), keys: Vec::new() };
     let mut told = head.to_owned();
     for asked in script.lines().filter_map(|line| line.strip_prefix("> ")) {
         let answer = stage.play(asked);
@@ -30,6 +32,14 @@ pub fn replay(case: &str) -> String {
     }
     told.push('\n');
     told
+}
+
+/// A case about what the operator says begins with a line `terms: {…}`.
+fn terms(head: &str) -> (Terms, &str) {
+    match head.strip_prefix("terms: ").and_then(|rest| rest.split_once('\n')) {
+        Some((terms, plan)) => (serde_json::from_str(terms).expect("terms in JSON"), plan),
+        None => (Terms::new(), head),
+    }
 }
 
 struct Stage {
@@ -122,6 +132,10 @@ impl Stage {
             "cancel" => Command::Cancel { reason },
             "undo" => Command::Undo { reason },
             "erase" => Command::Erase,
+            "move-pin" => {
+                let digest = serde_json::from_value(json!(words[1])).expect("a digest");
+                Command::MovePin { tool: words[0].to_owned(), digest }
+            }
             "drive" => Command::Drive { epoch: Epoch(rest.parse().expect("an epoch")) },
             _ => panic!("nobody can {verb}"),
         };
@@ -244,12 +258,14 @@ impl Stage {
             let arguments = call.arguments.map(|stored| self.payload(stored.position.0));
             let arguments = arguments.map(|value| format!(" {value}")).unwrap_or_default();
             let cancel = if call.cancel { ", asked to stop" } else { "" };
+            let yes = if call.approved { " approved" } else { "" };
+            let pin = call.pin.map(|pin| format!(", pin {}{yes}", &pin.to_string()[..4])).unwrap_or_default();
             let kind = format!("{:?}", call.id.kind).to_lowercase();
             let task = call.task.map(|task| format!(", asked after as {task}")).unwrap_or_default();
             let answer = call.answered.map(|one| format!(", told {}", self.payload(one.answer.position.0)));
             let answer = answer.unwrap_or_default();
             told += &format!(
-                "  {kind} {step}#{}: {}{arguments}, key {}, {} ms{cancel}{task}{answer}\n",
+                "  {kind} {step}#{}: {}{arguments}, key {}, {} ms{pin}{cancel}{task}{answer}\n",
                 call.id.no + 1,
                 call.tool,
                 key + 1,

@@ -70,7 +70,7 @@ impl Sim {
             return self.ask(call, lands);
         }
         self.world.calls.insert(call, Truth { sent: Sent::Answered, lands, later: false });
-        let read_only = run && self.execution().plan.step(call.step).read_only && dice < 60;
+        let read_only = run && self.execution().rules(call.step).read_only && dice < 60;
         let ended = if lands || read_only { self.success() } else { self.failure() };
         self.report(call, ended);
     }
@@ -115,13 +115,13 @@ impl Sim {
             self.give(&command);
             return;
         }
-        let (spec, step) = (self.execution().plan.step(no), self.execution().step(no));
+        let (rules, step) = (self.execution().rules(no), self.execution().step(no));
         let targets = match step
             .last_compensation()
             .filter(|last| last.by_agent && last.outcome != Some(Outcome::Succeeded))
         {
             Some(last) => vec![last.attempt],
-            None => step.to_undo(spec),
+            None => step.to_undo(rules),
         };
         for attempt in targets {
             self.world.undo(self.book.execution(), no, attempt);
@@ -181,7 +181,7 @@ impl Sim {
         self.give(&Command::Report { epoch: Epoch(0), call, ended });
         // A process that found only a prefix of the journal may not have heard of it before.
         let heard = sent == Sent::Answered && !self.benign;
-        let read_only = self.execution().plan.step(call.step).read_only;
+        let read_only = self.execution().rules(call.step).read_only;
         assert!(!heard || read_only || self.book.entries.len() == mark, "a repeat is no news");
     }
 
@@ -310,7 +310,7 @@ impl Sim {
         let mut by_hand = false;
         match status {
             StepStatus::Failed | StepStatus::Unknown if speaks && unknown => {
-                let read_only = self.execution().plan.step(no).read_only;
+                let read_only = self.execution().rules(no).read_only;
                 let truth = if read_only {
                     answer == Answer::Happened
                 } else {

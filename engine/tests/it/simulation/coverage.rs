@@ -60,6 +60,7 @@ pub fn name(command: &Command) -> &'static str {
         Command::RecordDecision { .. } => "record decision",
         Command::RecordCompensation { .. } => "record compensation",
         Command::Accept { .. } => "accept",
+        Command::MovePin { .. } => "move pin",
         Command::Erase => "erase",
     }
 }
@@ -86,7 +87,7 @@ fn expected() -> Vec<Seen> {
     all.extend(answers().into_iter().map(|(answer, status)| ("answer", answer.as_str(), status.as_str())));
     let of_executions = Event::KINDS
         .iter()
-        .filter(|kind| !kind.starts_with("plan_saved") && !kind.starts_with("plan_deleted"));
+        .filter(|kind| !["plan_saved.1", "plan_deleted.1", "tool_accepted.1"].contains(kind));
     all.extend(
         of_executions.filter(|kind| !kind.starts_with("execution_started")).map(|kind| ("event", *kind, "")),
     );
@@ -94,7 +95,7 @@ fn expected() -> Vec<Seen> {
     let commands = commands.into_iter().chain(["record decision", "record compensation"]);
     let commands: Vec<&'static str> = commands.collect();
     all.extend(
-        ["adopt", "accept", "note"]
+        ["adopt", "accept", "note", "move pin"]
             .into_iter()
             .chain(commands.iter().copied())
             .map(|one| ("accepted", one, "")),

@@ -1,6 +1,8 @@
 //! Random plans, as documents: the real parser and binder read them.
 
+use actbook_engine::chain::Digest;
 use actbook_engine::plan::Plan;
+use actbook_engine::terms::{RetryTerms, Terms, ToolTerms};
 use serde_json::{Map, Value, json};
 
 use super::dice::Dice;
@@ -123,6 +125,30 @@ fn undoing(dice: &mut Dice, step: &mut Map<String, Value>) {
     step.insert("compensation".into(), compensation);
     if dice.chance(15) {
         step.insert("cancellable".into(), json!(dice.pick(&["partially-reversible", "irreversible"])));
+    }
+}
+
+/// What an operator may have said of the tools: in most stories nothing.
+pub fn terms(dice: &mut Dice) -> Terms {
+    let mut terms = Terms::new();
+    for tool in ["t/run", "t/undo", "t/probe"] {
+        if dice.chance(25) {
+            terms.insert(tool.to_owned(), tool_terms(dice));
+        }
+    }
+    terms
+}
+
+fn tool_terms(dice: &mut Dice) -> ToolTerms {
+    let max_attempts = *dice.pick(&[None, Some(1), Some(2)]);
+    ToolTerms {
+        pin: Some(Digest::of(b"one")),
+        timeout_ms: *dice.pick(&[None, Some(1_000)]),
+        retry: dice.chance(50).then(|| RetryTerms { max_attempts, ..RetryTerms::default() }),
+        idempotent: *dice.pick(&[None, None, Some(true), Some(false)]),
+        read_only: *dice.pick(&[None, None, None, Some(true), Some(false)]),
+        hinted: dice.chance(20),
+        approval: dice.chance(15),
     }
 }
 

@@ -58,13 +58,12 @@ impl World {
     }
 
     pub fn land(&mut self, execution: &Execution, call: CallId) {
-        let spec = execution.plan.step(call.step);
         match call.kind {
             CallKind::Compensation => {
                 let target = execution.step(call.step).compensations[call.no as usize].attempt;
                 self.undo(execution, call.step, target);
             }
-            CallKind::Run if spec.read_only => {}
+            CallKind::Run if execution.rules(call.step).read_only => {}
             CallKind::Run => {
                 let effect = effect(execution, call.step, call.no);
                 let fresh = match effect {
@@ -89,7 +88,7 @@ impl World {
 
     /// Someone did the step by hand; the engine counts it as an attempt.
     pub fn by_hand(&mut self, execution: &Execution, step: StepNo) {
-        if !execution.plan.step(step).read_only {
+        if !execution.rules(step).read_only {
             let attempt = execution.step(step).attempts.len() as u32 - 1;
             self.effects.insert(effect(execution, step, attempt));
         }
@@ -97,7 +96,7 @@ impl World {
 }
 
 fn effect(execution: &Execution, step: StepNo, attempt: u32) -> Effect {
-    match execution.plan.step(step).idempotent {
+    match execution.rules(step).idempotent {
         true => Effect::Key(step, execution.step(step).attempts[attempt as usize].key),
         false => Effect::Attempt(step, attempt),
     }

@@ -1,18 +1,19 @@
 //! One MCP server that is up: what carries the connection (a process group, or HTTP), the rmcp client that
 //! talks through it, the calls out at it.
 
+mod listing;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use actbook_engine::chain::Digest;
 use actbook_engine::policy::Category;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
     CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientNotification, ClientRequest,
-    ContentBlock, CustomNotification, Implementation, PaginatedRequestParams, PingRequest, ProtocolVersion,
-    RequestId, RequestMetaObject, ServerResult, Tool,
+    ContentBlock, CustomNotification, Implementation, PingRequest, ProtocolVersion, RequestId,
+    RequestMetaObject, ServerResult,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer,
@@ -31,13 +32,14 @@ use tokio::sync::Mutex;
 use super::ears::{Ears, Reports};
 use super::http::{HttpClient, Leaves, NoMessage};
 use super::line_limit::{LineLimit, Verdict};
+use super::raw::{ListChanges, RawTools};
 use super::signs::Signs;
 use super::{CONNECT_LIMIT, NotUp, Stop, tasks};
-use crate::tools::catalog::{Annotations, ToolInfo};
 use crate::tools::classify::{Came, classify, joined};
 use crate::tools::process::{self, ChildProcess, Group, Tail};
 use crate::tools::secret::Secrets;
 use crate::tools::{Call, Ended, OnProgress, traceparent};
+use listing::Listed;
 
 pub const KEY_META: &str = "actbook/idempotency-key";
 pub const TRACE_META: &str = "traceparent";
@@ -51,17 +53,10 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
 /// After a pause or a time-out, a server that does not answer a simple question within this is ended.
 const CHECK_LIMIT: Duration = Duration::from_secs(3);
-const TOOLS_MAX: usize = 10_000;
-const PAGES_MAX: usize = 1_000;
-const LIST_LIMIT: Duration = Duration::from_secs(30);
-/// A plan asks for many tools at once; within this the list is not asked for again.
-const LIST_FRESH: Duration = Duration::from_secs(2);
 /// The server's concurrency is bounded by its permits; a second bound would make sent calls wait.
 const POSTS_MAX: usize = 1 << 16;
 /// How often the broken stream of an answer is taken up again, where the server numbers its events.
 const RESUMES_MAX: usize = 3;
-
-type Listed = (Instant, Arc<Vec<ToolInfo>>);
 
 pub struct Connection {
     carrier: Carrier,
@@ -70,6 +65,7 @@ pub struct Connection {
     reports: Reports,
     calls_out: AtomicUsize,
     listed: Mutex<Option<Listed>>,
+    changes: ListChanges,
     life: Signs,
 }
 
@@ -128,16 +124,19 @@ async fn start_as(
         Failed { not_up: NotUp { category: Category::Unavailable, why }, speak_older: false }
     })?;
     let (last_words, verdict) = (Tail::default(), Verdict::default());
+    let changes = ListChanges::default();
     let draining = process::drain_stderr(name.to_owned(), pipes.stderr, last_words.clone(), secrets.clone());
     tokio::spawn(group.while_it_lasts(draining));
     let stdout = LineLimit::new(pipes.stdout, LINE_BYTES_MAX, verdict.clone());
+    let stdout = RawTools::new(stdout, changes.clone());
     // Twice, so that our own limit is met first: rmcp would skip the line and leave the caller waiting.
     let transport =
         AsyncRwTransport::new_client(stdout, pipes.stdin).with_max_line_length(2 * LINE_BYTES_MAX);
     let handshake = client().serve_with_lifecycle(transport, manner);
     let failed = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
         Ok(Ok(service)) => {
-            return Ok(Connection::new(Carrier::Child(Child { group, last_words, verdict }), service).await);
+            let carrier = Carrier::Child(Child { group, last_words, verdict });
+            return Ok(Connection::new(carrier, service, changes).await);
         }
         Ok(Err(error)) => handshake_problem(&error),
         Err(_) => format!("did not answer within {CONNECT_LIMIT:?}"),
@@ -163,7 +162,10 @@ async fn reach_as(name: &str, http: &HttpClient, manner: ClientLifecycleMode) ->
     let transport = Leaves(StreamableHttpClientTransport::with_client(http.clone(), config));
     let handshake = client().serve_with_lifecycle(transport, manner);
     let (category, how, speak_older) = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
-        Ok(Ok(service)) => return Ok(Connection::new(Carrier::Http(http.clone()), service).await),
+        Ok(Ok(service)) => {
+            let carrier = Carrier::Http(http.clone());
+            return Ok(Connection::new(carrier, service, ListChanges::default()).await);
+        }
         Ok(Err(error)) => unreached(&error),
         Err(_) => (Category::Timeout, format!("it did not answer within {CONNECT_LIMIT:?}"), false),
     };
@@ -228,7 +230,7 @@ async fn exit_of(group: &Group) -> Option<String> {
 }
 
 impl Connection {
-    async fn new(carrier: Carrier, service: RunningService<RoleClient, Ears>) -> Self {
+    async fn new(carrier: Carrier, service: RunningService<RoleClient, Ears>, changes: ListChanges) -> Self {
         let peer = service.peer().clone();
         let mut no_cache = ClientCacheConfig::default();
         no_cache.enabled = false;
@@ -238,7 +240,7 @@ impl Connection {
         let service = Mutex::new(Some(service));
         let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
         let life = Signs::new();
-        Self { carrier, peer, service, reports, calls_out, listed, life }
+        Self { carrier, peer, service, reports, calls_out, listed, changes, life }
     }
 
     /// The child that serves it, where it is one of ours.
@@ -450,57 +452,6 @@ impl Connection {
         }
     }
 
-    pub async fn tools(&self, server: &str) -> Result<Arc<Vec<ToolInfo>>, String> {
-        let mut listed = self.listed.lock().await;
-        if let Some((at, tools)) = listed.as_ref().filter(|(at, _)| at.elapsed() < LIST_FRESH) {
-            tracing::trace!(age = ?at.elapsed(), "tool list taken from memory");
-            return Ok(tools.clone());
-        }
-        let tools = match tokio::time::timeout(LIST_LIMIT, self.list(server)).await {
-            Ok(tools) => Arc::new(tools?),
-            Err(_) => {
-                return Err(format!("the server `{server}` did not list its tools within {LIST_LIMIT:?}"));
-            }
-        };
-        *listed = Some((Instant::now(), tools.clone()));
-        self.life.heard();
-        Ok(tools)
-    }
-
-    async fn list(&self, server: &str) -> Result<Vec<ToolInfo>, String> {
-        let mut tools = Vec::new();
-        let mut cursor = None;
-        for _ in 0..PAGES_MAX {
-            let page = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = match self.peer.list_tools(Some(page)).await {
-                Ok(page) => page,
-                Err(ServiceError::McpError(error)) => {
-                    return Err(format!("the server `{server}` does not list its tools: {}", error.message));
-                }
-                Err(error) => {
-                    let told = match &error {
-                        ServiceError::TransportSend(error) => no_message(error).map(ToString::to_string),
-                        _ => None,
-                    };
-                    let why = match told {
-                        Some(why) => why,
-                        None => self.why_broken().await,
-                    };
-                    return Err(format!("listing the tools of `{server}`: {why}"));
-                }
-            };
-            tools.extend(page.tools.into_iter().map(|tool| tool_info(server, tool)));
-            cursor = page.next_cursor;
-            if cursor.is_none() {
-                return Ok(tools);
-            }
-            if tools.len() > TOOLS_MAX {
-                break;
-            }
-        }
-        Err(format!("the server `{server}` lists more than {TOOLS_MAX} tools, or never ends its list"))
-    }
-
     /// As the protocol has it: close the input, wait, ask, then kill.
     pub async fn close(&self) {
         if let Some(mut service) = self.service.lock().await.take()
@@ -570,24 +521,5 @@ fn block_text(block: &ContentBlock) -> Option<&str> {
     match block {
         ContentBlock::Text(text) => Some(&text.text),
         _ => None,
-    }
-}
-
-fn tool_info(server: &str, tool: Tool) -> ToolInfo {
-    // Keys are sorted in `Value`, so that the digest does not depend on the order of fields.
-    let whole = serde_json::to_value(&tool).unwrap_or_default().to_string();
-    let hints = tool.annotations.unwrap_or_default();
-    ToolInfo {
-        name: format!("{server}/{}", tool.name),
-        description: tool.description.map(Into::into),
-        input_schema: Value::Object(tool.input_schema.as_ref().clone()),
-        output_schema: tool.output_schema.map(|schema| Value::Object(schema.as_ref().clone())),
-        annotations: Annotations {
-            read_only: hints.read_only_hint,
-            destructive: hints.destructive_hint,
-            idempotent: hints.idempotent_hint,
-            open_world: hints.open_world_hint,
-        },
-        digest: Digest::of(whole.as_bytes()),
     }
 }

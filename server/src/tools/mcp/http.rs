@@ -22,6 +22,7 @@ use serde_json::Value;
 use sse_stream::{Sse, SseStream};
 
 use super::connection::{KEY_META, LEAVE_GRACE, TRACE_META};
+use super::raw::wrapped;
 use crate::config::Template;
 use crate::tools::classify::{Came, classify};
 use crate::tools::egress::{self, Egress, Place};
@@ -276,6 +277,7 @@ async fn answer(mut response: Response, id: &RequestId) -> Posted {
         }
         Err(why) => return no_message(Came::Broken { why }),
     };
+    let body = wrapped(&body).unwrap_or(body);
     match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
         // An error without an id is about the one request that was sent.
         Ok(ServerJsonRpcMessage::Error(error)) if error.id.is_none() => refused(error.error, id.clone()),
@@ -331,5 +333,10 @@ fn events(response: Response) -> Events {
         let fits = event_bytes <= MESSAGE_BYTES_MAX;
         std::future::ready(if fits { Ok(chunk) } else { Err(io::Error::other("an event without end")) })
     });
-    SseStream::from_bytes_stream(limited).boxed()
+    SseStream::from_bytes_stream(limited).map_ok(with_raw_tools).boxed()
+}
+
+fn with_raw_tools(event: Sse) -> Sse {
+    let wrapped = event.data.as_ref().and_then(|data| String::from_utf8(wrapped(data.as_bytes())?).ok());
+    Sse { data: wrapped.or(event.data), ..event }
 }

@@ -45,6 +45,7 @@ impl Desk {
             plan_ref: self.saved.reference.clone(),
             plan: self.saved.plan.clone(),
             inputs: None,
+            terms: Default::default(),
             place: Digest::of(b"here"),
             salt: Arc::from(*b"salt"),
             seat: None,
@@ -135,7 +136,12 @@ fn a_key_holds_for_every_kind_of_request() {
         assert!(matches!(again, Ok(Reply::Repeated(repeated)) if repeated == id));
 
         // Saving what is there already appends no entry, and the key holds all the same.
-        let save = |plan: &Arc<Plan>| Request::SavePlan { plan: plan.clone(), new_id: PlanId::new("fresh") };
+        let save = |plan: &Arc<Plan>| Request::SavePlan {
+            plan: plan.clone(),
+            new_id: PlanId::new("fresh"),
+            pins: None,
+            tools: Vec::new(),
+        };
         let other =
             Arc::new(Plan::parse(&book::plan("x", &[book::step("y", "t/ok", "z")]).to_string()).unwrap());
         let same = desk.ask(key("agent", "save", "save"), save(&desk.saved.plan)).await;
@@ -156,7 +162,12 @@ fn a_key_holds_for_every_kind_of_request() {
 fn twins_that_append_no_entry_are_one_request_too() {
     for_each_database(async |scratch| {
         let desk = Desk::open(&scratch.url).await;
-        let save = || Request::SavePlan { plan: desk.saved.plan.clone(), new_id: PlanId::new("fresh") };
+        let save = || Request::SavePlan {
+            plan: desk.saved.plan.clone(),
+            new_id: PlanId::new("fresh"),
+            pins: None,
+            tools: Vec::new(),
+        };
         let busy = (0..TWINS).map(async |number| {
             let name = format!("save {}", number / 10);
             desk.ask(key("agent", &name, "save"), save()).await.map(drop)?;

@@ -30,8 +30,9 @@ const WIRES: [&str; 2] = ["main", "lib"];
 /// What the doors must leave to `service`.
 const DOORS: [&str; 3] = ["mcp", "web", "cli"];
 const ENGINE_INSIDES: &str = "execution";
-/// What `tools` may know of the engine: words, hashes, ids and how a value is bound; no plan, no state.
-const ENGINE_FOR_TOOLS: [&str; 4] = ["policy", "chain", "id", "bind"];
+/// What `tools` may know of the engine: words, hashes, ids, schemas and how a value is bound; no plan, no
+/// state.
+const ENGINE_FOR_TOOLS: [&str; 5] = ["policy", "chain", "id", "bind", "schema"];
 
 const WORLDLY_CRATES: [&str; 10] = [
     "tokio",

@@ -112,7 +112,6 @@ async fn what_the_server_refuses_is_failed_by_its_kind() {
     let folder = tempdir().unwrap();
     let tools = demo(folder.path());
     let cases = [
-        ("demo/write_file", json!({ "path": "x" }), Category::InvalidArguments),
         ("demo/no_such_tool", json!({}), Category::NotFound),
         ("demo/read_file", json!({ "path": "not there" }), Category::ToolError),
     ];
@@ -120,6 +119,26 @@ async fn what_the_server_refuses_is_failed_by_its_kind() {
         let (category, message, sent) = failure(call(&tools, tool, arguments).await);
         assert_eq!((category, sent), (expected, true), "{tool}: {message}");
     }
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_the_live_schema_do_not_leave() {
+    let folder = tempdir().unwrap();
+    let tools = demo(folder.path());
+    let cases = [
+        ("demo/write_file", json!({ "path": "x" }), "content"),
+        ("demo/write_file", json!({ "path": "x", "content": "y", "mode": 1 }), "mode"),
+        ("demo/sleep", json!({ "ms": "long" }), "/ms"),
+        ("demo/sleep", json!({ "ms": -1 }), "/ms"),
+    ];
+    for (tool, arguments, words) in cases {
+        let (ended, told) = watched_call(&tools, a_call(tool, arguments)).await;
+        let (category, message, sent) = failure(ended);
+        assert_eq!((category, sent, told), (Category::InvalidArguments, false, vec![]), "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+    assert!(!folder.path().join("x").exists());
     tools.shutdown().await;
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use actbook::tools::{Circuit, Progress};
+use actbook::tools::{Carry, Circuit, Progress};
 use futures_util::future::join_all;
 use tempfile::tempdir;
 

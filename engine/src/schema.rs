@@ -1,11 +1,13 @@
-//! The JSON Schema of a plan's inputs, measured before anybody runs it. A few references that double
-//! one another, or refer to themselves, make a validator work for ever: 2^n from n lines. So a
-//! schema may refer only within itself, not in circles, and only as often as can be counted.
+//! A JSON Schema, of a plan's inputs or of a tool's arguments, measured before anybody runs it. A few
+//! references that double one another, or refer to themselves, make a validator work for ever: 2^n from
+//! n lines. So a schema may refer only within itself, not in circles, and only as often as can be counted.
 
 use std::collections::BTreeMap;
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
+
+use crate::bind::with_room;
 
 /// Values in the schema, each counted as often as it is referred to.
 const SCHEMA_VALUES_MAX: usize = 100_000;
@@ -14,12 +16,19 @@ const REFERENCES_MAX: usize = 32;
 /// Other ways to refer, which would escape the count.
 const REFUSED: [&str; 5] = ["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$vocabulary"];
 
+/// A validator of a schema that somebody else wrote, of whichever draft it names. Nothing is fetched.
+pub fn compile(schema: &Value) -> Result<Validator, String> {
+    measured(schema)?;
+    let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+    with_room(|| options.build(schema)).map_err(|error| error.to_string())
+}
+
 /// Patterns run in linear time: a plan cannot hang its reader.
-pub(super) fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+pub(crate) fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     jsonschema::draft202012::options().with_pattern_options(PatternOptions::regex()).build(schema)
 }
 
-pub(super) fn measured(schema: &Value) -> Result<(), String> {
+pub(crate) fn measured(schema: &Value) -> Result<(), String> {
     let mut measure = Measure { schema, known: BTreeMap::new(), trail: Vec::new() };
     measure.values(schema, true).map(drop)
 }

@@ -1,0 +1,272 @@
+//! `check` against live tools: everything that will not work is told before anything happens, all of it
+//! in one run, and no tool is called.
+
+use super::shifty::Shifty;
+use super::*;
+
+/// A maker, what takes back, and what looks.
+fn tools() -> Value {
+    json!([
+        {
+            "name": "make",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "name": { "type": "string", "minLength": 1 },
+                    "size": { "type": "integer" },
+                    "kind": { "enum": ["a", "b"] },
+                    "parts": { "type": "array", "items": { "$ref": "#/$defs/part" } },
+                },
+                "required": ["name"],
+                "additionalProperties": false,
+                "$defs": { "part": { "type": "object", "properties": { "weight": { "type": "number" } } } },
+            },
+            "outputSchema": {
+                "type": "object",
+                "properties": {
+                    "id": { "type": "string" },
+                    "url": { "type": "string" },
+                    "size": { "type": "integer" },
+                },
+                "required": ["id", "size"],
+                "additionalProperties": false,
+            },
+            "annotations": { "readOnlyHint": false, "destructiveHint": false },
+        },
+        {
+            "name": "remove",
+            "inputSchema": {
+                "type": "object",
+                "properties": { "id": { "type": "string" } },
+                "required": ["id"],
+                "additionalProperties": false,
+            },
+            "annotations": { "readOnlyHint": false, "destructiveHint": true },
+        },
+        {
+            "name": "look",
+            "inputSchema": { "type": "object", "properties": { "id": { "type": "string" } }, "required": ["id"] },
+            "outputSchema": {
+                "type": "object",
+                "properties": { "exists": { "type": "boolean" } },
+                "required": ["exists"],
+                "additionalProperties": false,
+            },
+            "annotations": { "readOnlyHint": true },
+        },
+    ])
+}
+
+fn undo() -> Value {
+    json!({ "tool": "shifty/remove", "arguments": { "id": "${output.id}" } })
+}
+
+/// A step that is right but for what is laid over it.
+fn step(id: &str, over: Value) -> Value {
+    let mut step = json!({
+        "id": id, "tool": "shifty/make", "arguments": { "name": "x" }, "compensation": undo(),
+    });
+    for (name, value) in over.as_object().unwrap() {
+        step[name] = value.clone();
+    }
+    step
+}
+
+type Planted = (Value, &'static str, &'static str, &'static str);
+
+/// What is laid over a step, and the code, the field and a word of the cure that must be told of it.
+fn mistakes_in_calls() -> Vec<Planted> {
+    vec![
+        (json!({ "tool": "shifty/mak" }), "no_such_tool", "tool", "`shifty/make`"),
+        (json!({ "tool": "shfty/make" }), "no_such_tool", "tool", "`shifty/make`"),
+        (json!({ "arguments": { "size": 1 } }), "missing_argument", "arguments.name", "add `name`"),
+        (
+            json!({ "arguments": { "name": "x", "colour": "red" } }),
+            "superfluous_argument",
+            "arguments.colour",
+            "leave it out",
+        ),
+        (
+            json!({ "arguments": { "name": "x", "size": "big" } }),
+            "bad_argument",
+            "arguments.size",
+            "tools show shifty/make",
+        ),
+        (
+            json!({ "arguments": { "name": "x", "kind": "c" } }),
+            "bad_argument",
+            "arguments.kind",
+            "tools show shifty/make",
+        ),
+        (
+            json!({ "arguments": { "name": "x", "size": "${steps.first.output.id}" } }),
+            "mistyped_argument",
+            "arguments.size",
+            "integer",
+        ),
+        (
+            json!({ "arguments": { "name": "x", "parts": [{ "weight": "${steps.first.status}" }] } }),
+            "mistyped_argument",
+            "arguments.parts[0].weight",
+            "number",
+        ),
+        (
+            json!({ "arguments": { "name": "${steps.first.output.idd}" } }),
+            "not_there",
+            "arguments",
+            "`steps.first.output.id`",
+        ),
+    ]
+}
+
+fn mistakes_around_calls() -> Vec<Planted> {
+    vec![
+        (
+            json!({ "compensation": { "tool": "shifty/remove" } }),
+            "missing_argument",
+            "compensation.arguments.id",
+            "add `id`",
+        ),
+        (
+            json!({ "compensation": { "tool": "shifty/remove", "arguments": { "id": "${arguments.nam}" } } }),
+            "not_there",
+            "compensation.arguments",
+            "`arguments.name`",
+        ),
+        (
+            json!({ "compensation": { "tool": "shifty/remove", "arguments": { "id": "${output.url}" } } }),
+            "undo_may_lack",
+            "compensation.arguments",
+            "requires",
+        ),
+        (
+            json!({ "probe": { "tool": "shifty/look", "arguments": { "id": "1" }, "happened": "output.exist" } }),
+            "not_there",
+            "probe.happened",
+            "`output.exists`",
+        ),
+        (
+            json!({ "probe": { "tool": "shifty/look", "arguments": { "id": "1", "di": 2 }, "happened": "output.exists" } }),
+            "superfluous_argument",
+            "probe.arguments.di",
+            "there are id",
+        ),
+        (
+            json!({ "compensation": null, "read_only": true }),
+            "contradicts_server",
+            "read_only",
+            "leave `read_only` out",
+        ),
+        (json!({ "compensation": null }), "no_compensation", "", "add a `compensation`"),
+        (
+            json!({ "tool": "shifty/remove", "arguments": { "id": "1" }, "cancellable": "reversible",
+                    "compensation": { "tool": "shifty/make", "arguments": { "name": "x" } } }),
+            "contradicts_server",
+            "cancellable",
+            "partially-reversible",
+        ),
+        (json!({ "timout": "5s" }), "unknown_field", "timout", "`timeout`"),
+        (json!({ "depends_on": ["frist"] }), "unknown_step", "depends_on[0]", "`first`"),
+    ]
+}
+
+/// The plan, and for each mistake in it the code, the path and a word of the cure.
+fn mistakes() -> (Value, Vec<(&'static str, String, &'static str)>) {
+    let planted = mistakes_in_calls().into_iter().chain(mistakes_around_calls());
+    let mut steps = vec![step("first", json!({}))];
+    let mut expected = Vec::new();
+    for (number, (over, code, field, cure)) in planted.enumerate() {
+        let mut made = step(&format!("s{number}"), over);
+        if made["compensation"].is_null() {
+            made.as_object_mut().unwrap().remove("compensation");
+        }
+        steps.push(made);
+        let at = format!("steps[{}]", number + 1);
+        let path = if field.is_empty() { at } else { format!("{at}.{field}") };
+        expected.push((code, path, cure));
+    }
+    (json!({ "name": "mistakes", "steps": steps }), expected)
+}
+
+#[test]
+fn every_planted_mistake_is_found_in_one_run_and_no_tool_is_called() {
+    let shifty = Shifty::new(&tools());
+    let (plan, expected) = mistakes();
+    assert!(expected.len() >= 12);
+    shifty.house.write("plan.json", &plan.to_string());
+    let check = shifty.house.json(&["check", "plan.json"]);
+    assert_eq!(check["ok"], false);
+    let findings = check["findings"].as_array().unwrap();
+    for (code, path, cure) in &expected {
+        let found = findings.iter().find(|found| found["code"] == *code && found["path"] == *path);
+        let found = found.unwrap_or_else(|| panic!("{code} at {path} is not among {findings:#?}"));
+        assert!(found["cure"].as_str().unwrap().contains(cure), "{found}");
+    }
+    for found in findings {
+        assert!(
+            !found["message"].as_str().unwrap().is_empty() && !found["cure"].as_str().unwrap().is_empty()
+        );
+    }
+    let first = |found: &&Value| found["path"].as_str().unwrap().starts_with("steps[0]");
+    let about_first: Vec<_> =
+        findings.iter().filter(first).filter(|found| found["severity"] != "note").collect();
+    assert!(about_first.is_empty(), "nothing is wrong with the first step: {about_first:#?}");
+    assert!(shifty.house.run(&["plan", "save", "plan.json"]).err.contains("the plan is refused"));
+    assert_eq!(shifty.calls(), 0, "a check calls nothing");
+}
+
+#[test]
+fn a_plan_that_fits_its_tools_has_no_errors_and_runs() {
+    let shifty = Shifty::new(&tools());
+    let plan = json!({ "name": "right", "inputs": { "type": "object", "properties": { "size": { "type": "integer", "default": 3 } } },
+        "steps": [
+            step("one", json!({ "arguments": { "name": "x", "size": "${inputs.size}" } })),
+            step("two", json!({ "arguments": { "name": "${steps.one.status}", "size": "${1 + 1}", "parts": [{ "weight": 1.5 }, "${{'weight': 2}}"] } })),
+        ] });
+    shifty.house.write("plan.json", &plan.to_string());
+    let check = shifty.house.json(&["check", "plan.json"]);
+    let errors: Vec<&Value> =
+        check["findings"].as_array().unwrap().iter().filter(|found| found["severity"] == "error").collect();
+    assert!(check["ok"] == true && errors.is_empty(), "{errors:#?}");
+    shifty.house.expect(0, &["run", "plan.json"]);
+    assert_eq!(shifty.calls(), 2);
+}
+
+/// A value that no schema spoke of is checked once it is there, and before it leaves.
+#[test]
+fn what_types_could_not_tell_is_refused_when_it_is_bound() {
+    let shifty = Shifty::new(&tools());
+    let plan = json!({ "name": "late", "steps": [
+        { "id": "ask", "action": "Say how large" },
+        step("make", json!({ "arguments": { "name": "x", "size": "${steps.ask.output.size}" } })),
+    ] });
+    shifty.house.write("plan.json", &plan.to_string());
+    shifty.house.expect(3, &["run", "plan.json"]);
+    let id = shifty.house.newest();
+    shifty.house.expect(0, &["record", &id, "ask", "succeeded", "--output", "{\"size\": \"large\"}"]);
+    shifty.house.expect(3, &["resume", &id]);
+    let view = shifty.house.json(&["show", &id]);
+    let step = &view["steps"][1];
+    assert_eq!(
+        (&step["status"], &step["error"]["category"]),
+        (&json!("failed"), &json!("invalid_arguments")),
+        "{step}"
+    );
+    assert_eq!(shifty.calls(), 0);
+}
+
+#[test]
+fn inputs_are_completed_and_slips_in_them_refused() {
+    let house = House::new();
+    let schema = "{ type: object, properties: { name: { type: string, default: ada }, deep: { type: object, properties: { n: { type: integer, default: 7 } } }, count: { type: integer } } }";
+    house.write("in.yaml", &format!("name: in\ninputs: {schema}\nsteps: [{{ id: a, tool: files/echo, read_only: true, arguments: {{ all: \"${{inputs}}\" }} }}]"));
+    let out = house.expect(0, &["run", "in.yaml", "--input", "deep={}", "--json"]);
+    let view: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(view["steps"][0]["output"]["all"], json!({ "name": "ada", "deep": { "n": 7 } }));
+    let slip = house.run(&["run", "in", "--input", "cuont=1"]);
+    assert_eq!(slip.code, Some(1));
+    assert!(slip.err.contains("did you mean `count`?"), "{}", slip.err);
+    assert_eq!(house.run(&["run", "in", "--input", "count=many"]).code, Some(1), "mistyped");
+    let usage = house.run(&["run", "in", "--input", "count"]);
+    assert_eq!(usage.code, Some(2), "{}", usage.err);
+}
