@@ -15,8 +15,8 @@ use crate::figures::Figures;
 const WARM_UP: usize = 50;
 /// Of the execution that is looked at.
 const STEPS_SHOWN: usize = 10;
-/// Steps that an execution may have open at once.
-const OPEN_MAX: usize = 256;
+/// Of those that are reported on, all open at once.
+const OPEN_MAX: usize = 20;
 const PROTOCOL: &str = "2026-07-28";
 
 /// The way to a server that was started for this.
@@ -93,6 +93,8 @@ impl Server {
 
 /// The body of one response on a connection that stays.
 fn response(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
+    let status = read_line(stream)?;
+    anyhow::ensure!(status.contains(" 200 "), "the server says {status}");
     let (mut length, mut chunked) = (0, false);
     loop {
         let line = read_line(stream)?;
