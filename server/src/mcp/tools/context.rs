@@ -20,6 +20,7 @@ const LINE_CHARS_MAX: usize = 300;
 pub struct SetContext {
     key: String,
     /// Text or JSON
+    #[serde(default)]
     #[schemars(schema_with = "anything")]
     value: Option<Value>,
     /// research, decisions, blockers, dependencies, notes (default), files, code_references, api_endpoints, or your own
