@@ -34,6 +34,9 @@ async def calls(client):
     await call("record_decision", execution_id=execution, decision="continue", reason="all is well")
     await call("record_action", status="succeeded", **report)
     await call("query_ledger", execution_id=execution)
+    await call("set_context", key="greeting", value=["hello", 1], execution_id=execution)
+    found = await call("query_context", search="hello")
+    assert found["notes"][0]["value"] == ["hello", 1], found
     undone = {"execution_id": execution, "step_id": "own", "action_taken": "took it back"}
     assert (await client.call_tool("record_compensation", undone)).structured_content is not None
     called.add("record_compensation")
