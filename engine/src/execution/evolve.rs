@@ -10,11 +10,13 @@ mod undo;
 use std::sync::Arc;
 
 use super::state::{Execution, Failure, Gate, Phase, Proposal, StepState, Stop, Stored};
-use crate::event::{self, Event, ExecutionStarted, Kept};
+use crate::event::{self, Event, ExecutionStarted, Kept, PinMoved};
 use crate::id::{Epoch, Position, StepId, StepNo};
 use crate::plan::Plan;
 use crate::policy::{Category, PlanApproval, Status, StepStatus};
 use crate::terms::Rules;
+
+const FOREIGN: &str = "an entry of the library in an execution";
 
 /// An event with its place and time in the journal.
 #[derive(Clone, Debug)]
@@ -109,16 +111,14 @@ impl Execution {
         let stored = |kept: Kept| Stored { position: recorded.position, kept };
         match &recorded.event {
             Event::PlanSaved(_) | Event::PlanDeleted(_) | Event::ToolAccepted(_) => {
-                return Err("an entry of the library in an execution".into());
+                return Err(FOREIGN.into());
             }
             Event::ExecutionStarted(_) => return Err("an execution starts once".into()),
             Event::DriverChanged(event) => {
                 (self.epoch, self.seat) = (event.epoch, Some(event.seat.clone()));
             }
             Event::PlaceAdopted(event) => self.place = event.place,
-            Event::PinMoved(event) => {
-                self.terms.entry(event.tool.clone()).or_default().pin = Some(event.digest);
-            }
+            Event::PinMoved(event) => self.pin_moved(event),
             Event::PlanApprovalAsked(_) => self.gate = Gate::Asked,
             Event::PlanApproved(_) => self.gate = Gate::Open,
             Event::PlanRejected(_) => self.stop_for(Stop::Cancel),
@@ -176,6 +176,10 @@ impl Execution {
             Event::PayloadsErased(_) => self.erased = true,
         }
         Ok(())
+    }
+
+    fn pin_moved(&mut self, event: &PinMoved) {
+        self.terms.entry(event.tool.clone()).or_default().pin = Some(event.digest);
     }
 
     fn stop_for(&mut self, stop: Stop) {
