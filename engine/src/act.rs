@@ -14,8 +14,14 @@ pub fn record(facts: &Facts, status: Option<Reported>, salt: &[u8]) -> Result<Fr
 }
 
 /// Whether a stream that begins like this is an act's.
-pub fn begins(event: &Event) -> bool {
+fn begins(event: &Event) -> bool {
     matches!(event, Event::ActionRecorded(_))
+}
+
+/// Whether a stream that begins like this is no execution's: an act's, a note's or a task's. It has a salt
+/// of its own.
+pub fn stands_alone(event: &Event) -> bool {
+    begins(event) || matches!(event, Event::NoteSet(_) | Event::TaskSet(_))
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::chain::Digest;
 use crate::id::{Epoch, ExecutionId, PlanId, SeatId, StepId};
+use crate::note::Scope;
 use crate::policy::{Answer, Category, End, Outcome, words};
+use crate::task::Status as TaskStatus;
 use crate::terms::Terms;
 
 /// A payload that is kept beside its entry: the entry itself holds only what proves it.
@@ -78,6 +80,10 @@ macro_rules! events {
             #[serde(deny_unknown_fields)]
             pub struct $name { $($(#[$fdoc])* pub $field: $type),* }
 
+            impl $name {
+                pub const KIND: &'static str = $kind;
+            }
+
             impl From<$name> for Event {
                 fn from(event: $name) -> Self { Self::$name(event) }
             }
@@ -121,6 +127,9 @@ events! {
         /// The definition of each tool that it was checked against; none of them where it was not.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         pins: BTreeMap<String, Digest>,
+        /// The outside task that it belongs to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<String>,
     }
     PlanDeleted = "plan_deleted.1" { id: PlanId }
     /// An operator takes a tool as it is now: from here on this definition counts for every plan.
@@ -347,6 +356,49 @@ events! {
         details: Option<Kept>,
     }
 
+    /// A note got this value; the payload is the value and its metadata. A stream of its own per key.
+    NoteSet = "note_set.1" {
+        key: String,
+        r#type: String,
+        #[serde(default, skip_serializing_if = "Scope::is_everybodys")]
+        scope: Scope,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at_ms: Option<i64>,
+        note: Kept,
+    }
+    /// It is not found any more; what it was stays in the journal.
+    NoteDeleted = "note_deleted.1" {
+        key: String,
+        #[serde(default, skip_serializing_if = "Scope::is_everybodys")]
+        scope: Scope,
+    }
+    /// A task is there, or what it says has changed; what is left out stays as it was.
+    TaskSet = "task_set.1" {
+        id: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        status: Option<TaskStatus>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        priority: Option<i64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        estimate_ms: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        r#type: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        labels: Option<Vec<String>>,
+        /// The plan and the step that it stands for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plan: Option<PlanId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<StepId>,
+        /// What else is said of it, by name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fields: Option<Kept>,
+    }
+
     ExecutionEnded = "execution_ended.1" { status: End }
     /// The payloads and the salt of this ended execution are gone; the chain still closes.
     PayloadsErased = "payloads_erased.1" {}
@@ -371,7 +423,10 @@ impl Event {
             Self::LateCompensation(event) => event.result,
             Self::ActionRecorded(event) => Some(event.facts),
             Self::DecisionRecorded(event) => event.details,
-            Self::PlanDeleted(_)
+            Self::NoteSet(event) => Some(event.note),
+            Self::TaskSet(event) => event.fields,
+            Self::NoteDeleted(_)
+            | Self::PlanDeleted(_)
             | Self::ToolAccepted(_)
             | Self::DriverChanged(_)
             | Self::PlaceAdopted(_)

@@ -56,6 +56,7 @@ impl Library {
             size: plan.document.len() as u64,
             steps: plan.steps.len() as u32,
             pins: pins.cloned().unwrap_or_default(),
+            task: plan.task.clone(),
         });
         (reference, saved)
     }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 pub use document::{DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX};
-pub use duration::{duration_text, parse_duration_ms};
+pub use duration::{duration_text, parse_age_ms, parse_duration_ms};
 pub use finding::{Finding, Severity};
 pub(crate) use inputs::{dotted, input_reads, is_closed, undeclared, undeclared_input};
 

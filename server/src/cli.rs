@@ -5,6 +5,7 @@ mod answers;
 mod args;
 mod brief;
 mod check;
+mod context;
 mod demo;
 pub mod demo_tools;
 mod detach;
@@ -26,6 +27,7 @@ mod show;
 mod signs;
 mod store_care;
 mod table;
+mod tasks;
 mod times;
 mod tools;
 
@@ -132,6 +134,8 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         Ask::Rebuild => store_care::rebuild(session).await,
         Ask::Backup { file } => store_care::backup(session, &file).await,
         Ask::Cleanup { older_than, dry_run } => store_care::cleanup(session, older_than, dry_run).await,
+        Ask::Context(asked) => context::context(session, asked).await,
+        Ask::Task(asked) => tasks::tasks(session, asked).await,
         Ask::Tools(asked) => tools::tools(session, asked).await,
         Ask::Mcp { tools } => mcp::mcp(session, tools).await,
         Ask::Serve(asked) => serve::serve(session, asked).await,

@@ -39,6 +39,18 @@ pub struct Config {
     pub commands: BTreeMap<String, CommandTool>,
     /// Hosts, or hosts with a port, that may lie inside the house for whoever is sent there.
     pub egress_allow: Vec<String>,
+    /// By the name of the rule; the first that fits counts.
+    pub task_plans: BTreeMap<String, TaskPlan>,
+}
+
+/// A new task of this type, and with all of these labels, gets this plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskPlan {
+    pub r#type: Option<String>,
+    pub labels: Vec<String>,
+    /// The name or id of a saved plan.
+    pub plan: String,
+    pub start: bool,
 }
 
 /// Who may answer an approval.
@@ -290,6 +302,7 @@ fn read_document(document: Value) -> Result<Config, Problem> {
         servers: top.section("servers")?.map_entries(read_server_words)?,
         http: top.section("http")?.map_entries(read_http)?,
         commands: top.section("commands")?.map_entries(read_command)?,
+        task_plans: top.section("task_plans")?.map_entries(read_task_plan)?,
         egress_allow: read_egress(top.section("egress")?)?,
         ..Config::default()
     };
@@ -453,6 +466,20 @@ fn read_command(mut entry: Section) -> Result<CommandTool, Problem> {
     };
     entry.finish()?;
     Ok(tool)
+}
+
+fn read_task_plan(mut entry: Section) -> Result<TaskPlan, Problem> {
+    let rule = TaskPlan {
+        r#type: entry.text("type")?,
+        labels: entry.texts("labels")?,
+        plan: entry.text("plan")?.ok_or_else(|| entry.wrong("plan", "is missing".into()))?,
+        start: entry.flag("start")?.unwrap_or(false),
+    };
+    if rule.r#type.is_none() && rule.labels.is_empty() {
+        return Err(entry.wrong("", "needs a `type` or `labels`, or it would fit every task".into()));
+    }
+    entry.finish()?;
+    Ok(rule)
 }
 
 fn check_server_names(config: &Config) -> Result<(), Problem> {

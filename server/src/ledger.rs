@@ -18,14 +18,17 @@ use actbook_engine::event::{PlanRef, Reported};
 use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Facts, Refusal};
 use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
 use actbook_engine::library::{Library, Pins};
+use actbook_engine::note::{Note, Scope};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
+use actbook_engine::task::Task;
 use actbook_engine::terms::Terms;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
 use crate::bell::Bell;
 use crate::store::tools::Tool;
+use crate::store::words::Words;
 use crate::store::{self, Appender, Db};
 use book::Book;
 pub use book::{DRIVER, now_ms};
@@ -76,6 +79,30 @@ pub enum Request {
     EraseAct {
         stream: u64,
     },
+    SetNote(Box<NoteAsked>),
+    DeleteNote {
+        scope: Scope,
+        key: String,
+    },
+    /// Erases what a note keeps that is still at this version.
+    EraseNote {
+        stream: u64,
+        version: u64,
+    },
+    /// New ones, or changes of those that are there; each with the salt of a stream that begins with it.
+    SetTasks {
+        tasks: Vec<(Task, Arc<[u8]>)>,
+        fresh: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct NoteAsked {
+    pub note: Note,
+    /// By which it is found.
+    pub words: Words,
+    /// Of its stream, where this is its first value.
+    pub salt: Arc<[u8]>,
 }
 
 #[derive(Clone, Debug)]

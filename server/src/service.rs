@@ -3,6 +3,7 @@
 mod agenda;
 mod answers;
 mod background;
+mod context;
 mod executions;
 mod export;
 mod guarantee;
@@ -14,6 +15,7 @@ mod preflight;
 mod records;
 mod seal;
 mod stats;
+mod tasks;
 mod tools;
 mod verify;
 pub mod view;
@@ -24,7 +26,7 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use crate::bell::Bell;
-use crate::config::Config;
+use crate::config::{Config, TaskPlan};
 use crate::error::Error;
 use crate::ledger::{Ledger, Plans};
 use crate::runner::Runner;
@@ -37,8 +39,10 @@ pub use crate::store::executions::Filter as ExecutionFilter;
 pub use crate::tools::{Circuit, ServerState, ServerTools, ToolInfo, visible};
 pub use actbook_engine::event::Reported;
 pub use actbook_engine::execution::{Brief, Facts};
+pub use actbook_engine::task::Status as TaskStatus;
 pub use agenda::AgendaItem;
 pub use background::{Background, Goes};
+pub use context::{Belongs, NoteFilter, NoteGiven, NoteView, NoteWritten, NotesFound, Owner, ValueView};
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};
@@ -46,6 +50,7 @@ pub use pins::{ToolStanding, ToolTaken};
 pub use plans::{PlanChecked, PlanSaved};
 pub use records::{Action, Decision, Noted};
 pub use stats::{LastError, Seen, ToolsSeen};
+pub use tasks::{Happening, Story, TaskAdded, TaskGiven, TaskView};
 pub use tools::ToolCalled;
 
 /// Everything a door needs. Clones are the same house.
@@ -58,12 +63,20 @@ pub struct Service {
     tools: Arc<Tools>,
     plans: Plans,
     seats: PathBuf,
+    /// Rules for new tasks.
+    task_plans: Arc<[TaskPlan]>,
     runner: Arc<OnceCell<Runner>>,
 }
 
 impl Service {
     pub async fn open(url: &str, options: Options, config: &Config) -> Result<Self, Error> {
-        Self::with_tools(url, options, Tools::new(config)).await
+        let service = Self::with_tools(url, options, Tools::new(config)).await?;
+        Ok(service.with_task_plans(config.task_plans.values().cloned().collect()))
+    }
+
+    /// What new tasks bring with them.
+    pub fn with_task_plans(self, task_plans: Vec<TaskPlan>) -> Self {
+        Self { task_plans: task_plans.into(), ..self }
     }
 
     /// The same with tools of the caller's own, such as executors inside this process.
@@ -74,7 +87,8 @@ impl Service {
         let ledger = Ledger::open(db.clone(), tenant, bell.clone())?;
         let seats = crate::folders::data().join("seats");
         let (tools, plans, runner) = (Arc::new(tools), ledger.plans(), Arc::default());
-        Ok(Self { db, tenant, ledger, bell, tools, plans, seats, runner })
+        let task_plans = Arc::default();
+        Ok(Self { db, tenant, ledger, bell, tools, plans, seats, task_plans, runner })
     }
 
     /// This process's seat at the table; taken when first needed.

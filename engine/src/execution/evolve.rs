@@ -10,13 +10,11 @@ mod undo;
 use std::sync::Arc;
 
 use super::state::{Execution, Failure, Gate, Phase, Proposal, StepState, Stop, Stored};
-use crate::event::{self, Event, ExecutionStarted, Kept, PinMoved};
+use crate::event::{self, Event, ExecutionStarted, Kept};
 use crate::id::{Epoch, Position, StepId, StepNo};
 use crate::plan::Plan;
 use crate::policy::{Category, PlanApproval, Status, StepStatus};
 use crate::terms::Rules;
-
-const FOREIGN: &str = "an entry of the library in an execution";
 
 /// An event with its place and time in the journal.
 #[derive(Clone, Debug)]
@@ -110,13 +108,14 @@ impl Execution {
         let at_ms = recorded.at_ms;
         let stored = |kept: Kept| Stored { position: recorded.position, kept };
         match &recorded.event {
-            Event::PlanSaved(_) | Event::PlanDeleted(_) | Event::ToolAccepted(_) => {
-                return Err(FOREIGN.into());
-            }
+            Event::PlanSaved(_)
+            | Event::PlanDeleted(_)
+            | Event::ToolAccepted(_)
+            | Event::NoteSet(_)
+            | Event::NoteDeleted(_)
+            | Event::TaskSet(_) => return Err("an entry of another stream in an execution".into()),
             Event::ExecutionStarted(_) => return Err("an execution starts once".into()),
-            Event::DriverChanged(event) => {
-                (self.epoch, self.seat) = (event.epoch, Some(event.seat.clone()));
-            }
+            Event::DriverChanged(event) => self.driver_changed(event),
             Event::PlaceAdopted(event) => self.place = event.place,
             Event::PinMoved(event) => self.pin_moved(event),
             Event::PlanApprovalAsked(_) => self.gate = Gate::Asked,
@@ -132,10 +131,7 @@ impl Execution {
             Event::AgentStarted(event) => self.agent_started(&event.step)?,
             Event::AttemptEnded(event) => self.attempt_ended(event, event.result.map(stored), at_ms)?,
             Event::LateAnswer(event) => self.late_answer(event, event.result.map(stored), at_ms)?,
-            Event::RetryScheduled(event) => {
-                let no = self.find(&event.step)?;
-                self.steps[no.index()].retry_at_ms = Some(event.at_ms);
-            }
+            Event::RetryScheduled(event) => self.retry_scheduled(event)?,
             Event::ProbeStarted(event) => self.probe_started(event, stored(event.arguments))?,
             Event::ProbeEnded(event) => self.probe_ended(event, event.result.map(stored), at_ms)?,
             Event::StepFailed(event) => self.step_failed(event, event.result.map(stored), at_ms)?,
@@ -171,15 +167,25 @@ impl Execution {
             Event::ActionRecorded(event) => self.action_recorded(event, recorded)?,
             Event::DecisionRecorded(event) => self.decision_recorded(event, recorded)?,
             Event::ExecutionEnded(event) => {
-                (self.ended, self.ended_at_ms) = (Some(event.status), Some(at_ms));
+                (self.ended, self.ended_at_ms) = (Some(event.status), Some(at_ms))
             }
             Event::PayloadsErased(_) => self.erased = true,
         }
         Ok(())
     }
 
-    fn pin_moved(&mut self, event: &PinMoved) {
+    fn driver_changed(&mut self, event: &event::DriverChanged) {
+        (self.epoch, self.seat) = (event.epoch, Some(event.seat.clone()));
+    }
+
+    fn pin_moved(&mut self, event: &event::PinMoved) {
         self.terms.entry(event.tool.clone()).or_default().pin = Some(event.digest);
+    }
+
+    fn retry_scheduled(&mut self, event: &event::RetryScheduled) -> Result<(), String> {
+        let no = self.find(&event.step)?;
+        self.steps[no.index()].retry_at_ms = Some(event.at_ms);
+        Ok(())
     }
 
     fn stop_for(&mut self, stop: Stop) {

@@ -10,6 +10,16 @@ pub fn parse_duration_ms(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*scale)
 }
 
+/// The same for longer times, which may be in days: `90d`.
+pub fn parse_age_ms(text: &str) -> Option<i64> {
+    const DAY_MS: i64 = 24 * 3_600_000;
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+    match days {
+        Some(days) => i64::from(days).checked_mul(DAY_MS),
+        None => i64::try_from(parse_duration_ms(text)?).ok(),
+    }
+}
+
 /// The shortest way to write it.
 pub fn duration_text(ms: u64) -> String {
     let (unit, scale) =

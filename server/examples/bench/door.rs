@@ -25,7 +25,7 @@ enum Way {
     Http { stream: BufReader<TcpStream>, at: String },
 }
 
-struct Server {
+pub struct Server {
     child: Child,
     way: Way,
 }
@@ -40,7 +40,7 @@ impl Drop for Server {
 
 impl Server {
     /// `part` is this very program; over HTTP its first line says where it listens.
-    fn start(part: &str, transport: &str, database: &str, folder: &Path) -> anyhow::Result<Self> {
+    pub fn start(part: &str, transport: &str, database: &str, folder: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--part", part, database, transport]).env("XDG_DATA_HOME", folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -58,7 +58,7 @@ impl Server {
         Ok(Self { child, way: Way::Http { stream: BufReader::new(stream), at } })
     }
 
-    fn call(&mut self, tool: &str, arguments: Value) -> anyhow::Result<Value> {
+    pub fn call(&mut self, tool: &str, arguments: Value) -> anyhow::Result<Value> {
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": PROTOCOL,
             "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "1" },
@@ -127,7 +127,7 @@ fn read_line(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
 }
 
 /// Calls one after the other: calls per second, and the median and the slowest hundredth in milliseconds.
-fn timed(calls: usize, mut call: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<[f64; 3]> {
+pub fn timed(calls: usize, mut call: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<[f64; 3]> {
     let warm = WARM_UP.min(calls / 2);
     let mut times = Vec::with_capacity(calls - warm);
     for number in 0..calls {
@@ -143,7 +143,7 @@ fn timed(calls: usize, mut call: impl FnMut(usize) -> anyhow::Result<()>) -> any
     Ok([rate, at(0.5), at(0.99)])
 }
 
-fn put(figures: &mut Figures, name: &str, [rate, middle, slow]: [f64; 3]) {
+pub fn put(figures: &mut Figures, name: &str, [rate, middle, slow]: [f64; 3]) {
     figures.put(&format!("{name}.calls_per_s"), rate);
     figures.put(&format!("{name}.p50_ms"), middle);
     figures.put(&format!("{name}.p99_ms"), slow);

@@ -72,6 +72,20 @@ pub fn door(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     crate::door::rows(figures, scale.door_calls, scratch.path(), &full)
 }
 
+/// Finding notes alone.
+pub fn notes(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
+    let scratch = scratch()?;
+    let mut databases = vec![("sqlite", scratch.path().join("notes.db").to_string_lossy().into_owned())];
+    if let Ok(url) = std::env::var("ACTBOOK_TEST_POSTGRES") {
+        databases.push(("postgres", fresh_database(&url)?));
+    }
+    for (name, url) in databases {
+        part("notes", &url, &[])?;
+        crate::notes::rows(figures, name, &url, scale.door_calls, scratch.path())?;
+    }
+    Ok(())
+}
+
 pub fn sqlite(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch()?;
     sqlite_rates(figures, scale, scratch.path())?;

@@ -7,6 +7,7 @@ mod doors;
 mod figures;
 mod hot;
 mod load;
+mod notes;
 mod parts;
 
 use figures::Figures;
@@ -23,6 +24,10 @@ fn main() -> anyhow::Result<()> {
         load::door(&mut figures, &scale)?;
         return figures.print(flag("--json"));
     }
+    if flag("--notes") {
+        load::notes(&mut figures, &scale)?;
+        return figures.print(flag("--json"));
+    }
     if flag("--rates") {
         load::rates(&mut figures, &scale)?;
         return figures.print(flag("--json"));
@@ -35,5 +40,6 @@ fn main() -> anyhow::Result<()> {
     if let Ok(url) = std::env::var("ACTBOOK_TEST_POSTGRES") {
         load::postgres(&mut figures, &scale, &url)?;
     }
+    load::notes(&mut figures, &scale)?;
     figures.print(flag("--json"))
 }

@@ -14,6 +14,9 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
+/// Among which notes are sought.
+pub const NOTES: usize = 100_000;
+
 /// A payload of 95 bytes, as arguments and as output.
 pub fn payload() -> Value {
     json!({ "text": "x".repeat(84) })
@@ -66,6 +69,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
             json!({ "ms": start.elapsed().as_secs_f64() * 1000.0 })
         }
         "hot" => crate::hot::run(number(2)?)?,
+        "notes" => runtime()?.block_on(crate::notes::fill(url, NOTES))?,
         "hang" => runtime()?.block_on(hang(url, number(2)?))?,
         "recover" => runtime()?.block_on(recover(url, number(2)?))?,
         _ => anyhow::bail!("there is no part `{part}`"),

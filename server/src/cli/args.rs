@@ -1,5 +1,7 @@
 //! The words of the command line, as clap reads them.
 
+mod memory;
+
 use std::path::PathBuf;
 
 use actbook::service::Reported;
@@ -10,6 +12,7 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use super::times;
+pub use memory::{Context, Of, Task, TaskWords};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -243,6 +246,12 @@ Examples:
     /// The downstream tools: list, show, call, accept, import
     #[command(subcommand)]
     Tools(Tools),
+    /// Notes that outlive a conversation: set, get, search, delete
+    #[command(subcommand)]
+    Context(Context),
+    /// Tasks, which have an id elsewhere: add, list, show, split, set, done
+    #[command(subcommand)]
+    Task(Task),
     /// Serve MCP over stdio, for an agent's client to start
     #[command(after_help = "\
 Examples:

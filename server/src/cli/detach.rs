@@ -19,20 +19,26 @@ const TAKING_UP: Duration = Duration::from_secs(20);
 
 /// Leaves a background process driving, and says who drives and how to watch.
 pub async fn hand_over(session: &Session, id: &str) -> Ended {
+    let child = leave_behind(session, id).await?;
+    told(session, id, &child).await
+}
+
+/// A background process that has taken it up.
+pub async fn leave_behind(session: &Session, id: &str) -> Result<Child, Error> {
     // This process must not be taken for the driver.
     session.service.close().await;
     let mut watching = session.service.watch(id).await?;
     let before = watching.execution().epoch;
     let mut child = spawn(session, id)?;
     let why = tokio::select! {
-        taken = taken_up(&mut watching, before) => return taken.and(told(session, id, &child).await),
+        taken = taken_up(&mut watching, before) => return taken.map(|()| child),
         code = ended(&mut child) => format!("the background process ended at once ({code})"),
         () = tokio::time::sleep(TAKING_UP) => "the background process does not take it up".to_owned(),
     };
     // A quick one has taken it up and ended before anybody looked.
     watching.look()?;
     if watching.execution().epoch != before {
-        return told(session, id, &child).await;
+        return Ok(child);
     }
     Err(Error::new("detach", why, format!("look into {}", log_file().display())))
 }

@@ -63,8 +63,12 @@ pub async fn cleanup(session: &Session, older_than_ms: i64, dry_run: bool) -> En
         0 => String::new(),
         count => format!(", and what {count} acts outside of them keep,"),
     };
+    let notes = match cleaned.notes {
+        0 => String::new(),
+        count => format!(" and {count} notes"),
+    };
     let text = format!(
-        "arguments and outputs of {} executions{acts} {would}erased; the journal stays whole",
+        "arguments and outputs of {} executions{acts}{notes} {would}erased; the journal stays whole",
         cleaned.executions
     );
     done(&session.output, &cleaned, text)

@@ -1,10 +1,8 @@
 //! Times as people write and read them: `2h` ago, a clock in the local zone, how long something took.
 
-use actbook_engine::plan::parse_duration_ms;
+use actbook_engine::plan::{parse_age_ms, parse_duration_ms};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-
-const DAY_MS: i64 = 24 * 3600 * 1000;
 
 pub fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
@@ -12,10 +10,7 @@ pub fn now_ms() -> i64 {
 
 /// `90d`, `2h`, `30m`: milliseconds.
 pub fn age(text: &str) -> Result<i64, String> {
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<i64>().ok());
-    let days = days.and_then(|days| days.checked_mul(DAY_MS)).filter(|days| *days >= 0);
-    let other = || i64::try_from(parse_duration_ms(text)?).ok();
-    days.or_else(other).ok_or_else(|| "write it as in 30m, 2h or 90d".to_owned())
+    parse_age_ms(text).ok_or_else(|| "write it as in 30m, 2h or 90d".to_owned())
 }
 
 /// `30s`, `5m`: milliseconds.

@@ -2,6 +2,7 @@
 //! that will make it so.
 
 mod library;
+mod memory;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -57,7 +58,11 @@ impl Waiter {
             | Request::DeletePlan { .. }
             | Request::AcceptTool { .. }
             | Request::Act { .. }
-            | Request::EraseAct { .. } => None,
+            | Request::EraseAct { .. }
+            | Request::SetNote(_)
+            | Request::DeleteNote { .. }
+            | Request::EraseNote { .. }
+            | Request::SetTasks { .. } => None,
         }
     }
 
@@ -86,6 +91,7 @@ pub(super) struct Book {
     taken: Option<Head>,
     executions: HashMap<u64, Execution>,
     library: Option<Library>,
+    memory: memory::Memory,
     /// Request keys that are queued, and those that are being written.
     keys: Keys,
     keys_writing: Keys,
@@ -111,6 +117,7 @@ impl Book {
             taken: None,
             executions: HashMap::new(),
             library: None,
+            memory: memory::Memory::default(),
             keys: Keys::new(),
             keys_writing: Keys::new(),
             queue: Queue::default(),
@@ -164,6 +171,7 @@ impl Book {
         self.writing = None;
         self.keys_writing.clear();
         let durable = self.taken.map_or(0, |head| head.position);
+        self.memory.durable(durable);
         let full = self.executions.len() > CACHED_MAX;
         self.executions.retain(|_, execution| {
             let is_ahead = execution.position.0 > durable;
@@ -178,6 +186,7 @@ impl Book {
         self.taken = None;
         self.executions.clear();
         self.library = None;
+        self.memory.clear();
         self.keys.clear();
         self.keys_writing.clear();
         self.writing = None;
@@ -268,6 +277,10 @@ impl Book {
                 Reply::Recorded(self.append(stream, 1, fresh, &asked.actor).position)
             }
             Request::EraseAct { stream } => self.erase_act(*stream, &asked.actor)?,
+            Request::SetNote(note) => self.set_note(note, &asked.actor)?,
+            Request::DeleteNote { scope, key } => self.delete_note(scope, key, &asked.actor)?,
+            Request::EraseNote { stream, version } => self.erase_note(*stream, *version, &asked.actor)?,
+            Request::SetTasks { tasks, fresh } => self.set_tasks(tasks, *fresh, &asked.actor)?,
         };
         if let Some(key) = &asked.key {
             self.remember(key, &reply);

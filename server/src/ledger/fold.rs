@@ -111,7 +111,7 @@ fn folded(
 ) -> Result<Option<Execution>, Error> {
     let Some((first, rest)) = entries.split_first() else { return Ok(None) };
     let Recorded { position, at_ms, event } = recorded(first)?;
-    if act::begins(&event) {
+    if act::stands_alone(&event) {
         return Ok(None);
     }
     let Event::ExecutionStarted(started) = event else {

@@ -100,7 +100,7 @@ fn clipped_step(step: &StepView) -> Value {
     shown
 }
 
-fn clip(value: &mut Value) {
+pub fn clip(value: &mut Value) {
     let text = value.to_string();
     if text.len() > VALUE_CHARS_MAX {
         *value = json!({ "clipped": cut(&text, VALUE_CHARS_MAX / 2), "bytes": text.len() });

@@ -117,10 +117,18 @@ fn slim(schema: &mut Value) {
                 words.retain(|word| !word.is_null());
             }
             without_null(object);
-            if let Some(Value::Object(properties)) = object.get_mut("properties") {
-                properties.values_mut().for_each(of_some_kind);
+            for (name, value) in object.iter_mut() {
+                match (name.as_str(), value) {
+                    // Its keys are names, whatever words they are.
+                    ("properties", Value::Object(properties)) => {
+                        properties.values_mut().for_each(|property| {
+                            of_some_kind(property);
+                            slim(property);
+                        });
+                    }
+                    (_, value) => slim(value),
+                }
             }
-            object.values_mut().for_each(slim);
         }
         Value::Array(items) => items.iter_mut().for_each(slim),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

@@ -2,12 +2,14 @@
 //! arguments, calls the service once and renders what came back; it holds no rule.
 
 mod catalog;
+mod context;
 mod control;
 mod executions;
 mod ledger;
 mod plans;
 mod record;
 mod recorder;
+mod tasks;
 
 pub use control::answered;
 use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
@@ -50,6 +52,7 @@ pub struct Offered {
 
 const EVERYWHERE: &[Profile] = &[Profile::Run, Profile::Record, Profile::Full];
 const WHERE_AGENTS_RECORD: &[Profile] = &[Profile::Record];
+const IN_FULL: &[Profile] = &[Profile::Full];
 const WHERE_PLANS_RUN: &[Profile] = &[Profile::Run, Profile::Full];
 
 impl Offered {
@@ -89,6 +92,9 @@ pub fn offered(profile: Profile) -> Vec<Offered> {
         ledger::query_ledger(),
         recorder::query_history(),
         recorder::cleanup_history(),
+        context::set_context(),
+        context::query_context(),
+        tasks::task(),
         catalog::list_tools(),
     ];
     all.into_iter().filter(|offered| offered.profiles.contains(&profile)).collect()
@@ -116,6 +122,9 @@ pub async fn call(
         "record_execution_start" => recorder::start(door, &ask, arguments.read(name, given)?).await?,
         "query_history" => recorder::history(door, arguments.read(name, given)?).await?,
         "cleanup_history" => recorder::cleanup(door, &ask, arguments.read(name, given)?).await?,
+        "set_context" => context::set(door, &ask, arguments.read(name, given)?).await?,
+        "query_context" => context::query(door, arguments.read(name, given)?).await?,
+        "task" => tasks::say(door, &ask, arguments.read(name, given)?).await?,
         "list_tools" => catalog::list(door, arguments.read(name, given)?).await?,
         other => unreachable!("`{other}` is in the table of tools and has no call"),
     };

@@ -12,7 +12,7 @@ use super::view::{EntryView, Names};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{self, Asked, Request};
-use crate::store::{executions, journal, requests};
+use crate::store::{executions, journal, notes, requests};
 
 /// Which entries to show. Everything left out lets all pass.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +31,8 @@ pub struct Cleaned {
     pub executions: usize,
     /// Recorded outside of any execution.
     pub acts: usize,
+    /// Deleted, expired, or of such an execution.
+    pub notes: usize,
     pub dry_run: bool,
 }
 
@@ -124,6 +126,7 @@ impl Service {
             }
         }
         cleaned.acts = self.erase_acts(caller, before_ms, dry_run).await?;
+        cleaned.notes = self.erase_notes(caller, before_ms, dry_run).await?;
         if !dry_run {
             let old = ledger::now_ms().saturating_sub(KEYS_KEPT_MS).min(before_ms);
             self.db.transact(vec![requests::erase_before(self.tenant, old)]).await?;
@@ -141,6 +144,19 @@ impl Service {
             (count, after) = (count + round.len(), *last);
             for stream in round.into_iter().filter(|_| !dry_run) {
                 let request = Request::EraseAct { stream };
+                self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await?;
+            }
+        }
+    }
+
+    async fn erase_notes(&self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<usize, Error> {
+        let (mut count, mut after) = (0, 0);
+        loop {
+            let round = notes::past(self.tenant, before_ms, after, CLEANUP_ROUND).all(&self.db).await?;
+            let Some(last) = round.last() else { return Ok(count) };
+            (count, after) = (count + round.len(), last.stream);
+            for note in round.iter().filter(|_| !dry_run) {
+                let request = Request::EraseNote { stream: note.stream, version: note.version };
                 self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await?;
             }
         }

@@ -142,7 +142,7 @@ impl Service {
         Ok((reference, plan))
     }
 
-    async fn plan_row(&self, name_or_id: &str) -> Result<plans::Plan, Error> {
+    pub(super) async fn plan_row(&self, name_or_id: &str) -> Result<plans::Plan, Error> {
         match plans::find(&self.db, self.tenant, name_or_id).await? {
             store::Found::One(row) => Ok(row),
             store::Found::Several => {

@@ -257,7 +257,7 @@ impl Walk {
 
 impl Chunk {
     fn note(&mut self, entry: &Entry, event: &Event) {
-        let begins = entry.version == 1 && act::begins(event);
+        let begins = entry.version == 1 && act::stands_alone(event);
         if begins || matches!(event, Event::ExecutionStarted(_)) {
             self.begun.insert(entry.stream);
         }

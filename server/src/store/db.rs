@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::journal::read_head;
-use super::{Appended, Batch, Error, Head, Row, Statement, Value};
+use super::{Appended, Batch, Dialect, Error, Head, Row, Statement, Value};
 
 /// How many rows travel together from a long read to its visitor, and how many such chunks may wait.
 const CHUNK_ROWS: usize = 256;
@@ -178,6 +178,14 @@ impl Db {
         match &self.backend {
             Backend::Sqlite(_) => true,
             Backend::Postgres(_) => false,
+        }
+    }
+
+    /// For the few statements that differ.
+    pub fn dialect(&self) -> Dialect {
+        match &self.backend {
+            Backend::Sqlite(_) => Dialect::Sqlite,
+            Backend::Postgres(_) => Dialect::Postgres,
         }
     }
 

@@ -1,6 +1,13 @@
 //! The true differences between SQLite and PostgreSQL, both texts side by side with the reason.
 //! Everything else is written once. Database time is the view `clock` in both migrations.
 
+/// Which of the two texts to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
 /// Appending. SQLite runs in this process, so a statement costs a microsecond and one row each is
 /// fastest; PostgreSQL is a round trip away, so a batch is one statement.
 pub(super) mod append {
@@ -63,4 +70,41 @@ pub(super) mod migrate {
 pub(super) mod listen {
     pub const SQLITE: &str = "SELECT data_version FROM pragma_data_version";
     pub const POSTGRES: &str = "LISTEN actbook";
+}
+
+/// Notes by their words: FTS5's own table and operators, or a `tsvector` with a GIN index. Both are
+/// handed words that Actbook has made and split at spaces only, so that both find the same. The rank
+/// is the position, with 2^42 added where a term is in the key: key before value, then newest first.
+pub(super) mod search {
+    pub const SQLITE_INSERT: &str =
+        "INSERT INTO note_words (rowid, key, value) VALUES ($1 * 1099511627776 + $2, $3, $4)";
+    pub const POSTGRES_INSERT: &str = "INSERT INTO note_words (rowid, words) \
+         VALUES ($1 * 1099511627776 + $2, CAST(CAST($3 AS TEXT) AS TSVECTOR))";
+
+    macro_rules! hits {
+        ($hits:literal) => {
+            concat!(
+                "SELECT stream, scope, owner, key, type, version, position, at, author, expires_at, deleted, \
+                 hits.rank FROM (",
+                $hits,
+                ") AS hits JOIN notes ON notes.tenant = $1 AND notes.position = hits.found \
+                 WHERE hits.rank < $4 AND (notes.expires_at IS NULL OR notes.expires_at > $5) \
+                 AND ($6 = '' OR notes.type = $6) AND ($7 = '' OR notes.key = $7) \
+                 AND ($8 = '' OR notes.scope = $8 AND notes.owner = $9) ORDER BY hits.rank DESC LIMIT $10"
+            )
+        };
+    }
+
+    pub const SQLITE: &str = hits!(
+        "SELECT rowid - $1 * 1099511627776 AS found, rowid - $1 * 1099511627776 + CASE WHEN rowid IN \
+         (SELECT rowid FROM note_words WHERE note_words MATCH $3) THEN 4398046511104 ELSE 0 END AS rank \
+         FROM note_words WHERE note_words MATCH $2 \
+         AND rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776"
+    );
+    pub const POSTGRES: &str = hits!(
+        "SELECT rowid - $1 * 1099511627776 AS found, rowid - $1 * 1099511627776 + CASE WHEN \
+         words @@ CAST(CAST($3 AS TEXT) AS TSQUERY) THEN 4398046511104 ELSE 0 END AS rank \
+         FROM note_words WHERE words @@ CAST(CAST($2 AS TEXT) AS TSQUERY) \
+         AND rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776"
+    );
 }

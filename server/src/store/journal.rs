@@ -153,6 +153,16 @@ pub fn streams(tenant: i64) -> Select<u64> {
     )
 }
 
+/// The streams that begin with one of these kinds, in order of their start.
+pub fn streams_of(tenant: i64, kinds: [&str; 2]) -> Select<u64> {
+    Select::new(
+        "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 AND kind IN ($2, $3) \
+         AND entry = $1 * 1099511627776 + stream ORDER BY entry",
+        vec![tenant.into(), kinds[0].into(), kinds[1].into()],
+        |row| row.count(0),
+    )
+}
+
 /// Acts that belong to no execution and were recorded before a time, those that are erased left out: a
 /// stream of two entries is one. Reads the journal from end to end, for `cleanup` alone.
 pub fn acts_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<u64> {

@@ -18,8 +18,12 @@ macro_rules! migration {
     };
 }
 
-pub(super) const ALL: &[Migration] =
-    &[migration!("0001_journal"), migration!("0002_calls"), migration!("0003_tools")];
+pub(super) const ALL: &[Migration] = &[
+    migration!("0001_journal"),
+    migration!("0002_calls"),
+    migration!("0003_tools"),
+    migration!("0010_notes"),
+];
 
 pub(super) const CREATE_TABLE: &str =
     "CREATE TABLE IF NOT EXISTS migrations (name TEXT NOT NULL PRIMARY KEY, at BIGINT NOT NULL)";

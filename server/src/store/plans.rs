@@ -14,12 +14,13 @@ pub struct Plan {
     pub saved_at: i64,
     pub steps: u64,
     pub deleted: bool,
+    pub task: Option<String>,
 }
 
 pub fn insert(tenant: i64, plan: &Plan) -> Statement {
     Statement::new(
-        "INSERT INTO plans (tenant, id, name, version, digest, position, saved_at, steps, deleted) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        "INSERT INTO plans (tenant, id, name, version, digest, position, saved_at, steps, deleted, task) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         vec![
             tenant.into(),
             plan.id.as_str().into(),
@@ -30,6 +31,7 @@ pub fn insert(tenant: i64, plan: &Plan) -> Statement {
             plan.saved_at.into(),
             plan.steps.into(),
             plan.deleted.into(),
+            plan.task.as_deref().into(),
         ],
     )
 }
@@ -49,7 +51,10 @@ pub fn erase_all(tenant: i64) -> Statement {
 
 macro_rules! plans {
     ($rest:literal) => {
-        concat!("SELECT id, name, version, digest, position, saved_at, steps, deleted FROM plans ", $rest)
+        concat!(
+            "SELECT id, name, version, digest, position, saved_at, steps, deleted, task FROM plans ",
+            $rest
+        )
     };
 }
 
@@ -63,6 +68,7 @@ fn plan(mut row: Row) -> Result<Plan, Error> {
         saved_at: row.int(5)?,
         steps: row.count(6)?,
         deleted: row.flag(7)?,
+        task: row.maybe_text(8)?.map(str::to_owned),
     })
 }
 
@@ -91,6 +97,15 @@ pub fn list(tenant: i64, limit: u64) -> Select<Plan> {
              WHERE newest.tenant = plans.tenant AND newest.id = plans.id) ORDER BY name, id LIMIT $2"
         ),
         vec![tenant.into(), limit.into()],
+        plan,
+    )
+}
+
+/// The versions that belong to a task, in the order of saving.
+pub fn of_task(tenant: i64, task: &str, limit: u64) -> Select<Plan> {
+    Select::new(
+        plans!("WHERE tenant = $1 AND task = $2 ORDER BY position LIMIT $3"),
+        vec![tenant.into(), task.into(), limit.into()],
         plan,
     )
 }

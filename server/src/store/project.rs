@@ -10,7 +10,7 @@ use actbook_engine::id::Epoch;
 use actbook_engine::policy::Status;
 
 use super::executions::{Change, Execution};
-use super::{Statement, plans};
+use super::{Statement, notes, plans, tasks};
 pub use calls::calls;
 
 /// The row that a plan's entry adds or hides.
@@ -27,11 +27,61 @@ pub fn plan(tenant: i64, recorded: &Recorded) -> Option<Statement> {
                 saved_at: recorded.at_ms,
                 steps: u64::from(saved.steps),
                 deleted: false,
+                task: saved.task.clone(),
             },
         )),
         Event::PlanDeleted(deleted) => Some(plans::delete(tenant, deleted.id.as_str())),
         _ => None,
     }
+}
+
+/// A note's row after one more of its entries; none: it is no entry of a note, or nothing is kept any more.
+pub fn note(before: Option<notes::Note>, entry: &notes::Written<'_>) -> Option<notes::Note> {
+    let notes::Written { stream, version, author, recorded } = *entry;
+    let (position, at) = (recorded.position.0, recorded.at_ms);
+    match &recorded.event {
+        Event::NoteSet(set) => Some(notes::Note {
+            stream,
+            scope: set.scope.word().to_owned(),
+            owner: set.scope.owner().to_owned(),
+            key: set.key.clone(),
+            r#type: set.r#type.clone(),
+            version,
+            position,
+            at,
+            author: author.to_owned(),
+            expires_at: set.expires_at_ms,
+            deleted: false,
+        }),
+        Event::NoteDeleted(_) => {
+            before.map(|note| notes::Note { version, position, at, deleted: true, ..note })
+        }
+        _ => None,
+    }
+}
+
+/// A task's row after one more of its entries: what an entry leaves out stays.
+pub fn task(before: Option<tasks::Task>, entry: &notes::Written<'_>) -> Option<tasks::Task> {
+    let notes::Written { stream, version, author, recorded } = *entry;
+    let (position, at) = (recorded.position.0, recorded.at_ms);
+    let Event::TaskSet(set) = &recorded.event else { return None };
+    let before = before.unwrap_or_else(|| tasks::Task::fresh(stream, &set.id, at, author));
+    Some(tasks::Task {
+        title: set.title.clone().unwrap_or(before.title),
+        status: set.status.map_or(before.status, |status| status.as_str().to_owned()),
+        priority: set.priority.unwrap_or(before.priority),
+        estimate_ms: set.estimate_ms.or(before.estimate_ms),
+        parent: set.parent.clone().or(before.parent),
+        r#type: set.r#type.clone().or(before.r#type),
+        labels: set.labels.clone().unwrap_or(before.labels),
+        plan: set.plan.as_ref().map(ToString::to_string).or(before.plan),
+        step: set.step.as_ref().map(ToString::to_string).or(before.step),
+        fields: set.fields.map(|_| position).or(before.fields),
+        version,
+        position,
+        at,
+        ..before
+    })
 }
 
 /// What of an execution its row depends on, cheap enough to compare around every command.

@@ -5,6 +5,7 @@ mod cli;
 mod crash;
 mod durability;
 mod mcp;
+mod memory;
 mod postgres;
 mod store;
 mod tidy;

@@ -80,8 +80,7 @@ impl Stage {
         let reason = None;
         let command = match verb {
             "claim" | "takeover" => {
-                let proven = words.iter().skip(1).map(|word| self.call(word));
-                let unsent: BTreeSet<CallId> = proven.collect();
+                let unsent: BTreeSet<CallId> = words.iter().skip(1).map(|word| self.call(word)).collect();
                 self.book.claim(unsent);
                 return Ok(());
             }

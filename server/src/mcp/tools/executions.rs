@@ -42,6 +42,8 @@ pub struct ExecutePlan {
 pub struct Status {
     /// Without it: what is active, blocked or recent
     execution_id: Option<String>,
+    /// Instead: a task's plans, executions, decisions and notes in time
+    task: Option<String>,
     /// With wait_s: wait for anything after this `position`
     since: Option<u64>,
     /// Seconds to wait for a change; without `since`: for its end or a question
@@ -68,6 +70,7 @@ pub fn status() -> Offered {
         "waiting": objects(),
         "brief": { "type": "object" },
         "executions": objects(),
+        "story": objects(),
         "next": { "type": "array", "items": { "type": "string" } },
     });
     Offered::new::<Status>(
@@ -152,7 +155,11 @@ async fn plan(door: &Door, ask: &Ask, asked: &ExecutePlan) -> Result<(PlanRef, A
 }
 
 pub async fn look(door: &Door, ask: &Ask, asked: Status) -> Result<Answer, Error> {
-    let Some(id) = asked.execution_id else { return agenda(door, ask).await };
+    let id = match (asked.execution_id, asked.task) {
+        (Some(id), _) => id,
+        (None, Some(task)) => return super::tasks::story(door, &task).await,
+        (None, None) => return agenda(door, ask).await,
+    };
     let until = asked.since.map_or(Until::Settled, Until::After);
     let view = waiting::view(door.service(), ask, &id, until, waiting::span(asked.wait_s)).await?;
     Ok(answer::execution(&view, door.doors(ask)))

@@ -193,6 +193,7 @@ pub async fn cleanup(door: &Door, ask: &Ask, asked: CleanupHistory) -> Result<An
     let before = jiff::Timestamp::now().as_millisecond() - i64::from(asked.older_than_days) * DAY_MS;
     let cleaned = door.service().cleanup(&ask.caller, before, dry_run).await?;
     let would = if dry_run { "would be erased; dry_run false erases them" } else { "were erased" };
-    let text = format!("What {} executions and {} acts keep {would}.", cleaned.executions, cleaned.acts);
+    let (executions, acts, notes) = (cleaned.executions, cleaned.acts, cleaned.notes);
+    let text = format!("What {executions} executions, {acts} acts and {notes} notes keep {would}.");
     Ok(Answer::new(&cleaned, text))
 }

@@ -41,7 +41,7 @@ fn cleanup_erases_payloads_and_the_chain_still_holds() {
     assert_eq!(house.json(&["cleanup", "--older-than", "1d"])["executions"], 0);
     assert_eq!(
         house.json(&["cleanup", "--older-than", "0s", "--dry-run"]),
-        json!({ "executions": 1, "acts": 0, "dry_run": true })
+        json!({ "executions": 1, "acts": 0, "notes": 0, "dry_run": true })
     );
     assert_eq!(house.json(&["cleanup", "--older-than", "0s"])["executions"], 1);
     assert!(step(&house.json(&["show", &id]), "a").get("arguments").is_none_or(Value::is_null));

@@ -30,7 +30,7 @@ fn rebuilt_projections_equal_the_live_ones() {
         "DELETE FROM plans; DELETE FROM executions",
         "UPDATE plans SET deleted = 1, digest = 'x', position = position + 1",
         "UPDATE executions SET status = 'failed', ended_at = 1, seat = NULL, plan_name = 'x', look_again_at = 7",
-        "INSERT INTO plans VALUES (1, 'ghost', 'ghost', 1, 'x', 1, 1, 1, 0)",
+        "INSERT INTO plans VALUES (1, 'ghost', 'ghost', 1, 'x', 1, 1, 1, 0, 'T-0')",
     ];
     for_each_database(async |scratch| {
         let book = Book::open(&scratch.url).await;

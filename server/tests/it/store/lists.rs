@@ -123,6 +123,7 @@ fn plan(id: &str, name: &str, version: u64) -> plans::Plan {
         saved_at: 5,
         steps: 3,
         deleted: false,
+        task: None,
     }
 }
 

@@ -1,0 +1,78 @@
+//! Finding notes among many, through the agent's door: words that one note in a hundred holds, against
+//! fetching one note by its key, in the same run.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use actbook::caller::Caller;
+use actbook::config::Config;
+use actbook::service::{Belongs, NoteGiven, Options, Service};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use crate::door::{Server, put, timed};
+use crate::figures::Figures;
+
+/// Writers at once while the notes are made.
+const AT_ONCE: usize = 256;
+/// Words of a vocabulary of this size, each in one note of a hundred.
+const RARE_WORDS: usize = 100;
+
+/// Writes so many notes of some forty words, each with one of a hundred rare words.
+pub async fn fill(url: &str, notes: usize) -> anyhow::Result<Value> {
+    let service = Service::open(url, Options::default(), &Config::default()).await?;
+    let (caller, slots) = (Caller::new("bench"), Arc::new(Semaphore::new(AT_ONCE)));
+    let mut writing = tokio::task::JoinSet::new();
+    for number in 0..notes {
+        let slot = slots.clone().acquire_owned().await?;
+        let (service, caller) = (service.clone(), caller.clone());
+        writing.spawn(async move {
+            let given = NoteGiven {
+                key: format!("note-{number}"),
+                value: json!(text(number)),
+                r#type: Some("research".into()),
+                belongs: Belongs::default(),
+                metadata: None,
+                expires_in_ms: None,
+            };
+            let written = service.set_note(&caller, given).await.map(drop);
+            drop(slot);
+            written
+        });
+        while let Some(written) = writing.try_join_next() {
+            written??;
+        }
+    }
+    while let Some(written) = writing.join_next().await {
+        written??;
+    }
+    Ok(json!({ "notes": notes }))
+}
+
+fn text(number: usize) -> String {
+    let common = (0..40).map(|at| format!("common{}", (number * 31 + at * 7) % 2_000));
+    let words: Vec<String> = common.chain([format!("rare{}", number % RARE_WORDS)]).collect();
+    words.join(" ")
+}
+
+pub fn rows(figures: &mut Figures, name: &str, url: &str, calls: usize, folder: &Path) -> anyhow::Result<()> {
+    let mut door = Server::start("door", "stdio", url, folder)?;
+    let notes = crate::parts::NOTES;
+    let by_key = timed(calls, |number| {
+        let key = format!("note-{}", number * 7_919 % notes);
+        let found = door.call("query_context", json!({ "key": key }))?;
+        anyhow::ensure!(found["notes"][0]["key"] == key, "the note is found: {found}");
+        Ok(())
+    })?;
+    let search = timed(calls, |number| {
+        let words = format!("rare{}", number % RARE_WORDS);
+        let found = door.call("query_context", json!({ "search": words }))?;
+        anyhow::ensure!(found["notes"].as_array().is_some_and(|notes| notes.len() == 20), "a page is found");
+        Ok(())
+    })?;
+    put(figures, &format!("{name}.note_by_key"), by_key);
+    put(figures, &format!("{name}.note_search"), search);
+    let ratio = search[1] / by_key[1];
+    figures.at_most(&format!("{name}: a search among 100,000 notes over a fetch by key, p50"), ratio, 20.0);
+    Ok(())
+}

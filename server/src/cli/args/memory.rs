@@ -1,0 +1,149 @@
+//! The words for notes and tasks.
+
+use actbook::service::TaskStatus;
+use clap::{Args as Group, Subcommand};
+use serde_json::Value;
+
+use super::{json, json_or_text, words};
+use crate::cli::times;
+
+#[derive(Debug, Subcommand)]
+pub enum Context {
+    /// Write a note; the newest value of a key wins, earlier ones stay in its history
+    #[command(after_help = "\
+Examples:
+  actbook context set db-port 5433 --type decisions --task TASK-12
+  actbook context set endpoints '{\"users\": \"/v2/users\"}' --type api_endpoints
+  actbook context set login-token-rotated yes --expires-in 12h")]
+    Set {
+        key: String,
+        /// JSON, or a text
+        #[arg(value_parser = json_or_text)]
+        value: Value,
+        /// research, decisions, blockers, dependencies, notes, files, code_references, api_endpoints, or a word of your own
+        #[arg(long, value_name = "TYPE")]
+        r#type: Option<String>,
+        #[command(flatten)]
+        of: Of,
+        #[arg(long, value_name = "JSON", value_parser = json)]
+        metadata: Option<Value>,
+        /// Not found any more after this long: `30m`, `12h`, `90d`
+        #[arg(long, value_name = "AGE", value_parser = times::age)]
+        expires_in: Option<i64>,
+    },
+    /// Print the newest value of a key
+    #[command(after_help = "\
+Examples:
+  actbook context get db-port
+  actbook context get db-port --history      every value it had, newest first")]
+    Get {
+        key: String,
+        #[command(flatten)]
+        of: Of,
+        #[arg(long)]
+        history: bool,
+    },
+    /// Find notes by words: all must occur; `begin*` and \"a phrase\" work
+    #[command(after_help = "\
+Examples:
+  actbook context search port
+  actbook context search 'conn* \"read replica\"' --type decisions
+  actbook context search --task TASK-12      all notes of a task, newest first")]
+    Search {
+        #[arg(value_name = "WORDS")]
+        words: Vec<String>,
+        #[arg(long, value_name = "TYPE")]
+        r#type: Option<String>,
+        #[command(flatten)]
+        of: Of,
+        #[arg(long)]
+        limit: Option<u64>,
+    },
+    /// Delete a note; that is journaled, and its history stays
+    #[command(after_help = "Example:\n  actbook context delete db-port")]
+    Delete {
+        key: String,
+        #[command(flatten)]
+        of: Of,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Task {
+    /// Put a task down; where a rule of the config fits, its plan is saved for it
+    #[command(after_help = "\
+Examples:
+  actbook task add TASK-12 --title \"Move the database\" --priority 2 --estimate 4h
+  actbook task add BUG-7 --type bug --label urgent --field version=1.2")]
+    Add {
+        /// Its id, as it is known elsewhere
+        id: String,
+        #[command(flatten)]
+        words: TaskWords,
+    },
+    /// List tasks, what is open first
+    #[command(after_help = "Example:\n  actbook task list --status blocked")]
+    List {
+        #[arg(long, value_parser = words(TaskStatus::ALL.iter().map(|word| word.as_str()), str::parse::<TaskStatus>))]
+        status: Option<TaskStatus>,
+    },
+    /// A task's whole story: plans, executions, decisions, notes, in time
+    #[command(after_help = "Example:\n  actbook task show TASK-12")]
+    Show { id: String },
+    /// Make a subtask of each step of a saved plan; they follow its executions
+    #[command(after_help = "Example:\n  actbook task split TASK-12 move-the-database")]
+    Split {
+        id: String,
+        /// A saved plan's name or id
+        plan: String,
+    },
+    /// Change what is said of a task
+    #[command(after_help = "Example:\n  actbook task set TASK-12 --status blocked --priority 5")]
+    Set {
+        id: String,
+        #[arg(long, value_parser = words(TaskStatus::ALL.iter().map(|word| word.as_str()), str::parse::<TaskStatus>))]
+        status: Option<TaskStatus>,
+        #[command(flatten)]
+        words: TaskWords,
+    },
+    /// A task is done
+    #[command(after_help = "Example:\n  actbook task done TASK-12")]
+    Done { id: String },
+}
+
+#[derive(Debug, Group)]
+pub struct TaskWords {
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// The higher, the more urgent
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub priority: Option<i64>,
+    /// As in `30m`, `4h`, `2d`
+    #[arg(long, value_name = "TIME", value_parser = times::age)]
+    pub estimate: Option<i64>,
+    /// The task that it is a part of
+    #[arg(long, value_name = "ID")]
+    pub parent: Option<String>,
+    #[arg(long, value_name = "WORD")]
+    pub r#type: Option<String>,
+    #[arg(long = "label", value_name = "WORD")]
+    pub labels: Vec<String>,
+    /// What else there is to say; an input of its plan, where that has one of this name
+    #[arg(long = "field", value_name = "NAME=VALUE")]
+    pub fields: Vec<String>,
+}
+
+/// What a note belongs to.
+#[derive(Clone, Debug, Default, Group)]
+#[group(multiple = false)]
+pub struct Of {
+    /// A task's id
+    #[arg(long, value_name = "ID")]
+    pub task: Option<String>,
+    /// A plan's name or id
+    #[arg(long, value_name = "PLAN")]
+    pub plan: Option<String>,
+    /// An execution's id, or a unique beginning of it
+    #[arg(long, value_name = "ID")]
+    pub execution: Option<String>,
+}

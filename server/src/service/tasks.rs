@@ -1,0 +1,334 @@
+//! Tasks: put down, changed, split into the steps of a plan, listed. How far a task is comes from its
+//! executions where it has some: nothing is written for it while they run.
+
+mod automatic;
+mod story;
+
+use actbook_engine::id::PlanId;
+use actbook_engine::plan::{Step, Work, duration_text};
+use actbook_engine::policy::StepStatus;
+use actbook_engine::task::{self, Status};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Service;
+use super::view::time;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::ledger::{Reply, Request};
+use crate::random;
+use crate::store::{executions, payloads, tasks};
+
+pub use story::{Happening, Story};
+
+const LISTED_MAX: u64 = 200;
+const SUBTASKS_MAX: u64 = 10_000;
+/// Executions that are looked at to see how far a task is.
+const LOOKED_AT: u64 = 50;
+
+/// What is said of a task; what is left out stays as it was.
+#[derive(Clone, Debug, Default)]
+pub struct TaskGiven {
+    pub id: String,
+    pub title: Option<String>,
+    pub status: Option<Status>,
+    pub priority: Option<i64>,
+    pub estimate_ms: Option<u64>,
+    pub parent: Option<String>,
+    pub r#type: Option<String>,
+    pub labels: Option<Vec<String>>,
+    /// What else there is to say, by name.
+    pub fields: Option<Value>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct TaskView {
+    pub id: String,
+    pub title: String,
+    pub status: Status,
+    pub priority: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r#type: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// The plan and the step that it stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Where its status comes from, if not from whoever set it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fields: Option<Value>,
+    pub added_at: String,
+    pub position: u64,
+}
+
+/// A new task, and what a rule of the config made of it.
+#[derive(Debug, Serialize)]
+pub struct TaskAdded {
+    #[serde(flatten)]
+    pub task: TaskView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    #[serde(skip)]
+    pub drive: Option<crate::ledger::Progress>,
+}
+
+impl Service {
+    /// Puts down a new task. Where a rule of the config fits, its plan is saved for the task, and started
+    /// if the rule says so; with `drive`, by this process.
+    pub async fn add_task(
+        &self,
+        caller: &Caller,
+        mut given: TaskGiven,
+        drive: bool,
+    ) -> Result<TaskAdded, Error> {
+        self.redact_task(&mut given);
+        let automatic = self.automatic_plan(&given).await?;
+        let id = given.id.clone();
+        let repeated = self.write_tasks(caller, vec![told(given)], true).await?;
+        let mut added = TaskAdded { task: self.task(&id).await?, plan: None, started: None, drive: None };
+        if let Some(automatic) = automatic.filter(|_| !repeated) {
+            self.plan_for_task(caller, automatic, drive, &mut added).await?;
+        }
+        Ok(added)
+    }
+
+    pub async fn change_task(&self, caller: &Caller, mut given: TaskGiven) -> Result<TaskView, Error> {
+        self.redact_task(&mut given);
+        let id = given.id.clone();
+        self.write_tasks(caller, vec![told(given)], false).await?;
+        self.task(&id).await
+    }
+
+    /// One subtask per step of a saved plan. Steps that have one already keep it.
+    pub async fn split_task(&self, caller: &Caller, id: &str, plan: &str) -> Result<Vec<TaskView>, Error> {
+        self.task(id).await?;
+        let (reference, plan) = self.saved_plan(plan).await?;
+        let there = tasks::of_parent(self.tenant, id, SUBTASKS_MAX).all(&self.db).await?;
+        let has = |step: &Step| {
+            there.iter().any(|task| {
+                task.step.as_deref() == Some(step.id.as_str())
+                    && task.plan.as_deref() == Some(reference.id.as_str())
+            })
+        };
+        let missing = plan.steps.iter().filter(|step| !has(step));
+        let fresh: Vec<task::Task> = missing.map(|step| subtask(id, &reference.id, step)).collect();
+        if !fresh.is_empty() {
+            self.write_tasks(caller, fresh, true).await?;
+        }
+        self.subtasks(id).await
+    }
+
+    pub async fn task(&self, id: &str) -> Result<TaskView, Error> {
+        let row = tasks::by_id(self.tenant, id).first(&self.db).await?;
+        let row = row.ok_or_else(|| no_such_task(id))?;
+        self.task_view(&row).await
+    }
+
+    /// Those that belong under no other: what is open first, the most urgent first.
+    pub async fn tasks(&self, status: Option<Status>) -> Result<Vec<TaskView>, Error> {
+        let mut views = Vec::new();
+        for row in tasks::list(self.tenant, LISTED_MAX).all(&self.db).await? {
+            views.push(self.task_view(&row).await?);
+        }
+        views.retain(|view| status.is_none_or(|status| view.status == status));
+        Ok(views)
+    }
+
+    pub async fn subtasks(&self, id: &str) -> Result<Vec<TaskView>, Error> {
+        let mut views = Vec::new();
+        let mut seen = Vec::new();
+        for row in tasks::of_parent(self.tenant, id, SUBTASKS_MAX).all(&self.db).await? {
+            views.push(match self.step_status(&row, &mut seen).await? {
+                Some((status, execution)) => shown(&row, status, Some(execution), None),
+                None => self.task_view(&row).await?,
+            });
+        }
+        Ok(views)
+    }
+
+    async fn task_view(&self, row: &tasks::Task) -> Result<TaskView, Error> {
+        let fields = match row.fields {
+            Some(position) => payloads::at(self.tenant, position).first(&self.db).await?,
+            None => None,
+        };
+        let fields = fields.and_then(|payload| serde_json::from_slice(&payload.body).ok());
+        let derived = match row.step {
+            Some(_) => self.step_status(row, &mut Vec::new()).await?,
+            None => self.executions_status(&row.id).await?,
+        };
+        let own = row
+            .status
+            .parse()
+            .map_err(|error: String| Error::new("corrupt", error, "run `actbook rebuild`"))?;
+        Ok(match derived.filter(|_| !is_settled(own)) {
+            Some((status, execution)) => shown(row, status, Some(execution), fields),
+            None => shown(row, own, None, fields),
+        })
+    }
+
+    /// How far the step is that a subtask stands for, in the newest execution. `seen`: what was folded for
+    /// its siblings.
+    async fn step_status(
+        &self,
+        row: &tasks::Task,
+        seen: &mut Vec<(String, Option<Folded>)>,
+    ) -> Result<Option<(Status, String)>, Error> {
+        let (Some(plan), Some(step), false) =
+            (&row.plan, &row.step, row.status == "done" || row.status == "cancelled")
+        else {
+            return Ok(None);
+        };
+        let known = seen.iter().position(|(known, _)| known == plan);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let folded = self.newest_of(plan, row.parent.as_deref()).await?;
+                seen.push((plan.clone(), folded));
+                seen.len() - 1
+            }
+        };
+        let Some(folded) = &seen[at].1 else { return Ok(None) };
+        let status = folded.steps.iter().find(|(id, _)| id == step).map(|(_, status)| of_step(*status));
+        Ok(status.map(|status| (status, folded.execution.clone())))
+    }
+
+    async fn newest_of(&self, plan: &str, task: Option<&str>) -> Result<Option<Folded>, Error> {
+        let filter = executions::Filter { plan: Some(plan.to_owned()), ..Default::default() };
+        let rows = executions::list(self.tenant, &filter, LOOKED_AT).all(&self.db).await?;
+        // A plan that serves several tasks runs for one of them at a time.
+        let row = rows.into_iter().find(|row| row.task.is_none() || row.task.as_deref() == task);
+        let Some(row) = row else { return Ok(None) };
+        let execution = self.fold(row.id)?;
+        let steps = execution.plan.steps.iter().zip(&execution.steps);
+        let steps = steps.map(|(spec, state)| (spec.id.to_string(), state.status())).collect();
+        Ok(Some(Folded { execution: row.public_id, steps }))
+    }
+
+    /// What the executions of a task say of it, while they are under way.
+    async fn executions_status(&self, task: &str) -> Result<Option<(Status, String)>, Error> {
+        let filter = executions::Filter { task: Some(task.to_owned()), ..Default::default() };
+        let rows = executions::list(self.tenant, &filter, LOOKED_AT).all(&self.db).await?;
+        let first = |statuses: &[&str]| rows.iter().find(|row| statuses.contains(&row.status.as_str()));
+        let blocked = first(&["blocked"]).map(|row| (Status::Blocked, row));
+        let going = first(&["running", "paused", "compensating"]).map(|row| (Status::InProgress, row));
+        Ok(blocked.or(going).map(|(status, row)| (status, row.public_id.clone())))
+    }
+
+    /// Whether an equal request with the same key had done it before.
+    async fn write_tasks(&self, caller: &Caller, tasks: Vec<task::Task>, fresh: bool) -> Result<bool, Error> {
+        let salted = |task| (task, random::bytes::<16>().to_vec().into());
+        let request = Request::SetTasks { tasks: tasks.into_iter().map(salted).collect(), fresh };
+        match self.ask(caller, request).await? {
+            Reply::Recorded(_) | Reply::Deleted => Ok(false),
+            Reply::Repeated(_) => Ok(true),
+            Reply::Saved { .. } | Reply::Accepted { .. } | Reply::Moved(_) => {
+                unreachable!("a task gives its place")
+            }
+        }
+    }
+
+    fn redact_task(&self, given: &mut TaskGiven) {
+        given.title.iter_mut().for_each(|title| self.tools.redact_text(title));
+        given.fields.iter_mut().for_each(|fields| self.tools.redact(fields));
+    }
+}
+
+/// An execution's steps and how far each is.
+struct Folded {
+    execution: String,
+    steps: Vec<(String, StepStatus)>,
+}
+
+fn is_settled(status: Status) -> bool {
+    match status {
+        Status::Done | Status::Cancelled => true,
+        Status::Open | Status::InProgress | Status::Blocked => false,
+    }
+}
+
+fn of_step(status: StepStatus) -> Status {
+    match status {
+        StepStatus::Pending => Status::Open,
+        StepStatus::Running | StepStatus::AwaitingAgent | StepStatus::Compensating => Status::InProgress,
+        StepStatus::AwaitingApproval
+        | StepStatus::Failed
+        | StepStatus::Unknown
+        | StepStatus::CompensationFailed => Status::Blocked,
+        StepStatus::Succeeded => Status::Done,
+        StepStatus::Skipped | StepStatus::Cancelled | StepStatus::Compensated => Status::Cancelled,
+    }
+}
+
+fn told(given: TaskGiven) -> task::Task {
+    task::Task {
+        id: given.id,
+        title: given.title,
+        status: given.status,
+        priority: given.priority,
+        estimate_ms: given.estimate_ms,
+        parent: given.parent,
+        r#type: given.r#type,
+        labels: given.labels,
+        plan: None,
+        step: None,
+        fields: given.fields.map(|fields| fields.to_string().into_bytes()),
+    }
+}
+
+fn subtask(parent: &str, plan: &PlanId, step: &Step) -> task::Task {
+    let (what, estimate_ms) = match &step.work {
+        Work::Tool { tool, .. } | Work::AgentTool { tool, .. } => (tool.clone(), None),
+        Work::Action { action, estimated_ms } => (action.clone(), *estimated_ms),
+    };
+    let title: String =
+        step.name.clone().unwrap_or(what).chars().filter(|c| !c.is_control()).take(120).collect();
+    task::Task {
+        id: format!("{parent}/{}", step.id),
+        title: (!title.trim().is_empty()).then_some(title),
+        estimate_ms,
+        parent: Some(parent.to_owned()),
+        plan: Some(plan.clone()),
+        step: Some(step.id.clone()),
+        ..task::Task::default()
+    }
+}
+
+fn shown(row: &tasks::Task, status: Status, execution: Option<String>, fields: Option<Value>) -> TaskView {
+    TaskView {
+        id: row.id.clone(),
+        title: row.title.clone(),
+        status,
+        priority: row.priority,
+        estimate: row.estimate_ms.map(duration_text),
+        parent: row.parent.clone(),
+        r#type: row.r#type.clone(),
+        labels: row.labels.clone(),
+        plan_id: row.plan.clone(),
+        step: row.step.clone(),
+        execution_id: execution,
+        fields,
+        added_at: time(row.added_at),
+        position: row.position,
+    }
+}
+
+fn no_such_task(id: &str) -> Error {
+    Error::new("no_such_task", format!("there is no task `{id}`"), "`actbook task list` shows them")
+}
+
+/// A plan made for a task; the task's fields are the defaults of its inputs.
+#[derive(Debug)]
+struct Automatic {
+    document: String,
+    start: bool,
+}

@@ -1,0 +1,43 @@
+//! What outlives a conversation: notes, how they are found, and tasks. On both databases.
+
+mod agent;
+mod doors;
+mod notes;
+mod search;
+mod tasks;
+
+use actbook::service::{Belongs, NoteFilter, NoteGiven, NoteView, NoteWritten};
+use serde_json::Value;
+
+use crate::durability::book::Book;
+
+fn note(key: &str, value: impl Into<Value>) -> NoteGiven {
+    NoteGiven {
+        key: key.to_owned(),
+        value: value.into(),
+        r#type: None,
+        belongs: Belongs::default(),
+        metadata: None,
+        expires_in_ms: None,
+    }
+}
+
+fn of_task(task: &str) -> Belongs {
+    Belongs { task: Some(task.to_owned()), ..Belongs::default() }
+}
+
+async fn set(book: &Book, given: NoteGiven) -> NoteWritten {
+    book.service.set_note(&book.caller, given).await.expect("it is noted")
+}
+
+async fn find(book: &Book, filter: NoteFilter) -> Vec<NoteView> {
+    book.service.notes(&filter, 100).await.expect("it can be asked").notes
+}
+
+fn by_key(key: &str) -> NoteFilter {
+    NoteFilter { key: Some(key.to_owned()), ..NoteFilter::default() }
+}
+
+fn by_words(words: &str) -> NoteFilter {
+    NoteFilter { search: Some(words.to_owned()), ..NoteFilter::default() }
+}

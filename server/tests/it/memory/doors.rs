@@ -1,0 +1,208 @@
+//! The patterns of an agent's memory, end to end: through a real client in several conversations, and at
+//! the command line.
+
+use serde_json::{Value, json};
+
+use super::agent::{Agent, House};
+use crate::store::for_each_database;
+
+fn research() -> Value {
+    json!({ "name": "compare-queues", "task": "TASK-9", "steps": [
+        { "id": "read", "name": "Read the documents", "action": "Read what the vendors say", "estimated_duration": "30m" },
+        { "id": "measure", "action": "Measure two of them", "depends_on": ["read"], "failure_policy": { "action": "manual_decision" } },
+        { "id": "write", "action": "Write the comparison", "depends_on": ["measure"] },
+    ] })
+}
+
+fn statuses(tasks: &Value) -> Vec<(String, String)> {
+    let word = |task: &Value, name: &str| task[name].as_str().unwrap().to_owned();
+    tasks.as_array().unwrap().iter().map(|task| (word(task, "id"), word(task, "status"))).collect()
+}
+
+fn are(tasks: &Value, expected: [&str; 3]) {
+    let expected: Vec<(String, String)> = ["read", "measure", "write"]
+        .iter()
+        .zip(expected)
+        .map(|(step, status)| (format!("TASK-9/{step}"), status.to_owned()))
+        .collect();
+    assert_eq!(statuses(tasks), expected);
+}
+
+/// The first conversation: it plans, begins, notes, fails and notes what blocks it. Gives the execution's id
+/// and the position of its first note.
+async fn begins_and_blocks(house: &House) -> (String, Value) {
+    let agent = house.agent("full").await;
+    let task = json!({ "action": "add", "id": "TASK-9", "title": "Choose a queue", "priority": 3, "estimate": "4h" });
+    agent.say("task", task).await;
+    agent.say("save_plan", json!({ "plan": research() })).await;
+    let split =
+        agent.say("task", json!({ "action": "split", "id": "TASK-9", "plan_id": "compare-queues" })).await.0;
+    are(&split["tasks"], ["open", "open", "open"]);
+    assert_eq!(split["tasks"][0]["title"], "Read the documents");
+    assert_eq!(split["tasks"][0]["estimate"], "30m");
+    let again =
+        agent.say("task", json!({ "action": "split", "id": "TASK-9", "plan_id": "compare-queues" })).await.0;
+    assert_eq!(again["tasks"].as_array().unwrap().len(), 3, "splitting again adds nothing");
+
+    let started = agent.say("execute_plan", json!({ "plan_id": "compare-queues" })).await.0;
+    let id = started["id"].as_str().unwrap().to_owned();
+    let report = |step: &str, status: &str| json!({ "execution_id": id, "step_id": step, "status": status, "description": "worked on it" });
+    agent.say("record_action", report("read", "started")).await;
+    let found = json!({ "key": "queue-limits", "type": "research", "task": "TASK-9",
+        "value": "The hosted broker drops messages above 256 kilobytes.", "metadata": { "confidence": 0.8 } });
+    let noted = agent.say("set_context", found).await.0;
+    assert_eq!((&noted["version"], &noted["task"]), (&json!(1), &json!("TASK-9")));
+    agent.say("record_action", report("read", "succeeded")).await;
+
+    let mut failed = report("measure", "failed");
+    failed["error"] = json!("no licence for the test server");
+    let blocked = agent.say("record_action", failed).await.0;
+    assert_eq!(blocked["status"], "blocked");
+    let blocker = json!({ "key": "licence", "type": "blockers", "execution_id": id, "value": "The test server needs a licence" });
+    agent.say("set_context", blocker).await;
+    let tasks = agent.say("task", json!({ "action": "list", "status": "blocked" })).await.0;
+    assert_eq!(statuses(&tasks["tasks"]), [("TASK-9".to_owned(), "blocked".to_owned())]);
+    (id, noted["position"].clone())
+}
+
+/// Another conversation knows nothing but a word.
+async fn finds_its_way_back(agent: &Agent, id: &str, position: &Value) {
+    let (found, text) = agent.say("query_context", json!({ "search": "kilobytes" })).await;
+    let note = &found["notes"][0];
+    assert_eq!(
+        (&note["key"], &note["task"], &note["type"]),
+        (&json!("queue-limits"), &json!("TASK-9"), &json!("research"))
+    );
+    assert_eq!(note["position"], *position, "the position it came from");
+    assert!(note["author"].as_str().unwrap().starts_with("agent:"));
+    assert!(note["excerpt"].as_str().unwrap().contains("256 **kilobytes**"));
+    assert!(
+        text.contains("data from their authors") && text.contains(&format!("position {position}")),
+        "{text}"
+    );
+    let (story, told) = agent.say("status", json!({ "task": "TASK-9" })).await;
+    are(&story["subtasks"], ["done", "blocked", "open"]);
+    assert!(told.contains("licence (blockers): The test server needs a licence"), "{told}");
+    assert!(told.contains(id), "it names the call that goes on: {told}");
+}
+
+#[test]
+fn a_research_plan_blocks_is_unblocked_and_is_found_by_the_next_conversation() {
+    for_each_database(async |scratch| {
+        let house = House::new(Some(&scratch.url));
+        let (id, position) = begins_and_blocks(&house).await;
+        let fresh = house.agent("run").await;
+        finds_its_way_back(&fresh, &id, &position).await;
+
+        let report = |step: &str| json!({ "execution_id": id, "step_id": step, "status": "succeeded", "description": "worked on it" });
+        let decided = json!({ "execution_id": id, "action": "retry", "step_id": "measure", "reason": "the licence came" });
+        fresh.say("control", decided).await;
+        fresh.say("set_context", json!({ "key": "licence", "execution_id": id, "delete": true })).await;
+        fresh.say("record_action", report("measure")).await;
+        let ended = fresh.say("record_action", report("write")).await.0;
+        assert_eq!(ended["status"], "succeeded");
+        let story = fresh.say("status", json!({ "task": "TASK-9" })).await.0;
+        are(&story["subtasks"], ["done", "done", "done"]);
+        assert!(story["notes"].as_array().unwrap().iter().all(|note| note["key"] != "licence"));
+        let told: Vec<&str> =
+            story["story"].as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap()).collect();
+        for what in ["task", "plan", "execution", "action", "decision", "note"] {
+            assert!(told.contains(&what), "{what} is missing of {told:?}");
+        }
+        assert!(
+            story["story"].as_array().unwrap().is_sorted_by_key(|one| one["position"].as_u64()),
+            "in time"
+        );
+        house.run(&["task", "done", "TASK-9"]).await;
+        assert_eq!(house.json(&["task", "show", "TASK-9"]).await["task"]["status"], "done");
+        house.run(&["verify"]).await;
+    });
+}
+
+#[test]
+fn notes_are_kept_once_per_key_and_deleted_with_a_trace() {
+    for_each_database(async |scratch| {
+        let house = House::new(Some(&scratch.url));
+        let agent = house.agent("record").await;
+        let note = json!({ "key": "k", "value": { "n": 1 }, "idempotency_key": "one" });
+        let first = agent.say("set_context", note.clone()).await.0;
+        assert_eq!(agent.say("set_context", note).await.0, first, "one key, one note");
+        let other = json!({ "key": "k", "value": 2, "idempotency_key": "one" });
+        let refused = agent.no("set_context", other).await;
+        assert!(refused.contains("another request"), "{refused}");
+        assert!(agent.no("set_context", json!({ "key": "k" })).await.contains("value"));
+        agent.say("set_context", json!({ "key": "k", "value": "two" })).await;
+        agent.say("set_context", json!({ "key": "k", "delete": true })).await;
+        assert!(agent.say("query_context", json!({ "key": "k" })).await.1.contains("No note fits"));
+        let (found, _) = agent.say("query_context", json!({ "key": "k", "history": true })).await;
+        let history = found["notes"][0]["history"].as_array().unwrap();
+        let values: Vec<&Value> = history.iter().map(|value| &value["value"]).collect();
+        assert_eq!(values, [&Value::Null, &json!("two"), &json!({ "n": 1 })]);
+        assert_eq!(history[0]["deleted"], true);
+        assert!(agent.no("query_context", json!({ "search": "!!" })).await.contains("no word"));
+    });
+}
+
+#[test]
+fn the_command_line_writes_finds_and_deletes_notes() {
+    for_each_database(async |scratch| {
+        let house = House::new(Some(&scratch.url));
+        house.run(&["context", "set", "db-port", "5432", "--type", "decisions", "--task", "TASK-1"]).await;
+        house.run(&["context", "set", "db-port", "5433", "--task", "TASK-1"]).await;
+        assert_eq!(house.run(&["context", "get", "db-port"]).await, "5433\n");
+        let note = house.json(&["context", "get", "db-port", "--history"]).await;
+        assert_eq!((&note["value"], &note["type"]), (&json!(5433), &json!("decisions")));
+        assert_eq!(note["history"].as_array().unwrap().len(), 2);
+        house.run(&["context", "set", "motto", "measure twice, cut once", "--expires-in", "2h"]).await;
+        let found = house.run(&["context", "search", "cut", "mea*"]).await;
+        assert!(found.contains("motto") && found.contains("**measure** twice, **cut** once"), "{found}");
+        assert!(found.contains("position 3"), "it says where it came from: {found}");
+        let of_task = house.json(&["context", "search", "--task", "TASK-1"]).await;
+        assert_eq!(of_task["notes"].as_array().unwrap().len(), 1);
+        house.run(&["context", "delete", "db-port"]).await;
+        assert!(house.refused(&["context", "get", "db-port"]).await.contains("no note `db-port`"));
+        assert!(house.run(&["journal", "--kind", "note_deleted"]).await.contains("db-port"));
+    });
+}
+
+#[test]
+fn a_new_task_brings_its_plan() {
+    for_each_database(async |scratch| {
+        let house = House::new(Some(&scratch.url));
+        let config = json!({ "task_plans": {
+            "bugs": { "type": "bug", "plan": "fix-bug" },
+            "urgent": { "labels": ["urgent"], "plan": "fix-bug", "start": true },
+        } });
+        house.write("actbook.yaml", &config.to_string());
+        assert!(
+            house.refused(&["task", "add", "BUG-0", "--type", "bug"]).await.contains("no plan `fix-bug`")
+        );
+        let inputs = json!({ "type": "object", "required": ["title", "version"],
+            "properties": { "title": { "type": "string" }, "version": { "type": "number" } } });
+        let step = json!({ "id": "fix", "action": "Find and repair it" });
+        house.write("fix.json", &json!({ "name": "fix-bug", "inputs": inputs, "steps": [step] }).to_string());
+        house.run(&["plan", "save", "fix.json"]).await;
+
+        let words = ["task", "add", "BUG-1", "--type", "bug", "--title", "It hangs", "--field", "version=2"];
+        let added = house.json(&words).await;
+        assert!(added["plan"].is_string() && added["started"].is_null(), "saved, and not started: {added}");
+        let story = house.json(&["task", "show", "BUG-1"]).await;
+        assert_eq!(story["plans"][0]["name"], "fix-bug for BUG-1");
+        assert_eq!(story["executions"], json!([]));
+
+        let lacking = house.refused(&["task", "add", "OPS-0", "--label", "urgent", "--title", "Down"]).await;
+        assert!(
+            lacking.contains("version"),
+            "nothing is written of a task whose plan cannot start: {lacking}"
+        );
+        let words = ["task", "add", "OPS-1", "--label", "urgent", "--title", "Down", "--field", "version=3"];
+        let started = house.json(&words).await["started"].as_str().unwrap().to_owned();
+        let view = house.json(&["show", &started]).await;
+        assert_eq!((&view["task"], &view["plan"]["name"]), (&json!("OPS-1"), &json!("fix-bug for OPS-1")));
+        let listed = house.json(&["task", "list"]).await;
+        let ids: Vec<&str> =
+            listed.as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, ["OPS-1", "BUG-1"]);
+        house.run(&["cancel", &started]).await;
+    });
+}

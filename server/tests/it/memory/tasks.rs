@@ -1,0 +1,70 @@
+//! Tasks as they are kept: what is left out stays, all of a request or nothing, rebuilt equals live.
+
+use actbook::service::{TaskGiven, TaskStatus};
+use actbook::store::tasks;
+use serde_json::json;
+
+use crate::durability::book::{self, Book};
+use crate::store::{TENANT, for_each_database};
+
+fn task(id: &str) -> TaskGiven {
+    TaskGiven { id: id.to_owned(), ..TaskGiven::default() }
+}
+
+#[test]
+fn a_task_keeps_what_a_change_leaves_out() {
+    for_each_database(async |scratch| {
+        let book = Book::open(&scratch.url).await;
+        let (service, caller) = (&book.service, &book.caller);
+        let given = TaskGiven {
+            title: Some("Move the database".into()),
+            priority: Some(2),
+            estimate_ms: Some(7_200_000),
+            labels: Some(vec!["ops".into(), "risky".into()]),
+            fields: Some(json!({ "version": 2 })),
+            ..task("T-1")
+        };
+        service.add_task(caller, given, false).await.unwrap();
+        assert_eq!(service.add_task(caller, task("T-1"), false).await.unwrap_err().code, "task_exists");
+        assert_eq!(service.change_task(caller, task("T-2")).await.unwrap_err().code, "no_such_task");
+        let own = TaskGiven { parent: Some("T-1".into()), ..task("T-1") };
+        assert_eq!(service.change_task(caller, own).await.unwrap_err().code, "own_parent");
+        let done = TaskGiven { status: Some(TaskStatus::Done), ..task("T-1") };
+        let view = service.change_task(caller, done).await.unwrap();
+        assert_eq!(
+            (view.status, view.priority, view.title.as_str()),
+            (TaskStatus::Done, 2, "Move the database")
+        );
+        assert_eq!((view.estimate.as_deref(), view.fields), (Some("2h"), Some(json!({ "version": 2 }))));
+        assert_eq!(view.labels, ["ops", "risky"]);
+        book.assert_whole().await;
+    });
+}
+
+#[test]
+fn quick_changes_of_one_task_lose_nothing_and_rebuilt_equals_live() {
+    for_each_database(async |scratch| {
+        let (book, other) = (Book::open(&scratch.url).await, Book::open(&scratch.url).await);
+        book.service.add_task(&book.caller, task("T-1"), false).await.unwrap();
+        let changes = (0..20).map(|number| {
+            let from = if number % 2 == 0 { &book } else { &other };
+            let change = TaskGiven { priority: Some(number), ..task("T-1") };
+            async move { from.service.change_task(&from.caller, change).await.unwrap() }
+        });
+        futures_util::future::join_all(changes).await;
+        let plan = book::plan("steps", &[book::step("a", "t/ok", "word"), book::step("b", "t/no", "word")]);
+        book.run(&plan, None).await;
+        book.service.split_task(&book.caller, "T-1", "steps").await.unwrap();
+        let live = tasks::all(TENANT).all(&scratch.db).await.unwrap();
+        assert_eq!((live.len(), live[0].version), (3, 21));
+        for damage in ["DELETE FROM tasks", "UPDATE tasks SET title = 'x', version = 7, priority = 5"] {
+            scratch.execute(damage).await;
+            book.service.rebuild().await.unwrap();
+            assert_eq!(tasks::all(TENANT).all(&scratch.db).await.unwrap(), live, "after {damage}");
+        }
+        let subtasks = book.service.subtasks("T-1").await.unwrap();
+        let statuses: Vec<TaskStatus> = subtasks.iter().map(|task| task.status).collect();
+        assert_eq!(statuses, [TaskStatus::Done, TaskStatus::Blocked], "they follow the execution");
+        book.assert_whole().await;
+    });
+}
