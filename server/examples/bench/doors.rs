@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use actbook::config::Config;
 use actbook::mcp::http::{self, Listen};
@@ -16,9 +18,12 @@ use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt};
 use serde_json::Value;
 
-/// Answers every call with its arguments.
-#[derive(Clone)]
-struct Echo;
+/// Answers every call with its arguments; asked to, only after a nap. It knows how many calls it had at once.
+#[derive(Clone, Default)]
+struct Echo {
+    now: Arc<AtomicUsize>,
+    peak: Arc<AtomicUsize>,
+}
 
 impl ServerHandler for Echo {
     fn get_info(&self) -> ServerConfig {
@@ -38,7 +43,15 @@ impl ServerHandler for Echo {
         request: CallToolRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let mut arguments = Value::Object(request.arguments.unwrap_or_default());
+        self.peak.fetch_max(self.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        if let Some(nap) = arguments["sleep_ms"].as_u64() {
+            tokio::time::sleep(Duration::from_millis(nap)).await;
+        }
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        if arguments["peak"] == true {
+            arguments["peak"] = self.peak.load(Ordering::SeqCst).into();
+        }
         Ok(CallToolResult::structured(arguments).into())
     }
 }
@@ -46,9 +59,9 @@ impl ServerHandler for Echo {
 pub async fn echo(transport: &str) -> anyhow::Result<()> {
     match transport {
         "stdio" => {
-            Echo.serve(rmcp::transport::stdio_pipes()).await?.waiting().await?;
+            Echo::default().serve(rmcp::transport::stdio_pipes()).await?.waiting().await?;
         }
-        _ => listen(|| Echo, None).await?,
+        _ => listen(Echo::default, None).await?,
     }
     Ok(())
 }

@@ -72,6 +72,11 @@ pub fn door(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     crate::door::rows(figures, scale.door_calls, scratch.path(), &full)
 }
 
+/// The way to a tool alone.
+pub fn tools(figures: &mut Figures) -> anyhow::Result<()> {
+    crate::tools::rows(figures, scratch()?.path())
+}
+
 /// Finding notes alone.
 pub fn notes(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch()?;

@@ -9,6 +9,7 @@ mod hot;
 mod load;
 mod notes;
 mod parts;
+mod tools;
 
 use figures::Figures;
 
@@ -22,6 +23,10 @@ fn main() -> anyhow::Result<()> {
     let mut figures = Figures::default();
     if flag("--door") {
         load::door(&mut figures, &scale)?;
+        return figures.print(flag("--json"));
+    }
+    if flag("--tools") {
+        load::tools(&mut figures)?;
         return figures.print(flag("--json"));
     }
     if flag("--notes") {
@@ -40,6 +45,7 @@ fn main() -> anyhow::Result<()> {
     if let Ok(url) = std::env::var("ACTBOOK_TEST_POSTGRES") {
         load::postgres(&mut figures, &scale, &url)?;
     }
+    load::tools(&mut figures)?;
     load::notes(&mut figures, &scale)?;
     figures.print(flag("--json"))
 }

@@ -108,11 +108,14 @@ pub(super) async fn journal(db: &Db, tenant: i64) -> Result<Verified, Error> {
             return Ok(Verified { bad: Some(found), ..Verified::default() });
         }
     }
-    if let Some(found) = outside(db, tenant).await? {
-        return Ok(Verified { bad: Some(found), ..Verified::default() });
+    if let Some(stray) = journal::outside(tenant).first(db).await?.flatten() {
+        return Ok(outside(stray, "an entry lies behind the head"));
     }
     if walk.hash != head.hash {
         return Ok(bad(head.position, "the head does not match the last entry"));
+    }
+    if let Some(stray) = payloads::outside(tenant).first(db).await?.flatten() {
+        return Ok(outside(stray, "a payload or a salt lies behind the head"));
     }
     Ok(Verified {
         ok: true,
@@ -129,15 +132,9 @@ fn bad(position: u64, why: impl Into<String>) -> Verified {
     Verified { bad: Some(Bad { position, why: why.into() }), ..Verified::default() }
 }
 
-/// Rows where none can be: put there by somebody who did not come through the door.
-async fn outside(db: &Db, tenant: i64) -> Result<Option<Bad>, Error> {
-    let entry = journal::outside(tenant).first(db).await?.flatten();
-    let beside = payloads::outside(tenant).first(db).await?.flatten();
-    let found = |stray: Option<i64>, why: &str| {
-        stray.map(|position| Bad { position: u64::try_from(position).unwrap_or(0), why: why.into() })
-    };
-    let entry = found(entry, "an entry lies behind the head");
-    Ok(entry.or(found(beside, "a payload or a salt lies behind the head")))
+/// A row where none can be: put there by somebody who did not come through the door.
+fn outside(position: i64, why: &str) -> Verified {
+    bad(u64::try_from(position).unwrap_or(0), why)
 }
 
 impl Walk {

@@ -56,7 +56,7 @@ impl House {
     /// With the demo server as `files`, and `command/hold`, which waits until `release` is called.
     pub fn new() -> Self {
         let house = Self { folder: tempfile::tempdir().unwrap(), database: None };
-        let hold = json!({ "argv": ["sh", "-c", "until [ -e released ]; do sleep 0.01; done; echo held"] });
+        let hold = json!({ "argv": ["sh", "-c", "touch holding; until [ -e released ]; do sleep 0.01; done; echo held"] });
         let config = json!({
             "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"] } },
             "commands": { "hold": hold },

@@ -90,10 +90,7 @@ impl Stage {
                 self.book.drive();
                 return Ok(());
             }
-            "end" => {
-                let command = self.report(rest, self.book.epoch());
-                return self.book.ask(&command);
-            }
+            "end" => return self.book.ask(&self.report(rest, self.book.epoch())),
             "late" => self.report(rest, Epoch(0)),
             "decide" => {
                 let answer = words[1].parse().expect("an answer");

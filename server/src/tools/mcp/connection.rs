@@ -84,7 +84,8 @@ struct Child {
 /// Starts a server and shakes hands.
 ///
 /// A server of the older era may leave at the first word that it does not know; it gets a second
-/// start, spoken to in its own manner.
+/// start, spoken to in its own manner. So does one that answered that word only after we had given up
+/// waiting for it.
 pub async fn start(name: String, mut command: Command, secrets: Secrets) -> Result<Arc<Connection>, NotUp> {
     let started = match start_as(&name, &mut command, &secrets, both_eras()).await {
         Err(Failed { speak_older: true, .. }) => {
@@ -133,12 +134,16 @@ async fn start_as(
     let transport =
         AsyncRwTransport::new_client(stdout, pipes.stdin).with_max_line_length(2 * LINE_BYTES_MAX);
     let handshake = client().serve_with_lifecycle(transport, manner);
+    let mut late = false;
     let failed = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
         Ok(Ok(service)) => {
             let carrier = Carrier::Child(Child { group, last_words, verdict });
             return Ok(Connection::new(carrier, service, changes).await);
         }
-        Ok(Err(error)) => handshake_problem(&error),
+        Ok(Err(error)) => {
+            late = answered_late(&error);
+            handshake_problem(&error)
+        }
         Err(_) => format!("did not answer within {CONNECT_LIMIT:?}"),
     };
     let left = exit_of(&group).await;
@@ -148,7 +153,17 @@ async fn start_as(
     };
     let how = left.clone().unwrap_or(failed);
     let why = joined(format!("the server `{name}` did not come up: it {how}"), &said);
-    Err(Failed { not_up: NotUp { category: Category::Unavailable, why }, speak_older: left.is_some() })
+    Err(Failed {
+        not_up: NotUp { category: Category::Unavailable, why },
+        speak_older: late || left.is_some(),
+    })
+}
+
+fn answered_late(error: &ClientInitializeError) -> bool {
+    match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => answered_late(fallback),
+        error => matches!(error, ClientInitializeError::ConflictInitResponseId(..)),
+    }
 }
 
 async fn reach_as(name: &str, http: &HttpClient, manner: ClientLifecycleMode) -> Result<Connection, Failed> {

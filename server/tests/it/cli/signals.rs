@@ -7,13 +7,17 @@ use super::*;
 const HELD: &str =
     "name: held\nsteps:\n  - { id: first, tool: command/hold }\n  - { id: second, tool: files/echo }\n";
 
-/// A run whose first call is out, and what it says on stderr.
+/// A run whose first call is out, and what it says on stderr. An intent alone is not enough: whoever is
+/// interrupted before it sends does not send at all.
 fn at_work(house: &House) -> (Child, Receiver<String>) {
     house.write("held.yaml", HELD);
     let journal = house.journal();
     let mut run = house.start(&["run", "held.yaml"]);
     let said = lines(run.stderr.take().unwrap());
     journal.until("attempt_started", Some("first"));
+    while !house.path("holding").exists() {
+        std::thread::yield_now();
+    }
     (run, said)
 }
 

@@ -1,0 +1,181 @@
+//! The way to a tool: what a durable step through a real server costs over a bare call to the same
+//! server by the same library, and whether many executions share one server without idling.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use actbook::caller::Caller;
+use actbook::config::Config;
+use actbook::service::{Options, Service};
+use rmcp::model::{CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::figures::{Figures, median};
+
+const CALLS: usize = 500;
+const ROUNDS: usize = 5;
+/// Of the crowd: so many executions of one call that takes so long, so many at a time.
+const CROWD: usize = 200;
+const NAP: Duration = Duration::from_millis(20);
+const AT_ONCE: usize = 8;
+
+/// The echo server over HTTP, in a process of its own.
+struct Listening {
+    child: Child,
+    url: String,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // It may have left by itself; there is nothing to be done about one that cannot be ended.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn echo(transport: &str) -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--part", "echo", "-", transport]);
+    Ok(command)
+}
+
+fn listen() -> anyhow::Result<Listening> {
+    let mut child = echo("http")?.stdout(Stdio::piped()).spawn()?;
+    let mut said = std::io::BufReader::new(child.stdout.take().expect("its stdout is piped"));
+    let mut at = String::new();
+    std::io::BufRead::read_line(&mut said, &mut at)?;
+    Ok(Listening { child, url: format!("http://{}/mcp", at.trim()) })
+}
+
+type Bare = RunningService<RoleClient, ClientConfig>;
+
+fn client() -> (ClientConfig, ClientLifecycleMode) {
+    let config = ClientConfig::new(ClientCapabilities::default(), Implementation::new("bare", "1"));
+    (config, ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] })
+}
+
+async fn bare_call(bare: &Bare, number: usize) -> anyhow::Result<()> {
+    let arguments = json!({ "number": number }).as_object().cloned().unwrap_or_default();
+    let answer =
+        bare.call_tool_once(CallToolRequestParams::new("echo".to_owned()).with_arguments(arguments)).await?;
+    drop(answer);
+    Ok(())
+}
+
+/// Microseconds of one bare call.
+async fn bare_us(bare: &Bare) -> anyhow::Result<f64> {
+    for number in 0..50 {
+        bare_call(bare, number).await?;
+    }
+    let start = Instant::now();
+    for number in 0..CALLS {
+        bare_call(bare, number).await?;
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e6 / CALLS as f64)
+}
+
+async fn open(database: &str, server: Value) -> anyhow::Result<Service> {
+    let config =
+        json!({ "mcpServers": { "echo": server }, "servers": { "echo": { "concurrency": AT_ONCE } } });
+    let config = Config::parse(&config.to_string(), &std::env::current_dir()?)?;
+    Ok(Service::open(database, Options::default(), &config).await?)
+}
+
+fn plan(name: &str, steps: usize, arguments: impl Fn(usize) -> Value) -> String {
+    let step = |no: usize| json!({ "id": format!("s{no}"), "tool": "echo/echo", "arguments": arguments(no) });
+    json!({ "name": name, "steps": (0..steps).map(step).collect::<Vec<_>>() }).to_string()
+}
+
+async fn run(service: &Service, plan: &str, at_once: usize) -> anyhow::Result<f64> {
+    let caller = Caller::new("bench");
+    let saved = service.save_plan(&caller, plan, false).await?;
+    service.runner().await?;
+    let (_keep, halt) = watch::channel(false);
+    let start = Instant::now();
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..at_once {
+        let (service, caller, halt) = (service.clone(), caller.clone(), halt.clone());
+        let (reference, plan) = (saved.reference.clone(), saved.plan.clone());
+        running.spawn(async move {
+            let started = service.start(&caller, reference, plan, None, true).await?;
+            let status = service.drive(started.progress, halt).await?;
+            anyhow::ensure!(status.as_str() == "succeeded", "an execution ended {status}");
+            Ok(())
+        });
+    }
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Microseconds of one step of ours.
+async fn step_us(service: &Service) -> anyhow::Result<f64> {
+    let number = |no: usize| json!({ "number": no });
+    run(service, &plan("warm", 50, number), 1).await?;
+    Ok(run(service, &plan("steps", CALLS, number), 1).await? * 1e6 / CALLS as f64)
+}
+
+pub fn rows(figures: &mut Figures, folder: &std::path::Path) -> anyhow::Result<()> {
+    // Fails only where one is installed already.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    runtime.block_on(measured(figures, folder))
+}
+
+async fn measured(figures: &mut Figures, folder: &std::path::Path) -> anyhow::Result<()> {
+    let commit_us = 1e6 / crate::bare::commits_per_s(folder, Duration::from_millis(1500))?;
+    let listening = listen()?;
+    let program = std::env::current_exe()?;
+    for transport in ["stdio", "http"] {
+        let (config, manner) = client();
+        let bare: Arc<Bare> = Arc::new(match transport {
+            "stdio" => {
+                let child = TokioChildProcess::new(tokio::process::Command::from(echo("stdio")?))?;
+                config.serve_with_lifecycle(child, manner).await?
+            }
+            _ => {
+                let http = StreamableHttpClientTransport::from_uri(listening.url.as_str());
+                config.serve_with_lifecycle(http, manner).await?
+            }
+        });
+        let server = match transport {
+            "stdio" => json!({ "command": program, "args": ["--part", "echo", "-", "stdio"] }),
+            _ => json!({ "url": listening.url }),
+        };
+        let database = folder.join(format!("tools-{transport}.db"));
+        let service = open(&database.to_string_lossy(), server).await?;
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            rounds.push((bare_us(&bare).await?, step_us(&service).await?));
+        }
+        let middle = |pick: fn(&(f64, f64)) -> f64| median(rounds.iter().map(pick).collect());
+        figures.put(&format!("tools.{transport}.bare_us"), middle(|round| round.0));
+        figures.put(&format!("tools.{transport}.step_us"), middle(|round| round.1));
+        let over = median(rounds.iter().map(|(bare, step)| (step - bare) / commit_us).collect());
+        figures.put(&format!("tools.{transport}.overhead_commits"), over);
+        figures.at_most(&format!("{transport}: a step over a bare call, in bare commits"), over, 1.5);
+        if transport == "stdio" {
+            crowd(figures, &service).await?;
+        }
+        service.close().await;
+    }
+    Ok(())
+}
+
+async fn crowd(figures: &mut Figures, service: &Service) -> anyhow::Result<()> {
+    let nap = |_: usize| json!({ "sleep_ms": NAP.as_millis() as u64 });
+    let ideal = CROWD as f64 * NAP.as_secs_f64() / AT_ONCE as f64;
+    let took = run(service, &plan("crowd", 1, nap), CROWD).await? / ideal;
+    let seen = service.call_tool("echo/echo", json!({ "peak": true }), Duration::from_secs(5)).await;
+    let peak = seen.output.and_then(|output| output["peak"].as_f64()).unwrap_or(f64::NAN);
+    figures.put("tools.crowd_over_ideal", took);
+    figures.put("tools.crowd_peak", peak);
+    figures.at_most("200 executions over one server, against the ideal", took, 1.3);
+    figures.at_most("calls at once at a server that bears eight", peak, AT_ONCE as f64);
+    Ok(())
+}
