@@ -89,7 +89,7 @@ fn inspector_finds_nothing_to_complain_of_in_either_era() {
     for era in ["legacy", "modern"] {
         let http = [url.as_str(), "--transport", "http", "--protocol-era", era];
         let (listed, warned) = inspector(&house, &http, &["--strict", "--method", "tools/list"]);
-        assert_eq!(listed["tools"].as_array().unwrap().len(), 9, "{listed}");
+        assert_eq!(listed["tools"].as_array().unwrap().len(), 11, "{listed}");
         assert!(!warned.contains("Warning") && !warned.contains("Error"), "{warned}");
         let call = ["--method", "tools/call", "--tool-name", "status"];
         let (called, _) = inspector(&house, &http, &call);
