@@ -41,7 +41,8 @@ pub struct SetContext {
 /// A note may hold whatever JSON can say.
 fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let one = |kind: &str| json!({ "type": kind });
-    schemars::json_schema!({ "anyOf": ["string", "object", "number", "boolean", "array"].map(one) })
+    let kinds = ["string", "object", "number", "boolean", "array"].map(one);
+    schemars::json_schema!({ "anyOf": kinds })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
