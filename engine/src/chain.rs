@@ -6,6 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::id::Position;
@@ -93,5 +94,19 @@ impl<'de> Deserialize<'de> for Digest {
         let bytes = URL_SAFE_NO_PAD.decode(text.as_bytes()).map_err(serde::de::Error::custom)?;
         let hash = Hash::try_from(bytes).map_err(|_| serde::de::Error::custom("a digest has 32 bytes"))?;
         Ok(Self(hash))
+    }
+}
+
+/// The value with its keys in order, even where serde_json is built to keep the author's: what is
+/// digested must not depend on who wrote it down.
+pub fn in_order(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.iter().map(in_order).collect()),
+        Value::Object(fields) => {
+            let mut entries: Vec<_> = fields.iter().collect();
+            entries.sort_unstable_by_key(|(name, _)| name.as_str());
+            Value::Object(entries.into_iter().map(|(name, field)| (name.clone(), in_order(field))).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }

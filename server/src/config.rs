@@ -245,11 +245,6 @@ impl Config {
         Ok(Self { folder: folder.to_owned(), ..config })
     }
 
-    /// Words that are read and have no effect in this release; whoever relies on them must know.
-    pub fn without_effect(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     /// What the operator said of a tool, written `server/tool`.
     pub fn tool_words(&self, server: &str, tool: &str) -> ToolWords {
         let server_words = self.servers.get(server);

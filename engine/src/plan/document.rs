@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::options::DuplicateKeyPolicy;
 
 use super::finding::{At, Finding};
+use crate::chain::in_order;
 
 /// Longest plan, in bytes, as written and in canonical form.
 pub const DOCUMENT_BYTES_MAX: usize = 4 << 20;
@@ -32,7 +33,7 @@ fn looks_like_json(text: &str) -> bool {
 /// The document that is stored and digested: compact, keys in order.
 pub(super) fn canonical(value: &Value) -> Result<String, Finding> {
     bounded(value, DOCUMENT_DEPTH_MAX)?;
-    let text = sorted(value).to_string();
+    let text = in_order(value).to_string();
     match text.len() <= DOCUMENT_BYTES_MAX {
         true => Ok(text),
         false => Err(too_long()),
@@ -101,19 +102,6 @@ fn bounded(value: &Value, depth: usize) -> Result<(), Finding> {
         Value::Array(items) => items.iter().try_for_each(|item| bounded(item, depth)),
         Value::Object(fields) => fields.values().try_for_each(|field| bounded(field, depth)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
-    }
-}
-
-/// Keys in order even where serde_json is built to keep the author's.
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
-        Value::Object(fields) => {
-            let mut entries: Vec<_> = fields.iter().collect();
-            entries.sort_unstable_by_key(|(name, _)| name.as_str());
-            Value::Object(entries.into_iter().map(|(name, field)| (name.clone(), sorted(field))).collect())
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }
 

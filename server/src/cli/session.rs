@@ -21,9 +21,6 @@ pub struct Session {
 impl Session {
     pub async fn open(common: &Common, output: Output) -> Result<Self, Error> {
         let config = Config::load(common.config.as_deref()).map_err(|error| refused(&error))?;
-        for word in config.without_effect() {
-            tracing::warn!("`{word}` in the config has no effect in this release: say it in the plan");
-        }
         let database = common.database.clone().unwrap_or_else(actbook::folders::database);
         Self::with(config, database, output).await
     }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use actbook_engine::chain::Digest;
+use actbook_engine::chain::{Digest, in_order};
 use actbook_engine::policy::Category;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -110,19 +110,7 @@ impl ToolInfo {
 
 /// Keys in order, so that a server may send them in any.
 fn digest_of(object: &Value) -> Digest {
-    Digest::of(sorted(object).to_string().as_bytes())
-}
-
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
-        Value::Object(fields) => {
-            let mut entries: Vec<_> = fields.iter().collect();
-            entries.sort_unstable_by_key(|(name, _)| name.as_str());
-            Value::Object(entries.into_iter().map(|(name, field)| (name.clone(), sorted(field))).collect())
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-    }
+    Digest::of(in_order(object).to_string().as_bytes())
 }
 
 /// A server's tools as they were listed at one moment, in its own order.
