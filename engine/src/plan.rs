@@ -84,8 +84,8 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     pub step: StepNo,
-    /// Only the status is read (by `when`): also satisfied by a step that failed, is unknown or was cancelled.
-    pub status_only: bool,
+    /// `when` reads its status: also satisfied by a step that failed, is unknown or was cancelled.
+    pub status_read: bool,
 }
 
 /// Who does the step, and with what.

@@ -316,7 +316,11 @@ fn read_approvals(top: &mut Section) -> Result<Approvals, Problem> {
 
 /// Entries come from clients of all sorts: what we do not know in them is none of our business.
 fn read_mcp_servers(section: Section) -> Result<BTreeMap<String, McpServer>, Problem> {
-    section.map_entries(|mut entry| {
+    let read = section.map_entries(|mut entry| {
+        if entry.flag("disabled")? == Some(true) {
+            entry.ignore_rest();
+            return Ok(None);
+        }
         let url = match entry.template("url", Scope::Client)? {
             Some(url) => Some(url),
             None => entry.template("serverUrl", Scope::Client)?,
@@ -335,8 +339,9 @@ fn read_mcp_servers(section: Section) -> Result<BTreeMap<String, McpServer>, Pro
             (Some(_), Some(_)) => return Err(entry.wrong("", "has both `command` and `url`".into())),
         };
         entry.ignore_rest();
-        Ok(server)
-    })
+        Ok(Some(server))
+    })?;
+    Ok(read.into_iter().filter_map(|(name, server)| Some((name, server?))).collect())
 }
 
 fn read_server_words(mut entry: Section) -> Result<ServerWords, Problem> {

@@ -52,6 +52,7 @@ impl From<store::Error> for Error {
             store::Error::Busy { .. } => "try again when the other process has finished",
             store::Error::TooManyWords { .. } => "search for fewer words",
             store::Error::Backup { .. } => "choose another file",
+            store::Error::NoBackup => "`pg_dump` copies it while others write",
             store::Error::Constraint(_)
             | store::Error::Lost(_)
             | store::Error::HeadMoved

@@ -123,7 +123,7 @@ impl Execution {
             Event::PlanRejected(_) => self.stop_for(Stop::Cancel),
             Event::ApprovalAsked(event) => self.approval_asked(event, event.arguments.map(stored))?,
             Event::StepApproved(event) => self.approved(&event.step)?,
-            Event::StepRejected(event) => self.rejected(&event.step, at_ms)?,
+            Event::StepRejected(event) => self.rejected(event, at_ms)?,
             Event::AttemptStarted(event) => {
                 self.attempt_started(event, event.arguments.map(stored), at_ms)?
             }
@@ -213,9 +213,11 @@ impl Execution {
         Ok(())
     }
 
-    fn rejected(&mut self, step: &StepId, at_ms: i64) -> Result<(), String> {
+    fn rejected(&mut self, event: &event::StepRejected, at_ms: i64) -> Result<(), String> {
         let failure = Failure { category: Category::Policy, said: None };
-        self.fail(self.find(step)?, StepStatus::Failed, failure, at_ms);
+        let no = self.find(&event.step)?;
+        self.steps[no.index()].rejected = event.reason.clone();
+        self.fail(no, StepStatus::Failed, failure, at_ms);
         Ok(())
     }
 

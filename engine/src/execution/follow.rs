@@ -155,7 +155,7 @@ fn dependants(execution: &Execution, from: impl IntoIterator<Item = StepNo>) -> 
     let mut open: Vec<StepNo> = from.into_iter().collect();
     while let Some(step) = open.pop() {
         for &other in &plan.step(step).needed_by {
-            let ordinary = plan.step(other).needs.iter().any(|need| need.step == step && !need.status_only);
+            let ordinary = plan.step(other).needs.iter().any(|need| need.step == step && !need.status_read);
             if ordinary && found.insert(other) {
                 open.push(other);
             }
@@ -166,7 +166,7 @@ fn dependants(execution: &Execution, from: impl IntoIterator<Item = StepNo>) -> 
 
 /// What depends on a cancelled step is cancelled; on one that a failure skipped, skipped.
 fn doomed(execution: &Execution, no: StepNo) -> Event {
-    let needs = execution.plan.step(no).needs.iter().filter(|need| !need.status_only);
+    let needs = execution.plan.step(no).needs.iter().filter(|need| !need.status_read);
     let dead = needs.map(|need| execution.step(need.step)).find(|step| {
         let skipped_by_failure = step.status() == StepStatus::Skipped && step.cause.is_some();
         skipped_by_failure || step.status() == StepStatus::Cancelled

@@ -126,6 +126,8 @@ pub struct StepState {
     /// The definition of its tool that the question was about.
     pub asked_pin: Option<Digest>,
     pub approved: bool,
+    /// Why somebody said no.
+    pub rejected: Option<String>,
     /// Attempts since the last answer, those that cost nothing left out.
     pub tries: u32,
     pub retry_at_ms: Option<i64>,

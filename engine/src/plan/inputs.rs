@@ -58,7 +58,7 @@ impl Plan {
                 "give them by name",
             )]);
         }
-        let Some(schema) = &self.inputs else { return Ok(()) };
+        let Some(schema) = &self.inputs else { return none_declared(inputs) };
         let mut findings = with_room(|| input_findings(schema, inputs));
         findings.extend(undeclared_inputs(schema, inputs));
         if findings.is_empty() { Ok(()) } else { Err(findings) }
@@ -103,16 +103,25 @@ fn input_findings(schema: &Value, inputs: &Value) -> Vec<Finding> {
     }
 }
 
-/// An open schema takes any name; one that is a slip of the pen away from an input that was not given
-/// must not be dropped without a word.
+fn none_declared(inputs: &Value) -> Result<(), Vec<Finding>> {
+    let refused = |name: &String| {
+        let message = format!("the plan declares no inputs, and `{name}` was given");
+        Finding::error("unknown_input", format!("inputs.{name}"), message, "declare it under `inputs`")
+    };
+    let findings: Vec<_> =
+        inputs.as_object().into_iter().flat_map(|inputs| inputs.keys()).map(refused).collect();
+    if findings.is_empty() { Ok(()) } else { Err(findings) }
+}
+
+/// An open schema takes any name; one that is a slip of the pen away from a declared input must not be
+/// dropped without a word.
 fn undeclared_inputs(schema: &Value, inputs: &Value) -> Vec<Finding> {
     let (Some(names), Some(inputs), false) = (properties(schema), inputs.as_object(), is_closed(schema))
     else {
         return Vec::new();
     };
     let slip = |name: &String| {
-        let free = names.keys().filter(|known| !inputs.contains_key(*known)).map(String::as_str);
-        let meant = nearest(name, free)?;
+        let meant = nearest(name, names.keys().map(String::as_str))?;
         let message = format!("the plan's inputs do not declare `{name}`");
         let cure = format!("did you mean `{meant}`?");
         Some(Finding::error("unknown_input", format!("inputs.{name}"), message, cure))

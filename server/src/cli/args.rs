@@ -192,7 +192,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   actbook undo 7k2m --dry-run      the calls it would make, in order
-  actbook undo 7k2m")]
+  actbook undo 7k2m
+  actbook undo 7k2m --here         with the servers as this config defines them")]
     Undo {
         /// Its id, or a unique beginning of it
         execution: String,
@@ -202,6 +203,9 @@ Examples:
         /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
+        /// Adopt this place's definitions of its servers; that is journaled
+        #[arg(long)]
+        here: bool,
         #[command(flatten)]
         detach: Detach,
     },

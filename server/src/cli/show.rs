@@ -100,7 +100,9 @@ fn hints(output: &Output, view: &ExecutionView) {
         Status::Running | Status::Compensating => {
             &[("watch", "follows it"), ("pause", "starts nothing further")]
         }
-        Status::Succeeded => &[("undo", "takes it all back"), ("journal --execution", "shows every entry")],
+        Status::Succeeded => {
+            &[("undo --dry-run", "says what can be taken back"), ("journal --execution", "shows every entry")]
+        }
         Status::Paused | Status::Blocked | Status::Failed | Status::Cancelled | Status::Compensated => {
             &[("journal --execution", "shows every entry")]
         }

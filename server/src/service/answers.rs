@@ -90,6 +90,9 @@ impl Service {
         mut output: Option<Value>,
     ) -> Result<(Found, Progress), Error> {
         output.iter_mut().for_each(|output| self.tools.redact(output));
+        if answer == Answer::Retry {
+            self.take_over_accepted(caller, id, &step).await?;
+        }
         self.tell(caller, id, Command::Decide { step, answer, reason, output }).await
     }
 }

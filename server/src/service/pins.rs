@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use actbook_engine::chain::Digest;
 use actbook_engine::event::PlanRef;
+use actbook_engine::execution::Command;
 use actbook_engine::plan::Plan;
 use actbook_engine::terms::{RetryTerms, Terms, ToolTerms};
 use serde::Serialize;
@@ -61,6 +62,28 @@ impl Service {
         }
         terms.retain(|_, said| *said != ToolTerms::default());
         Ok(terms)
+    }
+
+    /// A step that runs again asks, and calls, for its tool as an operator has accepted it since.
+    pub(super) async fn take_over_accepted(
+        &self,
+        caller: &Caller,
+        id: &str,
+        step: &str,
+    ) -> Result<(), Error> {
+        let stream = self.find(id).await?.stream;
+        let execution = self.fold(stream)?;
+        let tool = execution.plan.find(step).and_then(|no| execution.plan.step(no).tool());
+        let Some((tool, pin)) = tool.and_then(|tool| Some((tool, execution.terms.get(tool)?.pin?))) else {
+            return Ok(());
+        };
+        let accepted = self.ledger.look_at_library(|library| library.accepted(tool))?;
+        let Some(accepted) = accepted.filter(|accepted| *accepted != pin) else { return Ok(()) };
+        if self.tools.describe(tool).await.is_ok_and(|live| live.digest == accepted) {
+            let command = Command::MovePin { tool: tool.to_owned(), digest: accepted };
+            self.ledger.command(&caller.actor, stream, command).await?;
+        }
+        Ok(())
     }
 
     /// A server that cannot be reached now is compared when it is called.

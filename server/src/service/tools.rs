@@ -30,6 +30,11 @@ impl Service {
         self.tools.list().await.into_iter().map(|server| self.shown_server(server)).collect()
     }
 
+    /// What the config says of tools that a server does not have, each with the name that may be meant.
+    pub async fn words_for_nobody(&self, server: &str) -> Vec<(String, Option<String>)> {
+        self.tools.words_for_nobody(server).await
+    }
+
     pub async fn list_tools_of(&self, server: &str) -> ServerTools {
         self.shown_server(self.tools.list_server(server).await)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
-use actbook_engine::event::Reported;
+use actbook_engine::event::{PlanRef, Reported};
 use actbook_engine::execution::{
     Brief, Execution, Note, Noted, Question, StepState, Stored, Subject, ToUndo, Values, brief, questions,
 };
@@ -240,7 +240,10 @@ impl Service {
             let said = step.and_then(|step| step.question());
             let said = said.and_then(|stored| values.0.get(&stored.position));
             let pin = step.and_then(|step| step.asked_pin);
-            WaitingView { asked, ..waiting(question, &steps, undo, said.map(Arc::as_ref), pin) }
+            WaitingView {
+                asked,
+                ..waiting(&execution.plan_ref, question, &steps, undo, said.map(Arc::as_ref), pin)
+            }
         });
         let waiting = waiting.collect();
         let records = execution.notes.iter().map(|note| record_view(execution, note, &values)).collect();
@@ -353,7 +356,7 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
     let arguments = state.attempts.last().and_then(|attempt| attempt.arguments).or(state.asked);
     let error = state.error.map(|error| ErrorView {
         category: error.category,
-        message: value(error.said).as_ref().and_then(message_of).unwrap_or_else(|| silent(state).to_owned()),
+        message: value(error.said).as_ref().and_then(message_of).unwrap_or_else(|| silent(execution, state)),
     });
     let action = match &spec.work {
         Work::Tool { .. } | Work::AgentTool { .. } => None,
@@ -407,17 +410,23 @@ fn message_of(said: &Value) -> Option<String> {
 }
 
 /// What to say of an end about which nobody said anything.
-fn silent(state: &StepState) -> &'static str {
-    match state.last() {
-        Some(attempt) if attempt.costs_nothing() => "its driver went away before the call was sent",
-        Some(attempt) if attempt.takeover => "its driver went away while the call was out",
-        Some(attempt) if attempt.by_agent => "the agent did not report in time",
-        Some(_) => "no reason was given",
-        None => "it was rejected",
-    }
+fn silent(execution: &Execution, state: &StepState) -> String {
+    let said = match (state.last(), &state.rejected) {
+        (_, Some(reason)) => return format!("it was rejected: {reason}"),
+        (Some(attempt), _) if attempt.costs_nothing() => "its driver went away before the call was sent",
+        (Some(attempt), _) if attempt.takeover => "its driver went away while the call was out",
+        (Some(attempt), _) if attempt.by_agent && execution.stopping() => {
+            "the agent had not reported when the execution was stopped"
+        }
+        (Some(attempt), _) if attempt.by_agent => "the agent did not report in time",
+        (Some(_), _) => "no reason was given",
+        (None, _) => "it was rejected",
+    };
+    said.to_owned()
 }
 
 fn waiting(
+    plan: &PlanRef,
     question: &Question,
     steps: &[StepView],
     undo: &[ToUndo],
@@ -433,7 +442,11 @@ fn waiting(
     let answers: Vec<&'static str> = question.answers.iter().map(|answer| answer.as_str()).collect();
     let approvals = vec!["approve", "reject"];
     let (kind, text, options) = match question.subject {
-        Subject::PlanApproval => ("approval", "May the plan start?".to_owned(), approvals),
+        Subject::PlanApproval => {
+            let PlanRef { name, version, digest, .. } = plan;
+            let text = format!("May the plan `{name}` start, as version {version} ({digest}) has it?");
+            ("approval", text, approvals)
+        }
         Subject::UndoApproval => {
             ("approval", "May what has been done be undone, as the brief lists it?".to_owned(), approvals)
         }

@@ -121,7 +121,7 @@ pub async fn find(db: &Db, tenant: i64, name_or_id: &str) -> Result<Found<Plan>,
         return Ok(Found::One(named));
     }
     let candidates = beginning_with(tenant, name_or_id).all(db).await?;
-    Ok(Found::among(candidates, |candidate| candidate.id == name_or_id))
+    Ok(Found::among(name_or_id, candidates, |candidate| &candidate.id))
 }
 
 /// Two are enough to see that a prefix is not unique; in byte order a whole id comes first.
