@@ -23,7 +23,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actbook_engine::analysis::nearest;
 use actbook_engine::chain::Digest;
 use actbook_engine::policy::Category;
 use futures_util::future::{BoxFuture, join_all};
@@ -356,17 +355,9 @@ impl Tools {
         }
     }
 
-    /// What the config says of tools that the server does not have, each with the name that may be meant.
-    pub async fn words_for_nobody(&self, server: &str) -> Vec<(String, Option<String>)> {
-        let Some(words) = self.config.servers.get(server).filter(|words| !words.tools.is_empty()) else {
-            return Vec::new();
-        };
-        let ServerTools { tools, error: None, .. } = self.list_server(server).await else {
-            return Vec::new();
-        };
-        let known = || tools.iter().filter_map(|tool| tool.name.split_once('/')).map(|(_, name)| name);
-        let unknown = words.tools.keys().filter(|name| !known().any(|known| known == *name));
-        unknown.map(|name| (name.clone(), nearest(name, known()).map(str::to_owned))).collect()
+    /// The tools of a server of which the config speaks.
+    pub fn spoken_of(&self, server: &str) -> Vec<String> {
+        self.config.servers.get(server).map(|words| words.tools.keys().cloned().collect()).unwrap_or_default()
     }
 
     /// What a tool, written `server/tool`, says of itself.
