@@ -288,7 +288,7 @@ fn told(given: TaskGiven) -> task::Task {
 fn subtask(parent: &str, plan: &PlanId, step: &Step) -> task::Task {
     let (what, estimate_ms) = match &step.work {
         Work::Tool { tool, .. } | Work::AgentTool { tool, .. } => (tool.clone(), None),
-        Work::Action { action, estimated_ms } => (action.clone(), *estimated_ms),
+        Work::Action { action, estimated_ms, .. } => (action.clone(), *estimated_ms),
     };
     let title: String =
         step.name.clone().unwrap_or(what).chars().filter(|c| !c.is_control()).take(120).collect();

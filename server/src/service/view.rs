@@ -357,7 +357,7 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
     });
     let action = match &spec.work {
         Work::Tool { .. } | Work::AgentTool { .. } => None,
-        Work::Action { action, .. } => Some(action.clone()),
+        Work::Action { action, .. } => Some(value(arguments).map_or_else(|| action.clone(), text_of)),
     };
     StepView {
         id: spec.id.clone(),
@@ -371,7 +371,7 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
         progress: None,
         ended_at: state.ended_at_ms.map(time),
         took_ms: last_started(state).zip(state.ended_at_ms).map(|(from, to)| to - from),
-        arguments: value(arguments),
+        arguments: value(arguments).filter(|_| spec.tool().is_some()),
         output: value(state.output).filter(|output| !output.is_null()),
         error,
         recorded: value(state.facts).filter(|facts| !facts.is_null()),
@@ -399,6 +399,14 @@ fn record_view(execution: &Execution, note: &Note, values: &Values) -> RecordVie
         decision,
         reason,
         details: details.filter(|details| !details.is_null()),
+    }
+}
+
+/// An action's text as it was bound.
+fn text_of(bound: Value) -> String {
+    match bound {
+        Value::String(text) => text,
+        other => other.to_string(),
     }
 }
 
