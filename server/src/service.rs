@@ -16,6 +16,7 @@ mod records;
 mod seal;
 mod stats;
 mod tasks;
+mod templates;
 mod tools;
 mod verify;
 pub mod view;
@@ -51,6 +52,9 @@ pub use plans::{PlanChecked, PlanSaved};
 pub use records::{Action, Decision, Noted};
 pub use stats::{LastError, Seen, ToolsSeen};
 pub use tasks::{Happening, Story, TaskAdded, TaskGiven, TaskView};
+pub use templates::{
+    InputView, Shipped, TemplateShown, TemplateUse, TemplateVersion, TemplateView, shipped,
+};
 pub use tools::ToolCalled;
 
 /// Everything a door needs. Clones are the same house.

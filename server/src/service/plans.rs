@@ -13,7 +13,7 @@ use super::preflight::Seen;
 use super::view::PlanView;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{Reply, Request};
+use crate::ledger::{PlanAsked, Reply, Request};
 use crate::random;
 use crate::store::{self, payloads, plans};
 
@@ -86,18 +86,35 @@ impl Service {
 
     pub async fn save_plan(&self, caller: &Caller, text: &str, offline: bool) -> Result<PlanSaved, Error> {
         let repeated = self.repeated(caller).await?;
-        let PlanChecked { plan, check, tools } = self.check(text, offline || repeated.is_some()).await;
+        let (asked, check) = self.ready(text, offline || repeated.is_some()).await?;
+        self.put_plan(caller, asked, check).await
+    }
+
+    /// A plan that may be saved; refused where its check finds an error.
+    pub(super) async fn ready(&self, text: &str, offline: bool) -> Result<(PlanAsked, Check), Error> {
+        let PlanChecked { plan, check, tools } = self.check(text, offline).await;
         let Some(plan) = plan.filter(|_| check.ok) else {
             let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
             return Err(Error::findings("the plan is refused", errors.collect()));
         };
-        let request = Request::SavePlan {
-            plan: plan.clone(),
+        let asked = PlanAsked {
+            plan,
             new_id: PlanId::new(random::id()),
+            template: false,
             pins: tools.as_ref().map(Seen::pins),
             tools: tools.map(|tools| tools.rows(self)).unwrap_or_default(),
         };
-        let (reference, fresh) = match self.ask(caller, request).await? {
+        Ok((asked, check))
+    }
+
+    pub(super) async fn put_plan(
+        &self,
+        caller: &Caller,
+        asked: PlanAsked,
+        check: Check,
+    ) -> Result<PlanSaved, Error> {
+        let plan = asked.plan.clone();
+        let (reference, fresh) = match self.ask(caller, Request::SavePlan(Box::new(asked))).await? {
             Reply::Saved { plan, fresh } => (plan, fresh),
             Reply::Repeated(result) => (saved_before(&result, &plan)?, false),
             Reply::Moved(_) | Reply::Deleted | Reply::Accepted { .. } | Reply::Recorded(_) => {
@@ -125,11 +142,16 @@ impl Service {
     /// By name, id, or the unique beginning of an id.
     pub async fn plan(&self, name_or_id: &str) -> Result<(PlanView, Arc<Plan>), Error> {
         let row = self.plan_row(name_or_id).await?;
+        Ok((PlanView::of(&row), self.document_at(row.position).await?))
+    }
+
+    /// The plan whose document was saved at this position.
+    pub(super) async fn document_at(&self, position: u64) -> Result<Arc<Plan>, Error> {
         let lost = || Error::new("corrupt", "the plan's document is missing", "run `actbook verify`");
-        let document = payloads::at(self.tenant, row.position).first(&self.db).await?.ok_or_else(lost)?;
+        let document = payloads::at(self.tenant, position).first(&self.db).await?.ok_or_else(lost)?;
         let text = String::from_utf8(document.body).map_err(|_| lost())?;
         let plan = Plan::parse(&text).map_err(|findings| Error::findings("the stored plan", findings))?;
-        Ok((PlanView::of(&row), Arc::new(plan)))
+        Ok(Arc::new(plan))
     }
 
     /// A saved plan and the reference by which it is started.

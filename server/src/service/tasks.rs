@@ -4,6 +4,8 @@
 mod automatic;
 mod story;
 
+use std::sync::Arc;
+
 use actbook_engine::id::PlanId;
 use actbook_engine::plan::{Step, Work, duration_text};
 use actbook_engine::policy::StepStatus;
@@ -19,6 +21,7 @@ use crate::ledger::{Reply, Request};
 use crate::random;
 use crate::store::{executions, payloads, tasks};
 
+use automatic::Brought;
 pub use story::{Happening, Story};
 
 const LISTED_MAX: u64 = 200;
@@ -92,14 +95,13 @@ impl Service {
         drive: bool,
     ) -> Result<TaskAdded, Error> {
         self.redact_task(&mut given);
-        let automatic = self.automatic_plan(&given).await?;
         let id = given.id.clone();
-        let repeated = self.write_tasks(caller, vec![told(given)], true).await?;
-        let mut added = TaskAdded { task: self.task(&id).await?, plan: None, started: None, drive: None };
-        if let Some(automatic) = automatic.filter(|_| !repeated) {
-            self.plan_for_task(caller, automatic, drive, &mut added).await?;
-        }
-        Ok(added)
+        let reply = match self.repeated(caller).await? {
+            Some(result) => Reply::Repeated(result),
+            None => self.ask(caller, self.adding(given, drive).await?).await?,
+        };
+        let Brought { plan, started, drive } = self.brought(reply, drive).await?;
+        Ok(TaskAdded { task: self.task(&id).await?, plan, started, drive })
     }
 
     pub async fn change_task(&self, caller: &Caller, mut given: TaskGiven) -> Result<TaskView, Error> {
@@ -224,23 +226,20 @@ impl Service {
         Ok(blocked.or(going).map(|(status, row)| (status, row.public_id.clone())))
     }
 
-    /// Whether an equal request with the same key had done it before.
-    async fn write_tasks(&self, caller: &Caller, tasks: Vec<task::Task>, fresh: bool) -> Result<bool, Error> {
-        let salted = |task| (task, random::bytes::<16>().to_vec().into());
+    async fn write_tasks(&self, caller: &Caller, tasks: Vec<task::Task>, fresh: bool) -> Result<(), Error> {
+        let salted = |task| (task, salt());
         let request = Request::SetTasks { tasks: tasks.into_iter().map(salted).collect(), fresh };
-        match self.ask(caller, request).await? {
-            Reply::Recorded(_) | Reply::Deleted => Ok(false),
-            Reply::Repeated(_) => Ok(true),
-            Reply::Saved { .. } | Reply::Accepted { .. } | Reply::Moved(_) => {
-                unreachable!("a task gives its place")
-            }
-        }
+        self.ask(caller, request).await.map(drop)
     }
 
     fn redact_task(&self, given: &mut TaskGiven) {
         given.title.iter_mut().for_each(|title| self.tools.redact_text(title));
         given.fields.iter_mut().for_each(|fields| self.tools.redact(fields));
     }
+}
+
+fn salt() -> Arc<[u8]> {
+    random::bytes::<16>().to_vec().into()
 }
 
 /// An execution's steps and how far each is.
@@ -324,11 +323,4 @@ fn shown(row: &tasks::Task, status: Status, execution: Option<String>, fields: O
 
 fn no_such_task(id: &str) -> Error {
     Error::new("no_such_task", format!("there is no task `{id}`"), "`actbook task list` shows them")
-}
-
-/// A plan made for a task; the task's fields are the defaults of its inputs.
-#[derive(Debug)]
-struct Automatic {
-    document: String,
-    start: bool,
 }

@@ -1,0 +1,5 @@
+-- Templates lie among the plans, with names of their own.
+-- Kept in step with ../postgres/0011_templates.sql.
+ALTER TABLE plans ADD COLUMN template INTEGER NOT NULL DEFAULT 0 CHECK (template IN (0, 1));
+DROP INDEX plans_by_name;
+CREATE UNIQUE INDEX plans_by_name ON plans (tenant, template, name, version) WHERE deleted = 0;
