@@ -46,7 +46,8 @@ impl Library {
         pins: Option<&Pins>,
         new_id: PlanId,
     ) -> (PlanRef, Option<PlanSaved>) {
-        let found = self.by_name.get(&(template, plan.name.clone())).and_then(|id| Some((id, self.shelves.get(id)?)));
+        let found =
+            self.by_name.get(&(template, plan.name.clone())).and_then(|id| Some((id, self.shelves.get(id)?)));
         let (id, last) = match found {
             Some((id, shelf)) => (id.clone(), shelf.versions.len() as u32),
             None => (new_id, 0),

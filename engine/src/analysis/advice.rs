@@ -3,8 +3,7 @@
 
 use crate::id::StepNo;
 use crate::plan::{
-    Finding, Plan, Probe, Step, Undo, duration_text, input_reads, is_closed, undeclared,
-    undeclared_input,
+    Finding, Plan, Probe, Step, Undo, duration_text, input_reads, is_closed, undeclared, undeclared_input,
 };
 use crate::policy::{Cancellable, Category, OnFailure, PlanApproval};
 use crate::terms::Rules;

@@ -119,8 +119,12 @@ async fn used(session: &Session, asked: UseTemplate) -> Ended {
     // With `--run`, what may not be kept goes to the execution alone.
     let (secret, kept): (Map<String, Value>, Map<String, Value>) =
         given.into_iter().partition(|(name, _)| asked.run && is_secret(&template.plan, name));
-    let used =
-        TemplateUse { name: asked.name, task: asked.task, inputs: kept, offline: asked.offline && !asked.run };
+    let used = TemplateUse {
+        name: asked.name,
+        task: asked.task,
+        inputs: kept,
+        offline: asked.offline && !asked.run,
+    };
     let saved = session.service.use_template(&session.caller, &asked.template, used).await?;
     if asked.run {
         run::warn(session, &saved.check);
@@ -131,7 +135,8 @@ async fn used(session: &Session, asked: UseTemplate) -> Ended {
 }
 
 fn is_secret(plan: &Plan, name: &str) -> bool {
-    let property = plan.inputs.as_ref().and_then(|schema| schema.get("properties")?.get(name)?.get("writeOnly"));
+    let property =
+        plan.inputs.as_ref().and_then(|schema| schema.get("properties")?.get(name)?.get("writeOnly"));
     property == Some(&Value::Bool(true))
 }
 

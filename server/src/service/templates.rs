@@ -12,9 +12,9 @@ use actbook_engine::template::{self, Made};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::Service;
 use super::plans::PlanSaved;
 use super::view::time;
-use super::Service;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::Request;

@@ -98,9 +98,9 @@ pub async fn of_plans(door: &Door, ask: &Ask, asked: Plan) -> Result<Answer, Err
     match asked.action {
         PlanAction::List => {
             let plans = service.plans().await?;
-            let lines = plans.iter().map(|plan| {
-                format!("{} `{}` v{}, {} steps", plan.id, plan.name, plan.version, plan.steps)
-            });
+            let lines = plans
+                .iter()
+                .map(|plan| format!("{} `{}` v{}, {} steps", plan.id, plan.name, plan.version, plan.steps));
             let text = lines.collect::<Vec<_>>().join("\n");
             let text = if plans.is_empty() { "No plan is saved.".to_owned() } else { text };
             Ok(then(json!({ "plans": plans }), text, "execute_plan with a plan_id runs one"))

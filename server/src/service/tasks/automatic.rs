@@ -63,7 +63,8 @@ impl Service {
         match reply {
             Reply::Saved { plan, .. } => Ok(of_plan(plan.id.as_str())),
             Reply::Moved(progress) => {
-                let plan = self.ledger.look(progress.stream, |execution| execution.plan_ref.id.to_string())?;
+                let plan =
+                    self.ledger.look(progress.stream, |execution| execution.plan_ref.id.to_string())?;
                 let started = Some(progress.id.to_string());
                 Ok(Brought { plan: Some(plan), started, drive: drive.then_some(*progress) })
             }
