@@ -28,18 +28,18 @@ fn defaults(template: &Value) -> Value {
 fn calls(document: &Value, inputs: Value) -> Vec<Value> {
     let plan = plan(document);
     let inputs = plan.with_defaults(inputs);
-    plan.check_inputs(&inputs).unwrap();
+    plan.check_inputs(&inputs).expect("the inputs fit");
     let mut scope = Scope { inputs: Some(Arc::new(inputs)), ..Scope::default() };
     let mut sent = Vec::new();
     for step in &plan.steps {
         let Work::Tool { arguments, .. } = &step.work else { panic!("only calls") };
-        let own = arguments.bind(&scope).unwrap();
+        let own = arguments.bind(&scope).expect("it is bound");
         scope.arguments = Some(Arc::new(own.clone()));
         let undo = step.compensation.as_ref().map(|undo| match &undo.work {
-            Undo::Tool { arguments, .. } => arguments.bind(&scope).unwrap(),
-            Undo::Action { action } => action.bind(&scope).unwrap(),
+            Undo::Tool { arguments, .. } => arguments.bind(&scope).expect("it is bound"),
+            Undo::Action { action } => action.bind(&scope).expect("it is bound"),
         });
-        let probe = step.probe.as_ref().map(|probe| probe.arguments.bind(&scope).unwrap());
+        let probe = step.probe.as_ref().map(|probe| probe.arguments.bind(&scope).expect("it is bound"));
         sent.push(json!([own, undo, probe]));
     }
     sent
