@@ -80,17 +80,14 @@ impl Service {
         }
         let own = Scope::Execution(ExecutionId::new(execution.id.as_str()));
         let plan = Scope::Plan(PlanId::new(execution.plan_ref.id.as_str()));
-        let mut found = Vec::new();
-        for scope in [own, plan].into_iter().chain(execution.task.clone().map(Scope::Task)) {
-            let filter = notes::Filter {
-                r#type: Some(BLOCKERS.to_owned()),
-                scope: Some(scope),
-                now_ms: ledger::now_ms(),
-                ..notes::Filter::default()
-            };
-            let rows = notes::list(self.tenant, &filter, BLOCKERS_MAX).all(&self.db).await?;
-            found.extend(rows.into_iter().map(|note| notes::Hit { rank: note.position, note }));
-        }
+        let scopes = [own, plan].into_iter().chain(execution.task.clone().map(Scope::Task));
+        let asked = scopes.map(|scope| {
+            let (scope, r#type) = (Some(scope), Some(BLOCKERS.to_owned()));
+            let filter = notes::Filter { r#type, scope, now_ms: ledger::now_ms(), ..Default::default() };
+            notes::list(self.tenant, &filter, BLOCKERS_MAX).all(&self.db)
+        });
+        let rows = futures_util::future::try_join_all(asked).await?.into_iter().flatten();
+        let mut found: Vec<notes::Hit> = rows.map(|note| notes::Hit { rank: note.position, note }).collect();
         found.sort_by_key(|hit| hit.note.position);
         self.views(&found, None).await
     }

@@ -114,9 +114,12 @@ impl Service {
         check: Check,
     ) -> Result<PlanSaved, Error> {
         let plan = asked.plan.clone();
-        let (reference, fresh) = match self.ask(caller, Request::SavePlan(Box::new(asked))).await? {
-            Reply::Saved { plan, fresh } => (plan, fresh),
-            Reply::Repeated(result) => (saved_before(&result, &plan)?, false),
+        let (reference, plan, fresh) = match self.ask(caller, Request::SavePlan(Box::new(asked))).await? {
+            Reply::Saved { plan: reference, fresh } => (reference, plan, fresh),
+            Reply::Repeated(result) => {
+                let (reference, plan) = self.saved_before(&result).await?;
+                (reference, plan, false)
+            }
             Reply::Moved(_) | Reply::Deleted | Reply::Accepted { .. } | Reply::Recorded(_) => {
                 unreachable!("saving a plan answers with its place")
             }
@@ -132,6 +135,18 @@ impl Service {
             reference,
             plan,
         })
+    }
+
+    /// What an equal request was given, as its key remembers it: `id@version`.
+    async fn saved_before(&self, result: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
+        let strange =
+            || Error::new("corrupt", format!("a key gave the plan `{result}`"), "run `actbook verify`");
+        let place = result.rsplit_once('@').and_then(|(id, version)| Some((id, version.parse().ok()?)));
+        let (id, version): (&str, u32) = place.ok_or_else(strange)?;
+        let row = plans::version(self.tenant, id, u64::from(version)).first(&self.db).await?;
+        let row = row.ok_or_else(strange)?;
+        let plan = self.document_at(row.position).await?;
+        Ok((PlanRef { id: PlanId::new(id), name: row.name, version, digest: plan.digest }, plan))
     }
 
     pub async fn plans(&self) -> Result<Vec<PlanView>, Error> {
@@ -191,14 +206,6 @@ impl Service {
         self.ask(caller, request).await?;
         Ok(PlanView::of(&row))
     }
-}
-
-/// The place that an equal request was given, as its key remembers it: `id@version`.
-fn saved_before(result: &str, plan: &Plan) -> Result<PlanRef, Error> {
-    let place = result.rsplit_once('@').and_then(|(id, version)| Some((id, version.parse().ok()?)));
-    let strange = || Error::new("corrupt", format!("a key gave the plan `{result}`"), "run `actbook verify`");
-    let (id, version) = place.ok_or_else(strange)?;
-    Ok(PlanRef { id: PlanId::new(id), name: plan.name.clone(), version, digest: plan.digest })
 }
 
 /// Every tool a plan may call, with the place that names it.
