@@ -124,6 +124,9 @@ impl Service {
                 unreachable!("saving a plan answers with its place")
             }
         };
+        if reference.version > 1 {
+            self.follow_plan(caller, &reference, &plan).await?;
+        }
         let PlanRef { id, name, version, digest } = reference.clone();
         Ok(PlanSaved {
             plan_id: id,

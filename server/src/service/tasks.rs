@@ -6,8 +6,9 @@ mod story;
 
 use std::sync::Arc;
 
+use actbook_engine::event::PlanRef;
 use actbook_engine::id::PlanId;
-use actbook_engine::plan::{Step, Work, duration_text};
+use actbook_engine::plan::{Plan, Step, Work, duration_text};
 use actbook_engine::policy::StepStatus;
 use actbook_engine::task::{self, Status};
 use serde::Serialize;
@@ -26,6 +27,8 @@ pub use story::{Happening, Story};
 
 const LISTED_MAX: u64 = 200;
 const SUBTASKS_MAX: u64 = 10_000;
+/// Tasks that one plan is split for.
+const SPLIT_MAX: u64 = 1_000;
 /// Executions that are looked at to see how far a task is.
 const LOOKED_AT: u64 = 50;
 
@@ -115,6 +118,36 @@ impl Service {
     pub async fn split_task(&self, caller: &Caller, id: &str, plan: &str) -> Result<Vec<TaskView>, Error> {
         self.task(id).await?;
         let (reference, plan) = self.saved_plan(plan).await?;
+        self.add_subtasks(caller, id, &reference, &plan).await?;
+        self.subtasks(id).await
+    }
+
+    /// A plan that was saved anew brings its new steps to the tasks that were split by it. Whoever saves it
+    /// once more completes what a crash left undone.
+    pub(super) async fn follow_plan(
+        &self,
+        caller: &Caller,
+        reference: &PlanRef,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        let caller = caller.clone().with_key(None);
+        for id in tasks::split_by(self.tenant, reference.id.as_str(), SPLIT_MAX).all(&self.db).await? {
+            match self.add_subtasks(&caller, &id, reference, plan).await {
+                // Somebody else's task bears the name; the plan is saved all the same.
+                Err(error) if error.code == "task_exists" => {}
+                added => added?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_subtasks(
+        &self,
+        caller: &Caller,
+        id: &str,
+        reference: &PlanRef,
+        plan: &Plan,
+    ) -> Result<(), Error> {
         let there = tasks::of_parent(self.tenant, id, SUBTASKS_MAX).all(&self.db).await?;
         let has = |step: &Step| {
             there.iter().any(|task| {
@@ -124,10 +157,10 @@ impl Service {
         };
         let missing = plan.steps.iter().filter(|step| !has(step));
         let fresh: Vec<task::Task> = missing.map(|step| subtask(id, &reference.id, step)).collect();
-        if !fresh.is_empty() {
-            self.write_tasks(caller, fresh, true).await?;
+        match fresh.is_empty() {
+            true => Ok(()),
+            false => self.write_tasks(caller, fresh, true).await,
         }
-        self.subtasks(id).await
     }
 
     pub async fn task(&self, id: &str) -> Result<TaskView, Error> {
@@ -151,7 +184,7 @@ impl Service {
         let mut seen = Vec::new();
         for row in tasks::of_parent(self.tenant, id, SUBTASKS_MAX).all(&self.db).await? {
             views.push(match self.step_status(&row, &mut seen).await? {
-                Some((status, execution)) => shown(&row, status, Some(execution), None),
+                Some((status, execution)) => shown(&row, status, execution, None),
                 None => self.task_view(&row).await?,
             });
         }
@@ -173,18 +206,18 @@ impl Service {
             .parse()
             .map_err(|error: String| Error::new("corrupt", error, "run `actbook rebuild`"))?;
         Ok(match derived.filter(|_| !is_settled(own)) {
-            Some((status, execution)) => shown(row, status, Some(execution), fields),
+            Some((status, execution)) => shown(row, status, execution, fields),
             None => shown(row, own, None, fields),
         })
     }
 
-    /// How far the step is that a subtask stands for, in the newest execution. `seen`: what was folded for
-    /// its siblings.
+    /// How far the step is that a subtask stands for, in the newest execution; cancelled where its plan has
+    /// dropped it. `seen`: what was folded for its siblings.
     async fn step_status(
         &self,
         row: &tasks::Task,
-        seen: &mut Vec<(String, Option<Folded>)>,
-    ) -> Result<Option<(Status, String)>, Error> {
+        seen: &mut Vec<(String, Folded)>,
+    ) -> Result<Option<Derived>, Error> {
         let (Some(plan), Some(step), false) =
             (&row.plan, &row.step, row.status == "done" || row.status == "cancelled")
         else {
@@ -199,31 +232,40 @@ impl Service {
                 seen.len() - 1
             }
         };
-        let Some(folded) = &seen[at].1 else { return Ok(None) };
+        let folded = &seen[at].1;
         let status = folded.steps.iter().find(|(id, _)| id == step).map(|(_, status)| of_step(*status));
-        Ok(status.map(|status| (status, folded.execution.clone())))
+        let dropped = folded.planned.as_ref().is_some_and(|plan| plan.find(step).is_none());
+        Ok(match status {
+            Some(status) => Some((status, folded.execution.clone())),
+            None => dropped.then_some((Status::Cancelled, None)),
+        })
     }
 
-    async fn newest_of(&self, plan: &str, task: Option<&str>) -> Result<Option<Folded>, Error> {
+    async fn newest_of(&self, plan: &str, task: Option<&str>) -> Result<Folded, Error> {
         let filter = executions::Filter { plan: Some(plan.to_owned()), ..Default::default() };
         let rows = executions::list(self.tenant, &filter, LOOKED_AT).all(&self.db).await?;
         // A plan that serves several tasks runs for one of them at a time.
         let row = rows.into_iter().find(|row| row.task.is_none() || row.task.as_deref() == task);
-        let Some(row) = row else { return Ok(None) };
+        let planned = match self.saved_plan(plan).await {
+            Ok((_, plan)) => Some(plan),
+            Err(gone) if gone.code == "no_such_plan" => None,
+            Err(error) => return Err(error),
+        };
+        let Some(row) = row else { return Ok(Folded { execution: None, steps: Vec::new(), planned }) };
         let execution = self.fold(row.id)?;
         let steps = execution.plan.steps.iter().zip(&execution.steps);
         let steps = steps.map(|(spec, state)| (spec.id.to_string(), state.status())).collect();
-        Ok(Some(Folded { execution: row.public_id, steps }))
+        Ok(Folded { execution: Some(row.public_id), steps, planned })
     }
 
     /// What the executions of a task say of it, while they are under way.
-    async fn executions_status(&self, task: &str) -> Result<Option<(Status, String)>, Error> {
+    async fn executions_status(&self, task: &str) -> Result<Option<Derived>, Error> {
         let filter = executions::Filter { task: Some(task.to_owned()), ..Default::default() };
         let rows = executions::list(self.tenant, &filter, LOOKED_AT).all(&self.db).await?;
         let first = |statuses: &[&str]| rows.iter().find(|row| statuses.contains(&row.status.as_str()));
         let blocked = first(&["blocked"]).map(|row| (Status::Blocked, row));
         let going = first(&["running", "paused", "compensating"]).map(|row| (Status::InProgress, row));
-        Ok(blocked.or(going).map(|(status, row)| (status, row.public_id.clone())))
+        Ok(blocked.or(going).map(|(status, row)| (status, Some(row.public_id.clone()))))
     }
 
     async fn write_tasks(&self, caller: &Caller, tasks: Vec<task::Task>, fresh: bool) -> Result<(), Error> {
@@ -242,10 +284,15 @@ fn salt() -> Arc<[u8]> {
     random::bytes::<16>().to_vec().into()
 }
 
-/// An execution's steps and how far each is.
+/// A status, and the execution that it comes from.
+type Derived = (Status, Option<String>);
+
+/// The newest execution's steps and how far each is, and the plan as it was saved last.
 struct Folded {
-    execution: String,
+    execution: Option<String>,
     steps: Vec<(String, StepStatus)>,
+    /// None: it was deleted.
+    planned: Option<Arc<Plan>>,
 }
 
 fn is_settled(status: Status) -> bool {
