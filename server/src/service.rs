@@ -9,6 +9,7 @@ mod export;
 mod guarantee;
 mod journal;
 mod keys;
+mod pace;
 mod pins;
 mod plans;
 mod preflight;
@@ -16,6 +17,7 @@ mod records;
 mod seal;
 mod stats;
 mod tasks;
+mod templates;
 mod tools;
 mod verify;
 pub mod view;
@@ -46,11 +48,13 @@ pub use context::{Belongs, NoteFilter, NoteGiven, NoteView, NoteWritten, NotesFo
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};
+pub use pace::Durations;
 pub use pins::{ToolStanding, ToolTaken};
 pub use plans::{PlanChecked, PlanSaved};
 pub use records::{Action, Decision, Noted};
 pub use stats::{LastError, Seen, ToolsSeen};
 pub use tasks::{Happening, Story, TaskAdded, TaskGiven, TaskView};
+pub use templates::{InputView, Shipped, TemplateShown, TemplateUse, TemplateVersion, TemplateView, shipped};
 pub use tools::ToolCalled;
 
 /// Everything a door needs. Clones are the same house.

@@ -204,14 +204,15 @@ fn start(execution: &Execution, no: StepNo, now: Now, values: &Values) -> Result
     if state.approved {
         return Ok(vec![attempt(execution, no, None)]);
     }
-    let arguments = match &spec.work {
-        Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
-            match arguments.bind(&scope(execution, arguments.reads(), None, values)?) {
-                Ok(bound) => Some(bytes(&bound)),
-                Err(error) => return fails(Category::InvalidArguments, &error.to_string()),
-            }
-        }
-        Work::Action { .. } => None,
+    let given = match &spec.work {
+        Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => Some(arguments),
+        // A text that is always the same is in the plan.
+        Work::Action { text, .. } => Some(text).filter(|text| text.literal().is_none()),
+    };
+    let bound = given.map(|given| Ok(given.bind(&scope(execution, given.reads(), None, values)?)));
+    let arguments = match bound.transpose()?.transpose() {
+        Ok(bound) => bound.as_ref().map(bytes),
+        Err(error) => return fails(Category::InvalidArguments, &error.to_string()),
     };
     if needs_approval(execution, no) {
         let kept = arguments.as_deref().map(|body| execution.keep(body));

@@ -144,7 +144,8 @@ pub struct StepState {
     /// An answer said to leave the effect where it is.
     pub left: bool,
     pub undo_retry: bool,
-    pub agent_started: bool,
+    /// When its agent said that it had begun.
+    pub agent_began_ms: Option<i64>,
     /// Its last attempt ended with a question that no answer has settled.
     pub(super) asks: bool,
     /// What its tool asked has been answered; the next attempt takes it along.

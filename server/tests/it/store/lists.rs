@@ -124,6 +124,7 @@ fn plan(id: &str, name: &str, version: u64) -> plans::Plan {
         steps: 3,
         deleted: false,
         task: None,
+        template: false,
     }
 }
 
