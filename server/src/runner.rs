@@ -24,7 +24,7 @@ use crate::ledger::{self, Ledger, Progress};
 use crate::store::{self, Db, seats};
 use crate::tools::Tools;
 use board::Board;
-pub use drive::{Drive, Halt};
+pub use drive::Halt;
 pub use seat::is_gone;
 use seat::{Proof, Seat, Sent};
 
@@ -67,8 +67,8 @@ struct Inner {
     /// Until when nobody else may take this seat for dead, by this process's own clock.
     lease: watch::Receiver<Instant>,
     _listening: Listening,
-    /// Ends the background tasks when dropped.
-    _alive: watch::Sender<()>,
+    /// Ends the background tasks when rung or dropped.
+    alive: watch::Sender<()>,
 }
 
 impl Runner {
@@ -104,7 +104,7 @@ impl Runner {
             board: Board::default(),
             lease,
             _listening: listening,
-            _alive: alive,
+            alive,
         };
         Ok(Self(Arc::new(inner)))
     }
@@ -124,6 +124,7 @@ impl Runner {
 
     /// Leaves the table: the next process need not wait for the lease to run out.
     pub async fn close(&self) {
+        self.0.alive.send_replace(());
         if let Err(error) = seats::release(&self.0.db, self.0.seat.id()).await {
             tracing::warn!("the seat could not be released, its lease will run out: {error}");
         }

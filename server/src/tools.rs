@@ -5,6 +5,7 @@
 //!   Call ──► Tools::call ──► Mcp | Http | Command | Callback ──► Came ──► classify ──► redact ──► Ended
 //! ```
 
+mod callback;
 mod catalog;
 mod changes;
 mod classify;
@@ -24,11 +25,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actbook_engine::chain::Digest;
+use actbook_engine::id::{ExecutionId, StepId};
 use actbook_engine::policy::Category;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 
 use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, HttpTool, McpServer, ToolWords};
+use callback::Executors;
+pub use callback::{Executor, Fault};
 use catalog::Listing;
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
 pub use changes::changes;
@@ -62,6 +66,29 @@ pub struct Call {
     /// but counted apart: it must not turn a slow start into an unknown outcome.
     pub timeout: Duration,
     pub carry: Carry,
+    /// None: a call by hand.
+    pub origin: Option<Origin>,
+}
+
+/// Which attempt of which execution a call is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub execution: ExecutionId,
+    pub step: StepId,
+    pub purpose: Purpose,
+    /// Counted from 1 for each step and purpose.
+    pub attempt: u32,
+}
+
+/// What a call of a step is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The step itself.
+    Run,
+    /// Whether an attempt of unknown outcome took effect.
+    Probe,
+    /// Taking the step's effect back.
+    Undo,
 }
 
 /// What a call brings along from before, and who is told of what must outlive this process.
@@ -119,14 +146,12 @@ pub struct Progress {
 /// Hears of progress, from whichever task happens to read it.
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-type Callback = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
-
 /// The ways to a downstream.
 enum Upstream {
     Mcp(Box<mcp::Server>),
     Http,
     Command,
-    Callback(Callback),
+    Callback(Executors),
 }
 
 pub struct Tools {
@@ -183,17 +208,6 @@ impl Tools {
         Self { config: Arc::new(config.clone()), upstreams, limits, secrets, egress }
     }
 
-    /// Registers an executor inside this process for every tool of `server`.
-    pub fn with_callback(
-        mut self,
-        server: &str,
-        callback: impl Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync + 'static,
-    ) -> Self {
-        self.upstreams.insert(server.to_owned(), Upstream::Callback(Arc::new(callback)));
-        self.limits.insert(server.to_owned(), Limits::of(&self.config, server));
-        self
-    }
-
     /// Calls a tool.
     ///
     /// `sending` runs immediately before the first byte may leave: for an MCP server once it is up,
@@ -220,9 +234,9 @@ impl Tools {
             return Box::pin(self.follow(&call, task, stop)).await;
         }
         let (upstream, limits, tool) = match self.reach(&call.tool) {
-            Ok((Upstream::Callback(callback), _, _)) => {
-                sending(None);
-                return self.redacted(answer_of(callback, call).await);
+            Ok((Upstream::Callback(executors), limits, tool)) => {
+                let tool = tool.to_owned();
+                return self.fit_to_keep(executors.call(&tool, call, sending).await, limits);
             }
             Ok(reached) => reached,
             Err(why) => return classify(Came::NotSent { category: Category::NotFound, why }, false),
@@ -342,7 +356,7 @@ impl Tools {
                 .iter()
                 .map(|(name, tool)| catalog::command_info(name, tool))
                 .collect()),
-            Some(Upstream::Callback(_)) => Ok(Vec::new()),
+            Some(Upstream::Callback(executors)) => Ok(executors.list(name)),
             None => Err(self.no_such_server(name)),
         };
         let server = name.to_owned();
@@ -372,7 +386,7 @@ impl Tools {
                 let command = self.config.commands.get(tool).ok_or_else(unknown)?;
                 Ok(catalog::command_info(tool, command))
             }
-            Some(Upstream::Callback(_)) => Ok(catalog::callback_info(name)),
+            Some(Upstream::Callback(executors)) => executors.describe(server, tool),
             None => Err(CatalogError::UnknownServer(self.no_such_server(server))),
         }
     }
@@ -407,15 +421,32 @@ impl Tools {
     }
 
     /// The digest of how the named servers are reached: commands, arguments, folders, addresses and the
-    /// names of their variables, but no value taken from the environment. A name `command/<tool>` or
-    /// `http/<tool>` stands for that tool alone.
+    /// names of their variables, but no value taken from the environment. A name with a tool in it stands for
+    /// that tool alone.
     pub fn place(&self, servers: &BTreeSet<String>) -> Digest {
         let definitions: BTreeMap<&str, Value> =
             servers.iter().map(|name| (name.as_str(), self.definition(name))).collect();
         Digest::of(json!(definitions).to_string().as_bytes())
     }
 
+    /// What of a tool's name decides whether it is the same elsewhere: its server, or the tool alone where
+    /// the config or this process gives each of them.
+    pub fn home_of<'a>(&self, tool: &'a str) -> &'a str {
+        match tool.split_once('/') {
+            None | Some((COMMAND_SERVER | HTTP_SERVER, _)) => tool,
+            Some((server, _)) => match self.upstreams.get(server) {
+                Some(Upstream::Callback(_)) => tool,
+                Some(Upstream::Mcp(_) | Upstream::Http | Upstream::Command) | None => server,
+            },
+        }
+    }
+
     fn definition(&self, name: &str) -> Value {
+        if let Some((server, tool)) = name.split_once('/')
+            && let Some(Upstream::Callback(executors)) = self.upstreams.get(server)
+        {
+            return json!(executors.knows(tool).then_some("callback"));
+        }
         let folder = self.config.folder.to_string_lossy();
         let command = |tool| json!({ "tool": tool, "folder": folder });
         if let Some(tool) = name.strip_prefix("command/") {
@@ -467,7 +498,11 @@ impl Tools {
     /// What the operator said of a tool, written `server/tool`.
     pub fn words(&self, tool: &str) -> ToolWords {
         let (server, tool) = tool.split_once('/').unwrap_or((tool, ""));
-        self.config.tool_words(server, tool)
+        let said = self.config.tool_words(server, tool);
+        match self.upstreams.get(server) {
+            Some(Upstream::Callback(executors)) => executors.words(tool).under(said),
+            Some(Upstream::Mcp(_) | Upstream::Http | Upstream::Command) | None => said,
+        }
     }
 
     /// Strikes every known secret out.
@@ -571,14 +606,6 @@ fn left_alone(came: Came, circuit: &Circuit) -> Ended {
 /// Stopped while it waited for its turn or its server.
 fn stopped_unsent() -> Came {
     Came::NotSent { category: Category::Policy, why: "asked to stop before it was sent".to_owned() }
-}
-
-async fn answer_of(callback: &Callback, call: Call) -> Ended {
-    let timeout = call.timeout;
-    match tokio::time::timeout(timeout, callback(call)).await {
-        Ok(ended) => ended,
-        Err(_) => classify(Came::TimedOut { after: timeout }, false),
-    }
 }
 
 /// Our own settings (a database's password among them) are none of a child's business.

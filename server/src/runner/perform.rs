@@ -31,6 +31,7 @@ impl InFlight {
 /// What a call sends.
 #[derive(Debug)]
 pub struct Words {
+    pub origin: tools::Origin,
     pub arguments: Value,
     pub reply: Option<tools::Reply>,
 }
@@ -39,7 +40,7 @@ pub async fn perform(
     inner: Arc<Inner>,
     stream: u64,
     call: Call,
-    Words { arguments, reply }: Words,
+    Words { origin, arguments, reply }: Words,
     stop: watch::Receiver<bool>,
     kept: Arc<AtomicBool>,
 ) -> (CallId, Ended) {
@@ -58,7 +59,8 @@ pub async fn perform(
     let progress: tools::OnProgress = Arc::new(move |said| board.note(stream, id.step, said));
     let mut pin = call.pin;
     loop {
-        let (request, stop) = (request(&call, &arguments, pin, &carry), asked_to_stop(stop.clone()));
+        let request = request(&call, &origin, &arguments, pin, &carry);
+        let stop = asked_to_stop(stop.clone());
         let ended = inner.tools.call_reporting(request, sending, progress.clone(), stop).await;
         match pins::look(&inner, stream, &call, pin, ended).await {
             Then::Done(ended) => return (id, in_engine_words(ended)),
@@ -67,7 +69,13 @@ pub async fn perform(
     }
 }
 
-fn request(call: &Call, arguments: &Value, pin: Option<Digest>, carry: &tools::Carry) -> tools::Call {
+fn request(
+    call: &Call,
+    origin: &tools::Origin,
+    arguments: &Value,
+    pin: Option<Digest>,
+    carry: &tools::Carry,
+) -> tools::Call {
     tools::Call {
         tool: call.tool.clone(),
         arguments: arguments.clone(),
@@ -75,6 +83,7 @@ fn request(call: &Call, arguments: &Value, pin: Option<Digest>, carry: &tools::C
         key: call.key.clone(),
         timeout: Duration::from_millis(time_left(call)),
         carry: carry.clone(),
+        origin: Some(origin.clone()),
     }
 }
 

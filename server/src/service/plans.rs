@@ -88,8 +88,7 @@ impl Service {
         let repeated = self.repeated(caller).await?;
         let PlanChecked { plan, check, tools } = self.check(text, offline || repeated.is_some()).await;
         let Some(plan) = plan.filter(|_| check.ok) else {
-            let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
-            return Err(Error::findings("the plan is refused", errors.collect()));
+            return Err(refused(check));
         };
         let request = Request::SavePlan {
             plan: plan.clone(),
@@ -142,6 +141,16 @@ impl Service {
         Ok((reference, plan))
     }
 
+    /// The same, checked anew, for its tools may have gone.
+    pub async fn ready_plan(&self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>, Check), Error> {
+        let (reference, plan) = self.saved_plan(name_or_id).await?;
+        let check = self.check(&plan.document, false).await.check;
+        match check.ok {
+            true => Ok((reference, plan, check)),
+            false => Err(refused(check)),
+        }
+    }
+
     pub(super) async fn plan_row(&self, name_or_id: &str) -> Result<plans::Plan, Error> {
         match plans::find(&self.db, self.tenant, name_or_id).await? {
             store::Found::One(row) => Ok(row),
@@ -169,6 +178,11 @@ impl Service {
         self.ask(caller, request).await?;
         Ok(PlanView::of(&row))
     }
+}
+
+fn refused(check: Check) -> Error {
+    let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
+    Error::findings("the plan is refused", errors.collect())
 }
 
 /// The place that an equal request was given, as its key remembers it: `id@version`.

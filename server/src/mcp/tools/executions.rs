@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use actbook_engine::analysis::Severity;
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::Plan;
 use rmcp::model::CallToolResponse;
@@ -129,14 +128,8 @@ async fn plan(door: &Door, ask: &Ask, asked: &ExecutePlan) -> Result<(PlanRef, A
     let service = door.service();
     match (&asked.plan_id, &asked.plan) {
         (Some(name), None) => {
-            let (reference, plan) = service.saved_plan(name).await?;
-            let findings = service.check(&plan.document, false).await.check.findings;
-            let errors: Vec<_> =
-                findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
-            match errors.is_empty() {
-                true => Ok((reference, plan)),
-                false => Err(Error::findings("the plan is refused", errors)),
-            }
+            let (reference, plan, _) = service.ready_plan(name).await?;
+            Ok((reference, plan))
         }
         (None, Some(document)) => {
             let saver = ask.caller.clone().with_key(None);

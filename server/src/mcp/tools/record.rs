@@ -171,11 +171,6 @@ pub async fn compensation(door: &Door, ask: &Ask, asked: RecordCompensation) -> 
 }
 
 async fn after(door: &Door, ask: &Ask, found: &Found) -> Result<Answer, Error> {
-    match door.background().go_on(found.stream).await {
-        Ok(_) => {}
-        Err(error) if error.code == "other_place" => {}
-        Err(error) => return Err(error),
-    }
-    let view = door.service().view(found.id.as_str()).await?;
+    let (view, _) = door.background().answered(found).await?;
     Ok(answer::execution(&view, door.doors(ask)))
 }
