@@ -110,10 +110,10 @@ pub use service::view::{
     StepProgress, StepView, WaitingView,
 };
 pub use service::{
-    Action, Bad, Belongs, Brief, Call, Decision, ExecutionFilter, Executor, Exported, Facts, Fault,
-    Happening, JournalFilter, NoteFilter, NoteGiven, NoteView, NoteWritten, NotesFound, Origin, Owner,
-    PlanSaved, Purpose, Reported, ServerTools, Story, TaskAdded, TaskGiven, TaskStatus, TaskView, ToolInfo,
-    ValueView, Verified,
+    Action, Bad, Belongs, Brief, Call, CannotUndo, Decision, ExecutionFilter, Executor, Exported, Facts,
+    Fault, Happening, JournalFilter, NoteFilter, NoteGiven, NoteView, NoteWritten, NotesFound, Origin, Owner,
+    PlanSaved, Purpose, Reported, ServerTools, Story, TaskAdded, TaskGiven, TaskStatus, TaskView, ToUndo,
+    ToolInfo, ValueView, Verified,
 };
 
 pub use actbook_engine::analysis::Check;

@@ -40,7 +40,7 @@ pub use crate::tools::{
     Call, Circuit, Executor, Fault, Origin, Purpose, ServerState, ServerTools, ToolInfo, visible,
 };
 pub use actbook_engine::event::Reported;
-pub use actbook_engine::execution::{Brief, Facts};
+pub use actbook_engine::execution::{Brief, CannotUndo, Facts, ToUndo};
 pub use actbook_engine::task::Status as TaskStatus;
 pub use agenda::AgendaItem;
 pub use background::{Background, Goes};
