@@ -111,6 +111,7 @@ impl Client {
 impl Drop for House {
     fn drop(&mut self) {
         if !self.closed.load(Ordering::Relaxed) {
+            self.background.halt();
             self.runtime.spawn(leave(self.background.clone(), LEAVING));
         }
     }

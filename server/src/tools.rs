@@ -30,6 +30,7 @@ use actbook_engine::id::{ExecutionId, StepId};
 use actbook_engine::policy::Category;
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolWords};
 use callback::Executors;
@@ -58,14 +59,17 @@ const PROGRESS_WORDS_CHARS: usize = 200;
 pub struct Call {
     /// `server/tool`.
     pub tool: String,
+    /// As they were bound and journaled.
     pub arguments: Value,
     /// The definition of the tool that is meant; any, where there is none.
+    #[doc(hidden)]
     pub pin: Option<Digest>,
     /// The same for every attempt that must not take effect twice.
     pub key: String,
     /// From sending to the answer. Waiting for a server to start is bounded by the same length of time,
     /// but counted apart: it must not turn a slow start into an unknown outcome.
     pub timeout: Duration,
+    #[doc(hidden)]
     pub carry: Carry,
     /// None: a call by hand.
     pub origin: Option<Origin>,
@@ -74,8 +78,11 @@ pub struct Call {
 /// Which attempt of which execution a call is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
+    /// Its public id.
     pub execution: ExecutionId,
+    /// As the plan names it.
     pub step: StepId,
+    /// What of the step it is for.
     pub purpose: Purpose,
     /// Counted from 1 for each step and purpose.
     pub attempt: u32,
@@ -100,6 +107,9 @@ pub struct Carry {
     pub reply: Option<Reply>,
     /// Keeps the handle of a task, durably, before it is asked after.
     pub keep: Option<Keep>,
+    /// For executors inside this process: whether the call is asked to stop, and whom it tells of its progress.
+    pub stop: Option<watch::Receiver<bool>>,
+    pub progress: Option<OnProgress>,
 }
 
 /// A tool's question as it came, and the answer by the names under which it asked.
@@ -152,7 +162,7 @@ enum Upstream {
     Mcp(Box<mcp::Server>),
     Http,
     Command,
-    Callback(Executors),
+    Callback(Box<Executors>),
 }
 
 pub struct Tools {
@@ -236,7 +246,8 @@ impl Tools {
         }
         let (upstream, limits, tool) = match self.reach(&call.tool) {
             Ok((Upstream::Callback(executors), limits, tool)) => {
-                let tool = tool.to_owned();
+                let (tool, progress) = (tool.to_owned(), Some(self.discreet(progress)));
+                let call = Call { carry: Carry { progress, ..call.carry }, ..call };
                 return self.fit_to_keep(executors.call(&tool, call, sending).await, limits);
             }
             Ok(reached) => reached,

@@ -95,12 +95,13 @@ impl Drive {
     /// Whatever comes first: a call's end, another's word, a deadline, or the wish to leave.
     async fn next(&mut self, progress: &Progress, halt: &mut Halt) -> Result<Progress, Error> {
         let halted = *halt.borrow();
-        let epoch = if halted { NOBODY } else { self.epoch };
         let timer = wait_until(progress.due.look_again_at.filter(|_| !halted));
         let command = tokio::select! {
             Some(ended) = self.calls.join_next() => {
                 let (call, ended) = ended.map_err(|error| ledger::Error::Corrupt(error.to_string()))?;
                 self.in_flight.remove(&call);
+                // Asked to stop while it waited, perhaps: then nothing follows from the outcome.
+                let epoch = if *halt.borrow() { NOBODY } else { self.epoch };
                 Command::Report { epoch, call, ended }
             }
             () = self.woken.notified() => match halted {

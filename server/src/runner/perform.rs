@@ -46,7 +46,8 @@ pub async fn perform(
 ) -> (CallId, Ended) {
     let id = call.id;
     let keep = Some(keeper(inner.clone(), stream, id, kept));
-    let carry = tools::Carry { task: call.task.as_deref().map(str::to_owned), reply, keep };
+    let (task, told) = (call.task.as_deref().map(str::to_owned), Some(stop.clone()));
+    let carry = tools::Carry { task, reply, keep, stop: told, progress: None };
     let sending = |child: Option<tools::ChildProcess>| {
         if let Err(error) = inner.seat.sending(stream, id, child) {
             // Without the line a crash would pass this call off as never sent.

@@ -168,9 +168,14 @@ impl Background {
         }
     }
 
+    /// Nothing further starts from here on.
+    pub fn halt(&self) {
+        self.0.halt.send_replace(true);
+    }
+
     /// Nothing further starts; waits this long at most for the calls in flight.
     pub async fn leave(&self, patience: Duration) {
-        self.0.halt.send_replace(true);
+        self.halt();
         let mut busy = self.0.busy.subscribe();
         let idle = busy.wait_for(|busy| *busy == 0);
         if tokio::time::timeout(patience, idle).await.is_err() {

@@ -20,10 +20,32 @@ use super::catalog::{Annotations, CatalogError, ToolInfo, admit_arguments};
 use super::classify::{Came, classify};
 use super::limits::Limits;
 use super::process::ChildProcess;
-use super::{Call, Ended, Tools, Upstream};
+use super::{Call, Ended, Progress, Tools, Upstream};
 use crate::config::{COMMAND_SERVER, HTTP_SERVER, Schema, ToolWords};
 
 type Act = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
+
+/// For executors: what a call can be asked while it is performed.
+impl Call {
+    /// Resolves when the execution was cancelled. The executor may give up then, and says what became of the
+    /// call; it has until its timeout.
+    pub async fn asked_to_stop(&self) {
+        let heard = match self.carry.stop.clone() {
+            Some(mut stop) => stop.wait_for(|asked| *asked).await.is_ok(),
+            None => false,
+        };
+        if !heard {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Says how far it has come, in a measure of its own. It is shown while the call lasts, in this process.
+    pub fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
+        if let Some(tell) = &self.carry.progress {
+            tell(Progress { done, total, message: message.map(str::to_owned) });
+        }
+    }
+}
 
 /// Performs the calls of one tool inside this process.
 ///
@@ -254,7 +276,7 @@ impl Tools {
     ) -> Self {
         let any = Some(Registered { executor: Executor::ending(callback), schema: None });
         let executors = Executors { any, named: BTreeMap::new() };
-        self.upstreams.insert(server.to_owned(), Upstream::Callback(executors));
+        self.upstreams.insert(server.to_owned(), Upstream::Callback(Box::new(executors)));
         self.limits.insert(server.to_owned(), Limits::of(&self.config, server));
         self
     }
@@ -271,7 +293,7 @@ impl Tools {
         };
         let schema = executor.input_schema.clone().map(Schema::compile).transpose();
         let schema = schema.map_err(|why| format!("the input schema of `{name}` is none: {why}"))?;
-        let fresh = || Upstream::Callback(Executors::default());
+        let fresh = || Upstream::Callback(Box::default());
         let taken = match self.upstreams.entry(server.to_owned()).or_insert_with(fresh) {
             Upstream::Callback(executors) => {
                 executors.named.insert(tool.to_owned(), Registered { executor, schema }).is_some()

@@ -1,8 +1,8 @@
 //! The rest of what the door offers: agent steps, steering, request keys, notes, tasks, history.
 
 use actbook::{
-    Action, Decision, ExecutionFilter, Facts, JournalFilter, NoteGiven, Reported, Status, TaskGiven,
-    TaskStatus,
+    Action, Category, Decision, ExecutionFilter, Executor, Facts, Fault, JournalFilter, NoteGiven, Reported,
+    Status, StepStatus, TaskGiven, TaskStatus,
 };
 use serde_json::json;
 
@@ -85,6 +85,32 @@ fn an_execution_is_paused_resumed_cancelled_and_rejected() {
         assert_eq!(client.executions(&blocked, 10).await.unwrap().len(), 1);
         let refused = client.view("nobody").await.unwrap_err();
         assert!(refused.code == "no_such_execution" && !refused.cure.is_empty());
+    });
+}
+
+#[test]
+fn an_executor_tells_of_its_progress_and_hears_that_it_is_to_stop() {
+    for_each_database(async |scratch| {
+        let (began, begun) = tokio::sync::watch::channel(false);
+        let long = Executor::new(move |call| {
+            let began = began.clone();
+            async move {
+                call.progress(3.0, Some(8.0), Some("planing"));
+                began.send_replace(true);
+                call.asked_to_stop().await;
+                Err(Fault::failed(Category::Policy, "put down in time"))
+            }
+        });
+        let client = builder(&scratch.url).tool("t/long", long).open().await.unwrap();
+        client.save_plan(&plan("long", json!([step("a", "t/long")]))).await.unwrap();
+        let id = client.start("long", None).await.unwrap().id.to_string();
+        begun.clone().wait_for(|begun| *begun).await.unwrap();
+        let view = client.view(&id).await.unwrap();
+        let progress = of(&view, "a").progress.clone().expect("it has told");
+        assert_eq!((progress.done, progress.message.as_deref()), (3.0, Some("planing")));
+        client.cancel(&id, None).await.unwrap();
+        let view = client.wait(&id).await.unwrap();
+        assert_eq!((view.status, of(&view, "a").status), (Status::Cancelled, StepStatus::Failed));
     });
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use actbook::{Answer, JournalFilter, Status, StepStatus};
+use futures_util::FutureExt as _;
 use serde_json::json;
 
 use super::{Gate, Heard, builder, of, plan, run, step};
@@ -45,12 +46,10 @@ fn what_a_client_leaves_behind_is_taken_up_by_one_that_has_all_its_tools() {
         one.save_plan(&plan("left", json!([step("a", "t/gate"), step("b", "t/do")]))).await.unwrap();
         let id = one.start("left", None).await.unwrap().id.to_string();
         gate.arrived().await;
-        let leaving = tokio::spawn({
-            let one = one.clone();
-            async move { one.shutdown(Duration::from_secs(60)).await }
-        });
+        let mut leaving = Box::pin(one.shutdown(Duration::from_secs(60)));
+        assert!((&mut leaving).now_or_never().is_none(), "a call is in flight");
         gate.let_through();
-        leaving.await.unwrap();
+        leaving.await;
         let left = one.view(&id).await.unwrap();
         assert_eq!(of(&left, "a").status, StepStatus::Succeeded, "calls in flight finish and are recorded");
         assert_eq!((left.status, of(&left, "b").status), (Status::Running, StepStatus::Pending));
