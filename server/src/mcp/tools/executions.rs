@@ -60,23 +60,11 @@ pub fn execute_plan() -> Offered {
 }
 
 pub fn status() -> Offered {
-    let objects = || json!({ "type": "array", "items": { "type": "object" } });
-    let properties = json!({
-        "id": { "type": "string" },
-        "status": { "type": "string" },
-        "position": { "type": "integer" },
-        "steps": objects(),
-        "waiting": objects(),
-        "brief": { "type": "object" },
-        "executions": objects(),
-        "story": objects(),
-        "next": { "type": "array", "items": { "type": "string" } },
-    });
     Offered::new::<Status>(
         "status",
         "Where things stand and what to do next: call it first when you have lost your context. With execution_id: steps, errors, open questions and the call that answers each, the recovery brief.",
         Effect::Reads,
-        answer::answer(properties, &["next"]),
+        answer::execution_or(&["executions", "story"], &["next"]),
         EVERYWHERE,
     )
 }

@@ -82,20 +82,11 @@ enum Undone {
 }
 
 pub fn record_action() -> Offered {
-    let objects = || json!({ "type": "array", "items": { "type": "object" } });
-    let properties = json!({
-        "id": { "type": "string" },
-        "status": { "type": "string" },
-        "position": { "type": "integer" },
-        "steps": objects(),
-        "waiting": objects(),
-        "next": { "type": "array", "items": { "type": "string" } },
-    });
     Offered::new::<RecordAction>(
         "record_action",
         "Report work you did yourself: an agent step (`action`, or `by: agent`) as it starts and ends, or an act outside the plan. The answer names what is due next.",
         Effect::Writes,
-        answer::answer(properties, &["position"]),
+        answer::execution_or(&[], &["position"]),
         EVERYWHERE,
     )
 }
