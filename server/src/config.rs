@@ -123,8 +123,8 @@ pub struct ToolWords {
 }
 
 impl ToolWords {
-    /// What is said of a server's tools, under what is said of one of them.
-    fn under(self, own: Self) -> Self {
+    /// What is said in general, under what is said in particular.
+    pub(crate) fn under(self, own: Self) -> Self {
         Self {
             timeout: own.timeout.or(self.timeout),
             idempotent: own.idempotent.or(self.idempotent),

@@ -262,6 +262,31 @@ impl Attempt {
 }
 
 impl Compensation {
+    /// One that has begun.
+    pub fn begun(
+        attempt: u32,
+        key: u32,
+        by_agent: bool,
+        arguments: Option<Stored>,
+        started_at_ms: i64,
+    ) -> Self {
+        Self {
+            attempt,
+            key,
+            by_agent,
+            arguments,
+            outcome: None,
+            category: None,
+            result: None,
+            late: None,
+            settled: None,
+            unsent: false,
+            takeover: false,
+            task: None,
+            started_at_ms,
+        }
+    }
+
     /// The outcome as it counts.
     pub fn counts_as(&self) -> Option<Outcome> {
         match (self.outcome, self.settled) {

@@ -61,14 +61,8 @@ pub async fn ready(session: &Session, word: &str) -> Result<(PlanRef, Arc<Plan>)
             Ok((saved.reference, saved.plan))
         }
         Named::Saved(name) => {
-            let (reference, plan) = session.service.saved_plan(&name).await?;
-            let checked = session.service.check(&plan.document, false).await;
-            let errors = checked.check.findings.iter().filter(|finding| finding.severity == Severity::Error);
-            let errors: Vec<_> = errors.cloned().collect();
-            if !errors.is_empty() {
-                return Err(Error::findings("the plan is refused", errors));
-            }
-            warn(session, &checked.check);
+            let (reference, plan, check) = session.service.ready_plan(&name).await?;
+            warn(session, &check);
             Ok((reference, plan))
         }
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use next::{Doors, lines as next_lines};
-pub use schema::{answer, execution as execution_schema};
+pub use schema::{answer, execution as execution_schema, execution_or, objects};
 
 use crate::error::Error;
 use crate::service::view::{ExecutionView, StepView, WaitingView};

@@ -1,7 +1,7 @@
 //! Executions: started, found, listed, shown, watched, driven.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
@@ -108,9 +108,8 @@ impl Service {
 
     /// The digest of how the servers that a plan names are reached from here.
     pub fn place(&self, plan: &Plan) -> Digest {
-        let servers: BTreeSet<String> =
-            named_tools(plan).into_iter().map(|(_, tool)| server_of(tool)).collect();
-        self.tools.place(&servers)
+        let homes = named_tools(plan).into_iter().map(|(_, tool)| self.tools.home_of(tool).to_owned());
+        self.tools.place(&homes.collect())
     }
 
     /// By id, or its unique beginning.
@@ -306,13 +305,6 @@ pub struct Glance<'a> {
     pub ended_at_ms: Option<i64>,
 }
 
-fn server_of(tool: &str) -> String {
-    match tool.split_once('/') {
-        Some(("command" | "http", _)) | None => tool.to_owned(),
-        Some((server, _)) => server.to_owned(),
-    }
-}
-
 /// An execution that is being looked at.
 #[derive(Debug)]
 pub struct Watching {
@@ -344,6 +336,11 @@ impl Watching {
 
     pub fn status(&self) -> Status {
         self.execution().status()
+    }
+
+    /// It has ended, or waits for somebody.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self.status(), Status::Running | Status::Compensating)
     }
 
     pub fn position(&self) -> u64 {

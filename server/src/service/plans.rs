@@ -94,8 +94,7 @@ impl Service {
     pub(super) async fn ready(&self, text: &str, offline: bool) -> Result<(PlanAsked, Check), Error> {
         let PlanChecked { plan, check, tools } = self.check(text, offline).await;
         let Some(plan) = plan.filter(|_| check.ok) else {
-            let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
-            return Err(Error::findings("the plan is refused", errors.collect()));
+            return Err(refused(check));
         };
         let asked = PlanAsked {
             plan,
@@ -182,6 +181,16 @@ impl Service {
         Ok((reference, plan))
     }
 
+    /// The same, checked anew, for its tools may have gone.
+    pub async fn ready_plan(&self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>, Check), Error> {
+        let (reference, plan) = self.saved_plan(name_or_id).await?;
+        let check = self.check(&plan.document, false).await.check;
+        match check.ok {
+            true => Ok((reference, plan, check)),
+            false => Err(refused(check)),
+        }
+    }
+
     pub(super) async fn plan_row(&self, name_or_id: &str) -> Result<plans::Plan, Error> {
         match plans::find(&self.db, self.tenant, name_or_id).await? {
             store::Found::One(row) => Ok(row),
@@ -209,6 +218,11 @@ impl Service {
         self.ask(caller, request).await?;
         Ok(PlanView::of(&row))
     }
+}
+
+fn refused(check: Check) -> Error {
+    let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
+    Error::findings("the plan is refused", errors.collect())
 }
 
 /// Every tool a plan may call, with the place that names it.

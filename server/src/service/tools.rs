@@ -86,8 +86,8 @@ impl Service {
 
     pub async fn call_tool(&self, name: &str, arguments: Value, timeout: Duration) -> ToolCalled {
         let key = random::id();
-        let call =
-            Call { tool: name.to_owned(), arguments, pin: None, key, timeout, carry: Default::default() };
+        let (tool, carry) = (name.to_owned(), Default::default());
+        let call = Call { tool, arguments, pin: None, key, timeout, carry, origin: None };
         let started = Instant::now();
         let ended = self.tools.call(call, |_| {}, std::future::pending()).await;
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
