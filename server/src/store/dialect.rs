@@ -82,29 +82,45 @@ pub(super) mod search {
          VALUES ($1 * 1099511627776 + $2, CAST(CAST($3 AS TEXT) AS TSVECTOR))";
 
     macro_rules! hits {
-        ($hits:literal) => {
+        ($hits:literal, $join:literal, $order:literal) => {
             concat!(
                 "SELECT stream, scope, owner, key, type, version, position, at, author, expires_at, deleted, \
                  hits.rank FROM (",
                 $hits,
-                ") AS hits JOIN notes ON notes.tenant = $1 AND notes.position = hits.found \
+                ") AS hits ",
+                $join,
+                " notes ON notes.tenant = $1 AND notes.position = hits.found \
                  WHERE hits.rank < $4 AND (notes.expires_at IS NULL OR notes.expires_at > $5) \
                  AND ($6 = '' OR notes.type = $6) AND ($7 = '' OR notes.key = $7) \
-                 AND ($8 = '' OR notes.scope = $8 AND notes.owner = $9) ORDER BY hits.rank DESC LIMIT $10"
+                 AND ($8 = '' OR notes.scope = $8 AND notes.owner = $9) ",
+                $order,
+                "LIMIT $10"
             )
         };
     }
 
+    // The ranks are put in order before any note is read, and notes are read until the page is full:
+    // a page costs its own notes, not those of every hit.
+
+    /// A subquery with a limit is run by itself and in its order, and a cross join keeps the order of
+    /// its left side; with an order outside too, SQLite would read every note to sort it again.
     pub const SQLITE: &str = hits!(
         "SELECT rowid - $1 * 1099511627776 AS found, rowid - $1 * 1099511627776 + CASE WHEN rowid IN \
          (SELECT rowid FROM note_words WHERE note_words MATCH $3) THEN 4398046511104 ELSE 0 END AS rank \
          FROM note_words WHERE note_words MATCH $2 \
-         AND rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776"
+         AND rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776 \
+         ORDER BY rank DESC LIMIT -1 OFFSET 0",
+        "CROSS JOIN",
+        ""
     );
+    /// The division keeps the tenant's range out of the primary key's index, which knows nothing of
+    /// words and would give every note of the tenant.
     pub const POSTGRES: &str = hits!(
         "SELECT rowid - $1 * 1099511627776 AS found, rowid - $1 * 1099511627776 + CASE WHEN \
          words @@ CAST(CAST($3 AS TEXT) AS TSQUERY) THEN 4398046511104 ELSE 0 END AS rank \
          FROM note_words WHERE words @@ CAST(CAST($2 AS TEXT) AS TSQUERY) \
-         AND rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776"
+         AND rowid / 1099511627776 = $1 ORDER BY rank DESC OFFSET 0",
+        "JOIN",
+        "ORDER BY hits.rank DESC "
     );
 }
