@@ -9,6 +9,7 @@ mod ledger;
 mod plans;
 mod record;
 mod recorder;
+mod stats;
 mod tasks;
 
 pub use control::answered;
@@ -95,6 +96,7 @@ pub fn offered(profile: Profile) -> Vec<Offered> {
         context::set_context(),
         context::query_context(),
         tasks::task(),
+        stats::stats(),
         catalog::list_tools(),
     ];
     all.into_iter().filter(|offered| offered.profiles.contains(&profile)).collect()
@@ -124,6 +126,7 @@ pub async fn call(
         "cleanup_history" => recorder::cleanup(door, &ask, arguments.read(name, given)?).await?,
         "set_context" => context::set(door, &ask, arguments.read(name, given)?).await?,
         "query_context" => context::query(door, arguments.read(name, given)?).await?,
+        "stats" => stats::look(door, arguments.read(name, given)?).await?,
         "task" => tasks::say(door, &ask, arguments.read(name, given)?).await?,
         "list_tools" => catalog::list(door, arguments.read(name, given)?).await?,
         other => unreachable!("`{other}` is in the table of tools and has no call"),

@@ -72,6 +72,56 @@ pub(super) mod listen {
     pub const POSTGRES: &str = "LISTEN actbook";
 }
 
+/// Entries by everything that is known of them. What agents put on record lies in payloads, whose bytes
+/// become a text in different ways.
+pub(super) mod entries {
+    macro_rules! holds {
+        ($word:literal, $recorded:literal) => {
+            concat!(
+                " AND (CAST($",
+                $word,
+                " AS TEXT) IS NULL OR lower(kind || ' ' || actor || ' ' || body || ' ' || CASE \
+                 WHEN kind IN ('action_recorded.1', 'decision_recorded.1') THEN COALESCE((SELECT ",
+                $recorded,
+                " FROM payloads WHERE payloads.entry = journal.entry), '') ELSE '' END) LIKE $",
+                $word,
+                " ESCAPE '\\')"
+            )
+        };
+    }
+
+    // The execution is looked up row by row, by a number that is compared, so that no plan begins with
+    // all executions instead.
+    macro_rules! filtered {
+        ($recorded:literal, $stream:literal) => {
+            concat!(
+                "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM journal \
+                 WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
+                 AND ($4 = '' OR kind = $4) AND ($5 = '' OR actor = $5) AND at >= $6 AND at < $7 \
+                 AND (CAST($8 AS TEXT) IS NULL OR body LIKE $8)",
+                holds!(9, $recorded),
+                holds!(10, $recorded),
+                holds!(11, $recorded),
+                holds!(12, $recorded),
+                " AND ($14 = 0 OR 1 = (SELECT 1 FROM executions WHERE executions.tenant = $1 \
+                 AND executions.id = journal.stream AND ($15 = '' OR executions.plan = $15 OR \
+                 executions.plan_name = $15) AND ($16 = '' OR executions.task = $16) \
+                 AND ($17 = '' OR executions.status = $17)))",
+                $stream,
+                " ORDER BY entry LIMIT $13"
+            )
+        };
+    }
+
+    // One execution's entries have a text of their own, so that they are found by its index.
+    pub const SQLITE: &str = filtered!("CAST(payloads.body AS TEXT)", " AND +tenant = $1");
+    pub const SQLITE_OF_STREAM: &str =
+        filtered!("CAST(payloads.body AS TEXT)", " AND tenant = $1 AND stream = $18");
+    pub const POSTGRES: &str = filtered!("convert_from(payloads.body, 'UTF8')", " AND +tenant = $1");
+    pub const POSTGRES_OF_STREAM: &str =
+        filtered!("convert_from(payloads.body, 'UTF8')", " AND tenant = $1 AND stream = $18");
+}
+
 /// Notes by their words: FTS5's own table and operators, or a `tsvector` with a GIN index. Both are
 /// handed words that Actbook has made and split at spaces only, so that both find the same. The rank
 /// is the position, with 2^42 added where a term is in the key: key before value, then newest first.
