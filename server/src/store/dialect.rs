@@ -103,7 +103,7 @@ pub(super) mod entries {
                 holds!(10, $recorded),
                 holds!(11, $recorded),
                 holds!(12, $recorded),
-                " AND ($14 = 0 OR 1 = (SELECT 1 FROM executions WHERE executions.tenant = $1 \
+                " AND (CAST($14 AS BIGINT) = 0 OR 1 = (SELECT 1 FROM executions WHERE executions.tenant = $1 \
                  AND executions.id = journal.stream AND ($15 = '' OR executions.plan = $15 OR \
                  executions.plan_name = $15) AND ($16 = '' OR executions.task = $16) \
                  AND ($17 = '' OR executions.status = $17)))",

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{Execution, Recorded, Subject, questions};
 use actbook_engine::id::StepId;
+use actbook_engine::policy::Outcome;
 
 use crate::store::seen::{Wait, WaitKind};
 
@@ -104,6 +105,10 @@ impl Asked {
             Event::StepFailed(event) => self.trouble(&event.step, now),
             Event::StepUnknown(event) => self.trouble(&event.step, now),
             Event::CompensationGivenUp(event) => self.trouble(&event.step, now),
+            Event::CompensationEnded(event) if event.outcome != Outcome::Succeeded => {
+                self.trouble(&event.step, now);
+            }
+            Event::AttemptEnded(event) if event.asks => self.trouble(&event.step, now),
             Event::AttemptStarted(event) => self.at_work(&event.step),
             Event::CompensationStarted(event) => self.at_work(&event.step),
             Event::StepSucceeded(event) => self.at_work(&event.step),

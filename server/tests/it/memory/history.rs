@@ -33,7 +33,7 @@ async fn long(book: &Book, dice: &mut Dice) {
             act("agent:rare".into()).await;
         }
         let (word, tool) = (format!("part {part}"), *dice.pick(&["t/ok", "t/no", "t/lost"]));
-        let name: &str = dice.pick(&["alpha", "beta"]);
+        let name = *dice.pick(&["alpha", "beta"]);
         let mut plan = book::plan(name, &[book::step("s", tool, &word)]);
         plan["task"] = json!(dice.pick(&["T-1", "T-2"]));
         let (id, _) = book.run(&plan, None).await;

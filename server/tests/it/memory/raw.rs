@@ -188,6 +188,7 @@ fn answered(
         }
         "decided" => return wrong.remove(&step).map(|since| ("decision", since)).into_iter().collect(),
         "step_failed" | "step_unknown" | "compensation_given_up" => drop(wrong.insert(step, told.at)),
+        "compensation_ended" if told.body["outcome"] != "succeeded" => drop(wrong.insert(step, told.at)),
         "attempt_started" | "compensation_started" | "step_succeeded" => drop(wrong.remove(&step)),
         "failure_handled" | "steps_cancelled" => {
             let named = ["cancelled", "skipped", "steps"].iter().flat_map(|list| told.body[list].as_array());
