@@ -32,7 +32,7 @@ pub struct JournalFilter {
 }
 
 /// So many entries are read through sooner than an index is asked.
-const NEAR: u64 = 20 * stretches::ENTRIES;
+const NEAR: u64 = 5 * stretches::ENTRIES;
 /// Stretches that are asked for at a time.
 const STRETCHES: u64 = 2_000;
 

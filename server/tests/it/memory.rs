@@ -6,6 +6,7 @@ mod chance;
 mod doors;
 mod figures;
 mod history;
+mod looking;
 mod notes;
 mod raw;
 mod search;

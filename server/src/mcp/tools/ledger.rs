@@ -23,12 +23,11 @@ pub struct QueryLedger {
     /// Id or name
     plan_id: Option<String>,
     task: Option<String>,
-    /// Of the execution
     status: Option<String>,
-    /// Such as attempt_ended, decided, action_recorded
+    /// Such as attempt_ended
     kind: Option<String>,
     actor: Option<String>,
-    /// Of a failure, such as timeout
+    /// Such as timeout
     category: Option<String>,
     /// RFC 3339
     since: Option<String>,
@@ -50,7 +49,7 @@ pub fn query_ledger() -> Offered {
     });
     Offered::new::<QueryLedger>(
         "query_ledger",
-        "The journal's entries, oldest first. With status, plan_id or task, and no execution_id, kind, actor, category or search: executions, newest first.",
+        "The journal's entries, oldest first; or, with nothing but status, plan_id, task and times, executions, newest first.",
         Effect::Reads,
         answer::answer(properties, &[]),
         EVERYWHERE,

@@ -49,14 +49,11 @@ pub struct QueryHistory {
     plan_id: Option<String>,
     task: Option<String>,
     status: Option<String>,
-    /// Who has entries in it
     actor: Option<String>,
-    /// Of a step that failed, such as timeout
     category: Option<String>,
     /// RFC 3339
     since: Option<String>,
     until: Option<String>,
-    /// Words of its id, plan or task
     search: Option<String>,
     /// Default 20, at most 200
     limit: Option<u64>,

@@ -87,11 +87,27 @@ fn plan(dice: &mut Dice, number: usize) -> Value {
     plan
 }
 
+/// Whatever chance leaves out: a step that is tried again, one that an agent does, one that wants a yes.
+fn always() -> Value {
+    let retry = json!({ "max_attempts": 2, "backoff": "1ms", "on": ["rate_limited"] });
+    let goes_on = json!({ "action": "continue_others" });
+    let steps = [
+        json!({ "id": "again", "tool": "t/limit", "retry": retry, "failure_policy": goes_on }),
+        json!({ "id": "theirs", "action": "Look at it" }),
+        json!({ "id": "asks", "tool": "t/ok", "approval": "required" }),
+    ];
+    let mut plan = book::plan("plan-0", &steps);
+    plan["policy"] = json!({ "concurrency": 3 });
+    plan
+}
+
 /// So many executions; `between` is called now and then, while some are half done.
 pub async fn happens(book: &Book, dice: &mut Dice, executions: usize, between: impl AsyncFn()) {
-    let plans: Vec<Value> = (0..PLANS).map(|number| plan(dice, number)).collect();
-    for _ in 0..executions {
-        let started = book.start(dice.pick(&plans), None, true).await;
+    let by_chance = (1..PLANS).map(|number| plan(dice, number));
+    let plans: Vec<Value> = std::iter::once(always()).chain(by_chance).collect();
+    for number in 0..executions {
+        let plan = plans.get(number).unwrap_or_else(|| dice.pick(&plans));
+        let started = book.start(plan, None, true).await;
         let id = started.id.to_string();
         let mut status = book.drive(started).await;
         for _ in 0..ANSWERS_MAX {

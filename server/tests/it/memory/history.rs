@@ -13,7 +13,7 @@ use crate::durability::dice::Dice;
 use crate::store::{Scratch, TENANT, for_each_database};
 
 /// Enough that the index of stretches is asked.
-const ENTRIES: u64 = 24 * stretches::ENTRIES;
+const ENTRIES: u64 = 12 * stretches::ENTRIES;
 const PAGE: u64 = 7;
 
 /// Acts of many, with a few executions and rare actors among them.
