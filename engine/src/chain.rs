@@ -84,7 +84,7 @@ impl std::fmt::Display for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(&URL_SAFE_NO_PAD.encode(self.0))
     }
 }
 

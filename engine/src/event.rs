@@ -24,7 +24,7 @@ pub struct Kept {
 /// Written `digest.size`: narrow, since nearly every entry has one.
 impl Serialize for Kept {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{}.{}", self.digest, self.size))
+        serializer.serialize_str(&format!("{}.{}", self.digest, self.size))
     }
 }
 

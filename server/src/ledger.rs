@@ -219,8 +219,8 @@ impl Door {
         }
         let alone = book.alone(&asked);
         book.take_in(asked, answer);
-        if alone && let Ok(mut pen) = self.pen.try_lock() {
-            writer::write(self, book, &mut pen);
+        if alone && let Ok(pen) = self.pen.try_lock() {
+            writer::write(self, book, pen);
             book = self.lock();
         }
         if !book.idle() {

@@ -21,7 +21,7 @@ struct Soak {
     env: (&'static str, &'static str),
 }
 
-const SOAKS: [Soak; 2] = [
+const SOAKS: [Soak; 3] = [
     Soak { name: "kill -9", package: "actbook", filter: "kill", env: ("ACTBOOK_KILLS", "10000") },
     Soak {
         name: "simulated journals",
@@ -29,6 +29,7 @@ const SOAKS: [Soak; 2] = [
         filter: "simulat",
         env: ("ACTBOOK_SEEDS", "200000"),
     },
+    Soak { name: "echoes", package: "actbook", filter: "crowd", env: ("ACTBOOK_ECHOES", "1000000") },
 ];
 
 /// Tests come last: they take longest, and their summary is what a reader looks for.
@@ -82,14 +83,18 @@ pub fn soak() -> Result<()> {
 }
 
 pub fn fuzz(cases: &str) -> Result<()> {
-    let mut run = release_test("actbook-engine", EVERY_TEST)?;
     let hint = "The smallest failing input is printed above: make it a case of its own.";
-    loud("fuzz", run.env("ACTBOOK_FUZZ_CASES", cases), hint)
+    for (name, package, filter) in
+        [("plans", "actbook-engine", EVERY_TEST), ("requests", "actbook", "boundary")]
+    {
+        loud(name, release_test(package, filter)?.env("ACTBOOK_FUZZ_CASES", cases), hint)?;
+    }
+    Ok(())
 }
 
 pub fn bench(arguments: &[&str]) -> Result<()> {
     let postgres = Postgres::start()?;
-    let words = ["cargo", "run", "--release", "--package", "actbook", "--example", "bench", "--"];
+    let words = ["cargo", "run", "--profile", "dist", "--package", "actbook", "--example", "bench", "--"];
     let mut run = command(&[&words, arguments].concat());
     loud("bench", postgres.equip(&mut run), "The bench says what it missed, above.")
 }

@@ -16,8 +16,8 @@ const USAGE: &str = "\
 cargo xtask test                    what CI runs: installs what is missing, lints, builds, tests
 cargo xtask ci                      the same
 cargo xtask planted [--only NAME]   plants each known bug in a scratch copy; its test must catch it
-cargo xtask soak                    the kill and simulation tests, long, in release
-cargo xtask fuzz [--cases N]        random plans and documents against the engine, in release
+cargo xtask soak                    kills, simulated journals and crowds of clients, long, in release
+cargo xtask fuzz [--cases N]        random plans, documents and requests, in release
 cargo xtask package                 the release binary as an MCP bundle (--binary FILE: that one)
 cargo xtask bench [--json] …        speed; the arguments go to the bench itself";
 

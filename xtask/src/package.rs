@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::stage::{self, command, loud, quiet, root, target};
 
-/// Builds for release first, unless it is told which binary to take.
+/// Builds it first, as it is shipped, unless it is told which binary to take.
 pub fn run(binary: Option<&str>) -> Result<()> {
     let binary = match binary {
         Some(binary) => PathBuf::from(binary),
         None => {
-            let words = ["cargo", "build", "--release", "--package", "actbook"];
+            let words = ["cargo", "build", "--profile", "dist", "--package", "actbook"];
             loud("build", &mut command(&words), "The compiler says why, above.")?;
-            target().join("release/actbook")
+            target().join("dist/actbook")
         }
     };
     let version = version_of(&binary)?;

@@ -37,7 +37,7 @@ pub fn begin(
 }
 
 pub(super) fn bytes(value: &Value) -> Vec<u8> {
-    value.to_string().into_bytes()
+    serde_json::to_vec(value).expect("a JSON value always serialises")
 }
 
 /// Why a command gives no events: it is refused, or payloads must be loaded first.

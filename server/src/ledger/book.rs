@@ -48,6 +48,11 @@ impl Waiter {
         drop(self.answer.send(self.reply));
     }
 
+    /// A driver goes on with its own execution.
+    fn is_progress(&self) -> bool {
+        matches!(&self.asked.request, Request::Do { command, .. } if command.epoch().is_some())
+    }
+
     /// The execution that somebody else than its driver has moved.
     pub fn moved_from_outside(&self) -> Option<u64> {
         match &self.asked.request {
@@ -155,7 +160,8 @@ impl Book {
     pub fn take_out(&mut self) -> Option<Taken> {
         let (Some(new), Some(old)) = (self.head, self.taken) else { return None };
         let Queue { entries, others, waiters } = std::mem::take(&mut self.queue);
-        let batch = Arc::new(Batch { tenant: self.tenant, old, new, entries, others });
+        let urgent = waiters.iter().any(|waiter| !waiter.is_progress());
+        let batch = Arc::new(Batch { tenant: self.tenant, old, new, entries, others, urgent });
         self.taken = Some(new);
         self.keys_writing = std::mem::take(&mut self.keys);
         self.writing = Some(batch.clone());

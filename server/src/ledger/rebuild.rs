@@ -40,7 +40,7 @@ fn replace(db: &Db, tenant: i64, appender: &mut Appender, head: Head) -> Result<
     others.extend(plan_rows);
     others.extend(execution_rows);
     others.extend(memory_rows);
-    let batch = Batch { tenant, old: head, new: head, entries: Vec::new(), others };
+    let batch = Batch { tenant, old: head, new: head, entries: Vec::new(), others, urgent: true };
     Ok((appender.append(&batch)? == Appended::Done).then_some(count))
 }
 

@@ -3,6 +3,7 @@
 //! the caller itself, which spares two changes of thread.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::book::{Book, Taken};
 use super::{Door, Error};
@@ -12,9 +13,18 @@ pub(super) fn spawn(door: Arc<Door>) -> Result<(), Error> {
     let thread = std::thread::Builder::new().name("ledger".into());
     let spawned = thread.spawn(move || {
         let _gone = Gone(door.clone());
-        while wait_for_work(&door) {
+        let mut word_in = None;
+        loop {
+            let next = wait_for_work(&door, word_in);
             let mut pen = door.pen.lock().unwrap_or_else(PoisonError::into_inner);
-            write(&door, door.lock(), &mut pen);
+            word_in = match next {
+                Next::Write => write(&door, door.lock(), pen),
+                Next::Tell => tell(&mut pen),
+                Next::Leave => {
+                    tell(&mut pen);
+                    break;
+                }
+            };
         }
     });
     spawned.map(drop).map_err(|error| Error::Store(crate::store::Error::Failed(error.to_string())))
@@ -32,34 +42,63 @@ impl Drop for Gone {
     }
 }
 
-/// False: the ledger is closed and everything is written.
-fn wait_for_work(door: &Door) -> bool {
+enum Next {
+    Write,
+    /// Nothing to write, and other processes have yet to hear of what was written.
+    Tell,
+    /// The ledger is closed and everything is written.
+    Leave,
+}
+
+fn wait_for_work(door: &Door, word_in: Option<Duration>) -> Next {
     let mut book = door.lock();
     while book.idle() {
         if book.closed {
-            return false;
+            return Next::Leave;
         }
-        book = door.work.wait(book).unwrap_or_else(PoisonError::into_inner);
+        book = match word_in {
+            None => door.work.wait(book).unwrap_or_else(PoisonError::into_inner),
+            Some(patience) => {
+                let waited = door.work.wait_timeout(book, patience);
+                let (book, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                if timeout.timed_out() && book.idle() {
+                    return Next::Tell;
+                }
+                book
+            }
+        };
     }
-    true
+    Next::Write
 }
 
-/// One batch, by whoever holds the pen.
-pub(super) fn write<'a>(door: &'a Door, mut book: MutexGuard<'a, Book>, pen: &mut Appender) {
+fn tell(pen: &mut Appender) -> Option<Duration> {
+    if let Err(error) = pen.tell() {
+        tracing::debug!("other processes could not be told: {error}");
+    }
+    pen.owes_word_in()
+}
+
+/// One batch, by whoever holds the pen; and how soon other processes should hear of it. The pen is laid down
+/// before anybody is answered: who is answered may want to write at once.
+pub(super) fn write<'a>(
+    door: &'a Door,
+    mut book: MutexGuard<'a, Book>,
+    mut pen: MutexGuard<'a, Appender>,
+) -> Option<Duration> {
     if book.idle() {
-        return;
+        return pen.owes_word_in();
     }
     let Some(Taken { batch, waiters }) = book.take_out() else {
         // The head could not even be read; those who wait have the error already.
-        release(pen);
+        release(&mut pen);
         let waiters = book.take_waiters();
         drop(book);
         waiters.into_iter().for_each(|waiter| waiter.answer());
-        return;
+        return pen.owes_word_in();
     };
     let unchanged = batch.entries.is_empty() && batch.others.is_empty();
     let written = if unchanged {
-        release(pen);
+        release(&mut pen);
         let head = book.head_in_store();
         head.map(|head| if head == Some(batch.old) { Appended::Done } else { Appended::HeadMoved })
     } else {
@@ -68,8 +107,10 @@ pub(super) fn write<'a>(door: &'a Door, mut book: MutexGuard<'a, Book>, pen: &mu
         book = door.lock();
         written
     };
+    let word_in = pen.owes_word_in();
     match written {
         Ok(Appended::Done) => {
+            drop(pen);
             book.written();
             let outside = waiters.iter().filter_map(|waiter| waiter.moved_from_outside());
             outside.for_each(|stream| book.wake(stream));
@@ -95,6 +136,7 @@ pub(super) fn write<'a>(door: &'a Door, mut book: MutexGuard<'a, Book>, pen: &mu
             waiters.into_iter().for_each(|waiter| waiter.fail(error.clone()));
         }
     }
+    word_in
 }
 
 fn release(pen: &mut Appender) {

@@ -39,7 +39,7 @@ pub async fn perform(
     inner: Arc<Inner>,
     stream: u64,
     call: Call,
-    Words { arguments, reply }: Words,
+    Words { mut arguments, reply }: Words,
     stop: watch::Receiver<bool>,
     kept: Arc<AtomicBool>,
 ) -> (CallId, Ended) {
@@ -58,7 +58,9 @@ pub async fn perform(
     let progress: tools::OnProgress = Arc::new(move |said| board.note(stream, id.step, said));
     let mut pin = call.pin;
     loop {
-        let (request, stop) = (request(&call, &arguments, pin, &carry), asked_to_stop(stop.clone()));
+        // Only a call that is meant for a certain tool may have to be made again.
+        let arguments = if pin.is_some() { arguments.clone() } else { std::mem::take(&mut arguments) };
+        let (request, stop) = (request(&call, arguments, pin, &carry), asked_to_stop(stop.clone()));
         let ended = inner.tools.call_reporting(request, sending, progress.clone(), stop).await;
         match pins::look(&inner, stream, &call, pin, ended).await {
             Then::Done(ended) => return (id, in_engine_words(ended)),
@@ -67,10 +69,10 @@ pub async fn perform(
     }
 }
 
-fn request(call: &Call, arguments: &Value, pin: Option<Digest>, carry: &tools::Carry) -> tools::Call {
+fn request(call: &Call, arguments: Value, pin: Option<Digest>, carry: &tools::Carry) -> tools::Call {
     tools::Call {
         tool: call.tool.clone(),
-        arguments: arguments.clone(),
+        arguments,
         pin,
         key: call.key.clone(),
         timeout: Duration::from_millis(time_left(call)),

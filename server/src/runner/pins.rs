@@ -19,7 +19,14 @@ pub enum Then {
 
 pub async fn look(inner: &Inner, stream: u64, call: &Call, pin: Option<Digest>, ended: Ended) -> Then {
     let refused = matches!(&ended, Ended::Failed { category: Category::Policy, sent: false, .. });
-    let Some(pin) = pin.filter(|_| refused) else { return Then::Done(ended) };
+    match pin.filter(|_| refused) {
+        None => Then::Done(ended),
+        // Boxed, so that the calls that are not refused do not carry its size about.
+        Some(pin) => Box::pin(look_closer(inner, stream, call, pin, ended)).await,
+    }
+}
+
+async fn look_closer(inner: &Inner, stream: u64, call: &Call, pin: Digest, ended: Ended) -> Then {
     let live = match inner.tools.describe(&call.tool).await {
         Ok(info) if info.digest != pin => info,
         Ok(_) | Err(_) => return Then::Done(ended),

@@ -9,6 +9,7 @@ mod sqlite;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -235,6 +236,22 @@ impl Appender {
         match &mut self.0 {
             AppenderBackend::Sqlite(appender) => appender.append(batch),
             AppenderBackend::Postgres(appender) => appender.append(batch),
+        }
+    }
+
+    /// How long until other processes should be told of what was appended without a word. SQLite's
+    /// readers look for themselves.
+    pub fn owes_word_in(&self) -> Option<Duration> {
+        match &self.0 {
+            AppenderBackend::Sqlite(_) => None,
+            AppenderBackend::Postgres(appender) => appender.owes_word_in(),
+        }
+    }
+
+    pub fn tell(&mut self) -> Result<(), Error> {
+        match &mut self.0 {
+            AppenderBackend::Sqlite(_) => Ok(()),
+            AppenderBackend::Postgres(appender) => appender.tell(),
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) mod append {
     pub const SQLITE_PAYLOAD: &str =
         "INSERT INTO payloads (entry, body) VALUES ($1 * 1099511627776 + $2, $3)";
 
-    /// One row with 1, or 0 where the head is elsewhere; with `$16`, an error instead of the 0.
+    /// One row with 1, or 0 where the head is elsewhere; with `$16`, an error instead of the 0. With `$17` the others are told.
     pub const POSTGRES: &str = "WITH moved AS ( \
              UPDATE head SET position = $4, hash = $5 \
              WHERE tenant = $1 AND position = $2 AND hash = $3 RETURNING tenant), \
@@ -36,8 +36,13 @@ pub(super) mod append {
              SELECT $1 * 1099511627776 + position, body \
              FROM moved, UNNEST($14::BIGINT[], $15::BYTEA[]) AS p (position, body)) \
          SELECT CASE WHEN EXISTS (SELECT 1 FROM moved) \
-             THEN (SELECT 1 FROM pg_notify('actbook', $1::BIGINT || ':' || $4::BIGINT)) \
+             THEN CASE WHEN $17 \
+                 THEN (SELECT 1 FROM pg_notify('actbook', $1::BIGINT || ':' || $4::BIGINT)) ELSE 1 END \
              ELSE head_moved($16) END";
+
+    /// What was appended without a word, told afterwards.
+    pub const POSTGRES_RING: &str =
+        "SELECT 1::BIGINT FROM pg_notify('actbook', $1::BIGINT || ':' || $2::BIGINT)";
 
     /// What `head_moved` raises.
     pub const POSTGRES_HEAD_MOVED: &str = "AB001";

@@ -34,6 +34,9 @@ pub struct Batch {
     pub new: Head,
     pub entries: Vec<Entry>,
     pub others: Vec<Statement>,
+    /// Somebody in another process may have to act on it. A driver's progress is merely watched, and
+    /// may be told a moment later.
+    pub urgent: bool,
 }
 
 impl Batch {

@@ -121,7 +121,7 @@ fn fingerprint(body: &str) -> u64 {
 pub fn batch(old: Head, entries: Vec<Entry>, others: Vec<Statement>) -> Batch {
     let last = entries.last().expect("a batch has entries");
     let new = Head { position: last.position, hash: last.hash };
-    Batch { tenant: TENANT, old, new, entries, others }
+    Batch { tenant: TENANT, old, new, entries, others, urgent: true }
 }
 
 /// As the ledger's writer does: on a thread that belongs to no runtime.

@@ -1,7 +1,7 @@
 //! Appending on PostgreSQL: one statement per batch, on a connection whose runtime lives on the
 //! writer's own thread, so that no answer has to change threads.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio_postgres::Config;
@@ -20,12 +20,19 @@ const SETTLE_AFTER_MS: [u64; 6] = [0, 50, 200, 800, 2_000, 4_000];
 const SESSION: &str = "SET plan_cache_mode = force_generic_plan; \
      SET idle_in_transaction_session_timeout = '10s'";
 
+/// Commits that tell the others take a lock that all of the server's databases share, so a driver's progress
+/// is told at most so often.
+const TELL_EVERY: Duration = Duration::from_millis(20);
+
 #[derive(Debug)]
 pub struct Appender {
     config: Config,
     link: Option<Link>,
     /// A transaction is open on the link, and has locked the head.
     holds: bool,
+    told: Instant,
+    /// What was appended without a word: the tenant and its position.
+    untold: Option<(i64, u64)>,
     /// Taken only by the drop.
     runtime: Option<Runtime>,
 }
@@ -45,12 +52,13 @@ impl Appender {
             .enable_all()
             .build()
             .map_err(|error| Error::Failed(format!("cannot start the writer's runtime: {error}")))?;
-        Ok(Self { config, link: None, holds: false, runtime: Some(runtime) })
+        let told = Instant::now();
+        Ok(Self { config, link: None, holds: false, told, untold: None, runtime: Some(runtime) })
     }
 
     pub fn hold(&mut self, tenant: i64) -> Result<Vec<Row>, Error> {
         self.release()?;
-        let Self { config, link, holds, runtime } = self;
+        let Self { config, link, holds, runtime, .. } = self;
         let runtime = runtime.as_ref().expect("only the drop takes it");
         let held = runtime.block_on(async {
             let open = connected(config, link).await?;
@@ -79,16 +87,47 @@ impl Appender {
 
     pub fn append(&mut self, batch: &Batch) -> Result<Appended, Error> {
         let holds = std::mem::take(&mut self.holds);
+        let tells = batch.urgent || self.told.elapsed() >= TELL_EVERY;
         let Self { config, link, runtime, .. } = self;
         let runtime = runtime.as_ref().expect("only the drop takes it");
-        runtime.block_on(async {
-            match append_once(config, link, batch, holds).await {
+        let appended = runtime.block_on(async {
+            match append_once(config, link, batch, How { holds, tells }).await {
                 // By its entries a batch is recognised; without any, nobody can tell.
                 Err(Error::Lost(_)) if !batch.entries.is_empty() => settle(config, link, batch).await,
                 answered => answered,
             }
+        });
+        match tells {
+            true => (self.told, self.untold) = (Instant::now(), None),
+            false => self.untold = Some((batch.tenant, batch.new.position)),
+        }
+        appended
+    }
+
+    /// How long until what was appended without a word should be told.
+    pub fn owes_word_in(&self) -> Option<Duration> {
+        self.untold.map(|_| TELL_EVERY.saturating_sub(self.told.elapsed()))
+    }
+
+    pub fn tell(&mut self) -> Result<(), Error> {
+        let Some((tenant, position)) = self.untold.take() else { return Ok(()) };
+        self.told = Instant::now();
+        let Self { config, link, runtime, .. } = self;
+        let runtime = runtime.as_ref().expect("only the drop takes it");
+        runtime.block_on(async {
+            let open = connected(config, link).await?;
+            open.query(text::POSTGRES_RING, &[tenant.into(), position.into()]).await.map(drop)
         })
     }
+}
+
+/// How a batch is appended.
+#[derive(Clone, Copy)]
+struct How {
+    /// Inside the transaction that holds the head.
+    holds: bool,
+    /// The other processes are told of it.
+    tells: bool,
 }
 
 /// The answer was lost, and the batch may yet be on its way to its commit. Sending it again waits
@@ -110,7 +149,7 @@ async fn append_or_recognise(
     link: &mut Option<Link>,
     batch: &Batch,
 ) -> Result<Appended, Error> {
-    match append_once(config, link, batch, false).await? {
+    match append_once(config, link, batch, How { holds: false, tells: true }).await? {
         Appended::Done => Ok(Appended::Done),
         Appended::HeadMoved if is_written(config, link, batch).await? => Ok(Appended::Done),
         Appended::HeadMoved => Ok(Appended::HeadMoved),
@@ -143,20 +182,20 @@ async fn append_once(
     config: &Config,
     link: &mut Option<Link>,
     batch: &Batch,
-    holds: bool,
+    how: How,
 ) -> Result<Appended, Error> {
     let open = match link {
         // Another connection would not be inside the transaction that holds the head.
-        Some(open) if holds => open,
+        Some(open) if how.holds => open,
         Some(_) | None => connected(config, link).await?,
     };
-    let answer = if batch.others.is_empty() && !holds {
-        insert(open, batch, false).await.and_then(|rows| appended(&rows))
+    let answer = if batch.others.is_empty() && !how.holds {
+        insert(open, batch, false, how.tells).await.and_then(|rows| appended(&rows))
     } else {
-        transact(open, batch, holds).await
+        transact(open, batch, how).await
     };
     // A connection that failed while holding may still be inside its transaction.
-    if matches!(answer, Err(Error::Lost(_))) || (holds && answer.is_err()) {
+    if matches!(answer, Err(Error::Lost(_))) || (how.holds && answer.is_err()) {
         *link = None;
     }
     match answer {
@@ -166,24 +205,24 @@ async fn append_once(
 }
 
 /// One flight from BEGIN, unless the transaction has begun, to COMMIT.
-async fn transact(link: &Link, batch: &Batch, has_begun: bool) -> Result<Appended, Error> {
+async fn transact(link: &Link, batch: &Batch, how: How) -> Result<Appended, Error> {
     let prepared = link.prepared_each(&batch.others).await?;
     // Once everything is prepared, sending waits for nothing.
     link.prepared(text::POSTGRES).await?;
     let mut work: Vec<Answer<'_>> = Vec::with_capacity(batch.others.len() + 2);
-    if !has_begun {
+    if !how.holds {
         work.push(link.begin());
     }
-    work.push(Box::pin(insert(link, batch, true)));
+    work.push(Box::pin(insert(link, batch, true, how.tells)));
     work.extend(link.ask_each(&batch.others, &prepared));
     link.commit_after(work).await.map(|_| Appended::Done)
 }
 
 /// With `strict`, a moved head is an error that ends the transaction around it.
-async fn insert(link: &Link, batch: &Batch, strict: bool) -> Result<Vec<Row>, Error> {
+async fn insert(link: &Link, batch: &Batch, strict: bool, tells: bool) -> Result<Vec<Row>, Error> {
     let columns = Columns::of(batch);
     let prepared = link.prepared(text::POSTGRES).await?;
-    link.ask_raw(&prepared, &columns.params(batch, &strict)).await
+    link.ask_raw(&prepared, &columns.params(batch, &strict, &tells)).await
 }
 
 fn appended(rows: &[Row]) -> Result<Appended, Error> {
@@ -225,7 +264,12 @@ impl<'a> Columns<'a> {
         all
     }
 
-    fn params<'b>(&'b self, batch: &'b Batch, strict: &'b bool) -> [&'b (dyn ToSql + Sync); 16] {
+    fn params<'b>(
+        &'b self,
+        batch: &'b Batch,
+        strict: &'b bool,
+        tells: &'b bool,
+    ) -> [&'b (dyn ToSql + Sync); 17] {
         let [positions, streams, versions, ats] = &self.numbers;
         let [actors, kinds, bodies] = &self.texts;
         let [(old, old_hash), (new, new_hash)] = &self.heads;
@@ -246,6 +290,7 @@ impl<'a> Columns<'a> {
             &self.owners,
             &self.payloads,
             strict,
+            tells,
         ]
     }
 }
