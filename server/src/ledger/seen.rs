@@ -119,6 +119,9 @@ fn confidences(db: &Db, tenant: i64, entries: &[Recorded]) -> Result<BTreeMap<u6
     let of_a_step = |recorded: &&Recorded| matches!(&recorded.event, Event::ActionRecorded(action) if action.step.is_some());
     let records: Vec<u64> = entries.iter().filter(of_a_step).map(|recorded| recorded.position.0).collect();
     let mut confidences = BTreeMap::new();
+    if records.is_empty() {
+        return Ok(confidences);
+    }
     for payload in payloads::at_each_blocking(db, tenant, &records)? {
         let facts: Value = serde_json::from_slice(&payload.body).unwrap_or_default();
         if let Some(confidence) = facts.get("confidence").and_then(Value::as_f64) {

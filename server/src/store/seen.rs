@@ -180,7 +180,8 @@ pub async fn replace(
     seen: &Seen,
 ) -> Result<(), Error> {
     let mut statements = Vec::from(caught_up::advance(tenant, Cursor::Seen, from, to));
-    for stream in streams {
+    // What began behind the cursor has no rows yet.
+    for stream in streams.iter().filter(|stream| **stream <= from) {
         let erase = |sql| Statement::new(sql, vec![tenant.into(), (*stream).into()]);
         statements.extend(OF_STREAM.map(erase));
     }
