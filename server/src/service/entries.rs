@@ -31,16 +31,20 @@ pub struct JournalFilter {
     pub after: u64,
 }
 
-/// So many entries are read through sooner than an index is asked.
+/// So many entries are read through before an index is asked.
 const NEAR: u64 = 5 * stretches::ENTRIES;
 /// Stretches that are asked for at a time.
 const STRETCHES: u64 = 2_000;
+/// Neighbouring stretches that are read as one, at first and at most: a database that thinks little of its
+/// index reads all of them.
+const ROW_MIN: u64 = 10;
+const ROW_MAX: u64 = 320;
 
 impl Service {
     /// Oldest first; the last one's position is the cursor of the next page.
     pub async fn journal(&self, filter: &JournalFilter, limit: u64) -> Result<Vec<EntryView>, Error> {
-        let Some(filter) = self.resolved(filter).await? else { return Ok(Vec::new()) };
-        let entries = self.entries(filter, limit).await?;
+        let Some((filter, plan_name)) = self.resolved(filter).await? else { return Ok(Vec::new()) };
+        let entries = self.entries(filter, plan_name, limit).await?;
         let mut names = Names::new();
         let mut shown = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -51,23 +55,28 @@ impl Service {
         Ok(shown)
     }
 
-    /// None: no execution fits, so no entry does.
-    async fn resolved(&self, filter: &JournalFilter) -> Result<Option<journal::Filter>, Error> {
+    /// With the name of the plan that is sought, by which it is indexed. None: no execution fits, so no entry
+    /// does.
+    async fn resolved(
+        &self,
+        filter: &JournalFilter,
+    ) -> Result<Option<(journal::Filter, Option<String>)>, Error> {
         known(&filter.words, filter.status.as_deref(), filter.category.as_deref())?;
         let stream = match &filter.execution {
             Some(id) => Some(self.find(id).await?.stream),
             None => None,
         };
-        let mut after = filter.after;
+        let (mut after, mut plan_name) = (filter.after, None);
         if filter.plan.is_some() || filter.task.is_some() || filter.status.is_some() {
             let word = |word: &Option<String>| word.clone().unwrap_or_default();
             let (plan, task, status) = (word(&filter.plan), word(&filter.task), word(&filter.status));
             let oldest = executions::oldest(self.tenant, &plan, &task, &status).first(&self.db).await?;
             let Some(oldest) = oldest else { return Ok(None) };
             // An execution's number is the position of its first entry.
-            after = after.max(oldest.saturating_sub(1));
+            after = after.max(oldest.id.saturating_sub(1));
+            plan_name = filter.plan.as_ref().map(|_| oldest.plan_name);
         }
-        Ok(Some(journal::Filter {
+        let filter = journal::Filter {
             stream,
             kind: filter.kind.as_deref().map(kind).transpose()?,
             actor: filter.actor.as_deref().map(actor),
@@ -80,26 +89,31 @@ impl Service {
             status: filter.status.clone(),
             after,
             through: None,
-        }))
+        };
+        Ok(Some((filter, plan_name)))
     }
 
-    async fn entries(&self, filter: journal::Filter, limit: u64) -> Result<Vec<journal::Entry>, Error> {
-        let Some(sought) = sought(&filter) else { return self.read_entries(&filter, limit).await };
+    async fn entries(
+        &self,
+        filter: journal::Filter,
+        plan_name: Option<String>,
+        limit: u64,
+    ) -> Result<Vec<journal::Entry>, Error> {
+        let Some(sought) = sought(&filter, plan_name) else { return self.read_entries(&filter, limit).await };
+        let near = filter.after.saturating_add(NEAR);
+        let mut found = self.read_entries(&through(&filter, filter.after, near), limit).await?;
         let (head, _) = self.head().await?;
-        if head.saturating_sub(filter.after) <= NEAR {
-            return self.read_entries(&filter, limit).await;
+        if found.len() as u64 == limit || head <= near {
+            return Ok(found);
         }
         let indexed = ledger::catch_up_stretches(&self.db, self.tenant).await?;
-        let mut found = Vec::new();
-        let mut from = filter.after / stretches::ENTRIES;
+        let mut from = near / stretches::ENTRIES;
         loop {
             let holding = stretches::holding(self.tenant, &sought, from, STRETCHES).all(&self.db).await?;
             for (first, last) in in_a_row(&holding) {
-                let after = filter.after.max(first * stretches::ENTRIES);
-                let through = Some((last + 1) * stretches::ENTRIES);
-                let left = limit - found.len() as u64;
-                let part = journal::Filter { after, through, ..filter.clone() };
-                found.extend(self.read_entries(&part, left).await?);
+                let after = near.max(first * stretches::ENTRIES);
+                let part = through(&filter, after, (last + 1) * stretches::ENTRIES);
+                found.extend(self.read_entries(&part, limit - found.len() as u64).await?);
                 if found.len() as u64 == limit {
                     return Ok(found);
                 }
@@ -109,7 +123,7 @@ impl Service {
                 Some(_) | None => break,
             }
         }
-        let rest = journal::Filter { after: filter.after.max(indexed), ..filter };
+        let rest = journal::Filter { after: near.max(indexed), ..filter };
         found.extend(self.read_entries(&rest, limit - found.len() as u64).await?);
         Ok(found)
     }
@@ -147,11 +161,11 @@ impl Service {
 }
 
 /// What an index helps to find; none where nothing narrows, or one execution does so already.
-fn sought(filter: &journal::Filter) -> Option<stretches::Sought> {
+fn sought(filter: &journal::Filter, plan: Option<String>) -> Option<stretches::Sought> {
     let sought = stretches::Sought {
         kind: filter.kind.clone(),
         actor: filter.actor.clone(),
-        plan: filter.plan.clone(),
+        plan,
         task: filter.task.clone(),
         category: filter.category.clone(),
         since: filter.since,
@@ -160,13 +174,23 @@ fn sought(filter: &journal::Filter) -> Option<stretches::Sought> {
     (filter.stream.is_none() && sought != stretches::Sought::default()).then_some(sought)
 }
 
-/// Neighbours are read as one.
+/// The same between two positions.
+fn through(filter: &journal::Filter, after: u64, through: u64) -> journal::Filter {
+    journal::Filter { after, through: Some(through), ..filter.clone() }
+}
+
+/// Neighbours are read as one, more of them the longer nothing fills the page.
 fn in_a_row(stretches: &[u64]) -> Vec<(u64, u64)> {
     let mut rows: Vec<(u64, u64)> = Vec::new();
+    let mut most = ROW_MIN;
     for stretch in stretches {
         match rows.last_mut() {
-            Some((_, last)) if *last + 1 == *stretch => *last = *stretch,
-            Some(_) | None => rows.push((*stretch, *stretch)),
+            Some((first, last)) if *last + 1 == *stretch && *stretch - *first < most => *last = *stretch,
+            Some((first, last)) => {
+                most = if *last - *first + 1 == most { ROW_MAX.min(2 * most) } else { most };
+                rows.push((*stretch, *stretch));
+            }
+            None => rows.push((*stretch, *stretch)),
         }
     }
     rows
@@ -215,5 +239,9 @@ mod tests {
     fn neighbouring_stretches_are_read_as_one() {
         assert_eq!(in_a_row(&[]), []);
         assert_eq!(in_a_row(&[0, 1, 2, 7, 9, 10]), [(0, 2), (7, 7), (9, 10)]);
+        let all: Vec<u64> = (0..1_000).collect();
+        let rows = in_a_row(&all);
+        assert_eq!(rows[..4], [(0, 9), (10, 29), (30, 69), (70, 149)]);
+        assert_eq!(rows.last(), Some(&(950, 999)), "none is longer than {ROW_MAX}: {rows:?}");
     }
 }

@@ -199,13 +199,15 @@ pub fn list(tenant: i64, filter: &Filter, limit: u64) -> Select<Execution> {
     Select::new(sql, params, execution)
 }
 
-/// The oldest execution of a plan, of a task, with a status; empty words let all pass.
-pub fn oldest(tenant: i64, plan: &str, task: &str, status: &str) -> Select<u64> {
+/// The oldest execution of a plan (its id or name), of a task, with a status; empty words let all pass.
+pub fn oldest(tenant: i64, plan: &str, task: &str, status: &str) -> Select<Execution> {
     Select::new(
-        "SELECT id FROM executions WHERE tenant = $1 AND ($2 = '' OR plan = $2 OR plan_name = $2) \
-         AND ($3 = '' OR task = $3) AND ($4 = '' OR status = $4) ORDER BY id LIMIT 1",
+        executions!(
+            "WHERE tenant = $1 AND ($2 = '' OR plan = $2 OR plan_name = $2) \
+             AND ($3 = '' OR task = $3) AND ($4 = '' OR status = $4) ORDER BY id LIMIT 1"
+        ),
         vec![tenant.into(), plan.into(), task.into(), status.into()],
-        |row| row.count(0),
+        execution,
     )
 }
 

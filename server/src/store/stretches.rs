@@ -37,9 +37,8 @@ pub async fn read(db: &Db, tenant: i64, after: u64, through: u64) -> Result<Held
         put(&mut held, "kind", kind, stretch, when);
         put(&mut held, "actor", actor, stretch, when);
     }
-    for (stretch, [plan, name, task], when) in owners(params()).all(db).await? {
+    for (stretch, [plan, task], when) in owners(params()).all(db).await? {
         put(&mut held, "plan", plan, stretch, when);
-        put(&mut held, "plan", name, stretch, when);
         put(&mut held, "task", task, stretch, when);
     }
     for (stretch, at, body) in judged(params()).all(db).await? {
@@ -69,18 +68,18 @@ fn told(params: Vec<Value>) -> Select<(u64, String, String, When)> {
     )
 }
 
-/// Plan, its name, and task. A cross join, so that SQLite begins with the entries.
-fn owners(params: Vec<Value>) -> Select<(u64, [String; 3], When)> {
+/// A plan's name, and a task. A cross join, so that SQLite begins with the entries.
+fn owners(params: Vec<Value>) -> Select<(u64, [String; 2], When)> {
     Select::new(
-        "SELECT (entry - $1 * 1099511627776 - 1) / 500, plan, plan_name, COALESCE(task, ''), \
+        "SELECT (entry - $1 * 1099511627776 - 1) / 500, plan_name, COALESCE(task, ''), \
          MIN(at), MAX(at) FROM journal CROSS JOIN executions \
          WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
          AND +journal.tenant = $1 AND executions.tenant = $1 AND executions.id = journal.stream \
-         GROUP BY 1, 2, 3, 4",
+         GROUP BY 1, 2, 3",
         params,
         |mut row| {
-            let when = When { first_at: row.int(4)?, last_at: row.int(5)? };
-            Ok((row.count(0)?, [row.take_text(1)?, row.take_text(2)?, row.take_text(3)?], when))
+            let when = When { first_at: row.int(3)?, last_at: row.int(4)? };
+            Ok((row.count(0)?, [row.take_text(1)?, row.take_text(2)?], when))
         },
     )
 }
@@ -126,6 +125,7 @@ pub async fn add(db: &Db, tenant: i64, (from, to): (u64, u64), held: &Held) -> R
 pub struct Sought {
     pub kind: Option<String>,
     pub actor: Option<String>,
+    /// By its name.
     pub plan: Option<String>,
     pub task: Option<String>,
     pub category: Option<String>,
