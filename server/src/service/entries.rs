@@ -33,6 +33,8 @@ pub struct JournalFilter {
 
 /// So many entries are read through before an index is asked.
 const NEAR: u64 = 5 * stretches::ENTRIES;
+/// How much longer each further part is that is read through.
+const PART_GROWTH: u64 = 4;
 /// Stretches that are asked for at a time.
 const STRETCHES: u64 = 2_000;
 /// Neighbouring stretches that are read as one, at first and at most: a database that thinks little of its
@@ -99,7 +101,10 @@ impl Service {
         plan_name: Option<String>,
         limit: u64,
     ) -> Result<Vec<journal::Entry>, Error> {
-        let Some(sought) = sought(&filter, plan_name) else { return self.read_entries(&filter, limit).await };
+        if filter.stream.is_some() {
+            return self.read_entries(&filter, limit).await;
+        }
+        let Some(sought) = sought(&filter, plan_name) else { return self.scan(&filter, limit).await };
         let near = filter.after.saturating_add(NEAR);
         let mut found = self.read_entries(&through(&filter, filter.after, near), limit).await?;
         let (head, _) = self.head().await?;
@@ -124,8 +129,24 @@ impl Service {
             }
         }
         let rest = journal::Filter { after: near.max(indexed), ..filter };
-        found.extend(self.read_entries(&rest, limit - found.len() as u64).await?);
+        found.extend(self.scan(&rest, limit - found.len() as u64).await?);
         Ok(found)
+    }
+
+    /// Straight on, in parts that grow: a database that thinks little of a filter puts all of a part in order
+    /// before it gives the first entry.
+    async fn scan(&self, filter: &journal::Filter, limit: u64) -> Result<Vec<journal::Entry>, Error> {
+        let (head, _) = self.head().await?;
+        let (mut found, mut after, mut part) = (Vec::new(), filter.after, NEAR);
+        loop {
+            let to = after.saturating_add(part);
+            let left = limit - found.len() as u64;
+            found.extend(self.read_entries(&through(filter, after, to), left).await?);
+            if found.len() as u64 == limit || to >= head {
+                return Ok(found);
+            }
+            (after, part) = (to, part * PART_GROWTH);
+        }
     }
 
     async fn read_entries(&self, filter: &journal::Filter, limit: u64) -> Result<Vec<journal::Entry>, Error> {
@@ -160,7 +181,7 @@ impl Service {
     }
 }
 
-/// What an index helps to find; none where nothing narrows, or one execution does so already.
+/// What an index helps to find; none where nothing narrows.
 fn sought(filter: &journal::Filter, plan: Option<String>) -> Option<stretches::Sought> {
     let sought = stretches::Sought {
         kind: filter.kind.clone(),
@@ -171,7 +192,7 @@ fn sought(filter: &journal::Filter, plan: Option<String>) -> Option<stretches::S
         since: filter.since,
         until: filter.until,
     };
-    (filter.stream.is_none() && sought != stretches::Sought::default()).then_some(sought)
+    (sought != stretches::Sought::default()).then_some(sought)
 }
 
 /// The same between two positions.
