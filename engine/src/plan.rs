@@ -84,8 +84,8 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     pub step: StepNo,
-    /// Only the status is read (by `when`): also satisfied by a step that failed, is unknown or was cancelled.
-    pub status_only: bool,
+    /// `when` reads its status: also satisfied by a step that failed, is unknown or was cancelled.
+    pub status_read: bool,
 }
 
 /// Who does the step, and with what.
@@ -95,8 +95,8 @@ pub enum Work {
     Tool { tool: String, arguments: Template },
     /// The agent calls the tool itself and reports.
     AgentTool { tool: String, arguments: Template },
-    /// The agent or a person does what the text says and reports.
-    Action { action: String, estimated_ms: Option<u64> },
+    /// The agent or a person does what the text says and reports. `action` is as it was written.
+    Action { action: String, text: Template, estimated_ms: Option<u64> },
 }
 
 #[derive(Debug)]
@@ -210,7 +210,7 @@ impl Step {
             Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
                 reads.push(("arguments", arguments.reads()))
             }
-            Work::Action { .. } => {}
+            Work::Action { text, .. } => reads.push(("action", text.reads())),
         }
         reads.extend(self.when.iter().map(|when| ("when", when.reads())));
         reads

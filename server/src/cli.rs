@@ -30,6 +30,7 @@ mod stats;
 mod store_care;
 mod table;
 mod tasks;
+mod templates;
 mod times;
 mod tools;
 
@@ -65,7 +66,7 @@ pub async fn run(args: Args) -> ExitCode {
         Ask::Demo { keep } => demo::demo(&output, keep).await,
         Ask::Completions { shell } => completions(&output, shell),
         Ask::Man => man(&output),
-        Ask::Install(asked) => install::install(&output, &asked),
+        Ask::Install(asked) => install::install(&output, &args.common, &asked),
         Ask::McpConformance { listen } => serve::conformance(&output, listen).await,
         Ask::Verify { file: Some(file) } => journal::verify_file(&output, &file),
         Ask::Tools(args::Tools::Import { from, dry_run }) => {
@@ -121,9 +122,9 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
             answers::resume(session, &execution, here, detach.detach).await
         }
         Ask::Cancel { execution, reason } => answers::cancel(session, &execution, reason).await,
-        Ask::Undo { execution, dry_run, reason, detach } => match dry_run {
+        Ask::Undo { execution, dry_run, reason, here, detach } => match dry_run {
             true => answers::would_undo(session, &execution).await,
-            false => answers::undo(session, &execution, reason, detach.detach).await,
+            false => answers::undo(session, &execution, reason, here, detach.detach).await,
         },
         Ask::Decide { execution, step, answer, reason, output } => {
             answers::decide(session, &execution, step, answer, reason, output).await
@@ -140,6 +141,7 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         Ask::Cleanup { older_than, dry_run } => store_care::cleanup(session, older_than, dry_run).await,
         Ask::Context(asked) => context::context(session, asked).await,
         Ask::Task(asked) => tasks::tasks(session, asked).await,
+        Ask::Template(asked) => templates::templates(session, asked).await,
         Ask::Tools(asked) => tools::tools(session, asked).await,
         Ask::Mcp { tools } => mcp::mcp(session, tools).await,
         Ask::Serve(asked) => serve::serve(session, asked).await,

@@ -4,14 +4,20 @@ use actbook_engine::execution::Refusal;
 use actbook_engine::plan::Finding;
 use serde::Serialize;
 
+use crate::config::ConfigError;
 use crate::{ledger, runner, store};
 
+/// The one error of every door.
 #[derive(Clone, Debug, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
+    /// One word, for programs.
     pub code: &'static str,
+    /// What is wrong.
     pub message: String,
+    /// What to do instead.
     pub cure: String,
+    /// Where in a document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Where a document was refused: everything that is wrong with it.
@@ -38,6 +44,18 @@ impl Error {
     }
 }
 
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        let cure = match &error {
+            ConfigError::Unreadable { .. } => "check --config (or ACTBOOK_CONFIG)",
+            ConfigError::Malformed { .. } | ConfigError::Refused { .. } => {
+                "correct the config; docs/guide.md has every word of it"
+            }
+        };
+        Self::new("config", error.to_string(), cure)
+    }
+}
+
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         Self::new(refusal.code, refusal.message, refusal.cure)
@@ -52,6 +70,7 @@ impl From<store::Error> for Error {
             store::Error::Busy { .. } => "try again when the other process has finished",
             store::Error::TooManyWords { .. } => "search for fewer words",
             store::Error::Backup { .. } => "choose another file",
+            store::Error::NoBackup => "`pg_dump` copies it while others write",
             store::Error::Constraint(_)
             | store::Error::Lost(_)
             | store::Error::HeadMoved

@@ -27,8 +27,10 @@ fn main() -> ExitCode {
 
 /// To stderr: stdout belongs to what was asked for.
 fn log() {
-    let level = EnvFilter::try_from_env("ACTBOOK_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(level).with_writer(|| Redacted).init();
+    // What a connection's library says of its end, the error at the call says better.
+    let level = EnvFilter::try_from_env("ACTBOOK_LOG").unwrap_or_else(|_| EnvFilter::new("warn,rmcp=off"));
+    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(level).with_ansi(colour).with_writer(|| Redacted).init();
 }
 
 /// Stderr without what this process knows to be secret: libraries log whole messages when asked to.

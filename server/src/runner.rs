@@ -18,13 +18,14 @@ use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, Refusal};
 use actbook_engine::id::StepNo;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::bell::{Bell, Listening};
 use crate::ledger::{self, Ledger, Progress};
 use crate::store::{self, Db, seats};
 use crate::tools::Tools;
 use board::Board;
-pub use drive::{Drive, Halt};
+pub use drive::Halt;
 pub use seat::is_gone;
 use seat::{Proof, Seat, Sent};
 
@@ -67,8 +68,9 @@ struct Inner {
     /// Until when nobody else may take this seat for dead, by this process's own clock.
     lease: watch::Receiver<Instant>,
     _listening: Listening,
-    /// Ends the background tasks when dropped.
-    _alive: watch::Sender<()>,
+    renewing: Mutex<Option<JoinHandle<()>>>,
+    /// Ends the background tasks with a word, or when dropped.
+    alive: watch::Sender<()>,
 }
 
 impl Runner {
@@ -89,7 +91,7 @@ impl Runner {
         let (alive, dead) = watch::channel(());
         let (renewed, lease) = watch::channel(asked + LEASE);
         let names = [seat.id(), seat.host(), seat.boot()].map(str::to_owned);
-        tokio::spawn(renew(db.clone(), names, renewed, dead.clone()));
+        let renewing = tokio::spawn(renew(db.clone(), names, renewed, dead.clone()));
         tokio::spawn(hear(ledger.clone(), bell.subscribe_outside(), dead));
         let actor = ledger::DRIVER.into();
         let proofs = Mutex::default();
@@ -104,7 +106,8 @@ impl Runner {
             board: Board::default(),
             lease,
             _listening: listening,
-            _alive: alive,
+            renewing: Mutex::new(Some(renewing)),
+            alive,
         };
         Ok(Self(Arc::new(inner)))
     }
@@ -124,10 +127,22 @@ impl Runner {
 
     /// Leaves the table: the next process need not wait for the lease to run out.
     pub async fn close(&self) {
+        self.stop_renewing().await;
         if let Err(error) = seats::release(&self.0.db, self.0.seat.id()).await {
             tracing::warn!("the seat could not be released, its lease will run out: {error}");
         }
         self.0.tools.shutdown().await;
+    }
+
+    /// A renewal on its way would take the seat again once it is released.
+    async fn stop_renewing(&self) {
+        self.0.alive.send_replace(());
+        let renewing = self.0.renewing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(renewing) = renewing
+            && let Err(error) = renewing.await
+        {
+            tracing::debug!("renewing the seat's lease did not end by itself: {error}");
+        }
     }
 
     /// Takes an execution up, unless somebody living drives it.
@@ -142,13 +157,15 @@ impl Runner {
     }
 
     async fn try_to_claim(&self, stream: u64, place: Digest) -> Result<Claimed, Error> {
-        let (known_place, driver, after, ended) = self.0.ledger.look(stream, |execution| {
-            (execution.place, execution.seat.clone(), execution.epoch, execution.ended.is_some())
+        let (at_home, driver, after, ended) = self.0.ledger.look(stream, |execution| {
+            // One that only has to come to its end calls nothing more, and may do so anywhere.
+            let at_home = execution.place == place || execution.stop.is_some();
+            (at_home, execution.seat.clone(), execution.epoch, execution.ended.is_some())
         })?;
         if ended {
             return Ok(Claimed::Ended);
         }
-        if known_place != place {
+        if !at_home {
             return Err(other_place().into());
         }
         let mut unsent = BTreeSet::new();
@@ -191,7 +208,7 @@ impl Runner {
 /// Another project's process on the same database must not run the plan with the wrong tools.
 pub fn other_place() -> Refusal {
     let message = "this execution was started with other definitions of its servers";
-    let cure = "go to the folder it was started from, or name its config with --config; `actbook resume --here` goes on with those of this place";
+    let cure = "go to the folder it was started from, or name its config with --config; `--here` with `resume` or `undo` goes on with those of this place";
     Refusal::new("other_place", message, cure)
 }
 

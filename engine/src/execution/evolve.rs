@@ -123,12 +123,12 @@ impl Execution {
             Event::PlanRejected(_) => self.stop_for(Stop::Cancel),
             Event::ApprovalAsked(event) => self.approval_asked(event, event.arguments.map(stored))?,
             Event::StepApproved(event) => self.approved(&event.step)?,
-            Event::StepRejected(event) => self.rejected(&event.step, at_ms)?,
+            Event::StepRejected(event) => self.rejected(event, at_ms)?,
             Event::AttemptStarted(event) => {
                 self.attempt_started(event, event.arguments.map(stored), at_ms)?
             }
             Event::TaskAccepted(event) => self.task_accepted(event)?,
-            Event::AgentStarted(event) => self.agent_started(&event.step)?,
+            Event::AgentStarted(event) => self.agent_started(&event.step, at_ms)?,
             Event::AttemptEnded(event) => self.attempt_ended(event, event.result.map(stored), at_ms)?,
             Event::LateAnswer(event) => self.late_answer(event, event.result.map(stored), at_ms)?,
             Event::RetryScheduled(event) => self.retry_scheduled(event)?,
@@ -213,15 +213,17 @@ impl Execution {
         Ok(())
     }
 
-    fn rejected(&mut self, step: &StepId, at_ms: i64) -> Result<(), String> {
+    fn rejected(&mut self, event: &event::StepRejected, at_ms: i64) -> Result<(), String> {
         let failure = Failure { category: Category::Policy, said: None };
-        self.fail(self.find(step)?, StepStatus::Failed, failure, at_ms);
+        let no = self.find(&event.step)?;
+        self.steps[no.index()].rejected = event.reason.clone();
+        self.fail(no, StepStatus::Failed, failure, at_ms);
         Ok(())
     }
 
-    fn agent_started(&mut self, step: &StepId) -> Result<(), String> {
+    fn agent_started(&mut self, step: &StepId, at_ms: i64) -> Result<(), String> {
         let no = self.find(step)?;
-        self.steps[no.index()].agent_started = true;
+        self.steps[no.index()].agent_began_ms = Some(at_ms);
         self.set_status(no, StepStatus::Running, None);
         Ok(())
     }

@@ -160,8 +160,8 @@ impl Execution {
     fn tell_dependants(&mut self, no: StepNo, before: (Standing, Standing), after: (Standing, Standing)) {
         let plan = self.plan.clone();
         for &other in &plan.step(no).needed_by {
-            let status_only = need(&plan.step(other).needs, no);
-            let (old, new) = if status_only { (before.1, after.1) } else { (before.0, after.0) };
+            let status_read = need(&plan.step(other).needs, no);
+            let (old, new) = if status_read { (before.1, after.1) } else { (before.0, after.0) };
             if old == new {
                 continue;
             }
@@ -173,13 +173,13 @@ impl Execution {
         }
     }
 
-    fn standing(&self, no: StepNo, status_only: bool) -> Standing {
+    fn standing(&self, no: StepNo, status_read: bool) -> Standing {
         use StepStatus as S;
         let step = self.step(no);
         match step.status() {
             S::Succeeded => Standing::Satisfied,
-            S::Skipped if step.cause.is_none() || status_only => Standing::Satisfied,
-            S::Failed | S::Unknown | S::Cancelled if status_only => Standing::Satisfied,
+            S::Skipped if step.cause.is_none() || status_read => Standing::Satisfied,
+            S::Failed | S::Unknown | S::Cancelled if status_read => Standing::Satisfied,
             S::Skipped | S::Cancelled => Standing::Dead,
             S::Failed | S::Unknown | S::Pending | S::Running | S::AwaitingApproval | S::AwaitingAgent => {
                 Standing::Waiting
@@ -291,7 +291,7 @@ impl Execution {
             let (spec, step) = (self.plan.step(no), self.step(no));
             index.counts[step.status() as usize] += 1;
             index.place((spec, self.rules(no)), step, self.rank(no), (self.plan.order(no), no));
-            let standings = || spec.needs.iter().map(|need| self.standing(need.step, need.status_only));
+            let standings = || spec.needs.iter().map(|need| self.standing(need.step, need.status_read));
             let unmet = standings().filter(|standing| *standing != Standing::Satisfied).count();
             let dead = standings().filter(|standing| *standing == Standing::Dead).count();
             assert_eq!((step.unmet as usize, step.dead as usize), (unmet, dead), "needs of `{}`", spec.id);
@@ -350,7 +350,7 @@ fn undo_ended_badly(step: &StepState) -> bool {
 
 fn need(needs: &[Need], step: StepNo) -> bool {
     match needs.binary_search_by_key(&step, |need| need.step) {
-        Ok(at) => needs[at].status_only,
+        Ok(at) => needs[at].status_read,
         Err(_) => false,
     }
 }

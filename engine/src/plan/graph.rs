@@ -65,36 +65,33 @@ impl Names<'_> {
     fn resolve(&self, draft: Draft, at: &At<'_>, found: &mut Findings) -> Step {
         let mut step = draft.step;
         let mut needs: BTreeMap<StepNo, bool> = BTreeMap::new();
-        let mut need = |no: Option<StepNo>, status_only: bool| {
-            no.map(|no| needs.entry(no).and_modify(|only| *only &= status_only).or_insert(status_only));
+        let mut need = |no: Option<StepNo>, status_read: bool| {
+            no.map(|no| needs.entry(no).and_modify(|read| *read |= status_read).or_insert(status_read));
         };
         let depends_on = at.field("depends_on");
         for (index, id) in &draft.depends_on {
             need(self.other(id, &depends_on.item(*index), "waits for itself", found), false);
         }
-        match &step.work {
+        let (field, reads) = match &step.work {
             Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
-                let reads = arguments.reads();
-                let at = at.field("arguments");
-                self.not_own(reads, &at, found);
-                for id in reads.outputs.union(&reads.statuses) {
-                    need(self.other(id, &at, "reads itself", found), false);
-                }
+                ("arguments", arguments.reads())
             }
-            Work::Action { .. } => {}
+            Work::Action { text, .. } => ("action", text.reads()),
+        };
+        let reads_at = at.field(field);
+        self.not_own(reads, &reads_at, found);
+        for id in reads.outputs.union(&reads.statuses) {
+            need(self.other(id, &reads_at, "reads itself", found), false);
         }
         if let Some(when) = &step.when {
             let reads = when.reads();
             let at = at.field("when");
             self.not_own(reads, &at, found);
-            for id in &reads.outputs {
-                need(self.other(id, &at, "reads itself", found), false);
-            }
-            for id in reads.statuses.difference(&reads.outputs) {
-                need(self.other(id, &at, "reads itself", found), true);
+            for id in reads.outputs.union(&reads.statuses) {
+                need(self.other(id, &at, "reads itself", found), reads.statuses.contains(id));
             }
         }
-        step.needs = needs.into_iter().map(|(step, status_only)| Need { step, status_only }).collect();
+        step.needs = needs.into_iter().map(|(step, status_read)| Need { step, status_read }).collect();
         step.propagate_to = self.propagated(&draft.propagate_to, at, found);
         step
     }

@@ -58,9 +58,24 @@ impl Plan {
                 "give them by name",
             )]);
         }
-        let Some(schema) = &self.inputs else { return Ok(()) };
+        let Some(schema) = &self.inputs else { return none_declared(inputs) };
         let mut findings = with_room(|| input_findings(schema, inputs));
         findings.extend(undeclared_inputs(schema, inputs));
+        if findings.is_empty() { Ok(()) } else { Err(findings) }
+    }
+
+    /// The same for some of the inputs, of which the rest may follow: each must be one that is declared, and
+    /// none a secret, since what is given here is kept.
+    pub fn check_given(&self, given: &Map<String, Value>) -> Result<(), Vec<Finding>> {
+        let mut schema = self.inputs.clone().unwrap_or_else(|| Value::Object(Map::new()));
+        if let Value::Object(keywords) = &mut schema {
+            keywords.remove("required");
+        }
+        let mut findings: Vec<Finding> =
+            given.keys().filter_map(|name| not_to_be_kept(&schema, name)).collect();
+        if findings.is_empty() {
+            findings = with_room(|| input_findings(&schema, &Value::Object(given.clone())));
+        }
         if findings.is_empty() { Ok(()) } else { Err(findings) }
     }
 
@@ -103,21 +118,41 @@ fn input_findings(schema: &Value, inputs: &Value) -> Vec<Finding> {
     }
 }
 
-/// An open schema takes any name; one that is a slip of the pen away from an input that was not given
-/// must not be dropped without a word.
+fn none_declared(inputs: &Value) -> Result<(), Vec<Finding>> {
+    let refused = |name: &String| {
+        let message = format!("the plan declares no inputs, and `{name}` was given");
+        Finding::error("unknown_input", format!("inputs.{name}"), message, "declare it under `inputs`")
+    };
+    let findings: Vec<_> =
+        inputs.as_object().into_iter().flat_map(|inputs| inputs.keys()).map(refused).collect();
+    if findings.is_empty() { Ok(()) } else { Err(findings) }
+}
+
+/// An open schema takes any name; one that is a slip of the pen away from a declared input must not be
+/// dropped without a word.
 fn undeclared_inputs(schema: &Value, inputs: &Value) -> Vec<Finding> {
     let (Some(names), Some(inputs), false) = (properties(schema), inputs.as_object(), is_closed(schema))
     else {
         return Vec::new();
     };
     let slip = |name: &String| {
-        let free = names.keys().filter(|known| !inputs.contains_key(*known)).map(String::as_str);
-        let meant = nearest(name, free)?;
+        let meant = nearest(name, names.keys().map(String::as_str))?;
         let message = format!("the plan's inputs do not declare `{name}`");
         let cure = format!("did you mean `{meant}`?");
         Some(Finding::error("unknown_input", format!("inputs.{name}"), message, cure))
     };
     inputs.keys().filter(|name| !names.contains_key(*name)).filter_map(slip).collect()
+}
+
+fn not_to_be_kept(schema: &Value, name: &str) -> Option<Finding> {
+    let path = format!("inputs.{name}");
+    if undeclared(schema, &[name.to_owned()]).is_some() {
+        let (message, cure) = undeclared_input(schema, name);
+        return Some(Finding::error("unknown_input", path, message, cure));
+    }
+    let secret = secret_at(schema, &[name.to_owned()], "inputs")?;
+    let message = format!("{secret} is secret (`writeOnly`) and is not kept");
+    Some(Finding::error("secret_input", path, message, "give it when the plan runs"))
 }
 
 fn filled(value: Value, schema: &Value) -> Value {

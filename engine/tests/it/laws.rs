@@ -244,12 +244,12 @@ fn over_its_needs(execution: &Execution, spec: &Step) {
         let needed = execution.step(need.step);
         let satisfied = match needed.status() {
             StepStatus::Succeeded => true,
-            StepStatus::Skipped => needed.cause.is_none() || need.status_only,
-            StepStatus::Failed | StepStatus::Unknown | StepStatus::Cancelled => need.status_only,
+            StepStatus::Skipped => needed.cause.is_none() || need.status_read,
+            StepStatus::Failed | StepStatus::Unknown | StepStatus::Cancelled => need.status_read,
             _ => false,
         };
         // A step that ran because of another's status may be tried again while that one changes.
-        assert!(satisfied || need.status_only, "ran over a need that is {}", needed.status());
+        assert!(satisfied || need.status_read, "ran over a need that is {}", needed.status());
     }
 }
 
@@ -353,7 +353,7 @@ fn spares_readers_of_status<'a>(
         let through = execution.plan.step(*no).needs.iter().any(|need| {
             let state = execution.step(need.step);
             let stopped = state.status() == StepStatus::Cancelled || state.cause.is_some();
-            !need.status_only && (need.step == failed || hit.contains(&need.step) || stopped)
+            !need.status_read && (need.step == failed || hit.contains(&need.step) || stopped)
         });
         assert!(named || through, "stopped by a failure whose status it reads");
     }

@@ -101,15 +101,15 @@ fn references_make_dependencies_by_themselves() {
     let needs = |id: &str| {
         let needs = step(&plan, id).needs.iter();
         needs
-            .map(|Need { step, status_only }| (plan.step(*step).id.as_str(), *status_only))
+            .map(|Need { step, status_read }| (plan.step(*step).id.as_str(), *status_read))
             .collect::<Vec<_>>()
     };
     assert_eq!(needs("a"), []);
     assert_eq!(needs("b-1"), [("c", false)]);
     assert_eq!(needs("c"), [("a", false)]);
     assert_eq!(needs("d"), [("a", true)]);
-    assert_eq!(needs("e"), [("a", false)]);
-    assert_eq!(needs("f"), [("a", false)]);
+    assert_eq!(needs("e"), [("a", true)]);
+    assert_eq!(needs("f"), [("a", true)]);
     assert_eq!(needs("g"), [("a", true), ("b-1", false)]);
     assert_eq!(needs("h"), [("a", false)]);
     let needed_by: Vec<_> = step(&plan, "a").needed_by.iter().map(|no| plan.step(*no).id.as_str()).collect();

@@ -110,7 +110,6 @@ pub async fn resume(session: &Session, id: &str, here: bool, detach: bool) -> En
 
 /// Records the wish; where nobody drives, sees it through.
 pub async fn cancel(session: &Session, id: &str, reason: Option<String>) -> Ended {
-    session.service.at_home(id).await?;
     let found = session.service.find(id).await?;
     if let Err(refused) = session.service.cancel(&session.caller, id, reason).await {
         // It was asked for before, by somebody who could not see it through.
@@ -128,15 +127,17 @@ pub async fn cancel(session: &Session, id: &str, reason: Option<String>) -> Ende
     }
 }
 
-pub async fn undo(session: &Session, id: &str, reason: Option<String>, detach: bool) -> Ended {
-    session.service.at_home(id).await?;
+pub async fn undo(session: &Session, id: &str, reason: Option<String>, here: bool, detach: bool) -> Ended {
+    if !here {
+        session.service.at_home(id).await?;
+    }
     let found = session.service.find(id).await?;
     match session.service.undo(&session.caller, id, reason).await {
         Ok(_) => {}
         Err(refused) if refused.code == "already_undoing" && found.status != Status::Blocked => {}
         Err(refused) => return Err(refused),
     }
-    take_up(session, &found, false, detach, Goal::Undo).await
+    take_up(session, &found, here, detach, Goal::Undo).await
 }
 
 async fn take_up(session: &Session, found: &Found, here: bool, detach: bool, goal: Goal) -> Ended {

@@ -2,6 +2,7 @@
 
 mod history;
 mod memory;
+mod run;
 
 use std::path::PathBuf;
 
@@ -14,7 +15,8 @@ use serde_json::Value;
 
 use super::times;
 pub use history::{Journal, List, Stats};
-pub use memory::{Context, Of, Task, TaskWords};
+pub use memory::{Context, Of, Task, TaskWords, Template, UseTemplate};
+pub use run::{Given, How, Run};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -181,7 +183,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   actbook undo 7k2m --dry-run      the calls it would make, in order
-  actbook undo 7k2m")]
+  actbook undo 7k2m
+  actbook undo 7k2m --here         with the servers as this config defines them")]
     Undo {
         /// Its id, or a unique beginning of it
         execution: String,
@@ -191,6 +194,9 @@ Examples:
         /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
+        /// Adopt this place's definitions of its servers; that is journaled
+        #[arg(long)]
+        here: bool,
         #[command(flatten)]
         detach: Detach,
     },
@@ -243,6 +249,9 @@ Examples:
     /// Tasks, which have an id elsewhere: add, list, show, split, set, done
     #[command(subcommand)]
     Task(Task),
+    /// Plans with inputs, to be used again: list, show, use, save, from, delete
+    #[command(subcommand)]
+    Template(Template),
     /// Serve MCP over stdio, for an agent's client to start
     #[command(after_help = "\
 Examples:
@@ -355,28 +364,6 @@ pub enum ToolSet {
     Record,
     /// Everything
     Full,
-}
-
-#[derive(Debug, Group)]
-#[command(after_help = "\
-Examples:
-  actbook run notes.yaml --input version=1.2
-  actbook run publish-notes --inputs inputs.yaml --yes
-  actbook run notes.yaml --detach      and `actbook watch` it")]
-pub struct Run {
-    /// A file, `-` for stdin, or the name or id of a saved plan
-    pub plan: String,
-    /// An input; read as JSON where the plan's schema or the text says so
-    #[arg(long = "input", value_name = "KEY=VALUE", value_parser = key_value)]
-    pub inputs: Vec<(String, String)>,
-    /// Inputs from a YAML or JSON file; `--input` goes over them
-    #[arg(long = "inputs", value_name = "FILE")]
-    pub inputs_file: Option<PathBuf>,
-    /// Say yes to the plan's own approval, and to nothing else
-    #[arg(long)]
-    pub yes: bool,
-    #[command(flatten)]
-    pub detach: Detach,
 }
 
 #[derive(Debug, Subcommand)]

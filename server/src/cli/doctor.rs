@@ -123,7 +123,19 @@ async fn server(session: &Session, name: &str) -> Line {
     let started = Instant::now();
     let listed = session.service.list_tools_of(name).await;
     let took = times::took(i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX));
+    let misnamed = session.service.words_for_nobody(name).await;
     match listed.error {
+        None if let Some((tool, meant)) = misnamed.first() => {
+            let cure = meant.as_ref().map_or_else(
+                || format!("`actbook tools list {name}` shows what it has"),
+                |meant| format!("did you mean `{meant}`?"),
+            );
+            Line::problem(
+                "server",
+                format!("{name}: the config speaks of a tool `{tool}` that it does not have"),
+                cure,
+            )
+        }
         None => {
             let state = session.service.server_state(name).map(|state| state_words(&state));
             let state = state.unwrap_or_default();

@@ -40,7 +40,7 @@ struct Node {
 struct Need {
     step: usize,
     /// Only the other's status is read.
-    status_only: bool,
+    status_read: bool,
 }
 
 /// The way back from a step.
@@ -106,7 +106,7 @@ impl Drawing {
             node.needs.iter().map(move |need| Edge {
                 from: need.step,
                 to,
-                kind: if need.status_only { Kind::Status } else { Kind::Need },
+                kind: if need.status_read { Kind::Status } else { Kind::Need },
             })
         });
         let mut edges: Vec<Edge> = needed.collect();
@@ -143,7 +143,7 @@ fn node(step: &Step, point_of_no_return: bool) -> Node {
         Work::AgentTool { tool, .. } => format!("the agent calls {tool}"),
         Work::Action { action, .. } => action.clone(),
     };
-    let needs = step.needs.iter().map(|need| Need { step: need.step.index(), status_only: need.status_only });
+    let needs = step.needs.iter().map(|need| Need { step: need.step.index(), status_read: need.status_read });
     Node {
         id: step.id.to_string(),
         name: step.name.clone(),

@@ -7,7 +7,7 @@ use std::process::Command;
 use actbook::error::Error;
 use serde_json::{Map, Value, json};
 
-use super::args::{AgentClient, Install};
+use super::args::{AgentClient, Common, Install};
 use super::output::Output;
 use super::{Ended, Exit};
 
@@ -21,14 +21,17 @@ struct Place {
     typed: bool,
 }
 
-pub fn install(output: &Output, asked: &Install) -> Ended {
+pub fn install(output: &Output, common: &Common, asked: &Install) -> Ended {
     let program =
         std::env::current_exe().map_err(|error| failed(&error, "start actbook by its full path"))?;
     let program = program.to_string_lossy().into_owned();
     let mut words = vec!["mcp".to_owned()];
-    if let Some(config) = &asked.config {
+    if let Some(config) = asked.config.as_ref().or(common.config.as_ref()) {
         let config = std::path::absolute(config).map_err(|error| failed(&error, "name another --config"))?;
         words.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
+    }
+    if let Some(database) = &common.database {
+        words.extend(["--database".to_owned(), reachable(database)?]);
     }
     match (asked.client, asked.print) {
         (AgentClient::ClaudeCode, print) => claude_code(output, &program, &words, print),
@@ -46,6 +49,26 @@ pub fn install(output: &Output, asked: &Install) -> Ended {
             Ok(Exit::Done)
         }
     }
+}
+
+/// The client starts elsewhere, so a file is named by its full path. A password is not written down.
+fn reachable(database: &str) -> Result<String, Error> {
+    match database.split_once("://") {
+        Some((_, rest))
+            if rest.split('@').next().is_some_and(|who| rest.contains('@') && who.contains(':')) =>
+        {
+            let cure = "leave it out here, and give the client ACTBOOK_DATABASE in its environment";
+            Err(Error::new("install", "the database's address holds a password", cure))
+        }
+        Some(("sqlite", file)) => absolute(file),
+        Some(_) => Ok(database.to_owned()),
+        None => absolute(database),
+    }
+}
+
+fn absolute(file: &str) -> Result<String, Error> {
+    let file = std::path::absolute(file).map_err(|error| failed(&error, "name another --database"))?;
+    Ok(file.to_string_lossy().into_owned())
 }
 
 /// Claude Code keeps its own book of servers, and has a command for it.

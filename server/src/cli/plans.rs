@@ -103,7 +103,9 @@ async fn draw(session: &Session, word: &str, format: GraphFormat, file: Option<&
     let drawn = graph::draw(&plan, format);
     let Some(file) = file else {
         match session.output.json {
-            true => session.output.document(&json!({ "graph": drawn })),
+            true => {
+                session.output.document(&json!({ "graph": anstream::adapter::strip_str(&drawn).to_string() }))
+            }
             false => session.output.line(drawn.trim_end()),
         }
         return Ok(Exit::Done);

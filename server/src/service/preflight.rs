@@ -48,7 +48,7 @@ impl Service {
                 Err(error) => drop(lost.insert(name, error)),
             }
         }
-        let mut findings = Vec::new();
+        let mut findings = self.misnamed_in_config(&names).await;
         for (path, tool) in named {
             if let Some(error) = lost.get(tool) {
                 let cure = self.cure_of(tool, error).await;
@@ -56,6 +56,24 @@ impl Service {
             }
         }
         (seen, findings)
+    }
+
+    /// What the operator says of a tool must not be dropped for a slip in its name.
+    async fn misnamed_in_config(&self, names: &BTreeSet<String>) -> Vec<Finding> {
+        let servers: BTreeSet<&str> = names.iter().filter_map(|name| Some(name.split_once('/')?.0)).collect();
+        let mut findings = Vec::new();
+        for server in servers {
+            for (tool, meant) in self.words_for_nobody(server).await {
+                let path = format!("config: servers.{server}.tools.{tool}");
+                let message = format!("the server `{server}` has no tool `{tool}`");
+                let cure = meant.map_or_else(
+                    || format!("`actbook tools list {server}` shows what it has"),
+                    |meant| format!("did you mean `{meant}`?"),
+                );
+                findings.push(Finding::error("no_such_tool", path, message, cure));
+            }
+        }
+        findings
     }
 
     /// The nearest name, of its own server where that is there, else of any.

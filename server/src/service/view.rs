@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
-use actbook_engine::event::Reported;
+use actbook_engine::event::{PlanRef, Reported};
 use actbook_engine::execution::{
     Brief, Execution, Note, Noted, Question, StepState, Stored, Subject, ToUndo, Values, brief, questions,
 };
@@ -15,7 +15,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
+use super::context::NoteView;
 use super::guarantee::guarantee;
+use super::pace::{self, Durations};
 use crate::error::Error;
 use crate::store::{executions, journal, payloads, plans};
 
@@ -30,11 +32,20 @@ pub struct ExecutionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     pub progress: ProgressView,
+    /// The steps that it is at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub current: Vec<StepId>,
+    /// Where its plan estimates some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durations: Option<Durations>,
     pub position: u64,
     /// What the plan's policy promises, in one line.
     pub guarantee: String,
     pub steps: Vec<StepView>,
     pub waiting: Vec<WaitingView>,
+    /// Notes that say what is in its way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blockers: Vec<NoteView>,
     /// The newest of what was put on record beside the plan's work.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<RecordView>,
@@ -81,6 +92,8 @@ pub struct StepView {
     #[serde(skip_serializing_if = "Option::is_none")]
     /// Of its last attempt.
     pub took_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -243,9 +256,12 @@ impl Service {
             let said = step.and_then(|step| step.question());
             let said = said.and_then(|stored| values.0.get(&stored.position));
             let pin = step.and_then(|step| step.asked_pin);
-            WaitingView { asked, ..waiting(question, &steps, undo, said.map(Arc::as_ref), pin) }
+            WaitingView {
+                asked,
+                ..waiting(&execution.plan_ref, question, &steps, undo, said.map(Arc::as_ref), pin)
+            }
         });
-        let waiting = waiting.collect();
+        let waiting: Vec<WaitingView> = waiting.collect();
         let records = execution.notes.iter().map(|note| record_view(execution, note, &values)).collect();
         let finished = |step: &&StepView| matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
         let done = steps.iter().filter(finished).count();
@@ -263,6 +279,9 @@ impl Service {
             started_at: time(execution.started_at_ms),
             ended_at: execution.ended_at_ms.map(time),
             progress: ProgressView { done, total: steps.len() },
+            current: pace::current(&steps, &waiting),
+            durations: pace::durations(&steps),
+            blockers: self.blockers(execution).await?,
             position: execution.position.0,
             guarantee: guarantee(&execution.plan),
             brief,
@@ -356,11 +375,11 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
     let arguments = state.attempts.last().and_then(|attempt| attempt.arguments).or(state.asked);
     let error = state.error.map(|error| ErrorView {
         category: error.category,
-        message: value(error.said).as_ref().and_then(message_of).unwrap_or_else(|| silent(state).to_owned()),
+        message: value(error.said).as_ref().and_then(message_of).unwrap_or_else(|| silent(execution, state)),
     });
     let action = match &spec.work {
         Work::Tool { .. } | Work::AgentTool { .. } => None,
-        Work::Action { action, .. } => Some(action.clone()),
+        Work::Action { action, .. } => Some(value(arguments).map_or_else(|| action.clone(), text_of)),
     };
     StepView {
         id: spec.id.clone(),
@@ -374,16 +393,18 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
         progress: None,
         ended_at: state.ended_at_ms.map(time),
         took_ms: last_started(state).zip(state.ended_at_ms).map(|(from, to)| to - from),
-        arguments: value(arguments),
+        estimated_ms: pace::estimate(spec),
+        arguments: value(arguments).filter(|_| spec.tool().is_some()),
         output: value(state.output).filter(|output| !output.is_null()),
         error,
         recorded: value(state.facts).filter(|facts| !facts.is_null()),
     }
 }
 
-/// When its last attempt began: what came before is told by the number of attempts.
+/// When its last attempt, or its agent, began: what came before is told by the number of attempts.
 pub(super) fn last_started(state: &StepState) -> Option<i64> {
-    state.last().map(|attempt| attempt.started_at_ms).or(state.started_at_ms)
+    let attempt = state.last().map(|attempt| attempt.started_at_ms);
+    state.agent_began_ms.or(attempt).or(state.started_at_ms)
 }
 
 fn record_view(execution: &Execution, note: &Note, values: &Values) -> RecordView {
@@ -405,22 +426,36 @@ fn record_view(execution: &Execution, note: &Note, values: &Values) -> RecordVie
     }
 }
 
+/// An action's text as it was bound.
+fn text_of(bound: Value) -> String {
+    match bound {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
 fn message_of(said: &Value) -> Option<String> {
     said.get("message").and_then(Value::as_str).map(str::to_owned)
 }
 
 /// What to say of an end about which nobody said anything.
-fn silent(state: &StepState) -> &'static str {
-    match state.last() {
-        Some(attempt) if attempt.costs_nothing() => "its driver went away before the call was sent",
-        Some(attempt) if attempt.takeover => "its driver went away while the call was out",
-        Some(attempt) if attempt.by_agent => "the agent did not report in time",
-        Some(_) => "no reason was given",
-        None => "it was rejected",
-    }
+fn silent(execution: &Execution, state: &StepState) -> String {
+    let said = match (state.last(), &state.rejected) {
+        (_, Some(reason)) => return format!("it was rejected: {reason}"),
+        (Some(attempt), _) if attempt.costs_nothing() => "its driver went away before the call was sent",
+        (Some(attempt), _) if attempt.takeover => "its driver went away while the call was out",
+        (Some(attempt), _) if attempt.by_agent && execution.stopping() => {
+            "the agent had not reported when the execution was stopped"
+        }
+        (Some(attempt), _) if attempt.by_agent => "the agent did not report in time",
+        (Some(_), _) => "no reason was given",
+        (None, _) => "it was rejected",
+    };
+    said.to_owned()
 }
 
 fn waiting(
+    plan: &PlanRef,
     question: &Question,
     steps: &[StepView],
     undo: &[ToUndo],
@@ -436,7 +471,11 @@ fn waiting(
     let answers: Vec<&'static str> = question.answers.iter().map(|answer| answer.as_str()).collect();
     let approvals = vec!["approve", "reject"];
     let (kind, text, options) = match question.subject {
-        Subject::PlanApproval => ("approval", "May the plan start?".to_owned(), approvals),
+        Subject::PlanApproval => {
+            let PlanRef { name, version, digest, .. } = plan;
+            let text = format!("May the plan `{name}` start, as version {version} ({digest}) has it?");
+            ("approval", text, approvals)
+        }
         Subject::UndoApproval => {
             ("approval", "May what has been done be undone, as the brief lists it?".to_owned(), approvals)
         }

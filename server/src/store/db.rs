@@ -152,10 +152,7 @@ impl Db {
                 let sqlite = sqlite.clone();
                 off_thread(move || sqlite.backup(&file)).await
             }
-            Backend::Postgres(_) => Err(Error::Backup {
-                file: file.display().to_string(),
-                reason: "this database is PostgreSQL; its own pg_dump copies it while others write".into(),
-            }),
+            Backend::Postgres(_) => Err(Error::NoBackup),
         }
     }
 

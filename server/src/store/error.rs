@@ -27,4 +27,6 @@ pub enum Error {
     TooManyWords { limit: usize },
     #[error("cannot copy the database to {file}: {reason}")]
     Backup { file: String, reason: String },
+    #[error("this database is PostgreSQL, which has a tool of its own for copies")]
+    NoBackup,
 }

@@ -119,7 +119,7 @@ pub fn all(tenant: i64) -> Select<Execution> {
 /// The execution whose public id is, or alone begins with, `prefix`.
 pub async fn find(db: &Db, tenant: i64, prefix: &str) -> Result<Found<Execution>, Error> {
     let candidates = beginning_with(tenant, prefix).all(db).await?;
-    Ok(Found::among(candidates, |candidate| candidate.public_id == prefix))
+    Ok(Found::among(prefix, candidates, |candidate| &candidate.public_id))
 }
 
 /// Two are enough to see that a prefix is not unique; in byte order a whole id comes first.

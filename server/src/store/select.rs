@@ -64,12 +64,16 @@ pub enum Found<T> {
 }
 
 impl<T> Found<T> {
-    /// A whole id wins over longer ones that begin with it.
-    pub(super) fn among(candidates: Vec<T>, is_exact: impl Fn(&T) -> bool) -> Self {
+    /// A whole id wins over longer ones that begin with it. Every id begins with nothing, so nothing names
+    /// none, not even an only one.
+    pub(super) fn among(prefix: &str, candidates: Vec<T>, id: impl Fn(&T) -> &str) -> Self {
+        if prefix.is_empty() {
+            return Found::None;
+        }
         let count = candidates.len();
         let mut first = None;
         for candidate in candidates {
-            if is_exact(&candidate) {
+            if id(&candidate) == prefix {
                 return Found::One(candidate);
             }
             first.get_or_insert(candidate);

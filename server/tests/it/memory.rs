@@ -2,6 +2,7 @@
 //! both databases.
 
 mod agent;
+mod brought;
 mod chance;
 mod doors;
 mod figures;

@@ -103,7 +103,7 @@ fn needs(drawing: &Drawing, node: &Node) -> String {
     }
     let name = |need: &super::Need| {
         let id = &drawing.nodes[need.step].id;
-        if need.status_only { format!("({id})") } else { id.clone() }
+        if need.status_read { format!("({id})") } else { id.clone() }
     };
     format!("← {}", node.needs.iter().map(name).collect::<Vec<_>>().join(", "))
 }

@@ -121,7 +121,8 @@ async fn start_as(
     manner: ClientLifecycleMode,
 ) -> Result<Connection, Failed> {
     let (group, pipes) = process::start_server(command).map_err(|error| {
-        let why = format!("the server `{name}` cannot be started: {error}");
+        let program = command.as_std().get_program().to_string_lossy();
+        let why = format!("the server `{name}` cannot be started: {program}: {error}");
         Failed { not_up: NotUp { category: Category::Unavailable, why }, speak_older: false }
     })?;
     let (last_words, verdict) = (Tail::default(), Verdict::default());

@@ -35,12 +35,38 @@ fn what_this_place_cannot_see_through_is_refused_before_anything_is_written() {
     let id = house.newest();
     let before = house.json(&["show", &id]);
     house.write("elsewhere.yaml", "mcpServers: {}");
-    for verb in ["undo", "cancel"] {
-        refused(&house, &["--config", "elsewhere.yaml", verb, &id], "other definitions of its servers");
-    }
+    refused(&house, &["--config", "elsewhere.yaml", "undo", &id], "other definitions of its servers");
     refused(&house, &["--config", "elsewhere.yaml", "resume", &id, "--here"], "needs the server `files`");
     assert_eq!(house.json(&["show", &id])["position"], before["position"]);
     house.expect(0, &["undo", &id]);
+}
+
+#[test]
+fn what_is_to_end_ends_anywhere_even_without_its_servers() {
+    let house = House::new();
+    house.write("two.yaml", &two_steps());
+    house.expect(3, &["run", "two.yaml"]);
+    let id = house.newest();
+    house.write("elsewhere.yaml", "mcpServers: {}");
+    house.expect(0, &["--config", "elsewhere.yaml", "cancel", &id]);
+    assert_eq!(house.json(&["show", &id])["status"], "cancelled");
+    let moved = serde_json::json!({ "mcpServers": { "files": {
+        "command": BINARY, "args": ["demo-tools", "--folder", house.path("work")] } } });
+    house.write("moved.yaml", &moved.to_string());
+    refused(&house, &["--config", "moved.yaml", "undo", &id], "--here");
+    house.expect(0, &["--config", "moved.yaml", "undo", &id, "--here"]);
+    assert!(!house.path("work").join("a.txt").exists());
+}
+
+#[test]
+fn nothing_is_no_beginning_of_an_id() {
+    let house = House::new();
+    house.write("two.yaml", &two_steps());
+    house.expect(3, &["run", "two.yaml"]);
+    for verb in ["undo", "cancel", "show"] {
+        refused(&house, &[verb, ""], "there is no execution ``");
+    }
+    refused(&house, &["plan", "delete", ""], "there is no plan ``");
 }
 
 /// One file, and then a step that fails.

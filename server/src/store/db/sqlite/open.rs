@@ -57,11 +57,19 @@ fn is_there(folder: &Path) -> bool {
 
 pub fn connect(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    make_for_its_owner(path);
     let mut connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     wait_for_locks(&mut connection)?;
     write_ahead(&connection)?;
     settle(&connection)?;
     Ok(connection)
+}
+
+/// Arguments and outputs are nobody else's business; the log files take over the rights of the database's.
+/// Where the file cannot be made, SQLite says why.
+fn make_for_its_owner(path: &Path) {
+    use std::os::unix::fs::OpenOptionsExt;
+    drop(std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path));
 }
 
 /// A reader never writes, but must be able to: it may be the one that recovers the log.
