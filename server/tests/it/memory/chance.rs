@@ -75,9 +75,11 @@ fn step(dice: &mut Dice, number: usize) -> Value {
 
 fn plan(dice: &mut Dice, number: usize) -> Value {
     let steps: Vec<Value> = (0..1 + dice.below(5)).map(|number| step(dice, number)).collect();
+    // A plan that undoes by itself, and could not, is refused.
+    let undoable = steps.iter().any(|step| step.get("compensation").is_some());
     let mut plan = book::plan(&format!("plan-{number}"), &steps);
     plan["policy"] = json!({
-        "on_failure": dice.pick(&["manual", "manual", "propose", "auto"]),
+        "on_failure": if undoable { dice.pick(&["manual", "manual", "propose", "auto"]) } else { &"manual" },
         "concurrency": dice.pick(&[1, 3]),
         "approval": dice.pick(&["none", "none", "plan", "every_write"]),
     });
