@@ -8,8 +8,10 @@ mod completions;
 pub mod conformance;
 mod elicit;
 pub mod http;
+mod message;
 mod prompts;
 mod resources;
+mod stdio;
 mod subscriptions;
 mod tasks;
 mod tools;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
-    CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
     Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
     PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
     RequestStateCodec, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
@@ -121,7 +123,8 @@ pub async fn stdio(door: Door) -> Result<(), Error> {
     let lost = |error: &dyn std::fmt::Display| {
         Error::new("protocol", format!("the client was lost: {error}"), "start it again from the client")
     };
-    let serving = match Client::new(door).serve(transport::stdio_pipes()).await {
+    let (read, write) = transport::stdio_pipes();
+    let serving = match Client::new(door).serve(stdio::Lines::new(read, write)).await {
         Ok(serving) => serving,
         // A client that only looked whether the command starts.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
@@ -274,6 +277,15 @@ impl ServerHandler for Client {
     /// Nothing is logged to clients: what happens is in the journal. Older ones may set a level all the same.
     async fn set_level(&self, _request: SetLevelRequestParams, _context: Context) -> Result<(), ErrorData> {
         Ok(())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: Context,
+    ) -> Result<CustomResult, ErrorData> {
+        let misread = message::misread(&request.method, request.params.as_ref());
+        Err(misread.unwrap_or_else(|| ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)))
     }
 
     async fn get_task(&self, request: GetTaskParams, context: Context) -> Result<GetTaskResult, ErrorData> {
