@@ -61,7 +61,7 @@ pub async fn say(door: &Door, ask: &Ask, asked: Control) -> Result<CallToolRespo
     let by = match asked.action {
         Action::Approve | Action::Reject => match door.doors(ask) {
             Doors::Agent => ask.caller.clone(),
-            Doors::Terminal => return Err(needs_a_person(&asked)),
+            Doors::Terminal => return Err(needs_a_person(door, &asked).await?),
             Doors::Person => {
                 return elicit::approval(door, ask, &asked.execution_id, asked.step_id.as_deref()).await;
             }
@@ -132,11 +132,15 @@ async fn resume(door: &Door, by: &Caller, id: &str) -> Result<Found, Error> {
     }
 }
 
-fn needs_a_person(asked: &Control) -> Error {
+/// What a person can do about an approval that is waited for.
+async fn needs_a_person(door: &Door, asked: &Control) -> Result<Error, Error> {
+    let view = door.service().view(&asked.execution_id).await?;
+    elicit::open_approval(&view, asked.step_id.as_deref())?;
     let step = asked.step_id.as_deref().map(|step| format!(" {step}")).unwrap_or_default();
-    let id = &asked.execution_id;
+    let id = &view.id;
     let cure = format!(
         "ask your user to run `actbook approve {id}{step}` or `actbook reject {id}{step}`, then call status with wait_s"
     );
-    Error::new("needs_a_person", "an approval is a person's word; an agent cannot give it", cure)
+    let message = "yes or no to an approval is a person's word; an agent cannot give it";
+    Ok(Error::new("needs_a_person", message, cure))
 }

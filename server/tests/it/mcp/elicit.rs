@@ -38,10 +38,19 @@ fn an_agent_cannot_approve_itself_and_is_told_what_a_person_can_do() {
         assert!(refusal.text.contains(&format!("actbook approve {id} publish")), "{}", refusal.text);
     }
     assert!(entries(&house, "step_approved").is_empty() && !house.path("work/public.txt").exists());
+    // Nobody is sent to a terminal for what waits for nothing.
+    let other = |step: Value| json!({ "execution_id": id, "action": "approve", "step_id": step });
+    for step in [json!("draft"), Value::Null] {
+        let refusal = agent.refused("control", other(step));
+        assert_eq!(refusal.content["error"]["code"], "not_waiting", "{}", refusal.text);
+        assert!(refusal.text.contains("step `publish` does"), "{}", refusal.text);
+    }
     // The person's word at the terminal reaches the agent's own process, which goes on.
     house.expect(0, &["approve", &id, "publish"]);
     let ended = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
     assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
+    let late = agent.refused("control", other(json!("publish")));
+    assert_eq!(late.content["error"]["code"], "not_waiting", "{}", late.text);
 }
 
 #[test]
