@@ -6,6 +6,7 @@ mod arguments;
 mod ask;
 mod completions;
 pub mod conformance;
+mod cures;
 mod elicit;
 pub mod http;
 mod message;
@@ -195,7 +196,7 @@ impl ServerHandler for Client {
         });
         match work.await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Ok(answer::refused(&error).into()),
+            Ok(Err(error)) => Ok(answer::refused(&cures::told_here(error)).into()),
             Err(error) => {
                 tracing::error!("a call broke off: {error}");
                 Err(ErrorData::internal_error("the call broke off; its journal entries stand", None))

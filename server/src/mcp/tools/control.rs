@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Doors};
 use crate::mcp::ask::Ask;
+use crate::mcp::cures;
 use crate::mcp::elicit;
 use crate::service::Found;
 
@@ -88,9 +89,8 @@ pub async fn answered(door: &Door, ask: &Ask, found: &Found) -> Result<CallToolR
     match goes {
         Ok(_) => {}
         Err(error) if error.code == "other_place" => {
-            answer
-                .text
-                .push_str(&format!("\nIt is recorded, but nobody here goes on: {error}; {}", error.cure));
+            let cure = cures::of(error.code, &error.cure);
+            answer.text.push_str(&format!("\nIt is recorded, but nobody here goes on: {error}; {cure}"));
         }
         Err(error) => return Err(error),
     }
