@@ -112,6 +112,9 @@ pub(super) fn told(word: &str, check: &Check, next: &[String]) -> String {
         write!(text, "\n{} {}: {} → {}", finding.severity, finding.path, finding.message, finding.cure)
             .expect("writing to a string does not fail");
     }
+    if let Some(more) = check.findings.len().checked_sub(FINDINGS_SHOWN_MAX).filter(|more| *more > 0) {
+        write!(text, "\nand {more} more findings").expect("writing to a string does not fail");
+    }
     for line in next {
         write!(text, "\nNext: {line}").expect("writing to a string does not fail");
     }

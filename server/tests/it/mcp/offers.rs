@@ -209,6 +209,10 @@ fn a_large_execution_does_not_flood_its_reader() {
     let shown = blocked.content["steps"].as_array().unwrap();
     assert!(shown.iter().any(|step| step["id"] == "bad"), "what matters is shown");
     assert_eq!(shown.len() as u64 + blocked.content["steps_left_out"].as_u64().unwrap(), 301);
+    // What is cut is counted, in the text and in the content.
+    assert_eq!(blocked.content["brief"]["done"].as_array().unwrap().len(), 40);
+    assert_eq!(blocked.content["brief"]["left_out"]["done"], 260);
+    assert!(blocked.text.contains(", s39 and 260 more;"), "{}", blocked.text);
     let bytes = blocked.whole.to_string().len();
     assert!(bytes < 200_000, "the answer has {bytes} bytes");
     assert!(blocked.text.len() < 8_000, "the text has {} bytes", blocked.text.len());
