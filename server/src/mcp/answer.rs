@@ -120,8 +120,10 @@ pub fn cut(text: &str, chars_max: usize) -> String {
 
 fn told(view: &ExecutionView, next: &[String]) -> String {
     let ExecutionView { id, status, plan, progress, position, guarantee, .. } = view;
+    let ending = view.ending.map(|end| format!(", and will be {end} once what is in flight has ended"));
+    let ending = ending.unwrap_or_default();
     let mut text = format!(
-        "Execution {id} of plan `{}` is {status}: {} of {} steps done (position {position}).\nGuarantee: {guarantee}.",
+        "Execution {id} of plan `{}` is {status}{ending}: {} of {} steps done (position {position}).\nGuarantee: {guarantee}.",
         plan.name, progress.done, progress.total
     );
     for line in troubles(view) {
