@@ -306,7 +306,7 @@ impl Door {
     fn no_such_tool(&self, name: &str) -> ErrorData {
         let names: Vec<&str> = self.0.offered.iter().map(|offered| offered.tool.name.as_ref()).collect();
         let near = actbook_engine::analysis::nearest(name, names.iter().copied());
-        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let near = near.map_or_else(|| ".".to_owned(), |near| format!("; did you mean `{near}`?"));
         ErrorData::invalid_params(format!("Unknown tool: {name}{near} There are: {}", names.join(", ")), None)
     }
 }

@@ -83,7 +83,7 @@ pub fn status() -> Offered {
 }
 
 pub async fn execute(door: &Door, ask: &Ask, asked: ExecutePlan) -> Result<CallToolResponse, Error> {
-    let wait = waiting::span(asked.wait_s);
+    let wait = waiting::span(asked.wait_s)?;
     let answers = elicit::brought_back(door, ask)?;
     let id = match &answers {
         Some(shown) => shown.execution.clone(),
@@ -143,7 +143,8 @@ async fn plan(door: &Door, ask: &Ask, asked: &ExecutePlan) -> Result<(PlanRef, A
             let saved = service.save_plan(&saver, &document.text(), false).await?;
             Ok((saved.reference, saved.plan))
         }
-        (Some(_), Some(_)) | (None, None) => {
+        (Some(_), Some(_)) => Err(super::plans::both("execute_plan")),
+        (None, None) => {
             let message = "execute_plan needs either `plan_id` or `plan`";
             Err(Error::new(
                 "missing_argument",
@@ -161,7 +162,7 @@ pub async fn look(door: &Door, ask: &Ask, asked: Status) -> Result<Answer, Error
         (None, None) => return agenda(door, ask).await,
     };
     let until = asked.since.map_or(Until::Settled, Until::After);
-    let view = waiting::view(door.service(), ask, &id, until, waiting::span(asked.wait_s)).await?;
+    let view = waiting::view(door.service(), ask, &id, until, waiting::span(asked.wait_s)?).await?;
     Ok(answer::execution(&view, door.doors(ask)))
 }
 

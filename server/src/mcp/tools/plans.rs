@@ -97,6 +97,13 @@ pub async fn save(door: &Door, ask: &Ask, asked: SavePlan) -> Result<Answer, Err
     Ok(Answer { structured, text })
 }
 
+/// A plan is named or given, not both.
+pub(super) fn both(tool: &str) -> Error {
+    let message = format!("{tool} takes either `plan_id` or `plan`, and was given both");
+    let error = Error::new("invalid_argument", message, "leave one of the two out");
+    Error { path: Some("plan".to_owned()), ..error }
+}
+
 pub(super) fn told(word: &str, check: &Check, next: &[String]) -> String {
     let mut text = word.to_owned();
     match &check.point_of_no_return {

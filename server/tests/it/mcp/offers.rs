@@ -57,6 +57,12 @@ fn arguments_are_refused_with_their_path_and_what_was_meant() {
     assert_eq!(kind.content["error"]["path"], "wait_s");
     let neither = agent.refused("execute_plan", json!({}));
     assert!(neither.text.contains("plan_id"), "{}", neither.text);
+    let both = agent.refused("execute_plan", json!({ "plan_id": "x", "plan": {} }));
+    assert_eq!(both.content["error"]["code"], "invalid_argument", "{}", both.text);
+    let past = agent.refused("status", json!({ "execution_id": "x", "wait_s": -1 }));
+    assert_eq!(past.content["error"]["path"], "wait_s", "{}", past.text);
+    let nobody = agent.request("tools/call", json!({ "name": "nope", "arguments": {} })).unwrap_err();
+    assert!(nobody["message"].as_str().unwrap().starts_with("Unknown tool: nope. There are:"), "{nobody}");
     let strange = agent.request("tools/call", json!({ "name": "statu", "arguments": {} })).unwrap_err();
     assert!(strange["message"].as_str().unwrap().contains("did you mean `status`?"), "{strange}");
     // What is left out may be written as null.
