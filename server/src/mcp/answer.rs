@@ -60,7 +60,15 @@ pub fn refused(error: &Error) -> CallToolResult {
 
 /// An execution, as every tool that moves one answers.
 pub fn execution(view: &ExecutionView, doors: Doors) -> Answer {
-    let next = next::lines(view, doors);
+    shown(view, next::lines(view, doors))
+}
+
+/// The same, where nobody of this place can go on with it.
+pub fn execution_elsewhere(view: &ExecutionView, doors: Doors, why: &str) -> Answer {
+    shown(view, next::elsewhere(view, doors, why))
+}
+
+fn shown(view: &ExecutionView, next: Vec<String>) -> Answer {
     let (steps, left_out) = shown_steps(view);
     let mut structured = serde_json::to_value(view).unwrap_or_default();
     structured["steps"] = json!(steps);

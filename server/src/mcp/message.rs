@@ -51,8 +51,11 @@ impl Fault {
 pub fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Fault> {
     let message = serde_json::from_slice(bytes).map_err(|error| Fault::of(bytes, &error))?;
     // What fits none of the protocol's requests is read as a custom one, even if only its parameters are wrong.
-    if let ClientJsonRpcMessage::Request(JsonRpcRequest { id, request: ClientRequest::CustomRequest(asked), .. }) =
-        &message
+    if let ClientJsonRpcMessage::Request(JsonRpcRequest {
+        id,
+        request: ClientRequest::CustomRequest(asked),
+        ..
+    }) = &message
         && let Some(error) = misread(&asked.method, asked.params.as_ref())
     {
         return Err(Fault { id: id.clone().into_json_value(), error, owed: true });

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::{PlanRef, Reported};
 use actbook_engine::execution::{
-    Brief, Execution, Note, Noted, Question, StepState, Stop, Stored, Subject, ToUndo, Values,
-    brief, questions,
+    Brief, Execution, Note, Noted, Question, StepState, Stop, Stored, Subject, ToUndo, Values, brief,
+    questions,
 };
 use actbook_engine::id::{ExecutionId, Position, StepId, StepNo};
 use actbook_engine::plan::Work;

@@ -19,9 +19,19 @@ pub enum Doors {
     Terminal,
 }
 
+/// Where nobody of this place can go on with it.
+pub fn elsewhere(view: &ExecutionView, doors: Doors, why: &str) -> Vec<String> {
+    let mut lines = answers(view, doors);
+    lines.push(why.to_owned());
+    lines
+}
+
+fn answers(view: &ExecutionView, doors: Doors) -> Vec<String> {
+    view.waiting.iter().take(LINES_MAX).map(|one| answer(view, one, doors)).collect()
+}
+
 pub fn lines(view: &ExecutionView, doors: Doors) -> Vec<String> {
-    let mut lines: Vec<String> = view.waiting.iter().map(|one| answer(view, one, doors)).collect();
-    lines.truncate(LINES_MAX);
+    let mut lines = answers(view, doors);
     let id = view.id.as_str();
     match view.status {
         Status::Running | Status::Compensating => {
