@@ -130,7 +130,11 @@ events! {
         /// The outside task that it belongs to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
+        /// It is kept to make plans of, and not to run.
+        #[serde(default, skip_serializing_if = "no")]
+        template: bool,
     }
+    /// Of a plan, or of a template.
     PlanDeleted = "plan_deleted.1" { id: PlanId }
     /// An operator takes a tool as it is now: from here on this definition counts for every plan.
     ToolAccepted = "tool_accepted.1" {

@@ -12,6 +12,7 @@ mod brief;
 mod command;
 mod decide;
 mod due;
+mod ending;
 mod evolve;
 mod follow;
 mod index;

@@ -15,4 +15,5 @@ pub mod policy;
 pub mod schema;
 pub mod spelling;
 pub mod task;
+pub mod template;
 pub mod terms;

@@ -11,16 +11,18 @@ use crate::plan::Plan;
 #[derive(Debug, Default)]
 pub struct Library {
     shelves: BTreeMap<PlanId, Shelf>,
-    by_name: BTreeMap<String, PlanId>,
+    /// Templates have names of their own.
+    by_name: BTreeMap<(bool, String), PlanId>,
     /// The definition of a tool that an operator took last.
     accepted: BTreeMap<String, Digest>,
     /// How many entries the stream has.
     pub version: u64,
 }
 
-/// All versions of one plan, oldest first.
+/// All versions of one plan or template, oldest first.
 #[derive(Debug)]
 struct Shelf {
+    template: bool,
     name: String,
     versions: Vec<Version>,
 }
@@ -37,8 +39,15 @@ pub type Pins = BTreeMap<String, Digest>;
 impl Library {
     /// The plan's place in the library, and the entry that puts it there where it is not yet. The same
     /// document checked against other tools is a version of its own; unchecked (no `pins`) it is not.
-    pub fn save(&self, plan: &Plan, pins: Option<&Pins>, new_id: PlanId) -> (PlanRef, Option<PlanSaved>) {
-        let found = self.by_name.get(&plan.name).and_then(|id| Some((id, self.shelves.get(id)?)));
+    pub fn save(
+        &self,
+        plan: &Plan,
+        template: bool,
+        pins: Option<&Pins>,
+        new_id: PlanId,
+    ) -> (PlanRef, Option<PlanSaved>) {
+        let found =
+            self.by_name.get(&(template, plan.name.clone())).and_then(|id| Some((id, self.shelves.get(id)?)));
         let (id, last) = match found {
             Some((id, shelf)) => (id.clone(), shelf.versions.len() as u32),
             None => (new_id, 0),
@@ -57,6 +66,7 @@ impl Library {
             steps: plan.steps.len() as u32,
             pins: pins.cloned().unwrap_or_default(),
             task: plan.task.clone(),
+            template,
         });
         (reference, saved)
     }
@@ -87,7 +97,7 @@ impl Library {
             Event::PlanSaved(saved) => self.put(saved),
             Event::PlanDeleted(deleted) => {
                 if let Some(shelf) = self.shelves.remove(&deleted.id) {
-                    self.by_name.remove(&shelf.name);
+                    self.by_name.remove(&(shelf.template, shelf.name));
                 }
             }
             Event::ToolAccepted(ToolAccepted { tool, digest, .. }) => {
@@ -103,9 +113,13 @@ impl Library {
     }
 
     fn put(&mut self, saved: &PlanSaved) {
-        self.by_name.insert(saved.name.clone(), saved.id.clone());
+        self.by_name.insert((saved.template, saved.name.clone()), saved.id.clone());
         let shelf = self.shelves.entry(saved.id.clone());
-        let shelf = shelf.or_insert_with(|| Shelf { name: saved.name.clone(), versions: Vec::new() });
+        let shelf = shelf.or_insert_with(|| Shelf {
+            template: saved.template,
+            name: saved.name.clone(),
+            versions: Vec::new(),
+        });
         shelf.versions.push(Version { digest: saved.digest, pins: saved.pins.clone() });
     }
 }

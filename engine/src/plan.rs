@@ -95,8 +95,8 @@ pub enum Work {
     Tool { tool: String, arguments: Template },
     /// The agent calls the tool itself and reports.
     AgentTool { tool: String, arguments: Template },
-    /// The agent or a person does what the text says and reports.
-    Action { action: String, estimated_ms: Option<u64> },
+    /// The agent or a person does what the text says and reports. `action` is as it was written.
+    Action { action: String, text: Template, estimated_ms: Option<u64> },
 }
 
 #[derive(Debug)]
@@ -210,7 +210,7 @@ impl Step {
             Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
                 reads.push(("arguments", arguments.reads()))
             }
-            Work::Action { .. } => {}
+            Work::Action { text, .. } => reads.push(("action", text.reads())),
         }
         reads.extend(self.when.iter().map(|when| ("when", when.reads())));
         reads

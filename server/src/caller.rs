@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use actbook_engine::chain::Digest;
+use actbook_engine::chain::{Digest, in_order};
+use serde_json::Value;
 
+/// Whoever asks.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// As the journal writes it: `person:name`, `agent:name`.
+    /// As the journal writes it: `person:name`, `agent:name`, `program:name`.
     pub actor: Arc<str>,
     /// Makes a repeated request one request.
     pub key: Option<Key>,
@@ -19,9 +21,23 @@ pub struct Key {
     pub request: Digest,
 }
 
+impl Key {
+    pub fn new(name: impl Into<String>, request: &Value) -> Self {
+        Self { name: name.into(), request: Digest::of(in_order(request).to_string().as_bytes()) }
+    }
+}
+
 impl Caller {
+    /// By the name that the journal writes.
     pub fn new(actor: impl Into<Arc<str>>) -> Self {
         Self { actor: actor.into(), key: None }
+    }
+
+    /// The program that this is a part of, by the name of its file.
+    pub fn program() -> Self {
+        let file = std::env::current_exe().ok();
+        let name = file.as_deref().and_then(|file| file.file_stem()).unwrap_or_default().to_string_lossy();
+        Self::new(format!("program:{}", if name.is_empty() { "unnamed" } else { &name }))
     }
 
     /// The person at this machine's terminal, by the account's name.

@@ -28,6 +28,7 @@ mod signs;
 mod store_care;
 mod table;
 mod tasks;
+mod templates;
 mod times;
 mod tools;
 
@@ -136,6 +137,7 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         Ask::Cleanup { older_than, dry_run } => store_care::cleanup(session, older_than, dry_run).await,
         Ask::Context(asked) => context::context(session, asked).await,
         Ask::Task(asked) => tasks::tasks(session, asked).await,
+        Ask::Template(asked) => templates::templates(session, asked).await,
         Ask::Tools(asked) => tools::tools(session, asked).await,
         Ask::Mcp { tools } => mcp::mcp(session, tools).await,
         Ask::Serve(asked) => serve::serve(session, asked).await,

@@ -44,13 +44,21 @@ pub struct Config {
 }
 
 /// A new task of this type, and with all of these labels, gets this plan.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskPlan {
     pub r#type: Option<String>,
     pub labels: Vec<String>,
-    /// The name or id of a saved plan.
-    pub plan: String,
+    pub brings: Brings,
     pub start: bool,
+}
+
+/// What a new task's plan is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Brings {
+    /// The name or id of a saved one.
+    Plan(String),
+    /// The name of one that was shipped or made.
+    Template(String),
 }
 
 /// Who may answer an approval.
@@ -115,8 +123,8 @@ pub struct ToolWords {
 }
 
 impl ToolWords {
-    /// What is said of a server's tools, under what is said of one of them.
-    fn under(self, own: Self) -> Self {
+    /// What is said in general, under what is said in particular.
+    pub(crate) fn under(self, own: Self) -> Self {
         Self {
             timeout: own.timeout.or(self.timeout),
             idempotent: own.idempotent.or(self.idempotent),
@@ -472,7 +480,12 @@ fn read_task_plan(mut entry: Section) -> Result<TaskPlan, Problem> {
     let rule = TaskPlan {
         r#type: entry.text("type")?,
         labels: entry.texts("labels")?,
-        plan: entry.text("plan")?.ok_or_else(|| entry.wrong("plan", "is missing".into()))?,
+        brings: match (entry.text("plan")?, entry.text("template")?) {
+            (Some(plan), None) => Brings::Plan(plan),
+            (None, Some(template)) => Brings::Template(template),
+            (None, None) => return Err(entry.wrong("", "needs a `plan` or a `template`".into())),
+            (Some(_), Some(_)) => return Err(entry.wrong("template", "comes instead of `plan`".into())),
+        },
         start: entry.flag("start")?.unwrap_or(false),
     };
     if rule.r#type.is_none() && rule.labels.is_empty() {

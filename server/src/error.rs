@@ -4,14 +4,20 @@ use actbook_engine::execution::Refusal;
 use actbook_engine::plan::Finding;
 use serde::Serialize;
 
+use crate::config::ConfigError;
 use crate::{ledger, runner, store};
 
+/// The one error of every door.
 #[derive(Clone, Debug, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
+    /// One word, for programs.
     pub code: &'static str,
+    /// What is wrong.
     pub message: String,
+    /// What to do instead.
     pub cure: String,
+    /// Where in a document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Where a document was refused: everything that is wrong with it.
@@ -35,6 +41,18 @@ impl Error {
         let place =
             path.as_deref().filter(|path| !path.is_empty()).map_or(String::new(), |path| format!("{path}: "));
         Self { code: "invalid", message: format!("{what}: {place}{message}{more}"), cure, path, findings }
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        let cure = match &error {
+            ConfigError::Unreadable { .. } => "check --config (or ACTBOOK_CONFIG)",
+            ConfigError::Malformed { .. } | ConfigError::Refused { .. } => {
+                "correct the config; docs/guide.md has every word of it"
+            }
+        };
+        Self::new("config", error.to_string(), cure)
     }
 }
 

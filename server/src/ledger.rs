@@ -46,14 +46,7 @@ pub struct Asked {
 
 #[derive(Clone, Debug)]
 pub enum Request {
-    SavePlan {
-        plan: Arc<Plan>,
-        new_id: PlanId,
-        /// None: its tools were not asked for.
-        pins: Option<Pins>,
-        /// The tools that they name, as they were described.
-        tools: Vec<Tool>,
-    },
+    SavePlan(Box<PlanAsked>),
     DeletePlan {
         id: PlanId,
     },
@@ -94,6 +87,29 @@ pub enum Request {
         tasks: Vec<(Task, Arc<[u8]>)>,
         fresh: bool,
     },
+    /// A new one with a plan of its own, and an execution of it: all of it, or nothing.
+    AddTask(Box<TaskAsked>),
+}
+
+#[derive(Clone, Debug)]
+pub struct PlanAsked {
+    pub plan: Arc<Plan>,
+    pub new_id: PlanId,
+    /// It is kept to make plans of.
+    pub template: bool,
+    /// None: its tools were not asked for.
+    pub pins: Option<Pins>,
+    /// The tools that they name, as they were described.
+    pub tools: Vec<Tool>,
+}
+
+#[derive(Clone, Debug)]
+pub struct TaskAsked {
+    pub task: Task,
+    pub salt: Arc<[u8]>,
+    pub plan: PlanAsked,
+    /// Of the plan as it is saved then, whatever this names.
+    pub start: Option<Start>,
 }
 
 #[derive(Clone, Debug)]

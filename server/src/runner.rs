@@ -25,7 +25,7 @@ use crate::ledger::{self, Ledger, Progress};
 use crate::store::{self, Db, seats};
 use crate::tools::Tools;
 use board::Board;
-pub use drive::{Drive, Halt};
+pub use drive::Halt;
 pub use seat::is_gone;
 use seat::{Proof, Seat, Sent};
 

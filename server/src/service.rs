@@ -9,6 +9,7 @@ mod export;
 mod guarantee;
 mod journal;
 mod keys;
+mod pace;
 mod pins;
 mod plans;
 mod preflight;
@@ -16,6 +17,7 @@ mod records;
 mod seal;
 mod stats;
 mod tasks;
+mod templates;
 mod tools;
 mod verify;
 pub mod view;
@@ -36,9 +38,11 @@ use crate::tools::Tools;
 pub use crate::ledger::Progress;
 pub use crate::store::Options;
 pub use crate::store::executions::Filter as ExecutionFilter;
-pub use crate::tools::{Circuit, ServerState, ServerTools, ToolInfo, visible};
+pub use crate::tools::{
+    Call, Circuit, Executor, Fault, Origin, Purpose, ServerState, ServerTools, ToolInfo, visible,
+};
 pub use actbook_engine::event::Reported;
-pub use actbook_engine::execution::{Brief, Facts};
+pub use actbook_engine::execution::{Brief, CannotUndo, Facts, ToUndo};
 pub use actbook_engine::task::Status as TaskStatus;
 pub use agenda::AgendaItem;
 pub use background::{Background, Goes};
@@ -46,11 +50,13 @@ pub use context::{Belongs, NoteFilter, NoteGiven, NoteView, NoteWritten, NotesFo
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
 pub use journal::{Bad, Cleaned, JournalFilter, Verified};
+pub use pace::Durations;
 pub use pins::{ToolStanding, ToolTaken};
 pub use plans::{PlanChecked, PlanSaved};
 pub use records::{Action, Decision, Noted};
 pub use stats::{LastError, Seen, ToolsSeen};
 pub use tasks::{Happening, Story, TaskAdded, TaskGiven, TaskView};
+pub use templates::{InputView, Shipped, TemplateShown, TemplateUse, TemplateVersion, TemplateView, shipped};
 pub use tools::ToolCalled;
 
 /// Everything a door needs. Clones are the same house.
@@ -70,7 +76,23 @@ pub struct Service {
 
 impl Service {
     pub async fn open(url: &str, options: Options, config: &Config) -> Result<Self, Error> {
-        let service = Self::with_tools(url, options, Tools::new(config)).await?;
+        Self::embedded(url, options, config, Vec::new()).await
+    }
+
+    /// The same inside a program that performs tools of its own, each under its name `server/tool`.
+    pub async fn embedded(
+        url: &str,
+        options: Options,
+        config: &Config,
+        executors: Vec<(String, Executor)>,
+    ) -> Result<Self, Error> {
+        let mut tools = Tools::new(config);
+        for (name, executor) in executors {
+            tools = tools.with_executor(&name, executor).map_err(|why| {
+                Error::new("invalid_executor", why, "give each tool of the program once, as server/tool")
+            })?;
+        }
+        let service = Self::with_tools(url, options, tools).await?;
         Ok(service.with_task_plans(config.task_plans.values().cloned().collect()))
     }
 

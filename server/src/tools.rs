@@ -5,6 +5,7 @@
 //!   Call ──► Tools::call ──► Mcp | Http | Command | Callback ──► Came ──► classify ──► redact ──► Ended
 //! ```
 
+mod callback;
 mod catalog;
 mod changes;
 mod classify;
@@ -14,6 +15,7 @@ mod hidden;
 mod http;
 mod limits;
 mod mcp;
+mod place;
 mod process;
 mod secret;
 
@@ -23,13 +25,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actbook_engine::analysis::nearest;
 use actbook_engine::chain::Digest;
+use actbook_engine::id::{ExecutionId, StepId};
 use actbook_engine::policy::Category;
 use futures_util::future::{BoxFuture, join_all};
-use serde_json::{Value, json};
+use serde_json::Value;
+use tokio::sync::watch;
 
-use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, HttpTool, McpServer, ToolWords};
+use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolWords};
+use callback::Executors;
+pub use callback::{Executor, Fault};
 use catalog::Listing;
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
 pub use changes::changes;
@@ -54,15 +59,44 @@ const PROGRESS_WORDS_CHARS: usize = 200;
 pub struct Call {
     /// `server/tool`.
     pub tool: String,
+    /// As they were bound and journaled.
     pub arguments: Value,
     /// The definition of the tool that is meant; any, where there is none.
+    #[doc(hidden)]
     pub pin: Option<Digest>,
     /// The same for every attempt that must not take effect twice.
     pub key: String,
     /// From sending to the answer. Waiting for a server to start is bounded by the same length of time,
     /// but counted apart: it must not turn a slow start into an unknown outcome.
     pub timeout: Duration,
+    #[doc(hidden)]
     pub carry: Carry,
+    /// None: a call by hand.
+    pub origin: Option<Origin>,
+}
+
+/// Which attempt of which execution a call is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Its public id.
+    pub execution: ExecutionId,
+    /// As the plan names it.
+    pub step: StepId,
+    /// What of the step it is for.
+    pub purpose: Purpose,
+    /// Counted from 1 for each step and purpose.
+    pub attempt: u32,
+}
+
+/// What a call of a step is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The step itself.
+    Run,
+    /// Whether an attempt of unknown outcome took effect.
+    Probe,
+    /// Taking the step's effect back.
+    Undo,
 }
 
 /// What a call brings along from before, and who is told of what must outlive this process.
@@ -73,6 +107,9 @@ pub struct Carry {
     pub reply: Option<Reply>,
     /// Keeps the handle of a task, durably, before it is asked after.
     pub keep: Option<Keep>,
+    /// For executors inside this process: whether the call is asked to stop, and whom it tells of its progress.
+    pub stop: Option<watch::Receiver<bool>>,
+    pub progress: Option<OnProgress>,
 }
 
 /// A tool's question as it came, and the answer by the names under which it asked.
@@ -120,14 +157,12 @@ pub struct Progress {
 /// Hears of progress, from whichever task happens to read it.
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-type Callback = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
-
 /// The ways to a downstream.
 enum Upstream {
     Mcp(Box<mcp::Server>),
     Http,
     Command,
-    Callback(Callback),
+    Callback(Box<Executors>),
 }
 
 pub struct Tools {
@@ -184,17 +219,6 @@ impl Tools {
         Self { config: Arc::new(config.clone()), upstreams, limits, secrets, egress }
     }
 
-    /// Registers an executor inside this process for every tool of `server`.
-    pub fn with_callback(
-        mut self,
-        server: &str,
-        callback: impl Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync + 'static,
-    ) -> Self {
-        self.upstreams.insert(server.to_owned(), Upstream::Callback(Arc::new(callback)));
-        self.limits.insert(server.to_owned(), Limits::of(&self.config, server));
-        self
-    }
-
     /// Calls a tool.
     ///
     /// `sending` runs immediately before the first byte may leave: for an MCP server once it is up,
@@ -221,9 +245,10 @@ impl Tools {
             return Box::pin(self.follow(&call, task, stop)).await;
         }
         let (upstream, limits, tool) = match self.reach(&call.tool) {
-            Ok((Upstream::Callback(callback), _, _)) => {
-                sending(None);
-                return self.redacted(answer_of(callback, call).await);
+            Ok((Upstream::Callback(executors), limits, tool)) => {
+                let (tool, progress) = (tool.to_owned(), Some(self.discreet(progress)));
+                let call = Call { carry: Carry { progress, ..call.carry }, ..call };
+                return self.fit_to_keep(executors.call(&tool, call, sending).await, limits);
             }
             Ok(reached) => reached,
             Err(why) => return classify(Came::NotSent { category: Category::NotFound, why }, false),
@@ -343,7 +368,7 @@ impl Tools {
                 .iter()
                 .map(|(name, tool)| catalog::command_info(name, tool))
                 .collect()),
-            Some(Upstream::Callback(_)) => Ok(Vec::new()),
+            Some(Upstream::Callback(executors)) => Ok(executors.list(name)),
             None => Err(self.no_such_server(name)),
         };
         let server = name.to_owned();
@@ -356,17 +381,9 @@ impl Tools {
         }
     }
 
-    /// What the config says of tools that the server does not have, each with the name that may be meant.
-    pub async fn words_for_nobody(&self, server: &str) -> Vec<(String, Option<String>)> {
-        let Some(words) = self.config.servers.get(server).filter(|words| !words.tools.is_empty()) else {
-            return Vec::new();
-        };
-        let ServerTools { tools, error: None, .. } = self.list_server(server).await else {
-            return Vec::new();
-        };
-        let known = || tools.iter().filter_map(|tool| tool.name.split_once('/')).map(|(_, name)| name);
-        let unknown = words.tools.keys().filter(|name| !known().any(|known| known == *name));
-        unknown.map(|name| (name.clone(), nearest(name, known()).map(str::to_owned))).collect()
+    /// The tools of a server of which the config speaks.
+    pub fn spoken_of(&self, server: &str) -> Vec<String> {
+        self.config.servers.get(server).map(|words| words.tools.keys().cloned().collect()).unwrap_or_default()
     }
 
     /// What a tool, written `server/tool`, says of itself.
@@ -386,7 +403,7 @@ impl Tools {
                 let command = self.config.commands.get(tool).ok_or_else(unknown)?;
                 Ok(catalog::command_info(tool, command))
             }
-            Some(Upstream::Callback(_)) => Ok(catalog::callback_info(name)),
+            Some(Upstream::Callback(executors)) => executors.describe(server, tool),
             None => Err(CatalogError::UnknownServer(self.no_such_server(server))),
         }
     }
@@ -420,51 +437,6 @@ impl Tools {
         described
     }
 
-    /// The digest of how the named servers are reached: commands, arguments, folders, addresses and the
-    /// names of their variables, but no value taken from the environment. A name `command/<tool>` or
-    /// `http/<tool>` stands for that tool alone.
-    pub fn place(&self, servers: &BTreeSet<String>) -> Digest {
-        let definitions: BTreeMap<&str, Value> =
-            servers.iter().map(|name| (name.as_str(), self.definition(name))).collect();
-        Digest::of(json!(definitions).to_string().as_bytes())
-    }
-
-    fn definition(&self, name: &str) -> Value {
-        let folder = self.config.folder.to_string_lossy();
-        let command = |tool| json!({ "tool": tool, "folder": folder });
-        if let Some(tool) = name.strip_prefix("command/") {
-            let info = self.config.commands.get(tool).map(|found| catalog::command_info(tool, found).digest);
-            return command(json!(info));
-        }
-        let asks = |(name, tool): (&String, &HttpTool)| (name.clone(), catalog::http_info(name, tool).digest);
-        if let Some(tool) = name.strip_prefix("http/") {
-            return json!(self.config.http.get_key_value(tool).map(asks));
-        }
-        match (self.upstreams.get(name), self.config.mcp_servers.get(name)) {
-            (Some(Upstream::Callback(_)), _) => json!("callback"),
-            (Some(Upstream::Http), _) => {
-                json!(self.config.http.iter().map(asks).collect::<BTreeMap<_, _>>())
-            }
-            (Some(Upstream::Command), _) => {
-                let tools = self.config.commands.iter();
-                let digests: BTreeMap<_, _> =
-                    tools.map(|(name, tool)| (name, catalog::command_info(name, tool).digest)).collect();
-                command(json!(digests))
-            }
-            (_, Some(McpServer::Stdio { command, args, env, cwd })) => json!({
-                "command": command.source,
-                "args": args.iter().map(|arg| &arg.source).collect::<Vec<_>>(),
-                "env": env.keys().collect::<Vec<_>>(),
-                "cwd": cwd.as_ref().map(|cwd| &cwd.source),
-                "folder": folder,
-            }),
-            (_, Some(McpServer::Http { url, headers })) => {
-                json!({ "url": url.source, "headers": headers.keys().collect::<Vec<_>>() })
-            }
-            (_, None) => Value::Null,
-        }
-    }
-
     pub fn knows(&self, server: &str) -> bool {
         self.upstreams.contains_key(server)
     }
@@ -481,7 +453,11 @@ impl Tools {
     /// What the operator said of a tool, written `server/tool`.
     pub fn words(&self, tool: &str) -> ToolWords {
         let (server, tool) = tool.split_once('/').unwrap_or((tool, ""));
-        self.config.tool_words(server, tool)
+        let said = self.config.tool_words(server, tool);
+        match self.upstreams.get(server) {
+            Some(Upstream::Callback(executors)) => executors.words(tool).under(said),
+            Some(Upstream::Mcp(_) | Upstream::Http | Upstream::Command) | None => said,
+        }
     }
 
     /// Strikes every known secret out.
@@ -585,14 +561,6 @@ fn left_alone(came: Came, circuit: &Circuit) -> Ended {
 /// Stopped while it waited for its turn or its server.
 fn stopped_unsent() -> Came {
     Came::NotSent { category: Category::Policy, why: "asked to stop before it was sent".to_owned() }
-}
-
-async fn answer_of(callback: &Callback, call: Call) -> Ended {
-    let timeout = call.timeout;
-    match tokio::time::timeout(timeout, callback(call)).await {
-        Ok(ended) => ended,
-        Err(_) => classify(Came::TimedOut { after: timeout }, false),
-    }
 }
 
 /// Our own settings (a database's password among them) are none of a child's business.

@@ -3,8 +3,7 @@
 
 use crate::id::StepNo;
 use crate::plan::{
-    Finding, Plan, Probe, Step, Undo, Work, duration_text, input_reads, is_closed, undeclared,
-    undeclared_input,
+    Finding, Plan, Probe, Step, Undo, duration_text, input_reads, is_closed, undeclared, undeclared_input,
 };
 use crate::policy::{Cancellable, Category, OnFailure, PlanApproval};
 use crate::terms::Rules;
@@ -113,7 +112,6 @@ fn step_advice(plan: &Plan, step: &Step, at: &str) -> Vec<Finding> {
         compensated_irreversible(step, at),
         output_of_unknown(step, at),
         pointless_probe(step, at),
-        expression_in_action(step, at),
     ];
     findings.into_iter().flatten().collect()
 }
@@ -230,12 +228,4 @@ fn pointless_probe(step: &Step, at: &str) -> Option<Finding> {
             "write it over `output`, as in `output.exists`",
         )
     })
-}
-
-fn expression_in_action(step: &Step, at: &str) -> Option<Finding> {
-    let Work::Action { action, .. } = &step.work else { return None };
-    let message = "an action's text is shown as it is; `${…}` in it is not bound";
-    action
-        .contains("${")
-        .then(|| Finding::warning("expression_in_action", format!("{at}.action"), message, "say it in words"))
 }

@@ -37,8 +37,12 @@ impl<'a> Checker<'a> {
     fn step(&mut self, step: &'a Step, at: &str) {
         let own = called(step);
         let scene = Scene { plan: self.plan, tools: self.tools, step, output_of: own };
-        if let Work::Tool { tool, arguments } = &step.work {
-            self.call(&scene, tool, arguments, at);
+        match &step.work {
+            Work::Tool { tool, arguments } => self.call(&scene, tool, arguments, at),
+            Work::AgentTool { .. } => {}
+            Work::Action { text, .. } => {
+                self.paths(&scene, text.paths().into_iter(), &format!("{at}.action"), false);
+            }
         }
         if let Some(when) = &step.when {
             self.paths(&scene, when.paths(), &format!("{at}.when"), false);

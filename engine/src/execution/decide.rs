@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::asks::answers;
 use super::command::{Command, Ended, Refusal};
 use super::due::{CallId, CallKind};
+use super::ending::Ending;
 use super::follow::{Missing, Values};
 use super::state::{Execution, Gate, Phase, ProbeState, Proposal};
 use super::{Fresh, question, record};
@@ -139,71 +140,31 @@ fn accept(execution: &Execution, call: CallId, task: &str) -> Vec<Fresh> {
 fn lost(execution: &Execution, call: CallId, unsent: bool) -> Event {
     let step = execution.step_id(call.step);
     let outcome = if unsent { Outcome::Failed } else { Outcome::Unknown };
-    let category = Some(Category::Unavailable);
-    match call.kind {
-        CallKind::Run => AttemptEnded {
-            step,
-            attempt: call.no + 1,
-            outcome,
-            category,
-            result: None,
-            unsent,
-            takeover: true,
-            retry_after_ms: None,
-            asks: false,
-        }
-        .into(),
-        CallKind::Probe => {
-            ProbeEnded { step, attempt: call.no + 1, found: Probed::Lost, result: None }.into()
-        }
-        CallKind::Compensation => CompensationEnded {
-            step,
-            compensation: call.no + 1,
-            outcome,
-            category,
-            result: None,
-            unsent,
-            takeover: true,
-            retry_after_ms: None,
-        }
-        .into(),
+    if call.kind == CallKind::Probe {
+        return ProbeEnded { step, attempt: call.no + 1, found: Probed::Lost, result: None }.into();
     }
+    let ending = Ending::new(outcome, Some(Category::Unavailable));
+    Ending { unsent, takeover: true, ..ending }.of(execution, call)
 }
 
-/// An ended call as an entry's parts.
-struct Told {
-    outcome: Outcome,
-    category: Option<Category>,
-    payload: Vec<u8>,
-    unsent: bool,
-    retry_after_ms: Option<u64>,
-    asks: bool,
-}
-
-fn told(ended: &Ended) -> Told {
-    let one = |outcome: Outcome, category: Option<Category>, payload: &Value| Told {
-        outcome,
-        category,
-        payload: bytes(payload),
-        unsent: false,
-        retry_after_ms: None,
-        asks: false,
-    };
-    match ended {
-        Ended::Succeeded { output } => one(Outcome::Succeeded, None, output),
-        Ended::Failed { category, said, unsent, retry_after_ms } => Told {
-            unsent: *unsent,
-            retry_after_ms: *retry_after_ms,
-            ..one(Outcome::Failed, Some(*category), said)
-        },
+/// An ended call as an entry's parts, and what the tool said.
+fn told(ended: &Ended) -> (Ending, Vec<u8>) {
+    let (ending, said) = match ended {
+        Ended::Succeeded { output } => (Ending::new(Outcome::Succeeded, None), output),
+        Ended::Failed { category, said, unsent, retry_after_ms } => {
+            let failed = Ending::new(Outcome::Failed, Some(*category));
+            (Ending { unsent: *unsent, retry_after_ms: *retry_after_ms, ..failed }, said)
+        }
         Ended::Unknown { category, said, retry_after_ms } => {
-            Told { retry_after_ms: *retry_after_ms, ..one(Outcome::Unknown, Some(*category), said) }
+            let unknown = Ending::new(Outcome::Unknown, Some(*category));
+            (Ending { retry_after_ms: *retry_after_ms, ..unknown }, said)
         }
         Ended::Asks { question, began } => {
             let outcome = if *began { Outcome::Unknown } else { Outcome::Failed };
-            Told { asks: true, ..one(outcome, Some(Category::Policy), question) }
+            (Ending { asks: true, ..Ending::new(outcome, Some(Category::Policy)) }, question)
         }
-    }
+    };
+    (ending, bytes(said))
 }
 
 /// A call's end. The first one counts; what comes later is kept as evidence; a third changes nothing.
@@ -220,56 +181,31 @@ fn report(
 }
 
 pub(super) fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh> {
-    let Told { outcome, category, payload, unsent, retry_after_ms, asks } = told(ended);
+    let (ending, payload) = told(ended);
     let (step, state) = (execution.step_id(call.step), execution.step(call.step));
     // What was erased stays erased: the entry alone is evidence enough.
     let result = (!execution.erased).then(|| execution.keep(&payload));
     let payload = result.is_some().then_some(payload);
+    let Ending { outcome, category, .. } = ending;
     let definite = outcome != Outcome::Unknown;
+    let ended = || Ending { result, ..ending }.of(execution, call);
     let event: Option<Event> = match call.kind {
         CallKind::Run | CallKind::Probe => state.attempts.get(call.no as usize).and_then(|attempt| {
-            let attempt_no = call.no + 1;
-            if attempt.open() {
-                let takeover = false;
-                Some(
-                    AttemptEnded {
-                        step,
-                        attempt: attempt_no,
-                        outcome,
-                        category,
-                        result,
-                        unsent,
-                        takeover,
-                        retry_after_ms,
-                        asks,
-                    }
-                    .into(),
-                )
-            } else {
-                let news = definite && attempt.late.is_none() && attempt.outcome != Some(outcome);
-                news.then(|| LateAnswer { step, attempt: attempt_no, outcome, category, result }.into())
+            let news = definite && attempt.late.is_none() && attempt.outcome != Some(outcome);
+            match attempt.open() {
+                true => Some(ended()),
+                false => {
+                    news.then(|| LateAnswer { step, attempt: call.no + 1, outcome, category, result }.into())
+                }
             }
         }),
         CallKind::Compensation => state.compensations.get(call.no as usize).and_then(|one| {
-            let compensation = call.no + 1;
-            if one.outcome.is_none() {
-                let takeover = false;
-                Some(
-                    CompensationEnded {
-                        step,
-                        compensation,
-                        outcome,
-                        category,
-                        result,
-                        unsent,
-                        takeover,
-                        retry_after_ms,
-                    }
-                    .into(),
-                )
-            } else {
-                let news = definite && one.late.is_none() && one.outcome != Some(outcome);
-                news.then(|| LateCompensation { step, compensation, outcome, result }.into())
+            let news = definite && one.late.is_none() && one.outcome != Some(outcome);
+            match one.outcome.is_none() {
+                true => Some(ended()),
+                false => {
+                    news.then(|| LateCompensation { step, compensation: call.no + 1, outcome, result }.into())
+                }
             }
         }),
     };
@@ -288,7 +224,7 @@ fn probe_report(
         return Ok(Vec::new());
     }
     let found = super::follow::probe_found(execution, call, ended, values)?;
-    let payload = told(ended).payload;
+    let (_, payload) = told(ended);
     let result = Some(execution.keep(&payload));
     let event = ProbeEnded { step: execution.step_id(call.step), attempt: call.no + 1, found, result };
     Ok(vec![Fresh { event: event.into(), payload: Some(payload) }])
@@ -490,17 +426,11 @@ fn answered(
     events
 }
 
-fn let_go(execution: &Execution, no: StepNo) -> CompensationEnded {
-    CompensationEnded {
-        step: execution.step_id(no),
-        compensation: execution.step(no).compensations.len() as u32,
-        outcome: Outcome::Unknown,
-        category: None,
-        result: None,
-        unsent: false,
-        takeover: false,
-        retry_after_ms: None,
-    }
+/// Of the agent's compensation that nobody waits for any more.
+fn let_go(execution: &Execution, step: StepNo) -> Event {
+    let no = execution.step(step).compensations.len() as u32 - 1;
+    let call = CallId { step, kind: CallKind::Compensation, no };
+    Ending::new(Outcome::Unknown, None).of(execution, call)
 }
 
 fn does_not_fit(execution: &Execution, no: StepNo, answer: Answer, fitting: &[Answer]) -> Refusal {

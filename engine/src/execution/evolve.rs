@@ -128,7 +128,7 @@ impl Execution {
                 self.attempt_started(event, event.arguments.map(stored), at_ms)?
             }
             Event::TaskAccepted(event) => self.task_accepted(event)?,
-            Event::AgentStarted(event) => self.agent_started(&event.step)?,
+            Event::AgentStarted(event) => self.agent_started(&event.step, at_ms)?,
             Event::AttemptEnded(event) => self.attempt_ended(event, event.result.map(stored), at_ms)?,
             Event::LateAnswer(event) => self.late_answer(event, event.result.map(stored), at_ms)?,
             Event::RetryScheduled(event) => self.retry_scheduled(event)?,
@@ -221,9 +221,9 @@ impl Execution {
         Ok(())
     }
 
-    fn agent_started(&mut self, step: &StepId) -> Result<(), String> {
+    fn agent_started(&mut self, step: &StepId, at_ms: i64) -> Result<(), String> {
         let no = self.find(step)?;
-        self.steps[no.index()].agent_started = true;
+        self.steps[no.index()].agent_began_ms = Some(at_ms);
         self.set_status(no, StepStatus::Running, None);
         Ok(())
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::command::Ended;
 use super::decide::bytes;
 use super::due::{CallId, CallKind};
+use super::ending::Ending;
 use super::next::{Next, next};
 use super::state::{Execution, Stored};
 use super::{Fresh, Now};
@@ -67,30 +68,7 @@ fn unstarted(execution: &Execution) -> Vec<StepId> {
 }
 
 fn taken_back(execution: &Execution, call: CallId) -> Event {
-    let (step, number) = (execution.step_id(call.step), call.no + 1);
-    let (outcome, category) = (Outcome::Unknown, Some(Category::Timeout));
-    let (result, unsent, takeover, retry_after_ms) = (None, false, false, None);
-    match call.kind {
-        CallKind::Run | CallKind::Probe => {
-            let (attempt, asks) = (number, false);
-            AttemptEnded { step, attempt, outcome, category, result, unsent, takeover, retry_after_ms, asks }
-                .into()
-        }
-        CallKind::Compensation => {
-            let compensation = number;
-            CompensationEnded {
-                step,
-                compensation,
-                outcome,
-                category,
-                result,
-                unsent,
-                takeover,
-                retry_after_ms,
-            }
-            .into()
-        }
-    }
+    Ending::new(Outcome::Unknown, Some(Category::Timeout)).of(execution, call)
 }
 
 fn settled(execution: &Execution, no: StepNo, outcome: Outcome) -> Event {
@@ -204,14 +182,15 @@ fn start(execution: &Execution, no: StepNo, now: Now, values: &Values) -> Result
     if state.approved {
         return Ok(vec![attempt(execution, no, None)]);
     }
-    let arguments = match &spec.work {
-        Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
-            match arguments.bind(&scope(execution, arguments.reads(), None, values)?) {
-                Ok(bound) => Some(bytes(&bound)),
-                Err(error) => return fails(Category::InvalidArguments, &error.to_string()),
-            }
-        }
-        Work::Action { .. } => None,
+    let given = match &spec.work {
+        Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => Some(arguments),
+        // A text that is always the same is in the plan.
+        Work::Action { text, .. } => Some(text).filter(|text| text.literal().is_none()),
+    };
+    let bound = given.map(|given| Ok(given.bind(&scope(execution, given.reads(), None, values)?)));
+    let arguments = match bound.transpose()?.transpose() {
+        Ok(bound) => bound.as_ref().map(bytes),
+        Err(error) => return fails(Category::InvalidArguments, &error.to_string()),
     };
     if needs_approval(execution, no) {
         let kept = arguments.as_deref().map(|body| execution.keep(body));
@@ -340,21 +319,15 @@ fn undo(execution: &Execution, no: StepNo, target: u32, values: &Values) -> Resu
     let bound = undo_arguments(execution, no, target, values)?;
     let payload = bound.as_ref().ok().map(bytes);
     let arguments = payload.as_deref().map(|body| execution.keep(body));
-    let event = CompensationStarted { step: step.clone(), compensation: number, attempt, arguments };
+    let event = CompensationStarted { step, compensation: number, attempt, arguments };
     let mut events = vec![Fresh { event: event.into(), payload }];
     if let Err(error) = bound {
         let payload = said(&error.to_string());
-        let event = CompensationEnded {
-            step,
-            compensation: number,
-            outcome: Outcome::Failed,
-            category: Some(Category::InvalidArguments),
-            result: Some(execution.keep(&payload)),
-            unsent: true,
-            takeover: false,
-            retry_after_ms: None,
-        };
-        events.push(Fresh { event: event.into(), payload: Some(payload) });
+        let call = CallId { step: no, kind: CallKind::Compensation, no: number - 1 };
+        let failed = Ending::new(Outcome::Failed, Some(Category::InvalidArguments));
+        let event = Ending { result: Some(execution.keep(&payload)), unsent: true, ..failed };
+        let event = event.of(execution, call);
+        events.push(Fresh { event, payload: Some(payload) });
     }
     Ok(events)
 }

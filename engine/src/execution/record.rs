@@ -220,7 +220,9 @@ fn reported(execution: &Execution, no: StepNo, report: &Report) -> Result<Vec<Fr
     let open = execution.open_agent(no);
     let kind = open.map(|call| call.kind);
     match (report, kind) {
-        (Report::Started, Some(CallKind::Run)) if !execution.step(no).agent_started && !execution.paused => {
+        (Report::Started, Some(CallKind::Run))
+            if execution.step(no).agent_began_ms.is_none() && !execution.paused =>
+        {
             let attempt = execution.step(no).attempts.len() as u32;
             Ok(vec![AgentStarted { step: execution.step_id(no), attempt }.into()])
         }

@@ -144,7 +144,8 @@ pub struct StepState {
     /// An answer said to leave the effect where it is.
     pub left: bool,
     pub undo_retry: bool,
-    pub agent_started: bool,
+    /// When its agent said that it had begun.
+    pub agent_began_ms: Option<i64>,
     /// Its last attempt ended with a question that no answer has settled.
     pub(super) asks: bool,
     /// What its tool asked has been answered; the next attempt takes it along.
@@ -261,6 +262,31 @@ impl Attempt {
 }
 
 impl Compensation {
+    /// One that has begun.
+    pub fn begun(
+        attempt: u32,
+        key: u32,
+        by_agent: bool,
+        arguments: Option<Stored>,
+        started_at_ms: i64,
+    ) -> Self {
+        Self {
+            attempt,
+            key,
+            by_agent,
+            arguments,
+            outcome: None,
+            category: None,
+            result: None,
+            late: None,
+            settled: None,
+            unsent: false,
+            takeover: false,
+            task: None,
+            started_at_ms,
+        }
+    }
+
     /// The outcome as it counts.
     pub fn counts_as(&self) -> Option<Outcome> {
         match (self.outcome, self.settled) {

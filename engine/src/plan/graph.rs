@@ -72,16 +72,16 @@ impl Names<'_> {
         for (index, id) in &draft.depends_on {
             need(self.other(id, &depends_on.item(*index), "waits for itself", found), false);
         }
-        match &step.work {
+        let (field, reads) = match &step.work {
             Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
-                let reads = arguments.reads();
-                let at = at.field("arguments");
-                self.not_own(reads, &at, found);
-                for id in reads.outputs.union(&reads.statuses) {
-                    need(self.other(id, &at, "reads itself", found), false);
-                }
+                ("arguments", arguments.reads())
             }
-            Work::Action { .. } => {}
+            Work::Action { text, .. } => ("action", text.reads()),
+        };
+        let reads_at = at.field(field);
+        self.not_own(reads, &reads_at, found);
+        for id in reads.outputs.union(&reads.statuses) {
+            need(self.other(id, &reads_at, "reads itself", found), false);
         }
         if let Some(when) = &step.when {
             let reads = when.reads();

@@ -64,6 +64,21 @@ impl Plan {
         if findings.is_empty() { Ok(()) } else { Err(findings) }
     }
 
+    /// The same for some of the inputs, of which the rest may follow: each must be one that is declared, and
+    /// none a secret, since what is given here is kept.
+    pub fn check_given(&self, given: &Map<String, Value>) -> Result<(), Vec<Finding>> {
+        let mut schema = self.inputs.clone().unwrap_or_else(|| Value::Object(Map::new()));
+        if let Value::Object(keywords) = &mut schema {
+            keywords.remove("required");
+        }
+        let mut findings: Vec<Finding> =
+            given.keys().filter_map(|name| not_to_be_kept(&schema, name)).collect();
+        if findings.is_empty() {
+            findings = with_room(|| input_findings(&schema, &Value::Object(given.clone())));
+        }
+        if findings.is_empty() { Ok(()) } else { Err(findings) }
+    }
+
     /// The inputs with the schema's `default` wherever nothing was given.
     pub fn with_defaults(&self, inputs: Value) -> Value {
         match &self.inputs {
@@ -127,6 +142,17 @@ fn undeclared_inputs(schema: &Value, inputs: &Value) -> Vec<Finding> {
         Some(Finding::error("unknown_input", format!("inputs.{name}"), message, cure))
     };
     inputs.keys().filter(|name| !names.contains_key(*name)).filter_map(slip).collect()
+}
+
+fn not_to_be_kept(schema: &Value, name: &str) -> Option<Finding> {
+    let path = format!("inputs.{name}");
+    if undeclared(schema, &[name.to_owned()]).is_some() {
+        let (message, cure) = undeclared_input(schema, name);
+        return Some(Finding::error("unknown_input", path, message, cure));
+    }
+    let secret = secret_at(schema, &[name.to_owned()], "inputs")?;
+    let message = format!("{secret} is secret (`writeOnly`) and is not kept");
+    Some(Finding::error("secret_input", path, message, "give it when the plan runs"))
 }
 
 fn filled(value: Value, schema: &Value) -> Value {

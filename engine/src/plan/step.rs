@@ -175,9 +175,11 @@ fn action(fields: &Fields<'_, '_>, by: Option<By>, found: &mut Findings) -> Work
             "say it in the action's text, or name a `tool`",
         );
     }
+    let (written, text) = bound_text(fields, found);
     Work::Action {
-        action: fields.owned_text("action", found).unwrap_or_default(),
+        action: text.literal().and_then(Value::as_str).unwrap_or(written).to_owned(),
         estimated_ms: fields.duration(ACTION_ONLY, 1, found),
+        text,
     }
 }
 
@@ -253,7 +255,7 @@ fn compensation(fields: &Fields<'_, '_>, found: &mut Findings) -> Option<Compens
     let by_actbook = fields.has("tool");
     let work = match by_actbook {
         true => Undo::Tool { tool: tool(&fields, found), arguments: fields.arguments("arguments", found) },
-        false => Undo::Action { action: undo_action(&fields, found) },
+        false => Undo::Action { action: bound_text(&fields, found).1 },
     };
     if !by_actbook && fields.has("arguments") {
         found.error(
@@ -271,10 +273,12 @@ fn compensation(fields: &Fields<'_, '_>, found: &mut Findings) -> Option<Compens
     })
 }
 
-fn undo_action(fields: &Fields<'_, '_>, found: &mut Findings) -> Template {
-    let text = fields.text("action", found).unwrap_or_default();
-    let value = Value::from(text);
-    template(&value, &fields.at.field("action"), found).unwrap_or_else(|| Template::of_literal(value))
+/// An action's text as it was written, and with the expressions that may stand in it.
+fn bound_text<'v>(fields: &Fields<'v, '_>, found: &mut Findings) -> (&'v str, Template) {
+    let written = fields.text("action", found).unwrap_or_default();
+    let value = Value::from(written);
+    let text = template(&value, &fields.at.field("action"), found);
+    (written, text.unwrap_or_else(|| Template::of_literal(value)))
 }
 
 fn probe(fields: &Fields<'_, '_>, found: &mut Findings) -> Option<Probe> {

@@ -8,6 +8,7 @@ mod laws;
 mod plan;
 mod semantics;
 mod simulation;
+mod template;
 
 /// Random cases per property: few enough for every day, more where `ACTBOOK_FUZZ_CASES` says so.
 pub fn fuzz_cases() -> u32 {

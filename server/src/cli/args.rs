@@ -1,6 +1,7 @@
 //! The words of the command line, as clap reads them.
 
 mod memory;
+mod run;
 
 use std::path::PathBuf;
 
@@ -12,7 +13,8 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use super::times;
-pub use memory::{Context, Of, Task, TaskWords};
+pub use memory::{Context, Of, Task, TaskWords, Template, UseTemplate};
+pub use run::{Given, How, Run};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -256,6 +258,9 @@ Examples:
     /// Tasks, which have an id elsewhere: add, list, show, split, set, done
     #[command(subcommand)]
     Task(Task),
+    /// Plans with inputs, to be used again: list, show, use, save, from, delete
+    #[command(subcommand)]
+    Template(Template),
     /// Serve MCP over stdio, for an agent's client to start
     #[command(after_help = "\
 Examples:
@@ -368,28 +373,6 @@ pub enum ToolSet {
     Record,
     /// Everything
     Full,
-}
-
-#[derive(Debug, Group)]
-#[command(after_help = "\
-Examples:
-  actbook run notes.yaml --input version=1.2
-  actbook run publish-notes --inputs inputs.yaml --yes
-  actbook run notes.yaml --detach      and `actbook watch` it")]
-pub struct Run {
-    /// A file, `-` for stdin, or the name or id of a saved plan
-    pub plan: String,
-    /// An input; read as JSON where the plan's schema or the text says so
-    #[arg(long = "input", value_name = "KEY=VALUE", value_parser = key_value)]
-    pub inputs: Vec<(String, String)>,
-    /// Inputs from a YAML or JSON file; `--input` goes over them
-    #[arg(long = "inputs", value_name = "FILE")]
-    pub inputs_file: Option<PathBuf>,
-    /// Say yes to the plan's own approval, and to nothing else
-    #[arg(long)]
-    pub yes: bool,
-    #[command(flatten)]
-    pub detach: Detach,
 }
 
 #[derive(Debug, Subcommand)]

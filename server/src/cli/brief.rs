@@ -1,8 +1,9 @@
 //! What came of an execution, in words: the outcome, the recovery brief, what waits, what to type next.
 
-use actbook::service::Brief;
 use actbook::service::view::{ExecutionView, StepView, WaitingView};
+use actbook::service::{Brief, Durations, NoteView};
 use actbook_engine::id::StepId;
+use actbook_engine::plan::duration_text;
 use actbook_engine::policy::{Status, StepStatus};
 use serde_json::Value;
 
@@ -52,6 +53,25 @@ pub fn headline(view: &ExecutionView) -> String {
 
 fn instant(text: &str) -> Option<i64> {
     text.parse::<jiff::Timestamp>().ok().map(|at| at.as_millisecond())
+}
+
+/// What it is at, how long that should take, and what somebody noted that blocks it.
+pub fn pace(view: &ExecutionView) -> Vec<String> {
+    let now = view.durations.map(|Durations { estimated_ms, took_ms, left_ms }| {
+        let at =
+            if view.current.is_empty() { String::new() } else { format!("at {}; ", listed(&view.current)) };
+        let (estimated, left) = (duration_text(estimated_ms), duration_text(left_ms));
+        format!(
+            "{at}estimated {estimated}; what is done took {}; {left} left by the estimates",
+            times::took(took_ms)
+        )
+    });
+    let blocker = |note: &NoteView| {
+        let text = cut(&super::context::text(&note.value), MESSAGE_SHOWN);
+        let from = format!("({}, position {})", note.author, note.position);
+        format!("{} {}: {text} {}", painted(BAD, "blocker"), note.key, painted(QUIET, from))
+    };
+    now.into_iter().chain(view.blockers.iter().map(blocker)).collect()
 }
 
 /// The steps that did not go well, each with its reason.

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::args::GraphFormat;
 use super::foreground::{self, Eyes};
 use super::output::Output;
-use super::session::{self, Session};
+use super::session::Session;
 use super::signs::{BAD, BUSY, GOOD, QUIET, STRONG, painted};
 use super::{Ended, Exit, brief, graph, journal};
 
@@ -74,8 +74,7 @@ impl Scratch {
     }
 
     async fn open(&self, output: &Output) -> Result<Session, Error> {
-        let config = Config::load(Some(&self.folder.join("actbook.yaml")))
-            .map_err(|error| session::refused(&error))?;
+        let config = Config::load(Some(&self.folder.join("actbook.yaml")))?;
         let database = self.folder.join("book.db").to_string_lossy().into_owned();
         Session::with(config, database, output.clone()).await
     }

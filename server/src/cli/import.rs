@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use super::args::Common;
 use super::output::Output;
-use super::session::refused;
 use super::signs::{ASKS, GOOD, QUIET, painted};
 use super::{Ended, Exit};
 
@@ -35,7 +34,7 @@ pub fn import(output: &Output, common: &Common, from: &str, dry_run: bool) -> En
         std::env::current_dir().map_err(|error| Error::new("io", error.to_string(), "go to a folder"))?;
     let files = sources(from, &here)?;
     let (path, text) = our_config(common)?;
-    let known = Config::parse(&text, Path::new("/")).map_err(|error| refused(&error))?.mcp_servers;
+    let known = Config::parse(&text, Path::new("/"))?.mcp_servers;
     let mut report = Report { config: path.clone(), ..Report::default() };
     let mut known: BTreeSet<String> = known.into_keys().collect();
     let mut taken = Vec::new();

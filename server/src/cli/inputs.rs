@@ -8,7 +8,7 @@ use actbook::error::Error;
 use actbook_engine::plan::{DOCUMENT_BYTES_MAX, Plan};
 use serde_json::{Map, Value};
 
-use super::args::Run;
+use super::args::Given;
 
 /// A plan as it was named on the command line.
 #[derive(Debug)]
@@ -66,7 +66,13 @@ pub fn read(path: &Path) -> Result<String, Error> {
 }
 
 /// The inputs of a run: the file's, with each `--input` over them. None: none were given.
-pub fn inputs(asked: &Run, plan: &Arc<Plan>) -> Result<Option<Value>, Error> {
+pub fn inputs(asked: &Given, plan: &Arc<Plan>) -> Result<Option<Value>, Error> {
+    let named = asked.inputs_file.is_some() || !asked.inputs.is_empty();
+    let given = given(asked, plan)?;
+    Ok((named || plan.inputs.is_some()).then_some(Value::Object(given)))
+}
+
+pub fn given(asked: &Given, plan: &Plan) -> Result<Map<String, Value>, Error> {
     let mut given = match &asked.inputs_file {
         Some(file) => from_file(file)?,
         None => Map::new(),
@@ -74,8 +80,7 @@ pub fn inputs(asked: &Run, plan: &Arc<Plan>) -> Result<Option<Value>, Error> {
     for (key, text) in &asked.inputs {
         given.insert(key.to_owned(), value(text, declared(plan, key)));
     }
-    let named = asked.inputs_file.is_some() || !asked.inputs.is_empty();
-    Ok((named || plan.inputs.is_some()).then_some(Value::Object(given)))
+    Ok(given)
 }
 
 fn from_file(file: &Path) -> Result<Map<String, Value>, Error> {

@@ -8,8 +8,9 @@ use actbook_engine::analysis::Check;
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::{Plan, Severity};
 use actbook_engine::policy::PlanApproval;
+use serde_json::Value;
 
-use super::args::Run;
+use super::args::{How, Run};
 use super::foreground::{self, Eyes, Goal};
 use super::inputs::{self, Named};
 use super::session::Session;
@@ -18,10 +19,20 @@ use super::{Ended, detach};
 
 pub async fn run(session: &Session, asked: Run) -> Ended {
     let (reference, plan) = ready(session, &asked.plan).await?;
-    let inputs = inputs::inputs(&asked, &plan)?;
+    let inputs = inputs::inputs(&asked.given, &plan)?;
+    start(session, reference, plan, inputs, asked.how).await
+}
+
+pub async fn start(
+    session: &Session,
+    reference: PlanRef,
+    plan: Arc<Plan>,
+    inputs: Option<Value>,
+    how: How,
+) -> Ended {
     let eyes = Eyes::open()?;
-    let here = !asked.detach.detach;
-    let approved = asked.yes && plan.policy.approval == PlanApproval::Plan;
+    let here = !how.detach.detach;
+    let approved = how.yes && plan.policy.approval == PlanApproval::Plan;
     // Only a driver asks for the plan's approval, and before it has one it sends nothing.
     let drives = here || approved;
     let Started { id, progress, .. } =
@@ -50,20 +61,14 @@ pub async fn ready(session: &Session, word: &str) -> Result<(PlanRef, Arc<Plan>)
             Ok((saved.reference, saved.plan))
         }
         Named::Saved(name) => {
-            let (reference, plan) = session.service.saved_plan(&name).await?;
-            let checked = session.service.check(&plan.document, false).await;
-            let errors = checked.check.findings.iter().filter(|finding| finding.severity == Severity::Error);
-            let errors: Vec<_> = errors.cloned().collect();
-            if !errors.is_empty() {
-                return Err(Error::findings("the plan is refused", errors));
-            }
-            warn(session, &checked.check);
+            let (reference, plan, check) = session.service.ready_plan(&name).await?;
+            warn(session, &check);
             Ok((reference, plan))
         }
     }
 }
 
-fn warn(session: &Session, check: &Check) {
+pub fn warn(session: &Session, check: &Check) {
     for finding in check.findings.iter().filter(|finding| finding.severity == Severity::Warning) {
         let word = painted(ASKS, "warning:");
         session

@@ -1,7 +1,7 @@
 //! What every command that needs the database has at hand.
 
 use actbook::caller::Caller;
-use actbook::config::{Config, ConfigError};
+use actbook::config::Config;
 use actbook::error::Error;
 use actbook::service::{Options, Service};
 
@@ -20,7 +20,7 @@ pub struct Session {
 
 impl Session {
     pub async fn open(common: &Common, output: Output) -> Result<Self, Error> {
-        let config = Config::load(common.config.as_deref()).map_err(|error| refused(&error))?;
+        let config = Config::load(common.config.as_deref())?;
         let database = common.database.clone().unwrap_or_else(actbook::folders::database);
         Self::with(config, database, output).await
     }
@@ -45,14 +45,4 @@ impl Session {
         let service = Service::open(&database, Options::default(), &config).await?;
         Ok(Self { service, caller: Caller::person(), config, output, database })
     }
-}
-
-pub fn refused(error: &ConfigError) -> Error {
-    let cure = match error {
-        ConfigError::Unreadable { .. } => "check --config (or ACTBOOK_CONFIG)",
-        ConfigError::Malformed { .. } | ConfigError::Refused { .. } => {
-            "correct the config; docs/guide.md has every word of it"
-        }
-    };
-    Error::new("config", error.to_string(), cure)
 }

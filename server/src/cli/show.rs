@@ -2,6 +2,7 @@
 
 use actbook::service::ExecutionFilter;
 use actbook::service::view::{ExecutionView, StepView};
+use actbook_engine::plan::duration_text;
 use actbook_engine::policy::{Status, StepStatus};
 
 use super::output::Output;
@@ -49,6 +50,9 @@ async fn head(session: &Session, view: &ExecutionView) -> Result<(), actbook::er
     let started =
         format!("started {}{ended}{task}, at position {}", times::date(&view.started_at), view.position);
     output.line(painted(QUIET, started));
+    for line in brief::pace(view) {
+        output.line(line);
+    }
     if matches!(view.status, Status::Running | Status::Compensating) {
         let found = session.service.find(view.id.as_str()).await?;
         let who = match session.service.driver(&found).await? {
@@ -88,10 +92,14 @@ fn row(step: &StepView) -> Vec<super::table::Cell> {
     ]
 }
 
-/// How long it ran; what was undone or skipped since has no such time any more.
+/// How long it ran, and what it was estimated at; what was undone or skipped since has no such time any more.
 fn took(step: &StepView) -> String {
     let ran = matches!(step.status, StepStatus::Succeeded | StepStatus::Failed | StepStatus::Unknown);
-    step.took_ms.filter(|_| ran).map(times::took).unwrap_or_default()
+    let took = step.took_ms.filter(|_| ran).map(times::took).unwrap_or_default();
+    match step.estimated_ms {
+        Some(estimate) => format!("{took} / {}", duration_text(estimate)).trim_start().to_owned(),
+        None => took,
+    }
 }
 
 fn hints(output: &Output, view: &ExecutionView) {

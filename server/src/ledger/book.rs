@@ -59,7 +59,7 @@ impl Waiter {
             Request::Do { stream, command } if command.epoch().is_none() => Some(*stream),
             Request::Do { .. }
             | Request::Start(_)
-            | Request::SavePlan { .. }
+            | Request::SavePlan(_)
             | Request::DeletePlan { .. }
             | Request::AcceptTool { .. }
             | Request::Act { .. }
@@ -67,7 +67,8 @@ impl Waiter {
             | Request::SetNote(_)
             | Request::DeleteNote { .. }
             | Request::EraseNote { .. }
-            | Request::SetTasks { .. } => None,
+            | Request::SetTasks { .. }
+            | Request::AddTask(_) => None,
         }
     }
 
@@ -265,9 +266,7 @@ impl Book {
             return Ok(repeated);
         }
         let reply = match &asked.request {
-            Request::SavePlan { plan, new_id, pins, tools } => {
-                self.save(plan, new_id, pins.as_ref(), tools, &asked.actor)?
-            }
+            Request::SavePlan(plan) => self.save(plan, &asked.actor)?,
             Request::AcceptTool { digest, tool, reason } => {
                 self.accept(*digest, tool, reason.as_deref(), &asked.actor)?
             }
@@ -287,6 +286,7 @@ impl Book {
             Request::DeleteNote { scope, key } => self.delete_note(scope, key, &asked.actor)?,
             Request::EraseNote { stream, version } => self.erase_note(*stream, *version, &asked.actor)?,
             Request::SetTasks { tasks, fresh } => self.set_tasks(tasks, *fresh, &asked.actor)?,
+            Request::AddTask(task) => self.add_task(task, &asked.actor)?,
         };
         if let Some(key) = &asked.key {
             self.remember(key, &reply);

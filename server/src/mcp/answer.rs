@@ -7,16 +7,17 @@ mod schema;
 use std::fmt::Write as _;
 
 use actbook_engine::id::StepId;
+use actbook_engine::plan::duration_text;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 pub use next::{Doors, lines as next_lines};
-pub use schema::{answer, execution as execution_schema};
+pub use schema::{answer, execution as execution_schema, execution_or, objects};
 
 use crate::error::Error;
-use crate::service::Brief;
 use crate::service::view::{ExecutionView, StepView, WaitingView};
+use crate::service::{Brief, Durations};
 
 /// A plan with more steps than this is shown by the steps that matter.
 const STEPS_SHOWN_MAX: usize = 40;
@@ -73,6 +74,8 @@ fn shown(view: &ExecutionView, next: Vec<String>) -> Answer {
     let mut structured = serde_json::to_value(view).unwrap_or_default();
     structured["steps"] = json!(steps);
     structured["next"] = json!(next);
+    let blockers = structured.get_mut("blockers").and_then(Value::as_array_mut);
+    blockers.into_iter().flatten().for_each(|note| clip(&mut note["value"]));
     if left_out > 0 {
         structured["steps_left_out"] = json!(left_out);
     }
@@ -134,7 +137,7 @@ fn told(view: &ExecutionView, next: &[String]) -> String {
         "Execution {id} of plan `{}` is {status}{ending}: {} of {} steps done (position {position}).\nGuarantee: {guarantee}.",
         plan.name, progress.done, progress.total
     );
-    for line in troubles(view) {
+    for line in troubles(view).chain(pace(view)) {
         text.push('\n');
         text.push_str(&line);
     }
@@ -162,6 +165,25 @@ fn troubles(view: &ExecutionView) -> impl Iterator<Item = String> {
         let tries = if tries == 1 { "1 attempt".to_owned() } else { format!("{tries} attempts") };
         format!("Step `{}` is {}: {} after {tries}: {message}", step.id, step.status, error.category)
     })
+}
+
+/// What it is at, how long that should take, and what somebody noted that blocks it.
+fn pace(view: &ExecutionView) -> impl Iterator<Item = String> {
+    let now = view.durations.map(|Durations { estimated_ms, took_ms, left_ms }| {
+        let at = view.current.iter().take(FINDINGS_SHOWN_MAX).map(|step| step.as_str());
+        let at = at.collect::<Vec<_>>().join(", ");
+        let at = if at.is_empty() { String::new() } else { format!("At {at}. ") };
+        let took = duration_text(u64::try_from(took_ms).unwrap_or_default());
+        let (estimated, left) = (duration_text(estimated_ms), duration_text(left_ms));
+        format!("{at}Estimated {estimated}; what is done took {took}; estimated of the rest {left}.")
+    });
+    let blockers = view.blockers.iter().take(FINDINGS_SHOWN_MAX).map(|note| {
+        let value = note.value.as_str().map_or_else(|| note.value.to_string(), str::to_owned);
+        let (author, position) = (&note.author, note.position);
+        let value = cut(&value, MESSAGE_CHARS_MAX);
+        format!("Blocker `{}`, by {author} at position {position}: {value}", note.key)
+    });
+    now.into_iter().chain(blockers)
 }
 
 fn briefly(brief: &Brief) -> String {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use actbook_engine::chain::Digest;
 use rmcp::model::{
     ClientCapabilities, InputResponses, ProgressNotificationParam, ProgressToken, ProtocolVersion,
 };
@@ -41,7 +40,7 @@ impl Ask {
             let point = arguments.iter().filter(|(name, _)| !BESIDE_THE_POINT.contains(&name.as_str()));
             let request =
                 json!({ "tool": tool, "arguments": point.collect::<std::collections::BTreeMap<_, _>>() });
-            Key { name: name.to_owned(), request: Digest::of(request.to_string().as_bytes()) }
+            Key::new(name, &request)
         });
         self
     }

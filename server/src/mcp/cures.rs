@@ -6,13 +6,14 @@ use actbook_engine::plan::Finding;
 use crate::error::Error;
 
 /// A code, a word of the cure that is given below, and the cure for an agent.
-const CURES: [(&str, &str, &str); 18] = [
+const CURES: [(&str, &str, &str); 19] = [
     ("no_such_execution", "`actbook list`", "status without arguments shows them"),
     (
         "no_such_plan",
         "`actbook plan list`",
         "give the plan_id that saving it answered, or the document as `plan`",
     ),
+    ("no_such_template", "`actbook template list`", "template with action \"list\" shows them"),
     ("no_such_task", "`actbook task list`", "name it as its plans, its notes or your user do"),
     ("no_such_note", "`actbook context", "query_context with `search` finds notes"),
     ("no_such_tool", "`actbook doctor`", "list_tools says what is wrong with its server; tell your user"),

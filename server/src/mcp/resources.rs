@@ -7,7 +7,7 @@ use rmcp::model::{
 use serde_json::json;
 
 use crate::error::Error;
-use crate::service::{ExecutionFilter, JournalFilter, Service};
+use crate::service::{ExecutionFilter, JournalFilter, Service, shipped};
 
 const GUIDE: &str = include_str!("../../../docs/agents.md");
 const FORMAT: &str = include_str!("../../../docs/guide.md");
@@ -15,22 +15,6 @@ pub const PLAN_SCHEMA: &str = include_str!("resources/plan.schema.json");
 /// Where the plan format stands in the guide for people.
 const FORMAT_BEGINS: &str = "## Plans";
 const FORMAT_ENDS: &str = "## States";
-
-const EXAMPLES: [(&str, &str, &str); 5] = [
-    ("travel-booking", "Three bookings, all or none", include_str!("../../../examples/travel-booking.yaml")),
-    (
-        "database-migration",
-        "Backed up, approved, taken back in reverse",
-        include_str!("../../../examples/database-migration.yaml"),
-    ),
-    (
-        "file-pipeline",
-        "Values travel from step to step; a condition skips one",
-        include_str!("../../../examples/file-pipeline.yaml"),
-    ),
-    ("release", "Asks before the point of no return", include_str!("../../../examples/release.yaml")),
-    ("agent-steps", "Work of your own between calls", include_str!("../../../examples/agent-steps.yaml")),
-];
 
 const JOURNAL_SHOWN: u64 = 1_000;
 const COMPLETED_MAX: usize = 100;
@@ -76,9 +60,9 @@ pub fn list() -> ListResourcesResult {
     let guide = Resource::new("actbook://guide", "guide").with_description(words);
     let format = Resource::new("actbook://plan-format", "plan-format")
         .with_description("Every field of a plan, and its JSON Schema");
-    let examples = EXAMPLES.iter().map(|(name, about, _)| {
-        Resource::new(format!("actbook://examples/{name}"), *name)
-            .with_description(*about)
+    let examples = shipped().iter().map(|one| {
+        Resource::new(format!("actbook://examples/{}", one.name), one.name)
+            .with_description(one.plan.description.as_deref().unwrap_or_default())
             .with_mime_type("application/yaml")
     });
     let fixed = [guide.with_mime_type("text/markdown"), format.with_mime_type("text/markdown")];
@@ -114,8 +98,8 @@ pub async fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, Er
                 true,
             )
         }
-        Address::Example(name) => match EXAMPLES.iter().find(|(known, _, _)| known == name) {
-            Some((_, _, plan)) => (vec![text(plan, "application/yaml")], true),
+        Address::Example(name) => match shipped().iter().find(|one| one.name == name) {
+            Some(one) => (vec![text(one.text, "application/yaml")], true),
             None => return Err(not_found(uri, "there is no such example")),
         },
         Address::Plan(_) | Address::Execution(_) | Address::Journal(_) => {

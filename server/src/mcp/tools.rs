@@ -6,6 +6,7 @@ mod context;
 mod control;
 mod executions;
 mod ledger;
+mod library;
 mod plans;
 mod record;
 mod recorder;
@@ -95,6 +96,8 @@ pub fn offered(profile: Profile) -> Vec<Offered> {
         context::set_context(),
         context::query_context(),
         tasks::task(),
+        library::plan(),
+        library::template(),
         catalog::list_tools(),
     ];
     all.into_iter().filter(|offered| offered.profiles.contains(&profile)).collect()
@@ -125,6 +128,8 @@ pub async fn call(
         "set_context" => context::set(door, &ask, arguments.read(name, given)?).await?,
         "query_context" => context::query(door, arguments.read(name, given)?).await?,
         "task" => tasks::say(door, &ask, arguments.read(name, given)?).await?,
+        "plan" => library::of_plans(door, &ask, arguments.read(name, given)?).await?,
+        "template" => library::of_templates(door, &ask, arguments.read(name, given)?).await?,
         "list_tools" => catalog::list(door, arguments.read(name, given)?).await?,
         other => unreachable!("`{other}` is in the table of tools and has no call"),
     };

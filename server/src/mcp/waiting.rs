@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actbook_engine::policy::{Status, StepStatus};
+use actbook_engine::policy::StepStatus;
 use tokio::time::{Instant, sleep_until};
 
 use super::ask::Ask;
@@ -63,7 +63,7 @@ pub async fn view(
 
 fn reached(watching: &Watching, until: Until) -> bool {
     match until {
-        Until::Settled => !matches!(watching.status(), Status::Running | Status::Compensating),
+        Until::Settled => watching.is_settled(),
         Until::After(position) => watching.position() > position,
     }
 }

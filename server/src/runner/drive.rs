@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use actbook_engine::execution::{Answered, Call, CallId, Command, Due, Ended, Stored};
+use actbook_engine::execution::{Answered, Call, CallId, CallKind, Command, Due, Ended, Stored};
 use actbook_engine::id::Epoch;
+use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::perform::{InFlight, Words, perform, unreadable};
+use super::seat::Seat;
 use super::{Error, Inner, LEASE_MARGIN, Runner};
 use crate::ledger::{self, Progress};
 use crate::store::payloads;
@@ -30,6 +32,7 @@ pub struct Drive {
     inner: Arc<Inner>,
     stream: u64,
     epoch: Epoch,
+    plan: Arc<Plan>,
     in_flight: BTreeMap<CallId, InFlight>,
     calls: JoinSet<(CallId, Ended)>,
     woken: Arc<Notify>,
@@ -42,16 +45,27 @@ impl Runner {
             inner: self.0.clone(),
             stream: claimed.stream,
             epoch: claimed.epoch,
+            plan: self.0.ledger.look(claimed.stream, |execution| execution.plan.clone())?,
             in_flight: BTreeMap::new(),
             calls: JoinSet::new(),
             woken: self.0.ledger.watch(claimed.stream),
         };
+        let mut open = LeftOpen(Some(&self.0.seat));
         let left = drive.run(claimed, halt).await;
-        if !matches!(&left, Ok(progress) if progress.due.calls.is_empty()) {
-            // Intents that were never sent stay behind: the seat's file proves it to whoever comes next.
-            self.0.seat.keep_as_proof();
-        }
+        open.0.take_if(|_| matches!(&left, Ok(progress) if progress.due.calls.is_empty()));
         left.map(|progress| progress.status)
+    }
+}
+
+/// Intents that were never sent may stay behind: the seat's file proves it to whoever comes next. Also where
+/// the driving itself is dropped, with the runtime that it ran on.
+struct LeftOpen<'a>(Option<&'a Seat>);
+
+impl Drop for LeftOpen<'_> {
+    fn drop(&mut self) {
+        if let Some(seat) = self.0 {
+            seat.keep_as_proof();
+        }
     }
 }
 
@@ -81,12 +95,13 @@ impl Drive {
     /// Whatever comes first: a call's end, another's word, a deadline, or the wish to leave.
     async fn next(&mut self, progress: &Progress, halt: &mut Halt) -> Result<Progress, Error> {
         let halted = *halt.borrow();
-        let epoch = if halted { NOBODY } else { self.epoch };
         let timer = wait_until(progress.due.look_again_at.filter(|_| !halted));
         let command = tokio::select! {
             Some(ended) = self.calls.join_next() => {
                 let (call, ended) = ended.map_err(|error| ledger::Error::Corrupt(error.to_string()))?;
                 self.in_flight.remove(&call);
+                // Asked to stop while it waited, perhaps: then nothing follows from the outcome.
+                let epoch = if *halt.borrow() { NOBODY } else { self.epoch };
                 Command::Report { epoch, call, ended }
             }
             () = self.woken.notified() => match halted {
@@ -171,7 +186,21 @@ impl Drive {
                 question.and_then(|question| Ok(Some(tools::Reply { question, answer: answer? })))
             }
         };
-        Ok(arguments.and_then(|arguments| Ok(Words { arguments, reply: reply? })))
+        let origin = self.origin(progress, call.id);
+        Ok(arguments.and_then(|arguments| Ok(Words { origin, arguments, reply: reply? })))
+    }
+
+    fn origin(&self, progress: &Progress, call: CallId) -> tools::Origin {
+        tools::Origin {
+            execution: progress.id.clone(),
+            step: self.plan.step(call.step).id.clone(),
+            purpose: match call.kind {
+                CallKind::Run => tools::Purpose::Run,
+                CallKind::Probe => tools::Purpose::Probe,
+                CallKind::Compensation => tools::Purpose::Undo,
+            },
+            attempt: call.no + 1,
+        }
     }
 
     async fn payload(&self, stored: Stored) -> Result<Result<Value, String>, Error> {

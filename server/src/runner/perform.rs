@@ -31,6 +31,7 @@ impl InFlight {
 /// What a call sends.
 #[derive(Debug)]
 pub struct Words {
+    pub origin: tools::Origin,
     pub arguments: Value,
     pub reply: Option<tools::Reply>,
 }
@@ -39,13 +40,14 @@ pub async fn perform(
     inner: Arc<Inner>,
     stream: u64,
     call: Call,
-    Words { mut arguments, reply }: Words,
+    Words { origin, mut arguments, reply }: Words,
     stop: watch::Receiver<bool>,
     kept: Arc<AtomicBool>,
 ) -> (CallId, Ended) {
     let id = call.id;
     let keep = Some(keeper(inner.clone(), stream, id, kept));
-    let carry = tools::Carry { task: call.task.as_deref().map(str::to_owned), reply, keep };
+    let (task, told) = (call.task.as_deref().map(str::to_owned), Some(stop.clone()));
+    let carry = tools::Carry { task, reply, keep, stop: told, progress: None };
     let sending = |child: Option<tools::ChildProcess>| {
         if let Err(error) = inner.seat.sending(stream, id, child) {
             // Without the line a crash would pass this call off as never sent.
@@ -60,7 +62,8 @@ pub async fn perform(
     loop {
         // Only a call that is meant for a certain tool may have to be made again.
         let arguments = if pin.is_some() { arguments.clone() } else { std::mem::take(&mut arguments) };
-        let (request, stop) = (request(&call, arguments, pin, &carry), asked_to_stop(stop.clone()));
+        let request = request(&call, &origin, arguments, pin, &carry);
+        let stop = asked_to_stop(stop.clone());
         let ended = inner.tools.call_reporting(request, sending, progress.clone(), stop).await;
         match pins::look(&inner, stream, &call, pin, ended).await {
             Then::Done(ended) => return (id, in_engine_words(ended)),
@@ -69,7 +72,13 @@ pub async fn perform(
     }
 }
 
-fn request(call: &Call, arguments: Value, pin: Option<Digest>, carry: &tools::Carry) -> tools::Call {
+fn request(
+    call: &Call,
+    origin: &tools::Origin,
+    arguments: Value,
+    pin: Option<Digest>,
+    carry: &tools::Carry,
+) -> tools::Call {
     tools::Call {
         tool: call.tool.clone(),
         arguments,
@@ -77,6 +86,7 @@ fn request(call: &Call, arguments: Value, pin: Option<Digest>, carry: &tools::Ca
         key: call.key.clone(),
         timeout: Duration::from_millis(time_left(call)),
         carry: carry.clone(),
+        origin: Some(origin.clone()),
     }
 }
 

@@ -152,10 +152,11 @@ impl Sent {
     }
 
     /// Ends what the dead process has left running. A start time tells a child from a later process
-    /// that was given the same number.
+    /// that was given the same number. Where this very process left the seat, others in it live on.
     pub fn end_children(&self) {
         self.calls.values().flatten().for_each(|child| child.kill_group());
-        if let (Some(process), true) = (self.process, self.calls.values().any(Option::is_none)) {
+        let gone = self.process.filter(|process| *process != ChildProcess::this());
+        if let (Some(process), true) = (gone, self.calls.values().any(Option::is_none)) {
             process.kill_started();
         }
     }

@@ -10,13 +10,11 @@ use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{Progress, Reply, Request};
 
+/// Where it was said, and how far that brought it.
+type Told = Result<(Found, Progress), Error>;
+
 impl Service {
-    pub(super) async fn tell(
-        &self,
-        caller: &Caller,
-        id: &str,
-        command: Command,
-    ) -> Result<(Found, Progress), Error> {
+    pub(super) async fn tell(&self, caller: &Caller, id: &str, command: Command) -> Told {
         let found = self.find(id).await?;
         let request = Request::Do { stream: found.stream, command };
         let progress = match self.ask(caller, request).await? {
@@ -29,34 +27,19 @@ impl Service {
         Ok((found, progress))
     }
 
-    pub async fn pause(
-        &self,
-        caller: &Caller,
-        id: &str,
-        reason: Option<String>,
-    ) -> Result<(Found, Progress), Error> {
+    pub async fn pause(&self, caller: &Caller, id: &str, reason: Option<String>) -> Told {
         self.tell(caller, id, Command::Pause { reason }).await
     }
 
-    pub async fn resume(&self, caller: &Caller, id: &str) -> Result<(Found, Progress), Error> {
+    pub async fn resume(&self, caller: &Caller, id: &str) -> Told {
         self.tell(caller, id, Command::Resume).await
     }
 
-    pub async fn cancel(
-        &self,
-        caller: &Caller,
-        id: &str,
-        reason: Option<String>,
-    ) -> Result<(Found, Progress), Error> {
+    pub async fn cancel(&self, caller: &Caller, id: &str, reason: Option<String>) -> Told {
         self.tell(caller, id, Command::Cancel { reason }).await
     }
 
-    pub async fn undo(
-        &self,
-        caller: &Caller,
-        id: &str,
-        reason: Option<String>,
-    ) -> Result<(Found, Progress), Error> {
+    pub async fn undo(&self, caller: &Caller, id: &str, reason: Option<String>) -> Told {
         self.tell(caller, id, Command::Undo { reason }).await
     }
 
@@ -64,20 +47,20 @@ impl Service {
         &self,
         caller: &Caller,
         id: &str,
-        step: Option<String>,
+        to: Option<String>,
         reason: Option<String>,
-    ) -> Result<(Found, Progress), Error> {
-        self.tell(caller, id, Command::Approve { step, reason }).await
+    ) -> Told {
+        self.tell(caller, id, Command::Approve { step: to, reason }).await
     }
 
     pub async fn reject(
         &self,
         caller: &Caller,
         id: &str,
-        step: Option<String>,
+        to: Option<String>,
         reason: Option<String>,
-    ) -> Result<(Found, Progress), Error> {
-        self.tell(caller, id, Command::Reject { step, reason }).await
+    ) -> Told {
+        self.tell(caller, id, Command::Reject { step: to, reason }).await
     }
 
     pub async fn decide(
@@ -88,7 +71,7 @@ impl Service {
         answer: Answer,
         reason: Option<String>,
         mut output: Option<Value>,
-    ) -> Result<(Found, Progress), Error> {
+    ) -> Told {
         output.iter_mut().for_each(|output| self.tools.redact(output));
         if answer == Answer::Retry {
             self.take_over_accepted(caller, id, &step).await?;

@@ -13,6 +13,9 @@ use actbook_engine::policy::Status;
 use tokio::sync::{Notify, watch};
 
 use super::Service;
+use super::executions::Found;
+use super::view::ExecutionView;
+use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{self, Progress};
 use crate::runner::{Claimed, Halt};
@@ -82,6 +85,28 @@ impl Background {
         }
     }
 
+    /// Somebody has spoken: the execution as it is now, and why nobody here goes on where its servers are
+    /// defined elsewhere. What was said is recorded all the same.
+    pub async fn answered(&self, found: &Found) -> Result<(ExecutionView, Option<Error>), Error> {
+        let elsewhere = match self.go_on(found.stream).await {
+            Ok(_) => None,
+            Err(error) if error.code == "other_place" => Some(error),
+            Err(error) => return Err(error),
+        };
+        Ok((self.0.service.view(found.id.as_str()).await?, elsewhere))
+    }
+
+    /// Lifts a pause; what merely has no driver needs no word for that.
+    pub async fn resume(&self, caller: &Caller, id: &str) -> Result<Found, Error> {
+        let found = self.0.service.find(id).await?;
+        match found.status {
+            Status::Running | Status::Blocked | Status::Compensating => Ok(found),
+            Status::Paused | Status::Succeeded | Status::Failed | Status::Cancelled | Status::Compensated => {
+                Ok(self.0.service.resume(caller, id).await?.0)
+            }
+        }
+    }
+
     /// Takes up everything of this place that nobody drives; gives how many.
     pub async fn take_up(&self) -> Result<usize, Error> {
         let left = self.left().await?;
@@ -143,9 +168,14 @@ impl Background {
         }
     }
 
+    /// Nothing further starts from here on.
+    pub fn halt(&self) {
+        self.0.halt.send_replace(true);
+    }
+
     /// Nothing further starts; waits this long at most for the calls in flight.
     pub async fn leave(&self, patience: Duration) {
-        self.0.halt.send_replace(true);
+        self.halt();
         let mut busy = self.0.busy.subscribe();
         let idle = busy.wait_for(|busy| *busy == 0);
         if tokio::time::timeout(patience, idle).await.is_err() {
@@ -195,7 +225,7 @@ impl Background {
             let epoch = claimed.epoch;
             let status = self.drive(claimed).await?;
             if matches!(status, Status::Blocked | Status::Paused) {
-                self.answered(stream, &woken).await?;
+                self.can_go_on(stream, &woken).await?;
             }
             if *self.0.halt.borrow() || service.ledger.look(stream, |one| one.ended.is_some())? {
                 return Ok(());
@@ -223,7 +253,7 @@ impl Background {
     }
 
     /// Waits until it can go on: an answer came, its deadline has passed, or this process leaves.
-    async fn answered(&self, stream: u64, woken: &Notify) -> Result<(), Error> {
+    async fn can_go_on(&self, stream: u64, woken: &Notify) -> Result<(), Error> {
         let mut halt = self.0.halt.subscribe();
         loop {
             let (status, deadline) = self

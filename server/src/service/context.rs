@@ -30,7 +30,8 @@ pub struct Belongs {
     pub execution: Option<String>,
 }
 
-#[derive(Clone, Debug)]
+/// A note to be put down.
+#[derive(Clone, Debug, Default)]
 pub struct NoteGiven {
     pub key: String,
     pub value: Value,
@@ -38,6 +39,13 @@ pub struct NoteGiven {
     pub belongs: Belongs,
     pub metadata: Option<Value>,
     pub expires_in_ms: Option<i64>,
+}
+
+impl NoteGiven {
+    /// A note that belongs to nothing in particular.
+    pub fn new(key: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self { key: key.into(), value: value.into(), ..Self::default() }
+    }
 }
 
 /// Which notes to find. Everything left out lets all pass.

@@ -1,7 +1,7 @@
 //! Executions: started, found, listed, shown, watched, driven.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
@@ -10,6 +10,7 @@ use actbook_engine::execution::{Brief, Command, Execution};
 use actbook_engine::id::{ExecutionId, SeatId, StepId};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::{Status, StepStatus};
+use actbook_engine::terms::Terms;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -62,22 +63,9 @@ impl Service {
         inputs: Option<Value>,
         drive: bool,
     ) -> Result<Started, Error> {
-        let given = plan.with_defaults(inputs.clone().unwrap_or_else(|| Value::Object(Default::default())));
-        plan.check_inputs(&given).map_err(|findings| Error::findings("the inputs are refused", findings))?;
-        let seat: Option<SeatId> = if drive { Some(self.runner().await?.seat_id()) } else { None };
+        let inputs = complete(&plan, inputs)?;
         let terms = self.terms(&reference, &plan).await?;
-        let named = inputs.is_some() || given.as_object().is_some_and(|given| !given.is_empty());
-        let kept = named.then_some(given);
-        let start = Start {
-            id: ExecutionId::new(random::id()),
-            plan_ref: reference,
-            inputs: kept.map(|inputs| plan.redact_inputs(inputs)),
-            place: self.place(&plan),
-            terms,
-            plan,
-            salt: random::bytes::<16>().to_vec().into(),
-            seat,
-        };
+        let start = self.beginning(reference, plan, inputs, terms, drive).await?;
         let request = Request::Start(Box::new(start));
         match self.ask(caller, request).await? {
             Reply::Moved(progress) => Ok(Started::of(*progress, true)),
@@ -86,6 +74,28 @@ impl Service {
                 unreachable!("a start gives an execution")
             }
         }
+    }
+
+    /// An execution that is about to start, with inputs that were completed.
+    pub(super) async fn beginning(
+        &self,
+        plan_ref: PlanRef,
+        plan: Arc<Plan>,
+        inputs: Option<Value>,
+        terms: Terms,
+        drive: bool,
+    ) -> Result<Start, Error> {
+        let seat: Option<SeatId> = if drive { Some(self.runner().await?.seat_id()) } else { None };
+        Ok(Start {
+            id: ExecutionId::new(random::id()),
+            plan_ref,
+            inputs: inputs.map(|inputs| plan.redact_inputs(inputs)),
+            place: self.place(&plan),
+            terms,
+            plan,
+            salt: random::bytes::<16>().to_vec().into(),
+            seat,
+        })
     }
 
     /// What an equal request with the same key has started before.
@@ -98,9 +108,8 @@ impl Service {
 
     /// The digest of how the servers that a plan names are reached from here.
     pub fn place(&self, plan: &Plan) -> Digest {
-        let servers: BTreeSet<String> =
-            named_tools(plan).into_iter().map(|(_, tool)| server_of(tool)).collect();
-        self.tools.place(&servers)
+        let homes = named_tools(plan).into_iter().map(|(_, tool)| self.tools.home_of(tool).to_owned());
+        self.tools.place(&homes.collect())
     }
 
     /// By id, or its unique beginning.
@@ -260,6 +269,15 @@ impl Service {
     }
 }
 
+/// The inputs with their defaults, if there are any; refused where they are not what the plan asks for.
+pub(super) fn complete(plan: &Plan, inputs: Option<Value>) -> Result<Option<Value>, Error> {
+    let named = inputs.is_some();
+    let given = plan.with_defaults(inputs.unwrap_or_else(|| Value::Object(Default::default())));
+    plan.check_inputs(&given).map_err(|findings| Error::findings("the inputs are refused", findings))?;
+    let some = named || given.as_object().is_some_and(|given| !given.is_empty());
+    Ok(some.then_some(given))
+}
+
 /// A process that drives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Driver {
@@ -285,13 +303,6 @@ pub struct Glance<'a> {
     /// Of its last attempt.
     pub started_at_ms: Option<i64>,
     pub ended_at_ms: Option<i64>,
-}
-
-fn server_of(tool: &str) -> String {
-    match tool.split_once('/') {
-        Some(("command" | "http", _)) | None => tool.to_owned(),
-        Some((server, _)) => server.to_owned(),
-    }
 }
 
 /// An execution that is being looked at.
@@ -325,6 +336,11 @@ impl Watching {
 
     pub fn status(&self) -> Status {
         self.execution().status()
+    }
+
+    /// It has ended, or waits for somebody.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self.status(), Status::Running | Status::Compensating)
     }
 
     pub fn position(&self) -> u64 {

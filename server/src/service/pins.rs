@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use actbook_engine::chain::Digest;
 use actbook_engine::event::PlanRef;
 use actbook_engine::execution::Command;
+use actbook_engine::library::Pins;
 use actbook_engine::plan::Plan;
 use actbook_engine::terms::{RetryTerms, Terms, ToolTerms};
 use serde::Serialize;
@@ -43,12 +44,17 @@ pub struct ToolTaken {
 impl Service {
     /// What counts for each tool of a plan from here on. Refused where one of them is not what it was.
     pub(super) async fn terms(&self, reference: &PlanRef, plan: &Plan) -> Result<Terms, Error> {
+        let pins = self.ledger.look_at_library(|library| library.pins(reference).cloned())?;
+        self.terms_of(plan, &pins.unwrap_or_default()).await
+    }
+
+    /// The same for a plan that was checked against these definitions.
+    pub(super) async fn terms_of(&self, plan: &Plan, pins: &Pins) -> Result<Terms, Error> {
         let names: BTreeSet<String> =
             named_tools(plan).into_iter().map(|(_, tool)| tool.to_owned()).collect();
         let described = self.tools.describe_each(&names).await;
-        let (pins, accepted) = self.ledger.look_at_library(|library| {
-            let accepted = names.iter().filter_map(|name| Some((name.clone(), library.accepted(name)?)));
-            (library.pins(reference).cloned().unwrap_or_default(), accepted.collect::<BTreeMap<_, _>>())
+        let accepted: BTreeMap<String, Digest> = self.ledger.look_at_library(|library| {
+            names.iter().filter_map(|name| Some((name.clone(), library.accepted(name)?))).collect()
         })?;
         let mut terms = Terms::new();
         for tool in plan.steps.iter().filter_map(|step| step.tool()).chain(names.iter().map(String::as_str)) {

@@ -13,7 +13,7 @@ use super::preflight::Seen;
 use super::view::PlanView;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{Reply, Request};
+use crate::ledger::{PlanAsked, Reply, Request};
 use crate::random;
 use crate::store::{self, payloads, plans};
 
@@ -86,24 +86,46 @@ impl Service {
 
     pub async fn save_plan(&self, caller: &Caller, text: &str, offline: bool) -> Result<PlanSaved, Error> {
         let repeated = self.repeated(caller).await?;
-        let PlanChecked { plan, check, tools } = self.check(text, offline || repeated.is_some()).await;
+        let (asked, check) = self.ready(text, offline || repeated.is_some()).await?;
+        self.put_plan(caller, asked, check).await
+    }
+
+    /// A plan that may be saved; refused where its check finds an error.
+    pub(super) async fn ready(&self, text: &str, offline: bool) -> Result<(PlanAsked, Check), Error> {
+        let PlanChecked { plan, check, tools } = self.check(text, offline).await;
         let Some(plan) = plan.filter(|_| check.ok) else {
-            let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
-            return Err(Error::findings("the plan is refused", errors.collect()));
+            return Err(refused(check));
         };
-        let request = Request::SavePlan {
-            plan: plan.clone(),
+        let asked = PlanAsked {
+            plan,
             new_id: PlanId::new(random::id()),
+            template: false,
             pins: tools.as_ref().map(Seen::pins),
             tools: tools.map(|tools| tools.rows(self)).unwrap_or_default(),
         };
-        let (reference, fresh) = match self.ask(caller, request).await? {
-            Reply::Saved { plan, fresh } => (plan, fresh),
-            Reply::Repeated(result) => (saved_before(&result, &plan)?, false),
+        Ok((asked, check))
+    }
+
+    pub(super) async fn put_plan(
+        &self,
+        caller: &Caller,
+        asked: PlanAsked,
+        check: Check,
+    ) -> Result<PlanSaved, Error> {
+        let plan = asked.plan.clone();
+        let (reference, plan, fresh) = match self.ask(caller, Request::SavePlan(Box::new(asked))).await? {
+            Reply::Saved { plan: reference, fresh } => (reference, plan, fresh),
+            Reply::Repeated(result) => {
+                let (reference, plan) = self.saved_before(&result).await?;
+                (reference, plan, false)
+            }
             Reply::Moved(_) | Reply::Deleted | Reply::Accepted { .. } | Reply::Recorded(_) => {
                 unreachable!("saving a plan answers with its place")
             }
         };
+        if reference.version > 1 {
+            self.follow_plan(caller, &reference, &plan).await?;
+        }
         let PlanRef { id, name, version, digest } = reference.clone();
         Ok(PlanSaved {
             plan_id: id,
@@ -117,6 +139,18 @@ impl Service {
         })
     }
 
+    /// What an equal request was given, as its key remembers it: `id@version`.
+    async fn saved_before(&self, result: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
+        let strange =
+            || Error::new("corrupt", format!("a key gave the plan `{result}`"), "run `actbook verify`");
+        let place = result.rsplit_once('@').and_then(|(id, version)| Some((id, version.parse().ok()?)));
+        let (id, version): (&str, u32) = place.ok_or_else(strange)?;
+        let row = plans::version(self.tenant, id, u64::from(version)).first(&self.db).await?;
+        let row = row.ok_or_else(strange)?;
+        let plan = self.document_at(row.position).await?;
+        Ok((PlanRef { id: PlanId::new(id), name: row.name, version, digest: plan.digest }, plan))
+    }
+
     pub async fn plans(&self) -> Result<Vec<PlanView>, Error> {
         let rows = plans::list(self.tenant, PLANS_LISTED).all(&self.db).await?;
         Ok(rows.iter().map(PlanView::of).collect())
@@ -125,11 +159,16 @@ impl Service {
     /// By name, id, or the unique beginning of an id.
     pub async fn plan(&self, name_or_id: &str) -> Result<(PlanView, Arc<Plan>), Error> {
         let row = self.plan_row(name_or_id).await?;
+        Ok((PlanView::of(&row), self.document_at(row.position).await?))
+    }
+
+    /// The plan whose document was saved at this position.
+    pub(super) async fn document_at(&self, position: u64) -> Result<Arc<Plan>, Error> {
         let lost = || Error::new("corrupt", "the plan's document is missing", "run `actbook verify`");
-        let document = payloads::at(self.tenant, row.position).first(&self.db).await?.ok_or_else(lost)?;
+        let document = payloads::at(self.tenant, position).first(&self.db).await?.ok_or_else(lost)?;
         let text = String::from_utf8(document.body).map_err(|_| lost())?;
         let plan = Plan::parse(&text).map_err(|findings| Error::findings("the stored plan", findings))?;
-        Ok((PlanView::of(&row), Arc::new(plan)))
+        Ok(Arc::new(plan))
     }
 
     /// A saved plan and the reference by which it is started.
@@ -140,6 +179,16 @@ impl Service {
         })?;
         let reference = PlanRef { id: PlanId::new(view.id), name: view.name, version, digest: plan.digest };
         Ok((reference, plan))
+    }
+
+    /// The same, checked anew, for its tools may have gone.
+    pub async fn ready_plan(&self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>, Check), Error> {
+        let (reference, plan) = self.saved_plan(name_or_id).await?;
+        let check = self.check(&plan.document, false).await.check;
+        match check.ok {
+            true => Ok((reference, plan, check)),
+            false => Err(refused(check)),
+        }
     }
 
     pub(super) async fn plan_row(&self, name_or_id: &str) -> Result<plans::Plan, Error> {
@@ -171,12 +220,9 @@ impl Service {
     }
 }
 
-/// The place that an equal request was given, as its key remembers it: `id@version`.
-fn saved_before(result: &str, plan: &Plan) -> Result<PlanRef, Error> {
-    let place = result.rsplit_once('@').and_then(|(id, version)| Some((id, version.parse().ok()?)));
-    let strange = || Error::new("corrupt", format!("a key gave the plan `{result}`"), "run `actbook verify`");
-    let (id, version) = place.ok_or_else(strange)?;
-    Ok(PlanRef { id: PlanId::new(id), name: plan.name.clone(), version, digest: plan.digest })
+fn refused(check: Check) -> Error {
+    let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
+    Error::findings("the plan is refused", errors.collect())
 }
 
 /// Every tool a plan may call, with the place that names it.

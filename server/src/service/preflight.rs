@@ -63,7 +63,7 @@ impl Service {
         let servers: BTreeSet<&str> = names.iter().filter_map(|name| Some(name.split_once('/')?.0)).collect();
         let mut findings = Vec::new();
         for server in servers {
-            for (tool, meant) in self.tools.words_for_nobody(server).await {
+            for (tool, meant) in self.words_for_nobody(server).await {
                 let path = format!("config: servers.{server}.tools.{tool}");
                 let message = format!("the server `{server}` has no tool `{tool}`");
                 let cure = meant.map_or_else(

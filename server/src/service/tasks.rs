@@ -4,8 +4,11 @@
 mod automatic;
 mod story;
 
+use std::sync::Arc;
+
+use actbook_engine::event::PlanRef;
 use actbook_engine::id::PlanId;
-use actbook_engine::plan::{Step, Work, duration_text};
+use actbook_engine::plan::{Plan, Step, Work, duration_text};
 use actbook_engine::policy::StepStatus;
 use actbook_engine::task::{self, Status};
 use serde::Serialize;
@@ -19,10 +22,13 @@ use crate::ledger::{Reply, Request};
 use crate::random;
 use crate::store::{executions, payloads, tasks};
 
+use automatic::Brought;
 pub use story::{Happening, Story};
 
 const LISTED_MAX: u64 = 200;
 const SUBTASKS_MAX: u64 = 10_000;
+/// Tasks that one plan is split for.
+const SPLIT_MAX: u64 = 1_000;
 /// Executions that are looked at to see how far a task is.
 const LOOKED_AT: u64 = 50;
 
@@ -92,14 +98,13 @@ impl Service {
         drive: bool,
     ) -> Result<TaskAdded, Error> {
         self.redact_task(&mut given);
-        let automatic = self.automatic_plan(&given).await?;
         let id = given.id.clone();
-        let repeated = self.write_tasks(caller, vec![told(given)], true).await?;
-        let mut added = TaskAdded { task: self.task(&id).await?, plan: None, started: None, drive: None };
-        if let Some(automatic) = automatic.filter(|_| !repeated) {
-            self.plan_for_task(caller, automatic, drive, &mut added).await?;
-        }
-        Ok(added)
+        let reply = match self.repeated(caller).await? {
+            Some(result) => Reply::Repeated(result),
+            None => self.ask(caller, self.adding(given, drive).await?).await?,
+        };
+        let Brought { plan, started, drive } = self.brought(reply, drive).await?;
+        Ok(TaskAdded { task: self.task(&id).await?, plan, started, drive })
     }
 
     pub async fn change_task(&self, caller: &Caller, mut given: TaskGiven) -> Result<TaskView, Error> {
@@ -113,6 +118,36 @@ impl Service {
     pub async fn split_task(&self, caller: &Caller, id: &str, plan: &str) -> Result<Vec<TaskView>, Error> {
         self.task(id).await?;
         let (reference, plan) = self.saved_plan(plan).await?;
+        self.add_subtasks(caller, id, &reference, &plan).await?;
+        self.subtasks(id).await
+    }
+
+    /// A plan that was saved anew brings its new steps to the tasks that were split by it. Whoever saves it
+    /// once more completes what a crash left undone.
+    pub(super) async fn follow_plan(
+        &self,
+        caller: &Caller,
+        reference: &PlanRef,
+        plan: &Plan,
+    ) -> Result<(), Error> {
+        let caller = caller.clone().with_key(None);
+        for id in tasks::split_by(self.tenant, reference.id.as_str(), SPLIT_MAX).all(&self.db).await? {
+            match self.add_subtasks(&caller, &id, reference, plan).await {
+                // Somebody else's task bears the name; the plan is saved all the same.
+                Err(error) if error.code == "task_exists" => {}
+                added => added?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_subtasks(
+        &self,
+        caller: &Caller,
+        id: &str,
+        reference: &PlanRef,
+        plan: &Plan,
+    ) -> Result<(), Error> {
         let there = tasks::of_parent(self.tenant, id, SUBTASKS_MAX).all(&self.db).await?;
         let has = |step: &Step| {
             there.iter().any(|task| {
@@ -122,10 +157,10 @@ impl Service {
         };
         let missing = plan.steps.iter().filter(|step| !has(step));
         let fresh: Vec<task::Task> = missing.map(|step| subtask(id, &reference.id, step)).collect();
-        if !fresh.is_empty() {
-            self.write_tasks(caller, fresh, true).await?;
+        match fresh.is_empty() {
+            true => Ok(()),
+            false => self.write_tasks(caller, fresh, true).await,
         }
-        self.subtasks(id).await
     }
 
     pub async fn task(&self, id: &str) -> Result<TaskView, Error> {
@@ -149,7 +184,7 @@ impl Service {
         let mut seen = Vec::new();
         for row in tasks::of_parent(self.tenant, id, SUBTASKS_MAX).all(&self.db).await? {
             views.push(match self.step_status(&row, &mut seen).await? {
-                Some((status, execution)) => shown(&row, status, Some(execution), None),
+                Some((status, execution)) => shown(&row, status, execution, None),
                 None => self.task_view(&row).await?,
             });
         }
@@ -171,18 +206,18 @@ impl Service {
             .parse()
             .map_err(|error: String| Error::new("corrupt", error, "run `actbook rebuild`"))?;
         Ok(match derived.filter(|_| !is_settled(own)) {
-            Some((status, execution)) => shown(row, status, Some(execution), fields),
+            Some((status, execution)) => shown(row, status, execution, fields),
             None => shown(row, own, None, fields),
         })
     }
 
-    /// How far the step is that a subtask stands for, in the newest execution. `seen`: what was folded for
-    /// its siblings.
+    /// How far the step is that a subtask stands for, in the newest execution; cancelled where its plan has
+    /// dropped it. `seen`: what was folded for its siblings.
     async fn step_status(
         &self,
         row: &tasks::Task,
-        seen: &mut Vec<(String, Option<Folded>)>,
-    ) -> Result<Option<(Status, String)>, Error> {
+        seen: &mut Vec<(String, Folded)>,
+    ) -> Result<Option<Derived>, Error> {
         let (Some(plan), Some(step), false) =
             (&row.plan, &row.step, row.status == "done" || row.status == "cancelled")
         else {
@@ -197,44 +232,46 @@ impl Service {
                 seen.len() - 1
             }
         };
-        let Some(folded) = &seen[at].1 else { return Ok(None) };
+        let folded = &seen[at].1;
         let status = folded.steps.iter().find(|(id, _)| id == step).map(|(_, status)| of_step(*status));
-        Ok(status.map(|status| (status, folded.execution.clone())))
+        let dropped = folded.planned.as_ref().is_some_and(|plan| plan.find(step).is_none());
+        Ok(match status {
+            Some(status) => Some((status, folded.execution.clone())),
+            None => dropped.then_some((Status::Cancelled, None)),
+        })
     }
 
-    async fn newest_of(&self, plan: &str, task: Option<&str>) -> Result<Option<Folded>, Error> {
+    async fn newest_of(&self, plan: &str, task: Option<&str>) -> Result<Folded, Error> {
         let filter = executions::Filter { plan: Some(plan.to_owned()), ..Default::default() };
         let rows = executions::list(self.tenant, &filter, LOOKED_AT).all(&self.db).await?;
         // A plan that serves several tasks runs for one of them at a time.
         let row = rows.into_iter().find(|row| row.task.is_none() || row.task.as_deref() == task);
-        let Some(row) = row else { return Ok(None) };
+        let planned = match self.saved_plan(plan).await {
+            Ok((_, plan)) => Some(plan),
+            Err(gone) if gone.code == "no_such_plan" => None,
+            Err(error) => return Err(error),
+        };
+        let Some(row) = row else { return Ok(Folded { execution: None, steps: Vec::new(), planned }) };
         let execution = self.fold(row.id)?;
         let steps = execution.plan.steps.iter().zip(&execution.steps);
         let steps = steps.map(|(spec, state)| (spec.id.to_string(), state.status())).collect();
-        Ok(Some(Folded { execution: row.public_id, steps }))
+        Ok(Folded { execution: Some(row.public_id), steps, planned })
     }
 
     /// What the executions of a task say of it, while they are under way.
-    async fn executions_status(&self, task: &str) -> Result<Option<(Status, String)>, Error> {
+    async fn executions_status(&self, task: &str) -> Result<Option<Derived>, Error> {
         let filter = executions::Filter { task: Some(task.to_owned()), ..Default::default() };
         let rows = executions::list(self.tenant, &filter, LOOKED_AT).all(&self.db).await?;
         let first = |statuses: &[&str]| rows.iter().find(|row| statuses.contains(&row.status.as_str()));
         let blocked = first(&["blocked"]).map(|row| (Status::Blocked, row));
         let going = first(&["running", "paused", "compensating"]).map(|row| (Status::InProgress, row));
-        Ok(blocked.or(going).map(|(status, row)| (status, row.public_id.clone())))
+        Ok(blocked.or(going).map(|(status, row)| (status, Some(row.public_id.clone()))))
     }
 
-    /// Whether an equal request with the same key had done it before.
-    async fn write_tasks(&self, caller: &Caller, tasks: Vec<task::Task>, fresh: bool) -> Result<bool, Error> {
-        let salted = |task| (task, random::bytes::<16>().to_vec().into());
+    async fn write_tasks(&self, caller: &Caller, tasks: Vec<task::Task>, fresh: bool) -> Result<(), Error> {
+        let salted = |task| (task, salt());
         let request = Request::SetTasks { tasks: tasks.into_iter().map(salted).collect(), fresh };
-        match self.ask(caller, request).await? {
-            Reply::Recorded(_) | Reply::Deleted => Ok(false),
-            Reply::Repeated(_) => Ok(true),
-            Reply::Saved { .. } | Reply::Accepted { .. } | Reply::Moved(_) => {
-                unreachable!("a task gives its place")
-            }
-        }
+        self.ask(caller, request).await.map(drop)
     }
 
     fn redact_task(&self, given: &mut TaskGiven) {
@@ -243,10 +280,19 @@ impl Service {
     }
 }
 
-/// An execution's steps and how far each is.
+fn salt() -> Arc<[u8]> {
+    random::bytes::<16>().to_vec().into()
+}
+
+/// A status, and the execution that it comes from.
+type Derived = (Status, Option<String>);
+
+/// The newest execution's steps and how far each is, and the plan as it was saved last.
 struct Folded {
-    execution: String,
+    execution: Option<String>,
     steps: Vec<(String, StepStatus)>,
+    /// None: it was deleted.
+    planned: Option<Arc<Plan>>,
 }
 
 fn is_settled(status: Status) -> bool {
@@ -288,7 +334,7 @@ fn told(given: TaskGiven) -> task::Task {
 fn subtask(parent: &str, plan: &PlanId, step: &Step) -> task::Task {
     let (what, estimate_ms) = match &step.work {
         Work::Tool { tool, .. } | Work::AgentTool { tool, .. } => (tool.clone(), None),
-        Work::Action { action, estimated_ms } => (action.clone(), *estimated_ms),
+        Work::Action { action, estimated_ms, .. } => (action.clone(), *estimated_ms),
     };
     let title: String =
         step.name.clone().unwrap_or(what).chars().filter(|c| !c.is_control()).take(120).collect();
@@ -324,11 +370,4 @@ fn shown(row: &tasks::Task, status: Status, execution: Option<String>, fields: O
 
 fn no_such_task(id: &str) -> Error {
     Error::new("no_such_task", format!("there is no task `{id}`"), "`actbook task list` shows them")
-}
-
-/// A plan made for a task; the task's fields are the defaults of its inputs.
-#[derive(Debug)]
-struct Automatic {
-    document: String,
-    start: bool,
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use actbook_engine::analysis::nearest;
 use actbook_engine::policy::{Category, Outcome};
 use serde::Serialize;
 use serde_json::Value;
@@ -32,7 +33,16 @@ impl Service {
 
     /// What the config says of tools that a server does not have, each with the name that may be meant.
     pub async fn words_for_nobody(&self, server: &str) -> Vec<(String, Option<String>)> {
-        self.tools.words_for_nobody(server).await
+        let spoken_of = self.tools.spoken_of(server);
+        if spoken_of.is_empty() {
+            return Vec::new();
+        }
+        let listed = self.tools.list_server(server).await;
+        let known = || listed.tools.iter().filter_map(|tool| tool.name.split_once('/')).map(|(_, name)| name);
+        let unknown = spoken_of.into_iter().filter(|name| !known().any(|known| known == name));
+        let unknown = unknown.filter(|_| listed.error.is_none());
+        let meant = |name: &str| nearest(name, known()).map(str::to_owned);
+        unknown.map(|name| (name.clone(), meant(&name))).collect()
     }
 
     pub async fn list_tools_of(&self, server: &str) -> ServerTools {
@@ -76,8 +86,8 @@ impl Service {
 
     pub async fn call_tool(&self, name: &str, arguments: Value, timeout: Duration) -> ToolCalled {
         let key = random::id();
-        let call =
-            Call { tool: name.to_owned(), arguments, pin: None, key, timeout, carry: Default::default() };
+        let (tool, carry) = (name.to_owned(), Default::default());
+        let call = Call { tool, arguments, pin: None, key, timeout, carry, origin: None };
         let started = Instant::now();
         let ended = self.tools.call(call, |_| {}, std::future::pending()).await;
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);

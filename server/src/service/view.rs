@@ -16,7 +16,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
+use super::context::NoteView;
 use super::guarantee::guarantee;
+use super::pace::{self, Durations};
 use crate::error::Error;
 use crate::store::{executions, journal, payloads, plans};
 
@@ -34,11 +36,20 @@ pub struct ExecutionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     pub progress: ProgressView,
+    /// The steps that it is at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub current: Vec<StepId>,
+    /// Where its plan estimates some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durations: Option<Durations>,
     pub position: u64,
     /// What the plan's policy promises, in one line.
     pub guarantee: String,
     pub steps: Vec<StepView>,
     pub waiting: Vec<WaitingView>,
+    /// Notes that say what is in its way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blockers: Vec<NoteView>,
     /// The newest of what was put on record beside the plan's work.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<RecordView>,
@@ -85,6 +96,8 @@ pub struct StepView {
     #[serde(skip_serializing_if = "Option::is_none")]
     /// Of its last attempt.
     pub took_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -249,7 +262,7 @@ impl Service {
                 ..waiting(&execution.plan_ref, question, &steps, undo, said.map(Arc::as_ref), pin)
             }
         });
-        let waiting = waiting.collect();
+        let waiting: Vec<WaitingView> = waiting.collect();
         let records = execution.notes.iter().map(|note| record_view(execution, note, &values)).collect();
         let finished = |step: &&StepView| matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
         let done = steps.iter().filter(finished).count();
@@ -271,6 +284,9 @@ impl Service {
             started_at: time(execution.started_at_ms),
             ended_at: execution.ended_at_ms.map(time),
             progress: ProgressView { done, total: steps.len() },
+            current: pace::current(&steps, &waiting),
+            durations: pace::durations(&steps),
+            blockers: self.blockers(execution).await?,
             position: execution.position.0,
             guarantee: guarantee(&execution.plan),
             brief,
@@ -368,7 +384,7 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
     });
     let action = match &spec.work {
         Work::Tool { .. } | Work::AgentTool { .. } => None,
-        Work::Action { action, .. } => Some(action.clone()),
+        Work::Action { action, .. } => Some(value(arguments).map_or_else(|| action.clone(), text_of)),
     };
     StepView {
         id: spec.id.clone(),
@@ -382,16 +398,18 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
         progress: None,
         ended_at: state.ended_at_ms.map(time),
         took_ms: last_started(state).zip(state.ended_at_ms).map(|(from, to)| to - from),
-        arguments: value(arguments),
+        estimated_ms: pace::estimate(spec),
+        arguments: value(arguments).filter(|_| spec.tool().is_some()),
         output: value(state.output).filter(|output| !output.is_null()),
         error,
         recorded: value(state.facts).filter(|facts| !facts.is_null()),
     }
 }
 
-/// When its last attempt began: what came before is told by the number of attempts.
+/// When its last attempt, or its agent, began: what came before is told by the number of attempts.
 pub(super) fn last_started(state: &StepState) -> Option<i64> {
-    state.last().map(|attempt| attempt.started_at_ms).or(state.started_at_ms)
+    let attempt = state.last().map(|attempt| attempt.started_at_ms);
+    state.agent_began_ms.or(attempt).or(state.started_at_ms)
 }
 
 fn record_view(execution: &Execution, note: &Note, values: &Values) -> RecordView {
@@ -410,6 +428,14 @@ fn record_view(execution: &Execution, note: &Note, values: &Values) -> RecordVie
         decision,
         reason,
         details: details.filter(|details| !details.is_null()),
+    }
+}
+
+/// An action's text as it was bound.
+fn text_of(bound: Value) -> String {
+    match bound {
+        Value::String(text) => text,
+        other => other.to_string(),
     }
 }
 

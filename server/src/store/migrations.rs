@@ -23,6 +23,7 @@ pub(super) const ALL: &[Migration] = &[
     migration!("0002_calls"),
     migration!("0003_tools"),
     migration!("0010_notes"),
+    migration!("0011_templates"),
 ];
 
 pub(super) const CREATE_TABLE: &str =

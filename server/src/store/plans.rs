@@ -1,4 +1,4 @@
-//! The projection of the plan library: one row per saved version. The document itself is the
+//! The projection of the plan library: one row per saved version of a plan or a template. The document itself is the
 //! payload of the entry at `position`.
 
 use super::select::prefix_end;
@@ -15,12 +15,20 @@ pub struct Plan {
     pub steps: u64,
     pub deleted: bool,
     pub task: Option<String>,
+    pub template: bool,
+}
+
+/// A version of a template, and who saved it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authored {
+    pub plan: Plan,
+    pub author: String,
 }
 
 pub fn insert(tenant: i64, plan: &Plan) -> Statement {
     Statement::new(
-        "INSERT INTO plans (tenant, id, name, version, digest, position, saved_at, steps, deleted, task) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        "INSERT INTO plans (tenant, id, name, version, digest, position, saved_at, steps, deleted, task, \
+         template) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         vec![
             tenant.into(),
             plan.id.as_str().into(),
@@ -32,6 +40,7 @@ pub fn insert(tenant: i64, plan: &Plan) -> Statement {
             plan.steps.into(),
             plan.deleted.into(),
             plan.task.as_deref().into(),
+            plan.template.into(),
         ],
     )
 }
@@ -52,7 +61,18 @@ pub fn erase_all(tenant: i64) -> Statement {
 macro_rules! plans {
     ($rest:literal) => {
         concat!(
-            "SELECT id, name, version, digest, position, saved_at, steps, deleted, task FROM plans ",
+            "SELECT id, name, version, digest, position, saved_at, steps, deleted, task, template FROM plans ",
+            $rest
+        )
+    };
+}
+
+macro_rules! authored {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, name, plans.version, digest, position, saved_at, steps, deleted, task, template, actor \
+             FROM plans JOIN journal ON journal.entry = $1 * 1099511627776 + plans.position \
+             WHERE plans.tenant = $1 AND template = 1 ",
             $rest
         )
     };
@@ -69,7 +89,43 @@ fn plan(mut row: Row) -> Result<Plan, Error> {
         steps: row.count(6)?,
         deleted: row.flag(7)?,
         task: row.maybe_text(8)?.map(str::to_owned),
+        template: row.flag(9)?,
     })
+}
+
+fn authored(mut row: Row) -> Result<Authored, Error> {
+    let author = row.take_text(10)?;
+    Ok(Authored { plan: plan(row)?, author })
+}
+
+/// The newest version of the template that bears this name.
+pub fn template(tenant: i64, name: &str) -> Select<Authored> {
+    Select::new(
+        authored!("AND name = $2 AND deleted = 0 ORDER BY plans.version DESC LIMIT 1"),
+        vec![tenant.into(), name.into()],
+        authored,
+    )
+}
+
+/// The newest version of each template, by name.
+pub fn templates(tenant: i64, limit: u64) -> Select<Authored> {
+    Select::new(
+        authored!(
+            "AND deleted = 0 AND plans.version = (SELECT MAX(version) FROM plans AS newest \
+             WHERE newest.tenant = plans.tenant AND newest.id = plans.id) ORDER BY name LIMIT $2"
+        ),
+        vec![tenant.into(), limit.into()],
+        authored,
+    )
+}
+
+/// A template's versions, newest first.
+pub fn versions(tenant: i64, id: &str, limit: u64) -> Select<Authored> {
+    Select::new(
+        authored!("AND id = $2 ORDER BY plans.version DESC LIMIT $3"),
+        vec![tenant.into(), id.into(), limit.into()],
+        authored,
+    )
 }
 
 pub fn version(tenant: i64, id: &str, version: u64) -> Select<Plan> {
@@ -83,7 +139,9 @@ pub fn version(tenant: i64, id: &str, version: u64) -> Select<Plan> {
 /// The newest version that bears this name.
 pub fn by_name(tenant: i64, name: &str) -> Select<Plan> {
     Select::new(
-        plans!("WHERE tenant = $1 AND name = $2 AND deleted = 0 ORDER BY version DESC LIMIT 1"),
+        plans!(
+            "WHERE tenant = $1 AND template = 0 AND name = $2 AND deleted = 0 ORDER BY version DESC LIMIT 1"
+        ),
         vec![tenant.into(), name.into()],
         plan,
     )
@@ -93,7 +151,7 @@ pub fn by_name(tenant: i64, name: &str) -> Select<Plan> {
 pub fn list(tenant: i64, limit: u64) -> Select<Plan> {
     Select::new(
         plans!(
-            "WHERE tenant = $1 AND deleted = 0 AND version = (SELECT MAX(version) FROM plans AS newest \
+            "WHERE tenant = $1 AND template = 0 AND deleted = 0 AND version = (SELECT MAX(version) FROM plans AS newest \
              WHERE newest.tenant = plans.tenant AND newest.id = plans.id) ORDER BY name, id LIMIT $2"
         ),
         vec![tenant.into(), limit.into()],
@@ -128,7 +186,7 @@ pub async fn find(db: &Db, tenant: i64, name_or_id: &str) -> Result<Found<Plan>,
 fn beginning_with(tenant: i64, prefix: &str) -> Select<Plan> {
     Select::new(
         plans!(
-            "WHERE tenant = $1 AND id >= $2 AND id < $3 AND deleted = 0 \
+            "WHERE tenant = $1 AND template = 0 AND id >= $2 AND id < $3 AND deleted = 0 \
              AND version = (SELECT MAX(version) FROM plans AS newest \
              WHERE newest.tenant = plans.tenant AND newest.id = plans.id) ORDER BY id LIMIT 2"
         ),

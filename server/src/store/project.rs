@@ -28,6 +28,7 @@ pub fn plan(tenant: i64, recorded: &Recorded) -> Option<Statement> {
                 steps: u64::from(saved.steps),
                 deleted: false,
                 task: saved.task.clone(),
+                template: saved.template,
             },
         )),
         Event::PlanDeleted(deleted) => Some(plans::delete(tenant, deleted.id.as_str())),

@@ -140,6 +140,16 @@ pub fn of_parent(tenant: i64, parent: &str, limit: u64) -> Select<Task> {
     )
 }
 
+/// The tasks that were split into the steps of a plan.
+pub fn split_by(tenant: i64, plan: &str, limit: u64) -> Select<String> {
+    Select::new(
+        "SELECT DISTINCT parent FROM tasks WHERE tenant = $1 AND plan = $2 AND parent IS NOT NULL \
+         ORDER BY parent LIMIT $3",
+        vec![tenant.into(), plan.into(), limit.into()],
+        |mut row| row.take_text(0),
+    )
+}
+
 /// Those that belong under no other, the most urgent first, then the newest.
 pub fn list(tenant: i64, limit: u64) -> Select<Task> {
     Select::new(

@@ -173,7 +173,7 @@ fn admit_pin(call: &Call, found: Option<&ToolInfo>) -> Result<(), Came> {
     }
 }
 
-fn admit_arguments(call: &Call, schema: &Schema) -> Result<(), Came> {
+pub fn admit_arguments(call: &Call, schema: &Schema) -> Result<(), Came> {
     let none = json!({});
     let arguments = if call.arguments.is_null() { &none } else { &call.arguments };
     schema.check(arguments).map_err(|why| Came::NotSent { category: Category::InvalidArguments, why })
@@ -221,19 +221,4 @@ fn from_config(name: String, description: String, input_schema: Value, object: V
 
 fn schema_or_any(schema: Option<&Schema>) -> Value {
     schema.map_or_else(|| json!({ "type": "object" }), |schema| schema.document.clone())
-}
-
-/// An executor inside this process describes nothing: any object will do.
-pub fn callback_info(name: &str) -> ToolInfo {
-    ToolInfo {
-        name: name.to_owned(),
-        title: None,
-        description: None,
-        input_schema: json!({ "type": "object" }),
-        output_schema: None,
-        annotations: Annotations::default(),
-        digest: Digest::of(name.as_bytes()),
-        hidden: Vec::new(),
-        object: Arc::new(Value::Null),
-    }
 }

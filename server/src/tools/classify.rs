@@ -81,6 +81,10 @@ pub enum Came {
     TimedOut {
         after: Duration,
     },
+    /// An executor inside this process panicked.
+    Panicked {
+        why: String,
+    },
     /// A command ended by itself.
     Exited {
         status: ExitStatus,
@@ -108,6 +112,7 @@ pub enum Came {
 /// | any other status | unknown, `unavailable` |
 /// | the connection broke, the child died, killed by a signal | unknown, `unavailable` |
 /// | time-out | unknown, `timeout` |
+/// | an executor in this process panicked | unknown, `internal` |
 ///
 /// `stopped` says that we had asked the call to stop: then a no may mean "interrupted half-way", so
 /// that it is unknown rather than failed.
@@ -138,6 +143,7 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
         Came::Status { code, text, retry_after } => status(code, &text, retry_after),
         Came::Broken { why } => unknown(Category::Unavailable, why),
         Came::TimedOut { after } => unknown(Category::Timeout, format!("no answer within {after:?}")),
+        Came::Panicked { why } => unknown(Category::Internal, format!("the executor panicked: {why}")),
         Came::Exited { status, stdout, stdout_cut, stderr } => {
             exited(status, &String::from_utf8_lossy(&stdout), stdout_cut, stderr)
         }

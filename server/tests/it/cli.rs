@@ -17,6 +17,7 @@ mod round_trip;
 mod secrets;
 mod shifty;
 mod signals;
+mod templates;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ mod full;
 mod keys;
 mod neighbours;
 mod power;
-mod process;
+pub mod process;
 mod rebuild;
 mod tamper;
 mod twenty;

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where it meets a failure")]
 
 mod cli;
+mod client;
 mod crash;
 mod durability;
 mod mcp;

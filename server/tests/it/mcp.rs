@@ -14,6 +14,7 @@ mod live;
 mod offers;
 mod record;
 mod round;
+mod templates;
 mod web;
 
 use serde_json::{Value, json};

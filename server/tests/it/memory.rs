@@ -1,6 +1,7 @@
 //! What outlives a conversation: notes, how they are found, and tasks. On both databases.
 
 mod agent;
+mod brought;
 mod doors;
 mod notes;
 mod search;

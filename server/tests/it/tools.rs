@@ -44,7 +44,15 @@ fn demo_server(folder: &Path) -> Value {
 
 fn a_call(tool: &str, arguments: Value) -> Call {
     let key = "key-1".to_owned();
-    Call { tool: tool.to_owned(), arguments, pin: None, key, timeout: PATIENCE, carry: Default::default() }
+    Call {
+        tool: tool.to_owned(),
+        arguments,
+        pin: None,
+        key,
+        timeout: PATIENCE,
+        carry: Default::default(),
+        origin: None,
+    }
 }
 
 async fn call(tools: &Tools, tool: &str, arguments: Value) -> Ended {

@@ -49,7 +49,7 @@ impl Execution {
         });
         step.forced = false;
         step.retry_at_ms = None;
-        step.agent_started = false;
+        step.agent_began_ms = None;
         step.tries += 1;
         step.started_at_ms.get_or_insert(at_ms);
         step.ended_at_ms = None;

@@ -72,21 +72,8 @@ impl Execution {
         let rules = self.rules(no);
         let step = &mut self.steps[no.index()];
         let key = step.next_undo_key(attempt);
-        step.compensations.push(Compensation {
-            attempt,
-            key,
-            by_agent: true,
-            arguments: None,
-            outcome: Some(Outcome::Succeeded),
-            category: None,
-            result: None,
-            late: None,
-            settled: None,
-            unsent: false,
-            takeover: false,
-            task: None,
-            started_at_ms: at_ms,
-        });
+        let begun = Compensation::begun(attempt, key, true, None, at_ms);
+        step.compensations.push(Compensation { outcome: Some(Outcome::Succeeded), ..begun });
         let others = step.undo_again.iter().copied();
         step.undo_again = others.filter(|other| !step.same_effect(rules, *other, attempt)).collect();
         step.undone.insert(attempt);

@@ -41,21 +41,7 @@ impl Execution {
             return Err(format!("compensation {} of `{}` is out of turn", event.compensation, event.step));
         }
         let key = step.next_undo_key(attempt);
-        step.compensations.push(Compensation {
-            attempt,
-            key,
-            by_agent,
-            arguments,
-            outcome: None,
-            category: None,
-            result: None,
-            late: None,
-            settled: None,
-            unsent: false,
-            takeover: false,
-            task: None,
-            started_at_ms: at_ms,
-        });
+        step.compensations.push(Compensation::begun(attempt, key, by_agent, arguments, at_ms));
         step.undo_retry = false;
         step.retry_at_ms = None;
         // Until it has succeeded, nothing with this effect counts as undone; all that was heard before

@@ -1,10 +1,10 @@
-//! The words for notes and tasks.
+//! The words for notes, tasks and templates.
 
 use actbook::service::TaskStatus;
 use clap::{Args as Group, Subcommand};
 use serde_json::Value;
 
-use super::{json, json_or_text, words};
+use super::{Given, How, json, json_or_text, words};
 use crate::cli::times;
 
 #[derive(Debug, Subcommand)]
@@ -109,6 +109,72 @@ Examples:
     /// A task is done
     #[command(after_help = "Example:\n  actbook task done TASK-12")]
     Done { id: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Template {
+    /// List the templates, those that were made here first; an input with a star has to be given
+    #[command(after_help = "Example:\n  actbook template list")]
+    List,
+    /// Show a template's document, and who saved it when
+    #[command(after_help = "\
+Examples:
+  actbook template show research
+  actbook template show release > release.yaml      to write one of your own")]
+    Show { template: String },
+    /// Make a plan of a template and save it; what is given becomes the default of its input
+    Use(UseTemplate),
+    /// Keep a plan as a template
+    #[command(after_help = "\
+Examples:
+  actbook template save notes.yaml
+  actbook template save publish-notes publish")]
+    Save {
+        /// A file, `-` for stdin, or the name or id of a saved plan
+        plan: String,
+        /// The template's name [default: the plan's]
+        name: Option<String>,
+    },
+    /// Make a template of what an execution ran: its literals become inputs, with their old values as defaults
+    #[command(after_help = "\
+Examples:
+  actbook template from 7k2m publish
+  actbook template use publish --input path=notes-1.3.md --run")]
+    From {
+        /// Its id, or a unique beginning of it
+        execution: String,
+        /// The template's name
+        name: String,
+    },
+    /// Delete a template that was made here; that is journaled, and plans made of it stay
+    #[command(after_help = "Example:\n  actbook template delete publish")]
+    Delete { template: String },
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  actbook template use research --input topic=queues --task TASK-9
+  actbook template use release --input version=1.3 --run
+  actbook template use research --input topic=queues --as compare-queues")]
+pub struct UseTemplate {
+    pub template: String,
+    #[command(flatten)]
+    pub given: Given,
+    /// The plan's name [default: the template's]
+    #[arg(long = "as", value_name = "NAME")]
+    pub name: Option<String>,
+    /// The task that the plan belongs to
+    #[arg(long, value_name = "ID")]
+    pub task: Option<String>,
+    /// Save it without asking the servers for their tools
+    #[arg(long, conflicts_with = "run")]
+    pub offline: bool,
+    /// Run it to its end or the first question
+    #[arg(long)]
+    pub run: bool,
+    #[command(flatten)]
+    pub how: How,
 }
 
 #[derive(Debug, Group)]

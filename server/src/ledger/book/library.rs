@@ -1,16 +1,13 @@
 //! The library's part of the book: plans saved and deleted, tools accepted.
 
-use std::sync::Arc;
-
 use actbook_engine::chain::Digest;
 use actbook_engine::event::ToolAccepted;
 use actbook_engine::execution::Fresh;
 use actbook_engine::id::PlanId;
-use actbook_engine::library::{Library, Pins};
-use actbook_engine::plan::Plan;
+use actbook_engine::library::Library;
 
 use super::super::fold::{self, LIBRARY};
-use super::super::{Answer, Error, Reply};
+use super::super::{Answer, Error, PlanAsked, Reply};
 use super::Book;
 use crate::store::{project, tools};
 
@@ -22,16 +19,10 @@ impl Book {
         }
     }
 
-    pub(super) fn save(
-        &mut self,
-        plan: &Arc<Plan>,
-        new_id: &PlanId,
-        pins: Option<&Pins>,
-        tools: &[tools::Tool],
-        actor: &str,
-    ) -> Answer {
+    pub(super) fn save(&mut self, asked: &PlanAsked, actor: &str) -> Answer {
+        let PlanAsked { plan, new_id, template, pins, tools } = asked;
         let library = self.library()?;
-        let (reference, saved) = library.save(plan, pins, new_id.clone());
+        let (reference, saved) = library.save(plan, *template, pins.as_ref(), new_id.clone());
         let fresh = saved.is_some();
         if let Some(saved) = saved {
             let payload = Some(plan.document.clone().into_bytes());

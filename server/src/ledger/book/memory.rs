@@ -8,7 +8,7 @@ use actbook_engine::execution::{Fresh, Recorded, Refusal};
 use actbook_engine::note::{self, Scope};
 use actbook_engine::task;
 
-use super::super::{Error, NoteAsked, Reply};
+use super::super::{Error, NoteAsked, Reply, Start, TaskAsked};
 use super::Book;
 use crate::store::{notes, payloads, project, tasks};
 
@@ -108,6 +108,20 @@ impl Book {
             reply = Reply::Recorded(recorded.position);
         }
         Ok(reply)
+    }
+
+    /// What can be refused comes first, so that nothing of it stands where something is.
+    pub(super) fn add_task(&mut self, asked: &TaskAsked, actor: &str) -> Result<Reply, Error> {
+        self.look_at_library(|_| ())?;
+        self.set_tasks(&[(asked.task.clone(), asked.salt.clone())], true, actor)?;
+        let saved = self.save(&asked.plan, actor)?;
+        match (&asked.start, &saved) {
+            (Some(start), Reply::Saved { plan, .. }) => {
+                let start = Start { plan_ref: plan.clone(), ..start.clone() };
+                Ok(Reply::Moved(Box::new(self.start(&start, actor)?)))
+            }
+            (_, _) => Ok(saved),
+        }
     }
 
     fn note(&self, place: &(Scope, String)) -> Result<Option<Held<notes::Note>>, Error> {

@@ -18,19 +18,36 @@ pub fn answer(properties: Value, required: &[&str]) -> Arc<JsonObject> {
     Arc::new(schema)
 }
 
+/// An execution as it stands and what to do next.
 pub fn execution() -> Arc<JsonObject> {
-    let objects = || json!({ "type": "array", "items": { "type": "object" } });
+    let mut properties = standing();
+    properties["plan"] = json!({ "type": "object" });
+    properties["progress"] = json!({ "type": "object" });
+    answer(properties, &["id", "status", "progress", "position", "steps", "waiting", "next"])
+}
+
+/// The same, or something else: `lists` of it, and what is always there.
+pub fn execution_or(lists: &[&str], required: &[&str]) -> Arc<JsonObject> {
+    let mut properties = standing();
+    for list in lists {
+        properties[*list] = objects();
+    }
+    answer(properties, required)
+}
+
+pub fn objects() -> Value {
+    json!({ "type": "array", "items": { "type": "object" } })
+}
+
+fn standing() -> Value {
     let text = || json!({ "type": "string" });
-    let properties = json!({
+    json!({
         "id": text(),
         "status": text(),
-        "plan": { "type": "object" },
-        "progress": { "type": "object" },
         "position": { "type": "integer" },
         "steps": objects(),
         "waiting": objects(),
         "brief": { "type": "object" },
         "next": { "type": "array", "items": text() },
-    });
-    answer(properties, &["id", "status", "progress", "position", "steps", "waiting", "next"])
+    })
 }

@@ -26,8 +26,7 @@ pub struct ListTools {
 }
 
 pub fn list_tools() -> Offered {
-    let objects = || json!({ "type": "array", "items": { "type": "object" } });
-    let properties = json!({ "tools": objects(), "unreachable": objects() });
+    let properties = json!({ "tools": answer::objects(), "unreachable": answer::objects() });
     Offered::new::<ListTools>(
         "list_tools",
         "The downstream tools a plan's steps can call (as server/tool), with their schemas when few match.",

@@ -1,7 +1,7 @@
 //! `control`: what is said to an execution. An agent's yes to an approval is no approval, unless the
 //! config says so or a person gives it through the client.
 
-use actbook_engine::policy::{Answer as Verdict, Status};
+use actbook_engine::policy::Answer as Verdict;
 use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -83,16 +83,11 @@ pub async fn say(door: &Door, ask: &Ask, asked: Control) -> Result<CallToolRespo
 
 /// The execution as it is now that somebody has spoken, and whoever drives goes on.
 pub async fn answered(door: &Door, ask: &Ask, found: &Found) -> Result<CallToolResponse, Error> {
-    let goes = door.background().go_on(found.stream).await;
-    let view = door.service().view(found.id.as_str()).await?;
+    let (view, elsewhere) = door.background().answered(found).await?;
     let mut answer = answer::execution(&view, door.doors(ask));
-    match goes {
-        Ok(_) => {}
-        Err(error) if error.code == "other_place" => {
-            let cure = cures::of(error.code, &error.cure);
-            answer.text.push_str(&format!("\nIt is recorded, but nobody here goes on: {error}; {cure}"));
-        }
-        Err(error) => return Err(error),
+    if let Some(error) = elsewhere {
+        let cure = cures::of(error.code, &error.cure);
+        answer.text.push_str(&format!("\nIt is recorded, but nobody here goes on: {error}; {cure}"));
     }
     Ok(answer.into_result().into())
 }
@@ -102,7 +97,7 @@ async fn told(door: &Door, by: &Caller, asked: Control) -> Result<Found, Error> 
     let Control { execution_id: id, action, step_id, reason, output, .. } = asked;
     let verdict = match action {
         Action::Pause => return Ok(service.pause(by, &id, reason).await?.0),
-        Action::Resume => return resume(door, by, &id).await,
+        Action::Resume => return door.background().resume(by, &id).await,
         Action::Cancel => return Ok(service.cancel(by, &id, reason).await?.0),
         Action::Approve => return Ok(service.approve(by, &id, step_id, reason).await?.0),
         Action::Reject => return Ok(service.reject(by, &id, step_id, reason).await?.0),
@@ -119,17 +114,6 @@ async fn told(door: &Door, by: &Caller, asked: Control) -> Result<Found, Error> 
         return Err(Error::new("missing_argument", message, "status names the steps that wait"));
     };
     Ok(service.decide(by, &id, step, verdict, reason, output).await?.0)
-}
-
-/// Lifts a pause; what merely has no driver gets one.
-async fn resume(door: &Door, by: &Caller, id: &str) -> Result<Found, Error> {
-    let found = door.service().find(id).await?;
-    match found.status {
-        Status::Running | Status::Blocked | Status::Compensating => Ok(found),
-        Status::Paused | Status::Succeeded | Status::Failed | Status::Cancelled | Status::Compensated => {
-            Ok(door.service().resume(by, id).await?.0)
-        }
-    }
 }
 
 /// What a person can do about an approval that is waited for.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use actbook_engine::analysis::Severity;
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status as Progress;
@@ -64,23 +63,11 @@ pub fn execute_plan() -> Offered {
 }
 
 pub fn status() -> Offered {
-    let objects = || json!({ "type": "array", "items": { "type": "object" } });
-    let properties = json!({
-        "id": { "type": "string" },
-        "status": { "type": "string" },
-        "position": { "type": "integer" },
-        "steps": objects(),
-        "waiting": objects(),
-        "brief": { "type": "object" },
-        "executions": objects(),
-        "story": objects(),
-        "next": { "type": "array", "items": { "type": "string" } },
-    });
     Offered::new::<Status>(
         "status",
         "Where things stand and what to do next: call it first when you have lost your context. With execution_id: steps, errors, open questions and the call that answers each, the recovery brief.",
         Effect::Reads,
-        answer::answer(properties, &["next"]),
+        answer::execution_or(&["executions", "story"], &["next"]),
         EVERYWHERE,
     )
 }
@@ -132,14 +119,8 @@ async fn plan(door: &Door, ask: &Ask, asked: &ExecutePlan) -> Result<(PlanRef, A
     let service = door.service();
     match (&asked.plan_id, &asked.plan) {
         (Some(name), None) => {
-            let (reference, plan) = service.saved_plan(name).await?;
-            let findings = service.check(&plan.document, false).await.check.findings;
-            let errors: Vec<_> =
-                findings.into_iter().filter(|finding| finding.severity == Severity::Error).collect();
-            match errors.is_empty() {
-                true => Ok((reference, plan)),
-                false => Err(Error::findings("the plan is refused", errors)),
-            }
+            let (reference, plan, _) = service.ready_plan(name).await?;
+            Ok((reference, plan))
         }
         (None, Some(document)) => {
             let saver = ask.caller.clone().with_key(None);

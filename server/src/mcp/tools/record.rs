@@ -82,20 +82,11 @@ enum Undone {
 }
 
 pub fn record_action() -> Offered {
-    let objects = || json!({ "type": "array", "items": { "type": "object" } });
-    let properties = json!({
-        "id": { "type": "string" },
-        "status": { "type": "string" },
-        "position": { "type": "integer" },
-        "steps": objects(),
-        "waiting": objects(),
-        "next": { "type": "array", "items": { "type": "string" } },
-    });
     Offered::new::<RecordAction>(
         "record_action",
         "Report work you did yourself: an agent step (`action`, or `by: agent`) as it starts and ends, or an act outside the plan. The answer names what is due next.",
         Effect::Writes,
-        answer::answer(properties, &["position"]),
+        answer::execution_or(&[], &["position"]),
         EVERYWHERE,
     )
 }
@@ -171,11 +162,6 @@ pub async fn compensation(door: &Door, ask: &Ask, asked: RecordCompensation) -> 
 }
 
 async fn after(door: &Door, ask: &Ask, found: &Found) -> Result<Answer, Error> {
-    match door.background().go_on(found.stream).await {
-        Ok(_) => {}
-        Err(error) if error.code == "other_place" => {}
-        Err(error) => return Err(error),
-    }
-    let view = door.service().view(found.id.as_str()).await?;
+    let (view, _) = door.background().answered(found).await?;
     Ok(answer::execution(&view, door.doors(ask)))
 }

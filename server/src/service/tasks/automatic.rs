@@ -1,56 +1,102 @@
-//! Plans that a new task brings with it: a rule of the config names a saved plan; a copy of it is saved
-//! for the task, with the task's fields as the defaults of its inputs, and started only if the rule says so.
+//! Plans that a new task brings with it: a rule of the config names a saved plan or a template; a plan is
+//! made of it for the task, with the task's fields as the defaults of its inputs, and started only if the
+//! rule says so. The task and what it brings are one request: all of it is written, or nothing.
 
+use std::sync::Arc;
+
+use actbook_engine::plan::Plan;
+use actbook_engine::template::{self, Made};
 use serde_json::{Map, Value, json};
 
-use super::{Automatic, TaskAdded, TaskGiven};
-use crate::caller::Caller;
-use crate::config::TaskPlan;
+use super::{TaskGiven, salt, told};
+use crate::config::{Brings, TaskPlan};
 use crate::error::Error;
+use crate::ledger::{PlanAsked, Progress, Reply, Request, Start, TaskAsked};
 use crate::service::Service;
+use crate::service::executions::complete;
+
+/// What a new task has brought with it.
+#[derive(Debug, Default)]
+pub(super) struct Brought {
+    pub plan: Option<String>,
+    pub started: Option<String>,
+    pub drive: Option<Progress>,
+}
 
 impl Service {
-    /// What the first rule that fits makes of a task. Refused before anything is written.
-    pub(super) async fn automatic_plan(&self, given: &TaskGiven) -> Result<Option<Automatic>, Error> {
-        let Some(rule) = self.task_plans.iter().find(|rule| fits(rule, given)) else { return Ok(None) };
-        let (_, plan) = self.saved_plan(&rule.plan).await?;
-        let broken =
-            |error: serde_json::Error| Error::new("corrupt", error.to_string(), "run `actbook verify`");
-        let mut document: Value = serde_json::from_str(&plan.document).map_err(broken)?;
-        document["name"] = json!(format!("{} for {}", plan.name, given.id));
-        document["task"] = json!(given.id);
-        if let Some(Value::Object(properties)) = document.pointer_mut("/inputs/properties") {
-            fill(properties, &fields(given));
-        }
-        let automatic = Automatic { document: document.to_string(), start: rule.start };
-        if rule.start {
-            let made = self.check(&automatic.document, false).await;
-            if let Some(plan) = made.plan {
-                let inputs = plan.with_defaults(json!({}));
-                let refused = |findings| Error::findings("the task lacks what its plan needs", findings);
-                plan.check_inputs(&inputs).map_err(refused)?;
-            }
-        }
-        Ok(Some(automatic))
+    /// What is to be written of a new task, and of what the first rule that fits makes of it.
+    pub(super) async fn adding(&self, given: TaskGiven, drive: bool) -> Result<Request, Error> {
+        let Some(rule) = self.task_plans.iter().find(|rule| fits(rule, &given)) else {
+            return Ok(Request::SetTasks { tasks: vec![(told(given), salt())], fresh: true });
+        };
+        let plan = match &rule.brings {
+            Brings::Plan(name) => self.saved_plan(name).await?.1,
+            Brings::Template(name) => self.template_plan(name).await?,
+        };
+        let document = for_task(&plan, &given)?;
+        let (plan, _) = self.ready(&document, !rule.start).await?;
+        let start = match rule.start {
+            true => Some(self.begun(&plan, drive).await?),
+            false => None,
+        };
+        Ok(Request::AddTask(Box::new(TaskAsked { task: told(given), salt: salt(), plan, start })))
     }
 
-    pub(super) async fn plan_for_task(
-        &self,
-        caller: &Caller,
-        automatic: Automatic,
-        drive: bool,
-        added: &mut TaskAdded,
-    ) -> Result<(), Error> {
-        let caller = caller.clone().with_key(None);
-        let saved = self.save_plan(&caller, &automatic.document, !automatic.start).await?;
-        added.plan = Some(saved.plan_id.to_string());
-        if automatic.start {
-            let started = self.start(&caller, saved.reference, saved.plan, None, drive).await?;
-            added.started = Some(started.id.to_string());
-            added.drive = drive.then_some(started.progress);
-        }
-        Ok(())
+    async fn begun(&self, asked: &PlanAsked, drive: bool) -> Result<Start, Error> {
+        let plan = asked.plan.clone();
+        let lacking = |error: Error| Error::findings("the task lacks what its plan needs", error.findings);
+        let inputs = complete(&plan, None).map_err(lacking)?;
+        let terms = self.terms_of(&plan, &asked.pins.clone().unwrap_or_default()).await?;
+        // Its place in the library is known when it is written.
+        let unsaved = actbook_engine::event::PlanRef {
+            id: asked.new_id.clone(),
+            name: plan.name.clone(),
+            version: 1,
+            digest: plan.digest,
+        };
+        self.beginning(unsaved, plan, inputs, terms, drive).await
     }
+
+    /// What came of it, now or under the same key before.
+    pub(super) async fn brought(&self, reply: Reply, drive: bool) -> Result<Brought, Error> {
+        let of_plan = |plan: &str| Brought { plan: Some(plan.to_owned()), ..Brought::default() };
+        match reply {
+            Reply::Saved { plan, .. } => Ok(of_plan(plan.id.as_str())),
+            Reply::Moved(progress) => {
+                let plan =
+                    self.ledger.look(progress.stream, |execution| execution.plan_ref.id.to_string())?;
+                let started = Some(progress.id.to_string());
+                Ok(Brought { plan: Some(plan), started, drive: drive.then_some(*progress) })
+            }
+            Reply::Repeated(result) => Ok(match result.split_once('@') {
+                Some((plan, _)) => of_plan(plan),
+                // A task that brought nothing gives its position.
+                None if result.parse::<u64>().is_ok() => Brought::default(),
+                None => {
+                    let execution = self.fold(self.find(&result).await?.stream)?;
+                    let plan = Some(execution.plan_ref.id.to_string());
+                    Brought { plan, started: Some(result), drive: None }
+                }
+            }),
+            Reply::Recorded(_) | Reply::Deleted | Reply::Accepted { .. } => Ok(Brought::default()),
+        }
+    }
+}
+
+/// The document of the plan that a task brings.
+fn for_task(plan: &Arc<Plan>, given: &TaskGiven) -> Result<String, Error> {
+    let mut inputs = fields(given);
+    inputs.retain(|name, _| takes(plan, name));
+    let name = format!("{} for {}", plan.name, given.id);
+    let made = Made { name: &name, task: Some(&given.id), inputs: &inputs };
+    let refused = |findings| Error::findings("the task does not fit its plan", findings);
+    Ok(template::used(plan, made).map_err(refused)?.to_string())
+}
+
+/// It has an input of this name, and not one that is secret: a task's fields are kept.
+fn takes(plan: &Plan, name: &str) -> bool {
+    let property = plan.inputs.as_ref().and_then(|schema| schema.get("properties")?.get(name));
+    property.is_some_and(|property| property.get("writeOnly") != Some(&Value::Bool(true)))
 }
 
 fn fits(rule: &TaskPlan, given: &TaskGiven) -> bool {
@@ -74,12 +120,4 @@ fn fields(given: &TaskGiven) -> Map<String, Value> {
         }
     }
     fields
-}
-
-fn fill(properties: &mut Map<String, Value>, fields: &Map<String, Value>) {
-    for (name, schema) in properties.iter_mut() {
-        if let (Some(value), Value::Object(schema)) = (fields.get(name), schema) {
-            schema.insert("default".to_owned(), value.clone());
-        }
-    }
 }

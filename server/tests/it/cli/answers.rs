@@ -90,7 +90,7 @@ fn yes_answers_the_plan_and_nothing_else() {
     let house = House::new();
     let step = "{ id: a, tool: files/echo, read_only: true, approval: required }";
     house.write("y.yaml", &format!("name: y\npolicy: {{ approval: plan }}\nsteps: [{step}]"));
-    assert!(house.expect(3, &["run", "y.yaml"]).contains("May the plan start?"));
+    assert!(house.expect(3, &["run", "y.yaml"]).contains("May the plan `y` start"));
     let asked = house.expect(3, &["run", "y.yaml", "--yes"]);
     assert!(asked.contains("May step `a` run?"), "{asked}");
     let id = house.newest();

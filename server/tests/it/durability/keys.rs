@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use actbook::bell::Bell;
-use actbook::ledger::{Asked, Error, Ledger, Reply, Request, RequestKey, Start};
+use actbook::ledger::{Asked, Error, Ledger, PlanAsked, Reply, Request, RequestKey, Start};
 use actbook::service::PlanSaved;
 use actbook::store::{Db, Options, executions};
 use actbook_engine::chain::Digest;
@@ -85,6 +85,12 @@ pub async fn play(url: &str) {
     futures_util::future::join_all(asks).await;
 }
 
+fn save(plan: &Arc<Plan>) -> Request {
+    let plan = plan.clone();
+    let new_id = PlanId::new("fresh");
+    Request::SavePlan(Box::new(PlanAsked { plan, new_id, template: false, pins: None, tools: Vec::new() }))
+}
+
 #[test]
 fn a_hundred_twins_with_one_key_start_one_execution() {
     for_each_database(async |scratch| {
@@ -136,12 +142,6 @@ fn a_key_holds_for_every_kind_of_request() {
         assert!(matches!(again, Ok(Reply::Repeated(repeated)) if repeated == id));
 
         // Saving what is there already appends no entry, and the key holds all the same.
-        let save = |plan: &Arc<Plan>| Request::SavePlan {
-            plan: plan.clone(),
-            new_id: PlanId::new("fresh"),
-            pins: None,
-            tools: Vec::new(),
-        };
         let other =
             Arc::new(Plan::parse(&book::plan("x", &[book::step("y", "t/ok", "z")]).to_string()).unwrap());
         let same = desk.ask(key("agent", "save", "save"), save(&desk.saved.plan)).await;
@@ -162,12 +162,7 @@ fn a_key_holds_for_every_kind_of_request() {
 fn twins_that_append_no_entry_are_one_request_too() {
     for_each_database(async |scratch| {
         let desk = Desk::open(&scratch.url).await;
-        let save = || Request::SavePlan {
-            plan: desk.saved.plan.clone(),
-            new_id: PlanId::new("fresh"),
-            pins: None,
-            tools: Vec::new(),
-        };
+        let save = || save(&desk.saved.plan);
         let busy = (0..TWINS).map(async |number| {
             let name = format!("save {}", number / 10);
             desk.ask(key("agent", &name, "save"), save()).await.map(drop)?;

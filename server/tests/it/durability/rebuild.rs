@@ -12,13 +12,18 @@ async fn rows(db: &Db) -> Rows {
     (plans::all(TENANT).all(db).await.unwrap(), executions::all(TENANT).all(db).await.unwrap())
 }
 
-/// With erased executions, a deleted plan, and one of its name that came after it.
+/// With erased executions, a deleted plan, and one of its name that came after it; and templates, of which
+/// one has a plan's name.
 async fn write(book: &Book) {
     book::mixed(book, "early").await;
     book.service.delete_plan(&book.caller, "auto").await.unwrap();
     book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
     book.service.delete_plan(&book.caller, "waits").await.unwrap();
     book::mixed(book, "late").await;
+    let (_, plan) = book.service.plan("auto").await.unwrap();
+    book.service.save_template(&book.caller, &plan, None).await.unwrap();
+    book.service.save_template(&book.caller, &plan, Some("gone")).await.unwrap();
+    book.service.delete_template(&book.caller, "gone").await.unwrap();
 }
 
 #[test]
@@ -30,7 +35,7 @@ fn rebuilt_projections_equal_the_live_ones() {
         "DELETE FROM plans; DELETE FROM executions",
         "UPDATE plans SET deleted = 1, digest = 'x', position = position + 1",
         "UPDATE executions SET status = 'failed', ended_at = 1, seat = NULL, plan_name = 'x', look_again_at = 7",
-        "INSERT INTO plans VALUES (1, 'ghost', 'ghost', 1, 'x', 1, 1, 1, 0, 'T-0')",
+        "INSERT INTO plans VALUES (1, 'ghost', 'ghost', 1, 'x', 1, 1, 1, 0, 'T-0', 1)",
     ];
     for_each_database(async |scratch| {
         let book = Book::open(&scratch.url).await;

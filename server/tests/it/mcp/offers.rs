@@ -10,6 +10,7 @@ use crate::cli::House;
 /// Tokens of `tools/list`, as a model counts them.
 const RUN_MAX: usize = 5_000;
 const RECORD_MAX: usize = 3_500;
+const FULL_MAX: usize = 5_000;
 
 fn listed(house: &House, profile: &str) -> Value {
     let mut agent = Agent::legacy(house, &["mcp", "--tools", profile], "2025-11-25", json!({}));
@@ -24,6 +25,8 @@ fn the_lists_of_tools_keep_their_budget_of_tokens() {
     let (run, record) = (tokens(&listed(&house, "run")), tokens(&listed(&house, "record")));
     assert!(run <= RUN_MAX, "the default list has {run} tokens");
     assert!(record <= RECORD_MAX, "the record list has {record} tokens");
+    let full = tokens(&listed(&house, "full"));
+    assert!(full <= FULL_MAX, "the full list has {full} tokens");
 }
 
 #[test]

@@ -68,3 +68,35 @@ fn quick_changes_of_one_task_lose_nothing_and_rebuilt_equals_live() {
         book.assert_whole().await;
     });
 }
+
+#[test]
+fn subtasks_follow_a_plan_that_is_saved_anew() {
+    for_each_database(async |scratch| {
+        let book = Book::open(&scratch.url).await;
+        let (service, caller) = (&book.service, &book.caller);
+        let save = async |ids: &[&str]| {
+            let steps: Vec<_> = ids.iter().map(|id| book::step(id, "t/ok", "word")).collect();
+            service.save_plan(caller, &book::plan("grows", &steps).to_string(), true).await.unwrap();
+        };
+        let stand = async || -> Vec<(String, TaskStatus)> {
+            let subtasks = service.subtasks("T-1").await.unwrap();
+            subtasks.into_iter().map(|task| (task.step.unwrap(), task.status)).collect()
+        };
+        let is = |step: &str, status| (step.to_owned(), status);
+        service.add_task(caller, task("T-1"), false).await.unwrap();
+        service.add_task(caller, task("T-1/d"), false).await.unwrap();
+        save(&["a", "b"]).await;
+        service.split_task(caller, "T-1", "grows").await.unwrap();
+        save(&["b", "c"]).await;
+        let expected = [is("a", TaskStatus::Cancelled), is("b", TaskStatus::Open), is("c", TaskStatus::Open)];
+        assert_eq!(stand().await, expected, "a step that was dropped is cancelled, a new one is there");
+        save(&["a", "b", "c", "d"]).await;
+        let expected = [is("a", TaskStatus::Open), is("b", TaskStatus::Open), is("c", TaskStatus::Open)];
+        assert_eq!(
+            stand().await,
+            expected,
+            "another task of that name does not keep a plan from being saved"
+        );
+        book.assert_whole().await;
+    });
+}

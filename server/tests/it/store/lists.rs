@@ -45,7 +45,7 @@ fn an_execution_is_found_by_a_unique_beginning_of_its_id() {
         check("abcd", Found::One(rows[1].clone())).await;
         check("b", Found::One(rows[2].clone())).await;
         check("ab", Found::Several).await;
-        check("", Found::Several).await;
+        check("", Found::None).await;
         check("x", Found::None).await;
         assert_eq!(executions::by_id(TENANT, 3).first(db).await.unwrap(), Some(rows[2].clone()));
         assert_eq!(executions::find(db, TENANT + 1, "abc").await.unwrap(), Found::None);
@@ -124,6 +124,7 @@ fn plan(id: &str, name: &str, version: u64) -> plans::Plan {
         steps: 3,
         deleted: false,
         task: None,
+        template: false,
     }
 }
 

@@ -15,11 +15,12 @@ pub const ROOMS: &[(&str, &[&str])] = &[
     ("tools", &["config"]),
     ("ledger", &["store", "bell", "random"]),
     ("runner", &["ledger", "tools", "bell", "store", "random"]),
-    ("error", &["ledger", "runner", "store"]),
+    ("error", &["ledger", "runner", "store", "config"]),
     (
         "service",
         &["caller", "ledger", "runner", "store", "tools", "bell", "config", "folders", "random", "error"],
     ),
+    ("client", &["service", "config", "caller", "folders", "error"]),
     ("mcp", &["service", "config", "caller", "error"]),
     ("web", &["service", "config", "caller", "error"]),
     ("cli", &["service", "mcp", "web", "config", "caller", "folders", "error"]),
@@ -28,7 +29,7 @@ pub const ROOMS: &[(&str, &[&str])] = &[
 const WIRES: [&str; 2] = ["main", "lib"];
 
 /// What the doors must leave to `service`.
-const DOORS: [&str; 3] = ["mcp", "web", "cli"];
+const DOORS: [&str; 4] = ["client", "mcp", "web", "cli"];
 const ENGINE_INSIDES: &str = "execution";
 /// What `tools` may know of the engine: words, hashes, ids, schemas and how a value is bound; no plan, no
 /// state.

@@ -1,0 +1,196 @@
+//! A shop with Actbook inside. Run it with `cargo run --example embed`, or name a file to keep the book in.
+//!
+//! Each tool is a function of this program. The first order goes well; the second meets a card that is declined,
+//! is briefed and undone; the third meets a courier that falls over in the middle of its work, so that nobody can
+//! tell whether a parcel was booked, and a person settles it.
+#![expect(clippy::print_stdout, reason = "the story is what this program is for")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actbook::{Answer, Call, Category, Client, Error, ExecutionView, Executor, Fault, JournalFilter};
+use serde_json::{Value, json};
+
+const ORDER: &str = r#"
+name: order
+inputs:
+  type: object
+  properties: { item: { type: string }, card: { type: string }, to: { type: string } }
+  required: [item, card, to]
+steps:
+  - id: reserve
+    tool: shop/reserve
+    arguments: { item: "${inputs.item}" }
+    compensation: { tool: shop/release, arguments: { item: "${arguments.item}" } }
+  - id: charge
+    tool: shop/charge
+    arguments: { card: "${inputs.card}", cents: "${steps.reserve.output.cents}" }
+    compensation: { tool: shop/refund, arguments: { card: "${arguments.card}", cents: "${arguments.cents}" } }
+  - id: send
+    tool: shop/send
+    arguments: { to: "${inputs.to}", item: "${inputs.item}" }
+"#;
+
+/// What the shop's tools change.
+#[derive(Debug, Default)]
+struct Shop {
+    shelf: Vec<String>,
+    earned_cents: i64,
+    parcels: Vec<String>,
+}
+
+type Shared = Arc<Mutex<Shop>>;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    match std::env::args().nth(1) {
+        Some(database) => story(&database).await,
+        None => {
+            let folder = tempfile::tempdir().expect("a scratch folder");
+            story(&folder.path().join("shop.db").to_string_lossy()).await
+        }
+    }
+}
+
+async fn story(database: &str) -> Result<(), Error> {
+    let shop = Shared::default();
+    lock(&shop).shelf = ["lamp", "chair", "table"].map(str::to_owned).to_vec();
+
+    let client = open(database, &shop).await?;
+    let saved = client.save_plan(ORDER).await?;
+    println!(
+        "The plan `{}` is saved as version {}; the tools were held against it.",
+        saved.name, saved.version
+    );
+    if let Some(step) = &saved.check.point_of_no_return {
+        println!("Once `{step}` has begun it cannot be taken back in full.");
+    }
+
+    println!("\nThe first order.");
+    let order = json!({ "item": "lamp", "card": "good", "to": "Ada" });
+    tell(&client.run("order", Some(order)).await?);
+
+    println!("\nThe second order, with a card that is declined.");
+    let order = json!({ "item": "chair", "card": "declined", "to": "Bob" });
+    let view = client.run("order", Some(order)).await?;
+    tell(&view);
+    println!("Undo.");
+    client.undo(view.id.as_str(), Some("the customer has no other card")).await?;
+    tell(&client.wait(view.id.as_str()).await?);
+
+    println!("\nThe third order, with a courier that falls over half-way.");
+    let order = json!({ "item": "table", "card": "good", "to": "nowhere" });
+    let view = client.run("order", Some(order)).await?;
+    tell(&view);
+    println!("Mia calls the courier: the parcel is on its way.");
+    let mia = client.acting_as("person:mia");
+    mia.decide(view.id.as_str(), "send", Answer::Happened, Some("the courier has it"), None).await?;
+    tell(&client.wait(view.id.as_str()).await?);
+
+    println!("\nThe shop: {:?}", lock(&shop));
+    told_by_the_journal(&client).await?;
+    client.shutdown(Duration::from_secs(5)).await;
+    Ok(())
+}
+
+async fn open(database: &str, shop: &Shared) -> Result<Client, Error> {
+    let card = json!({
+        "type": "object", "required": ["card", "cents"],
+        "properties": { "card": { "type": "string" }, "cents": { "type": "integer" } },
+    });
+    Client::builder()
+        .database(database)
+        .caller("program:shop")
+        .tool("shop/reserve", on(shop, reserve))
+        .tool("shop/release", on(shop, release))
+        .tool("shop/charge", on(shop, charge).input_schema(card.clone()))
+        .tool("shop/refund", on(shop, refund).input_schema(card))
+        .tool("shop/send", on(shop, send).description("Hands a parcel to the courier"))
+        .open()
+        .await
+}
+
+/// An executor that works on the shop. Its function could await anything; this shop is quick.
+fn on(shop: &Shared, act: fn(&mut Shop, &Call) -> Result<Value, Fault>) -> Executor {
+    let shop = shop.clone();
+    Executor::new(move |call| {
+        let shop = shop.clone();
+        async move { act(&mut lock(&shop), &call) }
+    })
+}
+
+fn reserve(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
+    let item = call.arguments["item"].as_str().unwrap_or_default();
+    let found = shop.shelf.iter().position(|on_shelf| on_shelf == item);
+    let at = found.ok_or_else(|| Fault::failed(Category::NotFound, format!("no {item} on the shelf")))?;
+    shop.shelf.remove(at);
+    Ok(json!({ "cents": 4_900 }))
+}
+
+fn release(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
+    shop.shelf.extend(call.arguments["item"].as_str().map(str::to_owned));
+    Ok(json!({}))
+}
+
+/// A real one would pass `call.key` to the bank: two attempts with one key are one payment.
+fn charge(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
+    if call.arguments["card"] == "declined" {
+        return Err(Fault::failed(Category::Permission, "the card was declined"));
+    }
+    shop.earned_cents += call.arguments["cents"].as_i64().unwrap_or_default();
+    Ok(json!({ "payment": call.key }))
+}
+
+fn refund(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
+    shop.earned_cents -= call.arguments["cents"].as_i64().unwrap_or_default();
+    Ok(json!({}))
+}
+
+fn send(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
+    let to = call.arguments["to"].as_str().unwrap_or_default();
+    shop.parcels.push(format!("{} for {to}", call.arguments["item"].as_str().unwrap_or_default()));
+    assert!(to != "nowhere", "the courier fell over");
+    Ok(json!({ "parcel": shop.parcels.len() }))
+}
+
+/// An executor may have panicked with the shop in its hands.
+fn lock(shop: &Shared) -> std::sync::MutexGuard<'_, Shop> {
+    shop.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn tell(view: &ExecutionView) {
+    println!("  It is {}.", view.status);
+    for step in &view.steps {
+        let why = step.error.as_ref().map(|error| format!(": {} ({})", error.message, error.category));
+        println!("    {} is {}{}", step.id, step.status, why.unwrap_or_default());
+    }
+    for waiting in &view.waiting {
+        println!("  It asks: {} [{}]", waiting.question, waiting.options.join(", "));
+    }
+    for stays in view.brief.iter().flat_map(|brief| &brief.cannot_undo) {
+        println!("  Undo would leave `{}`: {}", stays.step, stays.why);
+    }
+    for undo in view.brief.iter().flat_map(|brief| &brief.undo) {
+        let what = undo.tool.as_ref().or(undo.action.as_ref()).map(String::as_str).unwrap_or_default();
+        println!("  Undo would take `{}` back: {what}", undo.step);
+    }
+}
+
+async fn told_by_the_journal(client: &Client) -> Result<(), Error> {
+    let decided = JournalFilter { actor: Some("person:mia".into()), ..JournalFilter::default() };
+    for entry in client.journal(&decided, 10).await? {
+        println!("Position {} of the journal, by {}: {}", entry.position, entry.actor, entry.kind);
+    }
+    let verified = client.verify().await?;
+    println!(
+        "The journal's {} entries are whole: {}. Its head is {}.",
+        verified.entries, verified.ok, verified.hash
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_story_comes_to_its_end() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    story(&folder.path().join("shop.db").to_string_lossy()).await.expect("nothing is refused");
+}

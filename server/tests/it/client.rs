@@ -1,0 +1,113 @@
+//! The library's door, as a program uses it: executors of its own, faults, crashes, neighbours. On both
+//! databases, through nothing but what the crate's root offers.
+
+pub mod crash;
+mod door;
+mod faults;
+mod leaving;
+mod run;
+mod watch;
+
+use std::sync::{Arc, Mutex};
+
+use actbook::{Builder, Call, Client, ExecutionView, Executor, Fault, StepView};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+/// A client that takes up nothing by itself, so that each test says when.
+fn builder(url: &str) -> Builder {
+    Client::builder().database(url).caller("program:test").take_up(false)
+}
+
+/// Every call that an executor of the test has had.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<Call>>>);
+
+impl Heard {
+    fn tool<A>(&self, act: impl Fn(Call) -> A + Send + Sync + 'static) -> Executor
+    where
+        A: Future<Output = Result<Value, Fault>> + Send + 'static,
+    {
+        let heard = self.0.clone();
+        Executor::new(move |call| {
+            heard.lock().unwrap().push(call.clone());
+            act(call)
+        })
+    }
+
+    /// Succeeds with what it was given.
+    fn echo(&self) -> Executor {
+        self.tool(async |call| Ok(json!({ "got": call.arguments })))
+    }
+
+    fn calls(&self) -> Vec<Call> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn tools(&self) -> Vec<String> {
+        self.calls().into_iter().map(|call| call.tool).collect()
+    }
+}
+
+/// Holds calls up until the test lets them through.
+#[derive(Clone)]
+struct Gate {
+    arrived: Arc<Semaphore>,
+    open: Arc<Semaphore>,
+}
+
+impl Gate {
+    fn new() -> Self {
+        Self { arrived: Arc::new(Semaphore::new(0)), open: Arc::new(Semaphore::new(0)) }
+    }
+
+    fn tool(&self) -> Executor {
+        let gate = self.clone();
+        Executor::new(move |_| {
+            let gate = gate.clone();
+            async move {
+                gate.arrived.add_permits(1);
+                gate.open.acquire().await?.forget();
+                Ok(json!({ "passed": true }))
+            }
+        })
+    }
+
+    /// A call is in flight.
+    async fn arrived(&self) {
+        self.arrived.acquire().await.unwrap().forget();
+    }
+
+    fn let_through(&self) {
+        self.open.add_permits(1);
+    }
+}
+
+fn plan(name: &str, steps: Value) -> String {
+    json!({ "name": name, "steps": steps }).to_string()
+}
+
+fn step(id: &str, tool: &str) -> Value {
+    json!({ "id": id, "tool": tool, "arguments": { "of": id } })
+}
+
+fn undoable(id: &str, tool: &str) -> Value {
+    let mut step = step(id, tool);
+    step["compensation"] = json!({ "tool": "t/undo", "arguments": { "undone": "${arguments.of}" } });
+    step
+}
+
+/// Saves and runs, to the end or the first question.
+async fn run(client: &Client, name: &str, steps: Value) -> ExecutionView {
+    client.save_plan(&plan(name, steps)).await.unwrap();
+    client.run(name, None).await.unwrap()
+}
+
+fn of<'a>(view: &'a ExecutionView, step: &str) -> &'a StepView {
+    view.steps.iter().find(|one| one.id.as_str() == step).expect("the plan has this step")
+}
+
+fn error_of(view: &ExecutionView, step: &str) -> (String, String) {
+    let error = of(view, step).error.as_ref().expect("it went wrong");
+    (error.category.to_string(), error.message.clone())
+}

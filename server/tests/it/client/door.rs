@@ -1,0 +1,179 @@
+//! The rest of what the door offers: agent steps, steering, request keys, notes, tasks, history.
+
+use actbook::{
+    Action, Category, Decision, ExecutionFilter, Executor, Facts, Fault, JournalFilter, NoteGiven, Reported,
+    Status, StepStatus, TaskGiven, TaskStatus,
+};
+use serde_json::json;
+
+use super::{Gate, Heard, builder, of, plan, run, step};
+use crate::store::for_each_database;
+
+#[test]
+fn agent_steps_are_reported_and_values_flow_on() {
+    for_each_database(async |scratch| {
+        let heard = Heard::default();
+        let client = builder(&scratch.url).tool("t/do", heard.echo()).open().await.unwrap();
+        let agent = json!({ "id": "tells", "action": "Tell the team" });
+        let mut after = step("after", "t/do");
+        after["arguments"] = json!({ "told": "${steps.tells.output.told}" });
+        let view = run(&client, "by hand", json!([agent, after])).await;
+        assert_eq!((view.status, view.waiting[0].kind), (Status::Blocked, "agent"));
+        let report = |status, output| Action {
+            execution: Some(view.id.to_string()),
+            step: Some("tells".into()),
+            status: Some(status),
+            output,
+            facts: Facts { confidence: Some(0.8), ..Facts::default() },
+        };
+        let bot = client.acting_as("agent:bot");
+        let began = bot.record_action(report(Reported::Started, None)).await.unwrap();
+        let ended = bot.record_action(report(Reported::Succeeded, Some(json!({ "told": 3 })))).await.unwrap();
+        assert!(ended > began);
+        assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, Status::Succeeded);
+        assert_eq!(heard.calls()[0].arguments, json!({ "told": 3 }));
+
+        let decision = Decision {
+            decision: "leave it so".into(),
+            reason: Some("nobody reads it".into()),
+            step: None,
+            details: None,
+        };
+        let view = bot.record_decision(view.id.as_str(), decision).await.unwrap();
+        assert_eq!(view.records.last().unwrap().decision.as_deref(), Some("leave it so"));
+        let alone = Action {
+            facts: Facts { entity: Some("the door".into()), ..Facts::default() },
+            ..Action::default()
+        };
+        let position = bot.record_action(alone).await.unwrap();
+        let entry = client
+            .journal(&JournalFilter { after: position - 1, ..Default::default() }, 1)
+            .await
+            .unwrap()
+            .remove(0);
+        assert_eq!((entry.position, entry.actor.as_str()), (position, "agent:bot"));
+    });
+}
+
+#[test]
+fn an_execution_is_paused_resumed_cancelled_and_rejected() {
+    for_each_database(async |scratch| {
+        let gate = Gate::new();
+        let client = builder(&scratch.url).tool("t/gate", gate.tool()).open().await.unwrap();
+        client.save_plan(&plan("steered", json!([step("a", "t/gate"), step("b", "t/gate")]))).await.unwrap();
+        let id = client.start("steered", None).await.unwrap().id.to_string();
+        gate.arrived().await;
+        assert_eq!(client.pause(&id, Some("lunch")).await.unwrap().status, Status::Paused);
+        gate.let_through();
+        let mut watch = client.watch(&id).await.unwrap();
+        while watch.next().await.unwrap().unwrap().progress.done == 0 {}
+        assert_eq!(client.wait(&id).await.unwrap().status, Status::Paused);
+        client.resume(&id).await.unwrap();
+        gate.arrived().await;
+        client.cancel(&id, Some("enough")).await.unwrap();
+        gate.let_through();
+        let view = client.wait(&id).await.unwrap();
+        assert_eq!((view.status, view.progress.done), (Status::Cancelled, 2));
+
+        let mut asks = step("asks", "t/gate");
+        asks["approval"] = json!("required");
+        let view = run(&client, "asked", json!([asks])).await;
+        let view = client.reject(view.id.as_str(), Some("asks"), Some("not today")).await.unwrap();
+        let view = client.wait(view.id.as_str()).await.unwrap();
+        assert_eq!((view.status, of(&view, "asks").status.as_str()), (Status::Blocked, "failed"));
+        let blocked = ExecutionFilter { status: Some("blocked".into()), ..Default::default() };
+        assert_eq!(client.executions(&blocked, 10).await.unwrap().len(), 1);
+        let refused = client.view("nobody").await.unwrap_err();
+        assert!(refused.code == "no_such_execution" && !refused.cure.is_empty());
+    });
+}
+
+#[test]
+fn an_executor_tells_of_its_progress_and_hears_that_it_is_to_stop() {
+    for_each_database(async |scratch| {
+        let (began, begun) = tokio::sync::watch::channel(false);
+        let long = Executor::new(move |call| {
+            let began = began.clone();
+            async move {
+                call.progress(3.0, Some(8.0), Some("planing"));
+                began.send_replace(true);
+                call.asked_to_stop().await;
+                Err(Fault::failed(Category::Policy, "put down in time"))
+            }
+        });
+        let client = builder(&scratch.url).tool("t/long", long).open().await.unwrap();
+        client.save_plan(&plan("long", json!([step("a", "t/long")]))).await.unwrap();
+        let id = client.start("long", None).await.unwrap().id.to_string();
+        begun.clone().wait_for(|begun| *begun).await.unwrap();
+        let view = client.view(&id).await.unwrap();
+        let progress = of(&view, "a").progress.clone().expect("it has told");
+        assert_eq!((progress.done, progress.message.as_deref()), (3.0, Some("planing")));
+        client.cancel(&id, None).await.unwrap();
+        let view = client.wait(&id).await.unwrap();
+        assert_eq!((view.status, of(&view, "a").status), (Status::Cancelled, StepStatus::Failed));
+    });
+}
+
+#[test]
+fn a_request_key_starts_one_execution_however_often_it_is_asked_for() {
+    for_each_database(async |scratch| {
+        let heard = Heard::default();
+        let client = builder(&scratch.url).tool("t/do", heard.echo()).open().await.unwrap();
+        client.save_plan(&plan("once", json!([step("a", "t/do")]))).await.unwrap();
+        let keyed = client.with_key("order-17");
+        let first = keyed.run("once", None).await.unwrap();
+        let other = builder(&scratch.url).tool("t/do", heard.echo()).open().await.unwrap();
+        let second = other.with_key("order-17").run("once", None).await.unwrap();
+        assert_eq!((first.id, heard.calls().len()), (second.id, 1));
+        assert_eq!(keyed.run("once", Some(json!({}))).await.unwrap_err().code, "key_reused");
+        assert_eq!(client.run("once", None).await.unwrap().status, Status::Succeeded);
+        assert_eq!(heard.calls().len(), 2);
+    });
+}
+
+#[test]
+fn notes_and_tasks_outlive_the_client_that_wrote_them() {
+    for_each_database(async |scratch| {
+        let one = builder(&scratch.url).open().await.unwrap();
+        one.set_note(NoteGiven::new("db-port", "the database listens on 5433")).await.unwrap();
+        one.set_note(NoteGiven::new("gone", "soon")).await.unwrap();
+        one.delete_note("gone", &Default::default()).await.unwrap();
+        let task =
+            TaskGiven { id: "T-1".into(), title: Some("Move the database".into()), ..TaskGiven::default() };
+        one.add_task(task).await.unwrap();
+        one.shutdown(std::time::Duration::ZERO).await;
+
+        let heard = Heard::default();
+        let two = builder(&scratch.url).tool("t/do", heard.echo()).open().await.unwrap();
+        let note = two.note("db-port").await.unwrap().expect("it was noted");
+        assert_eq!((note.author.as_str(), note.version), ("program:test", 1));
+        assert!(two.note("gone").await.unwrap().is_none());
+        let found = two.search_notes("listens", 10).await.unwrap().notes;
+        assert!(found.len() == 1 && found[0].excerpt.as_deref().unwrap().contains("**listens**"));
+
+        two.save_plan(&plan("move", json!([step("a", "t/do"), step("b", "t/do")]))).await.unwrap();
+        assert_eq!(two.split_task("T-1", "move").await.unwrap().len(), 2);
+        two.run("move", None).await.unwrap();
+        assert_eq!(two.task("T-1/a").await.unwrap().status, TaskStatus::Done);
+        let done = TaskGiven { id: "T-1".into(), status: Some(TaskStatus::Done), ..TaskGiven::default() };
+        assert_eq!(two.change_task(done).await.unwrap().status, TaskStatus::Done);
+        assert_eq!(two.tasks(Some(TaskStatus::Done)).await.unwrap().len(), 1);
+        assert!(two.task_story("T-1").await.unwrap().subtasks.len() == 2);
+        assert!(two.verify().await.unwrap().ok);
+    });
+}
+
+#[test]
+fn an_export_of_an_execution_verifies_without_the_database() {
+    for_each_database(async |scratch| {
+        let client = builder(&scratch.url).tool("t/do", Heard::default().echo()).open().await.unwrap();
+        let view = run(&client, "exported", json!([step("a", "t/do")])).await;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let exported = client.export(view.id.as_str(), &mut file.as_file()).await.unwrap();
+        let verified = actbook::service::verify_file(&mut std::io::BufReader::new(file.reopen().unwrap()));
+        assert_eq!(verified.unwrap().position, exported.position);
+        assert_eq!(client.plans().await.unwrap().len(), 1);
+        client.delete_plan("exported").await.unwrap();
+        assert!(client.plans().await.unwrap().is_empty());
+    });
+}

@@ -1,0 +1,103 @@
+//! What an executor may do besides its work: panic, hang, lose its way. Nobody can tell what became of such a
+//! call, and the program lives on.
+
+use std::time::Duration;
+
+use actbook::{Category, Executor, Fault, JournalFilter, Status, StepStatus};
+use serde_json::{Value, json};
+
+use super::{Heard, builder, error_of, of, run, step, undoable};
+use crate::store::for_each_database;
+
+/// Panics when it is dropped.
+struct Sore;
+
+impl Drop for Sore {
+    fn drop(&mut self) {
+        panic!("let go of");
+    }
+}
+
+#[test]
+fn a_panic_in_an_executor_is_unknown_and_on_record() {
+    for_each_database(async |scratch| {
+        let heard = Heard::default();
+        let at_once = Executor::new(|_| -> std::future::Ready<Result<Value, Fault>> { panic!("at once") });
+        let half_way = Executor::new(async |call| {
+            tokio::task::yield_now().await;
+            let arguments: [Value; 0] = serde_json::from_value(call.arguments).expect("half way");
+            Ok(json!(arguments))
+        });
+        let client = builder(&scratch.url)
+            .tool("t/at-once", at_once)
+            .tool("t/half-way", half_way)
+            .tool("t/do", heard.echo())
+            .tool("t/undo", heard.echo())
+            .open()
+            .await
+            .unwrap();
+        for (tool, word) in [("t/at-once", "at once"), ("t/half-way", "half way")] {
+            let view = run(&client, "panics", json!([undoable("do", "t/do"), undoable("panic", tool)])).await;
+            assert_eq!((view.status, of(&view, "panic").status), (Status::Blocked, StepStatus::Unknown));
+            let (category, message) = error_of(&view, "panic");
+            assert_eq!(category, "internal");
+            assert!(message.contains(word), "{message}");
+            let brief = view.brief.expect("something went wrong");
+            assert_eq!(brief.may_have_run.len(), 1, "what may have run is undone, too: {brief:?}");
+
+            let filter = JournalFilter {
+                execution: Some(view.id.to_string()),
+                kind: Some("attempt_ended.1".into()),
+                ..JournalFilter::default()
+            };
+            let ended = client.journal(&filter, 10).await.unwrap();
+            assert_eq!(ended.last().unwrap().body["outcome"], "unknown");
+            client.undo(view.id.as_str(), None).await.unwrap();
+            assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, Status::Compensated);
+        }
+        assert!(client.verify().await.unwrap().ok);
+    });
+}
+
+#[test]
+fn an_executor_that_does_not_answer_in_time_is_dropped_and_unknown() {
+    for_each_database(async |scratch| {
+        let hangs = Executor::new(async |_| {
+            let _sore = Sore;
+            std::future::pending().await
+        });
+        let client = builder(&scratch.url).tool("t/hangs", hangs).open().await.unwrap();
+        let mut slow = step("slow", "t/hangs");
+        slow["timeout"] = json!("20ms");
+        let view = run(&client, "slow", json!([slow])).await;
+        assert_eq!((view.status, of(&view, "slow").status), (Status::Blocked, StepStatus::Unknown));
+        assert_eq!(error_of(&view, "slow").0, "timeout");
+    });
+}
+
+#[test]
+fn an_error_that_an_executor_passes_on_is_unknown_and_a_fault_is_what_it_says() {
+    for_each_database(async |scratch| {
+        let aborted = Executor::new(async |_| {
+            let work = tokio::spawn(std::future::pending::<Value>());
+            work.abort();
+            Ok(work.await?)
+        });
+        let tired = Executor::new(async |_| {
+            let tired = Fault::failed(Category::RateLimited, "not so fast");
+            Err(tired.retry_after(Duration::from_millis(1)))
+        });
+        let client =
+            builder(&scratch.url).tool("t/aborted", aborted).tool("t/tired", tired).open().await.unwrap();
+        let view = run(&client, "aborted", json!([step("a", "t/aborted")])).await;
+        assert_eq!(of(&view, "a").status, StepStatus::Unknown);
+        let (category, message) = error_of(&view, "a");
+        assert!(category == "internal" && message.contains("cancelled"), "{category}: {message}");
+
+        let mut patient = step("a", "t/tired");
+        patient["retry"] = json!({ "max_attempts": 3, "backoff": "1ms", "on": ["rate_limited"] });
+        let view = run(&client, "tired", json!([patient])).await;
+        assert_eq!((of(&view, "a").status, of(&view, "a").attempts), (StepStatus::Failed, 3));
+        assert_eq!(error_of(&view, "a"), ("rate_limited".into(), "not so fast".into()));
+    });
+}

@@ -1,0 +1,64 @@
+//! The stream of an execution's changes.
+
+use actbook::{Status, StepStatus};
+use futures_util::StreamExt as _;
+use serde_json::json;
+
+use super::{Gate, Heard, builder, of, plan, step};
+use crate::store::for_each_database;
+
+#[test]
+fn a_watch_shows_every_stand_from_the_first_look_to_the_end() {
+    for_each_database(async |scratch| {
+        let gate = Gate::new();
+        let client = builder(&scratch.url)
+            .tool("t/gate", gate.tool())
+            .tool("t/do", Heard::default().echo())
+            .open()
+            .await
+            .unwrap();
+        client.save_plan(&plan("watched", json!([step("a", "t/gate"), step("b", "t/do")]))).await.unwrap();
+        let started = client.start("watched", None).await.unwrap();
+        gate.arrived().await;
+        let neighbour = builder(&scratch.url).open().await.unwrap();
+        let mut watch = client.watch(started.id.as_str()).await.unwrap();
+        let from_outside = neighbour.watch(started.id.as_str()).await.unwrap();
+
+        let first = watch.next().await.unwrap().unwrap();
+        assert_eq!((first.status, of(&first, "a").status), (Status::Running, StepStatus::Running));
+        gate.let_through();
+        let mut position = first.position;
+        let mut last = first;
+        while let Some(view) = watch.next().await {
+            last = view.unwrap();
+            assert!(last.position > position, "every look shows something that was not there before");
+            position = last.position;
+        }
+        assert_eq!((last.status, last.progress.done), (Status::Succeeded, 2));
+        let seen: Vec<_> = from_outside.map(|view| view.unwrap().status).collect().await;
+        assert_eq!((seen[0], *seen.last().unwrap()), (Status::Running, Status::Succeeded));
+        let over: Vec<_> = client.watch(started.id.as_str()).await.unwrap().collect().await;
+        assert_eq!(over.len(), 1, "of what has ended there is one thing to see");
+    });
+}
+
+#[test]
+fn to_drop_a_wait_or_a_watch_stops_nothing() {
+    for_each_database(async |scratch| {
+        let gate = Gate::new();
+        let client = builder(&scratch.url).tool("t/gate", gate.tool()).open().await.unwrap();
+        client.save_plan(&plan("goes on", json!([step("a", "t/gate"), step("b", "t/gate")]))).await.unwrap();
+        let mut running = Box::pin(client.run("goes on", None));
+        tokio::select! {
+            ended = &mut running => panic!("it cannot end before it is let through: {ended:?}"),
+            () = gate.arrived() => {}
+        }
+        drop(running);
+        let row = client.executions(&Default::default(), 1).await.unwrap().remove(0);
+        drop(client.watch(&row.id).await.unwrap());
+        gate.let_through();
+        gate.arrived().await;
+        gate.let_through();
+        assert_eq!(client.wait(&row.id).await.unwrap().status, Status::Succeeded);
+    });
+}
