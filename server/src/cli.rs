@@ -16,6 +16,7 @@ mod import;
 mod inputs;
 mod install;
 mod journal;
+mod list;
 mod live;
 mod mcp;
 mod output;
@@ -25,6 +26,7 @@ mod serve;
 mod session;
 mod show;
 mod signs;
+mod stats;
 mod store_care;
 mod table;
 mod tasks;
@@ -96,10 +98,11 @@ async fn asked(ask: Ask, common: &args::Common, output: Output) -> Ended {
 fn reads_only(ask: &Ask) -> bool {
     matches!(
         ask,
-        Ask::List { .. }
+        Ask::List(_)
             | Ask::Show { .. }
             | Ask::Watch { .. }
             | Ask::Journal(_)
+            | Ask::Stats(_)
             | Ask::Verify { .. }
             | Ask::Export { .. }
             | Ask::Backup { .. }
@@ -111,7 +114,7 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         Ask::Run(asked) => run::run(session, asked).await,
         Ask::Check { plan, offline } => check::check(session, &plan, offline).await,
         Ask::Plan(asked) => plans::plans(session, asked).await,
-        Ask::List { status, since, limit } => show::list(session, status, since, limit).await,
+        Ask::List(asked) => list::list(session, asked).await,
         Ask::Show { execution } => show::show(session, &execution).await,
         Ask::Watch { execution } => foreground::watch(session, &execution).await,
         Ask::Pause { execution, reason } => answers::pause(session, &execution, reason).await,
@@ -130,6 +133,7 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         Ask::Reject { execution, step, reason } => answers::reject(session, &execution, step, reason).await,
         Ask::Record(asked) => answers::record(session, asked).await,
         Ask::Journal(asked) => journal::journal(session, asked).await,
+        Ask::Stats(asked) => stats::stats(session, asked).await,
         Ask::Verify { .. } => journal::verify(session).await,
         Ask::Export { execution, output } => store_care::export(session, &execution, output.as_deref()).await,
         Ask::Rebuild => store_care::rebuild(session).await,

@@ -6,9 +6,9 @@
 //! It knows how commands become appended events, never why a command was given.
 
 mod book;
-mod calls;
 mod fold;
 mod rebuild;
+mod seen;
 mod writer;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,9 +32,9 @@ use crate::store::words::Words;
 use crate::store::{self, Appender, Db};
 use book::Book;
 pub use book::{DRIVER, now_ms};
-pub use calls::catch_up_calls;
 pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library};
 pub use rebuild::rebuild;
+pub use seen::{catch_up_seen, catch_up_stretches};
 
 /// Somebody asks for something; `actor` is who the journal names.
 #[derive(Clone, Debug)]

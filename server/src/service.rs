@@ -4,8 +4,10 @@ mod agenda;
 mod answers;
 mod background;
 mod context;
+mod entries;
 mod executions;
 mod export;
+mod figures;
 mod guarantee;
 mod journal;
 mod keys;
@@ -47,9 +49,14 @@ pub use actbook_engine::task::Status as TaskStatus;
 pub use agenda::AgendaItem;
 pub use background::{Background, Goes};
 pub use context::{Belongs, NoteFilter, NoteGiven, NoteView, NoteWritten, NotesFound, Owner, ValueView};
+pub use entries::JournalFilter;
 pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
 pub use export::{Exported, verify_file};
-pub use journal::{Bad, Cleaned, JournalFilter, Verified};
+pub use figures::{
+    Calibration, Every, ExecutionFigures, FailureFigures, LongStep, Period, PlanFigures, RetryFigures, Stats,
+    StatsFilter, Took, ToolFigures, WaitFigures,
+};
+pub use journal::{Bad, Cleaned, Verified};
 pub use pace::Durations;
 pub use pins::{ToolStanding, ToolTaken};
 pub use plans::{PlanChecked, PlanSaved};

@@ -4,10 +4,12 @@
 //! other modules say, table by table, what can be asked (`Select`) and written (`Statement`).
 
 pub mod calls;
+pub mod caught_up;
 pub mod db;
 pub(crate) mod dialect;
 mod error;
 pub mod executions;
+pub mod figures;
 pub mod journal;
 mod migrations;
 pub mod notes;
@@ -16,7 +18,9 @@ pub mod plans;
 pub mod project;
 pub mod requests;
 pub mod seats;
+pub mod seen;
 mod select;
+pub mod stretches;
 pub mod tasks;
 pub mod tools;
 mod value;

@@ -91,6 +91,26 @@ pub fn notes(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Pages of a long journal alone.
+pub fn history(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
+    let scratch = scratch()?;
+    let mut databases = vec![("sqlite", scratch.path().join("history.db").to_string_lossy().into_owned())];
+    if let Ok(url) = std::env::var("ACTBOOK_TEST_POSTGRES") {
+        databases.push(("postgres", fresh_database(&url)?));
+    }
+    for (name, url) in databases {
+        part("executions", &url, &[scale.journal_entries / 2 / STEPS_EACH, STEPS_EACH, 256])?;
+        let position = part("rare", &url, &[])?["position"].as_u64().unwrap_or(0);
+        figures.put(&format!("{name}.history_entries"), position as f64);
+        let first = part("first", &url, &[])?;
+        for asked in ["rare", "rare_again", "stats", "stats_again"] {
+            figures.put(&format!("{name}.first_{asked}_ms"), figure(&first, asked));
+        }
+        crate::history::rows(figures, name, &url, position, scale.door_calls, scratch.path())?;
+    }
+    Ok(())
+}
+
 pub fn sqlite(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch()?;
     sqlite_rates(figures, scale, scratch.path())?;

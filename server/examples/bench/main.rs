@@ -5,6 +5,7 @@ mod bare;
 mod door;
 mod doors;
 mod figures;
+mod history;
 mod hot;
 mod load;
 mod notes;
@@ -33,6 +34,10 @@ fn main() -> anyhow::Result<()> {
         load::notes(&mut figures, &scale)?;
         return figures.print(flag("--json"));
     }
+    if flag("--history") {
+        load::history(&mut figures, &scale)?;
+        return figures.print(flag("--json"));
+    }
     if flag("--rates") {
         load::rates(&mut figures, &scale)?;
         return figures.print(flag("--json"));
@@ -47,5 +52,6 @@ fn main() -> anyhow::Result<()> {
     }
     load::tools(&mut figures)?;
     load::notes(&mut figures, &scale)?;
+    load::history(&mut figures, &scale)?;
     figures.print(flag("--json"))
 }

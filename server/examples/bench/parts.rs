@@ -70,6 +70,8 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
         }
         "hot" => crate::hot::run(number(2)?)?,
         "notes" => runtime()?.block_on(crate::notes::fill(url, NOTES))?,
+        "rare" => runtime()?.block_on(crate::history::rare(url))?,
+        "first" => runtime()?.block_on(crate::history::first(url))?,
         "hang" => runtime()?.block_on(hang(url, number(2)?))?,
         "recover" => runtime()?.block_on(recover(url, number(2)?))?,
         _ => anyhow::bail!("there is no part `{part}`"),

@@ -1,18 +1,20 @@
 //! The words of the command line, as clap reads them.
 
+mod history;
 mod memory;
 mod run;
 
 use std::path::PathBuf;
 
 use actbook::service::Reported;
-use actbook_engine::policy::{Answer, Status};
+use actbook_engine::policy::Answer;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use super::times;
+pub use history::{Journal, List, Stats};
 pub use memory::{Context, Of, Task, TaskWords, Template, UseTemplate};
 pub use run::{Given, How, Run};
 
@@ -82,20 +84,7 @@ Examples:
     #[command(subcommand)]
     Plan(Plan),
     /// List executions, newest first
-    #[command(after_help = "\
-Examples:
-  actbook list --status blocked
-  actbook list --since 2d")]
-    List {
-        /// Only those with this status
-        #[arg(long, value_parser = words(Status::ALL.iter().map(|word| word.as_str()), str::parse::<Status>))]
-        status: Option<Status>,
-        /// Only those started since: `30m`, `2h`, `3d` ago, or a time such as 2030-01-31T12:00:00Z
-        #[arg(long, value_name = "TIME", value_parser = times::point)]
-        since: Option<i64>,
-        #[arg(long, default_value_t = 50)]
-        limit: u64,
-    },
+    List(List),
     /// Explain an execution: what happened, what waits, what to type next
     #[command(after_help = "\
 Examples:
@@ -213,6 +202,8 @@ Examples:
     },
     /// Read the journal
     Journal(Journal),
+    /// Figures: success, times, failures, retries, waiting, confidence
+    Stats(Stats),
     /// Check the whole journal, or an exported FILE without any database
     #[command(after_help = "\
 Examples:
@@ -418,40 +409,6 @@ pub enum GraphFormat {
     Mermaid,
     Dot,
     Svg,
-}
-
-#[derive(Debug, Group)]
-#[command(after_help = "\
-Examples:
-  actbook journal --execution 7k2m
-  actbook journal --kind decided --since 7d
-  actbook journal --follow --json")]
-pub struct Journal {
-    #[arg(long, value_name = "ID")]
-    pub execution: Option<String>,
-    /// Such as `attempt_ended`
-    #[arg(long)]
-    pub kind: Option<String>,
-    /// Such as `person:ada`, or `ada`
-    #[arg(long)]
-    pub actor: Option<String>,
-    /// `30m`, `2h`, `3d` ago, or a time such as 2030-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = times::point)]
-    pub since: Option<i64>,
-    #[arg(long, value_name = "TIME", value_parser = times::point)]
-    pub until: Option<i64>,
-    /// Words that must all occur
-    #[arg(long, value_name = "WORDS")]
-    pub search: Option<String>,
-    /// Only entries after this position
-    #[arg(long, value_name = "POSITION", default_value_t = 0)]
-    pub after: u64,
-    /// Stop after this many entries
-    #[arg(long)]
-    pub limit: Option<u64>,
-    /// Go on with what is appended, until Ctrl-C
-    #[arg(long, short)]
-    pub follow: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,7 +7,6 @@ use std::path::Path;
 use actbook::error::Error;
 use actbook::service::view::EntryView;
 use actbook::service::{JournalFilter, Verified};
-use actbook_engine::event::Event;
 use serde_json::Value;
 
 use super::args::Journal;
@@ -20,9 +19,10 @@ use super::{Ended, Exit, times};
 /// Entries read at a time.
 const PAGE: u64 = 500;
 const VALUE_SHOWN: usize = 80;
+const RECORD_SHOWN: usize = 400;
 
 pub async fn journal(session: &Session, asked: Journal) -> Ended {
-    let mut filter = filter(&asked)?;
+    let mut filter = filter(&asked);
     let (_listening, mut bell) = session.service.journal_bell()?;
     let mut left = asked.limit.unwrap_or(u64::MAX);
     loop {
@@ -32,6 +32,10 @@ pub async fn journal(session: &Session, asked: Journal) -> Ended {
             filter.after = last.position;
             left -= page.len() as u64;
             page.iter().for_each(|entry| show(&session.output, entry));
+        }
+        if left == 0 && !session.output.json {
+            let more = format_args!("more: the same with --cursor {}", filter.after).to_string();
+            session.output.aside(painted(QUIET, more));
         }
         if !asked.follow || left == 0 || session.output.closed() {
             return Ok(Exit::Done);
@@ -43,33 +47,20 @@ pub async fn journal(session: &Session, asked: Journal) -> Ended {
     }
 }
 
-fn filter(asked: &Journal) -> Result<JournalFilter, Error> {
-    Ok(JournalFilter {
+fn filter(asked: &Journal) -> JournalFilter {
+    JournalFilter {
         execution: asked.execution.clone(),
-        kind: asked.kind.as_deref().map(kind).transpose()?,
-        actor: asked.actor.as_ref().map(|actor| match actor.contains(':') || actor == "actbook" {
-            true => actor.clone(),
-            false => format!("person:{actor}"),
-        }),
+        plan: asked.plan.clone(),
+        task: asked.task.clone(),
+        status: asked.status.map(|status| status.to_string()),
+        kind: asked.kind.clone(),
+        actor: asked.actor.clone(),
+        category: asked.category.map(|category| category.to_string()),
         since: asked.since,
         until: asked.until,
         words: asked.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
-        after: asked.after,
-    })
-}
-
-/// A kind with or without its version.
-fn kind(word: &str) -> Result<String, Error> {
-    let bare = |kind: &'static str| kind.split('.').next().unwrap_or(kind);
-    let known = Event::KINDS.iter().find(|kind| **kind == word || bare(kind) == word);
-    known.map(|kind| (*kind).to_owned()).ok_or_else(|| {
-        let near = actbook_engine::analysis::nearest(word, Event::KINDS.iter().map(|kind| bare(kind)));
-        let cure = near.map_or_else(
-            || "docs/journal.md lists them".to_owned(),
-            |near| format!("did you mean `{near}`?"),
-        );
-        Error::new("no_such_kind", format!("there is no kind `{word}`"), cure)
-    })
+        after: asked.cursor,
+    }
 }
 
 /// `position time execution kind summary`
@@ -88,6 +79,16 @@ fn show(output: &Output, entry: &EntryView) {
         summary(&entry.body),
         painted(QUIET, actor)
     ));
+    if let Some(recorded) = &entry.recorded {
+        output.line(format_args!("{:18}{}", "", painted(QUIET, cut(&told_of(recorded), RECORD_SHOWN))));
+    }
+}
+
+/// `name: value, name: value`
+fn told_of(recorded: &Value) -> String {
+    let Value::Object(fields) = recorded else { return recorded.to_string() };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    fields.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
 }
 
 /// The words of a body, the step first. Digests prove things to programs and say nothing to people.

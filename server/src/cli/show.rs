@@ -1,6 +1,5 @@
 //! `show` and `list`: executions explained, and in a table.
 
-use actbook::service::ExecutionFilter;
 use actbook::service::view::{ExecutionView, StepView};
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::{Status, StepStatus};
@@ -122,35 +121,4 @@ fn hints(output: &Output, view: &ExecutionView) {
             painted(QUIET, does)
         ));
     }
-}
-
-pub async fn list(session: &Session, status: Option<Status>, since: Option<i64>, limit: u64) -> Ended {
-    let filter =
-        ExecutionFilter { status: status.map(|status| status.to_string()), since, ..Default::default() };
-    let rows = session.service.list(&filter, limit).await?;
-    let output = &session.output;
-    if output.json {
-        output.document(&rows);
-        return Ok(Exit::Done);
-    }
-    if rows.is_empty() {
-        output.line("no executions; `actbook run PLAN` starts one");
-        return Ok(Exit::Done);
-    }
-    let mut table = Table::new(0, &["execution", "status", "plan", "started", "took", "task"]);
-    for row in &rows {
-        let style = row.status.parse().map(signs::execution).unwrap_or(QUIET);
-        let instant = |text: &str| text.parse::<jiff::Timestamp>().map(|at| at.as_millisecond()).ok();
-        let took = instant(&row.started_at).zip(row.ended_at.as_deref().and_then(instant));
-        table.row(vec![
-            cell(short(&row.id)),
-            coloured(style, row.status.as_str()),
-            cell(format!("{} v{}", row.plan.name, row.plan.version)),
-            cell(times::date(&row.started_at)),
-            cell(took.map(|(from, to)| times::took(to - from)).unwrap_or_default()),
-            coloured(QUIET, row.task.clone().unwrap_or_default()),
-        ]);
-    }
-    table.print(output);
-    Ok(Exit::Done)
 }

@@ -102,7 +102,7 @@ pub fn fold_each(
     both.map(|(entries, salt)| folded(db, tenant, &entries, salt, plans)).collect()
 }
 
-fn folded(
+pub(super) fn folded(
     db: &Db,
     tenant: i64,
     entries: &[Entry],

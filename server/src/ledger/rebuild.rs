@@ -7,8 +7,8 @@ use super::Error;
 use super::fold::{LIBRARY, Plans, fold, recorded};
 use crate::store::words::Words;
 use crate::store::{
-    Appended, Appender, Batch, Db, Head, Statement, calls, executions, journal, notes, payloads, plans,
-    project, tasks,
+    Appended, Appender, Batch, Db, Head, Statement, executions, journal, notes, payloads, plans, project,
+    seen, tasks,
 };
 
 /// How often writers may get in between before they are made to wait.
@@ -36,7 +36,7 @@ fn replace(db: &Db, tenant: i64, appender: &mut Appender, head: Head) -> Result<
     let count = plan_count + execution_rows.len() + memory_count;
     let mut others = vec![plans::erase_all(tenant), executions::erase_all(tenant), tasks::erase_all(tenant)];
     others.extend(notes::erase_all(tenant));
-    others.extend(calls::erase_all(tenant));
+    others.extend(seen::erase_all(tenant));
     others.extend(plan_rows);
     others.extend(execution_rows);
     others.extend(memory_rows);

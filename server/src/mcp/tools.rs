@@ -10,6 +10,7 @@ mod library;
 mod plans;
 mod record;
 mod recorder;
+mod stats;
 mod tasks;
 
 pub use control::answered;
@@ -96,6 +97,7 @@ pub fn offered(profile: Profile) -> Vec<Offered> {
         context::set_context(),
         context::query_context(),
         tasks::task(),
+        stats::stats(),
         library::plan(),
         library::template(),
         catalog::list_tools(),
@@ -127,6 +129,7 @@ pub async fn call(
         "cleanup_history" => recorder::cleanup(door, &ask, arguments.read(name, given)?).await?,
         "set_context" => context::set(door, &ask, arguments.read(name, given)?).await?,
         "query_context" => context::query(door, arguments.read(name, given)?).await?,
+        "stats" => stats::look(door, arguments.read(name, given)?).await?,
         "task" => tasks::say(door, &ask, arguments.read(name, given)?).await?,
         "plan" => library::of_plans(door, &ask, arguments.read(name, given)?).await?,
         "template" => library::of_templates(door, &ask, arguments.read(name, given)?).await?,

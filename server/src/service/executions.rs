@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::Service;
+use super::entries::{actor, known};
 use super::plans::named_tools;
 use super::view::{ExecutionRow, ExecutionView, StepProgress, last_started};
 use crate::caller::Caller;
@@ -136,7 +137,13 @@ impl Service {
     }
 
     pub async fn list(&self, filter: &executions::Filter, limit: u64) -> Result<Vec<ExecutionRow>, Error> {
-        let rows = executions::list(self.tenant, filter, limit).all(&self.db).await?;
+        known(&filter.words, filter.status.as_deref(), filter.category.as_deref())?;
+        if filter.actor.is_some() || filter.category.is_some() {
+            ledger::catch_up_seen(&self.db, self.tenant, &self.plans).await?;
+        }
+        let actor = filter.actor.as_deref().map(actor);
+        let filter = executions::Filter { actor, ..filter.clone() };
+        let rows = executions::list(self.tenant, &filter, limit).all(&self.db).await?;
         let mut digests = BTreeMap::new();
         for row in &rows {
             if let Entry::Vacant(vacant) = digests.entry((row.plan.as_str(), row.plan_version)) {

@@ -1,4 +1,4 @@
-//! The journal as people use it: listed, verified, exported, rebuilt, copied, cleaned up.
+//! The journal as people care for it: verified, exported, rebuilt, copied, cleaned up.
 
 use std::path::Path;
 
@@ -8,23 +8,10 @@ use serde::Serialize;
 use super::Service;
 pub use super::export::Exported;
 pub use super::verify::{Bad, Verified};
-use super::view::{EntryView, Names};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::{self, Asked, Request};
 use crate::store::{executions, journal, notes, requests};
-
-/// Which entries to show. Everything left out lets all pass.
-#[derive(Clone, Debug, Default)]
-pub struct JournalFilter {
-    pub execution: Option<String>,
-    pub kind: Option<String>,
-    pub actor: Option<String>,
-    pub since: Option<i64>,
-    pub until: Option<i64>,
-    pub words: Vec<String>,
-    pub after: u64,
-}
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Cleaned {
@@ -42,42 +29,6 @@ const CLEANUP_ROUND: u64 = 500;
 const KEYS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
 
 impl Service {
-    pub async fn journal(&self, filter: &JournalFilter, limit: u64) -> Result<Vec<EntryView>, Error> {
-        let stream = match &filter.execution {
-            Some(id) => Some(self.find(id).await?.stream),
-            None => None,
-        };
-        let filter = journal::Filter {
-            stream,
-            kind: filter.kind.clone(),
-            actor: filter.actor.clone(),
-            since: filter.since,
-            until: filter.until,
-            words: filter.words.clone(),
-            after: filter.after,
-        };
-        let entries = journal::filtered(self.tenant, &filter, limit)?.all(&self.db).await?;
-        let mut names = Names::new();
-        let mut shown = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let name = self.name_of(entry.stream, &mut names).await?;
-            shown.push(EntryView::of(entry, name));
-        }
-        Ok(shown)
-    }
-
-    async fn name_of(&self, stream: u64, names: &mut Names) -> Result<Option<String>, Error> {
-        if stream == ledger::LIBRARY {
-            return Ok(None);
-        }
-        if !names.contains_key(&stream)
-            && let Some(row) = executions::by_id(self.tenant, stream).first(&self.db).await?
-        {
-            names.insert(stream, row.public_id);
-        }
-        Ok(names.get(&stream).cloned())
-    }
-
     /// Wakes when the journal has moved, whoever moved it.
     pub fn journal_bell(&self) -> Result<(crate::bell::Listening, tokio::sync::watch::Receiver<u64>), Error> {
         Ok((self.bell.listen()?, self.bell.subscribe()))

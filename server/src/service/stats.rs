@@ -10,7 +10,8 @@ use super::Service;
 use super::view::time;
 use crate::error::Error;
 use crate::ledger;
-use crate::store::{calls, payloads};
+use crate::store::figures::{self, Of};
+use crate::store::payloads;
 
 /// Figures of one tool, or of all tools of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -58,26 +59,30 @@ const UNSAID: &str = "none";
 impl Service {
     /// Everything that was seen since a time, up to this moment.
     pub async fn tools_seen(&self, since_ms: Option<i64>) -> Result<ToolsSeen, Error> {
-        ledger::catch_up_calls(&self.db, self.tenant, &self.plans).await?;
-        let since = since_ms.unwrap_or(i64::MIN);
+        ledger::catch_up_seen(&self.db, self.tenant, &self.plans).await?;
+        self.seen_of(&Of { since: since_ms, ..Of::default() }).await
+    }
+
+    /// As the rows have it.
+    pub(super) async fn seen_of(&self, of: &Of) -> Result<ToolsSeen, Error> {
         let mut seen = ToolsSeen::default();
-        for count in calls::counts(self.tenant, since).all(&self.db).await? {
+        for count in figures::tools(self.tenant, of).all(&self.db).await? {
             seen.servers.entry(count.server.clone()).or_default().add(&count);
             seen.tools.entry(count.tool.clone()).or_default().add(&count);
         }
-        let tools = calls::percentiles_of_tools(self.tenant, since).all(&self.db).await?;
-        let servers = calls::percentiles_of_servers(self.tenant, since).all(&self.db).await?;
+        let tools = figures::percentiles_of_tools(self.tenant, of).all(&self.db).await?;
+        let servers = figures::percentiles_of_servers(self.tenant, of).all(&self.db).await?;
         for (all, found) in [(&mut seen.tools, tools), (&mut seen.servers, servers)] {
             for one in found {
                 all.entry(one.named.clone()).or_default().time(&one);
             }
         }
-        self.last_errors(since, &mut seen).await?;
+        self.last_errors(of, &mut seen).await?;
         Ok(seen)
     }
 
-    async fn last_errors(&self, since: i64, seen: &mut ToolsSeen) -> Result<(), Error> {
-        for found in calls::last_errors(self.tenant, since).all(&self.db).await? {
+    async fn last_errors(&self, of: &Of, seen: &mut ToolsSeen) -> Result<(), Error> {
+        for found in figures::last_errors(self.tenant, of).all(&self.db).await? {
             let error = LastError {
                 at: time(found.started_at),
                 at_ms: found.started_at,
@@ -101,7 +106,7 @@ impl Service {
 }
 
 impl Seen {
-    fn add(&mut self, count: &calls::Count) {
+    fn add(&mut self, count: &figures::Count) {
         let category = count.category.as_deref().unwrap_or(UNSAID).to_owned();
         self.calls += count.calls;
         match count.outcome.as_str() {
@@ -111,7 +116,7 @@ impl Seen {
         }
     }
 
-    fn time(&mut self, found: &calls::Percentiles) {
+    fn time(&mut self, found: &figures::Percentiles) {
         self.p50_ms = Some(found.p50_ms);
         self.p95_ms = Some(found.p95_ms);
         self.p99_ms = Some(found.p99_ms);

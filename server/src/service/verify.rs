@@ -240,7 +240,7 @@ impl Walk {
     async fn is_erased(&self, db: &Db, stream: u64) -> Result<bool, Error> {
         let kind = Some(ERASED.into());
         let filter = journal::Filter { kind, stream: Some(stream), ..journal::Filter::default() };
-        Ok(journal::filtered(self.tenant, &filter, 1)?.first(db).await?.is_some())
+        Ok(journal::filtered(db.dialect(), self.tenant, &filter, 1).first(db).await?.is_some())
     }
 
     fn mismatch(&self, stream: u64, kept: Kept, body: &[u8]) -> Option<Doubt> {

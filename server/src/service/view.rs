@@ -194,6 +194,9 @@ pub struct EntryView {
     pub kind: String,
     pub actor: String,
     pub body: Value,
+    /// What an agent or a person put on record: the facts of an act, the details of a decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Value>,
     pub hash: String,
 }
 
@@ -240,7 +243,7 @@ impl EntryView {
         let hash = entry.hash.iter().map(|byte| format!("{byte:02x}")).collect();
         let at = time(entry.at);
         let journal::Entry { position, version, kind, actor, .. } = entry;
-        Self { position, at, execution, version, kind, actor, body, hash }
+        Self { position, at, execution, version, kind, actor, body, recorded: None, hash }
     }
 }
 

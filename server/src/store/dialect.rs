@@ -77,6 +77,56 @@ pub(super) mod listen {
     pub const POSTGRES: &str = "LISTEN actbook";
 }
 
+/// Entries by everything that is known of them. What agents put on record lies in payloads, whose bytes
+/// become a text in different ways.
+pub(super) mod entries {
+    macro_rules! holds {
+        ($word:literal, $recorded:literal) => {
+            concat!(
+                " AND (CAST($",
+                $word,
+                " AS TEXT) IS NULL OR lower(kind || ' ' || actor || ' ' || body || ' ' || CASE \
+                 WHEN kind IN ('action_recorded.1', 'decision_recorded.1') THEN COALESCE((SELECT ",
+                $recorded,
+                " FROM payloads WHERE payloads.entry = journal.entry), '') ELSE '' END) LIKE $",
+                $word,
+                " ESCAPE '\\')"
+            )
+        };
+    }
+
+    // The execution is looked up row by row, by a number that is compared, so that no plan begins with
+    // all executions instead.
+    macro_rules! filtered {
+        ($recorded:literal, $stream:literal) => {
+            concat!(
+                "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM journal \
+                 WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
+                 AND ($4 = '' OR kind = $4) AND ($5 = '' OR actor = $5) AND at >= $6 AND at < $7 \
+                 AND (CAST($8 AS TEXT) IS NULL OR body LIKE $8)",
+                holds!(9, $recorded),
+                holds!(10, $recorded),
+                holds!(11, $recorded),
+                holds!(12, $recorded),
+                " AND (CAST($14 AS BIGINT) = 0 OR 1 = (SELECT 1 FROM executions WHERE executions.tenant = $1 \
+                 AND executions.id = journal.stream AND ($15 = '' OR executions.plan = $15 OR \
+                 executions.plan_name = $15) AND ($16 = '' OR executions.task = $16) \
+                 AND ($17 = '' OR executions.status = $17)))",
+                $stream,
+                " ORDER BY entry LIMIT $13"
+            )
+        };
+    }
+
+    // One execution's entries have a text of their own, so that they are found by its index.
+    pub const SQLITE: &str = filtered!("CAST(payloads.body AS TEXT)", " AND +tenant = $1");
+    pub const SQLITE_OF_STREAM: &str =
+        filtered!("CAST(payloads.body AS TEXT)", " AND tenant = $1 AND stream = $18");
+    pub const POSTGRES: &str = filtered!("convert_from(payloads.body, 'UTF8')", " AND +tenant = $1");
+    pub const POSTGRES_OF_STREAM: &str =
+        filtered!("convert_from(payloads.body, 'UTF8')", " AND tenant = $1 AND stream = $18");
+}
+
 /// Notes by their words: FTS5's own table and operators, or a `tsvector` with a GIN index. Both are
 /// handed words that Actbook has made and split at spaces only, so that both find the same. The rank
 /// is the position, with 2^42 added where a term is in the key: key before value, then newest first.
@@ -87,29 +137,45 @@ pub(super) mod search {
          VALUES ($1 * 1099511627776 + $2, CAST(CAST($3 AS TEXT) AS TSVECTOR))";
 
     macro_rules! hits {
-        ($hits:literal) => {
+        ($hits:literal, $join:literal, $order:literal) => {
             concat!(
                 "SELECT stream, scope, owner, key, type, version, position, at, author, expires_at, deleted, \
                  hits.rank FROM (",
                 $hits,
-                ") AS hits JOIN notes ON notes.tenant = $1 AND notes.position = hits.found \
+                ") AS hits ",
+                $join,
+                " notes ON notes.tenant = $1 AND notes.position = hits.found \
                  WHERE hits.rank < $4 AND (notes.expires_at IS NULL OR notes.expires_at > $5) \
                  AND ($6 = '' OR notes.type = $6) AND ($7 = '' OR notes.key = $7) \
-                 AND ($8 = '' OR notes.scope = $8 AND notes.owner = $9) ORDER BY hits.rank DESC LIMIT $10"
+                 AND ($8 = '' OR notes.scope = $8 AND notes.owner = $9) ",
+                $order,
+                "LIMIT $10"
             )
         };
     }
 
+    // The ranks are put in order before any note is read, and notes are read until the page is full:
+    // a page costs its own notes, not those of every hit.
+
+    /// A subquery with a limit is run by itself and in its order, and a cross join keeps the order of
+    /// its left side; with an order outside too, SQLite would read every note to sort it again.
     pub const SQLITE: &str = hits!(
         "SELECT rowid - $1 * 1099511627776 AS found, rowid - $1 * 1099511627776 + CASE WHEN rowid IN \
          (SELECT rowid FROM note_words WHERE note_words MATCH $3) THEN 4398046511104 ELSE 0 END AS rank \
          FROM note_words WHERE note_words MATCH $2 \
-         AND rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776"
+         AND rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776 \
+         ORDER BY rank DESC LIMIT -1 OFFSET 0",
+        "CROSS JOIN",
+        ""
     );
+    /// The division keeps the tenant's range out of the primary key's index, which knows nothing of
+    /// words and would give every note of the tenant.
     pub const POSTGRES: &str = hits!(
         "SELECT rowid - $1 * 1099511627776 AS found, rowid - $1 * 1099511627776 + CASE WHEN \
          words @@ CAST(CAST($3 AS TEXT) AS TSQUERY) THEN 4398046511104 ELSE 0 END AS rank \
          FROM note_words WHERE words @@ CAST(CAST($2 AS TEXT) AS TSQUERY) \
-         AND rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776"
+         AND rowid / 1099511627776 = $1 ORDER BY rank DESC OFFSET 0",
+        "JOIN",
+        "ORDER BY hits.rank DESC "
     );
 }

@@ -1,6 +1,7 @@
 //! The projection that lists, prefix searches and the runner's look-out read: one row per
 //! execution. What a single execution looks like comes from its fold, not from here.
 
+use super::journal::patterns;
 use super::select::prefix_end;
 use super::{Db, Error, Found, Row, Select, Statement};
 
@@ -137,30 +138,77 @@ pub struct Filter {
     /// A plan's id or name.
     pub plan: Option<String>,
     pub task: Option<String>,
+    /// Somebody with entries in it; needs what was seen to be caught up, as `category` does.
+    pub actor: Option<String>,
+    /// Of a step that was left failed or unknown.
+    pub category: Option<String>,
+    /// When it began.
     pub since: Option<i64>,
+    pub until: Option<i64>,
+    /// Each must occur in the id, the plan's name or the task, in any case.
+    pub words: Vec<String>,
     /// The id of the last one shown, to go on from there.
     pub before: Option<u64>,
 }
 
+macro_rules! holds {
+    ($word:literal) => {
+        concat!(
+            " AND (CAST($",
+            $word,
+            " AS TEXT) IS NULL OR lower(public_id || ' ' || plan_name || ' ' || COALESCE(task, '')) LIKE $",
+            $word,
+            " ESCAPE '\\')"
+        )
+    };
+}
+
+macro_rules! listed {
+    ($by:literal) => {
+        concat!(
+            "SELECT id, public_id, plan, plan_name, plan_version, task, status, place, \
+             executions.seat, epoch, started_at, ended_at, look_again_at FROM executions \
+             WHERE tenant = $1 AND started_at >= $2 AND started_at < $3 AND id < $4",
+            $by,
+            " AND ($7 = '' OR plan = $7 OR plan_name = $7) \
+             AND ($9 = '' OR id IN (SELECT stream FROM actors WHERE actors.tenant = $1 AND actor = $9)) \
+             AND ($10 = '' OR id IN (SELECT stream FROM troubles WHERE troubles.tenant = $1 AND category = $10))",
+            holds!(11),
+            holds!(12),
+            holds!(13),
+            holds!(14),
+            " ORDER BY id DESC LIMIT $5"
+        )
+    };
+}
+
 /// Newest first.
 pub fn list(tenant: i64, filter: &Filter, limit: u64) -> Select<Execution> {
-    let since = filter.since.unwrap_or(i64::MIN);
+    let (since, until) = (filter.since.unwrap_or(i64::MIN), filter.until.unwrap_or(i64::MAX));
     let before = filter.before.unwrap_or(u64::MAX);
-    let mut params = vec![tenant.into(), since.into(), before.into(), limit.into()];
-    let wanted = [&filter.status, &filter.plan, &filter.task];
+    let mut params = vec![tenant.into(), since.into(), until.into(), before.into(), limit.into()];
+    let wanted = [&filter.status, &filter.plan, &filter.task, &filter.actor, &filter.category];
     params.extend(wanted.map(|word| word.as_deref().unwrap_or_default().into()));
-    // Written out per status, so that the index by status is used where there is one.
-    let sql = match &filter.status {
-        None => executions!(
-            "WHERE tenant = $1 AND started_at >= $2 AND id < $3 AND $5 = '' AND ($6 = '' OR plan = $6 OR \
-             plan_name = $6) AND ($7 = '' OR task = $7) ORDER BY id DESC LIMIT $4"
-        ),
-        Some(_) => executions!(
-            "WHERE tenant = $1 AND started_at >= $2 AND id < $3 AND status = $5 AND ($6 = '' OR plan = $6 OR \
-             plan_name = $6) AND ($7 = '' OR task = $7) ORDER BY id DESC LIMIT $4"
-        ),
+    params.extend(patterns(&filter.words));
+    // Written out, so that the index by status or by task is used where one is wanted.
+    let sql = match (&filter.task, &filter.status) {
+        (Some(_), _) => listed!(" AND ($6 = '' OR status = $6) AND task = $8"),
+        (None, Some(_)) => listed!(" AND status = $6 AND $8 = ''"),
+        (None, None) => listed!(" AND $6 = '' AND $8 = ''"),
     };
     Select::new(sql, params, execution)
+}
+
+/// The oldest execution of a plan (its id or name), of a task, with a status; empty words let all pass.
+pub fn oldest(tenant: i64, plan: &str, task: &str, status: &str) -> Select<Execution> {
+    Select::new(
+        executions!(
+            "WHERE tenant = $1 AND ($2 = '' OR plan = $2 OR plan_name = $2) \
+             AND ($3 = '' OR task = $3) AND ($4 = '' OR status = $4) ORDER BY id LIMIT 1"
+        ),
+        vec![tenant.into(), plan.into(), task.into(), status.into()],
+        execution,
+    )
 }
 
 /// What has something to do, whoever sits on it: whether a seat is alive is for its taker to find out.

@@ -1,7 +1,8 @@
 //! The journal as rows: entries, the head, and what can be asked of them. Only INSERT (through the
 //! appender) and SELECT; the hashes are made and checked elsewhere.
 
-use super::{Db, Error, Row, Select, Statement, Value};
+use super::dialect::entries;
+use super::{Db, Dialect, Error, Row, Select, Statement, Value};
 
 /// The last entry's position and hash; zero before the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,62 +201,49 @@ pub struct Filter {
     pub actor: Option<String>,
     pub since: Option<i64>,
     pub until: Option<i64>,
-    /// Each must occur in the kind, the actor or the body, in any case.
+    /// Of what went wrong.
+    pub category: Option<String>,
+    /// Each must occur in the kind, the actor, the body or what was put on record, in any case.
     pub words: Vec<String>,
+    /// Of executions of this plan (its id or name), of this task, with this status.
+    pub plan: Option<String>,
+    pub task: Option<String>,
+    pub status: Option<String>,
     pub after: u64,
+    pub through: Option<u64>,
 }
-
-macro_rules! holds {
-    ($word:literal) => {
-        concat!(
-            " AND (CAST($",
-            $word,
-            " AS TEXT) IS NULL OR lower(kind || ' ' || actor || ' ' || body) LIKE $",
-            $word,
-            " ESCAPE '\\')"
-        )
-    };
-}
-
-macro_rules! filtered {
-    ($stream:literal) => {
-        concat!(
-            "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM journal \
-             WHERE entry > $1 * 1099511627776 + $2 \
-             AND (CAST($3 AS TEXT) IS NULL OR kind = $3) \
-             AND (CAST($4 AS TEXT) IS NULL OR actor = $4) AND at >= $5 AND at < $6",
-            holds!(7),
-            holds!(8),
-            holds!(9),
-            holds!(10),
-            $stream,
-            " ORDER BY entry LIMIT $11"
-        )
-    };
-}
-
-const OF_ALL: &str = filtered!(" AND +tenant = $1");
-/// A text of its own, so that one execution's entries are found by its index.
-const OF_STREAM: &str = filtered!(" AND tenant = $1 AND stream = $12");
 
 /// The entries that pass, oldest first, at most `limit`.
-pub fn filtered(tenant: i64, filter: &Filter, limit: u64) -> Result<Select<Entry>, Error> {
-    if filter.words.len() > WORDS_MAX {
-        return Err(Error::TooManyWords { limit: WORDS_MAX });
-    }
+pub fn filtered(dialect: Dialect, tenant: i64, filter: &Filter, limit: u64) -> Select<Entry> {
+    let word = |word: &Option<String>| word.as_deref().unwrap_or_default().into();
     let mut params: Vec<Value> = vec![tenant.into(), place(filter.after)];
-    params.extend([filter.kind.clone().into(), filter.actor.clone().into()]);
+    params.push(place(filter.through.unwrap_or(u64::MAX)));
+    params.extend([word(&filter.kind), word(&filter.actor)]);
     params.extend([filter.since.unwrap_or(i64::MIN).into(), filter.until.unwrap_or(i64::MAX).into()]);
-    params.extend((0..WORDS_MAX).map(|word| filter.words.get(word).map(|word| contains(word)).into()));
+    params.push(filter.category.as_ref().map(|category| format!("%\"category\":\"{category}\"%")).into());
+    params.extend(patterns(&filter.words));
     params.push(limit.into());
+    let owned = [&filter.plan, &filter.task, &filter.status];
+    params.push(owned.iter().any(|word| word.is_some()).into());
+    params.extend(owned.map(word));
+    let texts = match dialect {
+        Dialect::Sqlite => [entries::SQLITE, entries::SQLITE_OF_STREAM],
+        Dialect::Postgres => [entries::POSTGRES, entries::POSTGRES_OF_STREAM],
+    };
     let sql = match filter.stream {
-        None => OF_ALL,
+        None => texts[0],
         Some(stream) => {
             params.push(stream.into());
-            OF_STREAM
+            texts[1]
         }
     };
-    Ok(Select::new(sql, params, entry))
+    Select::new(sql, params, entry)
+}
+
+/// What the words of a search become, with nulls where there are fewer. More than `WORDS_MAX` are refused
+/// before.
+pub(super) fn patterns(words: &[String]) -> [Value; WORDS_MAX] {
+    std::array::from_fn(|at| words.get(at).map(|word| contains(word)).into())
 }
 
 /// The pattern for texts that hold `word` as it stands, whatever signs it has.

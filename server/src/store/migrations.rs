@@ -24,6 +24,7 @@ pub(super) const ALL: &[Migration] = &[
     migration!("0003_tools"),
     migration!("0010_notes"),
     migration!("0011_templates"),
+    migration!("0012_figures"),
 ];
 
 pub(super) const CREATE_TABLE: &str =

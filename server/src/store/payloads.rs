@@ -28,6 +28,12 @@ pub async fn at_each(db: &Db, tenant: i64, positions: &[u64]) -> Result<Vec<Payl
     found.into_iter().flatten().map(payload).collect()
 }
 
+/// The same, on the caller's own thread.
+pub fn at_each_blocking(db: &Db, tenant: i64, positions: &[u64]) -> Result<Vec<Payload>, Error> {
+    let found = db.read_many_blocking(AT, sets(tenant, positions))?;
+    found.into_iter().flatten().map(payload).collect()
+}
+
 fn sets(tenant: i64, positions: &[u64]) -> Vec<Vec<Value>> {
     positions.iter().map(|position| vec![tenant.into(), (*position).into()]).collect()
 }

@@ -2,6 +2,8 @@
 //! functions, so rebuilt equals live.
 
 mod calls;
+mod claims;
+mod waits;
 
 use actbook_engine::chain::Digest;
 use actbook_engine::event::Event;
@@ -12,6 +14,8 @@ use actbook_engine::policy::Status;
 use super::executions::{Change, Execution};
 use super::{Statement, notes, plans, tasks};
 pub use calls::calls;
+pub use claims::{claims, troubles};
+pub use waits::{Told, Waits, standing, waits};
 
 /// The row that a plan's entry adds or hides.
 pub fn plan(tenant: i64, recorded: &Recorded) -> Option<Statement> {

@@ -142,6 +142,9 @@ pub fn classify(came: Came, stopped: bool) -> Ended {
         Came::NotFollowed { category, why } => failed(category, why),
         Came::Status { code, text, retry_after } => status(code, &text, retry_after),
         Came::Broken { why } => unknown(Category::Unavailable, why),
+        Came::TimedOut { after } if stopped => {
+            unknown(Category::Timeout, format!("it was asked to stop, and gave no answer within {after:?}"))
+        }
         Came::TimedOut { after } => unknown(Category::Timeout, format!("no answer within {after:?}")),
         Came::Panicked { why } => unknown(Category::Internal, format!("the executor panicked: {why}")),
         Came::Exited { status, stdout, stdout_cut, stderr } => {

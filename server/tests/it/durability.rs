@@ -2,7 +2,7 @@
 //! processes, real databases, and a journal that says when it was touched.
 
 pub mod book;
-mod calls;
+pub mod calls;
 mod cleanup;
 pub mod dice;
 mod export;

@@ -1,9 +1,15 @@
-//! What outlives a conversation: notes, how they are found, and tasks. On both databases.
+//! What outlives a conversation: notes, how they are found, tasks, and the history with its figures. On
+//! both databases.
 
 mod agent;
 mod brought;
+mod chance;
 mod doors;
+mod figures;
+mod history;
+mod looking;
 mod notes;
+mod raw;
 mod search;
 mod tasks;
 

@@ -20,15 +20,15 @@ const BODY_CHARS_MAX: usize = 160;
 #[serde(deny_unknown_fields)]
 pub struct QueryLedger {
     execution_id: Option<String>,
-    /// Lists executions of this plan (id or name)
+    /// Id or name
     plan_id: Option<String>,
-    /// Lists executions of this task
     task: Option<String>,
-    /// Lists executions with this status
     status: Option<String>,
-    /// Such as attempt_ended, decided, approved
+    /// Such as attempt_ended
     kind: Option<String>,
     actor: Option<String>,
+    /// Such as timeout
+    category: Option<String>,
     /// RFC 3339
     since: Option<String>,
     until: Option<String>,
@@ -49,7 +49,7 @@ pub fn query_ledger() -> Offered {
     });
     Offered::new::<QueryLedger>(
         "query_ledger",
-        "Search the journal's entries; with status, plan_id or task: list executions, newest first.",
+        "The journal's entries, oldest first; or, with nothing but status, plan_id, task and times, executions, newest first.",
         Effect::Reads,
         answer::answer(properties, &[]),
         EVERYWHERE,
@@ -58,7 +58,10 @@ pub fn query_ledger() -> Offered {
 
 pub async fn query(door: &Door, asked: QueryLedger) -> Result<Answer, Error> {
     let limit = asked.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
-    match asked.status.is_some() || asked.plan_id.is_some() || asked.task.is_some() {
+    let of_entries = [&asked.execution_id, &asked.kind, &asked.actor, &asked.category, &asked.search];
+    let of_executions = [&asked.status, &asked.plan_id, &asked.task];
+    let given = |fields: &[&Option<String>]| fields.iter().any(|field| field.is_some());
+    match given(&of_executions) && !given(&of_entries) {
         true => executions(door, asked, limit).await,
         false => entries(door, asked, limit).await,
     }
@@ -67,21 +70,31 @@ pub async fn query(door: &Door, asked: QueryLedger) -> Result<Answer, Error> {
 async fn entries(door: &Door, asked: QueryLedger, limit: u64) -> Result<Answer, Error> {
     let filter = JournalFilter {
         execution: asked.execution_id,
+        plan: asked.plan_id,
+        task: asked.task,
+        status: asked.status,
         kind: asked.kind,
         actor: asked.actor,
+        category: asked.category,
         since: point("since", asked.since)?,
         until: point("until", asked.until)?,
-        words: asked.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
+        words: words(asked.search),
         after: asked.cursor.unwrap_or(0),
     };
-    let entries = door.service().journal(&filter, limit).await?;
+    let mut entries = door.service().journal(&filter, limit).await?;
     let cursor = entries.last().filter(|_| entries.len() as u64 == limit).map(|entry| entry.position);
     let lines: Vec<String> = entries.iter().map(line).collect();
+    entries.iter_mut().filter_map(|entry| entry.recorded.as_mut()).for_each(answer::clip);
     Ok(listed(json!({ "entries": entries }), lines, "entry", cursor))
 }
 
+pub(super) fn words(search: Option<String>) -> Vec<String> {
+    search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect()
+}
+
 fn line(entry: &EntryView) -> String {
-    let body = cut(&entry.body.to_string(), BODY_CHARS_MAX);
+    let said = entry.recorded.as_ref().map(|recorded| format!(" {recorded}")).unwrap_or_default();
+    let body = cut(&format!("{}{said}", entry.body), BODY_CHARS_MAX + said.len().min(BODY_CHARS_MAX));
     let execution = entry.execution.as_deref().unwrap_or("-");
     format!("{} {} {} {execution} {} {body}", entry.position, entry.at, entry.kind, entry.actor)
 }
@@ -92,7 +105,9 @@ async fn executions(door: &Door, asked: QueryLedger, limit: u64) -> Result<Answe
         plan: asked.plan_id,
         task: asked.task,
         since: point("since", asked.since)?,
+        until: point("until", asked.until)?,
         before: asked.cursor,
+        ..ExecutionFilter::default()
     };
     listed_executions(door, &filter, limit).await
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::ledger::{LIMIT_DEFAULT, LIMIT_MAX, listed_executions, point};
+use super::ledger::{LIMIT_DEFAULT, LIMIT_MAX, listed_executions, point, words};
 use super::plans::{Document, both, told};
 use super::{Effect, Offered, WHERE_AGENTS_RECORD};
 use crate::error::Error;
@@ -49,8 +49,12 @@ pub struct QueryHistory {
     plan_id: Option<String>,
     task: Option<String>,
     status: Option<String>,
+    actor: Option<String>,
+    category: Option<String>,
     /// RFC 3339
     since: Option<String>,
+    until: Option<String>,
+    search: Option<String>,
     /// Default 20, at most 200
     limit: Option<u64>,
     /// From the answer before
@@ -112,6 +116,7 @@ pub fn cleanup_history() -> Offered {
     let properties = json!({
         "executions": { "type": "integer" },
         "acts": { "type": "integer" },
+        "notes": { "type": "integer" },
         "dry_run": { "type": "boolean" },
     });
     Offered::new::<CleanupHistory>(
@@ -178,7 +183,11 @@ pub async fn history(door: &Door, asked: QueryHistory) -> Result<Answer, Error> 
         status: asked.status,
         plan: asked.plan_id,
         task: asked.task,
+        actor: asked.actor,
+        category: asked.category,
         since: point("since", asked.since)?,
+        until: point("until", asked.until)?,
+        words: words(asked.search),
         before: asked.cursor,
     };
     let limit = asked.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);

@@ -17,12 +17,12 @@ use crate::store::{TENANT, for_each_database};
 
 /// As the journal and the plans in it have it, by plain reading.
 #[derive(Debug, Default, Clone, PartialEq)]
-struct Raw {
-    calls: u64,
-    succeeded: u64,
-    failed: BTreeMap<String, u64>,
-    unknown: BTreeMap<String, u64>,
-    took: Vec<i64>,
+pub struct Raw {
+    pub calls: u64,
+    pub succeeded: u64,
+    pub failed: BTreeMap<String, u64>,
+    pub unknown: BTreeMap<String, u64>,
+    pub took: Vec<i64>,
     last_error: Option<(i64, String)>,
 }
 
@@ -37,7 +37,7 @@ const ENDS: [(&str, &str, &str); 3] = [
     ("compensation_ended.1", "compensation", "compensation"),
 ];
 
-async fn raw(db: &Db) -> BTreeMap<String, Raw> {
+pub async fn raw(db: &Db) -> BTreeMap<String, Raw> {
     let plans = documents(db).await;
     let mut plan_of: BTreeMap<u64, Value> = BTreeMap::new();
     let mut begun: BTreeMap<(u64, String, &str, u64), (String, i64)> = BTreeMap::new();

@@ -1,0 +1,132 @@
+//! Pages of a long history through the agent's door: the last against the first, with and without filters;
+//! and how long figures take the first time somebody asks, and the next.
+
+use std::path::Path;
+use std::time::Instant;
+
+use actbook::caller::Caller;
+use actbook::config::Config;
+use actbook::service::{Action, Facts, JournalFilter, Options, Service, StatsFilter};
+use serde_json::{Value, json};
+
+use crate::door::{Server, put, timed};
+use crate::figures::Figures;
+
+const PAGE: u64 = 20;
+/// The last page must cost at most so many times the first.
+const GROWTH_MAX: f64 = 2.0;
+
+/// Something rare, where the journal ends.
+pub async fn rare(url: &str) -> anyhow::Result<Value> {
+    let service = Service::open(url, Options::default(), &Config::default()).await?;
+    for _ in 0..PAGE {
+        let facts = Facts { entity: Some("the last page".into()), ..Facts::default() };
+        let act = Action { facts, ..Action::default() };
+        service.record_action(&Caller::new("agent:rare"), act).await?;
+    }
+    let (position, _) = service.head().await?;
+    Ok(json!({ "position": position }))
+}
+
+/// What is read first by whoever asks for the first time, and what it takes after that.
+pub async fn first(url: &str) -> anyhow::Result<Value> {
+    let service = Service::open(url, Options::default(), &Config::default()).await?;
+    let mut took = Vec::new();
+    for _ in 0..2 {
+        let start = Instant::now();
+        let filter = JournalFilter { actor: Some("agent:rare".into()), ..Default::default() };
+        anyhow::ensure!(
+            service.journal(&filter, PAGE).await?.len() as u64 == PAGE,
+            "the rare ones are found"
+        );
+        took.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    for _ in 0..2 {
+        let start = Instant::now();
+        anyhow::ensure!(
+            service.stats(&StatsFilter::default()).await?.executions.total > 0,
+            "there are figures"
+        );
+        took.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    Ok(json!({ "rare": took[0], "rare_again": took[1], "stats": took[2], "stats_again": took[3] }))
+}
+
+/// A query by name, first page and last.
+struct Asked {
+    name: &'static str,
+    words: &'static str,
+    first: Value,
+    last: Value,
+}
+
+pub fn rows(
+    figures: &mut Figures,
+    name: &str,
+    url: &str,
+    position: u64,
+    calls: usize,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    let mut door = Server::start("door", "stdio", url, folder)?;
+    let end = position.saturating_sub(PAGE);
+    let asked = [
+        Asked {
+            name: "history",
+            words: "the journal's last page over its first",
+            first: json!({}),
+            last: json!({ "cursor": end }),
+        },
+        Asked {
+            name: "history_kind",
+            words: "the last page of one kind over its first",
+            first: json!({ "kind": "execution_ended" }),
+            last: json!({ "kind": "execution_ended", "cursor": end - 40 * PAGE }),
+        },
+        Asked {
+            name: "history_executions",
+            words: "the last page of executions over the first",
+            first: json!({ "status": "succeeded" }),
+            last: json!({ "status": "succeeded", "cursor": 40 * PAGE }),
+        },
+        Asked {
+            name: "history_rare",
+            words: "20 rare entries at the journal's end over its first page",
+            first: json!({}),
+            last: json!({ "actor": "agent:rare" }),
+        },
+    ];
+    for Asked { name: what, words, first, last } in asked {
+        let (mut quick, mut slow) = (Vec::new(), Vec::new());
+        // In turns, so that a busy machine slows both.
+        for _ in 0..3 {
+            quick.push(pages(&mut door, &first, calls / 3)?);
+            slow.push(pages(&mut door, &last, calls / 3)?);
+        }
+        let middle = |mut rounds: Vec<[f64; 3]>| {
+            rounds.sort_by(|one, other| one[1].total_cmp(&other[1]));
+            rounds[rounds.len() / 2]
+        };
+        let (quick, slow) = (middle(quick), middle(slow));
+        put(figures, &format!("{name}.{what}_first"), quick);
+        put(figures, &format!("{name}.{what}_last"), slow);
+        figures.put(&format!("{name}.{what}_ratio"), slow[1] / quick[1]);
+        figures.at_most(&format!("{name}: {words}, p50"), slow[1] / quick[1], bar(what));
+    }
+    Ok(())
+}
+
+/// What needs the index reads it too: twice is for pages of the same query.
+fn bar(what: &str) -> f64 {
+    if what == "history_rare" { 10.0 } else { GROWTH_MAX }
+}
+
+fn pages(door: &mut Server, query: &Value, calls: usize) -> anyhow::Result<[f64; 3]> {
+    timed(calls, |_| {
+        let found = door.call("query_ledger", query.clone())?;
+        let list = if found.get("entries").is_some() { "entries" } else { "executions" };
+        let count = found[list].as_array().map_or(0, Vec::len) as u64;
+        anyhow::ensure!(count == PAGE, "a whole page is found for {query}, not {count}");
+        Ok(())
+    })
+}

@@ -1,0 +1,112 @@
+//! The words of commands that look back: lists, the journal, figures.
+
+use actbook_engine::policy::{Category, Status};
+use clap::Args as Group;
+
+use super::words;
+use crate::cli::times;
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  actbook list --status blocked
+  actbook list --plan publish-notes --since 2d
+  actbook list --category timeout --limit 20 --cursor 7k2m      the page behind that one")]
+pub struct List {
+    /// Only those with this status
+    #[arg(long, value_parser = words(Status::ALL.iter().map(|word| word.as_str()), str::parse::<Status>))]
+    pub status: Option<Status>,
+    /// Only those of this plan, by its name or id
+    #[arg(long, value_name = "PLAN")]
+    pub plan: Option<String>,
+    /// Only those of this task
+    #[arg(long, value_name = "ID")]
+    pub task: Option<String>,
+    /// Only those with a step that failed, or is unknown, for this reason
+    #[arg(long, value_parser = words(Category::ALL.iter().map(|word| word.as_str()), str::parse::<Category>))]
+    pub category: Option<Category>,
+    /// Only those in which somebody has entries: `person:ada`, or `ada`
+    #[arg(long)]
+    pub actor: Option<String>,
+    /// Only those started since: `30m`, `2h`, `3d` ago, or a time such as 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    pub since: Option<i64>,
+    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    pub until: Option<i64>,
+    /// Words of the id, the plan's name or the task, which must all occur
+    #[arg(long, value_name = "WORDS")]
+    pub search: Option<String>,
+    #[arg(long, default_value_t = 50)]
+    pub limit: u64,
+    /// Go on behind this execution: the last one of the page before
+    #[arg(long, value_name = "EXECUTION")]
+    pub cursor: Option<String>,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  actbook journal --execution 7k2m
+  actbook journal --kind decided --since 7d
+  actbook journal --plan publish-notes --category timeout --limit 20
+  actbook journal --limit 20 --cursor 1040      the page behind position 1040
+  actbook journal --follow --json")]
+pub struct Journal {
+    #[arg(long, value_name = "ID")]
+    pub execution: Option<String>,
+    /// Of this plan's executions, by its name or id
+    #[arg(long, value_name = "PLAN")]
+    pub plan: Option<String>,
+    /// Of this task's executions
+    #[arg(long, value_name = "ID")]
+    pub task: Option<String>,
+    /// Of executions that have this status now
+    #[arg(long, value_parser = words(Status::ALL.iter().map(|word| word.as_str()), str::parse::<Status>))]
+    pub status: Option<Status>,
+    /// Such as `attempt_ended`
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// Such as `person:ada`, or `ada`
+    #[arg(long)]
+    pub actor: Option<String>,
+    /// What went wrong for this reason
+    #[arg(long, value_parser = words(Category::ALL.iter().map(|word| word.as_str()), str::parse::<Category>))]
+    pub category: Option<Category>,
+    /// `30m`, `2h`, `3d` ago, or a time such as 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    pub since: Option<i64>,
+    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    pub until: Option<i64>,
+    /// Words that must all occur
+    #[arg(long, value_name = "WORDS")]
+    pub search: Option<String>,
+    /// Only entries after this position: the last one of the page before
+    #[arg(long, visible_alias = "after", value_name = "POSITION", default_value_t = 0)]
+    pub cursor: u64,
+    /// Stop after this many entries
+    #[arg(long)]
+    pub limit: Option<u64>,
+    /// Go on with what is appended, until Ctrl-C
+    #[arg(long, short)]
+    pub follow: bool,
+}
+
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  actbook stats
+  actbook stats --since 7d --plan publish-notes
+  actbook stats --json | jq .tools")]
+pub struct Stats {
+    /// Only what began since: `30m`, `2h`, `3d` ago, or a time such as 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    pub since: Option<i64>,
+    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    pub until: Option<i64>,
+    /// Only of this plan, by its name or id
+    #[arg(long, value_name = "PLAN")]
+    pub plan: Option<String>,
+    /// Only of this task
+    #[arg(long, value_name = "ID")]
+    pub task: Option<String>,
+}

@@ -1,0 +1,268 @@
+//! The journal's entries, filtered and in pages. A page costs about the same wherever it lies: where a
+//! filter lets little pass, only the stretches of the journal are read that can hold something.
+
+use actbook_engine::event::{ActionRecorded, DecisionRecorded, Event};
+use actbook_engine::policy::{Category, Status};
+use serde_json::Value;
+
+use super::Service;
+use super::view::{EntryView, Names};
+use crate::error::Error;
+use crate::ledger;
+use crate::store::{executions, journal, payloads, stretches};
+
+/// Which entries to show. Everything left out lets all pass.
+#[derive(Clone, Debug, Default)]
+pub struct JournalFilter {
+    pub execution: Option<String>,
+    /// Of executions of this plan, by its id or name.
+    pub plan: Option<String>,
+    pub task: Option<String>,
+    /// Of executions that have it now.
+    pub status: Option<String>,
+    /// With or without its version.
+    pub kind: Option<String>,
+    /// A name without a colon is a person's.
+    pub actor: Option<String>,
+    pub category: Option<String>,
+    pub since: Option<i64>,
+    pub until: Option<i64>,
+    pub words: Vec<String>,
+    pub after: u64,
+}
+
+/// So many entries are read through before an index is asked.
+const NEAR: u64 = 5 * stretches::ENTRIES;
+/// How much longer each further part is that is read through.
+const PART_GROWTH: u64 = 4;
+/// Stretches that are asked for at a time.
+const STRETCHES: u64 = 2_000;
+/// Neighbouring stretches that are read as one, at first and at most: a database that thinks little of its
+/// index reads all of them.
+const ROW_MIN: u64 = 10;
+const ROW_MAX: u64 = 320;
+
+impl Service {
+    /// Oldest first; the last one's position is the cursor of the next page.
+    pub async fn journal(&self, filter: &JournalFilter, limit: u64) -> Result<Vec<EntryView>, Error> {
+        let Some((filter, plan_name)) = self.resolved(filter).await? else { return Ok(Vec::new()) };
+        let entries = self.entries(filter, plan_name, limit).await?;
+        let mut names = Names::new();
+        let mut shown = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let name = self.name_of(entry.stream, &mut names).await?;
+            shown.push(EntryView::of(entry, name));
+        }
+        self.add_records(&mut shown).await?;
+        Ok(shown)
+    }
+
+    /// With the name of the plan that is sought, by which it is indexed. None: no execution fits, so no entry
+    /// does.
+    async fn resolved(
+        &self,
+        filter: &JournalFilter,
+    ) -> Result<Option<(journal::Filter, Option<String>)>, Error> {
+        known(&filter.words, filter.status.as_deref(), filter.category.as_deref())?;
+        let stream = match &filter.execution {
+            Some(id) => Some(self.find(id).await?.stream),
+            None => None,
+        };
+        let (mut after, mut plan_name) = (filter.after, None);
+        if filter.plan.is_some() || filter.task.is_some() || filter.status.is_some() {
+            let word = |word: &Option<String>| word.clone().unwrap_or_default();
+            let (plan, task, status) = (word(&filter.plan), word(&filter.task), word(&filter.status));
+            let oldest = executions::oldest(self.tenant, &plan, &task, &status).first(&self.db).await?;
+            let Some(oldest) = oldest else { return Ok(None) };
+            // An execution's number is the position of its first entry.
+            after = after.max(oldest.id.saturating_sub(1));
+            plan_name = filter.plan.as_ref().map(|_| oldest.plan_name);
+        }
+        let filter = journal::Filter {
+            stream,
+            kind: filter.kind.as_deref().map(kind).transpose()?,
+            actor: filter.actor.as_deref().map(actor),
+            since: filter.since,
+            until: filter.until,
+            category: filter.category.clone(),
+            words: filter.words.clone(),
+            plan: filter.plan.clone(),
+            task: filter.task.clone(),
+            status: filter.status.clone(),
+            after,
+            through: None,
+        };
+        Ok(Some((filter, plan_name)))
+    }
+
+    async fn entries(
+        &self,
+        filter: journal::Filter,
+        plan_name: Option<String>,
+        limit: u64,
+    ) -> Result<Vec<journal::Entry>, Error> {
+        if filter.stream.is_some() {
+            return self.read_entries(&filter, limit).await;
+        }
+        let Some(sought) = sought(&filter, plan_name) else { return self.scan(&filter, limit).await };
+        let near = filter.after.saturating_add(NEAR);
+        let mut found = self.read_entries(&through(&filter, filter.after, near), limit).await?;
+        let (head, _) = self.head().await?;
+        if found.len() as u64 == limit || head <= near {
+            return Ok(found);
+        }
+        let indexed = ledger::catch_up_stretches(&self.db, self.tenant).await?;
+        let mut from = near / stretches::ENTRIES;
+        loop {
+            let holding = stretches::holding(self.tenant, &sought, from, STRETCHES).all(&self.db).await?;
+            for (first, last) in in_a_row(&holding) {
+                let after = near.max(first * stretches::ENTRIES);
+                let part = through(&filter, after, (last + 1) * stretches::ENTRIES);
+                found.extend(self.read_entries(&part, limit - found.len() as u64).await?);
+                if found.len() as u64 == limit {
+                    return Ok(found);
+                }
+            }
+            match holding.last() {
+                Some(last) if holding.len() as u64 == STRETCHES => from = last + 1,
+                Some(_) | None => break,
+            }
+        }
+        let rest = journal::Filter { after: near.max(indexed), ..filter };
+        found.extend(self.scan(&rest, limit - found.len() as u64).await?);
+        Ok(found)
+    }
+
+    /// Straight on, in parts that grow: a database that thinks little of a filter puts all of a part in order
+    /// before it gives the first entry.
+    async fn scan(&self, filter: &journal::Filter, limit: u64) -> Result<Vec<journal::Entry>, Error> {
+        let (head, _) = self.head().await?;
+        let (mut found, mut after, mut part) = (Vec::new(), filter.after, NEAR);
+        loop {
+            let to = after.saturating_add(part);
+            let left = limit - found.len() as u64;
+            found.extend(self.read_entries(&through(filter, after, to), left).await?);
+            if found.len() as u64 == limit || to >= head {
+                return Ok(found);
+            }
+            (after, part) = (to, part * PART_GROWTH);
+        }
+    }
+
+    async fn read_entries(&self, filter: &journal::Filter, limit: u64) -> Result<Vec<journal::Entry>, Error> {
+        Ok(journal::filtered(self.db.dialect(), self.tenant, filter, limit).all(&self.db).await?)
+    }
+
+    async fn name_of(&self, stream: u64, names: &mut Names) -> Result<Option<String>, Error> {
+        if stream == ledger::LIBRARY {
+            return Ok(None);
+        }
+        if !names.contains_key(&stream)
+            && let Some(row) = executions::by_id(self.tenant, stream).first(&self.db).await?
+        {
+            names.insert(stream, row.public_id);
+        }
+        Ok(names.get(&stream).cloned())
+    }
+
+    /// What agents put on record is kept beside its entry, and shown with it until it is erased.
+    async fn add_records(&self, shown: &mut [EntryView]) -> Result<(), Error> {
+        let is_record = |entry: &&mut EntryView| {
+            [ActionRecorded::KIND, DecisionRecorded::KIND].contains(&entry.kind.as_str())
+        };
+        let mut records: Vec<&mut EntryView> = shown.iter_mut().filter(is_record).collect();
+        let positions: Vec<u64> = records.iter().map(|entry| entry.position).collect();
+        for payload in payloads::at_each(&self.db, self.tenant, &positions).await? {
+            let record = records.iter_mut().find(|entry| entry.position == payload.position);
+            let record = record.expect("only payloads of these entries were asked for");
+            record.recorded = serde_json::from_slice::<Value>(&payload.body).ok();
+        }
+        Ok(())
+    }
+}
+
+/// What an index helps to find; none where nothing narrows.
+fn sought(filter: &journal::Filter, plan: Option<String>) -> Option<stretches::Sought> {
+    let sought = stretches::Sought {
+        kind: filter.kind.clone(),
+        actor: filter.actor.clone(),
+        plan,
+        task: filter.task.clone(),
+        category: filter.category.clone(),
+        since: filter.since,
+        until: filter.until,
+    };
+    (sought != stretches::Sought::default()).then_some(sought)
+}
+
+/// The same between two positions.
+fn through(filter: &journal::Filter, after: u64, through: u64) -> journal::Filter {
+    journal::Filter { after, through: Some(through), ..filter.clone() }
+}
+
+/// Neighbours are read as one, more of them the longer nothing fills the page.
+fn in_a_row(stretches: &[u64]) -> Vec<(u64, u64)> {
+    let mut rows: Vec<(u64, u64)> = Vec::new();
+    let mut most = ROW_MIN;
+    for stretch in stretches {
+        match rows.last_mut() {
+            Some((first, last)) if *last + 1 == *stretch && *stretch - *first < most => *last = *stretch,
+            Some((first, last)) => {
+                most = if *last - *first + 1 == most { ROW_MAX.min(2 * most) } else { most };
+                rows.push((*stretch, *stretch));
+            }
+            None => rows.push((*stretch, *stretch)),
+        }
+    }
+    rows
+}
+
+/// Words that mean nothing are refused rather than find nothing.
+pub(super) fn known(words: &[String], status: Option<&str>, category: Option<&str>) -> Result<(), Error> {
+    if words.len() > journal::WORDS_MAX {
+        return Err(crate::store::Error::TooManyWords { limit: journal::WORDS_MAX }.into());
+    }
+    let strange =
+        |code: &'static str, why: String| Error::new(code, why, "give one of these, or leave it out");
+    let status = status.map_or(Ok(()), |word| word.parse::<Status>().map(drop));
+    status.map_err(|why| strange("no_such_status", why))?;
+    let category = category.map_or(Ok(()), |word| word.parse::<Category>().map(drop));
+    category.map_err(|why| strange("no_such_category", why))
+}
+
+/// As the journal writes it: a name alone is a person's.
+pub(super) fn actor(name: &str) -> String {
+    match name.contains(':') || name == ledger::DRIVER {
+        true => name.to_owned(),
+        false => format!("person:{name}"),
+    }
+}
+
+/// A kind with or without its version.
+fn kind(word: &str) -> Result<String, Error> {
+    let bare = |kind: &'static str| kind.split('.').next().unwrap_or(kind);
+    let known = Event::KINDS.iter().find(|kind| **kind == word || bare(kind) == word);
+    known.map(|kind| (*kind).to_owned()).ok_or_else(|| {
+        let near = actbook_engine::analysis::nearest(word, Event::KINDS.iter().map(|kind| bare(kind)));
+        let cure = near.map_or_else(
+            || "docs/journal.md lists them".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        Error::new("no_such_kind", format!("there is no kind `{word}`"), cure)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_stretches_are_read_as_one() {
+        assert_eq!(in_a_row(&[]), []);
+        assert_eq!(in_a_row(&[0, 1, 2, 7, 9, 10]), [(0, 2), (7, 7), (9, 10)]);
+        let all: Vec<u64> = (0..1_000).collect();
+        let rows = in_a_row(&all);
+        assert_eq!(rows[..4], [(0, 9), (10, 29), (30, 69), (70, 149)]);
+        assert_eq!(rows.last(), Some(&(950, 999)), "none is longer than {ROW_MAX}: {rows:?}");
+    }
+}

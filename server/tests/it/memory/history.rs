@@ -1,0 +1,227 @@
+//! The history in pages: whatever is asked for, the pages together are what a plain reading of the whole
+//! journal lets pass, also where only the stretches are read that can hold it.
+
+use actbook::caller::Caller;
+use actbook::service::view::EntryView;
+use actbook::service::{Action, ExecutionFilter, Facts, JournalFilter, Reported, Service};
+use actbook::store::{journal, stretches};
+use actbook_engine::policy::Answer;
+use serde_json::{Value, json};
+
+use crate::durability::book::{self, Book};
+use crate::durability::dice::Dice;
+use crate::store::{Scratch, TENANT, for_each_database};
+
+/// Enough that the index of stretches is asked.
+const ENTRIES: u64 = 12 * stretches::ENTRIES;
+const PAGE: u64 = 7;
+
+/// Acts of many, with a few executions and rare actors among them.
+async fn long(book: &Book, dice: &mut Dice) {
+    let act = |actor: String| {
+        let caller = Caller::new(actor);
+        let facts = Facts { entity: Some("the lamp".into()), ..Facts::default() };
+        async move {
+            let act = Action { facts, ..Action::default() };
+            book.service.record_action(&caller, act).await.unwrap();
+        }
+    };
+    let crowd = ENTRIES / 12;
+    for part in 0..12 {
+        futures_util::future::join_all((0..crowd).map(|_| act("agent:many".into()))).await;
+        if dice.once_in(2) {
+            act("agent:rare".into()).await;
+        }
+        let (word, tool) = (format!("part {part}"), *dice.pick(&["t/ok", "t/no", "t/lost"]));
+        let name = *dice.pick(&["alpha", "beta"]);
+        let mut plan = book::plan(name, &[book::step("s", tool, &word)]);
+        plan["task"] = json!(dice.pick(&["T-1", "T-2"]));
+        let (id, _) = book.run(&plan, None).await;
+        if tool != "t/ok" && dice.once_in(2) {
+            book.decide(&id, "s", Answer::Abandon, None).await;
+        }
+    }
+}
+
+async fn pages(service: &Service, filter: &JournalFilter) -> Vec<u64> {
+    let mut filter = filter.clone();
+    let mut found = Vec::new();
+    loop {
+        let page = service.journal(&filter, PAGE).await.unwrap();
+        found.extend(page.iter().map(|entry| entry.position));
+        match page.last() {
+            Some(last) if page.len() as u64 == PAGE => filter.after = last.position,
+            Some(_) | None => return found,
+        }
+    }
+}
+
+/// What a filter lets pass, by plain reading.
+async fn passing(scratch: &Scratch, service: &Service, filter: &JournalFilter) -> Vec<u64> {
+    let rows = service.list(&ExecutionFilter::default(), 1_000).await.unwrap();
+    let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+    let fits = |entry: &journal::Entry| {
+        let body: Value = serde_json::from_str(&entry.body).unwrap();
+        let of = rows.iter().find(|row| row.stream == entry.stream);
+        let plan =
+            of.is_none_or(|row| same(&filter.plan, &row.plan.name) || same(&filter.plan, &row.plan.id));
+        let owned = filter.plan.is_none() && filter.task.is_none() && filter.status.is_none();
+        let task = of.is_none_or(|row| same(&filter.task, row.task.as_deref().unwrap_or("")));
+        let status = of.is_none_or(|row| same(&filter.status, &row.status));
+        let words = filter.words.iter().all(|word| entry.kind.contains(word) || entry.body.contains(word));
+        same(&filter.kind, entry.kind.trim_end_matches(".1"))
+            && same(&filter.actor, &entry.actor)
+            && same(&filter.category, body["category"].as_str().unwrap_or(""))
+            && filter.since.is_none_or(|since| entry.at >= since)
+            && filter.until.is_none_or(|until| entry.at < until)
+            && (owned || of.is_some() && plan && task && status)
+            && words
+            && entry.position > filter.after
+    };
+    let entries = journal::between(TENANT, 0, u64::MAX).all(&scratch.db).await.unwrap();
+    entries.iter().filter(|entry| fits(entry)).map(|entry| entry.position).collect()
+}
+
+#[test]
+fn pages_of_a_long_journal_hold_exactly_what_a_filter_lets_pass() {
+    for_each_database(async |scratch| {
+        let mut dice = Dice::seeded("pages");
+        let book = Book::open(&scratch.url).await;
+        long(&book, &mut dice).await;
+        let entries = journal::between(TENANT, 0, u64::MAX).all(&scratch.db).await.unwrap();
+        let at = |part: usize| entries[entries.len() * part / 10].at;
+        let any = JournalFilter::default;
+        let some = |word: &str| Some(word.to_owned());
+        let filters = [
+            JournalFilter { kind: some("attempt_ended"), ..any() },
+            JournalFilter { kind: some("decided"), ..any() },
+            JournalFilter { kind: some("paused"), ..any() },
+            JournalFilter { actor: some("agent:rare"), ..any() },
+            JournalFilter { actor: some("agent:rare"), since: Some(at(3)), until: Some(at(8)), ..any() },
+            JournalFilter { plan: some("alpha"), ..any() },
+            JournalFilter { plan: some("alpha"), task: some("T-2"), ..any() },
+            JournalFilter { plan: some("beta"), kind: some("attempt_started"), ..any() },
+            JournalFilter { task: some("T-1"), category: some("timeout"), ..any() },
+            JournalFilter { category: some("tool_error"), ..any() },
+            JournalFilter { status: some("blocked"), ..any() },
+            JournalFilter { status: some("failed"), kind: some("execution_ended"), ..any() },
+            JournalFilter { plan: some("gamma"), ..any() },
+            JournalFilter { kind: some("attempt_ended"), words: vec!["succeeded".into()], ..any() },
+            JournalFilter { kind: some("execution_started"), after: ENTRIES / 2, ..any() },
+            JournalFilter { since: Some(at(9)), kind: some("driver_changed"), ..any() },
+        ];
+        for filter in &filters {
+            let found = pages(&book.service, filter).await;
+            assert_eq!(found, passing(&scratch, &book.service, filter).await, "{filter:?}");
+        }
+        // What is appended behind the index is found as well.
+        book.run(&book::plan("alpha", &[book::step("late", "t/ok", "word")]), None).await;
+        for filter in &filters {
+            let found = pages(&book.service, filter).await;
+            assert_eq!(found, passing(&scratch, &book.service, filter).await, "{filter:?}");
+        }
+        book.service.rebuild().await.unwrap();
+        let rare = &filters[3];
+        assert_eq!(pages(&book.service, rare).await, passing(&scratch, &book.service, rare).await);
+    });
+}
+
+#[test]
+fn executions_are_listed_by_all_that_is_known_of_them() {
+    for_each_database(async |scratch| {
+        let (book, started) = (Book::open(&scratch.url).await, std::cell::RefCell::new(Vec::new()));
+        let (service, hal) = (&book.service, Caller::new("agent:hal"));
+        for (number, tool) in ["t/ok", "t/no", "t/lost", "t/ok", "t/no"].into_iter().enumerate() {
+            let mut plan = book::plan(&format!("plan-{}", number % 2), &[book::step("s", tool, "word")]);
+            plan["task"] = json!(format!("T-{}", number % 3));
+            let (id, _) = book.run(&plan, None).await;
+            started.borrow_mut().push(id);
+        }
+        let ids = started.into_inner();
+        service.record_decision(&hal, &ids[1], decision("wait and see")).await.unwrap();
+        let check = async |filter: ExecutionFilter, expected: &[usize]| {
+            let found = service.list(&filter, 10).await.unwrap();
+            let found: Vec<&str> = found.iter().map(|row| row.id.as_str()).collect();
+            let expected: Vec<&str> = expected.iter().map(|number| ids[*number].as_str()).collect();
+            assert_eq!(found, expected, "{filter:?}");
+        };
+        let any = ExecutionFilter::default;
+        let some = |word: &str| Some(word.to_owned());
+        check(any(), &[4, 3, 2, 1, 0]).await;
+        check(ExecutionFilter { plan: some("plan-1"), ..any() }, &[3, 1]).await;
+        check(ExecutionFilter { task: some("T-1"), ..any() }, &[4, 1]).await;
+        check(ExecutionFilter { status: some("blocked"), task: some("T-1"), ..any() }, &[4, 1]).await;
+        check(ExecutionFilter { category: some("timeout"), ..any() }, &[2]).await;
+        check(ExecutionFilter { category: some("tool_error"), ..any() }, &[4, 1]).await;
+        check(ExecutionFilter { actor: some("agent:hal"), ..any() }, &[1]).await;
+        check(ExecutionFilter { actor: some("ada"), ..any() }, &[4, 3, 2, 1, 0]).await;
+        check(ExecutionFilter { words: vec!["PLAN-1".into(), "t-0".into()], ..any() }, &[3]).await;
+        check(ExecutionFilter { words: vec![ids[2].clone()], ..any() }, &[2]).await;
+        check(ExecutionFilter { until: Some(0), ..any() }, &[]).await;
+        let before = service.find(&ids[2]).await.unwrap().stream;
+        check(ExecutionFilter { before: Some(before), ..any() }, &[1, 0]).await;
+        for (filter, code) in [
+            (ExecutionFilter { status: some("blokced"), ..any() }, "no_such_status"),
+            (ExecutionFilter { category: some("slow"), ..any() }, "no_such_category"),
+        ] {
+            assert_eq!(service.list(&filter, 10).await.unwrap_err().code, code);
+        }
+    });
+}
+
+fn decision(text: &str) -> actbook::service::Decision {
+    let details = Some(json!({ "looked_at": "the meter" }));
+    actbook::service::Decision { decision: text.into(), reason: None, step: None, details }
+}
+
+#[test]
+fn what_was_put_on_record_is_seen_and_found_until_it_is_erased() {
+    for_each_database(async |scratch| {
+        let book = Book::open(&scratch.url).await;
+        let plan = json!({ "name": "by hand", "steps": [{ "id": "edit", "action": "Edit the file" }] });
+        let (id, _) = book.run(&plan, None).await;
+        let facts = Facts {
+            description: Some("rewrote the greeting".into()),
+            kind: Some("file_edit".into()),
+            entity: Some("greeting.txt".into()),
+            before_state: Some(json!({ "lines": 1 })),
+            after_state: Some(json!({ "lines": 2 })),
+            confidence: Some(0.75),
+            error: Some("the disk was slow".into()),
+            ..Facts::default()
+        };
+        let (execution, step) = (Some(id.clone()), Some("edit".to_owned()));
+        let status = Some(Reported::Succeeded);
+        let action = Action { execution, step, status, output: None, facts };
+        book.service.record_action(&book.caller, action).await.unwrap();
+        book.service.record_decision(&book.caller, &id, decision("ship it")).await.unwrap();
+        let found = async |words: &[&str]| -> Vec<EntryView> {
+            let words = words.iter().map(|&word| word.to_owned()).collect();
+            book.service.journal(&JournalFilter { words, ..JournalFilter::default() }, 10).await.unwrap()
+        };
+        let act = &found(&["FILE_EDIT", "greeting.txt"]).await[0];
+        let recorded = act.recorded.clone().unwrap();
+        assert_eq!(act.kind, "action_recorded.1");
+        assert_eq!((&recorded["type"], &recorded["entity"]), (&json!("file_edit"), &json!("greeting.txt")));
+        assert_eq!(
+            (&recorded["before_state"], &recorded["after_state"]),
+            (&json!({ "lines": 1 }), &json!({ "lines": 2 }))
+        );
+        assert_eq!(
+            (&recorded["confidence"], &recorded["error"]),
+            (&json!(0.75), &json!("the disk was slow"))
+        );
+        assert_eq!(found(&["the", "meter"]).await.len(), 1, "details of decisions are found");
+        let many = vec!["w".into(); journal::WORDS_MAX + 1];
+        let refused =
+            book.service.journal(&JournalFilter { words: many, ..JournalFilter::default() }, 1).await;
+        assert!(refused.unwrap_err().message.contains("4"));
+
+        book.go_on(&id).await;
+        book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
+        assert_eq!(found(&["greeting.txt"]).await.len(), 0, "what was erased is not found");
+        let acts = JournalFilter { kind: Some("action_recorded".into()), ..JournalFilter::default() };
+        let acts = book.service.journal(&acts, 10).await.unwrap();
+        assert!(acts.len() == 1 && acts[0].recorded.is_none(), "its entry stays");
+    });
+}

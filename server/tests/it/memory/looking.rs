@@ -1,0 +1,143 @@
+//! Looking back through the doors: pages and filters of the history, and figures, for agents and at the
+//! command line.
+
+use serde_json::{Value, json};
+
+use super::agent::{Agent, House};
+use crate::store::for_each_database;
+
+fn plan(name: &str, task: &str) -> Value {
+    json!({ "name": name, "task": task, "steps": [
+        { "id": "look", "action": "Look at it" },
+        { "id": "tell", "action": "Tell what was seen", "depends_on": ["look"] },
+    ] })
+}
+
+/// Four executions: two succeed, one fails and is abandoned, one waits for its agent.
+async fn history(agent: &Agent) -> Vec<String> {
+    let mut ids = Vec::new();
+    for number in 0..4 {
+        let document = plan(["survey", "report"][number % 2], &format!("T-{}", number / 2));
+        let started = agent.say("execute_plan", json!({ "plan": document })).await.0;
+        let id = started["id"].as_str().unwrap().to_owned();
+        let record = |step: &str, status: &str, confidence: f64| {
+            json!({ "execution_id": id, "step_id": step, "status": status, "description": "seen",
+                "type": "survey", "entity": "the bridge", "confidence": confidence })
+        };
+        if number < 3 {
+            agent.say("record_action", record("look", "succeeded", 0.9)).await;
+            let word = if number == 2 { "failed" } else { "succeeded" };
+            agent.say("record_action", record("tell", word, 0.35)).await;
+        }
+        if number == 2 {
+            let abandon =
+                json!({ "execution_id": id, "action": "abandon", "step_id": "tell", "reason": "enough" });
+            agent.say("control", abandon).await;
+        }
+        ids.push(id);
+    }
+    ids
+}
+
+fn listed(found: &Value) -> Vec<&str> {
+    found["executions"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn an_agent_looks_back_by_plan_task_status_kind_category_and_words() {
+    for_each_database(async |scratch| {
+        let house = House::new(Some(&scratch.url));
+        let agent = house.agent("full").await;
+        let ids = history(&agent).await;
+        let executions = async |query: Value| agent.say("query_ledger", query).await.0;
+        assert_eq!(listed(&executions(json!({ "plan_id": "survey" })).await), [&ids[2], &ids[0]]);
+        assert_eq!(listed(&executions(json!({ "task": "T-1", "status": "failed" })).await), [&ids[2]]);
+        let page = executions(json!({ "task": "T-0", "limit": 1 })).await;
+        let next = executions(json!({ "task": "T-0", "limit": 1, "cursor": page["cursor"] })).await;
+        assert_eq!([listed(&page), listed(&next)], [[&ids[1]], [&ids[0]]]);
+
+        let kinds = async |query: Value| -> Vec<(String, Value)> {
+            let found = agent.say("query_ledger", query).await.0;
+            let entries = found["entries"].as_array().unwrap().clone();
+            entries.into_iter().map(|entry| (entry["kind"].as_str().unwrap().to_owned(), entry)).collect()
+        };
+        let ended = kinds(json!({ "plan_id": "survey", "kind": "execution_ended" })).await;
+        assert_eq!(ended.len(), 2, "a kind needs no version");
+        let failed = kinds(json!({ "task": "T-1", "category": "tool_error" })).await;
+        assert!(failed.iter().all(|(_, entry)| entry["execution"] == ids[2]) && !failed.is_empty());
+        let acts = kinds(json!({ "status": "failed", "search": "bridge survey" })).await;
+        assert_eq!(acts.len(), 2, "what was put on record is found by its words");
+        assert_eq!(acts[1].1["recorded"]["entity"], "the bridge");
+        assert_eq!(acts[1].1["recorded"]["confidence"], 0.35);
+        let first = agent.say("query_ledger", json!({ "kind": "attempt_started", "limit": 3 })).await.0;
+        let rest = json!({ "kind": "attempt_started", "limit": 200, "cursor": first["cursor"] });
+        assert_eq!(kinds(rest).await.len(), 4, "the cursor goes on behind the page");
+        for (query, word) in [
+            (json!({ "kind": "attempt_endet" }), "did you mean `attempt_ended`?"),
+            (json!({ "status": "blokced" }), "`blokced` is none of running"),
+            (json!({ "category": "slow" }), "`slow` is none of invalid_arguments"),
+        ] {
+            let refused = agent.no("query_ledger", query).await;
+            assert!(refused.contains(word), "{refused}");
+        }
+
+        let recorder = house.agent("record").await;
+        let asked = json!({ "category": "tool_error", "search": "survey", "until": "2999-01-01T00:00:00Z" });
+        assert_eq!(listed(&recorder.say("query_history", asked).await.0), [&ids[2]]);
+        let dry = recorder.say("cleanup_history", json!({ "older_than_days": 1 })).await.0;
+        assert_eq!((&dry["dry_run"], &dry["executions"]), (&json!(true), &json!(0)));
+    });
+}
+
+#[test]
+fn figures_are_told_to_agents_and_at_the_command_line() {
+    for_each_database(async |scratch| {
+        let house = House::new(Some(&scratch.url));
+        let agent = house.agent("full").await;
+        let ids = history(&agent).await;
+        let (stats, text) = agent.say("stats", json!({})).await;
+        assert_eq!(stats["executions"]["by_status"], json!({ "succeeded": 2, "failed": 1, "blocked": 1 }));
+        assert_eq!(stats["failures"], json!([{ "category": "tool_error", "failed": 1, "unknown": 0 }]));
+        let calibration = stats["calibration"].as_array().unwrap();
+        let low = json!({ "from": 0.3, "to": 0.4, "claims": 3, "succeeded": 2, "confidence": 0.35 });
+        assert!(low.as_object().unwrap().iter().all(|(name, value)| &calibration[0][name] == value));
+        assert_eq!((&calibration[1]["claims"], &calibration[1]["success_rate"]), (&json!(3), &json!(1.0)));
+        assert_eq!(
+            (&stats["waiting"][0]["for"], &stats["waiting"][0]["answered"]),
+            (&json!("decision"), &json!(1))
+        );
+        assert!(
+            text.starts_with("4 executions: 1 blocked, 1 failed, 2 succeeded, 66.7 % succeeded"),
+            "{text}"
+        );
+
+        let of_plan = house.json(&["stats", "--plan", "report", "--since", "1d"]).await;
+        assert_eq!((&of_plan["plan"], &of_plan["executions"]["total"]), (&json!("report"), &json!(2)));
+        assert_eq!(house.json(&["stats", "--task", "T-0"]).await["executions"]["success_rate"], 1.0);
+        let page = house.run(&["stats"]).await;
+        for word in ["4 executions, 66.7 % succeeded", "survey", "tool_error", "longest steps", "0.3 – 0.4"]
+        {
+            assert!(page.contains(word), "{word}: {page}");
+        }
+        assert!(!page.contains(['█', '▏', '\u{1b}']), "no charts and no colours in a pipe: {page}");
+
+        let list = async |words: &[&str]| -> Vec<String> {
+            let rows = house.json(&[&["list"], words].concat()).await;
+            rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(list(&["--limit", "2"]).await, [&*ids[3], &*ids[2]]);
+        assert_eq!(list(&["--limit", "2", "--cursor", &ids[2]]).await, [&*ids[1], &*ids[0]]);
+        assert_eq!(list(&["--plan", "survey", "--category", "tool_error"]).await, [&*ids[2]]);
+        assert_eq!(list(&["--task", "T-1", "--search", "REPORT"]).await, [&*ids[3]]);
+        let lines =
+            house.run(&["journal", "--plan", "survey", "--kind", "execution_ended", "--limit", "1"]).await;
+        let position = lines.split_whitespace().next().unwrap();
+        let words =
+            ["journal", "--plan", "survey", "--kind", "execution_ended", "--cursor", position, "--json"];
+        let rest = house.run(&words).await;
+        assert!(rest.lines().count() == 1 && rest.contains(&ids[2]), "{rest}");
+        let told = house.run(&["journal", "--status", "failed", "--category", "tool_error"]).await;
+        assert!(told.contains("attempt_ended") && told.contains("step_failed"), "{told}");
+        assert!(house.run(&["journal", "--search", "bridge"]).await.contains("entity: the bridge"));
+    });
+}
