@@ -6,10 +6,13 @@ mod arguments;
 mod ask;
 mod completions;
 pub mod conformance;
+mod cures;
 mod elicit;
 pub mod http;
+mod message;
 mod prompts;
 mod resources;
+mod stdio;
 mod subscriptions;
 mod tasks;
 mod tools;
@@ -20,11 +23,12 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
-    CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
-    Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    RequestStateCodec, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams, UpdateTaskParams,
+    CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, RequestStateCodec, ServerCapabilities,
+    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, RoleServer, ServiceExt, SubscriptionContext};
 use rmcp::{ServerHandler, transport};
@@ -121,7 +125,8 @@ pub async fn stdio(door: Door) -> Result<(), Error> {
     let lost = |error: &dyn std::fmt::Display| {
         Error::new("protocol", format!("the client was lost: {error}"), "start it again from the client")
     };
-    let serving = match Client::new(door).serve(transport::stdio_pipes()).await {
+    let (read, write) = transport::stdio_pipes();
+    let serving = match Client::new(door).serve(stdio::Lines::new(read, write)).await {
         Ok(serving) => serving,
         // A client that only looked whether the command starts.
         Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
@@ -192,7 +197,7 @@ impl ServerHandler for Client {
         });
         match work.await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Ok(answer::refused(&error).into()),
+            Ok(Err(error)) => Ok(answer::refused(&cures::told_here(error)).into()),
             Err(error) => {
                 tracing::error!("a call broke off: {error}");
                 Err(ErrorData::internal_error("the call broke off; its journal entries stand", None))
@@ -276,6 +281,15 @@ impl ServerHandler for Client {
         Ok(())
     }
 
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: Context,
+    ) -> Result<CustomResult, ErrorData> {
+        let misread = message::misread(&request.method, request.params.as_ref());
+        Err(misread.unwrap_or_else(|| ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)))
+    }
+
     async fn get_task(&self, request: GetTaskParams, context: Context) -> Result<GetTaskResult, ErrorData> {
         tasks::get(&self.door, &Ask::new(context), &request.task_id).await
     }
@@ -293,7 +307,7 @@ impl Door {
     fn no_such_tool(&self, name: &str) -> ErrorData {
         let names: Vec<&str> = self.0.offered.iter().map(|offered| offered.tool.name.as_ref()).collect();
         let near = actbook_engine::analysis::nearest(name, names.iter().copied());
-        let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let near = near.map_or_else(|| ".".to_owned(), |near| format!("; did you mean `{near}`?"));
         ErrorData::invalid_params(format!("Unknown tool: {name}{near} There are: {}", names.join(", ")), None)
     }
 }

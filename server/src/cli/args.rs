@@ -342,7 +342,7 @@ pub enum AgentClient {
 
 #[derive(Debug, Group)]
 pub struct Serve {
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4700")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4700", value_parser = super::serve::address)]
     pub listen: std::net::SocketAddr,
     /// Which tools to offer
     #[arg(long, value_enum, default_value_t)]

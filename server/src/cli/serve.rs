@@ -1,5 +1,6 @@
 //! `actbook serve`: the agent's door over HTTP, until Ctrl-C or SIGTERM.
 
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
 use actbook::error::Error;
@@ -14,6 +15,13 @@ use super::mcp::{profile, terminated};
 use super::output::Output;
 use super::session::Session;
 use super::{Ended, Exit};
+
+/// Of a name that has several, the one that every client speaks.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let mut found = text.to_socket_addrs().map_err(|error| error.to_string())?.collect::<Vec<_>>();
+    found.sort_by_key(SocketAddr::is_ipv6);
+    found.first().copied().ok_or_else(|| format!("`{text}` has no address"))
+}
 
 /// How long the calls in flight may take once the end was asked for.
 const LEAVING: Duration = Duration::from_secs(30);
@@ -36,7 +44,7 @@ pub async fn serve(session: &Session, asked: Serve) -> Ended {
 }
 
 /// The conformance suite's own server. It has no journal.
-pub async fn conformance(output: &Output, address: std::net::SocketAddr) -> Ended {
+pub async fn conformance(output: &Output, address: SocketAddr) -> Ended {
     let listen = Listen { address, names: Vec::new(), anywhere: false };
     let listener = listen.open().await?;
     say_where(output, &listener)?;

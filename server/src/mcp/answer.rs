@@ -6,10 +6,11 @@ mod schema;
 
 use std::fmt::Write as _;
 
+use actbook_engine::id::StepId;
 use actbook_engine::plan::duration_text;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 pub use next::{Doors, lines as next_lines};
 pub use schema::{answer, execution as execution_schema, execution_or, objects};
@@ -60,7 +61,15 @@ pub fn refused(error: &Error) -> CallToolResult {
 
 /// An execution, as every tool that moves one answers.
 pub fn execution(view: &ExecutionView, doors: Doors) -> Answer {
-    let next = next::lines(view, doors);
+    shown(view, next::lines(view, doors))
+}
+
+/// The same, where nobody of this place can go on with it.
+pub fn execution_elsewhere(view: &ExecutionView, doors: Doors, why: &str) -> Answer {
+    shown(view, next::elsewhere(view, doors, why))
+}
+
+fn shown(view: &ExecutionView, next: Vec<String>) -> Answer {
     let (steps, left_out) = shown_steps(view);
     let mut structured = serde_json::to_value(view).unwrap_or_default();
     structured["steps"] = json!(steps);
@@ -69,6 +78,9 @@ pub fn execution(view: &ExecutionView, doors: Doors) -> Answer {
     blockers.into_iter().flatten().for_each(|note| clip(&mut note["value"]));
     if left_out > 0 {
         structured["steps_left_out"] = json!(left_out);
+    }
+    if let Some(brief) = structured.get_mut("brief") {
+        clip_brief(brief);
     }
     Answer { structured, text: told(view, &next) }
 }
@@ -119,8 +131,10 @@ pub fn cut(text: &str, chars_max: usize) -> String {
 
 fn told(view: &ExecutionView, next: &[String]) -> String {
     let ExecutionView { id, status, plan, progress, position, guarantee, .. } = view;
+    let ending = view.ending.map(|end| format!(", and will be {end} once what is in flight has ended"));
+    let ending = ending.unwrap_or_default();
     let mut text = format!(
-        "Execution {id} of plan `{}` is {status}: {} of {} steps done (position {position}).\nGuarantee: {guarantee}.",
+        "Execution {id} of plan `{}` is {status}{ending}: {} of {} steps done (position {position}).\nGuarantee: {guarantee}.",
         plan.name, progress.done, progress.total
     );
     for line in troubles(view).chain(pace(view)) {
@@ -130,6 +144,9 @@ fn told(view: &ExecutionView, next: &[String]) -> String {
     for WaitingView { question, .. } in view.waiting.iter().take(FINDINGS_SHOWN_MAX) {
         text.push_str("\nWaits: ");
         text.push_str(&cut(question, VALUE_CHARS_MAX));
+    }
+    if let Some(more) = view.waiting.len().checked_sub(FINDINGS_SHOWN_MAX).filter(|more| *more > 0) {
+        text.push_str(&format!("\nWaits: {more} more questions"));
     }
     if let Some(brief) = &view.brief {
         text.push_str(&briefly(brief));
@@ -170,25 +187,47 @@ fn pace(view: &ExecutionView) -> impl Iterator<Item = String> {
 }
 
 fn briefly(brief: &Brief) -> String {
-    let named = |steps: &[actbook_engine::id::StepId]| {
-        let names: Vec<&str> = steps.iter().take(STEPS_SHOWN_MAX).map(|step| step.as_str()).collect();
-        if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
-    };
-    let undo = brief.undo.iter().take(STEPS_SHOWN_MAX).map(|one| {
+    let named = |steps: &[StepId]| listed(steps, |step| step.to_string());
+    let undo = listed(&brief.undo, |one| {
         let how = one.tool.as_deref().or(one.action.as_deref()).unwrap_or("no way");
         format!("{} by {}", one.step, cut(how, 80))
     });
-    let undo: Vec<String> = undo.collect();
-    let undo = if undo.is_empty() { "nothing".to_owned() } else { undo.join(", ") };
+    let stays = listed(&brief.cannot_undo, |one| format!("{} ({})", one.step, one.why));
     let stays =
-        brief.cannot_undo.iter().take(STEPS_SHOWN_MAX).map(|one| format!("{} ({})", one.step, one.why));
-    let stays: Vec<String> = stays.collect();
-    let stays =
-        if stays.is_empty() { String::new() } else { format!(" Cannot be undone: {}.", stays.join(", ")) };
+        if brief.cannot_undo.is_empty() { String::new() } else { format!(" Cannot be undone: {stays}.") };
     format!(
         "\nBrief: done {}; not done {}; may have run {}. Undo would take back, in order: {undo}.{stays}",
         named(&brief.done),
         named(&brief.not_done),
         named(&brief.may_have_run)
     )
+}
+
+/// The first of them, and how many more there are.
+fn listed<T>(all: &[T], say: impl Fn(&T) -> String) -> String {
+    let shown: Vec<String> = all.iter().take(STEPS_SHOWN_MAX).map(say).collect();
+    match all.len() - shown.len() {
+        0 if shown.is_empty() => "nothing".to_owned(),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// Cuts the lists of a brief, and says how much of each was left out.
+fn clip_brief(brief: &mut Value) {
+    let mut left_out = Map::new();
+    for (name, list) in brief.as_object_mut().into_iter().flatten() {
+        if let Value::Array(list) = list
+            && list.len() > STEPS_SHOWN_MAX
+        {
+            left_out.insert(name.clone(), json!(list.len() - STEPS_SHOWN_MAX));
+            list.truncate(STEPS_SHOWN_MAX);
+        }
+    }
+    for one in brief["undo"].as_array_mut().into_iter().flatten() {
+        one.get_mut("arguments").into_iter().for_each(clip);
+    }
+    if !left_out.is_empty() {
+        brief["left_out"] = Value::Object(left_out);
+    }
 }

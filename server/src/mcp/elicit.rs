@@ -73,17 +73,7 @@ pub async fn approval(
     step: Option<&str>,
 ) -> Result<CallToolResponse, Error> {
     let view = door.service().view(id).await?;
-    let open = view
-        .waiting
-        .iter()
-        .find(|one| one.kind == "approval" && one.step.as_ref().map(|step| step.as_str()) == step);
-    let Some(open) = open else {
-        let message = match step {
-            Some(step) => format!("step `{step}` waits for no approval"),
-            None => "neither the plan nor an undo waits for an approval".to_owned(),
-        };
-        return Err(Error::new("not_waiting", message, "status names what waits"));
-    };
+    let open = open_approval(&view, step)?;
     match put(door, ask, &view, open).await? {
         Put::Answered(found) => answered(door, ask, &found).await,
         Put::Asks(result) => Ok(result.into()),
@@ -92,6 +82,23 @@ pub async fn approval(
             Err(Error::new("no_answer", "the person gave no answer", cure))
         }
     }
+}
+
+/// The approval that is waited for; there may be none.
+pub fn open_approval<'a>(view: &'a ExecutionView, step: Option<&str>) -> Result<&'a WaitingView, Error> {
+    let name = |one: &'a WaitingView| one.step.as_ref().map(|step| step.as_str());
+    let approvals = || view.waiting.iter().filter(|one| one.kind == "approval");
+    approvals().find(|one| name(one) == step).ok_or_else(|| {
+        let message = match step {
+            Some(step) => format!("step `{step}` waits for no approval"),
+            None => "neither the plan nor an undo waits for an approval".to_owned(),
+        };
+        let cure = match approvals().find_map(name) {
+            Some(other) => format!("step `{other}` does: give its step_id"),
+            None => "nothing here does: status names what waits".to_owned(),
+        };
+        Error::new("not_waiting", message, cure)
+    })
 }
 
 /// The question of an execution that is to be put to a person: an approval, or an outcome nobody knows.

@@ -18,11 +18,11 @@ use hyper_util::service::TowerToHyperService;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::message;
 use crate::error::Error;
 use crate::service::Service;
 
@@ -156,7 +156,7 @@ fn router<H: ServerHandler>(
         .route("/readyz", get(ready))
         .with_state(service)
         .route_service("/mcp", mcp)
-        .layer(middleware::map_response(in_the_protocols_words))
+        .layer(middleware::from_fn(in_the_protocols_words))
         .layer(middleware::from_fn_with_state(names, at_home))
 }
 
@@ -201,24 +201,25 @@ async fn whole(request: Request) -> Result<Request, StatusCode> {
     }
 }
 
-/// The library answers a body that is no message with a bare 415; clients read JSON-RPC errors.
-async fn in_the_protocols_words(response: Response) -> Response {
-    if response.status() != StatusCode::UNSUPPORTED_MEDIA_TYPE {
+/// The library answers a body that is no message with a bare 415, and an `initialize` that it cannot read
+/// with a word on sessions; clients read JSON-RPC errors.
+async fn in_the_protocols_words(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let kind = parts.headers.get(header::CONTENT_TYPE);
+    let is_json = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let response = next.run(Request::from_parts(parts, body.clone().into())).await;
+    let refused = [StatusCode::UNSUPPORTED_MEDIA_TYPE, StatusCode::BAD_REQUEST].contains(&response.status());
+    let bare = response.headers().get(header::CONTENT_TYPE).is_none();
+    if !(is_json && refused && bare) {
         return response;
     }
-    let (parts, body) = response.into_parts();
-    let text = axum::body::to_bytes(body, HEADER_BYTES_MAX).await.unwrap_or_default();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let Some(why) = text.strip_prefix("fail to deserialize request body ") else {
-        return Response::from_parts(parts, text.into());
-    };
-    // What is JSON and no message has no place in the text.
-    let (code, message) = match why.contains(" at line ") {
-        true => (-32700, format!("Parse error: {why}")),
-        false => (-32600, format!("Invalid Request: {why}")),
-    };
-    let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": message } });
-    (StatusCode::BAD_REQUEST, axum::Json(error)).into_response()
+    match message::read(&body) {
+        Err(fault) => (StatusCode::BAD_REQUEST, axum::Json(fault.answer())).into_response(),
+        Ok(_) => response,
+    }
 }
 
 fn host_of(uri: &Uri, headers: &HeaderMap) -> Option<String> {

@@ -7,6 +7,7 @@ use rmcp::model::{
 use serde_json::{Map, Value};
 
 use super::answer::{self, Doors, cut};
+use super::cures;
 use crate::error::Error;
 use crate::service::{Service, ToolInfo};
 
@@ -75,7 +76,7 @@ pub async fn get(
 }
 
 fn refused(error: Error) -> ErrorData {
-    ErrorData::invalid_params(format!("{}; {}", error.message, error.cure), None)
+    ErrorData::invalid_params(format!("{}; {}", error.message, cures::of(error.code, &error.cure)), None)
 }
 
 async fn plan_work(service: &Service, goal: &str, complexity: Option<&str>, domain: Option<&str>) -> String {

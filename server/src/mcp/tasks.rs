@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::Door;
 use super::answer::{self, Doors};
 use super::ask::Ask;
+use super::cures;
 use super::elicit::{self, Shown};
 use crate::error::Error;
 use crate::service::view::{ExecutionView, WaitingView};
@@ -136,5 +137,6 @@ fn unknown(error: &Error) -> ErrorData {
 }
 
 fn refused(error: &Error) -> ErrorData {
-    ErrorData::invalid_params(format!("{}: {}; {}", error.code, error.message, error.cure), None)
+    let cure = cures::of(error.code, &error.cure);
+    ErrorData::invalid_params(format!("{}: {}; {cure}", error.code, error.message), None)
 }

@@ -22,8 +22,14 @@ pub enum Until {
     After(u64),
 }
 
-pub fn span(wait_s: Option<f64>) -> Duration {
-    Duration::from_secs_f64(wait_s.unwrap_or(0.0).clamp(0.0, WAIT_S_MAX))
+pub fn span(wait_s: Option<f64>) -> Result<Duration, Error> {
+    let wait_s = wait_s.unwrap_or(0.0);
+    if wait_s < 0.0 {
+        let message = format!("`wait_s`: {wait_s} is no length of time");
+        let error = Error::new("invalid_argument", message, "give 0 or more seconds, or leave it out");
+        return Err(Error { path: Some("wait_s".to_owned()), ..error });
+    }
+    Ok(Duration::from_secs_f64(wait_s.min(WAIT_S_MAX)))
 }
 
 /// The execution as it is once it has changed, or when the time is over. Who cancels the call ends the

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::{PlanRef, Reported};
 use actbook_engine::execution::{
-    Brief, Execution, Note, Noted, Question, StepState, Stored, Subject, ToUndo, Values, brief, questions,
+    Brief, Execution, Note, Noted, Question, StepState, Stop, Stored, Subject, ToUndo, Values, brief,
+    questions,
 };
 use actbook_engine::id::{ExecutionId, Position, StepId, StepNo};
 use actbook_engine::plan::Work;
@@ -25,6 +26,9 @@ use crate::store::{executions, journal, payloads, plans};
 pub struct ExecutionView {
     pub id: ExecutionId,
     pub status: Status,
+    /// What it comes to once what is in flight has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ending: Option<&'static str>,
     pub plan: PlanShown,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
@@ -269,6 +273,10 @@ impl Service {
         Ok(ExecutionView {
             id: execution.id.clone(),
             status: execution.status(),
+            ending: execution.stop.filter(|_| execution.ended.is_none()).map(|stop| match stop {
+                Stop::Cancel => "cancelled",
+                Stop::Abandon => "failed",
+            }),
             plan: PlanShown {
                 id: plan.id.to_string(),
                 name: plan.name.clone(),

@@ -1,6 +1,6 @@
 //! What to do next: the exact call, or the exact words for a person.
 
-use actbook_engine::policy::Status;
+use actbook_engine::policy::{Status, StepStatus};
 use serde_json::{Value, json};
 
 use crate::service::view::{ExecutionView, WaitingView};
@@ -19,9 +19,19 @@ pub enum Doors {
     Terminal,
 }
 
+/// Where nobody of this place can go on with it.
+pub fn elsewhere(view: &ExecutionView, doors: Doors, why: &str) -> Vec<String> {
+    let mut lines = answers(view, doors);
+    lines.push(why.to_owned());
+    lines
+}
+
+fn answers(view: &ExecutionView, doors: Doors) -> Vec<String> {
+    view.waiting.iter().take(LINES_MAX).map(|one| answer(view, one, doors)).collect()
+}
+
 pub fn lines(view: &ExecutionView, doors: Doors) -> Vec<String> {
-    let mut lines: Vec<String> = view.waiting.iter().map(|one| answer(view, one, doors)).collect();
-    lines.truncate(LINES_MAX);
+    let mut lines = answers(view, doors);
     let id = view.id.as_str();
     match view.status {
         Status::Running | Status::Compensating => {
@@ -53,6 +63,7 @@ fn answer(view: &ExecutionView, waiting: &WaitingView, doors: Doors) -> String {
             format!("undo step `{step}` yourself, then {}", call("record_compensation", arguments))
         }
         "agent" => agent(view, id, step.unwrap_or_default()),
+        _ if is_unknown(view, waiting) => unknown(id, step, waiting),
         _ => decision(id, step, waiting),
     }
 }
@@ -91,6 +102,24 @@ fn decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> String {
         Some(_) => format!("{} with `output`: the fields it asks for{others}", control(id, "retry", step)),
         None => control(id, first, step) + &others,
     }
+}
+
+fn is_unknown(view: &ExecutionView, waiting: &WaitingView) -> bool {
+    let step = view.steps.iter().find(|one| Some(&one.id) == waiting.step.as_ref());
+    step.is_some_and(|step| step.status == StepStatus::Unknown)
+}
+
+/// Nobody is to try again, or to guess, before having looked.
+fn unknown(id: &str, step: Option<&str>, waiting: &WaitingView) -> String {
+    let settles = ["happened", "did-not-happen"];
+    let others = waiting.options.iter().filter(|option| !settles.contains(option));
+    let others: Vec<String> = others.map(|option| option.replace('-', "_")).collect();
+    format!(
+        "find out first, by looking, whether step `{}` took effect. If it did: {}; if it certainly did not: action \"did_not_happen\". Should nobody be able to tell: {}",
+        step.unwrap_or_default(),
+        control(id, "happened", step),
+        others.join(", ")
+    )
 }
 
 fn control(id: &str, action: &str, step: Option<&str>) -> String {

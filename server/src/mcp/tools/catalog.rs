@@ -14,6 +14,7 @@ use crate::service::{ServerTools, ToolInfo};
 const SCHEMAS_MAX: usize = 15;
 const LISTED_MAX: usize = 300;
 const ABOUT_CHARS_MAX: usize = 200;
+const NO_SERVERS: &str = "No tools are configured. Your user names servers in actbook.yaml (mcpServers); a plan of `action` steps, which you do yourself, needs none.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -51,7 +52,11 @@ pub async fn list(door: &Door, asked: ListTools) -> Result<Answer, Error> {
     let whole = found.len() <= SCHEMAS_MAX;
     let tools: Vec<Value> = found.iter().map(|tool| shown(tool, whole)).collect();
     let unreachable: Vec<&ServerTools> = servers.iter().filter(|server| server.error.is_some()).collect();
-    let text = told(&found, &unreachable, whole);
+    let none_fits = match servers.iter().any(|server| !server.tools.is_empty()) || asked.server.is_some() {
+        true => "No tool fits. list_tools with fewer words, or none, shows more.",
+        false => NO_SERVERS,
+    };
+    let text = told(&found, &unreachable, whole, none_fits);
     let unreachable: Vec<Value> =
         unreachable.iter().map(|server| json!({ "server": server.server, "error": server.error })).collect();
     Ok(Answer::new(&json!({ "tools": tools, "unreachable": unreachable }), text))
@@ -70,7 +75,7 @@ fn shown(tool: &ToolInfo, whole: bool) -> Value {
     }
 }
 
-fn told(tools: &[&ToolInfo], unreachable: &[&ServerTools], whole: bool) -> String {
+fn told(tools: &[&ToolInfo], unreachable: &[&ServerTools], whole: bool, none_fits: &str) -> String {
     let mut lines: Vec<String> = tools
         .iter()
         .map(|tool| {
@@ -80,7 +85,7 @@ fn told(tools: &[&ToolInfo], unreachable: &[&ServerTools], whole: bool) -> Strin
         })
         .collect();
     if tools.is_empty() {
-        lines.push("No tool fits.".to_owned());
+        lines.push(none_fits.to_owned());
     } else if !whole {
         lines.push("Next: list_tools with `search` or `server` shows the schemas".to_owned());
     }

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Doors};
 use crate::mcp::ask::Ask;
+use crate::mcp::cures;
 use crate::mcp::elicit;
 use crate::service::Found;
 
@@ -61,7 +62,7 @@ pub async fn say(door: &Door, ask: &Ask, asked: Control) -> Result<CallToolRespo
     let by = match asked.action {
         Action::Approve | Action::Reject => match door.doors(ask) {
             Doors::Agent => ask.caller.clone(),
-            Doors::Terminal => return Err(needs_a_person(&asked)),
+            Doors::Terminal => return Err(needs_a_person(door, &asked).await?),
             Doors::Person => {
                 return elicit::approval(door, ask, &asked.execution_id, asked.step_id.as_deref()).await;
             }
@@ -85,8 +86,8 @@ pub async fn answered(door: &Door, ask: &Ask, found: &Found) -> Result<CallToolR
     let (view, elsewhere) = door.background().answered(found).await?;
     let mut answer = answer::execution(&view, door.doors(ask));
     if let Some(error) = elsewhere {
-        let words = format!("\nIt is recorded, but nobody here goes on: {error}; {}", error.cure);
-        answer.text.push_str(&words);
+        let cure = cures::of(error.code, &error.cure);
+        answer.text.push_str(&format!("\nIt is recorded, but nobody here goes on: {error}; {cure}"));
     }
     Ok(answer.into_result().into())
 }
@@ -115,11 +116,15 @@ async fn told(door: &Door, by: &Caller, asked: Control) -> Result<Found, Error> 
     Ok(service.decide(by, &id, step, verdict, reason, output).await?.0)
 }
 
-fn needs_a_person(asked: &Control) -> Error {
+/// What a person can do about an approval that is waited for.
+async fn needs_a_person(door: &Door, asked: &Control) -> Result<Error, Error> {
+    let view = door.service().view(&asked.execution_id).await?;
+    elicit::open_approval(&view, asked.step_id.as_deref())?;
     let step = asked.step_id.as_deref().map(|step| format!(" {step}")).unwrap_or_default();
-    let id = &asked.execution_id;
+    let id = &view.id;
     let cure = format!(
         "ask your user to run `actbook approve {id}{step}` or `actbook reject {id}{step}`, then call status with wait_s"
     );
-    Error::new("needs_a_person", "an approval is a person's word; an agent cannot give it", cure)
+    let message = "yes or no to an approval is a person's word; an agent cannot give it";
+    Ok(Error::new("needs_a_person", message, cure))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::Plan;
+use actbook_engine::policy::Status as Progress;
 use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,9 +17,11 @@ use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer, Doors};
 use crate::mcp::ask::Ask;
+use crate::mcp::cures;
 use crate::mcp::elicit::{self, Put};
 use crate::mcp::tasks;
 use crate::mcp::waiting::{self, Until};
+use crate::service::view::ExecutionView;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -70,7 +73,7 @@ pub fn status() -> Offered {
 }
 
 pub async fn execute(door: &Door, ask: &Ask, asked: ExecutePlan) -> Result<CallToolResponse, Error> {
-    let wait = waiting::span(asked.wait_s);
+    let wait = waiting::span(asked.wait_s)?;
     let answers = elicit::brought_back(door, ask)?;
     let id = match &answers {
         Some(shown) => shown.execution.clone(),
@@ -124,7 +127,8 @@ async fn plan(door: &Door, ask: &Ask, asked: &ExecutePlan) -> Result<(PlanRef, A
             let saved = service.save_plan(&saver, &document.text(), false).await?;
             Ok((saved.reference, saved.plan))
         }
-        (Some(_), Some(_)) | (None, None) => {
+        (Some(_), Some(_)) => Err(super::plans::both("execute_plan")),
+        (None, None) => {
             let message = "execute_plan needs either `plan_id` or `plan`";
             Err(Error::new(
                 "missing_argument",
@@ -142,8 +146,31 @@ pub async fn look(door: &Door, ask: &Ask, asked: Status) -> Result<Answer, Error
         (None, None) => return agenda(door, ask).await,
     };
     let until = asked.since.map_or(Until::Settled, Until::After);
-    let view = waiting::view(door.service(), ask, &id, until, waiting::span(asked.wait_s)).await?;
-    Ok(answer::execution(&view, door.doors(ask)))
+    let view = waiting::view(door.service(), ask, &id, until, waiting::span(asked.wait_s)?).await?;
+    Ok(match elsewhere(door, &view).await? {
+        Some(why) => answer::execution_elsewhere(&view, door.doors(ask), &why),
+        None => answer::execution(&view, door.doors(ask)),
+    })
+}
+
+/// Why nobody here can go on with an execution that would.
+async fn elsewhere(door: &Door, view: &ExecutionView) -> Result<Option<String>, Error> {
+    let (service, id) = (door.service(), view.id.as_str());
+    let goes = matches!(view.status, Progress::Running | Progress::Compensating | Progress::Paused);
+    // What is about to end can be ended anywhere. A driver is asked for first: it is the cheaper question.
+    if !goes || view.ending.is_some() || service.driver(&service.find(id).await?).await?.is_some() {
+        return Ok(None);
+    }
+    match service.at_home(id).await {
+        Ok(()) => Ok(None),
+        Err(error) if error.code == "other_place" => {
+            let cure = cures::of(error.code, &error.cure);
+            Ok(Some(format!(
+                "nobody here can drive it: {error}. {cure}; control with action \"cancel\" ends it"
+            )))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// What an agent with an empty context needs to carry on.

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::ask::Ask;
+use crate::mcp::cures;
 
 const FINDINGS_SHOWN_MAX: usize = 10;
 
@@ -74,7 +75,8 @@ pub fn save_plan() -> Offered {
 pub async fn save(door: &Door, ask: &Ask, asked: SavePlan) -> Result<Answer, Error> {
     let text = asked.plan.text();
     if asked.dry_run == Some(true) {
-        let check = door.service().check(&text, false).await.check;
+        let mut check = door.service().check(&text, false).await.check;
+        check.findings = cures::found_here(check.findings);
         let word =
             if check.ok { "The plan is good; nothing was saved." } else { "The plan is not good yet." };
         let next = match check.ok {
@@ -84,7 +86,8 @@ pub async fn save(door: &Door, ask: &Ask, asked: SavePlan) -> Result<Answer, Err
         let text = told(word, &check, &next);
         return Ok(Answer::new(&json!({ "check": check, "next": next }), text));
     }
-    let saved = door.service().save_plan(&ask.caller, &text, false).await?;
+    let mut saved = door.service().save_plan(&ask.caller, &text, false).await?;
+    saved.check.findings = cures::found_here(saved.check.findings);
     let next = vec![format!("execute_plan {}", json!({ "plan_id": saved.plan_id }))];
     let fresh = if saved.fresh { "Saved" } else { "It was saved already:" };
     let word = format!("{fresh} plan `{}` version {}, plan_id {}.", saved.name, saved.version, saved.plan_id);
@@ -92,6 +95,13 @@ pub async fn save(door: &Door, ask: &Ask, asked: SavePlan) -> Result<Answer, Err
     let mut structured = json!(saved);
     structured["next"] = json!(next);
     Ok(Answer { structured, text })
+}
+
+/// A plan is named or given, not both.
+pub(super) fn both(tool: &str) -> Error {
+    let message = format!("{tool} takes either `plan_id` or `plan`, and was given both");
+    let error = Error::new("invalid_argument", message, "leave one of the two out");
+    Error { path: Some("plan".to_owned()), ..error }
 }
 
 pub(super) fn told(word: &str, check: &Check, next: &[String]) -> String {
@@ -108,6 +118,9 @@ pub(super) fn told(word: &str, check: &Check, next: &[String]) -> String {
     for finding in check.findings.iter().take(FINDINGS_SHOWN_MAX) {
         write!(text, "\n{} {}: {} → {}", finding.severity, finding.path, finding.message, finding.cure)
             .expect("writing to a string does not fail");
+    }
+    if let Some(more) = check.findings.len().checked_sub(FINDINGS_SHOWN_MAX).filter(|more| *more > 0) {
+        write!(text, "\nand {more} more findings").expect("writing to a string does not fail");
     }
     for line in next {
         write!(text, "\nNext: {line}").expect("writing to a string does not fail");

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::ledger::{LIMIT_DEFAULT, LIMIT_MAX, listed_executions, point, words};
-use super::plans::{Document, told};
+use super::plans::{Document, both, told};
 use super::{Effect, Offered, WHERE_AGENTS_RECORD};
 use crate::error::Error;
 use crate::mcp::Door;
@@ -169,7 +169,8 @@ async fn plan(door: &Door, ask: &Ask, asked: &RecordExecutionStart) -> Result<(P
             let saved = door.service().save_plan(&saver, &document.text(), false).await?;
             Ok((saved.reference, saved.plan))
         }
-        (Some(_), Some(_)) | (None, None) => {
+        (Some(_), Some(_)) => Err(both("record_execution_start")),
+        (None, None) => {
             let message = "record_execution_start needs either `plan_id` or `plan`";
             let cure = "give the id that record_plan answered, or the document";
             Err(Error::new("missing_argument", message, cure))

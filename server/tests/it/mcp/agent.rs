@@ -99,7 +99,7 @@ impl Agent {
         Self::legacy(house, &["mcp"], "2025-11-25", json!({}))
     }
 
-    fn start(house: &House, words: &[&str]) -> Self {
+    pub fn start(house: &House, words: &[&str]) -> Self {
         let mut command = house.command(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();

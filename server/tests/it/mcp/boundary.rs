@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::agent::{Agent, meta};
-use super::web::Server;
+use super::web::{Server, resident_mb};
 use crate::cli::House;
 
 const MODERN: &str = "MCP-Protocol-Version: 2026-07-28\r\n";
@@ -22,6 +22,57 @@ fn whole(version: &str, method: &str, name: &str) -> String {
     meta["io.modelcontextprotocol/protocolVersion"] = json!(version);
     let params = json!({ "name": name, "arguments": {}, "_meta": meta });
     json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
+}
+
+fn hello(client: Value) -> String {
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string()
+}
+
+/// Methods that there are, with parameters that cannot be read, and the place that is at fault.
+fn misread() -> Vec<(&'static str, Value, &'static str)> {
+    vec![
+        ("tools/call", json!({ "name": "status", "arguments": [1] }), "`params.arguments` of tools/call"),
+        ("tools/call", json!({}), "`params.name` of tools/call: missing"),
+        ("tools/call", json!({ "name": 7, "arguments": {} }), "`params.name` of tools/call: invalid type"),
+        ("resources/read", json!({ "url": "actbook://guide" }), "`params.uri` of resources/read"),
+        ("prompts/get", json!({ "name": "plan_work", "arguments": 7 }), "`params.arguments` of prompts/get"),
+    ]
+}
+
+#[test]
+fn parameters_that_cannot_be_read_are_named_by_their_path() {
+    let house = House::new();
+    let server = Server::start(&house);
+    let mut older = Agent::new(&house);
+    let mut newer = Agent::modern(&house, &["mcp"], json!({}));
+    for (method, params, place) in misread() {
+        let over_http = server.exchange(&server.bytes(method, params.clone()));
+        assert!([200, 400].contains(&over_http.status), "{over_http:?}");
+        let said = over_http.message()["error"].clone();
+        let over_stdio = [&mut older, &mut newer].map(|agent| agent.request(method, params.clone()));
+        for error in over_stdio.map(Result::unwrap_err).into_iter().chain([said]) {
+            // Over HTTP what the headers say of the body is held against it first.
+            let header = error["code"] == -32020;
+            let named = error["code"] == -32602 && error["message"].as_str().unwrap().contains(place);
+            assert!(header || named, "{method} {params}: {error}");
+        }
+    }
+    let list = older.request("tools/list", json!([1])).unwrap_err();
+    assert!(list["message"].as_str().unwrap().contains("`params` of tools/list"), "{list}");
+    assert_eq!(older.leave(), Some(0));
+}
+
+#[test]
+fn a_hello_that_cannot_be_read_is_told_so_and_may_be_said_again() {
+    let house = House::new();
+    let mut agent = Agent::start(&house, &["mcp"]);
+    agent.send_line(&hello(json!({ "name": "x" })));
+    let said = agent.message();
+    assert_eq!((&said["id"], &said["error"]["code"]), (&json!(1), &json!(-32602)), "{said}");
+    assert!(said["error"]["message"].as_str().unwrap().contains("`params.clientInfo`"), "{said}");
+    agent.send_line(&hello(json!({ "name": "x", "version": "1" })));
+    assert_eq!(agent.message()["result"]["serverInfo"]["name"], "actbook");
 }
 
 #[test]
@@ -53,6 +104,15 @@ fn what_is_no_request_gets_the_right_error_over_http() {
             -32022,
         ),
         (
+            "parameters that are none",
+            format!("{MODERN}Mcp-Method: resources/read\r\nMcp-Name: x\r\n"),
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": "x", "_meta": 7 } })
+                .to_string(),
+            400,
+            -32602,
+        ),
+        ("an older client's hello", String::new(), hello(json!({})), 400, -32602),
+        (
             "a method that nobody has",
             format!("{MODERN}Mcp-Method: no/such\r\n"),
             whole("2026-07-28", "no/such", "x").replace(r#""name":"x","#, ""),
@@ -74,16 +134,51 @@ fn what_is_no_request_gets_the_right_error_over_http() {
     server.call("status", json!({}));
 }
 
+/// Lines that are no request, with the answer that each gets.
+fn lines() -> Vec<(String, Option<(Value, i64)>)> {
+    let said = |line: &str, id: Value, code: i64| (line.to_owned(), Some((id, code)));
+    let ignored = |line: &str| (line.to_owned(), None);
+    let long = format!(
+        r#"{{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{{"x":"{}"}}}}"#,
+        "y".repeat(40 << 20)
+    );
+    vec![
+        said("{", Value::Null, -32700),
+        said("garbage", Value::Null, -32700),
+        said("[]", Value::Null, -32600),
+        said("null", Value::Null, -32600),
+        said("\"x\"", Value::Null, -32600),
+        said("{\"jsonrpc\":\"2.0\",\"id\":7}", json!(7), -32600),
+        said(r#"{"jsonrpc":"1.0","id":5,"method":"tools/list"}"#, json!(5), -32600),
+        said(r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, Value::Null, -32600),
+        said(r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"#, json!(8), -32700),
+        // Cut off in its middle it is another's.
+        said(r#"{"jsonrpc":"2.0","method":"tools/call","id":8"#, Value::Null, -32700),
+        said(&deep(5_000), json!(1), -32700),
+        said(&long, json!("long"), -32600),
+        // Nobody waits for an answer to these.
+        ignored(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":7}"#),
+        ignored(r#"{"jsonrpc":"2.0","id":7,"result":7,"error":7}"#),
+        ignored(""),
+    ]
+}
+
 #[test]
-fn a_line_that_is_no_request_does_not_end_the_conversation_over_stdio() {
+fn a_line_that_is_no_request_is_answered_and_the_next_one_too_over_stdio() {
     let house = House::new();
     let mut agent = Agent::new(&house);
-    for line in ["{", "[]", "null", "\"x\"", "{\"jsonrpc\":\"2.0\",\"id\":7}", &deep(5_000)] {
-        agent.send_line(line);
+    for (line, answer) in lines() {
+        agent.send_line(&line);
+        if let Some((id, code)) = answer {
+            let said = agent.message();
+            let shown = &line[..line.len().min(100)];
+            assert_eq!((&said["id"], &said["error"]["code"]), (&id, &json!(code)), "{shown}: {said}");
+        }
+        agent.ask("no/such", json!({}));
+        assert_eq!(agent.message()["error"]["code"], -32601, "nothing comes between");
     }
-    let unknown = agent.request("no/such", json!({})).unwrap_err();
-    assert_eq!(unknown["code"], -32601);
     agent.good("status", json!({}));
+    assert!(resident_mb(agent.child.id()) < 256, "{} MB", resident_mb(agent.child.id()));
     assert_eq!(agent.leave(), Some(0));
 }
 

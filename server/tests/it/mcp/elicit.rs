@@ -38,10 +38,19 @@ fn an_agent_cannot_approve_itself_and_is_told_what_a_person_can_do() {
         assert!(refusal.text.contains(&format!("actbook approve {id} publish")), "{}", refusal.text);
     }
     assert!(entries(&house, "step_approved").is_empty() && !house.path("work/public.txt").exists());
+    // Nobody is sent to a terminal for what waits for nothing.
+    let other = |step: Value| json!({ "execution_id": id, "action": "approve", "step_id": step });
+    for step in [json!("draft"), Value::Null] {
+        let refusal = agent.refused("control", other(step));
+        assert_eq!(refusal.content["error"]["code"], "not_waiting", "{}", refusal.text);
+        assert!(refusal.text.contains("step `publish` does"), "{}", refusal.text);
+    }
     // The person's word at the terminal reaches the agent's own process, which goes on.
     house.expect(0, &["approve", &id, "publish"]);
     let ended = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
     assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
+    let late = agent.refused("control", other(json!("publish")));
+    assert_eq!(late.content["error"]["code"], "not_waiting", "{}", late.text);
 }
 
 #[test]
@@ -160,20 +169,36 @@ fn a_sealed_state_outlives_the_process_that_sealed_it_but_not_its_question() {
     assert!(!house.path("work/public.txt").exists());
 }
 
-#[test]
-fn an_outcome_that_nobody_knows_is_asked_of_the_person() {
-    let house = House::new();
-    let crash = json!({
+fn crash() -> Value {
+    json!({
         "id": "charge",
         "tool": "files/crash",
         "arguments": { "after_effect": "charged.txt" },
         "compensation": { "tool": "files/delete_file", "arguments": { "path": "charged.txt" } },
-    });
+    })
+}
+
+#[test]
+fn an_agent_is_told_to_look_before_it_answers_for_an_outcome_that_nobody_knows() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let blocked = agent.good("execute_plan", json!({ "plan": steps(&[crash()]), "wait_s": 60 }));
+    assert_eq!(blocked.content["steps"][0]["status"], "unknown", "{}", blocked.text);
+    assert!(blocked.line("Next: ").starts_with("find out first"), "{}", blocked.text);
+    assert!(blocked.line("Next: ").contains("\"did_not_happen\""), "{}", blocked.text);
+    let (tool, arguments) = blocked.next();
+    assert_eq!((tool.as_str(), &arguments["action"]), ("control", &json!("happened")));
+    assert_eq!(agent.follow((tool, arguments)).content["steps"][0]["status"], "succeeded");
+}
+
+#[test]
+fn an_outcome_that_nobody_knows_is_asked_of_the_person() {
+    let house = House::new();
     let mut agent = Agent::legacy(&house, &["mcp"], "2025-11-25", capable()).replying(|_, params| {
         assert!(params["message"].as_str().unwrap().contains("Nobody knows"), "{params}");
         json!({ "action": "accept", "content": { "answer": "happened", "reason": "seen on the account" } })
     });
-    let ended = agent.good("execute_plan", json!({ "plan": steps(&[crash]), "wait_s": 60 }));
+    let ended = agent.good("execute_plan", json!({ "plan": steps(&[crash()]), "wait_s": 60 }));
     assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
     let decided = entries(&house, "decided");
     assert_eq!(decided[0]["actor"], "person:through scripted");

@@ -83,6 +83,16 @@ fn it_listens_beyond_this_machine_only_when_told_so_by_name() {
 }
 
 #[test]
+fn it_listens_under_a_name_of_this_machine_too() {
+    let house = House::new();
+    let server = Server::of(&house, &["serve", "--listen", "localhost:0", "--json"]);
+    assert_eq!(request(&server, "GET /healthz", &format!("Host: {}\r\n", server.at)), 200);
+    let refused = house.run(&["serve", "--listen", "localhost"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert!(refused.err.contains("localhost"), "{}", refused.err);
+}
+
+#[test]
 fn a_request_that_is_too_large_in_any_way_is_refused() {
     let house = House::new();
     let server = Server::start(&house);

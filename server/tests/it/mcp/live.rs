@@ -39,6 +39,23 @@ fn waiting_is_told_of_progress_and_ends_with_the_change() {
 }
 
 #[test]
+fn a_cancelled_execution_says_that_it_is_about_to_end() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let journal = house.journal();
+    let id = agent.good("execute_plan", json!({ "plan": held() })).id().to_owned();
+    journal.until("attempt_started", Some("wait"));
+    let told = agent.good("control", json!({ "execution_id": id, "action": "cancel", "reason": "enough" }));
+    // The call in flight may have been given up by the time of the answer.
+    match told.content["status"].as_str() {
+        Some("running") => assert!(told.text.contains("is running, and will be cancelled"), "{}", told.text),
+        status => assert_eq!(status, Some("cancelled"), "{}", told.text),
+    }
+    let ended = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    assert_eq!((&ended.content["status"], &ended.content["ending"]), (&json!("cancelled"), &Value::Null));
+}
+
+#[test]
 fn a_request_that_is_taken_back_or_cut_off_stops_nothing() {
     let house = House::new();
     let mut agent = Agent::new(&house);

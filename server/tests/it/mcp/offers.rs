@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::agent::Agent;
-use super::{steps, write};
+use super::{hold, steps, write};
 use crate::cli::House;
 
 /// Tokens of `tools/list`, as a model counts them.
@@ -60,10 +60,51 @@ fn arguments_are_refused_with_their_path_and_what_was_meant() {
     assert_eq!(kind.content["error"]["path"], "wait_s");
     let neither = agent.refused("execute_plan", json!({}));
     assert!(neither.text.contains("plan_id"), "{}", neither.text);
+    let both = agent.refused("execute_plan", json!({ "plan_id": "x", "plan": {} }));
+    assert_eq!(both.content["error"]["code"], "invalid_argument", "{}", both.text);
+    let past = agent.refused("status", json!({ "execution_id": "x", "wait_s": -1 }));
+    assert_eq!(past.content["error"]["path"], "wait_s", "{}", past.text);
+    let nobody = agent.request("tools/call", json!({ "name": "nope", "arguments": {} })).unwrap_err();
+    assert!(nobody["message"].as_str().unwrap().starts_with("Unknown tool: nope. There are:"), "{nobody}");
     let strange = agent.request("tools/call", json!({ "name": "statu", "arguments": {} })).unwrap_err();
     assert!(strange["message"].as_str().unwrap().contains("did you mean `status`?"), "{strange}");
     // What is left out may be written as null.
     agent.good("status", json!({ "execution_id": null }));
+}
+
+/// An agent has no command line: what it is told to do instead is a call.
+#[test]
+fn refusals_name_what_an_agent_can_do() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let journal = house.journal();
+    let plan = steps(&[write("first", "a.txt"), hold("wait")]);
+    let id = agent.good("execute_plan", json!({ "plan": plan })).id().to_owned();
+    journal.until("attempt_started", Some("wait"));
+    agent.good("control", json!({ "execution_id": id, "action": "pause" }));
+    let unreached = json!({ "name": "p", "steps": [{ "id": "a", "tool": "elsewhere/thing" }] });
+    let undo = json!({ "execution_id": id, "step_id": "first", "action_taken": "removed it" });
+    let cases = [
+        ("status", json!({ "execution_id": "nope" }), "status without arguments"),
+        ("status", json!({ "task": "nope" }), "name it as its plans"),
+        ("execute_plan", json!({ "plan_id": "nope" }), "the plan_id that saving it answered"),
+        ("save_plan", json!({ "plan": unreached }), "list_tools shows what there is"),
+        ("control", json!({ "execution_id": id, "action": "pause" }), "status with its execution_id"),
+        ("record_compensation", undo, "action \"cancel\""),
+        ("set_context", json!({ "key": "nope", "delete": true }), "query_context with `search`"),
+    ];
+    for (tool, arguments, cure) in cases {
+        let refusal = agent.refused(tool, arguments);
+        assert!(refusal.text.contains(cure), "{tool}: {}", refusal.text);
+        assert!(refusal.content["error"]["cure"].as_str().unwrap().contains(cure), "{}", refusal.content);
+        assert!(!refusal.text.contains("`actbook"), "{tool}: {}", refusal.text);
+    }
+    let check = agent.good("save_plan", json!({ "plan": unreached, "dry_run": true }));
+    assert!(check.text.contains("list_tools shows what there is"), "{}", check.text);
+    house.release();
+    house.write("actbook.yaml", "{}");
+    let tools = Agent::new(&house).good("list_tools", json!({}));
+    assert!(tools.text.contains("names servers in actbook.yaml"), "{}", tools.text);
 }
 
 #[test]
@@ -177,6 +218,10 @@ fn a_large_execution_does_not_flood_its_reader() {
     let shown = blocked.content["steps"].as_array().unwrap();
     assert!(shown.iter().any(|step| step["id"] == "bad"), "what matters is shown");
     assert_eq!(shown.len() as u64 + blocked.content["steps_left_out"].as_u64().unwrap(), 301);
+    // What is cut is counted, in the text and in the content.
+    assert_eq!(blocked.content["brief"]["done"].as_array().unwrap().len(), 40);
+    assert_eq!(blocked.content["brief"]["left_out"]["done"], 260);
+    assert!(blocked.text.contains(", s39 and 260 more;"), "{}", blocked.text);
     let bytes = blocked.whole.to_string().len();
     assert!(bytes < 200_000, "the answer has {bytes} bytes");
     assert!(blocked.text.len() < 8_000, "the text has {} bytes", blocked.text.len());

@@ -107,3 +107,26 @@ fn what_a_client_leaves_running_the_next_one_takes_up() {
     let ended = second.good("status", json!({ "execution_id": id, "wait_s": 60 }));
     assert!(ended.content["status"] != "running", "{}", ended.text);
 }
+
+#[test]
+fn an_agent_is_told_that_nobody_of_its_place_can_drive_an_execution() {
+    let house = House::new();
+    let mut first = Agent::new(&house);
+    let journal = house.journal();
+    let id = first.good("execute_plan", json!({ "plan": steps(&[hold("wait")]) })).id().to_owned();
+    journal.until("attempt_started", Some("wait"));
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    let config = std::fs::read_to_string(house.path("actbook.yaml")).unwrap();
+    house.write("actbook.yaml", &config.replace("echo held", "echo otherwise"));
+
+    let mut stranger = Agent::new(&house);
+    let shown = stranger.good("status", json!({ "execution_id": id }));
+    assert_eq!(shown.content["status"], "running");
+    assert!(shown.line("Next: ").starts_with("nobody here can drive it"), "{}", shown.text);
+    assert!(!shown.text.contains("waits for it"), "{}", shown.text);
+    // To end it, no servers are needed.
+    stranger.good("control", json!({ "execution_id": id, "action": "cancel", "reason": "nobody's" }));
+    let ended = stranger.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    assert_eq!(ended.content["status"], "cancelled", "{}", ended.text);
+}

@@ -115,9 +115,7 @@ impl Server {
     }
 
     pub fn resident_mb(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() / 1024
+        resident_mb(self.child.id())
     }
 
     /// Waits for the end of the process, which somebody has asked for.
@@ -131,6 +129,12 @@ impl Server {
         }
         panic!("it does not end");
     }
+}
+
+pub fn resident_mb(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() / 1024
 }
 
 fn read(said: &[u8]) -> Reply {
