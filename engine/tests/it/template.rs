@@ -128,9 +128,10 @@ fn what_its_undo_says_otherwise_stays() {
 
 #[test]
 fn nothing_is_lifted_where_the_inputs_are_read_as_a_whole() {
-    let document = steps(json!([
+    let mut document = steps(json!([
         { "id": "a", "tool": "f/write", "arguments": { "all": "${inputs}", "path": "a" } },
     ]));
+    document["inputs"] = json!({ "type": "object" });
     let given = json!({ "x": 1 });
     let template = lifted(&document, Some(&given));
     assert_eq!(defaults(&template), given);
@@ -196,7 +197,8 @@ proptest! {
             "id": format!("s{index}"), "tool": "t/x", "arguments": arguments,
             "compensation": { "tool": "t/u", "arguments": undo },
         })).collect();
-        let document = steps(Value::Array(list));
+        let mut document = steps(Value::Array(list));
+        document["inputs"] = json!({ "type": "object" });
         let given = json!({ "a": "given", "b": [1, "two"] });
         let template = lifted(&document, Some(&given));
         prop_assert_eq!(calls(&template, json!({})), calls(&document, given));

