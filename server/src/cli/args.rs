@@ -362,7 +362,7 @@ pub enum ToolSet {
     Run,
     /// For agents that call their tools themselves and report
     Record,
-    /// Everything
+    /// Those of `run`, and plans, templates, tasks and statistics
     Full,
 }
 
