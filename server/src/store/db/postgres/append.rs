@@ -97,11 +97,18 @@ impl Appender {
                 answered => answered,
             }
         });
-        match tells {
+        if matches!(appended, Ok(Appended::Done)) {
+            self.remember(batch, tells);
+        }
+        appended
+    }
+
+    /// Only of what was written: a position that nobody reached would drown the word of the one who does.
+    fn remember(&mut self, batch: &Batch, told: bool) {
+        match told {
             true => (self.told, self.untold) = (Instant::now(), None),
             false => self.untold = Some((batch.tenant, batch.new.position)),
         }
-        appended
     }
 
     /// How long until what was appended without a word should be told.
