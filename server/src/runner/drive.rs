@@ -1,17 +1,19 @@
 //! The loop of one driven execution: start what is due, wait for whatever comes first, hand it in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use actbook_engine::execution::{Answered, Call, CallId, CallKind, Command, Due, Ended, Stored};
 use actbook_engine::id::Epoch;
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
+use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use super::perform::{InFlight, Words, perform, unreadable};
 use super::seat::Seat;
@@ -35,6 +37,8 @@ pub struct Drive {
     plan: Arc<Plan>,
     in_flight: BTreeMap<CallId, InFlight>,
     calls: JoinSet<(CallId, Ended)>,
+    /// Calls that ended without having to wait for anything.
+    ended: VecDeque<(CallId, Ended)>,
     woken: Arc<Notify>,
 }
 
@@ -48,6 +52,7 @@ impl Runner {
             plan: self.0.ledger.look(claimed.stream, |execution| execution.plan.clone())?,
             in_flight: BTreeMap::new(),
             calls: JoinSet::new(),
+            ended: VecDeque::new(),
             woken: self.0.ledger.watch(claimed.stream),
         };
         let mut open = LeftOpen(Some(&self.0.seat));
@@ -97,7 +102,7 @@ impl Drive {
         let halted = *halt.borrow();
         let timer = wait_until(progress.due.look_again_at.filter(|_| !halted));
         let command = tokio::select! {
-            Some(ended) = self.calls.join_next() => {
+            Some(ended) = next_ended(&mut self.ended, &mut self.calls) => {
                 let (call, ended) = ended.map_err(|error| ledger::Error::Corrupt(error.to_string()))?;
                 self.in_flight.remove(&call);
                 // Asked to stop while it waited, perhaps: then nothing follows from the outcome.
@@ -154,22 +159,23 @@ impl Drive {
                 continue;
             }
             let words = self.words(progress, call).await?;
-            self.send(call.clone(), words);
+            self.send(call.clone(), words).await;
         }
         Ok(())
     }
 
-    fn send(&mut self, call: Call, words: Result<Words, String>) {
+    /// The call's first part runs here: what it sends leaves at once, and one that never waits needs no task.
+    async fn send(&mut self, call: Call, words: Result<Words, String>) {
         let (stop, stopped) = watch::channel(call.cancel);
         let kept = Arc::new(AtomicBool::new(call.task.is_some()));
         self.in_flight.insert(call.id, InFlight { stop, kept: kept.clone() });
-        match words {
-            Ok(words) => {
-                self.calls.spawn(perform(self.inner.clone(), self.stream, call, words, stopped, kept));
-            }
-            Err(why) => {
-                self.calls.spawn(std::future::ready(unreadable(call.id, &why)));
-            }
+        let mut call: BoxFuture<'static, _> = match words {
+            Ok(words) => Box::pin(perform(self.inner.clone(), self.stream, call, words, stopped, kept)),
+            Err(why) => Box::pin(std::future::ready(unreadable(call.id, &why))),
+        };
+        match std::future::poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
+            Poll::Ready(ended) => self.ended.push_back(ended),
+            Poll::Pending => drop(self.calls.spawn(call)),
         }
     }
 
@@ -209,6 +215,16 @@ impl Drive {
             Some(payload) => serde_json::from_slice(&payload.body).map_err(|error| error.to_string()),
             None => Err("what it sends is gone".to_owned()),
         })
+    }
+}
+
+async fn next_ended(
+    ended: &mut VecDeque<(CallId, Ended)>,
+    calls: &mut JoinSet<(CallId, Ended)>,
+) -> Option<Result<(CallId, Ended), JoinError>> {
+    match ended.pop_front() {
+        Some(ended) => Some(Ok(ended)),
+        None => calls.join_next().await,
     }
 }
 
