@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::chain::Digest;
 use crate::event::{Event, PlanDeleted, PlanRef, PlanSaved, ToolAccepted};
 use crate::execution::{Corrupt, Recorded, Refusal};
-use crate::id::PlanId;
+use crate::id::{PlanId, Position};
 use crate::plan::Plan;
 
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub struct Library {
     accepted: BTreeMap<String, Digest>,
     /// How many entries the stream has.
     pub version: u64,
+    /// Where the last of them is; zero before the first.
+    pub position: Position,
 }
 
 /// All versions of one plan or template, oldest first.
@@ -109,6 +111,7 @@ impl Library {
             }
         }
         self.version += 1;
+        self.position = recorded.position;
         Ok(self)
     }
 

@@ -239,7 +239,8 @@ impl Door {
             writer::write(self, book, pen);
             book = self.lock();
         }
-        if !book.idle() {
+        // A word to somebody who does not wait costs as much as one to somebody who does.
+        if !book.idle() && book.writer_waits {
             self.work.notify_one();
         }
         Ok(())

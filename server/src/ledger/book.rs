@@ -84,6 +84,20 @@ pub(super) struct Queue {
     waiters: Vec<Waiter>,
 }
 
+/// Where a stream stands: the version and the position of its last entry.
+#[derive(Clone, Copy, Debug)]
+struct Stands {
+    version: u64,
+    position: u64,
+}
+
+impl Stands {
+    /// Before its first entry, which will lie where its number says.
+    fn begins(stream: u64) -> Self {
+        Self { version: 0, position: stream }
+    }
+}
+
 type Keys = HashMap<(String, String), requests::Request>;
 
 #[derive(Debug)]
@@ -105,6 +119,8 @@ pub(super) struct Book {
     writing: Option<Arc<Batch>>,
     watchers: HashMap<u64, Weak<Notify>>,
     pub closed: bool,
+    /// The writer's thread waits to be told of work.
+    pub writer_waits: bool,
 }
 
 /// A batch on its way, with those who wait for it.
@@ -130,6 +146,7 @@ impl Book {
             writing: None,
             watchers: HashMap::new(),
             closed: false,
+            writer_waits: false,
         }
     }
 
@@ -279,7 +296,7 @@ impl Book {
                 let fresh = act::record(facts, *status, salt)?;
                 let stream = self.next_position().0;
                 self.queue.others.push(payloads::insert_salt(self.tenant, stream, salt));
-                Reply::Recorded(self.append(stream, 1, fresh, &asked.actor).position)
+                Reply::Recorded(self.append(stream, Stands::begins(stream), fresh, &asked.actor).position)
             }
             Request::EraseAct { stream } => self.erase_act(*stream, &asked.actor)?,
             Request::SetNote(note) => self.set_note(note, &asked.actor)?,
@@ -329,7 +346,7 @@ impl Book {
         let writing = self.writing.iter().flat_map(|batch| &batch.entries);
         let on_its_way = self.queue.entries.iter().chain(writing).any(|entry| entry.stream == stream);
         if let Some(erased) = act.erase().filter(|_| !on_its_way) {
-            self.append(stream, act.version + 1, erased.into(), actor);
+            self.append(stream, Stands { version: act.version, position: stream }, erased.into(), actor);
             self.queue.others.push(payloads::erase_of_stream(self.tenant, stream));
             self.queue.others.push(payloads::erase_salt(self.tenant, stream));
         }
@@ -348,7 +365,7 @@ impl Book {
             &start.salt,
         );
         let stream = self.next_position().0;
-        let recorded = self.append(stream, 1, first, actor);
+        let recorded = self.append(stream, Stands::begins(stream), first, actor);
         let Event::ExecutionStarted(started) = &recorded.event else {
             unreachable!("begin gives an execution's start")
         };
@@ -464,7 +481,8 @@ impl Book {
         fresh: Fresh,
         actor: &str,
     ) -> Result<Execution, Error> {
-        let recorded = self.append(stream, execution.version + 1, fresh, actor);
+        let stands = Stands { version: execution.version, position: execution.position.0 };
+        let recorded = self.append(stream, stands, fresh, actor);
         Ok(evolve(execution, &recorded)?)
     }
 
@@ -473,7 +491,8 @@ impl Book {
     }
 
     /// Chains one entry onto the queue.
-    fn append(&mut self, stream: u64, version: u64, fresh: Fresh, actor: &str) -> Recorded {
+    fn append(&mut self, stream: u64, stands: Stands, fresh: Fresh, actor: &str) -> Recorded {
+        let version = stands.version + 1;
         let head = self.head.expect("the head is read before anything is decided");
         let position = self.next_position();
         let (at, kind, body) = (now_ms(), fresh.event.kind(), fresh.event.body());
@@ -499,6 +518,7 @@ impl Book {
             body,
             hash,
             payload: fresh.payload,
+            turns_page: journal::page_of(stands.position) != journal::page_of(position.0),
         });
         Recorded { position, at_ms: at, event: fresh.event }
     }

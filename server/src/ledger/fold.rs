@@ -45,7 +45,7 @@ impl Plans {
     /// Every version in the library, found by the journal alone: what `rebuild` needs when the rows are wrong.
     pub(super) fn from_library(db: &Db, tenant: i64) -> Result<Self, Error> {
         let mut positions = HashMap::new();
-        for entry in journal::of_stream(tenant, LIBRARY, 1).all_blocking(db)? {
+        for entry in journal::of_stream(tenant, LIBRARY, 0).all_blocking(db)? {
             if let Event::PlanSaved(saved) = recorded(&entry)?.event {
                 positions.insert(saved.digest.0, entry.position);
             }
@@ -123,29 +123,37 @@ pub(super) fn folded(
     let plan = plans.load(db, tenant, &started.plan)?;
     let mut execution = open(&started, position, at_ms, plan, salt.into());
     for entry in rest {
-        execution = evolve(execution, &recorded(entry)?)?;
+        execution = grown(execution, entry)?;
     }
     Ok(Some(execution))
 }
 
 /// The same execution with whatever has been appended since.
 pub fn catch_up(db: &Db, tenant: i64, stream: u64, mut execution: Execution) -> Result<Execution, Error> {
-    for entry in journal::of_stream(tenant, stream, execution.version + 1).all_blocking(db)? {
-        execution = evolve(execution, &recorded(&entry)?)?;
+    for entry in journal::of_stream(tenant, stream, execution.position.0).all_blocking(db)? {
+        execution = grown(execution, &entry)?;
     }
     Ok(execution)
 }
 
+fn grown(execution: Execution, entry: &Entry) -> Result<Execution, Error> {
+    if entry.version != execution.version + 1 {
+        let why = format!("version {} of stream {} is missing", execution.version + 1, entry.stream);
+        return Err(Error::Corrupt(why));
+    }
+    Ok(evolve(execution, &recorded(entry)?)?)
+}
+
 /// An act that belongs to no execution.
 pub fn fold_act(db: &Db, tenant: i64, stream: u64) -> Result<Option<Act>, Error> {
-    let entries = journal::of_stream(tenant, stream, 1).all_blocking(db)?;
+    let entries = journal::of_stream(tenant, stream, 0).all_blocking(db)?;
     let entries: Vec<Recorded> = entries.iter().map(recorded).collect::<Result<_, _>>()?;
     Ok(Act::open(&entries)?)
 }
 
 pub fn fold_library(db: &Db, tenant: i64) -> Result<Library, Error> {
     let mut library = Library::default();
-    for entry in journal::of_stream(tenant, LIBRARY, 1).all_blocking(db)? {
+    for entry in journal::of_stream(tenant, LIBRARY, 0).all_blocking(db)? {
         library = library.evolve(&recorded(&entry)?)?;
     }
     Ok(library)

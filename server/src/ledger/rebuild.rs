@@ -17,6 +17,7 @@ const TRIES: usize = 5;
 /// Gives how many rows there are. Blocking, and not to be called where a runtime runs.
 pub fn rebuild(db: &Db, tenant: i64) -> Result<usize, Error> {
     let mut appender = db.appender()?;
+    refill_pages(tenant, &mut appender)?;
     for _ in 0..TRIES {
         let Some(head) = journal::head(tenant).first_blocking(db)? else { break };
         if let Some(count) = replace(db, tenant, &mut appender, head)? {
@@ -26,6 +27,15 @@ pub fn rebuild(db: &Db, tenant: i64) -> Result<usize, Error> {
     let head = appender.hold(tenant)?;
     let replaced = replace(db, tenant, &mut appender, head)?;
     Ok(replaced.expect("nobody moves a head that is held"))
+}
+
+/// Before anything is read, for streams are found by them.
+fn refill_pages(tenant: i64, appender: &mut Appender) -> Result<(), Error> {
+    let head = appender.hold(tenant)?;
+    let others = journal::fill_pages(tenant);
+    let batch = Batch { tenant, old: head, new: head, entries: Vec::new(), others, urgent: true };
+    appender.append(&batch)?;
+    Ok(())
 }
 
 /// None: somebody has appended since the head was read.
@@ -48,7 +58,7 @@ fn replace(db: &Db, tenant: i64, appender: &mut Appender, head: Head) -> Result<
 fn plan_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), Error> {
     let mut rows = Vec::new();
     let mut count = 0;
-    for entry in &journal::of_stream(tenant, LIBRARY, 1).all_blocking(db)? {
+    for entry in &journal::of_stream(tenant, LIBRARY, 0).all_blocking(db)? {
         let recorded = recorded(entry)?;
         count += usize::from(matches!(recorded.event, Event::PlanSaved(_)));
         rows.extend(project::plan(tenant, &recorded));
@@ -85,7 +95,7 @@ fn memory_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), Error> {
 /// What a stream's entries leave of a note or a task; nothing once it is erased.
 fn stands(db: &Db, tenant: i64, stream: u64) -> Result<(Option<notes::Note>, Option<tasks::Task>), Error> {
     let (mut note, mut task) = (None, None);
-    for entry in journal::of_stream(tenant, stream, 1).all_blocking(db)? {
+    for entry in journal::of_stream(tenant, stream, 0).all_blocking(db)? {
         let recorded = recorded(&entry)?;
         let (version, author) = (entry.version, entry.actor.as_str());
         let written = notes::Written { stream, version, author, recorded: &recorded };

@@ -56,17 +56,20 @@ fn wait_for_work(door: &Door, word_in: Option<Duration>) -> Next {
         if book.closed {
             return Next::Leave;
         }
-        book = match word_in {
-            None => door.work.wait(book).unwrap_or_else(PoisonError::into_inner),
+        book.writer_waits = true;
+        let (mut woken, patience_ended) = match word_in {
+            None => (door.work.wait(book).unwrap_or_else(PoisonError::into_inner), false),
             Some(patience) => {
                 let waited = door.work.wait_timeout(book, patience);
                 let (book, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                if timeout.timed_out() && book.idle() {
-                    return Next::Tell;
-                }
-                book
+                (book, timeout.timed_out())
             }
         };
+        woken.writer_waits = false;
+        if patience_ended && woken.idle() {
+            return Next::Tell;
+        }
+        book = woken;
     }
     Next::Write
 }

@@ -232,7 +232,8 @@ impl Check {
         self.fold(event, &own)?;
         let Own { position, version, at, actor, kind, body, .. } = own;
         let stream = self.header.stream;
-        let entry = Entry { position, stream, version, at, actor, kind, body, hash: GENESIS, payload: None };
+        let (hash, payload, turns_page) = (GENESIS, None, false);
+        let entry = Entry { position, stream, version, at, actor, kind, body, hash, payload, turns_page };
         Ok(entry_hash(self.header.tenant, &entry))
     }
 

@@ -111,6 +111,9 @@ pub(super) async fn journal(db: &Db, tenant: i64) -> Result<Verified, Error> {
     if let Some(stray) = journal::outside(tenant).first(db).await?.flatten() {
         return Ok(outside(stray, "an entry lies behind the head"));
     }
+    if let Some(lost) = journal::off_its_page(tenant).first(db).await?.flatten() {
+        return Ok(outside(lost, "its stream would be read without it: run `actbook rebuild`"));
+    }
     if walk.hash != head.hash {
         return Ok(bad(head.position, "the head does not match the last entry"));
     }

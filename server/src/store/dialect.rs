@@ -17,6 +17,8 @@ pub(super) mod append {
     pub const SQLITE_ENTRY: &str = "INSERT INTO journal \
          (tenant, entry, stream, version, at, actor, kind, body, hash) \
          VALUES ($1, $1 * 1099511627776 + $2, $3, $4, $5, $6, $7, $8, $9)";
+    pub const SQLITE_PAGE: &str =
+        "INSERT INTO pages (tenant, stream, page) VALUES ($1, $2, ($1 * 1099511627776 + $3) / 128)";
     pub const SQLITE_PAYLOAD: &str =
         "INSERT INTO payloads (entry, body) VALUES ($1 * 1099511627776 + $2, $3)";
 
@@ -34,7 +36,11 @@ pub(super) mod append {
          bodies AS ( \
              INSERT INTO payloads (entry, body) \
              SELECT $1 * 1099511627776 + position, body \
-             FROM moved, UNNEST($14::BIGINT[], $15::BYTEA[]) AS p (position, body)) \
+             FROM moved, UNNEST($14::BIGINT[], $15::BYTEA[]) AS p (position, body)), \
+         turned AS ( \
+             INSERT INTO pages (tenant, stream, page) \
+             SELECT $1, stream, ($1 * 1099511627776 + position) / 128 \
+             FROM moved, UNNEST($18::BIGINT[], $19::BIGINT[]) AS t (stream, position)) \
          SELECT CASE WHEN EXISTS (SELECT 1 FROM moved) \
              THEN CASE WHEN $17 \
                  THEN (SELECT 1 FROM pg_notify('actbook', $1::BIGINT || ':' || $4::BIGINT)) ELSE 1 END \
@@ -80,6 +86,8 @@ pub(super) mod listen {
 /// Entries by everything that is known of them. What agents put on record lies in payloads, whose bytes
 /// become a text in different ways.
 pub(super) mod entries {
+    use crate::store::journal::{is_there, on_pages};
+
     macro_rules! holds {
         ($word:literal, $recorded:literal) => {
             concat!(
@@ -98,10 +106,11 @@ pub(super) mod entries {
     // The execution is looked up row by row, by a number that is compared, so that no plan begins with
     // all executions instead.
     macro_rules! filtered {
-        ($recorded:literal, $stream:literal) => {
+        ($recorded:literal, $from:expr, $stream:expr) => {
             concat!(
-                "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM journal \
-                 WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
+                "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM ",
+                $from,
+                " WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
                  AND ($4 = '' OR kind = $4) AND ($5 = '' OR actor = $5) AND at >= $6 AND at < $7 \
                  AND (CAST($8 AS TEXT) IS NULL OR body LIKE $8)",
                 holds!(9, $recorded),
@@ -118,13 +127,18 @@ pub(super) mod entries {
         };
     }
 
-    // One execution's entries have a text of their own, so that they are found by its index.
-    pub const SQLITE: &str = filtered!("CAST(payloads.body AS TEXT)", " AND +tenant = $1");
-    pub const SQLITE_OF_STREAM: &str =
-        filtered!("CAST(payloads.body AS TEXT)", " AND tenant = $1 AND stream = $18");
-    pub const POSTGRES: &str = filtered!("convert_from(payloads.body, 'UTF8')", " AND +tenant = $1");
-    pub const POSTGRES_OF_STREAM: &str =
-        filtered!("convert_from(payloads.body, 'UTF8')", " AND tenant = $1 AND stream = $18");
+    // One execution's entries have a text of their own, so that they are found by its pages.
+    macro_rules! of_stream {
+        ($recorded:literal) => {
+            filtered!($recorded, on_pages!(18), concat!(" AND ", is_there!(18)))
+        };
+    }
+
+    pub const SQLITE: &str = filtered!("CAST(payloads.body AS TEXT)", "journal", " AND tenant = $1");
+    pub const SQLITE_OF_STREAM: &str = of_stream!("CAST(payloads.body AS TEXT)");
+    pub const POSTGRES: &str =
+        filtered!("convert_from(payloads.body, 'UTF8')", "journal", " AND tenant = $1");
+    pub const POSTGRES_OF_STREAM: &str = of_stream!("convert_from(payloads.body, 'UTF8')");
 }
 
 /// Notes by their words: FTS5's own table and operators, or a `tsvector` with a GIN index. Both are

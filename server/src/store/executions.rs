@@ -190,11 +190,15 @@ pub fn list(tenant: i64, filter: &Filter, limit: u64) -> Select<Execution> {
     let wanted = [&filter.status, &filter.plan, &filter.task, &filter.actor, &filter.category];
     params.extend(wanted.map(|word| word.as_deref().unwrap_or_default().into()));
     params.extend(patterns(&filter.words));
-    // Written out, so that the index by status or by task is used where one is wanted.
-    let sql = match (&filter.task, &filter.status) {
+    // Written out, so that the index by task, by status or by when to look is used where one is wanted.
+    let sql = match (&filter.task, filter.status.as_deref()) {
         (Some(_), _) => listed!(" AND ($6 = '' OR status = $6) AND task = $8"),
-        (None, Some(_)) => listed!(" AND status = $6 AND $8 = ''"),
         (None, None) => listed!(" AND $6 = '' AND $8 = ''"),
+        (None, Some("succeeded")) => listed!(" AND status = $6 AND $8 = ''"),
+        (None, Some("running")) => listed!(" AND status = $6 AND look_again_at = 0 AND $8 = ''"),
+        (None, Some(_)) => {
+            listed!(" AND status = $6 AND status <> 'running' AND status <> 'succeeded' AND $8 = ''")
+        }
     };
     Select::new(sql, params, execution)
 }

@@ -1,6 +1,8 @@
 //! The journal as rows: entries, the head, and what can be asked of them. Only INSERT (through the
 //! appender) and SELECT; the hashes are made and checked elsewhere.
 
+use std::collections::{BTreeSet, HashMap};
+
 use super::dialect::entries;
 use super::{Db, Dialect, Error, Row, Select, Statement, Value};
 
@@ -23,7 +25,38 @@ pub struct Entry {
     pub body: String,
     pub hash: [u8; 32],
     pub payload: Option<Vec<u8>>,
+    /// Its stream comes to a page on which it had nothing yet. Only on the way in.
+    pub turns_page: bool,
 }
+
+/// The journal in pages of 128 entries: a stream is found by the pages it is on, which cost far fewer rows
+/// than its entries. It begins on the page of its number; the table `pages` has the others.
+pub fn page_of(position: u64) -> u64 {
+    position / 128
+}
+
+/// The pages of the stream `$N`, and its entries on them. The cross join has SQLite begin with the pages.
+macro_rules! on_pages {
+    ($n:literal) => {
+        concat!(
+            "(SELECT ($1 * 1099511627776 + $",
+            $n,
+            ") / 128 AS page UNION ALL SELECT page FROM pages WHERE tenant = $1 AND stream = $",
+            $n,
+            ") AS leaves CROSS JOIN journal "
+        )
+    };
+}
+macro_rules! is_there {
+    ($n:literal) => {
+        concat!(
+            "journal.entry >= leaves.page * 128 AND journal.entry < leaves.page * 128 + 128 \
+             AND journal.stream = $",
+            $n
+        )
+    };
+}
+pub(super) use {is_there, on_pages};
 
 /// What one transaction appends: entries that lead from `old` to `new`, and the other rows that
 /// change with them (projections, salts, request keys). Without entries the head stays where it is.
@@ -109,6 +142,7 @@ fn entry(mut row: Row) -> Result<Entry, Error> {
         body: row.take_text(6)?,
         hash: row.hash(7)?,
         payload: None,
+        turns_page: false,
     })
 }
 
@@ -120,27 +154,71 @@ pub fn at(tenant: i64, position: u64) -> Select<Entry> {
     )
 }
 
-const OF_STREAM_FROM: &str = entries!("tenant = $1 AND stream = $2 AND version >= $3 ORDER BY version");
-
-/// One stream's entries in order, from a version on: what is folded.
-pub fn of_stream(tenant: i64, stream: u64, from_version: u64) -> Select<Entry> {
-    Select::new(OF_STREAM_FROM, vec![tenant.into(), stream.into(), from_version.into()], entry)
+/// One stream's entries in order, after a position: what is folded.
+pub fn of_stream(tenant: i64, stream: u64, after: u64) -> Select<Entry> {
+    Select::new(
+        concat!(
+            "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM ",
+            on_pages!(2),
+            "WHERE leaves.page >= ($1 * 1099511627776 + $3) / 128 AND ",
+            is_there!(2),
+            " AND journal.entry > $1 * 1099511627776 + $3 ORDER BY journal.entry"
+        ),
+        vec![tenant.into(), stream.into(), place(after)],
+        entry,
+    )
 }
 
-/// The same for many streams in one flight, each from its beginning.
+const PAGES: &str = "SELECT page FROM pages WHERE tenant = $1 AND stream = $2";
+const ON_PAGE: &str = entries!(
+    "entry >= CAST($2 AS BIGINT) * 128 AND entry < CAST($2 AS BIGINT) * 128 + 128 \
+     AND tenant = $1 ORDER BY entry"
+);
+
+/// The same for many streams, each from its beginning, in two flights: those that ran at the same time share
+/// their pages, and each page is read once.
 pub fn of_streams_blocking(db: &Db, tenant: i64, streams: &[u64]) -> Result<Vec<Vec<Entry>>, Error> {
-    let sets = streams.iter().map(|stream| vec![tenant.into(), (*stream).into(), 1i64.into()]);
-    let found = db.read_many_blocking(OF_STREAM_FROM, sets.collect())?;
-    found.into_iter().map(|rows| rows.into_iter().map(entry).collect()).collect()
+    let sets = streams.iter().map(|stream| vec![tenant.into(), (*stream).into()]).collect();
+    let further = db.read_many_blocking(PAGES, sets)?.into_iter().flatten().map(|row| row.int(0));
+    let first = streams.iter().map(|stream| Ok((tenant << 33) + page_of(*stream) as i64));
+    let pages = first.chain(further).collect::<Result<BTreeSet<i64>, Error>>()?;
+    let mut found: HashMap<u64, Vec<Entry>> = streams.iter().map(|stream| (*stream, Vec::new())).collect();
+    let sets = pages.into_iter().map(|page| vec![tenant.into(), page.into()]).collect();
+    for row in db.read_many_blocking(ON_PAGE, sets)?.into_iter().flatten() {
+        if let Some(entries) = found.get_mut(&row.count(1)?) {
+            entries.push(entry(row)?);
+        }
+    }
+    Ok(streams.iter().map(|stream| found.remove(stream).unwrap_or_default()).collect())
 }
 
-/// All entries after one position and up to another, in order. The sign keeps SQLite from reading a
-/// whole tenant by the streams' index, and sorting it.
+const FILL_PAGES: &str = "INSERT INTO pages (tenant, stream, page) \
+     SELECT DISTINCT tenant, stream, entry / 128 FROM journal \
+     WHERE tenant = $1 AND entry / 128 <> (tenant * 1099511627776 + stream) / 128";
+
+/// Finds every stream's pages anew, while nobody appends.
+pub fn fill_pages(tenant: i64) -> Vec<Statement> {
+    let erase = Statement::new("DELETE FROM pages WHERE tenant = $1", vec![tenant.into()]);
+    vec![erase, Statement::new(FILL_PAGES, vec![tenant.into()])]
+}
+
+/// An entry that its stream would not be found by.
+pub fn off_its_page(tenant: i64) -> Select<Option<i64>> {
+    Select::new(
+        "SELECT MIN(entry) - $1 * 1099511627776 FROM journal WHERE tenant = $1 \
+         AND entry / 128 <> (tenant * 1099511627776 + stream) / 128 AND NOT EXISTS (SELECT 1 FROM pages \
+         WHERE pages.tenant = $1 AND pages.stream = journal.stream AND pages.page = journal.entry / 128)",
+        vec![tenant.into()],
+        |row| row.maybe_int(0),
+    )
+}
+
+/// All entries after one position and up to another, in order.
 pub fn between(tenant: i64, after: u64, through: u64) -> Select<Entry> {
     Select::new(
         entries!(
             "entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
-             AND +tenant = $1 ORDER BY entry"
+             AND tenant = $1 ORDER BY entry"
         ),
         vec![tenant.into(), place(after), place(through)],
         entry,
@@ -171,11 +249,13 @@ pub fn streams_of(tenant: i64, kinds: [&str; 2]) -> Select<u64> {
 /// stream of two entries is one. Reads the journal from end to end, for `cleanup` alone.
 pub fn acts_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<u64> {
     Select::new(
-        "SELECT stream FROM journal WHERE tenant = $1 AND stream > $2 AND version = 1 \
-         AND kind = 'action_recorded.1' AND at < $3 AND NOT EXISTS (SELECT 1 FROM journal AS later \
-         WHERE later.tenant = journal.tenant AND later.stream = journal.stream AND later.version = 2) \
-         ORDER BY stream LIMIT $4",
-        vec![tenant.into(), after.into(), at.into(), limit.into()],
+        "SELECT stream FROM journal WHERE tenant = $1 AND entry > $1 * 1099511627776 + $2 AND version = 1 \
+         AND entry = $1 * 1099511627776 + stream AND kind = 'action_recorded.1' AND at < $3 \
+         AND NOT EXISTS (SELECT 1 FROM pages WHERE pages.tenant = $1 AND pages.stream = journal.stream) \
+         AND NOT EXISTS (SELECT 1 FROM journal AS later WHERE later.entry > journal.entry \
+         AND later.entry < (journal.entry / 128 + 1) * 128 AND later.stream = journal.stream) \
+         ORDER BY entry LIMIT $4",
+        vec![tenant.into(), place(after), at.into(), limit.into()],
         |row| row.count(0),
     )
 }
@@ -183,7 +263,7 @@ pub fn acts_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<u64> 
 /// The streams that were appended to after one position and up to another.
 pub fn streams_between(tenant: i64, after: u64, through: u64) -> Select<u64> {
     Select::new(
-        "SELECT DISTINCT stream FROM journal WHERE +tenant = $1 \
+        "SELECT DISTINCT stream FROM journal WHERE tenant = $1 \
          AND entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3",
         vec![tenant.into(), place(after), place(through)],
         |row| row.count(0),

@@ -25,6 +25,8 @@ pub(super) const ALL: &[Migration] = &[
     migration!("0010_notes"),
     migration!("0011_templates"),
     migration!("0012_figures"),
+    migration!("0013_pages"),
+    migration!("0014_executions"),
 ];
 
 pub(super) const CREATE_TABLE: &str =

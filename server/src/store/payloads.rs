@@ -1,7 +1,7 @@
 //! Payloads lie beside the journal, keyed by the entry that owns them, so that they can be erased
 //! while the chain stays whole. The salt of their digests goes with them.
 
-use super::journal::place;
+use super::journal::{is_there, on_pages, place};
 use super::{Db, Error, Row, Select, Statement, Value};
 
 /// A payload and the position of its owner.
@@ -41,9 +41,13 @@ fn sets(tenant: i64, positions: &[u64]) -> Vec<Vec<Value>> {
 /// All payloads that one execution's entries own, in order.
 pub fn of_stream(tenant: i64, stream: u64) -> Select<Payload> {
     Select::new(
-        "SELECT payloads.entry - $1 * 1099511627776, payloads.body FROM journal \
-         JOIN payloads ON payloads.entry = journal.entry \
-         WHERE journal.tenant = $1 AND journal.stream = $2 ORDER BY payloads.entry",
+        concat!(
+            "SELECT payloads.entry - $1 * 1099511627776, payloads.body FROM ",
+            on_pages!(2),
+            "JOIN payloads ON payloads.entry = journal.entry WHERE ",
+            is_there!(2),
+            " ORDER BY payloads.entry"
+        ),
         vec![tenant.into(), stream.into()],
         payload,
     )
@@ -78,7 +82,13 @@ pub fn outside(tenant: i64) -> Select<Option<i64>> {
 
 pub fn erase_of_stream(tenant: i64, stream: u64) -> Statement {
     Statement::new(
-        "DELETE FROM payloads WHERE entry IN (SELECT entry FROM journal WHERE tenant = $1 AND stream = $2)",
+        concat!(
+            "DELETE FROM payloads WHERE entry IN (SELECT journal.entry FROM ",
+            on_pages!(2),
+            "WHERE ",
+            is_there!(2),
+            ")"
+        ),
         vec![tenant.into(), stream.into()],
     )
 }

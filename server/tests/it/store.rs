@@ -108,6 +108,7 @@ pub fn entry(position: u64, body: &str) -> Entry {
         body: body.into(),
         hash,
         payload: Some(format!("payload of {body}").into_bytes()),
+        turns_page: position > 1 && journal::page_of(position) != journal::page_of(position - 1),
     }
 }
 

@@ -8,7 +8,7 @@ use actbook_engine::library::Library;
 
 use super::super::fold::{self, LIBRARY};
 use super::super::{Answer, Error, PlanAsked, Reply};
-use super::Book;
+use super::{Book, Stands};
 use crate::store::{project, tools};
 
 impl Book {
@@ -63,7 +63,8 @@ impl Book {
     }
 
     fn shelve(&mut self, library: Library, fresh: Fresh, actor: &str) -> Result<(), Error> {
-        let recorded = self.append(LIBRARY, library.version + 1, fresh, actor);
+        let stands = Stands { version: library.version, position: library.position.0 };
+        let recorded = self.append(LIBRARY, stands, fresh, actor);
         self.queue.others.extend(project::plan(self.tenant, &recorded));
         self.library = Some(library.evolve(&recorded)?);
         Ok(())

@@ -9,7 +9,7 @@ use actbook_engine::note::{self, Scope};
 use actbook_engine::task;
 
 use super::super::{Error, NoteAsked, Reply, Start, TaskAsked};
-use super::Book;
+use super::{Book, Stands};
 use crate::store::{notes, payloads, project, tasks};
 
 /// A row that is ahead of the database, and the salt of its stream.
@@ -73,7 +73,8 @@ impl Book {
         let ahead = self.memory.notes.values().any(|held| held.row.stream == stream);
         let row = notes::by_stream(self.tenant, stream).first_blocking(&self.db)?;
         if let Some(row) = row.filter(|row| !ahead && row.version == version) {
-            self.append(stream, version + 1, PayloadsErased {}.into(), actor);
+            let stands = Stands { version, position: row.position };
+            self.append(stream, stands, PayloadsErased {}.into(), actor);
             self.queue.others.push(payloads::erase_of_stream(self.tenant, stream));
             self.queue.others.push(payloads::erase_salt(self.tenant, stream));
             self.queue.others.extend(notes::erase(self.tenant, &row));
@@ -99,7 +100,9 @@ impl Book {
         }
         let mut reply = Reply::Deleted;
         for (before, event, salt) in decided {
-            let stands = before.as_ref().map(|row| (row.stream, row.version));
+            let stands = before
+                .as_ref()
+                .map(|row| (row.stream, Stands { version: row.version, position: row.position }));
             let (written, recorded) = self.append_to(stands, event, &salt, actor);
             let entry = written.as_written(actor, &recorded);
             let row = project::task(before, &entry).expect("the entry sets a task");
@@ -148,21 +151,18 @@ impl Book {
     /// One more entry of a stream that stands at a version, or the first of a new one.
     fn append_to(
         &mut self,
-        stands: Option<(u64, u64)>,
+        stands: Option<(u64, Stands)>,
         fresh: Fresh,
         salt: &[u8],
         actor: &str,
     ) -> (Place, Recorded) {
-        let (stream, version) = match stands {
-            Some((stream, version)) => (stream, version + 1),
-            None => {
-                let stream = self.next_position().0;
-                self.queue.others.push(payloads::insert_salt(self.tenant, stream, salt));
-                (stream, 1)
-            }
-        };
-        let recorded = self.append(stream, version, fresh, actor);
-        (Place { stream, version }, recorded)
+        let (stream, stands) = stands.unwrap_or_else(|| {
+            let stream = self.next_position().0;
+            self.queue.others.push(payloads::insert_salt(self.tenant, stream, salt));
+            (stream, Stands::begins(stream))
+        });
+        let recorded = self.append(stream, stands, fresh, actor);
+        (Place { stream, version: stands.version + 1 }, recorded)
     }
 }
 
@@ -177,8 +177,8 @@ impl Place {
     }
 }
 
-fn stand(row: &notes::Note) -> (u64, u64) {
-    (row.stream, row.version)
+fn stand(row: &notes::Note) -> (u64, Stands) {
+    (row.stream, Stands { version: row.version, position: row.position })
 }
 
 fn refuse_task(id: &str, there: bool, fresh: bool) -> Result<(), Refusal> {

@@ -2,6 +2,7 @@
 //! the same rows.
 
 use actbook::store::{Db, executions, plans};
+use actbook_engine::policy::Status;
 
 use super::book::{self, Book};
 use crate::store::{TENANT, for_each_database};
@@ -31,6 +32,7 @@ fn rebuilt_projections_equal_the_live_ones() {
     let damages = [
         "SELECT 1",
         "DELETE FROM executions",
+        "DELETE FROM pages",
         "DELETE FROM plans",
         "DELETE FROM plans; DELETE FROM executions",
         "UPDATE plans SET deleted = 1, digest = 'x', position = position + 1",
@@ -50,6 +52,27 @@ fn rebuilt_projections_equal_the_live_ones() {
         }
         book.assert_whole().await;
         book::mixed(&book, "after").await;
+    });
+}
+
+#[test]
+fn entries_that_their_stream_would_be_read_without_are_named_and_found_again() {
+    for_each_database(async |scratch| {
+        let book = Book::open(&scratch.url).await;
+        let steps: Vec<_> = (0..100).map(|no| book::step(&format!("s{no}"), "t/ok", "x")).collect();
+        let started = book.start(&book::plan("long", &steps), None, true).await;
+        let id = started.id.to_string();
+        book.drive(started).await;
+        book.assert_whole().await;
+
+        scratch.execute("DELETE FROM pages").await;
+        let verified = book.service.verify().await.unwrap();
+        let bad = verified.bad.expect("a page is missing");
+        assert_eq!(bad.position, 128, "{}", bad.why);
+        assert!(bad.why.contains("actbook rebuild"), "{}", bad.why);
+        book.service.rebuild().await.unwrap();
+        book.assert_whole().await;
+        assert_eq!(book.service.view(&id).await.unwrap().status, Status::Succeeded);
     });
 }
 

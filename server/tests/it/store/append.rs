@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use actbook::store::{Appended, Appender, Error, Statement, journal, payloads};
+use actbook::store::{Appended, Appender, Entry, Error, Statement, journal, payloads};
 
 use crate::postgres;
 
@@ -20,14 +20,14 @@ fn entries_and_payloads_come_back_as_they_were_appended() {
             append(&mut db.appender().unwrap(), &batch(head(db), written.clone(), vec![salt])).unwrap();
         assert_eq!(appended, Appended::Done);
 
-        let read = journal::of_stream(TENANT, 1, 1).all_blocking(db).unwrap();
+        let read = journal::of_stream(TENANT, 1, 0).all_blocking(db).unwrap();
         for (read, written) in read.iter().zip(&written) {
             let payload = payloads::at(TENANT, read.position).first(db).await.unwrap();
             let whole = journal::Entry { payload: payload.map(|payload| payload.body), ..read.clone() };
             assert_eq!(&whole, written);
         }
         assert_eq!(read.len(), 3);
-        assert_eq!(journal::of_stream(TENANT, 1, 3).all(db).await.unwrap(), read[2..]);
+        assert_eq!(journal::of_stream(TENANT, 1, 2).all(db).await.unwrap(), read[2..]);
         assert_eq!(journal::between(TENANT, 1, 2).all(db).await.unwrap(), read[1..2]);
         assert_eq!(journal::at(TENANT, 3).first(db).await.unwrap().as_ref(), read.last());
         assert_eq!(payloads::salt(TENANT, 1).first(db).await.unwrap(), Some(b"salt".to_vec()));
@@ -35,6 +35,43 @@ fn entries_and_payloads_come_back_as_they_were_appended() {
         assert_eq!(found.iter().map(|payload| payload.position).collect::<Vec<_>>(), [3, 1]);
         assert_eq!(head(db), journal::Head { position: 3, hash: written[2].hash });
     });
+}
+
+#[test]
+fn a_stream_is_read_from_every_page_it_is_on() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let written: Vec<Entry> = (1..=600).map(of_two_streams).collect();
+        append(&mut db.appender().unwrap(), &batch(head(db), written, vec![])).unwrap();
+        let positions = |entries: &[Entry]| entries.iter().map(|entry| entry.position).collect::<Vec<_>>();
+        let long: Vec<u64> = (2..=600).filter(|position| !SHORT.contains(position)).collect();
+
+        let read = journal::of_stream(TENANT, 1, 0).all(db).await.unwrap();
+        assert_eq!(positions(&read), SHORT);
+        assert_eq!(journal::of_stream(TENANT, 1, 256).all(db).await.unwrap(), read[4..]);
+        let kept = payloads::of_stream(TENANT, 1).all(db).await.unwrap();
+        assert_eq!(kept.iter().map(|payload| payload.position).collect::<Vec<_>>(), SHORT);
+        let many = journal::of_streams_blocking(db, TENANT, &[2, 7, 1]).unwrap();
+        assert_eq!(
+            many.iter().map(|found| positions(found)).collect::<Vec<_>>(),
+            [long, vec![], SHORT.into()]
+        );
+
+        db.transact(vec![payloads::erase_of_stream(TENANT, 1)]).await.unwrap();
+        assert_eq!(payloads::between(TENANT, 0, 600).all(db).await.unwrap().len(), 600 - SHORT.len());
+    });
+}
+
+/// Where stream 1 has entries, among those of stream 2: the edges of pages, and pages without any.
+const SHORT: [u64; 7] = [1, 127, 128, 255, 513, 514, 600];
+
+fn of_two_streams(position: u64) -> Entry {
+    let stream = if SHORT.contains(&position) { 1 } else { 2 };
+    let of_stream = |other: &u64| SHORT.contains(other) == SHORT.contains(&position);
+    let before = (1..position).rev().find(of_stream);
+    let version = 1 + (1..position).filter(of_stream).count() as u64;
+    let turns_page = journal::page_of(before.unwrap_or(stream)) != journal::page_of(position);
+    Entry { stream, version, turns_page, ..entry(position, "e") }
 }
 
 #[test]
@@ -76,10 +113,10 @@ fn one_failing_row_takes_the_whole_batch_back() {
         let salt = || payloads::insert_salt(TENANT, 1, b"salt");
         let twice = batch(head(db), vec![entry(1, "one")], vec![salt(), salt()]);
         assert!(matches!(append(&mut appender, &twice), Err(Error::Constraint(_))));
-        let mut same_version = entry(2, "two");
-        same_version.version = 1;
-        let twice = batch(head(db), vec![entry(1, "one"), same_version], vec![]);
-        assert!(matches!(append(&mut appender, &twice), Err(Error::Constraint(_))));
+        let mut unversioned = entry(2, "two");
+        unversioned.version = 0;
+        let refused = batch(head(db), vec![entry(1, "one"), unversioned], vec![]);
+        assert!(matches!(append(&mut appender, &refused), Err(Error::Constraint(_))));
 
         assert_eq!(head(db).position, 0);
         assert_eq!(bodies(db).await, [""; 0]);

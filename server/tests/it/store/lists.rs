@@ -188,9 +188,11 @@ fn the_frequent_reads_are_served_by_an_index() {
         let reads = [
             "SELECT id FROM executions CROSS JOIN clock WHERE tenant = 1 AND look_again_at <= now_ms",
             "SELECT id FROM executions WHERE tenant = 1 AND public_id >= 'a' AND public_id < 'b'",
-            "SELECT id FROM executions WHERE tenant = 1 AND status = 'x' AND id < 9 ORDER BY id DESC",
-            "SELECT body FROM journal WHERE tenant = 1 AND stream = 2 AND version >= 3 ORDER BY version",
-            "SELECT body FROM journal WHERE +tenant = 1 AND entry > 1 * 1099511627776 + 2 ORDER BY entry",
+            "SELECT id FROM executions WHERE tenant = 1 AND status = 'x' AND status <> 'running' \
+             AND status <> 'succeeded' AND id < 9 ORDER BY id DESC",
+            "SELECT id FROM executions WHERE tenant = 1 AND look_again_at = 0 AND id < 9 ORDER BY id DESC",
+            "SELECT page FROM pages WHERE tenant = 1 AND stream = 2 AND page >= 3",
+            "SELECT body FROM journal WHERE tenant = 1 AND entry > 1 * 1099511627776 + 2 ORDER BY entry",
         ];
         for read in reads {
             let explain: &'static str = format!("EXPLAIN QUERY PLAN {read}").leak();

@@ -248,6 +248,8 @@ struct Columns<'a> {
     hashes: Vec<&'a [u8]>,
     owners: Vec<i64>,
     payloads: Vec<&'a [u8]>,
+    /// Streams that turn a page, and where.
+    turns: [Vec<i64>; 2],
 }
 
 impl<'a> Columns<'a> {
@@ -267,6 +269,10 @@ impl<'a> Columns<'a> {
                 all.owners.push(entry.position as i64);
                 all.payloads.push(payload);
             }
+            if entry.turns_page {
+                all.turns[0].push(entry.stream as i64);
+                all.turns[1].push(entry.position as i64);
+            }
         }
         all
     }
@@ -276,7 +282,7 @@ impl<'a> Columns<'a> {
         batch: &'b Batch,
         strict: &'b bool,
         tells: &'b bool,
-    ) -> [&'b (dyn ToSql + Sync); 17] {
+    ) -> [&'b (dyn ToSql + Sync); 19] {
         let [positions, streams, versions, ats] = &self.numbers;
         let [actors, kinds, bodies] = &self.texts;
         let [(old, old_hash), (new, new_hash)] = &self.heads;
@@ -298,6 +304,8 @@ impl<'a> Columns<'a> {
             &self.payloads,
             strict,
             tells,
+            &self.turns[0],
+            &self.turns[1],
         ]
     }
 }

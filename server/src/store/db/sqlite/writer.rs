@@ -19,6 +19,13 @@ impl Writer {
         Ok(Self { path: path.to_owned(), connection: Some(open::connect(path)?) })
     }
 
+    /// The file of the write-ahead log.
+    pub fn log(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push("-wal");
+        name.into()
+    }
+
     /// Looks first: once the schema is there, a start needs no lock.
     pub fn migrate(&mut self) -> Result<(), Error> {
         if self.attempt(is_migrated)? {
