@@ -347,7 +347,7 @@ impl Book {
         let on_its_way = self.queue.entries.iter().chain(writing).any(|entry| entry.stream == stream);
         if let Some(erased) = act.erase().filter(|_| !on_its_way) {
             self.append(stream, Stands { version: act.version, position: stream }, erased.into(), actor);
-            self.queue.others.push(payloads::erase_of_stream(self.tenant, stream));
+            self.queue.others.push(payloads::erase_of_stream(self.db.dialect(), self.tenant, stream));
             self.queue.others.push(payloads::erase_salt(self.tenant, stream));
         }
         Ok(Reply::Deleted)
@@ -430,7 +430,7 @@ impl Book {
             self.queue.others.push(executions::update(self.tenant, stream, &project::change(&row)));
         }
         if matches!(command, Command::Erase) && self.queue.entries.len() > mark {
-            self.queue.others.push(payloads::erase_of_stream(self.tenant, stream));
+            self.queue.others.push(payloads::erase_of_stream(self.db.dialect(), self.tenant, stream));
             self.queue.others.push(payloads::erase_salt(self.tenant, stream));
         }
         let progress = self.moved(stream, execution, mark);

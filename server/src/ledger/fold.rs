@@ -45,7 +45,7 @@ impl Plans {
     /// Every version in the library, found by the journal alone: what `rebuild` needs when the rows are wrong.
     pub(super) fn from_library(db: &Db, tenant: i64) -> Result<Self, Error> {
         let mut positions = HashMap::new();
-        for entry in journal::of_stream(tenant, LIBRARY, 0).all_blocking(db)? {
+        for entry in journal::of_stream(db.dialect(), tenant, LIBRARY, 0).all_blocking(db)? {
             if let Event::PlanSaved(saved) = recorded(&entry)?.event {
                 positions.insert(saved.digest.0, entry.position);
             }
@@ -130,7 +130,7 @@ pub(super) fn folded(
 
 /// The same execution with whatever has been appended since.
 pub fn catch_up(db: &Db, tenant: i64, stream: u64, mut execution: Execution) -> Result<Execution, Error> {
-    for entry in journal::of_stream(tenant, stream, execution.position.0).all_blocking(db)? {
+    for entry in journal::of_stream(db.dialect(), tenant, stream, execution.position.0).all_blocking(db)? {
         execution = grown(execution, &entry)?;
     }
     Ok(execution)
@@ -146,14 +146,14 @@ fn grown(execution: Execution, entry: &Entry) -> Result<Execution, Error> {
 
 /// An act that belongs to no execution.
 pub fn fold_act(db: &Db, tenant: i64, stream: u64) -> Result<Option<Act>, Error> {
-    let entries = journal::of_stream(tenant, stream, 0).all_blocking(db)?;
+    let entries = journal::of_stream(db.dialect(), tenant, stream, 0).all_blocking(db)?;
     let entries: Vec<Recorded> = entries.iter().map(recorded).collect::<Result<_, _>>()?;
     Ok(Act::open(&entries)?)
 }
 
 pub fn fold_library(db: &Db, tenant: i64) -> Result<Library, Error> {
     let mut library = Library::default();
-    for entry in journal::of_stream(tenant, LIBRARY, 0).all_blocking(db)? {
+    for entry in journal::of_stream(db.dialect(), tenant, LIBRARY, 0).all_blocking(db)? {
         library = library.evolve(&recorded(&entry)?)?;
     }
     Ok(library)

@@ -58,7 +58,7 @@ fn replace(db: &Db, tenant: i64, appender: &mut Appender, head: Head) -> Result<
 fn plan_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), Error> {
     let mut rows = Vec::new();
     let mut count = 0;
-    for entry in &journal::of_stream(tenant, LIBRARY, 0).all_blocking(db)? {
+    for entry in &journal::of_stream(db.dialect(), tenant, LIBRARY, 0).all_blocking(db)? {
         let recorded = recorded(entry)?;
         count += usize::from(matches!(recorded.event, Event::PlanSaved(_)));
         rows.extend(project::plan(tenant, &recorded));
@@ -95,7 +95,7 @@ fn memory_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), Error> {
 /// What a stream's entries leave of a note or a task; nothing once it is erased.
 fn stands(db: &Db, tenant: i64, stream: u64) -> Result<(Option<notes::Note>, Option<tasks::Task>), Error> {
     let (mut note, mut task) = (None, None);
-    for entry in journal::of_stream(tenant, stream, 0).all_blocking(db)? {
+    for entry in journal::of_stream(db.dialect(), tenant, stream, 0).all_blocking(db)? {
         let recorded = recorded(&entry)?;
         let (version, author) = (entry.version, entry.actor.as_str());
         let written = notes::Written { stream, version, author, recorded: &recorded };

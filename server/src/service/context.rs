@@ -228,8 +228,8 @@ impl Service {
 
     /// Every value that a note had, newest first.
     async fn history(&self, stream: u64) -> Result<Vec<ValueView>, Error> {
-        let entries = journal::of_stream(self.tenant, stream, 0).all(&self.db).await?;
-        let kept = payloads::of_stream(self.tenant, stream).all(&self.db).await?;
+        let entries = journal::of_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
+        let kept = payloads::of_stream(self.db.dialect(), self.tenant, stream).all(&self.db).await?;
         let value_of = |entry: &journal::Entry| -> Result<ValueView, Error> {
             let kept = kept.iter().find(|payload| payload.position == entry.position);
             let (value, metadata) = match kept {

@@ -109,7 +109,7 @@ pub(super) async fn write(
         plan: execution.plan.document.clone(),
     };
     put(to, &header)?;
-    let mut bodies = payloads::of_stream(tenant, stream).all(db).await?.into_iter().peekable();
+    let mut bodies = payloads::of_stream(db.dialect(), tenant, stream).all(db).await?.into_iter().peekable();
     let mut own = 0;
     let flow = journal::between(tenant, after, through).each(db, |entry| {
         let line = if entry.stream == stream {

@@ -83,10 +83,88 @@ pub(super) mod listen {
     pub const POSTGRES: &str = "LISTEN actbook";
 }
 
+/// The stream `$N` by the pages it is on. The cross join has SQLite begin with them. PostgreSQL thinks so much
+/// of the stream's number that it would rather read the whole journal for it; asked for each page by itself, it
+/// goes by the key.
+pub(super) mod of_stream {
+    macro_rules! on_pages {
+        (sqlite, $n:literal) => {
+            concat!(on_pages!(leaves, $n), "CROSS JOIN journal ")
+        };
+        (postgres, $n:literal) => {
+            concat!(
+                on_pages!(leaves, $n),
+                "CROSS JOIN LATERAL (SELECT * FROM journal AS whole WHERE whole.entry >= leaves.page * 128 \
+                 AND whole.entry < leaves.page * 128 + 128 OFFSET 0) AS journal "
+            )
+        };
+        (leaves, $n:literal) => {
+            concat!(
+                "(SELECT ($1 * 1099511627776 + $",
+                $n,
+                ") / 128 AS page UNION ALL SELECT page FROM pages WHERE tenant = $1 AND stream = $",
+                $n,
+                ") AS leaves "
+            )
+        };
+    }
+    macro_rules! is_there {
+        ($n:literal) => {
+            concat!(
+                "journal.entry >= leaves.page * 128 AND journal.entry < leaves.page * 128 + 128 \
+                 AND journal.stream = $",
+                $n
+            )
+        };
+    }
+    pub(super) use {is_there, on_pages};
+
+    macro_rules! entries {
+        ($database:ident) => {
+            concat!(
+                "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM ",
+                on_pages!($database, 2),
+                "WHERE leaves.page >= ($1 * 1099511627776 + $3) / 128 AND ",
+                is_there!(2),
+                " AND journal.entry > $1 * 1099511627776 + $3 ORDER BY journal.entry"
+            )
+        };
+    }
+    macro_rules! payloads {
+        ($database:ident) => {
+            concat!(
+                "SELECT payloads.entry - $1 * 1099511627776, payloads.body FROM ",
+                on_pages!($database, 2),
+                "JOIN payloads ON payloads.entry = journal.entry WHERE ",
+                is_there!(2),
+                " ORDER BY payloads.entry"
+            )
+        };
+    }
+    macro_rules! erase {
+        ($database:ident) => {
+            concat!(
+                "DELETE FROM payloads WHERE entry IN (SELECT journal.entry FROM ",
+                on_pages!($database, 2),
+                "WHERE ",
+                is_there!(2),
+                ")"
+            )
+        };
+    }
+
+    pub const SQLITE: &str = entries!(sqlite);
+    pub const POSTGRES: &str = entries!(postgres);
+    pub const SQLITE_PAYLOADS: &str = payloads!(sqlite);
+    pub const POSTGRES_PAYLOADS: &str = payloads!(postgres);
+    pub const SQLITE_ERASE: &str = erase!(sqlite);
+    pub const POSTGRES_ERASE: &str = erase!(postgres);
+}
+
 /// Entries by everything that is known of them. What agents put on record lies in payloads, whose bytes
 /// become a text in different ways.
 pub(super) mod entries {
-    use crate::store::journal::{is_there, on_pages};
+    use super::of_stream::{is_there, on_pages};
 
     macro_rules! holds {
         ($word:literal, $recorded:literal) => {
@@ -128,17 +206,16 @@ pub(super) mod entries {
     }
 
     // One execution's entries have a text of their own, so that they are found by its pages.
-    macro_rules! of_stream {
-        ($recorded:literal) => {
-            filtered!($recorded, on_pages!(18), concat!(" AND ", is_there!(18)))
-        };
-    }
-
     pub const SQLITE: &str = filtered!("CAST(payloads.body AS TEXT)", "journal", " AND tenant = $1");
-    pub const SQLITE_OF_STREAM: &str = of_stream!("CAST(payloads.body AS TEXT)");
+    pub const SQLITE_OF_STREAM: &str =
+        filtered!("CAST(payloads.body AS TEXT)", on_pages!(sqlite, 18), concat!(" AND ", is_there!(18)));
     pub const POSTGRES: &str =
         filtered!("convert_from(payloads.body, 'UTF8')", "journal", " AND tenant = $1");
-    pub const POSTGRES_OF_STREAM: &str = of_stream!("convert_from(payloads.body, 'UTF8')");
+    pub const POSTGRES_OF_STREAM: &str = filtered!(
+        "convert_from(payloads.body, 'UTF8')",
+        on_pages!(postgres, 18),
+        concat!(" AND ", is_there!(18))
+    );
 }
 
 /// Notes by their words: FTS5's own table and operators, or a `tsvector` with a GIN index. Both are

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::dialect::entries;
+use super::dialect::{entries, of_stream};
 use super::{Db, Dialect, Error, Row, Select, Statement, Value};
 
 /// The last entry's position and hash; zero before the first.
@@ -34,29 +34,6 @@ pub struct Entry {
 pub fn page_of(position: u64) -> u64 {
     position / 128
 }
-
-/// The pages of the stream `$N`, and its entries on them. The cross join has SQLite begin with the pages.
-macro_rules! on_pages {
-    ($n:literal) => {
-        concat!(
-            "(SELECT ($1 * 1099511627776 + $",
-            $n,
-            ") / 128 AS page UNION ALL SELECT page FROM pages WHERE tenant = $1 AND stream = $",
-            $n,
-            ") AS leaves CROSS JOIN journal "
-        )
-    };
-}
-macro_rules! is_there {
-    ($n:literal) => {
-        concat!(
-            "journal.entry >= leaves.page * 128 AND journal.entry < leaves.page * 128 + 128 \
-             AND journal.stream = $",
-            $n
-        )
-    };
-}
-pub(super) use {is_there, on_pages};
 
 /// What one transaction appends: entries that lead from `old` to `new`, and the other rows that
 /// change with them (projections, salts, request keys). Without entries the head stays where it is.
@@ -155,18 +132,12 @@ pub fn at(tenant: i64, position: u64) -> Select<Entry> {
 }
 
 /// One stream's entries in order, after a position: what is folded.
-pub fn of_stream(tenant: i64, stream: u64, after: u64) -> Select<Entry> {
-    Select::new(
-        concat!(
-            "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM ",
-            on_pages!(2),
-            "WHERE leaves.page >= ($1 * 1099511627776 + $3) / 128 AND ",
-            is_there!(2),
-            " AND journal.entry > $1 * 1099511627776 + $3 ORDER BY journal.entry"
-        ),
-        vec![tenant.into(), stream.into(), place(after)],
-        entry,
-    )
+pub fn of_stream(dialect: Dialect, tenant: i64, stream: u64, after: u64) -> Select<Entry> {
+    let sql = match dialect {
+        Dialect::Sqlite => of_stream::SQLITE,
+        Dialect::Postgres => of_stream::POSTGRES,
+    };
+    Select::new(sql, vec![tenant.into(), stream.into(), place(after)], entry)
 }
 
 const PAGES: &str = "SELECT page FROM pages WHERE tenant = $1 AND stream = $2";

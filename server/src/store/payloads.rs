@@ -1,8 +1,9 @@
 //! Payloads lie beside the journal, keyed by the entry that owns them, so that they can be erased
 //! while the chain stays whole. The salt of their digests goes with them.
 
-use super::journal::{is_there, on_pages, place};
-use super::{Db, Error, Row, Select, Statement, Value};
+use super::dialect::of_stream as text;
+use super::journal::place;
+use super::{Db, Dialect, Error, Row, Select, Statement, Value};
 
 /// A payload and the position of its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,18 +40,12 @@ fn sets(tenant: i64, positions: &[u64]) -> Vec<Vec<Value>> {
 }
 
 /// All payloads that one execution's entries own, in order.
-pub fn of_stream(tenant: i64, stream: u64) -> Select<Payload> {
-    Select::new(
-        concat!(
-            "SELECT payloads.entry - $1 * 1099511627776, payloads.body FROM ",
-            on_pages!(2),
-            "JOIN payloads ON payloads.entry = journal.entry WHERE ",
-            is_there!(2),
-            " ORDER BY payloads.entry"
-        ),
-        vec![tenant.into(), stream.into()],
-        payload,
-    )
+pub fn of_stream(dialect: Dialect, tenant: i64, stream: u64) -> Select<Payload> {
+    let sql = match dialect {
+        Dialect::Sqlite => text::SQLITE_PAYLOADS,
+        Dialect::Postgres => text::POSTGRES_PAYLOADS,
+    };
+    Select::new(sql, vec![tenant.into(), stream.into()], payload)
 }
 
 /// All payloads after one position and up to another, in order: what `verify` reads beside the entries.
@@ -80,17 +75,12 @@ pub fn outside(tenant: i64) -> Select<Option<i64>> {
     )
 }
 
-pub fn erase_of_stream(tenant: i64, stream: u64) -> Statement {
-    Statement::new(
-        concat!(
-            "DELETE FROM payloads WHERE entry IN (SELECT journal.entry FROM ",
-            on_pages!(2),
-            "WHERE ",
-            is_there!(2),
-            ")"
-        ),
-        vec![tenant.into(), stream.into()],
-    )
+pub fn erase_of_stream(dialect: Dialect, tenant: i64, stream: u64) -> Statement {
+    let sql = match dialect {
+        Dialect::Sqlite => text::SQLITE_ERASE,
+        Dialect::Postgres => text::POSTGRES_ERASE,
+    };
+    Statement::new(sql, vec![tenant.into(), stream.into()])
 }
 
 pub fn insert_salt(tenant: i64, stream: u64, salt: &[u8]) -> Statement {

@@ -75,7 +75,7 @@ impl Book {
         if let Some(row) = row.filter(|row| !ahead && row.version == version) {
             let stands = Stands { version, position: row.position };
             self.append(stream, stands, PayloadsErased {}.into(), actor);
-            self.queue.others.push(payloads::erase_of_stream(self.tenant, stream));
+            self.queue.others.push(payloads::erase_of_stream(self.db.dialect(), self.tenant, stream));
             self.queue.others.push(payloads::erase_salt(self.tenant, stream));
             self.queue.others.extend(notes::erase(self.tenant, &row));
         }

@@ -59,7 +59,9 @@ impl Service {
         }
         let mut story = Vec::new();
         if let Some(row) = &row {
-            for entry in journal::of_stream(self.tenant, row.stream, 0).all(&self.db).await? {
+            for entry in
+                journal::of_stream(self.db.dialect(), self.tenant, row.stream, 0).all(&self.db).await?
+            {
                 story.extend(happening(&entry, None));
             }
         }
@@ -68,7 +70,9 @@ impl Service {
             story.extend(saved.and_then(|entry| happening(&entry, None)));
         }
         for execution in &executions {
-            for entry in journal::of_stream(self.tenant, execution.stream, 0).all(&self.db).await? {
+            for entry in
+                journal::of_stream(self.db.dialect(), self.tenant, execution.stream, 0).all(&self.db).await?
+            {
                 story.extend(happening(&entry, Some(&execution.id)));
             }
         }

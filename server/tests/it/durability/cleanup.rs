@@ -75,7 +75,7 @@ async fn assert_nothing_left(scratch: &Scratch, id: &str) {
             actbook::store::Found::One(row) => row,
             other => panic!("{other:?}"),
         };
-    assert_eq!(payloads::of_stream(TENANT, stream).all(&scratch.db).await.unwrap(), []);
+    assert_eq!(payloads::of_stream(scratch.db.dialect(), TENANT, stream).all(&scratch.db).await.unwrap(), []);
     assert_eq!(payloads::salt(TENANT, stream).first(&scratch.db).await.unwrap(), None);
 }
 

@@ -20,14 +20,14 @@ fn entries_and_payloads_come_back_as_they_were_appended() {
             append(&mut db.appender().unwrap(), &batch(head(db), written.clone(), vec![salt])).unwrap();
         assert_eq!(appended, Appended::Done);
 
-        let read = journal::of_stream(TENANT, 1, 0).all_blocking(db).unwrap();
+        let read = journal::of_stream(db.dialect(), TENANT, 1, 0).all_blocking(db).unwrap();
         for (read, written) in read.iter().zip(&written) {
             let payload = payloads::at(TENANT, read.position).first(db).await.unwrap();
             let whole = journal::Entry { payload: payload.map(|payload| payload.body), ..read.clone() };
             assert_eq!(&whole, written);
         }
         assert_eq!(read.len(), 3);
-        assert_eq!(journal::of_stream(TENANT, 1, 2).all(db).await.unwrap(), read[2..]);
+        assert_eq!(journal::of_stream(db.dialect(), TENANT, 1, 2).all(db).await.unwrap(), read[2..]);
         assert_eq!(journal::between(TENANT, 1, 2).all(db).await.unwrap(), read[1..2]);
         assert_eq!(journal::at(TENANT, 3).first(db).await.unwrap().as_ref(), read.last());
         assert_eq!(payloads::salt(TENANT, 1).first(db).await.unwrap(), Some(b"salt".to_vec()));
@@ -46,10 +46,10 @@ fn a_stream_is_read_from_every_page_it_is_on() {
         let positions = |entries: &[Entry]| entries.iter().map(|entry| entry.position).collect::<Vec<_>>();
         let long: Vec<u64> = (2..=600).filter(|position| !SHORT.contains(position)).collect();
 
-        let read = journal::of_stream(TENANT, 1, 0).all(db).await.unwrap();
+        let read = journal::of_stream(db.dialect(), TENANT, 1, 0).all(db).await.unwrap();
         assert_eq!(positions(&read), SHORT);
-        assert_eq!(journal::of_stream(TENANT, 1, 256).all(db).await.unwrap(), read[4..]);
-        let kept = payloads::of_stream(TENANT, 1).all(db).await.unwrap();
+        assert_eq!(journal::of_stream(db.dialect(), TENANT, 1, 256).all(db).await.unwrap(), read[4..]);
+        let kept = payloads::of_stream(db.dialect(), TENANT, 1).all(db).await.unwrap();
         assert_eq!(kept.iter().map(|payload| payload.position).collect::<Vec<_>>(), SHORT);
         let many = journal::of_streams_blocking(db, TENANT, &[2, 7, 1]).unwrap();
         assert_eq!(
@@ -57,7 +57,7 @@ fn a_stream_is_read_from_every_page_it_is_on() {
             [long, vec![], SHORT.into()]
         );
 
-        db.transact(vec![payloads::erase_of_stream(TENANT, 1)]).await.unwrap();
+        db.transact(vec![payloads::erase_of_stream(db.dialect(), TENANT, 1)]).await.unwrap();
         assert_eq!(payloads::between(TENANT, 0, 600).all(db).await.unwrap().len(), 600 - SHORT.len());
     });
 }

@@ -168,10 +168,13 @@ fn payloads_and_salt_of_one_execution_are_erased_alone() {
         let salts =
             vec![payloads::insert_salt(TENANT, 1, b"one"), payloads::insert_salt(TENANT, 3, b"three")];
         append(&mut db.appender().unwrap(), &batch(head(db), entries, salts)).unwrap();
-        assert_eq!(payloads::of_stream(TENANT, 1).all(db).await.unwrap().len(), 3);
-        db.transact(vec![payloads::erase_of_stream(TENANT, 1), payloads::erase_salt(TENANT, 1)])
-            .await
-            .unwrap();
+        assert_eq!(payloads::of_stream(db.dialect(), TENANT, 1).all(db).await.unwrap().len(), 3);
+        db.transact(vec![
+            payloads::erase_of_stream(db.dialect(), TENANT, 1),
+            payloads::erase_salt(TENANT, 1),
+        ])
+        .await
+        .unwrap();
         let left = payloads::between(TENANT, 0, 4).all(db).await.unwrap();
         assert_eq!(left.iter().map(|payload| payload.position).collect::<Vec<_>>(), [3]);
         assert_eq!(
