@@ -86,7 +86,9 @@ pub(super) fn recorded(entry: &Entry) -> Result<Recorded, Error> {
 
 /// An execution from its durable entries; none: there is no such stream, or it is another's.
 pub fn fold(db: &Db, tenant: i64, stream: u64, plans: &Plans) -> Result<Option<Execution>, Error> {
-    Ok(fold_each(db, tenant, &[stream], plans)?.pop().flatten())
+    let entries = journal::of_stream(db.dialect(), tenant, stream, 0).all_blocking(db)?;
+    let salt = payloads::salt(tenant, stream).first_blocking(db)?.unwrap_or_default();
+    folded(db, tenant, &entries, salt, plans)
 }
 
 /// Many at once, in two flights: what a process does that takes up a thousand executions.
