@@ -1,5 +1,5 @@
 -- Streams are found by the pages of the journal that they are on, 128 entries each, instead of by an index row
--- per entry: an entry is written at half the cost.
+-- per entry.
 -- Kept in step with ../sqlite/0013_pages.sql.
 
 -- `page` is entry / 128. A stream's first page is that of its number, and is not listed.

@@ -151,6 +151,7 @@ const ON_PAGE: &str = entries!(
 pub fn of_streams_blocking(db: &Db, tenant: i64, streams: &[u64]) -> Result<Vec<Vec<Entry>>, Error> {
     let sets = streams.iter().map(|stream| vec![tenant.into(), (*stream).into()]).collect();
     let further = db.read_many_blocking(PAGES, sets)?.into_iter().flatten().map(|row| row.int(0));
+    // A tenant has 2^40 keys, and so 2^33 pages.
     let first = streams.iter().map(|stream| Ok((tenant << 33) + page_of(*stream) as i64));
     let pages = first.chain(further).collect::<Result<BTreeSet<i64>, Error>>()?;
     let mut found: HashMap<u64, Vec<Entry>> = streams.iter().map(|stream| (*stream, Vec::new())).collect();

@@ -12,8 +12,7 @@ use super::{numbered, rows};
 use crate::store::dialect::{append as text, hold};
 use crate::store::{Appended, Batch, Error, Row};
 
-/// Who has appended this often will go on: making room costs as much as about fifty commits that have to make
-/// their own.
+/// Who has appended this often will go on, and making room pays. A short command never does it.
 const ROOM_AFTER: u32 = 32;
 /// As long as the log grows before it is folded back.
 const ROOM: u64 = 66 * 64 * 1024;
