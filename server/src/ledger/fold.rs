@@ -91,7 +91,7 @@ pub fn fold(db: &Db, tenant: i64, stream: u64, plans: &Plans) -> Result<Option<E
     folded(db, tenant, &entries, salt, plans)
 }
 
-/// Many at once, in two flights: what a process does that takes up a thousand executions.
+/// Many at once, in three flights: what a process does that takes up a thousand executions.
 pub fn fold_each(
     db: &Db,
     tenant: i64,
