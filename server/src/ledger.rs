@@ -235,12 +235,15 @@ impl Door {
         }
         let alone = book.alone(&asked);
         book.take_in(asked, answer);
+        let mut owes_word = false;
         if alone && let Ok(pen) = self.pen.try_lock() {
-            writer::write(self, book, pen);
+            let db = book.db();
+            owes_word = db.write_here(|| writer::write(self, book, pen)).is_some();
             book = self.lock();
         }
         // A word to somebody who does not wait costs as much as one to somebody who does.
-        if !book.idle() && book.writer_waits {
+        let to_tell = owes_word && !std::mem::replace(&mut book.word_is_due, true);
+        if book.writer_waits && (!book.idle() || to_tell) {
             self.work.notify_one();
         }
         Ok(())

@@ -121,6 +121,8 @@ pub(super) struct Book {
     pub closed: bool,
     /// The writer's thread waits to be told of work.
     pub writer_waits: bool,
+    /// The writer's thread sees to it that other processes hear of what was written.
+    pub word_is_due: bool,
 }
 
 /// A batch on its way, with those who wait for it.
@@ -147,6 +149,7 @@ impl Book {
             watchers: HashMap::new(),
             closed: false,
             writer_waits: false,
+            word_is_due: false,
         }
     }
 
@@ -163,8 +166,12 @@ impl Book {
         self.queue.waiters.push(Waiter { asked, reply, answer });
     }
 
+    pub fn db(&self) -> Db {
+        self.db.clone()
+    }
+
     /// It comes from the one driver in this process, so no batch would be larger for waiting; and the
-    /// database is one that writes on the caller's own thread.
+    /// caller's thread can be spared for it.
     pub fn alone(&self, asked: &Asked) -> bool {
         let from_driver = matches!(&asked.request, Request::Do { command, .. } if command.epoch().is_some());
         from_driver && self.watchers.len() <= 1 && self.db.writes_here()

@@ -19,7 +19,7 @@ pub(super) fn spawn(door: Arc<Door>) -> Result<(), Error> {
             let mut pen = door.pen.lock().unwrap_or_else(PoisonError::into_inner);
             word_in = match next {
                 Next::Write => write(&door, door.lock(), pen),
-                Next::Tell => tell(&mut pen),
+                Next::Tell => tell_if_due(&mut pen),
                 Next::Leave => {
                     tell(&mut pen);
                     break;
@@ -44,7 +44,7 @@ impl Drop for Gone {
 
 enum Next {
     Write,
-    /// Nothing to write, and other processes have yet to hear of what was written.
+    /// Nothing to write, but other processes may have yet to hear of what was written.
     Tell,
     /// The ledger is closed and everything is written.
     Leave,
@@ -52,6 +52,7 @@ enum Next {
 
 fn wait_for_work(door: &Door, word_in: Option<Duration>) -> Next {
     let mut book = door.lock();
+    book.word_is_due = word_in.is_some();
     while book.idle() {
         if book.closed {
             return Next::Leave;
@@ -66,7 +67,8 @@ fn wait_for_work(door: &Door, word_in: Option<Duration>) -> Next {
             }
         };
         woken.writer_waits = false;
-        if patience_ended && woken.idle() {
+        let became_due = word_in.is_none() && woken.word_is_due;
+        if woken.idle() && (patience_ended || became_due) {
             return Next::Tell;
         }
         book = woken;
@@ -74,11 +76,18 @@ fn wait_for_work(door: &Door, word_in: Option<Duration>) -> Next {
     Next::Write
 }
 
-fn tell(pen: &mut Appender) -> Option<Duration> {
+/// How long there is still time, if there is.
+fn tell_if_due(pen: &mut Appender) -> Option<Duration> {
+    if pen.owes_word_in().is_some_and(|time| time.is_zero()) {
+        tell(pen);
+    }
+    pen.owes_word_in()
+}
+
+fn tell(pen: &mut Appender) {
     if let Err(error) = pen.tell() {
         tracing::debug!("other processes could not be told: {error}");
     }
-    pen.owes_word_in()
 }
 
 /// One batch, by whoever holds the pen; and how soon other processes should hear of it. The pen is laid down

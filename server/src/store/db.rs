@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 
 use super::journal::read_head;
@@ -124,7 +125,7 @@ impl Db {
         }
     }
 
-    /// A connection of its own for the ledger's writer, which is a plain thread.
+    /// A connection of its own for the ledger's pen.
     pub fn appender(&self) -> Result<Appender, Error> {
         Ok(Appender(match &self.backend {
             Backend::Sqlite(sqlite) => AppenderBackend::Sqlite(sqlite.appender()?),
@@ -171,11 +172,21 @@ impl Db {
         }))
     }
 
-    /// Appending happens on the calling thread, with no other runtime in the way.
+    /// The calling thread may append by itself. PostgreSQL is too far away to keep a thread from other tasks
+    /// meanwhile, and a runtime of one thread has no other for them.
     pub fn writes_here(&self) -> bool {
         match &self.backend {
             Backend::Sqlite(_) => true,
-            Backend::Postgres(_) => false,
+            Backend::Postgres(_) => Handle::try_current()
+                .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread),
+        }
+    }
+
+    /// Appends on the calling thread, where `writes_here` allows it.
+    pub fn write_here<T>(&self, work: impl FnOnce() -> T) -> T {
+        match &self.backend {
+            Backend::Sqlite(_) => work(),
+            Backend::Postgres(_) => tokio::task::block_in_place(work),
         }
     }
 

@@ -27,6 +27,7 @@ pub(super) const ALL: &[Migration] = &[
     migration!("0012_figures"),
     migration!("0013_pages"),
     migration!("0014_executions"),
+    migration!("0015_hot_path"),
 ];
 
 pub(super) const CREATE_TABLE: &str =

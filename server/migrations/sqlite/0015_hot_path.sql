@@ -1,0 +1,2 @@
+-- PostgreSQL alone has something to change here: SQLite compiles a CHECK once, and takes the whole of a key
+-- before a part of it.
