@@ -35,6 +35,7 @@ pub use book::{DRIVER, now_ms};
 pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library};
 pub use rebuild::rebuild;
 pub use seen::{catch_up_seen, catch_up_stretches};
+use writer::Until;
 
 /// Somebody asks for something; `actor` is who the journal names.
 #[derive(Clone, Debug)]
@@ -238,7 +239,7 @@ impl Door {
         let mut owes_word = false;
         if alone && let Ok(pen) = self.pen.try_lock() {
             let db = book.db();
-            owes_word = db.write_here(|| writer::write(self, book, pen)).is_some();
+            owes_word = db.write_here(|| writer::write(self, book, pen, Until::Written)).is_some();
             book = self.lock();
         }
         // A word to somebody who does not wait costs as much as one to somebody who does.
@@ -246,6 +247,9 @@ impl Door {
         if book.writer_waits && (!book.idle() || to_tell) {
             self.work.notify_one();
         }
+        let spent = book.take_spent();
+        drop(book);
+        drop(spent);
         Ok(())
     }
 

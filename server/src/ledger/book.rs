@@ -38,23 +38,45 @@ const CACHED_MAX: usize = 4_000;
 #[derive(Debug)]
 pub(super) struct Waiter {
     asked: Asked,
+    pub said: Said,
+}
+
+/// An answer, and who hears it.
+#[derive(Debug)]
+pub(super) struct Said {
     reply: Answer,
-    answer: oneshot::Sender<Answer>,
+    to: oneshot::Sender<Answer>,
+}
+
+impl Said {
+    pub fn go_out(self) {
+        // Nobody listens any more when the asking task was dropped; what was decided stands.
+        drop(self.to.send(self.reply));
+    }
+
+    pub fn failed(self, error: Error) -> Self {
+        Self { reply: Err(error), ..self }
+    }
+}
+
+/// What is durable and needed no more. Whoever asks next drops it: memory goes back faster on the thread that
+/// took it, and the writer has enough to do.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held only to be dropped")]
+pub(super) struct Spent {
+    batch: Arc<Batch>,
+    asked: Vec<Asked>,
+    ended: Vec<Execution>,
 }
 
 impl Waiter {
-    pub fn answer(self) {
-        // Nobody listens any more when the asking task was dropped; what was decided stands.
-        drop(self.answer.send(self.reply));
-    }
-
     /// A driver goes on with its own execution.
     fn is_progress(&self) -> bool {
         matches!(&self.asked.request, Request::Do { command, .. } if command.epoch().is_some())
     }
 
     /// The execution that somebody else than its driver has moved.
-    pub fn moved_from_outside(&self) -> Option<u64> {
+    fn moved_from_outside(&self) -> Option<u64> {
         match &self.asked.request {
             Request::Do { stream, command } if command.epoch().is_none() => Some(*stream),
             Request::Do { .. }
@@ -70,10 +92,6 @@ impl Waiter {
             | Request::SetTasks { .. }
             | Request::AddTask(_) => None,
         }
-    }
-
-    pub fn fail(self, error: Error) {
-        drop(self.answer.send(Err(error)));
     }
 }
 
@@ -104,12 +122,16 @@ type Keys = HashMap<(String, String), requests::Request>;
 pub(super) struct Book {
     db: Db,
     tenant: i64,
+    /// [`DRIVER`], for every entry to share.
+    driver: Arc<str>,
     plans: Plans,
     /// After everything queued; none: to be read.
     head: Option<Head>,
     /// After everything that the writer has written or is writing.
     taken: Option<Head>,
     executions: HashMap<u64, Execution>,
+    /// Of these, the ones that have ended: to be let go of once they are durable.
+    over: Vec<u64>,
     library: Option<Library>,
     memory: memory::Memory,
     /// Request keys that are queued, and those that are being written.
@@ -117,6 +139,7 @@ pub(super) struct Book {
     keys_writing: Keys,
     queue: Queue,
     writing: Option<Arc<Batch>>,
+    spent: Vec<Spent>,
     watchers: HashMap<u64, Weak<Notify>>,
     pub closed: bool,
     /// The writer's thread waits to be told of work.
@@ -136,16 +159,19 @@ impl Book {
         Self {
             db,
             tenant,
+            driver: DRIVER.into(),
             plans: Plans::default(),
             head: None,
             taken: None,
             executions: HashMap::new(),
+            over: Vec::new(),
             library: None,
             memory: memory::Memory::default(),
             keys: Keys::new(),
             keys_writing: Keys::new(),
             queue: Queue::default(),
             writing: None,
+            spent: Vec::new(),
             watchers: HashMap::new(),
             closed: false,
             writer_waits: false,
@@ -163,7 +189,7 @@ impl Book {
             self.queue.others.truncate(mark.1);
             self.head = mark.2.or(self.head);
         }
-        self.queue.waiters.push(Waiter { asked, reply, answer });
+        self.queue.waiters.push(Waiter { asked, said: Said { reply, to: answer } });
     }
 
     pub fn db(&self) -> Db {
@@ -197,17 +223,42 @@ impl Book {
         std::mem::take(&mut self.queue.waiters)
     }
 
-    /// The batch is durable.
-    pub fn written(&mut self) {
+    /// The batch is durable: those who waited for it can be answered.
+    pub fn written(&mut self, batch: Arc<Batch>, waiters: Vec<Waiter>) -> Vec<Said> {
         self.writing = None;
         self.keys_writing.clear();
         let durable = self.taken.map_or(0, |head| head.position);
         self.memory.durable(durable);
-        let full = self.executions.len() > CACHED_MAX;
-        self.executions.retain(|_, execution| {
-            let is_ahead = execution.position.0 > durable;
-            is_ahead || (execution.ended.is_none() && !full)
-        });
+        let ended = self.let_go(durable);
+        waiters.iter().filter_map(Waiter::moved_from_outside).for_each(|stream| self.wake(stream));
+        let (asked, said) = waiters.into_iter().map(|waiter| (waiter.asked, waiter.said)).unzip();
+        self.spent.push(Spent { batch, asked, ended });
+        said
+    }
+
+    pub fn take_spent(&mut self) -> Vec<Spent> {
+        std::mem::take(&mut self.spent)
+    }
+
+    /// What has ended need not be at hand any more; nor need anything, where there is too much of it.
+    fn let_go(&mut self, durable: u64) -> Vec<Execution> {
+        let is_ahead = |execution: &Execution| execution.position.0 > durable;
+        if self.executions.len() > CACHED_MAX {
+            return self.executions.extract_if(|_, kept| !is_ahead(kept)).map(|(_, kept)| kept).collect();
+        }
+        let over = std::mem::take(&mut self.over).into_iter();
+        let (ahead, durable): (_, Vec<_>) =
+            over.partition(|stream| self.executions.get(stream).is_some_and(is_ahead));
+        self.over = ahead;
+        durable.iter().filter_map(|stream| self.executions.remove(stream)).collect()
+    }
+
+    /// Has an execution at hand for whoever asks next.
+    fn keep(&mut self, stream: u64, execution: Execution) {
+        if execution.ended.is_some() {
+            self.over.push(stream);
+        }
+        self.executions.insert(stream, execution);
     }
 
     /// Nothing in memory holds any more: forgets it all and decides everything pending again.
@@ -216,13 +267,14 @@ impl Book {
         self.head = None;
         self.taken = None;
         self.executions.clear();
+        self.over.clear();
         self.library = None;
         self.memory.clear();
         self.keys.clear();
         self.keys_writing.clear();
         self.writing = None;
-        for Waiter { asked, answer, .. } in pending.into_iter().chain(queued) {
-            self.take_in(asked, answer);
+        for Waiter { asked, said } in pending.into_iter().chain(queued) {
+            self.take_in(asked, said.to);
         }
     }
 
@@ -348,7 +400,7 @@ impl Book {
         self.keys.insert((key.caller.clone(), key.key.clone()), request);
     }
 
-    fn erase_act(&mut self, stream: u64, actor: &str) -> Result<Reply, Error> {
+    fn erase_act(&mut self, stream: u64, actor: &Arc<str>) -> Result<Reply, Error> {
         let act = fold::fold_act(&self.db, self.tenant, stream)?.ok_or_else(no_such_execution)?;
         let writing = self.writing.iter().flat_map(|batch| &batch.entries);
         let on_its_way = self.queue.entries.iter().chain(writing).any(|entry| entry.stream == stream);
@@ -360,7 +412,7 @@ impl Book {
         Ok(Reply::Deleted)
     }
 
-    fn start(&mut self, start: &Start, actor: &str) -> Result<Progress, Error> {
+    fn start(&mut self, start: &Start, actor: &Arc<str>) -> Result<Progress, Error> {
         let id = start.id.clone();
         let first = begin(
             id,
@@ -403,7 +455,7 @@ impl Book {
         self.hold_head()?;
         let execution = self.execution(stream)?;
         let seen = look(&execution);
-        self.executions.insert(stream, execution);
+        self.keep(stream, execution);
         Ok(seen)
     }
 
@@ -413,8 +465,9 @@ impl Book {
         let cold: Vec<u64> =
             streams.iter().copied().filter(|stream| !self.executions.contains_key(stream)).collect();
         let folded = fold::fold_each(&self.db, self.tenant, &cold, &self.plans)?;
-        let found = cold.into_iter().zip(folded).filter_map(|(stream, execution)| Some((stream, execution?)));
-        self.executions.extend(found);
+        for (stream, execution) in cold.into_iter().zip(folded) {
+            execution.into_iter().for_each(|execution| self.keep(stream, execution));
+        }
         Ok(())
     }
 
@@ -426,7 +479,7 @@ impl Book {
         }
     }
 
-    fn command(&mut self, stream: u64, command: &Command, actor: &str) -> Result<Progress, Error> {
+    fn command(&mut self, stream: u64, command: &Command, actor: &Arc<str>) -> Result<Progress, Error> {
         let execution = self.execution(stream)?;
         let before = project::summary(&execution);
         let mark = self.queue.entries.len();
@@ -450,7 +503,7 @@ impl Book {
         stream: u64,
         mut execution: Execution,
         command: &Command,
-        actor: &str,
+        actor: &Arc<str>,
     ) -> Result<(Execution, Option<Refusal>), Error> {
         let mut values = Values::default();
         let events = loop {
@@ -467,13 +520,14 @@ impl Book {
         if !claims && command.epoch() != Some(execution.epoch) {
             return Ok((execution, None));
         }
+        let driver = self.driver.clone();
         for _ in 0..FOLLOW_MAX {
             match follow(&execution, now(), &values) {
                 Err(missing) => self.load(missing, &mut values)?,
                 Ok(events) if events.is_empty() => return Ok((execution, None)),
                 Ok(events) => {
                     for fresh in events {
-                        execution = self.record(stream, execution, fresh, DRIVER)?;
+                        execution = self.record(stream, execution, fresh, &driver)?;
                     }
                 }
             }
@@ -486,7 +540,7 @@ impl Book {
         stream: u64,
         execution: Execution,
         fresh: Fresh,
-        actor: &str,
+        actor: &Arc<str>,
     ) -> Result<Execution, Error> {
         let stands = Stands { version: execution.version, position: execution.position.0 };
         let recorded = self.append(stream, stands, fresh, actor);
@@ -498,7 +552,7 @@ impl Book {
     }
 
     /// Chains one entry onto the queue.
-    fn append(&mut self, stream: u64, stands: Stands, fresh: Fresh, actor: &str) -> Recorded {
+    fn append(&mut self, stream: u64, stands: Stands, fresh: Fresh, actor: &Arc<str>) -> Recorded {
         let version = stands.version + 1;
         let head = self.head.expect("the head is read before anything is decided");
         let position = self.next_position();
@@ -520,8 +574,8 @@ impl Book {
             stream,
             version,
             at,
-            actor: actor.to_owned(),
-            kind: kind.to_owned(),
+            actor: actor.clone(),
+            kind: kind.into(),
             body,
             hash,
             payload: fresh.payload,
@@ -580,7 +634,7 @@ impl Book {
             arguments: arguments.collect(),
             due,
         };
-        self.executions.insert(stream, execution);
+        self.keep(stream, execution);
         progress
     }
 }

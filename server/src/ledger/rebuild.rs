@@ -97,7 +97,7 @@ fn stands(db: &Db, tenant: i64, stream: u64) -> Result<(Option<notes::Note>, Opt
     let (mut note, mut task) = (None, None);
     for entry in journal::of_stream(db.dialect(), tenant, stream, 0).all_blocking(db)? {
         let recorded = recorded(&entry)?;
-        let (version, author) = (entry.version, entry.actor.as_str());
+        let (version, author) = (entry.version, &*entry.actor);
         let written = notes::Written { stream, version, author, recorded: &recorded };
         note = project::note(note, &written);
         task = project::task(task, &written);

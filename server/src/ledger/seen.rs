@@ -97,14 +97,14 @@ fn of_stream(db: &Db, tenant: i64, plans: &Plans, stream: u64, entries: &[Entry]
     };
     let plan = plans.load(db, tenant, &started.plan)?;
     let told = decoded.iter().zip(entries);
-    let told = told.map(|(recorded, entry)| Told { recorded, by_somebody: entry.actor != DRIVER });
+    let told = told.map(|(recorded, entry)| Told { recorded, by_somebody: *entry.actor != *DRIVER });
     let project::Waits { answered: mut waits, open } = project::waits(stream, told);
     if !open.is_empty()
         && let Some(execution) = folded(db, tenant, entries, Vec::new(), plans)?
     {
         waits.extend(project::standing(open, &execution));
     }
-    let actors: BTreeSet<&str> = entries.iter().map(|entry| entry.actor.as_str()).collect();
+    let actors: BTreeSet<&str> = entries.iter().map(|entry| &*entry.actor).collect();
     Ok(Seen {
         calls: project::calls(stream, &started.plan, &plan, &decoded),
         troubles: project::troubles(stream, &decoded),

@@ -10,10 +10,10 @@ use actbook_engine::execution::{Answered, Call, CallId, CallKind, Command, Due, 
 use actbook_engine::id::Epoch;
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
-use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::ReusableBoxFuture;
 
 use super::perform::{InFlight, Words, perform, unreadable};
 use super::seat::Seat;
@@ -28,6 +28,8 @@ pub type Halt = watch::Receiver<bool>;
 /// An epoch that nobody has: a report under it is a fact from which nothing follows.
 const NOBODY: Epoch = Epoch(u64::MAX);
 
+type Performing = ReusableBoxFuture<'static, (CallId, Ended)>;
+
 /// One execution, driven by this process.
 #[derive(Debug)]
 pub struct Drive {
@@ -39,6 +41,8 @@ pub struct Drive {
     calls: JoinSet<(CallId, Ended)>,
     /// Calls that ended without having to wait for anything.
     ended: VecDeque<(CallId, Ended)>,
+    /// The box of such a call, for the next one: it is large.
+    spare: Option<Performing>,
     woken: Arc<Notify>,
 }
 
@@ -53,6 +57,7 @@ impl Runner {
             in_flight: BTreeMap::new(),
             calls: JoinSet::new(),
             ended: VecDeque::new(),
+            spare: None,
             woken: self.0.ledger.watch(claimed.stream),
         };
         let mut open = LeftOpen(Some(&self.0.seat));
@@ -169,13 +174,26 @@ impl Drive {
         let (stop, stopped) = watch::channel(call.cancel);
         let kept = Arc::new(AtomicBool::new(call.task.is_some()));
         self.in_flight.insert(call.id, InFlight { stop, kept: kept.clone() });
-        let mut call: BoxFuture<'static, _> = match words {
-            Ok(words) => Box::pin(perform(self.inner.clone(), self.stream, call, words, stopped, kept)),
-            Err(why) => Box::pin(std::future::ready(unreadable(call.id, &why))),
+        let mut call = match words {
+            Ok(words) => self.boxed(perform(self.inner.clone(), self.stream, call, words, stopped, kept)),
+            Err(why) => self.boxed(std::future::ready(unreadable(call.id, &why))),
         };
-        match std::future::poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
-            Poll::Ready(ended) => self.ended.push_back(ended),
+        match std::future::poll_fn(|context| Poll::Ready(call.poll(context))).await {
+            Poll::Ready(ended) => {
+                self.ended.push_back(ended);
+                self.spare = Some(call);
+            }
             Poll::Pending => drop(self.calls.spawn(call)),
+        }
+    }
+
+    fn boxed(&mut self, call: impl Future<Output = (CallId, Ended)> + Send + 'static) -> Performing {
+        match self.spare.take() {
+            Some(mut spare) => {
+                spare.set(call);
+                spare
+            }
+            None => ReusableBoxFuture::new(call),
         }
     }
 

@@ -237,7 +237,7 @@ impl Service {
                 None => (None, None),
             };
             let deleted = value.is_none();
-            let (position, at, author) = (entry.position, time(entry.at), entry.actor.clone());
+            let (position, at, author) = (entry.position, time(entry.at), entry.actor.to_string());
             Ok(ValueView { position, at, author, value, metadata, deleted })
         };
         entries.iter().rev().take(HISTORY_MAX).map(value_of).collect()
@@ -293,7 +293,7 @@ impl Service {
             Event::NoteDeleted(deleted) => (deleted.key, None, Owner::of(&deleted.scope)),
             other => return Err(corrupt(format!("entry {position} is `{}`, no note", other.kind()))),
         };
-        let (author, at, deleted) = (entry.actor, time(entry.at), named.is_none());
+        let (author, at, deleted) = (entry.actor.to_string(), time(entry.at), named.is_none());
         Ok(NoteWritten { key, r#type: named, of, author, at, position, version: entry.version, deleted })
     }
 }

@@ -1,8 +1,10 @@
 //! One execution as a file that anybody can check offline. It carries its own entries whole and, for
 //! the positions of others between them, only their 32-byte hashes, so that the chain still closes.
 
+use std::borrow::Cow;
 use std::io::{BufRead, Write};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use actbook_engine::chain::{self, Digest, GENESIS, Hash};
 use actbook_engine::event::Event;
@@ -64,8 +66,8 @@ struct Own {
     position: u64,
     version: u64,
     at: i64,
-    actor: String,
-    kind: String,
+    actor: Arc<str>,
+    kind: Cow<'static, str>,
     /// The exact stored text: hashes are over bytes, not over JSON.
     body: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -242,7 +242,8 @@ impl EntryView {
         let body = serde_json::from_str(&entry.body).unwrap_or(Value::String(entry.body));
         let hash = entry.hash.iter().map(|byte| format!("{byte:02x}")).collect();
         let at = time(entry.at);
-        let journal::Entry { position, version, kind, actor, .. } = entry;
+        let journal::Entry { position, version, .. } = entry;
+        let (kind, actor) = (entry.kind.into_owned(), entry.actor.to_string());
         Self { position, at, execution, version, kind, actor, body, recorded: None, hash }
     }
 }

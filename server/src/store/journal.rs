@@ -1,7 +1,9 @@
 //! The journal as rows: entries, the head, and what can be asked of them. Only INSERT (through the
 //! appender) and SELECT; the hashes are made and checked elsewhere.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use super::dialect::{entries, of_stream};
 use super::{Db, Dialect, Error, Row, Select, Statement, Value};
@@ -20,8 +22,8 @@ pub struct Entry {
     pub stream: u64,
     pub version: u64,
     pub at: i64,
-    pub actor: String,
-    pub kind: String,
+    pub actor: Arc<str>,
+    pub kind: Cow<'static, str>,
     pub body: String,
     pub hash: [u8; 32],
     pub payload: Option<Vec<u8>>,
@@ -114,8 +116,8 @@ fn entry(mut row: Row) -> Result<Entry, Error> {
         stream: row.count(1)?,
         version: row.count(2)?,
         at: row.int(3)?,
-        actor: row.take_text(4)?,
-        kind: row.take_text(5)?,
+        actor: row.take_text(4)?.into(),
+        kind: row.take_text(5)?.into(),
         body: row.take_text(6)?,
         hash: row.hash(7)?,
         payload: None,

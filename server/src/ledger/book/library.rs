@@ -1,5 +1,7 @@
 //! The library's part of the book: plans saved and deleted, tools accepted.
 
+use std::sync::Arc;
+
 use actbook_engine::chain::Digest;
 use actbook_engine::event::ToolAccepted;
 use actbook_engine::execution::Fresh;
@@ -19,7 +21,7 @@ impl Book {
         }
     }
 
-    pub(super) fn save(&mut self, asked: &PlanAsked, actor: &str) -> Answer {
+    pub(super) fn save(&mut self, asked: &PlanAsked, actor: &Arc<str>) -> Answer {
         let PlanAsked { plan, new_id, template, pins, tools } = asked;
         let library = self.library()?;
         let (reference, saved) = library.save(plan, *template, pins.as_ref(), new_id.clone());
@@ -40,7 +42,7 @@ impl Book {
         digest: Digest,
         tool: &tools::Tool,
         reason: Option<&str>,
-        actor: &str,
+        actor: &Arc<str>,
     ) -> Answer {
         let library = self.library()?;
         let fresh = library.accepted(&tool.name) != Some(digest);
@@ -62,7 +64,7 @@ impl Book {
         Ok(seen)
     }
 
-    fn shelve(&mut self, library: Library, fresh: Fresh, actor: &str) -> Result<(), Error> {
+    fn shelve(&mut self, library: Library, fresh: Fresh, actor: &Arc<str>) -> Result<(), Error> {
         let stands = Stands { version: library.version, position: library.position.0 };
         let recorded = self.append(LIBRARY, stands, fresh, actor);
         self.queue.others.extend(project::plan(self.tenant, &recorded));
@@ -70,7 +72,7 @@ impl Book {
         Ok(())
     }
 
-    pub(super) fn delete(&mut self, id: &PlanId, actor: &str) -> Answer {
+    pub(super) fn delete(&mut self, id: &PlanId, actor: &Arc<str>) -> Answer {
         let library = self.library()?;
         match library.delete(id) {
             Ok(deleted) => self.shelve(library, deleted.into(), actor)?,

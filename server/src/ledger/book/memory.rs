@@ -39,7 +39,7 @@ impl Memory {
 }
 
 impl Book {
-    pub(super) fn set_note(&mut self, asked: &NoteAsked, actor: &str) -> Result<Reply, Error> {
+    pub(super) fn set_note(&mut self, asked: &NoteAsked, actor: &Arc<str>) -> Result<Reply, Error> {
         let place = (asked.note.scope.clone(), asked.note.key.clone());
         let before = self.note(&place)?;
         let salt = before.as_ref().map_or_else(|| asked.salt.clone(), |held| held.salt.clone());
@@ -55,7 +55,7 @@ impl Book {
         Ok(Reply::Recorded(recorded.position))
     }
 
-    pub(super) fn delete_note(&mut self, scope: &Scope, key: &str, actor: &str) -> Result<Reply, Error> {
+    pub(super) fn delete_note(&mut self, scope: &Scope, key: &str, actor: &Arc<str>) -> Result<Reply, Error> {
         let place = (scope.clone(), key.to_owned());
         let found = self.note(&place)?.filter(|held| !held.row.deleted);
         let Held { row, salt } = found.ok_or_else(|| no_such_note(key))?;
@@ -69,7 +69,7 @@ impl Book {
     }
 
     /// Erases what a note's entries keep. A note that moved meanwhile is left alone.
-    pub(super) fn erase_note(&mut self, stream: u64, version: u64, actor: &str) -> Result<Reply, Error> {
+    pub(super) fn erase_note(&mut self, stream: u64, version: u64, actor: &Arc<str>) -> Result<Reply, Error> {
         let ahead = self.memory.notes.values().any(|held| held.row.stream == stream);
         let row = notes::by_stream(self.tenant, stream).first_blocking(&self.db)?;
         if let Some(row) = row.filter(|row| !ahead && row.version == version) {
@@ -88,7 +88,7 @@ impl Book {
         &mut self,
         asked: &[(task::Task, Arc<[u8]>)],
         fresh: bool,
-        actor: &str,
+        actor: &Arc<str>,
     ) -> Result<Reply, Error> {
         let mut decided = Vec::with_capacity(asked.len());
         for (index, (task, salt)) in asked.iter().enumerate() {
@@ -114,7 +114,7 @@ impl Book {
     }
 
     /// What can be refused comes first, so that nothing of it stands where something is.
-    pub(super) fn add_task(&mut self, asked: &TaskAsked, actor: &str) -> Result<Reply, Error> {
+    pub(super) fn add_task(&mut self, asked: &TaskAsked, actor: &Arc<str>) -> Result<Reply, Error> {
         self.look_at_library(|_| ())?;
         self.set_tasks(&[(asked.task.clone(), asked.salt.clone())], true, actor)?;
         let saved = self.save(&asked.plan, actor)?;
@@ -154,7 +154,7 @@ impl Book {
         stands: Option<(u64, Stands)>,
         fresh: Fresh,
         salt: &[u8],
-        actor: &str,
+        actor: &Arc<str>,
     ) -> (Place, Recorded) {
         let (stream, stands) = stands.unwrap_or_else(|| {
             let stream = self.next_position().0;

@@ -152,7 +152,7 @@ fn happening(entry: &Entry, execution: Option<&str>) -> Option<Happening> {
         Event::UnwindStarted(event) => ("decision", format!("undoing began{}", because(&event.reason))),
         _ => return None,
     };
-    let (position, at, author) = (entry.position, time(entry.at), entry.actor.clone());
+    let (position, at, author) = (entry.position, time(entry.at), entry.actor.to_string());
     Some(Happening { position, at, author, what, text, execution_id: execution.map(str::to_owned) })
 }
 

@@ -261,7 +261,7 @@ impl<'a> Columns<'a> {
             for (column, number) in all.numbers.iter_mut().zip(numbers) {
                 column.push(number);
             }
-            for (column, text) in all.texts.iter_mut().zip([&entry.actor, &entry.kind, &entry.body]) {
+            for (column, text) in all.texts.iter_mut().zip([&*entry.actor, &*entry.kind, &*entry.body]) {
                 column.push(text);
             }
             all.hashes.push(&entry.hash);
