@@ -297,6 +297,11 @@ impl Ledger {
         self.door.lock().look(stream, look)
     }
 
+    /// An execution as it stood in the database not long ago; none: it is not at hand.
+    pub fn at_hand(&self, stream: u64) -> Option<Execution> {
+        self.door.lock().at_hand(stream)
+    }
+
     /// A look at the library as it stands here. A hint, like any look.
     pub fn look_at_library<T>(&self, look: impl FnOnce(&Library) -> T) -> Result<T, Error> {
         self.door.lock().look_at_library(look)

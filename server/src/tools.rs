@@ -534,8 +534,9 @@ const TRACE_HEADER: &str = "traceparent";
 fn traceparent() -> Option<String> {
     let mut drawn = [0; 24];
     getrandom::fill(&mut drawn).ok()?;
-    let hex: String = drawn.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(format!("00-{}-{}-01", &hex[..32], &hex[32..]))
+    let (trace, span) = drawn.split_first_chunk::<16>()?;
+    let span = span.first_chunk::<8>()?;
+    Some(format!("00-{:032x}-{:016x}-01", u128::from_be_bytes(*trace), u64::from_be_bytes(*span)))
 }
 
 /// A missing argument is the plan's fault, a missing variable the machine's.

@@ -14,7 +14,7 @@ use crate::terms::Rules;
 /// Where a ready step stands in the line.
 pub(super) type Rank = (i64, StepNo);
 
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     /// Pending with every need satisfied; those that must run alone are kept apart.
     pub ready: BTreeSet<Rank>,

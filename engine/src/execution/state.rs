@@ -48,7 +48,7 @@ pub enum Proposal {
     Rejected,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Execution {
     pub id: ExecutionId,
     pub plan: Arc<Plan>,
@@ -113,7 +113,7 @@ pub struct Answered {
     pub answer: Stored,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct StepState {
     pub(super) status: StepStatusCell,
     pub attempts: Vec<Attempt>,
@@ -163,7 +163,7 @@ pub struct StepState {
 }
 
 /// A step's status changes only through `Execution::set_status`, which keeps the counts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StepStatusCell(pub(super) StepStatus);
 
 impl Default for StepStatusCell {

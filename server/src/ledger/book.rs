@@ -3,6 +3,7 @@
 
 mod library;
 mod memory;
+mod waiting;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -21,9 +22,11 @@ use actbook_engine::library::Library;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
+use self::waiting::{Queue, Spent};
+pub(super) use self::waiting::{Said, Taken, Waiter};
 use super::fold::{self, Plans};
 use super::{Answer, Asked, Error, Progress, Reply, Request, RequestKey, Start};
-use crate::store::{Batch, Db, Entry, Head, Statement, executions, journal, payloads, project, requests};
+use crate::store::{Batch, Db, Entry, Head, executions, journal, payloads, project, requests};
 
 /// Entries that follow by themselves are written as the driver's own word.
 pub const DRIVER: &str = "actbook";
@@ -33,74 +36,6 @@ const FOLLOW_MAX: usize = 50_000;
 
 /// States kept in memory at most; what is not kept is folded again when asked for.
 const CACHED_MAX: usize = 4_000;
-
-/// Somebody who waits for durability, with what is needed to decide again.
-#[derive(Debug)]
-pub(super) struct Waiter {
-    asked: Asked,
-    pub said: Said,
-}
-
-/// An answer, and who hears it.
-#[derive(Debug)]
-pub(super) struct Said {
-    reply: Answer,
-    to: oneshot::Sender<Answer>,
-}
-
-impl Said {
-    pub fn go_out(self) {
-        // Nobody listens any more when the asking task was dropped; what was decided stands.
-        drop(self.to.send(self.reply));
-    }
-
-    pub fn failed(self, error: Error) -> Self {
-        Self { reply: Err(error), ..self }
-    }
-}
-
-/// What is durable and needed no more. Whoever asks next drops it: memory goes back faster on the thread that
-/// took it, and the writer has enough to do.
-#[derive(Debug)]
-#[expect(dead_code, reason = "held only to be dropped")]
-pub(super) struct Spent {
-    batch: Arc<Batch>,
-    asked: Vec<Asked>,
-    ended: Vec<Execution>,
-}
-
-impl Waiter {
-    /// A driver goes on with its own execution.
-    fn is_progress(&self) -> bool {
-        matches!(&self.asked.request, Request::Do { command, .. } if command.epoch().is_some())
-    }
-
-    /// The execution that somebody else than its driver has moved.
-    fn moved_from_outside(&self) -> Option<u64> {
-        match &self.asked.request {
-            Request::Do { stream, command } if command.epoch().is_none() => Some(*stream),
-            Request::Do { .. }
-            | Request::Start(_)
-            | Request::SavePlan(_)
-            | Request::DeletePlan { .. }
-            | Request::AcceptTool { .. }
-            | Request::Act { .. }
-            | Request::EraseAct { .. }
-            | Request::SetNote(_)
-            | Request::DeleteNote { .. }
-            | Request::EraseNote { .. }
-            | Request::SetTasks { .. }
-            | Request::AddTask(_) => None,
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    entries: Vec<Entry>,
-    others: Vec<Statement>,
-    waiters: Vec<Waiter>,
-}
 
 /// Where a stream stands: the version and the position of its last entry.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +64,8 @@ pub(super) struct Book {
     head: Option<Head>,
     /// After everything that the writer has written or is writing.
     taken: Option<Head>,
+    /// Up to here the journal is known to be in the database.
+    durable: u64,
     executions: HashMap<u64, Execution>,
     /// Of these, the ones that have ended: to be let go of once they are durable.
     over: Vec<u64>,
@@ -148,12 +85,6 @@ pub(super) struct Book {
     pub word_is_due: bool,
 }
 
-/// A batch on its way, with those who wait for it.
-pub(super) struct Taken {
-    pub batch: Arc<Batch>,
-    pub waiters: Vec<Waiter>,
-}
-
 impl Book {
     pub fn new(db: Db, tenant: i64) -> Self {
         Self {
@@ -163,6 +94,7 @@ impl Book {
             plans: Plans::default(),
             head: None,
             taken: None,
+            durable: 0,
             executions: HashMap::new(),
             over: Vec::new(),
             library: None,
@@ -227,9 +159,9 @@ impl Book {
     pub fn written(&mut self, batch: Arc<Batch>, waiters: Vec<Waiter>) -> Vec<Said> {
         self.writing = None;
         self.keys_writing.clear();
-        let durable = self.taken.map_or(0, |head| head.position);
-        self.memory.durable(durable);
-        let ended = self.let_go(durable);
+        self.durable = batch.new.position;
+        self.memory.durable(self.durable);
+        let ended = self.let_go(self.durable);
         waiters.iter().filter_map(Waiter::moved_from_outside).for_each(|stream| self.wake(stream));
         let (asked, said) = waiters.into_iter().map(|waiter| (waiter.asked, waiter.said)).unzip();
         self.spent.push(Spent { batch, asked, ended });
@@ -457,6 +389,10 @@ impl Book {
         let seen = look(&execution);
         self.keep(stream, execution);
         Ok(seen)
+    }
+
+    pub fn at_hand(&self, stream: u64) -> Option<Execution> {
+        self.executions.get(&stream).filter(|execution| execution.position.0 <= self.durable).cloned()
     }
 
     /// Folds many executions in one go, for a process that is about to take them up.

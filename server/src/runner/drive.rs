@@ -183,7 +183,11 @@ impl Drive {
                 self.ended.push_back(ended);
                 self.spare = Some(call);
             }
-            Poll::Pending => drop(self.calls.spawn(call)),
+            Poll::Pending => {
+                // Whoever carries it out goes first: a task that is spawned would be run before.
+                tokio::task::yield_now().await;
+                self.calls.spawn(call);
+            }
         }
     }
 

@@ -168,7 +168,10 @@ impl Service {
     }
 
     pub(super) fn fold(&self, stream: u64) -> Result<Execution, Error> {
-        let folded = ledger::fold(&self.db, self.tenant, stream, &self.plans)?;
+        let folded = match self.ledger.at_hand(stream) {
+            Some(execution) => Some(ledger::catch_up(&self.db, self.tenant, stream, execution)?),
+            None => ledger::fold(&self.db, self.tenant, stream, &self.plans)?,
+        };
         folded.ok_or_else(|| {
             Error::new("no_such_execution", "there is no such execution", "`actbook list` shows them")
         })

@@ -2,7 +2,7 @@
 //! appender) and SELECT; the hashes are made and checked elsewhere.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::dialect::{entries, of_stream};
@@ -142,21 +142,35 @@ pub fn of_stream(dialect: Dialect, tenant: i64, stream: u64, after: u64) -> Sele
     Select::new(sql, vec![tenant.into(), stream.into(), place(after)], entry)
 }
 
-const PAGES: &str = "SELECT page FROM pages WHERE tenant = $1 AND stream = $2";
+const PAGES: &str = "SELECT stream, page FROM pages WHERE tenant = $1 AND stream >= $2 AND stream <= $3";
 const ON_PAGE: &str = entries!(
     "entry >= CAST($2 AS BIGINT) * 128 AND entry < CAST($2 AS BIGINT) * 128 + 128 \
      AND tenant = $1 ORDER BY entry"
 );
 
+/// Streams that began on the same page, from the first of them to the last: what is kept of each is found
+/// together.
+pub(super) fn neighbours(tenant: i64, streams: &[u64]) -> Vec<Vec<Value>> {
+    let mut reaches = BTreeMap::new();
+    for stream in streams {
+        let (first, last) = reaches.entry(page_of(*stream)).or_insert((*stream, *stream));
+        (*first, *last) = ((*first).min(*stream), (*last).max(*stream));
+    }
+    reaches.into_values().map(|(first, last)| vec![tenant.into(), first.into(), last.into()]).collect()
+}
+
 /// The same for many streams, each from its beginning, in two flights: those that ran at the same time share
 /// their pages, and each page is read once.
 pub fn of_streams_blocking(db: &Db, tenant: i64, streams: &[u64]) -> Result<Vec<Vec<Entry>>, Error> {
-    let sets = streams.iter().map(|stream| vec![tenant.into(), (*stream).into()]).collect();
-    let further = db.read_many_blocking(PAGES, sets)?.into_iter().flatten().map(|row| row.int(0));
-    // A tenant has 2^40 keys, and so 2^33 pages.
-    let first = streams.iter().map(|stream| Ok((tenant << 33) + page_of(*stream) as i64));
-    let pages = first.chain(further).collect::<Result<BTreeSet<i64>, Error>>()?;
     let mut found: HashMap<u64, Vec<Entry>> = streams.iter().map(|stream| (*stream, Vec::new())).collect();
+    // A tenant has 2^40 keys, and so 2^33 pages.
+    let mut pages: BTreeSet<i64> =
+        streams.iter().map(|stream| (tenant << 33) + page_of(*stream) as i64).collect();
+    for row in db.read_many_blocking(PAGES, neighbours(tenant, streams))?.into_iter().flatten() {
+        if found.contains_key(&row.count(0)?) {
+            pages.insert(row.int(1)?);
+        }
+    }
     let sets = pages.into_iter().map(|page| vec![tenant.into(), page.into()]).collect();
     for row in db.read_many_blocking(ON_PAGE, sets)?.into_iter().flatten() {
         if let Some(entries) = found.get_mut(&row.count(1)?) {

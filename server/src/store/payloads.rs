@@ -1,8 +1,10 @@
 //! Payloads lie beside the journal, keyed by the entry that owns them, so that they can be erased
 //! while the chain stays whole. The salt of their digests goes with them.
 
+use std::collections::HashMap;
+
 use super::dialect::of_stream as text;
-use super::journal::place;
+use super::journal::{neighbours, place};
 use super::{Db, Dialect, Error, Row, Select, Statement, Value};
 
 /// A payload and the position of its owner.
@@ -96,11 +98,14 @@ pub fn salt(tenant: i64, stream: u64) -> Select<Vec<u8>> {
     Select::new(SALT, vec![tenant.into(), stream.into()], |mut row| row.take_bytes(0))
 }
 
+const SALTS: &str = "SELECT stream, salt FROM salts WHERE tenant = $1 AND stream >= $2 AND stream <= $3";
+
 /// The salt of each stream, empty where it is erased.
 pub fn salts_blocking(db: &Db, tenant: i64, streams: &[u64]) -> Result<Vec<Vec<u8>>, Error> {
-    let found = db.read_many_blocking(SALT, sets(tenant, streams))?;
-    let only = |rows: Vec<Row>| rows.into_iter().next().map_or(Ok(Vec::new()), |mut row| row.take_bytes(0));
-    found.into_iter().map(only).collect()
+    let rows = db.read_many_blocking(SALTS, neighbours(tenant, streams))?.into_iter().flatten();
+    let kept = rows.map(|mut row| Ok((row.count(0)?, row.take_bytes(1)?)));
+    let mut kept = kept.collect::<Result<HashMap<_, _>, Error>>()?;
+    Ok(streams.iter().map(|stream| kept.remove(stream).unwrap_or_default()).collect())
 }
 
 /// The salts of the streams that began after one position and up to another, in order.

@@ -8,7 +8,7 @@ mod answer;
 use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actbook_engine::policy::Category;
@@ -41,12 +41,15 @@ pub fn system_lookup() -> Lookup {
     })
 }
 
+/// Made when it is first needed: reading the machine's certificates takes longer than the rest of a start.
+type OnceNeeded = Arc<LazyLock<Client, Box<dyn FnOnce() -> Client + Send>>>;
+
 #[derive(Clone, Debug)]
 pub struct Egress {
     /// For every host that the config does not name: its addresses are checked.
-    public: Client,
+    public: OnceNeeded,
     /// For those that it names: the operator knows best.
-    named: Client,
+    named: OnceNeeded,
     allowed: Arc<Vec<Place>>,
 }
 
@@ -116,7 +119,10 @@ fn inside(host: &str, address: IpAddr) -> String {
 impl Egress {
     /// `allow` lists hosts that may be private for whoever asks.
     pub fn new(lookup: Lookup, allow: &[String]) -> Self {
-        let client = |private_too| client(Checked { lookup: lookup.clone(), private_too });
+        let client = |private_too| -> OnceNeeded {
+            let names = Checked { lookup: lookup.clone(), private_too };
+            Arc::new(LazyLock::new(Box::new(|| client(names))))
+        };
         let allowed = Arc::new(allow.iter().filter_map(|text| Place::written(text)).collect());
         Self { public: client(false), named: client(true), allowed }
     }

@@ -113,10 +113,15 @@ fn one_failing_row_takes_the_whole_batch_back() {
         let salt = || payloads::insert_salt(TENANT, 1, b"salt");
         let twice = batch(head(db), vec![entry(1, "one")], vec![salt(), salt()]);
         assert!(matches!(append(&mut appender, &twice), Err(Error::Constraint(_))));
-        let mut unversioned = entry(2, "two");
-        unversioned.version = 0;
-        let refused = batch(head(db), vec![entry(1, "one"), unversioned], vec![]);
+        // A payload that belongs to nobody lies in the way of the second entry's.
+        let stray = "INSERT INTO payloads (entry, body) VALUES ($1 * 1099511627776 + 2, $2)";
+        db.transact(vec![Statement::new(stray, vec![TENANT.into(), b"stray".as_slice().into()])])
+            .await
+            .unwrap();
+        let owner = Entry { payload: Some(b"two".to_vec()), ..entry(2, "two") };
+        let refused = batch(head(db), vec![entry(1, "one"), owner], vec![]);
         assert!(matches!(append(&mut appender, &refused), Err(Error::Constraint(_))));
+        db.transact(vec![Statement::new("DELETE FROM payloads", vec![])]).await.unwrap();
 
         assert_eq!(head(db).position, 0);
         assert_eq!(bodies(db).await, [""; 0]);

@@ -1,6 +1,6 @@
 //! The projections: found by prefix, listed newest first, changed and erased.
 
-use actbook::store::{Db, Error, Found, Statement, executions, payloads, plans};
+use actbook::store::{Db, Dialect, Error, Found, Statement, executions, payloads, plans};
 
 use super::{Kind, TENANT, append, batch, entry, for_each_database, head};
 
@@ -103,7 +103,8 @@ fn an_execution_changes_and_is_erased() {
             ..execution(1, "e1", "running")
         };
         assert_eq!(executions::by_id(TENANT, 1).first(db).await.unwrap(), Some(changed));
-        for status in ["ended", "failed"] {
+        // PostgreSQL has no such check: it would read it anew for every statement.
+        for status in ["ended", "failed"].into_iter().filter(|_| db.dialect() == Dialect::Sqlite) {
             let wrong = executions::Change { status, ..change.clone() };
             let refused = db.transact(vec![executions::update(TENANT, 1, &wrong)]).await;
             assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
