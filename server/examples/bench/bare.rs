@@ -18,14 +18,26 @@ fn open(file: &Path) -> anyhow::Result<Connection> {
     Ok(connection)
 }
 
-/// Prepared one-row inserts, autocommit, WAL, FULL.
+/// One prepared one-row insert, autocommit, WAL, FULL.
+pub struct Commits(Connection);
+
+impl Commits {
+    pub fn open(folder: &Path) -> anyhow::Result<Self> {
+        Ok(Self(open(&folder.join("bare.db"))?))
+    }
+
+    pub fn commit(&self) -> anyhow::Result<()> {
+        let mut insert = self.0.prepare_cached("INSERT INTO bare (body) VALUES (?1)")?;
+        insert.execute([&[7u8; ROW_BYTES][..]])?;
+        Ok(())
+    }
+}
+
 pub fn commits_per_s(folder: &Path, time: Duration) -> anyhow::Result<f64> {
-    let connection = open(&folder.join("bare.db"))?;
-    let mut insert = connection.prepare("INSERT INTO bare (body) VALUES (?1)")?;
-    let row = [7u8; ROW_BYTES];
+    let commits = Commits::open(folder)?;
     let (start, mut count) = (Instant::now(), 0u64);
     while start.elapsed() < time {
-        insert.execute([&row[..]])?;
+        commits.commit()?;
         count += 1;
     }
     Ok(count as f64 / start.elapsed().as_secs_f64())

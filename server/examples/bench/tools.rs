@@ -80,6 +80,17 @@ async fn bare_us(bare: &Bare) -> anyhow::Result<f64> {
     Ok(start.elapsed().as_secs_f64() * 1e6 / CALLS as f64)
 }
 
+/// Microseconds of one bare call and one bare commit, done in turn: neither finds its other side awake.
+async fn in_turn_us(bare: &Bare, folder: &std::path::Path) -> anyhow::Result<f64> {
+    let commits = crate::bare::Commits::open(folder)?;
+    let start = Instant::now();
+    for number in 0..CALLS {
+        bare_call(bare, number).await?;
+        commits.commit()?;
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e6 / CALLS as f64)
+}
+
 async fn open(database: &str, server: Value) -> anyhow::Result<Service> {
     let config =
         json!({ "mcpServers": { "echo": server }, "servers": { "echo": { "concurrency": AT_ONCE } } });
@@ -153,12 +164,14 @@ async fn measured(figures: &mut Figures, folder: &std::path::Path) -> anyhow::Re
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
             let commit_us = 1e6 / crate::bare::commits_per_s(folder, BARE_TIME)?;
-            rounds.push([bare_us(&bare).await?, step_us(&service).await?, commit_us]);
+            let in_turn_us = in_turn_us(&bare, folder).await?;
+            rounds.push([bare_us(&bare).await?, step_us(&service).await?, commit_us, in_turn_us]);
         }
-        let middle = |pick: fn(&[f64; 3]) -> f64| median(rounds.iter().map(pick).collect());
+        let middle = |pick: fn(&[f64; 4]) -> f64| median(rounds.iter().map(pick).collect());
         figures.put(&format!("tools.{transport}.bare_us"), middle(|round| round[0]));
         figures.put(&format!("tools.{transport}.step_us"), middle(|round| round[1]));
-        let over = middle(|[bare, step, commit]| (step - bare) / commit);
+        figures.put(&format!("tools.{transport}.bare_with_commit_us"), middle(|round| round[3]));
+        let over = middle(|[bare, step, commit, _]| (step - bare) / commit);
         figures.put(&format!("tools.{transport}.overhead_commits"), over);
         figures.at_most(&format!("{transport}: a step over a bare call, in bare commits"), over, 1.5);
         if transport == "stdio" {

@@ -126,10 +126,14 @@ pub fn batch(old: Head, entries: Vec<Entry>, others: Vec<Statement>) -> Batch {
 }
 
 /// As the ledger's writer does: on a thread that belongs to no runtime.
-pub fn append(appender: &mut Appender, batch: &Batch) -> Result<Appended, Error> {
-    std::thread::scope(|threads| threads.spawn(|| appender.append(batch)).join()).unwrap_or_else(|panic| {
+pub fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|threads| threads.spawn(work).join()).unwrap_or_else(|panic| {
         std::panic::resume_unwind(panic);
     })
+}
+
+pub fn append(appender: &mut Appender, batch: &Batch) -> Result<Appended, Error> {
+    apart(|| appender.append(batch))
 }
 
 /// One entry after the head, as the ledger would append it.

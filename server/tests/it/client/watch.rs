@@ -5,7 +5,7 @@ use futures_util::StreamExt as _;
 use serde_json::json;
 
 use super::{Gate, Heard, builder, of, plan, step};
-use crate::store::for_each_database;
+use crate::store::{TENANT, apart, for_each_database};
 
 #[test]
 fn a_watch_shows_every_stand_from_the_first_look_to_the_end() {
@@ -60,5 +60,28 @@ fn to_drop_a_wait_or_a_watch_stops_nothing() {
         gate.arrived().await;
         gate.let_through();
         assert_eq!(client.wait(&row.id).await.unwrap().status, Status::Succeeded);
+    });
+}
+
+#[test]
+fn what_is_decided_but_not_yet_written_is_not_shown() {
+    for_each_database(async |scratch| {
+        let gate = Gate::new();
+        let client = builder(&scratch.url).tool("t/gate", gate.tool()).open().await.unwrap();
+        client.save_plan(&plan("held up", json!([step("a", "t/gate")]))).await.unwrap();
+        let id = client.start("held up", None).await.unwrap().id.to_string();
+        gate.arrived().await;
+        let mut other = scratch.db.appender().unwrap();
+        apart(|| other.hold(TENANT)).unwrap();
+        let looking = async {
+            for _ in 0..100 {
+                assert_eq!(client.view(&id).await.unwrap().status, Status::Running);
+            }
+            apart(|| other.release()).unwrap();
+        };
+        let (paused, ()) = tokio::join!(client.pause(&id, None), looking);
+        paused.unwrap();
+        assert_eq!(client.view(&id).await.unwrap().status, Status::Paused);
+        gate.let_through();
     });
 }

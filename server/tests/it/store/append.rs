@@ -6,7 +6,9 @@ use actbook::store::{Appended, Appender, Entry, Error, Statement, journal, paylo
 
 use crate::postgres;
 
-use super::{Kind, TENANT, append, append_one, batch, bodies, entry, for_each_database, head, on, open};
+use super::{
+    Kind, TENANT, apart, append, append_one, batch, bodies, entry, for_each_database, head, on, open,
+};
 
 #[test]
 fn entries_and_payloads_come_back_as_they_were_appended() {
@@ -172,14 +174,14 @@ fn who_holds_the_head_appends_before_everybody_else() {
         });
         assert_eq!(bodies(db).await, ["first"]);
         assert_eq!(hold(&mut holder).position, 1);
-        std::thread::scope(|threads| threads.spawn(|| holder.release().unwrap()).join().unwrap());
+        apart(|| holder.release()).unwrap();
         assert_eq!(append_one(db, &mut db.appender().unwrap(), "second"), Appended::Done);
         assert_eq!(append_one(db, &mut holder, "third"), Appended::Done);
     });
 }
 
 fn hold(appender: &mut Appender) -> journal::Head {
-    std::thread::scope(|threads| threads.spawn(|| appender.hold(TENANT).unwrap()).join().unwrap())
+    apart(|| appender.hold(TENANT)).unwrap()
 }
 
 #[test]
