@@ -1,5 +1,7 @@
 //! The stream of an execution's changes.
 
+use std::time::Duration;
+
 use actbook::{Status, StepStatus};
 use futures_util::StreamExt as _;
 use serde_json::json;
@@ -83,5 +85,24 @@ fn what_is_decided_but_not_yet_written_is_not_shown() {
         paused.unwrap();
         assert_eq!(client.view(&id).await.unwrap().status, Status::Paused);
         gate.let_through();
+    });
+}
+
+#[test]
+fn a_neighbour_sees_every_step_of_a_driver_that_is_alone() {
+    for_each_database(async |scratch| {
+        let gate = Gate::new();
+        let client = builder(&scratch.url).tool("t/gate", gate.tool()).open().await.unwrap();
+        let steps: Vec<_> = (0..20).map(|no| step(&format!("s{no}"), "t/gate")).collect();
+        client.save_plan(&plan("seen", json!(steps))).await.unwrap();
+        let id = client.start("seen", None).await.unwrap().id.to_string();
+        let neighbour = builder(&scratch.url).open().await.unwrap();
+        let mut watch = neighbour.watch(&id).await.unwrap();
+        for done in 1..=steps.len() {
+            gate.arrived().await;
+            gate.let_through();
+            let seen = async { while watch.next().await.unwrap().unwrap().progress.done < done {} };
+            tokio::time::timeout(Duration::from_secs(30), seen).await.expect("it hears of every step");
+        }
     });
 }
