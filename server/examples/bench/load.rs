@@ -115,7 +115,7 @@ pub fn sqlite(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch()?;
     sqlite_rates(figures, scale, scratch.path())?;
     let file = |name: &str| scratch.path().join(name).to_string_lossy().into_owned();
-    growth(figures, scale, "sqlite", &file("plan.db"), &file("journal.db"))?;
+    growth(figures, scale, "sqlite", [&file("plan.db"), &file("empty.db"), &file("journal.db")])?;
     size(figures, scale, &scratch.path().join("size.db"))?;
     let start = median(
         (0..5)
@@ -130,7 +130,8 @@ pub fn sqlite(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
 
 pub fn postgres(figures: &mut Figures, scale: &Scale, url: &str) -> anyhow::Result<()> {
     postgres_rates(figures, scale, url)?;
-    growth(figures, scale, "postgres", &fresh_database(url)?, &fresh_database(url)?)?;
+    let [plan, empty, journal] = [fresh_database(url)?, fresh_database(url)?, fresh_database(url)?];
+    growth(figures, scale, "postgres", [&plan, &empty, &journal])?;
     recovery(figures, scale, "postgres", &fresh_database(url)?)
 }
 
@@ -210,8 +211,14 @@ fn rounds(
     Ok(Ratios { sequential: middle(4), concurrent: middle(5) })
 }
 
-/// A step must cost the same late in a long plan, and late in a long journal.
-fn growth(figures: &mut Figures, scale: &Scale, name: &str, plan: &str, journal: &str) -> anyhow::Result<()> {
+/// A step must cost the same late in a long plan, and late in a long journal. Both sides take turns, so that a busy
+/// machine slows both.
+fn growth(
+    figures: &mut Figures,
+    scale: &Scale,
+    name: &str,
+    [plan, empty, journal]: [&str; 3],
+) -> anyhow::Result<()> {
     let rate = |url: &str, executions: usize, steps: usize| -> anyhow::Result<f64> {
         Ok(figure(&part("executions", url, &[executions, steps, 1])?, "steps_per_s"))
     };
@@ -220,11 +227,13 @@ fn growth(figures: &mut Figures, scale: &Scale, name: &str, plan: &str, journal:
         by_plan.push(rate(plan, 10, 100)? / rate(plan, 1, 10_000)?);
     }
     figures.put(&format!("{name}.growth_plan"), median(by_plan));
-    let fresh = median((0..scale.rounds).map(|_| rate(journal, 10, 100)).collect::<anyhow::Result<_>>()?);
     let filling = scale.journal_entries / 2 / STEPS_EACH;
     part("executions", journal, &[filling, STEPS_EACH, 256])?;
-    let full = median((0..scale.rounds).map(|_| rate(journal, 10, 100)).collect::<anyhow::Result<_>>()?);
-    figures.put(&format!("{name}.growth_journal"), fresh / full);
+    let mut by_journal = Vec::new();
+    for _ in 0..scale.rounds {
+        by_journal.push(rate(empty, 10, 100)? / rate(journal, 10, 100)?);
+    }
+    figures.put(&format!("{name}.growth_journal"), median(by_journal));
     for (what, figure) in
         [("10,000 steps against 100", "growth_plan"), ("a journal of a million entries", "growth_journal")]
     {
