@@ -45,6 +45,13 @@ pub struct Asked {
     pub key: Option<RequestKey>,
 }
 
+impl Asked {
+    /// A driver goes on with its own execution.
+    fn is_progress(&self) -> bool {
+        matches!(&self.request, Request::Do { command, .. } if command.epoch().is_some())
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Request {
     SavePlan(Box<PlanAsked>),

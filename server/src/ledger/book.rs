@@ -131,8 +131,7 @@ impl Book {
     /// It comes from the one driver in this process, so no batch would be larger for waiting; and the
     /// caller's thread can be spared for it.
     pub fn alone(&self, asked: &Asked) -> bool {
-        let from_driver = matches!(&asked.request, Request::Do { command, .. } if command.epoch().is_some());
-        from_driver && self.watchers.len() <= 1 && self.db.writes_here()
+        asked.is_progress() && self.watchers.len() <= 1 && self.db.writes_here()
     }
 
     pub fn idle(&self) -> bool {
@@ -143,7 +142,7 @@ impl Book {
     pub fn take_out(&mut self) -> Option<Taken> {
         let (Some(new), Some(old)) = (self.head, self.taken) else { return None };
         let Queue { entries, others, waiters } = std::mem::take(&mut self.queue);
-        let urgent = waiters.iter().any(|waiter| !waiter.is_progress());
+        let urgent = waiters.iter().any(|waiter| !waiter.asked.is_progress());
         let batch = Arc::new(Batch { tenant: self.tenant, old, new, entries, others, urgent });
         self.taken = Some(new);
         self.keys_writing = std::mem::take(&mut self.keys);

@@ -44,11 +44,6 @@ pub struct Spent {
 }
 
 impl Waiter {
-    /// A driver goes on with its own execution.
-    pub fn is_progress(&self) -> bool {
-        matches!(&self.asked.request, Request::Do { command, .. } if command.epoch().is_some())
-    }
-
     /// The execution that somebody else than its driver has moved.
     pub fn moved_from_outside(&self) -> Option<u64> {
         match &self.asked.request {
