@@ -1,11 +1,12 @@
 //! MCP servers, over stdio or HTTP: connected on first use, one connection each, kept up, connected again on
 //! the next use after it ended. The only part of `tools` that names rmcp, together with what is below it.
 
+mod answer;
 mod connection;
 mod ears;
 mod http;
 mod life;
-mod line_limit;
+mod lines;
 mod raw;
 mod signs;
 mod tasks;

@@ -20,7 +20,6 @@ use rmcp::service::{
     PeerRequestOptions, RequestHandle, RoleClient, RunningService, ServiceError,
 };
 use rmcp::transport::DynamicTransportError;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::common::client_side_sse::FixedInterval;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
@@ -31,8 +30,8 @@ use tokio::sync::Mutex;
 
 use super::ears::{Ears, Reports};
 use super::http::{HttpClient, Leaves, NoMessage};
-use super::line_limit::{LineLimit, Verdict};
-use super::raw::{ListChanges, RawTools};
+use super::lines::{Lines, Verdict};
+use super::raw::ListChanges;
 use super::signs::Signs;
 use super::{CONNECT_LIMIT, NotUp, Stop, tasks};
 use crate::tools::classify::{Came, classify, joined};
@@ -43,8 +42,6 @@ use listing::Listed;
 
 pub const KEY_META: &str = "actbook/idempotency-key";
 pub const TRACE_META: &str = "traceparent";
-/// One message of a server.
-const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After its input is closed, a server has this long to leave by itself.
 pub const LEAVE_GRACE: Duration = Duration::from_secs(1);
 /// After it was asked to stop a call, a server has this long to say how far it came.
@@ -129,12 +126,8 @@ async fn start_as(
     let changes = ListChanges::default();
     let draining = process::drain_stderr(name.to_owned(), pipes.stderr, last_words.clone(), secrets.clone());
     tokio::spawn(group.while_it_lasts(draining));
-    let stdout = LineLimit::new(pipes.stdout, LINE_BYTES_MAX, verdict.clone());
-    let stdout = RawTools::new(stdout, changes.clone());
-    // Twice, so that our own limit is met first: rmcp would skip the line and leave the caller waiting.
-    let transport =
-        AsyncRwTransport::new_client(stdout, pipes.stdin).with_max_line_length(2 * LINE_BYTES_MAX);
-    let handshake = client().serve_with_lifecycle(transport, manner);
+    let lines = Lines::new(pipes.stdin, pipes.stdout, verdict.clone(), changes.clone());
+    let handshake = client().serve_with_lifecycle(lines, manner);
     let mut late = false;
     let failed = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
         Ok(Ok(service)) => {

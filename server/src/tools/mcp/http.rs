@@ -21,6 +21,7 @@ use rmcp::transport::streamable_http_client::{
 use serde_json::Value;
 use sse_stream::{Sse, SseStream};
 
+use super::answer;
 use super::connection::{KEY_META, LEAVE_GRACE, TRACE_META};
 use super::raw::wrapped;
 use crate::config::Template;
@@ -198,7 +199,7 @@ impl StreamableHttpClient for HttpClient {
             return no_message(Came::SessionLost);
         }
         match (response.status().is_success(), asked(&message)) {
-            (true, Some(asked)) => answer(response, &asked.id).await,
+            (true, Some(asked)) => answered(response, &asked).await,
             (true, None) => Ok(StreamableHttpPostResponse::Accepted),
             (false, asked) => refusal(response, asked).await,
         }
@@ -234,7 +235,9 @@ impl StreamableHttpClient for HttpClient {
         let mut headers = headers(session_id.as_deref(), custom_headers, None);
         headers.insert(LAST_EVENT, last);
         match self.send(Method::GET, headers, None).await {
-            Ok(response) if response.status().is_success() && is(&response, EVENTS) => Ok(events(response)),
+            Ok(response) if response.status().is_success() && is(&response, EVENTS) => {
+                Ok(events(response, None))
+            }
             Ok(_) => Err(StreamableHttpError::ServerDoesNotSupportSse),
             Err(came) => no_message(came),
         }
@@ -244,13 +247,15 @@ impl StreamableHttpClient for HttpClient {
 /// The request within a message, if it is one: everything else wants no answer.
 struct Asked {
     id: RequestId,
+    calls: bool,
     discovers: bool,
 }
 
 fn asked(message: &ClientJsonRpcMessage) -> Option<Asked> {
     let ClientJsonRpcMessage::Request(request) = message else { return None };
     let discovers = matches!(request.request, ClientRequest::DiscoverRequest(_));
-    Some(Asked { id: request.id.clone(), discovers })
+    let calls = answer::id_of_call(message).is_some();
+    Some(Asked { id: request.id.clone(), calls, discovers })
 }
 
 fn is(response: &Response, kind: &str) -> bool {
@@ -258,13 +263,14 @@ fn is(response: &Response, kind: &str) -> bool {
     said.is_some_and(|said| said.trim_start().to_ascii_lowercase().starts_with(kind))
 }
 
-async fn answer(mut response: Response, id: &RequestId) -> Posted {
+async fn answered(mut response: Response, asked: &Asked) -> Posted {
     let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
     if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return unintelligible("the server accepted the request and gave no answer to it");
     }
     if is(&response, EVENTS) {
-        return Ok(StreamableHttpPostResponse::Sse(events(response), session));
+        let call = asked.calls.then(|| asked.id.clone());
+        return Ok(StreamableHttpPostResponse::Sse(events(response, call), session));
     }
     if !is(&response, JSON) {
         return unintelligible("the server's answer is neither JSON nor a stream of events");
@@ -277,11 +283,16 @@ async fn answer(mut response: Response, id: &RequestId) -> Posted {
         }
         Err(why) => return no_message(Came::Broken { why }),
     };
+    if let Some(answer) = answer::of_call(&body, |id| asked.calls && *id == asked.id) {
+        return Ok(StreamableHttpPostResponse::Json(answer, session));
+    }
     let body = wrapped(&body).unwrap_or(body);
     match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
         // An error without an id is about the one request that was sent.
-        Ok(ServerJsonRpcMessage::Error(error)) if error.id.is_none() => refused(error.error, id.clone()),
-        Ok(message) if answers(&message, id) => Ok(StreamableHttpPostResponse::Json(message, session)),
+        Ok(ServerJsonRpcMessage::Error(error)) if error.id.is_none() => {
+            refused(error.error, asked.id.clone())
+        }
+        Ok(message) if answers(&message, &asked.id) => Ok(StreamableHttpPostResponse::Json(message, session)),
         Ok(_) => unintelligible("the server answered under another id"),
         Err(error) => unintelligible(format!("the server's answer is no JSON-RPC: {error}")),
     }
@@ -309,7 +320,7 @@ async fn refusal(response: Response, asked: Option<Asked>) -> Posted {
     match (asked.filter(|_| said_no), error) {
         (Some(Asked { id, .. }), Some(error)) => refused(error, id),
         // What an older server makes of the newer handshake's first word.
-        (Some(Asked { id, discovers: true }), None) => {
+        (Some(Asked { id, discovers: true, .. }), None) => {
             refused(ErrorData::invalid_request(NoMessage(came).to_string(), None), id)
         }
         (Some(Asked { discovers: false, .. }) | None, Some(_) | None) => no_message(came),
@@ -321,7 +332,7 @@ fn refused(error: ErrorData, id: RequestId) -> Posted {
 }
 
 /// The events of an answer, none of them larger than a message may be.
-fn events(response: Response) -> Events {
+fn events(response: Response, call: Option<RequestId>) -> Events {
     let mut event_bytes = 0;
     let mut last = 0;
     let limited = response.bytes_stream().map_err(io::Error::other).and_then(move |chunk| {
@@ -333,10 +344,15 @@ fn events(response: Response) -> Events {
         let fits = event_bytes <= MESSAGE_BYTES_MAX;
         std::future::ready(if fits { Ok(chunk) } else { Err(io::Error::other("an event without end")) })
     });
-    SseStream::from_bytes_stream(limited).map_ok(with_raw_tools).boxed()
+    SseStream::from_bytes_stream(limited).map_ok(move |event| for_rmcp(event, call.as_ref())).boxed()
 }
 
-fn with_raw_tools(event: Sse) -> Sse {
-    let wrapped = event.data.as_ref().and_then(|data| String::from_utf8(wrapped(data.as_bytes())?).ok());
-    Sse { data: wrapped.or(event.data), ..event }
+/// As rmcp, which reads it, takes it for what it is.
+fn for_rmcp(event: Sse, call: Option<&RequestId>) -> Sse {
+    let text = |data: &String| {
+        let answer = answer::of_call(data.as_bytes(), |id| Some(id) == call);
+        let plain = answer.and_then(|answer| serde_json::to_vec(&answer).ok());
+        String::from_utf8(plain.or_else(|| wrapped(data.as_bytes()))?).ok()
+    };
+    Sse { data: event.data.as_ref().and_then(text).or(event.data), ..event }
 }

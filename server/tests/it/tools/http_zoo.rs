@@ -36,7 +36,15 @@ fn events(body: &'static str) -> Do {
 
 fn good_news() -> Vec<Case> {
     let chunked = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
+    let too_much = r#"{"jsonrpc":"2.0","id":{id},"result":{"content":[],"action":"accept","tools":[]}}"#;
     vec![
+        case("an answer with fields of others", json_page(too_much), "succeeded", "succeeded"),
+        case(
+            "an event with fields of others",
+            events(format!("data: {too_much}\n\n").leak()),
+            "succeeded",
+            "succeeded",
+        ),
         case("a right answer", json_page("{result}"), "succeeded", "succeeded"),
         case("a right answer in an event", events("data: {result}\n\n"), "succeeded", "succeeded"),
         case(

@@ -135,8 +135,11 @@ def large_answer():
 
 
 def no_tool_result():
+    task = {"taskId": "t", "status": "working", "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z"}
     while True:
-        answer(next_of("tools/call"), {"weather": "fine"})
+        message = next_of("tools/call")
+        answer(message, {"any": {"weather": "fine"}, "list": {"tools": [], "_meta": {}}, "flat task": {**task, "_meta": {}},
+                         "task": {"task": task, "_meta": {}}}[message["params"]["name"]])
 
 
 def leaves_at_the_first_unknown_word():
@@ -158,6 +161,8 @@ def plain():
             answer(message, {"content": [{"type": "text", "text": "one"},
                                          {"type": "image", "data": "AA==", "mimeType": "image/png"},
                                          {"type": "text", "text": "two"}]})
+        elif name == "too much":
+            answer(message, {**text("found"), "action": "accept", "tools": [], "prompts": [], "resources": []})
         elif name == "no":
             answer(message, {"content": [{"type": "text", "text": "no"}], "isError": True})
         elif name == "wordless no":

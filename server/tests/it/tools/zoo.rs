@@ -121,7 +121,10 @@ async fn a_connection_that_breaks_after_sending_is_unknown() {
 #[tokio::test]
 async fn an_answer_that_is_no_tool_result_is_unknown() {
     let (_folder, tools) = animal("no_tool_result");
-    assert_eq!(unknown(call(&tools, "zoo/any", json!({})).await).0, Category::Protocol);
+    for kind in ["any", "list", "flat task", "task"] {
+        let ended = call(&tools, &format!("zoo/{kind}"), json!({})).await;
+        assert_eq!(unknown(ended).0, Category::Protocol, "{kind}");
+    }
     tools.shutdown().await;
 }
 
@@ -168,6 +171,13 @@ async fn the_key_and_the_arguments_are_sent() {
     assert_eq!((&sent["name"], &sent["arguments"]), (&json!("params"), &json!({ "x": [1] })));
     assert_eq!(sent["_meta"]["actbook/idempotency-key"], "key-1");
     assert_eq!(output(call(&tools, "zoo/blocks", json!({})).await), json!({ "text": "one\ntwo" }));
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_is_read_as_one_to_the_call_whatever_else_it_resembles() {
+    let (_folder, tools) = animal("plain");
+    assert_eq!(output(call(&tools, "zoo/too much", json!({})).await), json!({ "text": "found" }));
     tools.shutdown().await;
 }
 
