@@ -2,7 +2,7 @@
 //! server by the same library, and whether many executions share one server without idling.
 
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use actbook::caller::Caller;
@@ -14,6 +14,7 @@ use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::bare::Commits;
 use crate::figures::{Figures, median};
 
 const CALLS: usize = 500;
@@ -82,13 +83,12 @@ async fn bare_us(bare: &Bare) -> anyhow::Result<f64> {
 
 /// Microseconds of one bare call and one bare commit, done in turn, which finds neither side awake; by a task
 /// beside the client's own, as a step is.
-async fn in_turn_us(bare: Arc<Bare>, folder: &std::path::Path) -> anyhow::Result<f64> {
-    let commits = crate::bare::Commits::open(folder)?;
+async fn in_turn_us(bare: Arc<Bare>, commits: Arc<Mutex<Commits>>) -> anyhow::Result<f64> {
     let in_turn = async move {
         let start = Instant::now();
         for number in 0..CALLS {
             bare_call(&bare, number).await?;
-            commits.commit()?;
+            commits.lock().expect("nobody else commits").commit()?;
         }
         anyhow::Ok(start.elapsed().as_secs_f64() * 1e6 / CALLS as f64)
     };
@@ -165,10 +165,12 @@ async fn measured(figures: &mut Figures, folder: &std::path::Path) -> anyhow::Re
         };
         let database = folder.join(format!("tools-{transport}.db"));
         let service = open(&database.to_string_lossy(), server).await?;
+        // Our own database is in use from the second round on; so is the one it is measured against.
+        let commits = Arc::new(Mutex::new(Commits::grown(folder)?));
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
-            let commit_us = 1e6 / crate::bare::commits_per_s(folder, BARE_TIME)?;
-            let in_turn_us = in_turn_us(bare.clone(), folder).await?;
+            let commit_us = commits.lock().expect("nobody else commits").us(BARE_TIME)?;
+            let in_turn_us = in_turn_us(bare.clone(), commits.clone()).await?;
             rounds.push([bare_us(&bare).await?, step_us(&service).await?, commit_us, in_turn_us]);
         }
         let middle = |pick: fn(&[f64; 4]) -> f64| median(rounds.iter().map(pick).collect());
