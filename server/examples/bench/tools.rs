@@ -81,8 +81,7 @@ async fn bare_us(bare: &Bare) -> anyhow::Result<f64> {
     Ok(start.elapsed().as_secs_f64() * 1e6 / CALLS as f64)
 }
 
-/// Microseconds of one bare call and one bare commit, done in turn, which finds neither side awake; by a task
-/// beside the client's own, as a step is.
+/// Microseconds of one bare call and one bare commit, done in turn by a task beside the client's own, as a step is.
 async fn in_turn_us(bare: Arc<Bare>, commits: Arc<Mutex<Commits>>) -> anyhow::Result<f64> {
     let in_turn = async move {
         let start = Instant::now();
@@ -180,7 +179,7 @@ async fn measured(figures: &mut Figures, folder: &std::path::Path) -> anyhow::Re
         let over = middle(|[bare, step, commit, _]| (step - bare) / commit);
         figures.put(&format!("tools.{transport}.overhead_commits"), over);
         figures.at_most(&format!("{transport}: a step over a bare call, in bare commits"), over, 1.5);
-        // Beside it, and not judged by: what a commit costs that comes between two calls.
+        // Beside it, and not judged by: whether taking turns costs anything by itself.
         let in_turn = middle(|[_, step, commit, in_turn]| 1.0 + (step - in_turn) / commit);
         figures.put(&format!("tools.{transport}.overhead_commits_in_turn"), in_turn);
         if transport == "stdio" {

@@ -1,5 +1,5 @@
 //! A server's answer to a call, read as one. rmcp guesses from its fields what an answer is of, so that one
-//! with a field too many becomes a list of prompts, and the guessing costs more than all else on the way.
+//! with a field too many becomes a list of prompts; and the guessing is most of what the reading costs.
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, CustomResult, JsonRpcVersion2_0, RequestId, ResultType,
@@ -45,6 +45,15 @@ pub fn id_of_call(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
             matches!(asked.request, ClientRequest::CallToolRequest(_)).then_some(&asked.id)
         }
         _ => None,
+    }
+}
+
+/// The id of the request that a message answers.
+pub fn id_of_request(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        ServerJsonRpcMessage::Response(response) => Some(&response.id),
+        ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+        ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
     }
 }
 

@@ -251,6 +251,13 @@ struct Asked {
     discovers: bool,
 }
 
+impl Asked {
+    /// Its id, where it is a call.
+    fn call(&self) -> Option<&RequestId> {
+        self.calls.then_some(&self.id)
+    }
+}
+
 fn asked(message: &ClientJsonRpcMessage) -> Option<Asked> {
     let ClientJsonRpcMessage::Request(request) = message else { return None };
     let discovers = matches!(request.request, ClientRequest::DiscoverRequest(_));
@@ -269,8 +276,7 @@ async fn answered(mut response: Response, asked: &Asked) -> Posted {
         return unintelligible("the server accepted the request and gave no answer to it");
     }
     if is(&response, EVENTS) {
-        let call = asked.calls.then(|| asked.id.clone());
-        return Ok(StreamableHttpPostResponse::Sse(events(response, call), session));
+        return Ok(StreamableHttpPostResponse::Sse(events(response, asked.call().cloned()), session));
     }
     if !is(&response, JSON) {
         return unintelligible("the server's answer is neither JSON nor a stream of events");
@@ -283,7 +289,7 @@ async fn answered(mut response: Response, asked: &Asked) -> Posted {
         }
         Err(why) => return no_message(Came::Broken { why }),
     };
-    if let Some(answer) = answer::of_call(&body, |id| asked.calls && *id == asked.id) {
+    if let Some(answer) = answer::of_call(&body, |id| Some(id) == asked.call()) {
         return Ok(StreamableHttpPostResponse::Json(answer, session));
     }
     let body = wrapped(&body).unwrap_or(body);
@@ -299,12 +305,7 @@ async fn answered(mut response: Response, asked: &Asked) -> Posted {
 }
 
 fn answers(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
-    let given = match message {
-        ServerJsonRpcMessage::Response(response) => Some(&response.id),
-        ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
-        ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => return false,
-    };
-    given.is_some_and(|given| given.to_string() == id.to_string())
+    answer::id_of_request(message).is_some_and(|given| given.to_string() == id.to_string())
 }
 
 /// A status other than success. A JSON-RPC error in a 4xx is the server's own word on the request, and is
@@ -347,7 +348,7 @@ fn events(response: Response, call: Option<RequestId>) -> Events {
     SseStream::from_bytes_stream(limited).map_ok(move |event| for_rmcp(event, call.as_ref())).boxed()
 }
 
-/// As rmcp, which reads it, takes it for what it is.
+/// In a form that rmcp, which reads it next, does not mistake.
 fn for_rmcp(event: Sse, call: Option<&RequestId>) -> Sse {
     let text = |data: &String| {
         let answer = answer::of_call(data.as_bytes(), |id| Some(id) == call);

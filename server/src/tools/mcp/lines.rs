@@ -138,15 +138,8 @@ impl Hearing {
         // What is no message is passed over: an answer to it may be answered in kind, for ever.
         let heard = self.codec.decode(&mut line);
         let heard = heard.inspect_err(|error| tracing::debug!(%error, "a server wrote what is no message"));
-        heard.ok().flatten().inspect(|heard| self.forget(heard))
-    }
-
-    fn forget(&mut self, heard: &ServerJsonRpcMessage) {
-        let answered = match heard {
-            ServerJsonRpcMessage::Response(response) => Some(&response.id),
-            ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
-            ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
-        };
-        answered.map(|id| self.calls.remove(id));
+        let heard = heard.ok().flatten()?;
+        answer::id_of_request(&heard).map(|id| self.calls.remove(id));
+        Some(heard)
     }
 }
