@@ -2,6 +2,7 @@
 //! the next use after it ended. The only part of `tools` that names rmcp, together with what is below it.
 
 mod answer;
+mod calls;
 mod connection;
 mod ears;
 mod http;

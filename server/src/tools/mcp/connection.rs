@@ -1,51 +1,46 @@
 //! One MCP server that is up: what carries the connection (a process group, or HTTP), the rmcp client that
 //! talks through it, the calls out at it.
 
+mod call;
 mod listing;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actbook_engine::policy::Category;
+use rmcp::ClientHandler;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-    CancelledNotificationParam, ClientCapabilities, ClientConfig, ClientNotification, ClientRequest,
-    ContentBlock, CustomNotification, Implementation, PingRequest, ProtocolVersion, RequestId,
-    RequestMetaObject, ServerResult,
+    ClientCapabilities, ClientConfig, ClientRequest, Implementation, PingRequest, ProtocolVersion,
+    RequestMetaObject,
 };
 use rmcp::service::{
-    ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer,
-    PeerRequestOptions, RequestHandle, RoleClient, RunningService, ServiceError,
+    ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RoleClient,
+    RunningService, ServiceError,
 };
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::common::client_side_sse::FixedInterval;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
 };
-use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
 use super::ears::{Ears, Reports};
 use super::http::{HttpClient, Leaves, NoMessage};
-use super::lines::{Lines, Verdict};
+use super::lines::{Lines, Speaker, Verdict};
 use super::raw::ListChanges;
 use super::signs::Signs;
-use super::{CONNECT_LIMIT, NotUp, Stop, tasks};
+use super::{CONNECT_LIMIT, NotUp};
+use crate::tools::Ended;
 use crate::tools::classify::{Came, classify, joined};
 use crate::tools::process::{self, ChildProcess, Group, Tail};
 use crate::tools::secret::Secrets;
-use crate::tools::{Call, Ended, OnProgress, traceparent};
+pub use call::{KEY_META, TRACE_META, tool_answer};
 use listing::Listed;
 
-pub const KEY_META: &str = "actbook/idempotency-key";
-pub const TRACE_META: &str = "traceparent";
 /// After its input is closed, a server has this long to leave by itself.
 pub const LEAVE_GRACE: Duration = Duration::from_secs(1);
-/// After it was asked to stop a call, a server has this long to say how far it came.
-const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Between the end of a server's output and that of the server.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
 /// After a pause or a time-out, a server that does not answer a simple question within this is ended.
@@ -58,6 +53,8 @@ const RESUMES_MAX: usize = 3;
 pub struct Connection {
     carrier: Carrier,
     peer: Peer<RoleClient>,
+    /// What the newer era has every request say of who asks.
+    introduction: RequestMetaObject,
     service: Mutex<Option<RunningService<RoleClient, Ears>>>,
     reports: Reports,
     calls_out: AtomicUsize,
@@ -76,6 +73,7 @@ struct Child {
     group: Group,
     last_words: Tail,
     verdict: Verdict,
+    speaker: Speaker,
 }
 
 /// Starts a server and shakes hands.
@@ -127,11 +125,12 @@ async fn start_as(
     let draining = process::drain_stderr(name.to_owned(), pipes.stderr, last_words.clone(), secrets.clone());
     tokio::spawn(group.while_it_lasts(draining));
     let lines = Lines::new(pipes.stdin, pipes.stdout, verdict.clone(), changes.clone());
+    let speaker = lines.speaker();
     let handshake = client().serve_with_lifecycle(lines, manner);
     let mut late = false;
     let failed = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
         Ok(Ok(service)) => {
-            let carrier = Carrier::Child(Child { group, last_words, verdict });
+            let carrier = Carrier::Child(Child { group, last_words, verdict, speaker });
             return Ok(Connection::new(carrier, service, changes).await);
         }
         Ok(Err(error)) => {
@@ -246,10 +245,11 @@ impl Connection {
         no_cache.serve_stale_on_error = false;
         peer.set_response_cache_config(no_cache).await;
         let reports = service.service().reports.clone();
+        let introduction = introduction(&peer, &service.service().get_info());
         let service = Mutex::new(Some(service));
         let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
         let life = Signs::new();
-        Self { carrier, peer, service, reports, calls_out, listed, changes, life }
+        Self { carrier, peer, introduction, service, reports, calls_out, listed, changes, life }
     }
 
     /// The child that serves it, where it is one of ours.
@@ -308,11 +308,7 @@ impl Connection {
 
     /// The newer era has no ping.
     async fn simple_question(&self) -> Result<(), ServiceError> {
-        let modern = self
-            .peer
-            .peer_info()
-            .is_none_or(|info| info.protocol_version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
-        if modern {
+        if self.peer.peer_info().is_none_or(|info| !info.protocol_version.has_initialize()) {
             return self.peer.list_tools(None).await.map(drop);
         }
         self.peer.send_request(ClientRequest::PingRequest(PingRequest::default())).await.map(drop)
@@ -320,103 +316,6 @@ impl Connection {
 
     pub(super) fn peer(&self) -> &Peer<RoleClient> {
         &self.peer
-    }
-
-    /// Also says whether the call was asked to stop.
-    pub async fn call<F>(
-        &self,
-        tool: &str,
-        call: &Call,
-        progress: OnProgress,
-        stop: Stop<'_, F>,
-    ) -> (Came, bool)
-    where
-        F: Future<Output = ()> + Send,
-    {
-        let out = CallOut::new(&self.calls_out);
-        let sent = self.peer.send_cancellable_request(request(tool, call), options(call)).await;
-        match sent {
-            Ok(handle) => {
-                let _listening = self.reports.listen(handle.progress_token.clone(), progress);
-                self.answer(handle, out, call.timeout, stop).await
-            }
-            Err(_) => {
-                // It was not even handed over to the task that writes.
-                let why = self.why_broken().await;
-                (Came::NotSent { category: Category::Unavailable, why }, false)
-            }
-        }
-    }
-
-    async fn answer<F>(
-        &self,
-        mut handle: RequestHandle<RoleClient>,
-        out: CallOut<'_>,
-        mut timeout: Duration,
-        mut stop: Stop<'_, F>,
-    ) -> (Came, bool)
-    where
-        F: Future<Output = ()> + Send,
-    {
-        let mut deadline = pin!(tokio::time::sleep(timeout));
-        let mut stopped = false;
-        let came = loop {
-            tokio::select! {
-                biased;
-                answer = &mut handle.rx => break match answer {
-                    Ok(answer) => self.judge(answer).await,
-                    Err(_) => self.broken().await,
-                },
-                () = self.bereft() => break self.broken().await,
-                () = &mut deadline => {
-                    drop(out);
-                    self.give_up(handle.id.clone());
-                    break Came::TimedOut { after: timeout };
-                }
-                () = &mut stop, if !stopped => {
-                    stopped = true;
-                    // Whoever obeys says nothing more, as the protocol has it.
-                    timeout = timeout.min(STOP_GRACE);
-                    let soon = tokio::time::Instant::now() + timeout;
-                    let until = deadline.deadline().min(soon);
-                    deadline.as_mut().reset(until);
-                    self.ask_to_stop(&handle.id);
-                }
-            }
-        };
-        (came, stopped)
-    }
-
-    /// Its process has ended, and yet its output has not: somebody who fled holds it open.
-    async fn bereft(&self) {
-        match &self.carrier {
-            Carrier::Child(child) => {
-                child.group.ended().await;
-                tokio::time::sleep(EXIT_LIMIT).await;
-            }
-            Carrier::Http(_) => std::future::pending().await,
-        }
-    }
-
-    async fn judge(&self, answer: Result<ServerResult, ServiceError>) -> Came {
-        if let Ok(_) | Err(ServiceError::McpError(_)) = &answer {
-            self.life.answered_a_call();
-        }
-        match answer {
-            Ok(ServerResult::CallToolResult(result)) => tool_answer(result),
-            Ok(ServerResult::InputRequiredResult(asks)) => tasks::question(&asks),
-            Ok(ServerResult::CreateTaskResult(accepted)) => tasks::accepted(&accepted.task),
-            Ok(_) => Came::Unintelligible { why: "the server's answer is no tool result".to_owned() },
-            Err(ServiceError::McpError(error)) => {
-                Came::Error { code: error.code.0, message: error.message.into_owned(), data: error.data }
-            }
-            Err(ServiceError::TransportSend(error)) => match no_message(&error) {
-                Some(NoMessage(came)) => came.clone(),
-                None => self.broken().await,
-            },
-            Err(ServiceError::TransportClosed) => self.broken().await,
-            Err(other) => Came::Unintelligible { why: other.to_string() },
-        }
     }
 
     async fn broken(&self) -> Came {
@@ -431,33 +330,6 @@ impl Connection {
         match &self.carrier {
             Carrier::Child(child) => child.why_broken().await,
             Carrier::Http(_) => "the server's answer ended before its result came".to_owned(),
-        }
-    }
-
-    /// As a plain notification, since rmcp's own way would also stop listening for the answer, and a
-    /// server that finishes all the same should be believed.
-    fn ask_to_stop(&self, id: &RequestId) {
-        let params = json!({ "requestId": id, "reason": "asked to stop" });
-        self.notify(CustomNotification::new("notifications/cancelled", Some(params)).into());
-    }
-
-    fn notify(&self, notification: ClientNotification) {
-        let peer = self.peer.clone();
-        // Apart from the call: a server that does not read would block it.
-        tokio::spawn(async move {
-            if let Err(error) = peer.send_notification(notification).await {
-                tracing::debug!(%error, "a cancellation was not delivered");
-            }
-        });
-    }
-
-    /// Tells the server that nobody waits any longer.
-    fn give_up(&self, id: RequestId) {
-        let reason = Some("timed out".to_owned());
-        let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
-        self.notify(ClientNotification::CancelledNotification(cancelled));
-        if let Carrier::Child(_) = &self.carrier {
-            self.life.doubt();
         }
     }
 
@@ -486,49 +358,14 @@ impl Child {
     }
 }
 
-/// Counts a call while it is out.
-struct CallOut<'a>(&'a AtomicUsize);
-
-impl<'a> CallOut<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Self(count)
+fn introduction(peer: &Peer<RoleClient>, config: &ClientConfig) -> RequestMetaObject {
+    let mut said = RequestMetaObject::new();
+    if let Some(info) = peer.peer_info()
+        && !info.protocol_version.has_initialize()
+    {
+        said.set_protocol_version(info.protocol_version.clone());
+        said.set_client_info(config.client_info.clone());
+        said.set_client_capabilities(config.capabilities.clone());
     }
-}
-
-impl Drop for CallOut<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-fn request(tool: &str, call: &Call) -> ClientRequest {
-    let params = CallToolRequestParams::new(tool.to_owned());
-    let params = match &call.arguments {
-        Value::Object(arguments) => params.with_arguments(arguments.clone()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => params,
-    };
-    ClientRequest::CallToolRequest(CallToolRequest::new(tasks::with_reply(params, call)))
-}
-
-fn options(call: &Call) -> PeerRequestOptions {
-    let mut meta = RequestMetaObject::new();
-    meta.insert(KEY_META.to_owned(), Value::from(call.key.as_str()));
-    if let Some(trace) = traceparent() {
-        meta.insert(TRACE_META.to_owned(), Value::from(trace));
-    }
-    PeerRequestOptions::no_options().with_meta(meta)
-}
-
-pub(super) fn tool_answer(result: CallToolResult) -> Came {
-    let texts: Vec<&str> = result.content.iter().filter_map(block_text).collect();
-    let is_error = result.is_error.unwrap_or(false);
-    Came::Answer { text: texts.join("\n"), structured: result.structured_content, is_error }
-}
-
-fn block_text(block: &ContentBlock) -> Option<&str> {
-    match block {
-        ContentBlock::Text(text) => Some(&text.text),
-        _ => None,
-    }
+    said
 }

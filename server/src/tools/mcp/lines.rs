@@ -1,16 +1,16 @@
 //! MCP over a child's pipes, a message a line. A line is bounded: a server that never ends its line would
 //! otherwise fill the memory, or, where such lines are skipped, leave its caller waiting for the timeout.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt;
-use futures_util::future::{Either, FutureExt, ready};
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage};
+use futures_util::future::{BoxFuture, Either, FutureExt, Ready, ready};
+use rmcp::model::{CallToolRequestParams, JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage};
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::JsonRpcMessageCodec;
+use serde::Serialize;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Mutex;
@@ -18,6 +18,7 @@ use tokio_util::bytes::BytesMut;
 use tokio_util::codec::{Decoder, FramedRead};
 
 use super::answer;
+use super::calls::{Calls, Waiting};
 use super::raw::{ListChanges, says_list_changed, wrapped};
 
 /// One message of a server.
@@ -26,38 +27,45 @@ const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Why the connection was given up, told by whoever gave it up first.
 pub type Verdict = Arc<OnceLock<String>>;
 
+type Stdin = Arc<Mutex<Option<ChildStdin>>>;
+
 pub struct Lines {
     heard: FramedRead<ChildStdout, Hearing>,
-    stdin: Arc<Mutex<Option<ChildStdin>>>,
+    stdin: Stdin,
 }
 
 impl Lines {
     pub fn new(stdin: ChildStdin, stdout: ChildStdout, verdict: Verdict, changes: ListChanges) -> Self {
         let codec = JsonRpcMessageCodec::new();
-        let hearing = Hearing { sought: 0, calls: HashSet::new(), verdict, changes, codec };
+        let hearing = Hearing { sought: 0, calls: Calls::new(), verdict, changes, codec };
         Self { heard: FramedRead::new(stdout, hearing), stdin: Arc::new(Mutex::new(Some(stdin))) }
+    }
+
+    /// The calls' own way, beside rmcp's.
+    pub fn speaker(&self) -> Speaker {
+        Speaker { stdin: self.stdin.clone(), calls: self.heard.decoder().calls.clone() }
     }
 }
 
 impl Transport<RoleClient> for Lines {
     type Error = io::Error;
 
-    /// What the pipe has room for leaves at once, before the task that rmcp makes of the rest.
+    /// As much as can leaves before the task that rmcp makes of the rest.
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        self.heard.decoder_mut().notice(&message);
-        let mut writing = Box::pin(write(self.stdin.clone(), serde_json::to_vec(&message)));
-        match (&mut writing).now_or_never() {
-            Some(written) => Either::Left(ready(written)),
-            None => Either::Right(writing),
-        }
+        write(&self.stdin, serde_json::to_vec(&message))
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let heard = self.heard.next().await?;
-        heard.inspect_err(|error| tracing::debug!(%error, "a server's output is read no further")).ok()
+        let heard = self.heard.next().await.and_then(|heard| {
+            heard.inspect_err(|error| tracing::debug!(%error, "a server's output is read no further")).ok()
+        });
+        if heard.is_none() {
+            self.heard.decoder().calls.end();
+        }
+        heard
     }
 
     async fn close(&mut self) -> io::Result<()> {
@@ -66,7 +74,50 @@ impl Transport<RoleClient> for Lines {
     }
 }
 
-async fn write(stdin: Arc<Mutex<Option<ChildStdin>>>, line: serde_json::Result<Vec<u8>>) -> io::Result<()> {
+pub struct Speaker {
+    stdin: Stdin,
+    pub calls: Calls,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    jsonrpc: JsonRpcVersion2_0,
+    id: &'a RequestId,
+    method: &'static str,
+    params: &'a CallToolRequestParams,
+}
+
+impl Speaker {
+    /// What cannot be written will not be answered: whoever waits hears of that.
+    pub fn call(&self, waiting: &Waiting, params: &CallToolRequestParams) {
+        let line = Line { jsonrpc: JsonRpcVersion2_0, id: &waiting.id, method: "tools/call", params };
+        let (id, calls) = (waiting.id.clone(), self.calls.clone());
+        let written = move |written: io::Result<()>| {
+            if let Err(error) = written {
+                tracing::debug!(%error, "a call could not be written");
+                drop(calls.leave(&id));
+            }
+        };
+        match write(&self.stdin, serde_json::to_vec(&line)) {
+            Either::Left(at_once) => written(at_once.into_inner()),
+            // Not by whoever waits, who may give up in the middle of the line.
+            Either::Right(later) => drop(tokio::spawn(later.map(written))),
+        }
+    }
+}
+
+type Writing = Either<Ready<io::Result<()>>, BoxFuture<'static, io::Result<()>>>;
+
+/// What the pipe has room for leaves at once.
+fn write(stdin: &Stdin, line: serde_json::Result<Vec<u8>>) -> Writing {
+    let mut writing = write_whole(stdin.clone(), line).boxed();
+    match (&mut writing).now_or_never() {
+        Some(written) => Either::Left(ready(written)),
+        None => Either::Right(writing),
+    }
+}
+
+async fn write_whole(stdin: Stdin, line: serde_json::Result<Vec<u8>>) -> io::Result<()> {
     let mut line = line?;
     line.push(b'\n');
     let mut stdin = stdin.lock().await;
@@ -78,8 +129,7 @@ async fn write(stdin: Arc<Mutex<Option<ChildStdin>>>, line: serde_json::Result<V
 struct Hearing {
     /// So much of what is there holds no line's end.
     sought: usize,
-    /// Those out at the server.
-    calls: HashSet<RequestId>,
+    calls: Calls,
     verdict: Verdict,
     changes: ListChanges,
     codec: JsonRpcMessageCodec<ServerJsonRpcMessage>,
@@ -112,20 +162,9 @@ impl Decoder for Hearing {
 }
 
 impl Hearing {
-    /// Of a call that is given up no answer need be told from others.
-    fn notice(&mut self, message: &ClientJsonRpcMessage) {
-        self.calls.extend(answer::id_of_call(message).cloned());
-        if let ClientJsonRpcMessage::Notification(said) = message
-            && let ClientNotification::CancelledNotification(given_up) = &said.notification
-            && let Some(id) = &given_up.params.request_id
-        {
-            self.calls.remove(id);
-        }
-    }
-
     fn line(&mut self, mut line: BytesMut) -> Option<ServerJsonRpcMessage> {
-        if let Some(answer) = answer::of_call(&line, |id| self.calls.remove(id)) {
-            return Some(answer);
+        if let Some(answer) = answer::of_call(&line, |id| self.calls.has(id)) {
+            return self.calls.settle(answer);
         }
         if says_list_changed(&line) {
             self.changes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
@@ -138,8 +177,12 @@ impl Hearing {
         // What is no message is passed over: an answer to it may be answered in kind, for ever.
         let heard = self.codec.decode(&mut line);
         let heard = heard.inspect_err(|error| tracing::debug!(%error, "a server wrote what is no message"));
-        let heard = heard.ok().flatten()?;
-        answer::id_of_request(&heard).map(|id| self.calls.remove(id));
-        Some(heard)
+        self.calls.settle(heard.ok().flatten()?)
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.calls.end();
     }
 }
