@@ -3,6 +3,7 @@
 //! exactly what is needed to tell "never sent" from "nobody knows".
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -82,11 +83,11 @@ impl Seat {
 
     /// One write, no sync, before the first byte leaves. A seat that cannot be written must not send.
     pub fn sending(&self, stream: u64, call: CallId, child: Option<ChildProcess>) -> io::Result<()> {
-        let mut line = format!("sent {}", mark(stream, call));
-        if let Some(child) = child {
-            line.push_str(&format!(" {child}"));
-        }
-        line.push('\n');
+        let mark = Mark(stream, call);
+        let line = match child {
+            Some(child) => format!("sent {mark} {child}\n"),
+            None => format!("sent {mark}\n"),
+        };
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         file.write_all(line.as_bytes())
     }
@@ -148,7 +149,7 @@ impl Sent {
     /// The open calls of an execution that are certainly not among those sent.
     pub fn unsent(&self, stream: u64, execution: &Execution) -> BTreeSet<CallId> {
         let open = due(execution).calls.into_iter().map(|call| call.id);
-        open.filter(|call| !self.calls.contains_key(&mark(stream, *call))).collect()
+        open.filter(|call| !self.calls.contains_key(&Mark(stream, *call).to_string())).collect()
     }
 
     /// Ends what the dead process has left running. A start time tells a child from a later process
@@ -185,13 +186,19 @@ fn sweep(folder: &Path) {
     }
 }
 
-fn mark(stream: u64, call: CallId) -> String {
-    let kind = match call.kind {
-        CallKind::Run => "run",
-        CallKind::Probe => "probe",
-        CallKind::Compensation => "undo",
-    };
-    format!("{stream}/{}/{kind}/{}", call.step.0, call.no)
+/// By which a call is known in the file.
+struct Mark(u64, CallId);
+
+impl fmt::Display for Mark {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(stream, call) = self;
+        let kind = match call.kind {
+            CallKind::Run => "run",
+            CallKind::Probe => "probe",
+            CallKind::Compensation => "undo",
+        };
+        write!(to, "{stream}/{}/{kind}/{}", call.step.0, call.no)
+    }
 }
 
 fn boot_id() -> String {

@@ -235,7 +235,8 @@ impl Server {
     async fn connection(&self) -> Result<Arc<Connection>, NotUp> {
         let connection = self.connecting()?.await?;
         let check_after = self.life.check_after;
-        if !connection.is_doubtful(check_after) || connection.is_well(check_after).await {
+        // Boxed: every call would carry the size of the question about.
+        if !connection.is_doubtful(check_after) || Box::pin(connection.is_well(check_after)).await {
             return Ok(connection);
         }
         self.connecting()?.await

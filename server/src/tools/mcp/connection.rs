@@ -28,7 +28,7 @@ use tokio::sync::Mutex;
 
 use super::ears::{Ears, Reports};
 use super::http::{HttpClient, Leaves, NoMessage};
-use super::lines::{Lines, Speaker, Verdict};
+use super::lines::{Introduction, Lines, Speaker, Verdict};
 use super::raw::ListChanges;
 use super::signs::Signs;
 use super::{CONNECT_LIMIT, NotUp};
@@ -53,8 +53,7 @@ const RESUMES_MAX: usize = 3;
 pub struct Connection {
     carrier: Carrier,
     peer: Peer<RoleClient>,
-    /// What the newer era has every request say of who asks.
-    introduction: RequestMetaObject,
+    introduction: Introduction,
     service: Mutex<Option<RunningService<RoleClient, Ears>>>,
     reports: Reports,
     calls_out: AtomicUsize,
@@ -358,7 +357,7 @@ impl Child {
     }
 }
 
-fn introduction(peer: &Peer<RoleClient>, config: &ClientConfig) -> RequestMetaObject {
+fn introduction(peer: &Peer<RoleClient>, config: &ClientConfig) -> Introduction {
     let mut said = RequestMetaObject::new();
     if let Some(info) = peer.peer_info()
         && !info.protocol_version.has_initialize()
@@ -367,5 +366,6 @@ fn introduction(peer: &Peer<RoleClient>, config: &ClientConfig) -> RequestMetaOb
         said.set_client_info(config.client_info.clone());
         said.set_client_capabilities(config.capabilities.clone());
     }
-    said
+    let written = |said| serde_json::value::to_raw_value(said).expect("JSON can be written");
+    said.iter().map(|(name, said)| (name.clone(), written(said))).collect()
 }

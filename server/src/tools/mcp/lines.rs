@@ -6,11 +6,15 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, Either, FutureExt, Ready, ready};
-use rmcp::model::{CallToolRequestParams, JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    CallToolRequestParams, JsonRpcVersion2_0, ProgressToken, RequestId, RequestMetaObject,
+    ServerJsonRpcMessage,
+};
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::JsonRpcMessageCodec;
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::Mutex;
@@ -79,17 +83,48 @@ pub struct Speaker {
     pub calls: Calls,
 }
 
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 struct Line<'a> {
     jsonrpc: JsonRpcVersion2_0,
     id: &'a RequestId,
     method: &'static str,
-    params: &'a CallToolRequestParams,
+    params: &'a Params<'a>,
+}
+
+#[derive(serde::Serialize)]
+pub struct Params<'a> {
+    #[serde(rename = "_meta")]
+    pub meta: Meta<'a>,
+    #[serde(flatten)]
+    pub call: CallToolRequestParams,
+}
+
+pub struct Meta<'a> {
+    pub introduction: &'a Introduction,
+    pub call: RequestMetaObject,
+    pub progress_token: &'a ProgressToken,
+}
+
+/// What the newer era has every request say of who asks, as it is written.
+pub type Introduction = Vec<(String, Box<RawValue>)>;
+
+impl Serialize for Meta<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, said) in self.introduction {
+            map.serialize_entry(name, said)?;
+        }
+        for (name, said) in self.call.iter() {
+            map.serialize_entry(name, said)?;
+        }
+        map.serialize_entry("progressToken", self.progress_token)?;
+        map.end()
+    }
 }
 
 impl Speaker {
     /// What cannot be written will not be answered: whoever waits hears of that.
-    pub fn call(&self, waiting: &Waiting, params: &CallToolRequestParams) {
+    pub fn call(&self, waiting: &Waiting, params: &Params<'_>) {
         let line = Line { jsonrpc: JsonRpcVersion2_0, id: &waiting.id, method: "tools/call", params };
         let (id, calls) = (waiting.id.clone(), self.calls.clone());
         let written = move |written: io::Result<()>| {

@@ -470,6 +470,15 @@ def stops_reading():
     forever()
 
 
+def reads_late():
+    answer(next_of("tools/list"), {"tools": [{"name": "any", "inputSchema": {"type": "object"}}]})
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    first = next_of("tools/call")["params"]["arguments"]["long"]
+    while True:
+        answer(next_of("tools/call"), text(f"{len(first)} before"))
+
+
 def stops_itself():
     mid_call(lambda message: os.kill(os.getpid(), signal.SIGSTOP))
 

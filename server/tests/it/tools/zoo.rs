@@ -165,6 +165,18 @@ async fn two_calls_are_out_at_once_and_each_gets_its_own_answer() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_given_up_in_the_middle_of_its_line_leaves_the_line_whole() {
+    let (folder, tools) = animal("reads_late");
+    up(&tools).await;
+    let long = json!({ "long": "w".repeat(1_000_000) });
+    let ended = watched_call(&tools, Call { timeout: SHORT, ..a_call("zoo/any", long) }).await.0;
+    assert_eq!(unknown(ended).0, Category::Timeout);
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    assert_eq!(output(call(&tools, "zoo/any", json!({})).await), json!({ "text": "1000000 before" }));
+    tools.shutdown().await;
+}
+
+#[tokio::test]
 async fn the_key_and_the_arguments_are_sent() {
     let (_folder, tools) = animal("plain");
     let sent = output(call(&tools, "zoo/params", json!({ "x": [1] })).await);

@@ -78,7 +78,6 @@ fn move_head(connection: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
 fn insert(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     let mut entries = connection.prepare_cached(numbered(text::SQLITE_ENTRY))?;
     let mut payloads = connection.prepare_cached(numbered(text::SQLITE_PAYLOAD))?;
-    let mut pages = connection.prepare_cached(numbered(text::SQLITE_PAGE))?;
     for entry in &batch.entries {
         entries.execute(params![
             batch.tenant,
@@ -95,6 +94,7 @@ fn insert(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
             payloads.execute(params![batch.tenant, entry.position as i64, payload])?;
         }
         if entry.turns_page {
+            let mut pages = connection.prepare_cached(numbered(text::SQLITE_PAGE))?;
             pages.execute(params![batch.tenant, entry.stream as i64, entry.position as i64])?;
         }
     }

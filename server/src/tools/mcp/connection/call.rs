@@ -19,7 +19,7 @@ use crate::tools::classify::Came;
 use crate::tools::mcp::calls::{Answer, Waiting};
 use crate::tools::mcp::ears::Listening;
 use crate::tools::mcp::http::NoMessage;
-use crate::tools::mcp::lines::Speaker;
+use crate::tools::mcp::lines::{Meta, Params, Speaker};
 use crate::tools::mcp::{Stop, tasks};
 use crate::tools::{Call, OnProgress, traceparent};
 
@@ -58,16 +58,15 @@ impl Connection {
     fn speak(
         &self,
         speaker: &Speaker,
-        mut params: CallToolRequestParams,
-        mut meta: RequestMetaObject,
+        params: CallToolRequestParams,
+        meta: RequestMetaObject,
         progress: OnProgress,
     ) -> Option<Sent> {
         let (waiting, answer) = speaker.calls.enter()?;
         let (id, token) = (waiting.id.clone(), ProgressToken(waiting.id.clone()));
-        meta.extend(self.introduction.clone());
-        meta.set_progress_token(token.clone());
-        params.meta = Some(meta);
-        let listening = self.reports.listen(token, progress);
+        let meta = Meta { introduction: &self.introduction, call: meta, progress_token: &token };
+        let params = Params { meta, call: params };
+        let listening = self.reports.listen(token.clone(), progress);
         speaker.call(&waiting, &params);
         Some(Sent { id, answer, _listening: listening, _waiting: Some(waiting) })
     }
