@@ -55,6 +55,9 @@ pub struct Common {
     /// Answer with one JSON document, or one per line for streams
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub json: bool,
+    /// Accept a PostgreSQL server that answers before it has synced: a power cut may lose what was answered
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub unsafe_durability: bool,
 }
 
 #[derive(Clone, Copy, Debug, Group)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use actbook::config::Config;
 use actbook::error::Error;
+use actbook::service::Options;
 use actbook::service::view::ExecutionView;
 use actbook_engine::policy::Status;
 use serde_json::json;
@@ -76,7 +77,7 @@ impl Scratch {
     async fn open(&self, output: &Output) -> Result<Session, Error> {
         let config = Config::load(Some(&self.folder.join("actbook.yaml")))?;
         let database = self.folder.join("book.db").to_string_lossy().into_owned();
-        Session::with(config, database, output.clone()).await
+        Session::with(config, database, Options::default(), output.clone()).await
     }
 
     /// What a visitor would see: every file with its content, but for the server's own notes.

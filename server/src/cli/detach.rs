@@ -85,6 +85,9 @@ fn spawn(session: &Session, id: &str) -> Result<Child, Error> {
     if let Some(config) = &session.config.file {
         command.arg("--config").arg(config);
     }
+    if session.options.unsafe_durability {
+        command.arg("--unsafe-durability");
+    }
     command.args(["drive", id]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().map_err(failed)
 }

@@ -33,6 +33,9 @@ pub fn install(output: &Output, common: &Common, asked: &Install) -> Ended {
     if let Some(database) = &common.database {
         words.extend(["--database".to_owned(), reachable(database)?]);
     }
+    if common.unsafe_durability {
+        words.push("--unsafe-durability".to_owned());
+    }
     match (asked.client, asked.print) {
         (AgentClient::ClaudeCode, print) => claude_code(output, &program, &words, print),
         (AgentClient::ClaudeDesktop | AgentClient::Cursor | AgentClient::Vscode, print) => {

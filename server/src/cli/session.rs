@@ -16,13 +16,15 @@ pub struct Session {
     pub output: Output,
     /// As the service was opened: what a background process is given.
     pub database: String,
+    pub options: Options,
 }
 
 impl Session {
     pub async fn open(common: &Common, output: Output) -> Result<Self, Error> {
         let config = Config::load(common.config.as_deref())?;
         let database = common.database.clone().unwrap_or_else(actbook::folders::database);
-        Self::with(config, database, output).await
+        let options = Options { unsafe_durability: common.unsafe_durability };
+        Self::with(config, database, options, output).await
     }
 
     /// For commands that only read: a name with a slip in it must not pass for an empty book.
@@ -41,8 +43,13 @@ impl Session {
         Self::open(common, output).await
     }
 
-    pub async fn with(config: Config, database: String, output: Output) -> Result<Self, Error> {
-        let service = Service::open(&database, Options::default(), &config).await?;
-        Ok(Self { service, caller: Caller::person(), config, output, database })
+    pub async fn with(
+        config: Config,
+        database: String,
+        options: Options,
+        output: Output,
+    ) -> Result<Self, Error> {
+        let service = Service::open(&database, options.clone(), &config).await?;
+        Ok(Self { service, caller: Caller::person(), config, output, database, options })
     }
 }

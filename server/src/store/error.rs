@@ -7,10 +7,11 @@ pub enum Error {
     #[error("cannot open the database {url}: {reason}")]
     Open { url: String, reason: String },
     #[error(
-        "the PostgreSQL server runs with {setting} = off, so a power cut could lose what was acknowledged; \
-         turn it on, or accept the loss by name"
+        "the PostgreSQL server runs with {setting} = off, so a power cut could lose what was acknowledged"
     )]
     UnsafeDurability { setting: &'static str },
+    #[error("the database was made by a newer Actbook, whose schema has `{migration}`; it was left as it is")]
+    Newer { migration: String },
     #[error("another process kept the database locked for {waited_s} s")]
     Busy { waited_s: u64 },
     #[error("a constraint of the database refused the write: {0}")]

@@ -2,6 +2,8 @@
 //! are missing run in one transaction under a lock, so that a start that is killed half-way or
 //! races another leaves either the old schema or the new one.
 
+use super::Error;
+
 pub(super) struct Migration {
     pub name: &'static str,
     pub sqlite: &'static str,
@@ -37,6 +39,14 @@ pub(super) const APPLIED: &str = "SELECT name FROM migrations";
 
 /// After the scripts, since the first of them makes `clock`.
 pub(super) const RECORD: &str = "INSERT INTO migrations (name, at) SELECT $1, now_ms FROM clock";
+
+/// A schema of a later program means something else than this one thinks.
+pub(super) fn check_known(applied: &[String]) -> Result<(), Error> {
+    match applied.iter().find(|name| ALL.iter().all(|migration| migration.name != **name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::Newer { migration: name.clone() }),
+    }
+}
 
 pub(super) fn missing(applied: &[String]) -> impl Iterator<Item = &'static Migration> {
     ALL.iter().filter(|migration| !applied.iter().any(|name| name == migration.name))

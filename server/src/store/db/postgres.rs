@@ -51,7 +51,7 @@ impl Postgres {
             postgres.run(|pool| async move { open::prepare(pool.link().await?, allow_unsafe, &pool).await });
         match opened.await {
             Ok(()) => Ok(postgres),
-            Err(refused @ Error::UnsafeDurability { .. }) => Err(refused),
+            Err(refused @ (Error::UnsafeDurability { .. } | Error::Newer { .. })) => Err(refused),
             Err(error) => Err(failed(error)),
         }
     }

@@ -45,7 +45,10 @@ impl Sqlite {
             |error: Error| Error::Open { url: path.display().to_string(), reason: error.to_string() };
         open::create_folder(path).map_err(|error| failed(Error::Failed(error.to_string())))?;
         let mut writer = Writer::open(path).map_err(failed)?;
-        writer.migrate().map_err(failed)?;
+        writer.migrate().map_err(|error| match error {
+            newer @ Error::Newer { .. } => newer,
+            other => failed(other),
+        })?;
         Ok(Self { path: path.to_owned(), readers: Mutex::default(), writer: Mutex::new(writer) })
     }
 
@@ -201,6 +204,10 @@ impl ToSql for Value {
 
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
+        // Without the statement, which may be a whole migration.
+        if let rusqlite::Error::SqlInputError { msg, .. } = error {
+            return Error::Failed(msg);
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Error::Busy { waited_s: open::BUSY_LIMIT.as_secs() }

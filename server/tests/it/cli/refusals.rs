@@ -132,3 +132,16 @@ fn a_broken_config_or_database_is_named() {
     house.write("work.db", "this is no database, and long enough to be looked at as if it were one");
     refused(&house, &["list", "--database", "work.db"], "database");
 }
+
+#[tokio::test]
+async fn a_server_that_does_not_sync_is_refused_until_that_is_accepted_by_name() {
+    let database = crate::postgres::Database::create().await;
+    let joint = if database.url.contains('?') { '&' } else { '?' };
+    let url = format!("{}{joint}options=-csynchronous_commit%3Doff", database.url);
+    let house = House { database: Some(url), ..House::new() };
+    house.write("two.yaml", &two_steps());
+    refused(&house, &["run", "two.yaml"], "synchronous_commit = off");
+    house.expect(3, &["run", "two.yaml", "--unsafe-durability"]);
+    let print = house.expect(0, &["install", "--client", "cursor", "--print", "--unsafe-durability"]);
+    assert!(print.contains(r#""--unsafe-durability""#), "{print}");
+}

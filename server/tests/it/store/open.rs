@@ -1,6 +1,6 @@
 //! Opening: the schema appears once, whoever comes first, and unsafe servers are refused.
 
-use actbook::store::{Db, Error, Options};
+use actbook::store::{Db, Error, Options, Statement};
 
 use super::{Kind, head, on, open, place};
 use crate::postgres;
@@ -56,6 +56,27 @@ fn a_migration_that_was_killed_half_way_is_made_again() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let db = runtime.block_on(open(file.to_str().unwrap()));
     assert_eq!(head(&db).position, 0);
+}
+
+#[test]
+fn a_database_of_a_newer_program_is_refused_and_left_as_it_was() {
+    super::for_each_database(async |scratch| {
+        let later = "INSERT INTO migrations (name, at) VALUES ('9999_later', 1)";
+        scratch.db.transact(vec![Statement::new(later, vec![])]).await.unwrap();
+        let refused = Db::open(&scratch.url, Options::default()).await.unwrap_err().to_string();
+        assert!(refused.contains("made by a newer Actbook, whose schema has `9999_later`"), "{refused}");
+    });
+}
+
+#[test]
+fn a_schema_that_cannot_be_brought_up_to_date_is_told_of_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("book.db");
+    rusqlite::Connection::open(&file).unwrap().execute_batch("CREATE TABLE journal (x)").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let refused = runtime.block_on(Db::open(file.to_str().unwrap(), Options::default())).unwrap_err();
+    let words = refused.to_string();
+    assert!(words.ends_with("the database failed: table journal already exists"), "{words}");
 }
 
 #[test]

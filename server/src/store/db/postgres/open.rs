@@ -41,7 +41,9 @@ pub async fn prepare(link: Link, allow_unsafe: bool, pool: &Pool) -> Result<(), 
     if !allow_unsafe {
         check_durability(&link).await?;
     }
-    if !is_migrated(&link).await? {
+    let found = found(&link).await?;
+    migrations::check_known(&found)?;
+    if migrations::missing(&found).next().is_some() {
         migrate(&link).await?;
     }
     pool.keep(link);
@@ -58,11 +60,12 @@ async fn check_durability(link: &Link) -> Result<(), Error> {
     Ok(())
 }
 
-async fn is_migrated(link: &Link) -> Result<bool, Error> {
-    if link.query(dialect::migrate::POSTGRES_HAS_TABLE, &[]).await?.is_empty() {
-        return Ok(false);
+/// Those applied; none in a new database.
+async fn found(link: &Link) -> Result<Vec<String>, Error> {
+    match link.query(dialect::migrate::POSTGRES_HAS_TABLE, &[]).await?.is_empty() {
+        false => applied(link).await,
+        true => Ok(Vec::new()),
     }
-    Ok(migrations::missing(&applied(link).await?).next().is_none())
 }
 
 async fn applied(link: &Link) -> Result<Vec<String>, Error> {

@@ -28,7 +28,9 @@ impl Writer {
 
     /// Looks first: once the schema is there, a start needs no lock.
     pub fn migrate(&mut self) -> Result<(), Error> {
-        if self.attempt(is_migrated)? {
+        let found = self.attempt(found)?;
+        migrations::check_known(&found)?;
+        if migrations::missing(&found).next().is_none() {
             return Ok(());
         }
         self.transact(|connection| {
@@ -98,11 +100,12 @@ fn begin(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn is_migrated(connection: &Connection) -> rusqlite::Result<bool> {
-    if !connection.prepare(dialect::migrate::SQLITE_HAS_TABLE)?.exists([])? {
-        return Ok(false);
+/// Those applied; none in a new file.
+fn found(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    match connection.prepare(dialect::migrate::SQLITE_HAS_TABLE)?.exists([])? {
+        true => applied(connection),
+        false => Ok(Vec::new()),
     }
-    Ok(migrations::missing(&applied(connection)?).next().is_none())
 }
 
 fn applied(connection: &Connection) -> rusqlite::Result<Vec<String>> {
