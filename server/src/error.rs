@@ -66,7 +66,9 @@ impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         let cure = match &error {
             store::Error::Open { .. } => "check --database (or ACTBOOK_DATABASE)",
-            store::Error::UnsafeDurability { .. } => "turn it on, or accept that with --unsafe-durability",
+            store::Error::UnsafeDurability { .. } => {
+                "turn it on, or accept that with --unsafe-durability (`unsafe_durability()` in a program)"
+            }
             store::Error::Newer { .. } => "run that Actbook, or open a copy from before it with --database",
             store::Error::Busy { .. } => "try again when the other process has finished",
             store::Error::TooManyWords { .. } => "search for fewer words",

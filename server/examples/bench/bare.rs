@@ -55,7 +55,7 @@ impl Commits {
 }
 
 pub fn commits_per_s(folder: &Path, time: Duration) -> anyhow::Result<f64> {
-    Ok(1e6 / Commits::open(folder)?.us(time)?)
+    Ok(1e6 / Commits::grown(folder)?.us(time)?)
 }
 
 /// `clients` threads that each wait for their own row, and one writer that commits whatever has queued up.

@@ -10,7 +10,9 @@ pub enum Error {
         "the PostgreSQL server runs with {setting} = off, so a power cut could lose what was acknowledged"
     )]
     UnsafeDurability { setting: &'static str },
-    #[error("the database was made by a newer Actbook, whose schema has `{migration}`; it was left as it is")]
+    #[error(
+        "the database has the migration `{migration}`, which this Actbook does not know: a newer one has opened it"
+    )]
     Newer { migration: String },
     #[error("another process kept the database locked for {waited_s} s")]
     Busy { waited_s: u64 },

@@ -13,7 +13,7 @@ use super::answer;
 /// Calls are numbered from here on, what rmcp asks from zero.
 const FIRST: i64 = 1_000_000_000;
 
-pub type Answer = Result<ServerResult, ServiceError>;
+pub type Outcome = Result<ServerResult, ServiceError>;
 
 /// Clones are the same calls.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub struct Calls(Arc<Mutex<Out>>);
 struct Out {
     next: i64,
     /// None: nobody reads what the server answers any more.
-    waiting: Option<HashMap<i64, oneshot::Sender<Answer>>>,
+    waiting: Option<HashMap<i64, oneshot::Sender<Outcome>>>,
 }
 
 impl Calls {
@@ -31,7 +31,7 @@ impl Calls {
     }
 
     /// None where no answer can come.
-    pub fn enter(&self) -> Option<(Waiting, oneshot::Receiver<Answer>)> {
+    pub fn enter(&self) -> Option<(Waiting, oneshot::Receiver<Outcome>)> {
         let mut out = self.lock();
         let (settle, answer) = oneshot::channel();
         let number = out.next;
@@ -60,14 +60,24 @@ impl Calls {
         None
     }
 
-    /// It is not waited for any more.
-    pub fn leave(&self, id: &RequestId) -> Option<oneshot::Sender<Answer>> {
+    /// Takes it out; whoever has the sender settles it.
+    pub fn leave(&self, id: &RequestId) -> Option<oneshot::Sender<Outcome>> {
         self.lock().waiting.as_mut()?.remove(&number(id))
     }
 
-    /// Nothing more will be heard.
+    /// Nothing more will be heard, and nothing more is sent.
     pub fn end(&self) {
-        drop(self.lock().waiting.take());
+        let waiting = self.lock().waiting.take();
+        // Without the lock: whoever waited is woken.
+        drop(waiting);
+    }
+
+    pub fn are_over(&self) -> bool {
+        self.lock().waiting.is_none()
+    }
+
+    pub fn are_out(&self) -> bool {
+        self.lock().waiting.as_ref().is_some_and(|waiting| !waiting.is_empty())
     }
 
     fn lock(&self) -> MutexGuard<'_, Out> {

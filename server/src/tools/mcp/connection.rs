@@ -1,5 +1,5 @@
 //! One MCP server that is up: what carries the connection (a process group, or HTTP), the rmcp client that
-//! talks through it, the calls out at it.
+//! talks through it, the calls out at it, which to a child go beside that client.
 
 mod call;
 mod listing;
@@ -138,6 +138,8 @@ async fn start_as(
         }
         Err(_) => format!("did not answer within {CONNECT_LIMIT:?}"),
     };
+    // With the last of its input closed it may leave by itself.
+    drop(speaker);
     let left = exit_of(&group).await;
     let said = match left {
         Some(_) => last_words.whole().await,
@@ -261,7 +263,7 @@ impl Connection {
 
     pub fn is_up(&self) -> bool {
         let carried = match &self.carrier {
-            Carrier::Child(child) => child.group.is_running(),
+            Carrier::Child(child) => child.group.is_running() && !child.speaker.calls.are_over(),
             Carrier::Http(client) => !client.session_lost(),
         };
         carried && !self.peer.is_transport_closed() && !self.life.is_unwell()
@@ -334,6 +336,9 @@ impl Connection {
 
     /// As the protocol has it: close the input, wait, ask, then kill.
     pub async fn close(&self) {
+        if let Carrier::Child(child) = &self.carrier {
+            child.speaker.calls.end();
+        }
         if let Some(mut service) = self.service.lock().await.take()
             && let Err(error) = service.close_with_timeout(LEAVE_GRACE).await
         {

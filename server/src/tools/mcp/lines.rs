@@ -1,5 +1,6 @@
-//! MCP over a child's pipes, a message a line. A line is bounded: a server that never ends its line would
-//! otherwise fill the memory, or, where such lines are skipped, leave its caller waiting for the timeout.
+//! MCP over a child's pipes, a message a line. Two write, `Lines` for rmcp and `Speaker` for calls; one reads, and
+//! hands a call's answer to whoever made it and all else to rmcp. A line is bounded: a server that never ends its
+//! line would otherwise fill the memory, or, where such lines are skipped, leave its caller waiting for the timeout.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -7,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, Either, FutureExt, Ready, ready};
 use rmcp::model::{
-    CallToolRequestParams, JsonRpcVersion2_0, ProgressToken, RequestId, RequestMetaObject,
-    ServerJsonRpcMessage,
+    CallToolRequestParams, ClientJsonRpcMessage, ElicitResult, ElicitationAction, JsonRpcVersion2_0,
+    ProgressToken, RequestId, RequestMetaObject, ServerJsonRpcMessage, ServerRequest,
 };
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -49,12 +50,24 @@ impl Lines {
     pub fn speaker(&self) -> Speaker {
         Speaker { stdin: self.stdin.clone(), calls: self.heard.decoder().calls.clone() }
     }
+
+    /// What rmcp would say to a server that asks a person something in the middle of a call. It does not know of the
+    /// call, and in the newer era would take the server to task for asking without one.
+    fn reply(&self, heard: &ServerJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
+        let ServerJsonRpcMessage::Request(asked) = heard else { return None };
+        let mid_call = self.heard.decoder().calls.are_out();
+        if !mid_call || !matches!(asked.request, ServerRequest::ElicitRequest(_)) {
+            return None;
+        }
+        let no = ElicitResult::new(ElicitationAction::Decline).into();
+        Some(ClientJsonRpcMessage::response(no, asked.id.clone()))
+    }
 }
 
 impl Transport<RoleClient> for Lines {
     type Error = io::Error;
 
-    /// As much as can leaves before the task that rmcp makes of the rest.
+    /// What the pipe has room for leaves at once, before the task that rmcp makes of the rest.
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
@@ -63,13 +76,21 @@ impl Transport<RoleClient> for Lines {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let heard = self.heard.next().await.and_then(|heard| {
-            heard.inspect_err(|error| tracing::debug!(%error, "a server's output is read no further")).ok()
-        });
-        if heard.is_none() {
-            self.heard.decoder().calls.end();
+        loop {
+            let heard = self.heard.next().await.and_then(|heard| {
+                heard
+                    .inspect_err(|error| tracing::debug!(%error, "a server's output is read no further"))
+                    .ok()
+            });
+            let Some(heard) = heard else {
+                self.heard.decoder().calls.end();
+                return None;
+            };
+            match self.reply(&heard) {
+                Some(reply) => drop(tokio::spawn(write(&self.stdin, serde_json::to_vec(&reply)))),
+                None => return Some(heard),
+            }
         }
-        heard
     }
 
     async fn close(&mut self) -> io::Result<()> {

@@ -91,6 +91,7 @@ const ZOO: &[(&str, Is)] = &[
     ("answers_before_it_is_asked", Yes("in time")),
     ("says_that_we_cancelled", Yes("and answers")),
     ("asks_back", Yes("decline")),
+    ("asks_back_in_the_newer_era", Yes("decline")),
     // They will not go.
     ("ignores_everything", Yes("up")),
     ("ignores_the_end_and_the_signal", Yes("staying")),
@@ -98,6 +99,7 @@ const ZOO: &[(&str, Is)] = &[
     ("makes_zombies", Yes("among the dead")),
     // They have their own idea of a handshake.
     ("leaves_at_the_first_unknown_word", Yes("as in the old days")),
+    ("answers_the_first_word_with_nothing", Yes("once more")),
     ("refuses_the_handshake", Unsent(Unavailable)),
     ("another_protocol", Unsent(Timeout)),
     ("answers_the_handshake_to_somebody_else", Unsent(Unavailable)),

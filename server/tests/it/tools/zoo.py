@@ -325,6 +325,27 @@ def asks_back():
     mid_call(act)
 
 
+def asks_back_in_the_newer_era():
+    answer(next_of("server/discover"), {
+        "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+        "ttlMs": 0, "cacheScope": "private"})
+    answer(next_of("tools/list"), {
+        "resultType": "complete", "tools": [{"name": "any", "inputSchema": {"type": "object"}}],
+        "ttlMs": 0, "cacheScope": "private"})
+    asks_back()
+
+
+def answers_the_first_word_with_nothing():
+    remember_process()
+    first = read()
+    if first["method"] == "server/discover":
+        answer(first, {})
+        read()
+    answer(first, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                   "serverInfo": {"name": "zoo", "version": "1"}})
+    mid_call(lambda message: answer(message, text("once more")))
+
+
 def says_that_we_cancelled():
     def act(message):
         write(json.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled",

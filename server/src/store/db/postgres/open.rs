@@ -78,7 +78,10 @@ async fn migrate(link: &Link) -> Result<(), Error> {
     link.run(dialect::begin::POSTGRES).await?;
     link.run(dialect::migrate::POSTGRES_LOCK).await?;
     link.run(migrations::CREATE_TABLE).await?;
-    for migration in migrations::missing(&applied(link).await?) {
+    // Somebody may have been here while this one waited for the lock.
+    let applied = applied(link).await?;
+    migrations::check_known(&applied)?;
+    for migration in migrations::missing(&applied) {
         link.run(migration.postgres).await?;
         let record = Statement::new(migrations::RECORD, vec![migration.name.into()]);
         link.query(record.sql, &record.params).await?;

@@ -28,9 +28,7 @@ impl Writer {
 
     /// Looks first: once the schema is there, a start needs no lock.
     pub fn migrate(&mut self) -> Result<(), Error> {
-        let found = self.attempt(found)?;
-        migrations::check_known(&found)?;
-        if migrations::missing(&found).next().is_none() {
+        if self.is_migrated()? {
             return Ok(());
         }
         self.transact(|connection| {
@@ -40,7 +38,15 @@ impl Writer {
                 connection.execute(numbered(migrations::RECORD), [migration.name])?;
             }
             Ok(())
-        })
+        })?;
+        // Somebody else may have been here while this one waited for the lock.
+        self.is_migrated().map(drop)
+    }
+
+    fn is_migrated(&mut self) -> Result<bool, Error> {
+        let found = self.attempt(found)?;
+        migrations::check_known(&found)?;
+        Ok(migrations::missing(&found).next().is_none())
     }
 
     /// Runs `work` in one transaction, the one that `begin` left open or its own; whatever fails,

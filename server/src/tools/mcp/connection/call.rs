@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::{Carrier, Connection, EXIT_LIMIT, no_message};
 use crate::tools::classify::Came;
-use crate::tools::mcp::calls::{Answer, Waiting};
+use crate::tools::mcp::calls::{Outcome, Waiting};
 use crate::tools::mcp::ears::Listening;
 use crate::tools::mcp::http::NoMessage;
 use crate::tools::mcp::lines::{Meta, Params, Speaker};
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    async fn judge(&self, answer: Answer) -> Came {
+    async fn judge(&self, answer: Outcome) -> Came {
         if let Ok(_) | Err(ServiceError::McpError(_)) = &answer {
             self.life.answered_a_call();
         }
@@ -202,7 +202,7 @@ impl Drop for CallOut<'_> {
 /// A call on its way.
 struct Sent {
     id: RequestId,
-    answer: oneshot::Receiver<Answer>,
+    answer: oneshot::Receiver<Outcome>,
     _listening: Listening,
     _waiting: Option<Waiting>,
 }
