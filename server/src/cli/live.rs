@@ -101,7 +101,8 @@ impl Screen {
                 changed.push(step);
             }
         }
-        changed.sort_by_key(at_ms);
+        // What ended comes before what then began, in the same millisecond too.
+        changed.sort_by_key(|step| (at_ms(step), is_under_way(step.status)));
         for step in changed {
             self.output.line(match self.output.json {
                 true => change(watching, &step),
@@ -130,6 +131,11 @@ fn change(watching: &Watching, step: &Glance<'_>) -> String {
     let (id, position, status) = (&watching.execution().id, watching.position(), watching.status());
     let step = json!({ "id": step.id, "status": step.status, "attempts": step.attempts });
     json!({ "execution": id, "position": position, "status": status, "step": step }).to_string()
+}
+
+fn is_under_way(status: StepStatus) -> bool {
+    use StepStatus::{AwaitingAgent, AwaitingApproval, Compensating, Running};
+    matches!(status, Running | AwaitingApproval | AwaitingAgent | Compensating)
 }
 
 /// When it came to where it is.
