@@ -1,5 +1,5 @@
 //! The way to a tool: what a durable step through a real server costs over a bare call to the same
-//! server by the same library, and whether many executions share one server without idling.
+//! server by rmcp's client, and whether many executions share one server without idling.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};

@@ -128,3 +128,9 @@ pub async fn execute(url: &str, sql: &str) {
     drop(client);
     running.await.expect("the connection's task ends").expect("the connection ends well");
 }
+
+/// The same database, through sessions that answer before they have synced.
+pub fn without_sync(url: &str) -> String {
+    let joint = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{joint}options=-csynchronous_commit%3Doff")
+}

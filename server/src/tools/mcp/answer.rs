@@ -2,8 +2,8 @@
 //! with a field too many becomes a list of prompts; and the guessing is most of what the reading costs.
 
 use rmcp::model::{
-    CallToolResult, ClientJsonRpcMessage, ClientRequest, ContentBlock, CustomResult, JsonRpcVersion2_0,
-    RequestId, ResultType, ServerJsonRpcMessage, ServerResult,
+    CallToolResult, ContentBlock, CustomResult, JsonRpcVersion2_0, RequestId, ResultType,
+    ServerJsonRpcMessage, ServerResult,
 };
 use serde::Deserialize;
 use serde::de::Deserializer;
@@ -33,16 +33,6 @@ struct Said {
 /// A null that is said is not the same as none.
 fn present<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(field).map(Some)
-}
-
-/// The id of a call that a message makes.
-pub fn id_of_call(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
-    match message {
-        ClientJsonRpcMessage::Request(asked) => {
-            matches!(asked.request, ClientRequest::CallToolRequest(_)).then_some(&asked.id)
-        }
-        _ => None,
-    }
 }
 
 /// The id of the request that a message answers.

@@ -261,7 +261,7 @@ impl Asked {
 fn asked(message: &ClientJsonRpcMessage) -> Option<Asked> {
     let ClientJsonRpcMessage::Request(request) = message else { return None };
     let discovers = matches!(request.request, ClientRequest::DiscoverRequest(_));
-    let calls = answer::id_of_call(message).is_some();
+    let calls = matches!(request.request, ClientRequest::CallToolRequest(_));
     Some(Asked { id: request.id.clone(), calls, discovers })
 }
 

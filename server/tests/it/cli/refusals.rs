@@ -136,9 +136,7 @@ fn a_broken_config_or_database_is_named() {
 #[tokio::test]
 async fn a_server_that_does_not_sync_is_refused_until_that_is_accepted_by_name() {
     let database = crate::postgres::Database::create().await;
-    let joint = if database.url.contains('?') { '&' } else { '?' };
-    let url = format!("{}{joint}options=-csynchronous_commit%3Doff", database.url);
-    let house = House { database: Some(url), ..House::new() };
+    let house = House { database: Some(crate::postgres::without_sync(&database.url)), ..House::new() };
     house.write("two.yaml", &two_steps());
     refused(&house, &["run", "two.yaml"], "synchronous_commit = off");
     house.expect(3, &["run", "two.yaml", "--unsafe-durability"]);

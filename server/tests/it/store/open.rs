@@ -86,8 +86,7 @@ fn a_schema_that_cannot_be_brought_up_to_date_is_told_of_in_a_sentence() {
 #[test]
 fn a_server_that_does_not_sync_is_refused_unless_accepted_by_name() {
     on(Kind::Postgres, async |scratch| {
-        let joint = if scratch.url.contains('?') { '&' } else { '?' };
-        let url = format!("{}{joint}options=-csynchronous_commit%3Doff", scratch.url);
+        let url = postgres::without_sync(&scratch.url);
         let refused = Db::open(&url, Options::default()).await.unwrap_err();
         assert_eq!(refused, Error::UnsafeDurability { setting: "synchronous_commit" });
         Db::open(&url, Options { unsafe_durability: true }).await.unwrap();
