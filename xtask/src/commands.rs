@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use crate::dist;
 use crate::machine::{Machine, answers};
 use crate::postgres::Postgres;
 use crate::stage::{self, command, loud, quiet, skipped};
@@ -94,8 +95,8 @@ pub fn fuzz(cases: &str) -> Result<()> {
 
 pub fn bench(arguments: &[&str]) -> Result<()> {
     let postgres = Postgres::start()?;
-    let words = ["cargo", "run", "--profile", "dist", "--package", "actbook", "--example", "bench", "--"];
-    let mut run = command(&[&words, arguments].concat());
+    let words = ["run", "--package", "actbook", "--example", "bench", "--"];
+    let mut run = dist::cargo(&[&words, arguments].concat())?;
     loud("bench", postgres.equip(&mut run), "The bench says what it missed, above.")
 }
 

@@ -74,7 +74,7 @@ fn install_components() -> Result<()> {
 
 fn install_packages() -> Result<()> {
     let mut missing = vec![];
-    if Postgres::programs().is_none() && std::env::var_os(Postgres::ENV).is_none() {
+    if !Postgres::is_there() {
         missing.push("postgresql");
     }
     if !(answers(&["node", "--version"]) && answers(&["npm", "--version"])) {
@@ -99,7 +99,7 @@ fn install_packages() -> Result<()> {
     apt_get(&[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())
 }
 
-fn apt_get(words: &[&str]) -> Result<()> {
+pub fn apt_get(words: &[&str]) -> Result<()> {
     let name = format!("apt-get {}", words.join(" "));
     let mut install = match is_root()? {
         true => command(&["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"]),

@@ -4,6 +4,7 @@
 
 mod clients;
 mod commands;
+mod dist;
 mod machine;
 mod package;
 mod planted;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use crate::dist;
 use crate::stage::{self, command, loud, quiet, root, target};
 
 /// Builds it first, as it is shipped, unless it is told which binary to take.
@@ -12,9 +13,9 @@ pub fn run(binary: Option<&str>) -> Result<()> {
     let binary = match binary {
         Some(binary) => PathBuf::from(binary),
         None => {
-            let words = ["cargo", "build", "--profile", "dist", "--package", "actbook"];
-            loud("build", &mut command(&words), "The compiler says why, above.")?;
-            target().join("dist/actbook")
+            let mut build = dist::cargo(&["build", "--package", "actbook"])?;
+            loud("build", &mut build, "The compiler says why, above.")?;
+            dist::program()?
         }
     };
     let version = version_of(&binary)?;

@@ -48,6 +48,11 @@ impl Postgres {
         Ok(Self::Own(cluster))
     }
 
+    /// Whether one can be started, or was brought.
+    pub fn is_there() -> bool {
+        Self::programs().is_some() || std::env::var_os(Self::ENV).is_some()
+    }
+
     /// The folder with `initdb` and `postgres`. Debian keeps it off PATH, one folder per version.
     pub fn programs() -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
