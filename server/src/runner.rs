@@ -6,13 +6,14 @@
 
 mod board;
 mod drive;
+mod lease;
 mod perform;
 mod pins;
 mod seat;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, Refusal};
@@ -26,14 +27,9 @@ use crate::store::{self, Db, seats};
 use crate::tools::Tools;
 use board::Board;
 pub use drive::Halt;
+use lease::Lease;
 pub use seat::is_gone;
 use seat::{Proof, Seat, Sent};
-
-/// A driver that cannot reach the database for this long has lost its seat.
-const LEASE_MS: i64 = 6_000;
-const LEASE: Duration = Duration::from_millis(LEASE_MS as u64);
-/// Nothing is sent in a lease's last moments.
-const LEASE_MARGIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -65,8 +61,9 @@ struct Inner {
     actor: Arc<str>,
     proofs: Mutex<HashMap<String, Arc<Sent>>>,
     board: Board,
-    /// Until when nobody else may take this seat for dead, by this process's own clock.
-    lease: watch::Receiver<Instant>,
+    lease: watch::Receiver<Lease>,
+    /// Before anything was asked for from here.
+    opened: Instant,
     _listening: Listening,
     renewing: Mutex<Option<JoinHandle<()>>>,
     /// Ends the background tasks with a word, or when dropped.
@@ -84,14 +81,11 @@ impl Runner {
     ) -> Result<Self, Error> {
         let seat = Seat::take(seats_folder)?;
         seats::sweep(&db).await?;
-        let asked = Instant::now();
-        seats::take(&db, seat.id(), seat.host(), seat.boot(), u64::from(std::process::id()), LEASE_MS)
-            .await?;
+        let (renewed, lease) = watch::channel(Lease::take(&db, &seat).await?);
+        let opened = Instant::now();
         let listening = bell.listen()?;
         let (alive, dead) = watch::channel(());
-        let (renewed, lease) = watch::channel(asked + LEASE);
-        let names = [seat.id(), seat.host(), seat.boot()].map(str::to_owned);
-        let renewing = tokio::spawn(renew(db.clone(), names, renewed, dead.clone()));
+        let renewing = tokio::spawn(lease::renew(db.clone(), lease::Names::of(&seat), renewed, dead.clone()));
         tokio::spawn(hear(ledger.clone(), bell.subscribe_outside(), dead));
         let actor = ledger::DRIVER.into();
         let proofs = Mutex::default();
@@ -105,6 +99,7 @@ impl Runner {
             proofs,
             board: Board::default(),
             lease,
+            opened,
             _listening: listening,
             renewing: Mutex::new(Some(renewing)),
             alive,
@@ -220,25 +215,10 @@ pub enum Claimed {
     Ended,
 }
 
-async fn take(db: &Db, seat: &str, host: &str, boot: &str) -> Result<i64, store::Error> {
-    seats::take(db, seat, host, boot, u64::from(std::process::id()), LEASE_MS).await
-}
-
-async fn renew(
-    db: Db,
-    [seat, host, boot]: [String; 3],
-    renewed: watch::Sender<Instant>,
-    mut dead: watch::Receiver<()>,
-) {
-    while tokio::time::timeout(LEASE / 3, dead.changed()).await.is_err() {
-        // The lease is counted from before the question, so that ours never outlasts the database's.
-        let asked = Instant::now();
-        match take(&db, &seat, &host, &boot).await {
-            Ok(_) => {
-                renewed.send_replace(asked + LEASE);
-            }
-            Err(error) => tracing::warn!("the seat's lease could not be renewed: {error}"),
-        }
+/// Waits for it; for ever where nobody can make it so any more.
+async fn becomes<T>(mut watched: watch::Receiver<T>, so: impl FnMut(&T) -> bool) {
+    if watched.wait_for(so).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

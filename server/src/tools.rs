@@ -21,6 +21,7 @@ mod secret;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -230,14 +231,18 @@ impl Tools {
         sending: impl Fn(Option<ChildProcess>) + Send,
         stop: impl Future<Output = ()> + Send,
     ) -> Ended {
+        let sending = move |child| {
+            sending(child);
+            true
+        };
         self.call_reporting(call, sending, Arc::new(|_| {}), stop).await
     }
 
-    /// The same, passing on what the tool says of its progress.
+    /// The same, passing on what the tool says of its progress. Here `sending` also says whether the call may leave.
     pub async fn call_reporting(
         &self,
         call: Call,
-        sending: impl Fn(Option<ChildProcess>) + Send,
+        sending: impl Fn(Option<ChildProcess>) -> bool + Send,
         progress: OnProgress,
         stop: impl Future<Output = ()> + Send,
     ) -> Ended {
@@ -530,13 +535,11 @@ impl Tools {
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 const TRACE_HEADER: &str = "traceparent";
 
-/// The W3C's trace context for one call, begun here.
-fn traceparent() -> Option<String> {
-    let mut drawn = [0; 24];
-    getrandom::fill(&mut drawn).ok()?;
-    let (trace, span) = drawn.split_first_chunk::<16>()?;
-    let span = span.first_chunk::<8>()?;
-    Some(format!("00-{:032x}-{:016x}-01", u128::from_be_bytes(*trace), u64::from_be_bytes(*span)))
+/// The W3C's trace context for one call, begun here. It tells calls apart and keeps no secret: what the hasher's
+/// keys, drawn at random once, make of a count will do.
+fn traceparent() -> String {
+    let drawn = || RandomState::new().build_hasher().finish();
+    format!("00-{:016x}{:016x}-{:016x}-01", drawn(), drawn(), drawn())
 }
 
 /// A missing argument is the plan's fault, a missing variable the machine's.
@@ -562,6 +565,11 @@ fn left_alone(came: Came, circuit: &Circuit) -> Ended {
 /// Stopped while it waited for its turn or its server.
 fn stopped_unsent() -> Came {
     Came::NotSent { category: Category::Policy, why: "asked to stop before it was sent".to_owned() }
+}
+
+/// Whoever asked for it would not have it sent any more.
+fn withheld() -> Came {
+    Came::NotSent { category: Category::Internal, why: "it was withheld before it was sent".to_owned() }
 }
 
 /// Our own settings (a database's password among them) are none of a child's business.

@@ -264,9 +264,7 @@ fn window(steps: &[Glance<'_>], rows: usize) -> (usize, usize) {
         return (0, steps.len());
     }
     use StepStatus as S;
-    let at_work = |step: &Glance<'_>| {
-        matches!(step.status, S::Running | S::Compensating | S::AwaitingApproval | S::AwaitingAgent)
-    };
+    let at_work = |step: &Glance<'_>| is_under_way(step.status);
     let unsettled = |step: &Glance<'_>| !matches!(step.status, S::Succeeded | S::Skipped);
     let focus = steps.iter().position(at_work).or_else(|| steps.iter().position(unsettled));
     let focus = focus.unwrap_or(steps.len());

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use actbook_engine::execution::{Answered, Call, CallId, CallKind, Command, Due, Ended, Stored};
+use actbook_engine::execution::{Answered, Call, CallId, CallKind, Command, Due, Stored};
 use actbook_engine::id::Epoch;
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
@@ -15,9 +15,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::ReusableBoxFuture;
 
-use super::perform::{InFlight, Words, perform, unreadable};
+use super::perform::{InFlight, Performed, Words, perform, unreadable};
 use super::seat::Seat;
-use super::{Error, Inner, LEASE_MARGIN, Runner};
+use super::{Error, Inner, Lease, Runner, becomes};
 use crate::ledger::{self, Progress};
 use crate::store::payloads;
 use crate::tools;
@@ -28,7 +28,7 @@ pub type Halt = watch::Receiver<bool>;
 /// An epoch that nobody has: a report under it is a fact from which nothing follows.
 const NOBODY: Epoch = Epoch(u64::MAX);
 
-type Performing = ReusableBoxFuture<'static, (CallId, Ended)>;
+type Performing = ReusableBoxFuture<'static, Performed>;
 
 /// One execution, driven by this process.
 #[derive(Debug)]
@@ -36,11 +36,13 @@ pub struct Drive {
     inner: Arc<Inner>,
     stream: u64,
     epoch: Epoch,
+    /// When it was asked for, where it stands; or before that.
+    asked: Instant,
     plan: Arc<Plan>,
     in_flight: BTreeMap<CallId, InFlight>,
-    calls: JoinSet<(CallId, Ended)>,
+    calls: JoinSet<Performed>,
     /// Calls that ended without having to wait for anything.
-    ended: VecDeque<(CallId, Ended)>,
+    ended: VecDeque<Performed>,
     /// The box of such a call, for the next one: it is large.
     spare: Option<Performing>,
     woken: Arc<Notify>,
@@ -53,6 +55,7 @@ impl Runner {
             inner: self.0.clone(),
             stream: claimed.stream,
             epoch: claimed.epoch,
+            asked: self.0.opened,
             plan: self.0.ledger.look(claimed.stream, |execution| execution.plan.clone())?,
             in_flight: BTreeMap::new(),
             calls: JoinSet::new(),
@@ -84,8 +87,10 @@ impl Drive {
         loop {
             let halted = *halt.borrow();
             if !halted && progress.epoch == self.epoch {
-                if self.lost_its_lease().await {
-                    progress = self.ask(Command::Drive { epoch: self.epoch }, &progress).await?;
+                if self.lost_its_lease(&halt).await {
+                    if !*halt.borrow() {
+                        progress = self.ask(Command::Drive { epoch: self.epoch }, &progress).await?;
+                    }
                     continue;
                 }
                 self.start(&progress).await?;
@@ -112,7 +117,11 @@ impl Drive {
                 self.in_flight.remove(&call);
                 // Asked to stop while it waited, perhaps: then nothing follows from the outcome.
                 let epoch = if *halt.borrow() { NOBODY } else { self.epoch };
-                Command::Report { epoch, call, ended }
+                match ended {
+                    Some(ended) => Command::Report { epoch, call, ended },
+                    None if epoch == NOBODY => return Ok(progress.clone()),
+                    None => Command::Drive { epoch },
+                }
             }
             () = self.woken.notified() => match halted {
                 // Going on would start something, and who was asked to stop starts nothing.
@@ -130,22 +139,27 @@ impl Drive {
         self.ask(command, progress).await
     }
 
-    /// A process that was frozen, or cut off from its database, must not send: another may drive by now.
-    /// It waits for its seat, and asks again.
-    async fn lost_its_lease(&self) -> bool {
-        let mut lease = self.inner.lease.clone();
-        let holds = |until: &Instant| *until > Instant::now() + LEASE_MARGIN;
-        if holds(&lease.borrow()) {
+    /// A process that was frozen, or cut off from its database, must not send: another may drive by now, or have done so
+    /// since it was told what is due. It waits for its seat, and asks again.
+    async fn lost_its_lease(&self, halt: &Halt) -> bool {
+        let lease = self.inner.lease.clone();
+        if lease.borrow().has_held_since(self.asked) {
             return false;
         }
-        tracing::warn!("this process's lease has run out; waiting for the database before anything is sent");
-        if lease.wait_for(holds).await.is_err() {
-            std::future::pending::<()>().await;
+        if !lease.borrow().holds() {
+            tracing::warn!(
+                "this process's lease has run out; nothing is sent before the database has answered"
+            );
+        }
+        tokio::select! {
+            () = becomes(lease, Lease::holds) => {}
+            () = becomes(halt.clone(), |halted| *halted) => {}
         }
         true
     }
 
-    async fn ask(&self, command: Command, progress: &Progress) -> Result<Progress, Error> {
+    async fn ask(&mut self, command: Command, progress: &Progress) -> Result<Progress, Error> {
+        self.asked = Instant::now();
         match self.inner.ledger.command(&self.inner.actor, self.stream, command).await {
             Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
                 // Its deadlines are the new driver's business.
@@ -175,7 +189,10 @@ impl Drive {
         let kept = Arc::new(AtomicBool::new(call.task.is_some()));
         self.in_flight.insert(call.id, InFlight { stop, kept: kept.clone() });
         let mut call = match words {
-            Ok(words) => self.boxed(perform(self.inner.clone(), self.stream, call, words, stopped, kept)),
+            Ok(words) => {
+                let (inner, asked) = (self.inner.clone(), self.asked);
+                self.boxed(perform(inner, self.stream, call, words, stopped, kept, asked))
+            }
             Err(why) => self.boxed(std::future::ready(unreadable(call.id, &why))),
         };
         match std::future::poll_fn(|context| Poll::Ready(call.poll(context))).await {
@@ -191,7 +208,7 @@ impl Drive {
         }
     }
 
-    fn boxed(&mut self, call: impl Future<Output = (CallId, Ended)> + Send + 'static) -> Performing {
+    fn boxed(&mut self, call: impl Future<Output = Performed> + Send + 'static) -> Performing {
         match self.spare.take() {
             Some(mut spare) => {
                 spare.set(call);
@@ -241,9 +258,9 @@ impl Drive {
 }
 
 async fn next_ended(
-    ended: &mut VecDeque<(CallId, Ended)>,
-    calls: &mut JoinSet<(CallId, Ended)>,
-) -> Option<Result<(CallId, Ended), JoinError>> {
+    ended: &mut VecDeque<Performed>,
+    calls: &mut JoinSet<Performed>,
+) -> Option<Result<Performed, JoinError>> {
     match ended.pop_front() {
         Some(ended) => Some(Ok(ended)),
         None => calls.join_next().await,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Call, CallId, Command, Ended};
@@ -10,8 +10,8 @@ use actbook_engine::policy::Category;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::Inner;
 use super::pins::{self, Then};
+use super::{Inner, becomes};
 use crate::{ledger, tools};
 
 /// A call on its way; it may be asked to stop.
@@ -36,6 +36,9 @@ pub struct Words {
     pub reply: Option<tools::Reply>,
 }
 
+/// None: another may drive by now, since when it was `asked` for; it was not sent.
+pub type Performed = (CallId, Option<Ended>);
+
 pub async fn perform(
     inner: Arc<Inner>,
     stream: u64,
@@ -43,17 +46,26 @@ pub async fn perform(
     Words { origin, mut arguments, reply }: Words,
     stop: watch::Receiver<bool>,
     kept: Arc<AtomicBool>,
-) -> (CallId, Ended) {
+    asked: Instant,
+) -> Performed {
     let id = call.id;
     let keep = Some(keeper(inner.clone(), stream, id, kept));
     let (task, told) = (call.task.as_deref().map(str::to_owned), Some(stop.clone()));
     let carry = tools::Carry { task, reply, keep, stop: told, progress: None };
+    let (leaves, withheld) = (AtomicBool::new(false), AtomicBool::new(false));
     let sending = |child: Option<tools::ChildProcess>| {
+        // It may have waited for long, for its turn or its server.
+        if !leaves.load(Ordering::Relaxed) && !inner.lease.borrow().has_held_since(asked) {
+            withheld.store(true, Ordering::Relaxed);
+            return false;
+        }
+        leaves.store(true, Ordering::Relaxed);
         if let Err(error) = inner.seat.sending(stream, id, child) {
             // Without the line a crash would pass this call off as never sent.
             tracing::error!("the seat file cannot be written ({error}); leaving before anything is sent");
             std::process::abort();
         }
+        true
     };
     let _line = inner.board.open(stream, id.step);
     let board = inner.board.clone();
@@ -63,10 +75,13 @@ pub async fn perform(
         // Only a call that is meant for a certain tool may have to be made again.
         let arguments = if pin.is_some() { arguments.clone() } else { std::mem::take(&mut arguments) };
         let request = request(&call, &origin, arguments, pin, &carry);
-        let stop = asked_to_stop(stop.clone());
+        let stop = becomes(stop.clone(), |asked| *asked);
         let ended = inner.tools.call_reporting(request, sending, progress.clone(), stop).await;
+        if withheld.load(Ordering::Relaxed) {
+            return (id, None);
+        }
         match pins::look(&inner, stream, &call, pin, ended).await {
-            Then::Done(ended) => return (id, in_engine_words(ended)),
+            Then::Done(ended) => return (id, Some(in_engine_words(ended))),
             Then::Again(accepted) => pin = Some(accepted),
         }
     }
@@ -87,12 +102,6 @@ fn request(
         timeout: Duration::from_millis(time_left(call)),
         carry: carry.clone(),
         origin: Some(origin.clone()),
-    }
-}
-
-async fn asked_to_stop(mut stop: watch::Receiver<bool>) {
-    if stop.wait_for(|asked| *asked).await.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 
@@ -141,7 +150,7 @@ fn said(message: &str, output: Option<Value>) -> Value {
 }
 
 /// The arguments could not even be read back: certainly not sent.
-pub fn unreadable(call: CallId, why: &str) -> (CallId, Ended) {
+pub fn unreadable(call: CallId, why: &str) -> Performed {
     let said = said(why, None);
-    (call, Ended::Failed { category: Category::Internal, said, unsent: true, retry_after_ms: None })
+    (call, Some(Ended::Failed { category: Category::Internal, said, unsent: true, retry_after_ms: None }))
 }

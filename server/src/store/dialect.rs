@@ -9,18 +9,18 @@ pub enum Dialect {
 }
 
 /// Appending. SQLite runs in this process, so a statement costs a microsecond and one row each is
-/// fastest; PostgreSQL is a round trip away, so a batch is one statement.
+/// fastest, in its own way of writing; PostgreSQL is a round trip away, so a batch is one statement.
 pub(super) mod append {
     /// Zero rows: the head is elsewhere.
     pub const SQLITE_HEAD: &str =
-        "UPDATE head SET position = $4, hash = $5 WHERE tenant = $1 AND position = $2 AND hash = $3";
+        "UPDATE head SET position = ?4, hash = ?5 WHERE tenant = ?1 AND position = ?2 AND hash = ?3";
     pub const SQLITE_ENTRY: &str = "INSERT INTO journal \
          (tenant, entry, stream, version, at, actor, kind, body, hash) \
-         VALUES ($1, $1 * 1099511627776 + $2, $3, $4, $5, $6, $7, $8, $9)";
+         VALUES (?1, ?1 * 1099511627776 + ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     pub const SQLITE_PAGE: &str =
-        "INSERT INTO pages (tenant, stream, page) VALUES ($1, $2, ($1 * 1099511627776 + $3) / 128)";
+        "INSERT INTO pages (tenant, stream, page) VALUES (?1, ?2, (?1 * 1099511627776 + ?3) / 128)";
     pub const SQLITE_PAYLOAD: &str =
-        "INSERT INTO payloads (entry, body) VALUES ($1 * 1099511627776 + $2, $3)";
+        "INSERT INTO payloads (entry, body) VALUES (?1 * 1099511627776 + ?2, ?3)";
 
     /// One row with 1, or 0 where the head is elsewhere; with `$16`, an error instead of the 0. With `$17` the others are told.
     pub const POSTGRES: &str = "WITH moved AS ( \

@@ -20,7 +20,7 @@ use super::catalog::{Annotations, CatalogError, ToolInfo, admit_arguments};
 use super::classify::{Came, classify};
 use super::limits::Limits;
 use super::process::ChildProcess;
-use super::{Call, Ended, Progress, Tools, Upstream};
+use super::{Call, Ended, Progress, Tools, Upstream, withheld};
 use crate::config::{COMMAND_SERVER, HTTP_SERVER, Schema, ToolWords};
 
 type Act = Arc<dyn Fn(Call) -> BoxFuture<'static, Ended> + Send + Sync>;
@@ -230,7 +230,12 @@ impl Executors {
         self.find(tool).map(|found| found.info(format!("{server}/{tool}"))).ok_or_else(unknown)
     }
 
-    pub async fn call(&self, tool: &str, call: Call, sending: impl Fn(Option<ChildProcess>)) -> Ended {
+    pub async fn call(
+        &self,
+        tool: &str,
+        call: Call,
+        sending: impl Fn(Option<ChildProcess>) -> bool,
+    ) -> Ended {
         let Some(found) = self.find(tool) else {
             let why = format!("nothing in this process performs `{}`", call.tool);
             return classify(Came::NotSent { category: Category::NotFound, why }, false);
@@ -240,7 +245,9 @@ impl Executors {
         {
             return classify(came, false);
         }
-        sending(None);
+        if !sending(None) {
+            return classify(withheld(), false);
+        }
         found.executor.answer(call).await
     }
 }

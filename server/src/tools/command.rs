@@ -12,7 +12,7 @@ use tokio::process::{ChildStdin, Command};
 use super::classify::Came;
 use super::process::{self, ChildProcess, DRAIN_LIMIT, Group, Pipes, Tail};
 use super::secret::Secrets;
-use super::{Call, unfilled, without_own_variables};
+use super::{Call, unfilled, withheld, without_own_variables};
 use crate::config::{CommandTool, Template};
 
 pub const KEY_VARIABLE: &str = "ACTBOOK_IDEMPOTENCY_KEY";
@@ -30,14 +30,16 @@ impl Run<'_> {
     pub async fn call(
         &self,
         call: &Call,
-        sending: impl Fn(Option<ChildProcess>) + Send,
+        sending: impl Fn(Option<ChildProcess>) -> bool + Send,
         stop: impl Future<Output = ()> + Send,
     ) -> (Came, bool) {
         let mut command = match self.prepare(call) {
             Ok(command) => command,
             Err(came) => return (came, false),
         };
-        sending(None);
+        if !sending(None) {
+            return (withheld(), false);
+        }
         let (group, pipes) = match process::start(&mut command) {
             Ok(started) => started,
             Err(error) => return (spawn_problem(&error), false),

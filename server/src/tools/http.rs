@@ -14,7 +14,7 @@ use super::classify::Came;
 use super::egress::{self, Egress, Place};
 use super::process::ChildProcess;
 use super::secret::Secrets;
-use super::{Call, IDEMPOTENCY_HEADER, TRACE_HEADER, traceparent, unfilled};
+use super::{Call, IDEMPOTENCY_HEADER, TRACE_HEADER, traceparent, unfilled, withheld};
 use crate::config::HttpTool;
 
 /// One tool, with what it takes to call it.
@@ -37,7 +37,7 @@ impl Exchange<'_> {
     pub async fn call(
         &self,
         call: &Call,
-        sending: impl Fn(Option<ChildProcess>) + Send,
+        sending: impl Fn(Option<ChildProcess>) -> bool + Send,
         stop: impl Future<Output = ()> + Send,
     ) -> (Came, bool) {
         let mut stop = pin!(stop);
@@ -45,7 +45,9 @@ impl Exchange<'_> {
             Ok(ready) => ready,
             Err(came) => return (came, false),
         };
-        sending(None);
+        if !sending(None) {
+            return (withheld(), false);
+        }
         let timeout = self.tool.timeout.map_or(call.timeout, |limit| limit.min(call.timeout));
         let mut deadline = pin!(tokio::time::sleep(timeout));
         let mut answer = pin!(self.exchange(ready));
@@ -90,9 +92,9 @@ impl Exchange<'_> {
             value.set_sensitive(true);
             headers.insert(name.map_err(|error| invalid(error.to_string()))?, value);
         }
-        let own = [(IDEMPOTENCY_HEADER, Some(call.key.clone())), (TRACE_HEADER, traceparent())];
+        let own = [(IDEMPOTENCY_HEADER, call.key.clone()), (TRACE_HEADER, traceparent())];
         for (name, value) in own {
-            if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+            if let Ok(value) = HeaderValue::try_from(value) {
                 headers.entry(name).or_insert(value);
             }
         }

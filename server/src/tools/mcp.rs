@@ -30,7 +30,7 @@ use super::classify::Came;
 use super::egress::Egress;
 use super::process::ChildProcess;
 use super::secret::{Secrets, Unresolved};
-use super::{Call, Circuit, OnProgress, stopped_unsent, without_own_variables};
+use super::{Call, Circuit, OnProgress, stopped_unsent, withheld, without_own_variables};
 use crate::config::{McpServer, ServerWords, Template};
 use connection::Connection;
 use http::HttpClient;
@@ -118,7 +118,7 @@ impl Server {
         &self,
         tool: &str,
         call: &Call,
-        sending: impl Fn(Option<ChildProcess>) + Send,
+        sending: impl Fn(Option<ChildProcess>) -> bool + Send,
         progress: OnProgress,
         stop: impl Future<Output = ()> + Send,
     ) -> (Came, bool) {
@@ -127,15 +127,18 @@ impl Server {
             return (Came::NotSent { category: Category::InvalidArguments, why }, false);
         }
         let mut stop = pin!(stop);
-        let ready = tokio::select! {
-            biased;
-            ready = self.ready(call.timeout) => ready,
-            () = &mut stop => return (stopped_unsent(), true),
+        let ready = match self.at_hand() {
+            Some(ready) => Ok(ready),
+            None => tokio::select! {
+                biased;
+                ready = Box::pin(self.ready(call.timeout)) => ready,
+                () = &mut stop => return (stopped_unsent(), true),
+            },
         };
         match ready {
             Ok(ready) if let Err(came) = ready.admit(call) => (came, false),
+            Ok(Ready { connection, .. }) if !sending(connection.process()) => (withheld(), false),
             Ok(Ready { connection, .. }) => {
-                sending(connection.process());
                 let deadline = Instant::now() + call.timeout;
                 let (came, stopped) = match tasks::replied_to(call) {
                     Some(task) => (tasks::update(&connection, task, call).await, false),
@@ -149,7 +152,8 @@ impl Server {
                 let Came::Background { task, poll } = came else { return (came, stopped) };
                 self.keep(call, &task).await;
                 let wait = tasks::Wait { deadline, timeout: call.timeout, poll };
-                tasks::follow(self, &task, wait, stop, stopped).await
+                // Boxed, like all that few calls come to: each would carry its size about.
+                Box::pin(tasks::follow(self, &task, wait, stop, stopped)).await
             }
             Err(came) => (came, false),
         }
@@ -176,6 +180,16 @@ impl Server {
         {
             keep(shown).await;
         }
+    }
+
+    /// Where nothing has to be waited for.
+    fn at_hand(&self) -> Option<Ready> {
+        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = slot.as_ref()?.connecting.peek()?.as_ref().ok()?;
+        if !connection.is_up() || connection.is_doubtful(self.life.check_after) {
+            return None;
+        }
+        Some(Ready { connection: connection.clone(), listing: Ok(connection.listing_at_hand()?) })
     }
 
     /// A connection that is up, and what the server offers on it. One that keeps falling is waited for like
@@ -235,8 +249,7 @@ impl Server {
     async fn connection(&self) -> Result<Arc<Connection>, NotUp> {
         let connection = self.connecting()?.await?;
         let check_after = self.life.check_after;
-        // Boxed: every call would carry the size of the question about.
-        if !connection.is_doubtful(check_after) || Box::pin(connection.is_well(check_after)).await {
+        if !connection.is_doubtful(check_after) || connection.is_well(check_after).await {
             return Ok(connection);
         }
         self.connecting()?.await

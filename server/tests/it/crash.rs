@@ -5,6 +5,7 @@
 mod book;
 mod checks;
 mod five;
+mod frozen;
 mod kill;
 mod npm;
 mod outside;

@@ -182,7 +182,7 @@ async fn progress_is_passed_on_and_makes_no_call_s_time_longer() {
     let progress = Arc::new(move |said| ear.lock().unwrap().push(said));
     let call = Call { timeout: Duration::from_millis(700), ..a_call("demo/sleep", json!({ "ms": 60_000 })) };
     let started = Instant::now();
-    let ended = tools.call_reporting(call, |_| {}, progress, std::future::pending()).await;
+    let ended = tools.call_reporting(call, |_| true, progress, std::future::pending()).await;
     assert_eq!(unknown(ended).0, Category::Timeout);
     assert!(started.elapsed() < Duration::from_secs(10));
     let heard = heard.lock().unwrap().clone();

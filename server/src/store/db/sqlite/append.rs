@@ -69,15 +69,15 @@ fn make_room(log: &Path) -> io::Result<()> {
 
 fn move_head(connection: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
     let (old, new) = (&batch.old, &batch.new);
-    let mut head = connection.prepare_cached(numbered(text::SQLITE_HEAD))?;
+    let mut head = connection.prepare_cached(text::SQLITE_HEAD)?;
     let count =
         head.execute(params![batch.tenant, old.position as i64, old.hash, new.position as i64, new.hash])?;
     Ok(count == 1)
 }
 
 fn insert(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
-    let mut entries = connection.prepare_cached(numbered(text::SQLITE_ENTRY))?;
-    let mut payloads = connection.prepare_cached(numbered(text::SQLITE_PAYLOAD))?;
+    let mut entries = connection.prepare_cached(text::SQLITE_ENTRY)?;
+    let mut payloads = connection.prepare_cached(text::SQLITE_PAYLOAD)?;
     for entry in &batch.entries {
         entries.execute(params![
             batch.tenant,
@@ -94,7 +94,7 @@ fn insert(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
             payloads.execute(params![batch.tenant, entry.position as i64, payload])?;
         }
         if entry.turns_page {
-            let mut pages = connection.prepare_cached(numbered(text::SQLITE_PAGE))?;
+            let mut pages = connection.prepare_cached(text::SQLITE_PAGE)?;
             pages.execute(params![batch.tenant, entry.stream as i64, entry.position as i64])?;
         }
     }

@@ -219,9 +219,7 @@ fn params(tool: &str, call: &Call) -> CallToolRequestParams {
 fn meta(call: &Call) -> RequestMetaObject {
     let mut meta = RequestMetaObject::new();
     meta.insert(KEY_META.to_owned(), Value::from(call.key.as_str()));
-    if let Some(trace) = traceparent() {
-        meta.insert(TRACE_META.to_owned(), Value::from(trace));
-    }
+    meta.insert(TRACE_META.to_owned(), Value::from(traceparent()));
     meta
 }
 

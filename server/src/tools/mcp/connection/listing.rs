@@ -26,14 +26,24 @@ pub(super) struct Listed {
 }
 
 impl Connection {
+    /// The server's tools, where they were asked for not long ago and nobody is asking.
+    pub fn listing_at_hand(&self) -> Option<Arc<Listing>> {
+        self.fresh(self.listed.try_lock().ok()?.as_ref()?)
+    }
+
+    fn fresh(&self, listed: &Listed) -> Option<Arc<Listing>> {
+        let changes = self.changes.load(Ordering::SeqCst);
+        let fresh = listed.at.elapsed() < LIST_FRESH && listed.changes == changes;
+        fresh.then(|| listed.listing.clone())
+    }
+
     /// The server's tools, at most `LIST_FRESH` old.
     pub async fn listing(&self, server: &str) -> Result<Arc<Listing>, String> {
         let mut listed = self.listed.lock().await;
-        let changes = self.changes.load(Ordering::SeqCst);
-        let fresh = |listed: &&Listed| listed.at.elapsed() < LIST_FRESH && listed.changes == changes;
-        if let Some(Listed { listing, .. }) = listed.as_ref().filter(fresh) {
-            return Ok(listing.clone());
+        if let Some(listing) = listed.as_ref().and_then(|listed| self.fresh(listed)) {
+            return Ok(listing);
         }
+        let changes = self.changes.load(Ordering::SeqCst);
         let at = Instant::now();
         let tools = match tokio::time::timeout(LIST_LIMIT, self.list(server)).await {
             Ok(tools) => tools?,

@@ -1,0 +1,166 @@
+//! A driver that is frozen after it wrote that it will call, and before it calls.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::book::{Book, Said};
+use super::outside::Entry;
+use super::reference::{arrived, config, new_book};
+use super::{finish, wait_for};
+use crate::store::Kind;
+
+/// A process that has not gone on for so long was stopped for another reason than its last lock.
+const STANDS_STILL: Duration = Duration::from_millis(100);
+
+/// The binary, stopped each time it has taken a lock or given one back, which is when others see what it wrote.
+struct Frozen {
+    strace: Child,
+    log: tempfile::NamedTempFile,
+    process: Pid,
+}
+
+impl Frozen {
+    fn start(book: &Book, words: &[&str]) -> Self {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let run = book.actbook(words);
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-e", "trace=fcntl", "-e", "inject=fcntl:signal=SIGSTOP", "-o"]);
+        strace.arg(log.path()).arg(run.get_program()).args(run.get_args());
+        strace
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .current_dir(&book.folder);
+        let strace = strace.spawn().expect("strace is missing: `cargo xtask test` installs it");
+        let process = wait_for("the first lock", || {
+            let seen = std::fs::read_to_string(log.path()).unwrap();
+            Pid::from_raw(seen.split_whitespace().next()?.parse().ok()?)
+        });
+        Self { strace, log, process }
+    }
+
+    /// Goes from lock to lock until `there`, and stays there.
+    fn go_until(&self, there: impl Fn() -> bool) {
+        let (mut locks, mut since) = (0, Instant::now());
+        wait_for("the moment to freeze at", || {
+            let seen = std::fs::read_to_string(self.log.path()).unwrap().matches("fcntl(").count();
+            let goes_on = seen == locks && since.elapsed() < STANDS_STILL;
+            if goes_on || !self.is_stopped() {
+                return None;
+            }
+            if there() {
+                return Some(());
+            }
+            (locks, since) = (seen, Instant::now());
+            kill_process(self.process, Signal::CONT).expect("it has not ended");
+            None
+        });
+    }
+
+    /// All of its threads: one that still runs may do what nobody has seen.
+    fn is_stopped(&self) -> bool {
+        let states = self.states();
+        !states.is_empty() && states.iter().all(|state| matches!(state, 't' | 'T'))
+    }
+
+    /// Of its threads, as `/proc` has them; none: it is gone.
+    fn states(&self) -> Vec<char> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.as_raw_nonzero()));
+        let state = |thread: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+            stat.rsplit(')').next()?.trim().chars().next()
+        };
+        threads.into_iter().flatten().flatten().filter_map(state).collect()
+    }
+
+    /// Nobody stops it from here on.
+    fn thaw(mut self) {
+        self.strace.kill().unwrap();
+        self.strace.wait().unwrap();
+        kill_process(self.process, Signal::CONT).unwrap();
+        let ended = || self.states().iter().all(|state| *state == 'Z');
+        wait_for("the thawed process to end", || ended().then_some(()));
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // Nothing stays behind, stopped for good.
+        if std::thread::panicking() {
+            let ended = self.strace.kill().and_then(|()| Ok(kill_process(self.process, Signal::KILL)?));
+            ended.unwrap_or_else(|error| eprintln!("{:?} stays behind, stopped: {error}", self.process));
+        }
+    }
+}
+
+/// Watches until the lease has run out, by the clock; then takes over.
+fn take_over(book: &Book) -> Said {
+    let started = entries(book, "execution_started.1");
+    let resume = ["resume", started[0].body["id"].as_str().unwrap()];
+    let said = book.say(&resume);
+    if said.json["code"] == "nobody_drives" { book.say(&resume) } else { said }
+}
+
+fn entries(book: &Book, kind: &str) -> Vec<Entry> {
+    book.entries().into_iter().filter(|entry| entry.kind == kind).collect()
+}
+
+fn step(verb: &str) -> Value {
+    let arguments = json!({ "step": verb, "text": "" });
+    json!({ "id": verb, "tool": format!("command/{verb}"), "arguments": arguments })
+}
+
+#[test]
+fn a_driver_that_is_frozen_before_it_sends_and_taken_for_dead_does_not_send() {
+    let book = new_book(Kind::Sqlite, &json!({ "name": "once", "steps": [step("post")] }));
+    let frozen = Frozen::start(&book, &["run", "plan.json"]);
+    // Without a seat it may still be opening the database, which nobody can read then.
+    let seated = || book.path("data/actbook/seats").exists();
+    frozen.go_until(|| seated() && !entries(&book, "attempt_started.1").is_empty());
+
+    let taker = take_over(&book);
+    assert_eq!((taker.code, taker.status()), (Some(3), "blocked"), "{taker:?}");
+    assert_eq!(taker.json["steps"][0]["status"], "unknown", "{taker:?}");
+    assert_eq!(arrived(&book).len(), 0, "it was to be frozen before it sends");
+    let before = book.outside().head();
+    frozen.thaw();
+    assert_eq!(arrived(&book).len(), 0, "it sent what another has answered for since");
+    assert_eq!(book.outside().head(), before, "and it has nothing to say");
+    book.verify();
+}
+
+/// A driver that is frozen while its second call waits for its turn, which comes a second after the first.
+fn waiting_for_its_turn(kind: Kind) -> (Book, Child) {
+    loop {
+        let book = new_book(kind, &json!({ "name": "two", "steps": [step("post"), step("put")] }));
+        let mut config = config();
+        config["servers"] = json!({ "command": { "rate": "1/s" } });
+        std::fs::write(book.path("actbook.yaml"), config.to_string()).unwrap();
+        let mut frozen = book.spawn(&["run", "plan.json"]);
+        wait_for("both calls", || (entries(&book, "attempt_started.1").len() == 2).then_some(()));
+        kill_process(Pid::from_child(&frozen), Signal::STOP).unwrap();
+        if arrived(&book).len() == 1 {
+            return (book, frozen);
+        }
+        frozen.kill().unwrap();
+        finish(frozen);
+    }
+}
+
+#[test]
+fn a_call_that_waited_for_its_turn_while_its_driver_was_frozen_is_not_sent() {
+    for kind in [Kind::Sqlite, Kind::Postgres] {
+        let (book, frozen) = waiting_for_its_turn(kind);
+        let taker = take_over(&book);
+        assert_eq!(taker.status(), "blocked", "{taker:?}");
+        kill_process(Pid::from_child(&frozen), Signal::CONT).unwrap();
+        finish(frozen);
+        let verbs: Vec<String> = arrived(&book).into_iter().map(|call| call.verb).collect();
+        assert_eq!(verbs, ["post"], "{kind:?}: it sent what another has answered for since");
+        book.verify();
+    }
+}
