@@ -105,13 +105,21 @@ impl<'a> Known<'a> {
     }
 }
 
-/// The moments of the cuts: at any event, right after something was said, and while the file is made.
+/// The moments of the cuts: at any event, right after something was said, while the file is made, and
+/// right after anything got its name.
 fn moments(dice: &mut Dice, events: &[Event], cuts: usize) -> Vec<usize> {
-    let said = |at: &usize| matches!(events[*at], Event::Said(_));
-    let said: Vec<usize> = (0..events.len()).filter(said).map(|at| at + 1).collect();
-    let moment = |number: usize| match number % 4 {
-        0 => dice.below(said[0] + 1),
-        1 => dice.below(events.len()),
+    let (mut said, mut named, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for (event, after) in events.iter().zip(1..) {
+        match event {
+            Event::Said(_) => said.push(after),
+            Event::Folder(path) | Event::File(path) if names.insert(path) => named.push(after),
+            _ => {}
+        }
+    }
+    let moment = |number: usize| match number % 8 {
+        0 => *dice.pick(&named),
+        4 => dice.below(said[0] + 1),
+        1 | 5 => dice.below(events.len()),
         _ => *dice.pick(&said),
     };
     let mut moments: Vec<usize> = (0..cuts).map(moment).collect();
