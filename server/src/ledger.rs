@@ -27,6 +27,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
 use crate::bell::Bell;
+use crate::moment::Moment;
 use crate::store::tools::Tool;
 use crate::store::words::Words;
 use crate::store::{self, Appender, Db};
@@ -176,6 +177,8 @@ pub struct Progress {
     pub seat: Option<SeatId>,
     pub status: Status,
     pub due: Due,
+    /// When this was decided. Who goes on driving keeps the moment at which it became the driver.
+    pub decided: Moment,
     /// The arguments of the calls that this command started.
     pub arguments: Vec<(Position, Vec<u8>)>,
 }

@@ -93,6 +93,7 @@ pub mod folders;
 pub mod ledger;
 #[doc(hidden)]
 pub mod mcp;
+mod moment;
 mod random;
 mod runner;
 #[doc(hidden)]

@@ -13,7 +13,6 @@ mod seat;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, Refusal};
@@ -62,8 +61,6 @@ struct Inner {
     proofs: Mutex<HashMap<String, Arc<Sent>>>,
     board: Board,
     lease: watch::Receiver<Lease>,
-    /// Before anything was asked for from here.
-    opened: Instant,
     _listening: Listening,
     renewing: Mutex<Option<JoinHandle<()>>>,
     /// Ends the background tasks with a word, or when dropped.
@@ -82,7 +79,6 @@ impl Runner {
         let seat = Seat::take(seats_folder)?;
         seats::sweep(&db).await?;
         let (renewed, lease) = watch::channel(Lease::take(&db, &seat).await?);
-        let opened = Instant::now();
         let listening = bell.listen()?;
         let (alive, dead) = watch::channel(());
         let renewing = tokio::spawn(lease::renew(db.clone(), lease::Names::of(&seat), renewed, dead.clone()));
@@ -99,7 +95,6 @@ impl Runner {
             proofs,
             board: Board::default(),
             lease,
-            opened,
             _listening: listening,
             renewing: Mutex::new(Some(renewing)),
             alive,

@@ -20,6 +20,10 @@ pub enum Command {
         after: Epoch,
         unsent: BTreeSet<CallId>,
     },
+    /// Stay the driver, under a new epoch: whoever has found this one gone comes too late with its claim.
+    ClaimAgain {
+        epoch: Epoch,
+    },
     /// Go on with whatever follows by itself.
     Drive {
         epoch: Epoch,
@@ -201,6 +205,7 @@ impl Command {
         match self {
             Self::Drive { epoch } | Self::Report { epoch, .. } => Some(*epoch),
             Self::Claim { .. }
+            | Self::ClaimAgain { .. }
             | Self::Adopt { .. }
             | Self::MovePin { .. }
             | Self::Pause { .. }

@@ -58,6 +58,7 @@ pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Resu
     let decided = match command {
         Command::Report { call, ended, .. } => Ok(report(execution, *call, ended, values)?),
         Command::Claim { seat, after, unsent } => claim(execution, seat, *after, unsent),
+        Command::ClaimAgain { epoch } => claim_again(execution, *epoch),
         Command::Drive { epoch } => drive(execution, *epoch),
         Command::Adopt { place } => adopt(execution, *place),
         Command::MovePin { tool, digest } => move_pin(execution, tool, *digest),
@@ -115,13 +116,23 @@ fn claim(
         let message = "another process was faster to take it up";
         return Err(Refusal::new("claimed_by_another", message, "look again who drives"));
     }
-    let epoch = Epoch(execution.epoch.0 + 1);
-    let mut events = vec![DriverChanged { epoch, seat: seat.clone() }.into()];
+    let mut events = vec![driven_by(execution, seat)];
     // What a server goes on with by itself is not lost with the process that had asked for it.
     for call in execution.index.open_tools.iter().filter(|call| execution.task_of(**call).is_none()) {
         events.push(lost(execution, *call, unsent.contains(call)).into());
     }
     Ok(events)
+}
+
+/// What it has in flight stays so: nobody else has answered for it.
+fn claim_again(execution: &Execution, epoch: Epoch) -> Result<Vec<Fresh>, Refusal> {
+    let driven = drive(execution, epoch)?;
+    let seat = execution.seat.as_ref().filter(|_| execution.ended.is_none());
+    Ok(seat.map_or(driven, |seat| vec![driven_by(execution, seat)]))
+}
+
+fn driven_by(execution: &Execution, seat: &SeatId) -> Fresh {
+    DriverChanged { epoch: Epoch(execution.epoch.0 + 1), seat: seat.clone() }.into()
 }
 
 /// The handle is kept where the call is still waited for. A probe is asked again instead.

@@ -373,6 +373,14 @@ impl Sim {
         }
     }
 
+    /// The driver was away for so long that others may have taken it for gone.
+    fn claim_again(&mut self) {
+        let (open, epoch) = (open_calls(self.execution()), self.book.epoch());
+        assert!(self.give(&Command::ClaimAgain { epoch }), "the driver may go on");
+        assert_eq!(open_calls(self.execution()), open, "nobody has answered for them");
+        assert_eq!(self.book.epoch() != epoch, self.execution().ended.is_none());
+    }
+
     fn one(&mut self) {
         match self.dice.below(100) {
             0..30 => self.drive(),
@@ -386,6 +394,7 @@ impl Sim {
             83..87 => drop(self.give(&Command::Resume)),
             87 => drop(self.give(&Command::Undo { reason: None })),
             88 => drop(self.dice.chance(30) && self.give(&Command::Cancel { reason: Some("enough".into()) })),
+            89 if self.dice.chance(50) => self.claim_again(),
             89 => {
                 let stranger = Command::Drive { epoch: Epoch(self.book.epoch().0 - 1) };
                 assert!(!self.give(&stranger), "one who does not drive drives");

@@ -26,6 +26,7 @@ use self::waiting::{Queue, Spent};
 pub(super) use self::waiting::{Said, Taken, Waiter};
 use super::fold::{self, Plans};
 use super::{Answer, Asked, Error, Progress, Reply, Request, RequestKey, Start};
+use crate::moment::Moment;
 use crate::store::{Batch, Db, Entry, Head, executions, journal, payloads, project, requests};
 
 /// Entries that follow by themselves are written as the driver's own word.
@@ -567,6 +568,7 @@ impl Book {
             seat: execution.seat.clone(),
             status: execution.status(),
             arguments: arguments.collect(),
+            decided: Moment::now(),
             due,
         };
         self.keep(stream, execution);

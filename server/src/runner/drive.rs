@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actbook_engine::execution::{Answered, Call, CallId, CallKind, Command, Due, Stored};
 use actbook_engine::id::Epoch;
@@ -19,6 +19,7 @@ use super::perform::{InFlight, Performed, Words, perform, unreadable};
 use super::seat::Seat;
 use super::{Error, Inner, Lease, Runner, becomes};
 use crate::ledger::{self, Progress};
+use crate::moment::Moment;
 use crate::store::payloads;
 use crate::tools;
 
@@ -36,8 +37,8 @@ pub struct Drive {
     inner: Arc<Inner>,
     stream: u64,
     epoch: Epoch,
-    /// When it was asked for, where it stands; or before that.
-    asked: Instant,
+    /// When this process became its driver; or before that.
+    since: Moment,
     plan: Arc<Plan>,
     in_flight: BTreeMap<CallId, InFlight>,
     calls: JoinSet<Performed>,
@@ -55,7 +56,7 @@ impl Runner {
             inner: self.0.clone(),
             stream: claimed.stream,
             epoch: claimed.epoch,
-            asked: self.0.opened,
+            since: claimed.decided,
             plan: self.0.ledger.look(claimed.stream, |execution| execution.plan.clone())?,
             in_flight: BTreeMap::new(),
             calls: JoinSet::new(),
@@ -89,7 +90,7 @@ impl Drive {
             if !halted && progress.epoch == self.epoch {
                 if self.lost_its_lease(&halt).await {
                     if !*halt.borrow() {
-                        progress = self.ask(Command::Drive { epoch: self.epoch }, &progress).await?;
+                        progress = self.claim_again(&progress).await?;
                     }
                     continue;
                 }
@@ -119,8 +120,8 @@ impl Drive {
                 let epoch = if *halt.borrow() { NOBODY } else { self.epoch };
                 match ended {
                     Some(ended) => Command::Report { epoch, call, ended },
-                    None if epoch == NOBODY => return Ok(progress.clone()),
-                    None => Command::Drive { epoch },
+                    // It is still due.
+                    None => return Ok(progress.clone()),
                 }
             }
             () = self.woken.notified() => match halted {
@@ -140,10 +141,10 @@ impl Drive {
     }
 
     /// A process that was frozen, or cut off from its database, must not send: another may drive by now, or have done so
-    /// since it was told what is due. It waits for its seat, and asks again.
+    /// since it became the driver. It waits for its seat, and claims again.
     async fn lost_its_lease(&self, halt: &Halt) -> bool {
         let lease = self.inner.lease.clone();
-        if lease.borrow().has_held_since(self.asked) {
+        if lease.borrow().has_held_since(self.since) {
             return false;
         }
         if !lease.borrow().holds() {
@@ -158,8 +159,17 @@ impl Drive {
         true
     }
 
-    async fn ask(&mut self, command: Command, progress: &Progress) -> Result<Progress, Error> {
-        self.asked = Instant::now();
+    /// Whoever found it gone, and has not said so yet, comes too late; or this process does.
+    async fn claim_again(&mut self, progress: &Progress) -> Result<Progress, Error> {
+        let again = self.ask(Command::ClaimAgain { epoch: self.epoch }, progress).await?;
+        if again.epoch == NOBODY {
+            return Ok(again);
+        }
+        (self.epoch, self.since) = (again.epoch, again.decided);
+        self.ask(Command::Drive { epoch: self.epoch }, &again).await
+    }
+
+    async fn ask(&self, command: Command, progress: &Progress) -> Result<Progress, Error> {
         match self.inner.ledger.command(&self.inner.actor, self.stream, command).await {
             Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
                 // Its deadlines are the new driver's business.
@@ -190,8 +200,8 @@ impl Drive {
         self.in_flight.insert(call.id, InFlight { stop, kept: kept.clone() });
         let mut call = match words {
             Ok(words) => {
-                let (inner, asked) = (self.inner.clone(), self.asked);
-                self.boxed(perform(inner, self.stream, call, words, stopped, kept, asked))
+                let (inner, since) = (self.inner.clone(), self.since);
+                self.boxed(perform(inner, self.stream, call, words, stopped, kept, since))
             }
             Err(why) => self.boxed(std::future::ready(unreadable(call.id, &why))),
         };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::seat::Seat;
+use crate::moment::Moment;
 use crate::store::{self, Db, seats};
 
 /// A driver that cannot reach the database for this long has lost its seat.
@@ -17,31 +18,31 @@ const MARGIN: Duration = Duration::from_millis(500);
 /// By this process's own clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
-    since: Instant,
-    until: Instant,
+    since: Moment,
+    until: Moment,
 }
 
 impl Lease {
     /// Counted from before the question, so that ours never outlasts the database's.
     pub async fn take(db: &Db, seat: &Seat) -> Result<Self, store::Error> {
-        let asked = Instant::now();
+        let asked = Moment::now();
         ask(db, &Names::of(seat)).await?;
         Ok(Self { since: asked, until: asked + LEASE })
     }
 
     /// One that had run out before the answer came may have been of no use in between: others may have acted.
-    fn renewed(self, asked: Instant) -> Self {
-        let now = Instant::now();
+    fn renewed(self, asked: Moment) -> Self {
+        let now = Moment::now();
         let since = if now + MARGIN < self.until { self.since } else { now };
         Self { since, until: asked + LEASE }
     }
 
     pub fn holds(&self) -> bool {
-        self.until > Instant::now() + MARGIN
+        self.until > Moment::now() + MARGIN
     }
 
     /// It holds, and has done so ever since then.
-    pub fn has_held_since(&self, then: Instant) -> bool {
+    pub fn has_held_since(&self, then: Moment) -> bool {
         self.holds() && self.since <= then
     }
 }
@@ -67,12 +68,12 @@ async fn ask(db: &Db, Names { seat, host, boot }: &Names) -> Result<i64, store::
 pub async fn renew(db: Db, names: Names, renewed: watch::Sender<Lease>, mut dead: watch::Receiver<()>) {
     let mut pause = LEASE / 3;
     while tokio::time::timeout(pause, dead.changed()).await.is_err() {
-        let asked = Instant::now();
+        let (begun, asked) = (Instant::now(), Moment::now());
         match ask(&db, &names).await {
             Ok(_) => renewed.send_modify(|lease| *lease = lease.renewed(asked)),
             Err(error) => tracing::warn!("the seat's lease could not be renewed: {error}"),
         }
-        pause = (LEASE / 3).saturating_sub(asked.elapsed());
+        pause = (LEASE / 3).saturating_sub(begun.elapsed());
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_ran_out_before_its_renewal_says_nothing_of_the_time_before() {
-        let then = Instant::now();
+        let then = Moment::now();
         let long_ago = Lease { since: then, until: then };
         assert!(long_ago.renewed(then).holds());
         assert!(!long_ago.renewed(then).has_held_since(then));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Call, CallId, Command, Ended};
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::pins::{self, Then};
 use super::{Inner, becomes};
+use crate::moment::Moment;
 use crate::{ledger, tools};
 
 /// A call on its way; it may be asked to stop.
@@ -36,7 +37,7 @@ pub struct Words {
     pub reply: Option<tools::Reply>,
 }
 
-/// None: another may drive by now, since when it was `asked` for; it was not sent.
+/// None: another may drive by now; it was not sent.
 pub type Performed = (CallId, Option<Ended>);
 
 pub async fn perform(
@@ -46,7 +47,7 @@ pub async fn perform(
     Words { origin, mut arguments, reply }: Words,
     stop: watch::Receiver<bool>,
     kept: Arc<AtomicBool>,
-    asked: Instant,
+    since: Moment,
 ) -> Performed {
     let id = call.id;
     let keep = Some(keeper(inner.clone(), stream, id, kept));
@@ -55,7 +56,7 @@ pub async fn perform(
     let (leaves, withheld) = (AtomicBool::new(false), AtomicBool::new(false));
     let sending = |child: Option<tools::ChildProcess>| {
         // It may have waited for long, for its turn or its server.
-        if !leaves.load(Ordering::Relaxed) && !inner.lease.borrow().has_held_since(asked) {
+        if !leaves.load(Ordering::Relaxed) && !inner.lease.borrow().has_held_since(since) {
             withheld.store(true, Ordering::Relaxed);
             return false;
         }

@@ -222,7 +222,7 @@ impl Background {
         // Held from here on, so that no word is missed between driving and waiting.
         let woken = service.ledger.watch(stream);
         loop {
-            let epoch = claimed.epoch;
+            let (epoch, decided) = (claimed.epoch, claimed.decided);
             let status = self.drive(claimed).await?;
             if matches!(status, Status::Blocked | Status::Paused) {
                 self.can_go_on(stream, &woken).await?;
@@ -232,7 +232,7 @@ impl Background {
             }
             let driver = ledger::DRIVER.into();
             claimed = match service.ledger.command(&driver, stream, Command::Drive { epoch }).await {
-                Ok(progress) => progress,
+                Ok(progress) => Progress { decided, ..progress },
                 Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
                     match self.claim(stream).await? {
                         Claimed::Mine(progress) => *progress,

@@ -6,6 +6,7 @@ use super::Service;
 use crate::caller::{Caller, Key};
 use crate::error::Error;
 use crate::ledger::{Asked, Progress, Reply, Request, RequestKey};
+use crate::moment::Moment;
 use crate::store::requests;
 
 const KEY_BYTES_MAX: usize = 200;
@@ -41,6 +42,7 @@ impl Service {
             seat: execution.seat.clone(),
             status: execution.status(),
             due: due(execution),
+            decided: Moment::now(),
             arguments: Vec::new(),
         });
         Ok(stands?)

@@ -132,6 +132,7 @@ impl Stage {
                 let digest = serde_json::from_value(json!(words[1])).expect("a digest");
                 Command::MovePin { tool: words[0].to_owned(), digest }
             }
+            "claim-again" => Command::ClaimAgain { epoch: self.book.epoch() },
             "drive" => Command::Drive { epoch: Epoch(rest.parse().expect("an epoch")) },
             _ => panic!("nobody can {verb}"),
         };

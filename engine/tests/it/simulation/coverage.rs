@@ -45,6 +45,7 @@ pub fn event(event: &Event) {
 pub fn name(command: &Command) -> &'static str {
     match command {
         Command::Claim { .. } => "claim",
+        Command::ClaimAgain { .. } => "claim again",
         Command::Drive { .. } => "drive",
         Command::Report { .. } => "report",
         Command::Adopt { .. } => "adopt",
@@ -95,7 +96,7 @@ fn expected() -> Vec<Seen> {
     let commands = commands.into_iter().chain(["record decision", "record compensation"]);
     let commands: Vec<&'static str> = commands.collect();
     all.extend(
-        ["adopt", "accept", "note", "move pin"]
+        ["adopt", "accept", "note", "move pin", "claim again"]
             .into_iter()
             .chain(commands.iter().copied())
             .map(|one| ("accepted", one, "")),

@@ -97,10 +97,14 @@ impl Drop for Frozen {
     }
 }
 
+fn id(book: &Book) -> String {
+    entries(book, "execution_started.1")[0].body["id"].as_str().unwrap().to_owned()
+}
+
 /// Watches until the lease has run out, by the clock; then takes over.
 fn take_over(book: &Book) -> Said {
-    let started = entries(book, "execution_started.1");
-    let resume = ["resume", started[0].body["id"].as_str().unwrap()];
+    let id = id(book);
+    let resume = ["resume", &id];
     let said = book.say(&resume);
     if said.json["code"] == "nobody_drives" { book.say(&resume) } else { said }
 }
@@ -161,6 +165,23 @@ fn a_call_that_waited_for_its_turn_while_its_driver_was_frozen_is_not_sent() {
         finish(frozen);
         let verbs: Vec<String> = arrived(&book).into_iter().map(|call| call.verb).collect();
         assert_eq!(verbs, ["post"], "{kind:?}: it sent what another has answered for since");
+        book.verify();
+    }
+}
+
+#[test]
+fn a_driver_that_was_away_for_longer_than_its_lease_claims_again_before_it_sends() {
+    for kind in [Kind::Sqlite, Kind::Postgres] {
+        let (book, frozen) = waiting_for_its_turn(kind);
+        let watched = book.say(&["watch", &id(&book)]);
+        assert_eq!(watched.json["code"], "nobody_drives", "{watched:?}");
+        kill_process(Pid::from_child(&frozen), Signal::CONT).unwrap();
+        finish(frozen);
+        let verbs: Vec<String> = arrived(&book).into_iter().map(|call| call.verb).collect();
+        assert_eq!(verbs, ["post", "put"], "{kind:?}: nobody else has taken it up");
+        let epochs: Vec<Value> =
+            entries(&book, "driver_changed.1").into_iter().map(|entry| entry.body["epoch"].clone()).collect();
+        assert_eq!(epochs, [1, 2], "{kind:?}: who had found it gone could still claim");
         book.verify();
     }
 }

@@ -1,0 +1,29 @@
+//! Points in time within this boot, by a clock that goes on while the machine sleeps: others do not sleep with it.
+
+use std::ops::Add;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(Duration);
+
+impl Moment {
+    pub fn now() -> Self {
+        let now = clock_gettime(CLOCK);
+        Self(Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, later: Duration) -> Self {
+        Self(self.0 + later)
+    }
+}
