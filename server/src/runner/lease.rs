@@ -37,6 +37,11 @@ impl Lease {
         Self { since, until: asked + LEASE }
     }
 
+    /// Who leaves sends nothing more, whatever still waits for its turn.
+    fn end(&mut self) {
+        self.until = self.since;
+    }
+
     pub fn holds(&self) -> bool {
         self.until > Moment::now() + MARGIN
     }
@@ -75,6 +80,7 @@ pub async fn renew(db: Db, names: Names, renewed: watch::Sender<Lease>, mut dead
         }
         pause = (LEASE / 3).saturating_sub(begun.elapsed());
     }
+    renewed.send_modify(Lease::end);
 }
 
 #[cfg(test)]
@@ -89,5 +95,20 @@ mod tests {
         assert!(!long_ago.renewed(then).has_held_since(then));
         let in_time = Lease { since: then, until: then + LEASE };
         assert!(in_time.renewed(then).has_held_since(then));
+    }
+
+    #[tokio::test]
+    async fn who_leaves_has_no_lease_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("book.db").display());
+        let (db, seat) =
+            (Db::open(&url, store::Options::default()).await.unwrap(), Seat::take(folder.path()).unwrap());
+        let (renewed, lease) = watch::channel(Lease::take(&db, &seat).await.unwrap());
+        assert!(lease.borrow().holds());
+        let (alive, dead) = watch::channel(());
+        let renewing = tokio::spawn(renew(db, Names::of(&seat), renewed, dead));
+        alive.send_replace(());
+        renewing.await.unwrap();
+        assert!(!lease.borrow().holds());
     }
 }
