@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use actbook_engine::chain::Digest;
 use actbook_engine::event::{PlanRef, Reported};
-use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Facts, Refusal};
+use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Facts, Refusal, due};
 use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
 use actbook_engine::library::{Library, Pins};
 use actbook_engine::note::{Note, Scope};
@@ -184,6 +184,21 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Where it stands now; nothing new led there.
+    pub fn of(stream: u64, execution: &Execution) -> Self {
+        Self {
+            stream,
+            id: execution.id.clone(),
+            position: execution.position,
+            epoch: execution.epoch,
+            seat: execution.seat.clone(),
+            status: execution.status(),
+            due: due(execution),
+            decided: Moment::now(),
+            arguments: Vec::new(),
+        }
+    }
+
     pub fn arguments_of(&self, call: &Call) -> Option<&[u8]> {
         let position = call.arguments?.position;
         self.arguments.iter().find(|(at, _)| *at == position).map(|(_, bytes)| bytes.as_slice())

@@ -14,7 +14,7 @@ use actbook_engine::act;
 use actbook_engine::chain::{self, Parts};
 use actbook_engine::event::Event;
 use actbook_engine::execution::{
-    self, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, Values, begin, decide, due, evolve,
+    self, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, Values, begin, decide, evolve,
     follow,
 };
 use actbook_engine::id::Position;
@@ -26,7 +26,6 @@ use self::waiting::{Queue, Spent};
 pub(super) use self::waiting::{Said, Taken, Waiter};
 use super::fold::{self, Plans};
 use super::{Answer, Asked, Error, Progress, Reply, Request, RequestKey, Start};
-use crate::moment::Moment;
 use crate::store::{Batch, Db, Entry, Head, executions, journal, payloads, project, requests};
 
 /// Entries that follow by themselves are written as the driver's own word.
@@ -554,23 +553,13 @@ impl Book {
     /// The answer to a command, and the state kept for the next one.
     fn moved(&mut self, stream: u64, execution: Execution, mark: usize) -> Progress {
         let fresh = &self.queue.entries[mark.min(self.queue.entries.len())..];
-        let due = due(&execution);
-        let arguments = due.calls.iter().filter_map(|call| {
+        let mut progress = Progress::of(stream, &execution);
+        let arguments = progress.due.calls.iter().filter_map(|call| {
             let position = call.arguments?.position;
             let entry = fresh.iter().find(|entry| entry.position == position.0)?;
             Some((position, entry.payload.clone()?))
         });
-        let progress = Progress {
-            stream,
-            id: execution.id.clone(),
-            position: execution.position,
-            epoch: execution.epoch,
-            seat: execution.seat.clone(),
-            status: execution.status(),
-            arguments: arguments.collect(),
-            decided: Moment::now(),
-            due,
-        };
+        progress.arguments = arguments.collect();
         self.keep(stream, execution);
         progress
     }

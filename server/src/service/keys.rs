@@ -1,12 +1,9 @@
 //! Requests under a key: whoever asks the same again gets what the first time gave.
 
-use actbook_engine::execution::due;
-
 use super::Service;
 use crate::caller::{Caller, Key};
 use crate::error::Error;
 use crate::ledger::{Asked, Progress, Reply, Request, RequestKey};
-use crate::moment::Moment;
 use crate::store::requests;
 
 const KEY_BYTES_MAX: usize = 200;
@@ -34,18 +31,7 @@ impl Service {
 
     /// An execution as it stands, for an answer that nothing new led to.
     pub(super) fn stands(&self, stream: u64) -> Result<Progress, Error> {
-        let stands = self.ledger.look(stream, |execution| Progress {
-            stream,
-            id: execution.id.clone(),
-            position: execution.position,
-            epoch: execution.epoch,
-            seat: execution.seat.clone(),
-            status: execution.status(),
-            due: due(execution),
-            decided: Moment::now(),
-            arguments: Vec::new(),
-        });
-        Ok(stands?)
+        Ok(self.ledger.look(stream, |execution| Progress::of(stream, execution))?)
     }
 }
 

@@ -7,14 +7,15 @@ use super::tree::Source;
 /// A room and the rooms it may name. `main.rs` and `lib.rs` wire, and may name all.
 pub const ROOMS: &[(&str, &[&str])] = &[
     ("random", &[]),
+    ("moment", &[]),
     ("folders", &[]),
     ("caller", &[]),
     ("config", &[]),
     ("store", &[]),
     ("bell", &["store"]),
     ("tools", &["config"]),
-    ("ledger", &["store", "bell", "random"]),
-    ("runner", &["ledger", "tools", "bell", "store", "random"]),
+    ("ledger", &["store", "bell", "random", "moment"]),
+    ("runner", &["ledger", "tools", "bell", "store", "random", "moment"]),
     ("error", &["ledger", "runner", "store", "config"]),
     (
         "service",
