@@ -43,7 +43,7 @@ pub use classify::OUTPUT_BYTES_MAX;
 use classify::{Came, cap, classify};
 pub use command::KEY_VARIABLE;
 use egress::Egress;
-pub use egress::Lookup;
+pub use egress::{CONNECT_LIMIT, Lookup};
 pub use hidden::visible;
 pub use limits::Circuit;
 use limits::Limits;

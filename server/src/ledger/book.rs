@@ -451,7 +451,7 @@ impl Book {
         for fresh in events {
             execution = self.record(stream, execution, fresh, actor)?;
         }
-        let claims = matches!(command, Command::Claim { .. });
+        let claims = matches!(command, Command::Claim { .. } | Command::ClaimAgain { .. });
         if !claims && command.epoch() != Some(execution.epoch) {
             return Ok((execution, None));
         }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use actbook_engine::execution::{Answered, Call, CallId, CallKind, Command, Due, Stored};
 use actbook_engine::id::Epoch;
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::Status;
+use actbook_engine::policy::{Category, Status};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::ReusableBoxFuture;
 
-use super::perform::{InFlight, Performed, Words, perform, unreadable};
+use super::perform::{InFlight, Performed, Words, perform, unsent};
 use super::seat::Seat;
 use super::{Error, Inner, Lease, Runner, becomes};
 use crate::ledger::{self, Progress};
@@ -86,12 +86,14 @@ impl Drop for LeftOpen<'_> {
 impl Drive {
     async fn run(&mut self, mut progress: Progress, mut halt: Halt) -> Result<Progress, Error> {
         loop {
-            let halted = *halt.borrow();
-            if !halted && progress.epoch == self.epoch {
-                if self.lost_its_lease(&halt).await {
-                    if !*halt.borrow() {
-                        progress = self.claim_again(&progress).await?;
-                    }
+            let (halted, lease) = (*halt.borrow(), *self.inner.lease.borrow());
+            let drives = !halted && progress.epoch == self.epoch;
+            if drives {
+                self.stop_cancelled(&progress);
+            }
+            if drives && lease.holds() {
+                if lease.has_lapsed_since(self.since) {
+                    progress = self.claim_again(&progress).await?;
                     continue;
                 }
                 self.start(&progress).await?;
@@ -104,20 +106,22 @@ impl Drive {
             if halted && self.in_flight.values().all(InFlight::goes_on_without_us) {
                 return Ok(progress);
             }
-            progress = self.next(&progress, &mut halt).await?;
+            let parked = drives && !lease.holds();
+            progress = self.next(&progress, &mut halt, parked).await?;
         }
     }
 
-    /// Whatever comes first: a call's end, another's word, a deadline, or the wish to leave.
-    async fn next(&mut self, progress: &Progress, halt: &mut Halt) -> Result<Progress, Error> {
+    /// Whatever comes first: a call's end, another's word, a deadline, the lease that it is parked for, or the wish
+    /// to leave.
+    async fn next(&mut self, progress: &Progress, halt: &mut Halt, parked: bool) -> Result<Progress, Error> {
         let halted = *halt.borrow();
-        let timer = wait_until(progress.due.look_again_at.filter(|_| !halted));
+        let timer = wait_until(progress.due.look_again_at.filter(|_| !halted && !self.may_be_taken()));
         let command = tokio::select! {
             Some(ended) = next_ended(&mut self.ended, &mut self.calls) => {
                 let (call, ended) = ended.map_err(|error| ledger::Error::Corrupt(error.to_string()))?;
                 self.in_flight.remove(&call);
                 // Asked to stop while it waited, perhaps: then nothing follows from the outcome.
-                let epoch = if *halt.borrow() { NOBODY } else { self.epoch };
+                let epoch = if *halt.borrow() || self.may_be_taken() { NOBODY } else { self.epoch };
                 match ended {
                     Some(ended) => Command::Report { epoch, call, ended },
                     // It is still due.
@@ -130,6 +134,7 @@ impl Drive {
                 false => Command::Drive { epoch: self.epoch },
             },
             () = timer => Command::Drive { epoch: self.epoch },
+            () = becomes(self.inner.lease.clone(), Lease::holds), if parked => return Ok(progress.clone()),
             changed = halt.changed() => {
                 if changed.is_err() {
                     std::future::pending::<()>().await;
@@ -137,36 +142,26 @@ impl Drive {
                 return Ok(progress.clone());
             }
         };
-        self.ask(command, progress).await
+        match command {
+            Command::Drive { .. } if self.may_be_taken() => Ok(progress.clone()),
+            command => self.ask(command, progress).await,
+        }
     }
 
-    /// A process that was frozen, or cut off from its database, must not send: another may drive by now, or have done so
-    /// since it became the driver. It waits for its seat, and claims again.
-    async fn lost_its_lease(&self, halt: &Halt) -> bool {
-        let lease = self.inner.lease.clone();
-        if lease.borrow().has_held_since(self.since) {
-            return false;
-        }
-        if !lease.borrow().holds() {
-            tracing::warn!(
-                "this process's lease has run out; nothing is sent before the database has answered"
-            );
-        }
-        tokio::select! {
-            () = becomes(lease, Lease::holds) => {}
-            () = becomes(halt.clone(), |halted| *halted) => {}
-        }
-        true
+    /// A process that was frozen, or cut off from its database, must neither send nor decide what to send: another may
+    /// drive by now. It waits for its seat, and claims again.
+    fn may_be_taken(&self) -> bool {
+        self.inner.lease.borrow().has_lapsed_since(self.since)
     }
 
     /// Whoever found it gone, and has not said so yet, comes too late; or this process does.
     async fn claim_again(&mut self, progress: &Progress) -> Result<Progress, Error> {
+        tracing::warn!("this process was away for longer than its lease; it claims {} again", progress.id);
         let again = self.ask(Command::ClaimAgain { epoch: self.epoch }, progress).await?;
-        if again.epoch == NOBODY {
-            return Ok(again);
+        if again.epoch != NOBODY {
+            (self.epoch, self.since) = (again.epoch, again.decided);
         }
-        (self.epoch, self.since) = (again.epoch, again.decided);
-        self.ask(Command::Drive { epoch: self.epoch }, &again).await
+        Ok(again)
     }
 
     async fn ask(&self, command: Command, progress: &Progress) -> Result<Progress, Error> {
@@ -179,22 +174,30 @@ impl Drive {
         }
     }
 
+    fn stop_cancelled(&self, progress: &Progress) {
+        for call in progress.due.calls.iter().filter(|call| call.cancel) {
+            if let Some(in_flight) = self.in_flight.get(&call.id) {
+                in_flight.stop.send_replace(true);
+            }
+        }
+    }
+
     async fn start(&mut self, progress: &Progress) -> Result<(), Error> {
         for call in &progress.due.calls {
-            if let Some(in_flight) = self.in_flight.get(&call.id) {
-                if call.cancel {
-                    in_flight.stop.send_replace(true);
-                }
+            if self.in_flight.contains_key(&call.id) {
                 continue;
             }
-            let words = self.words(progress, call).await?;
+            let words = match call.cancel && call.task.is_none() {
+                true => Err((Category::Policy, "asked to stop before it was sent".to_owned())),
+                false => self.words(progress, call).await?.map_err(|why| (Category::Internal, why)),
+            };
             self.send(call.clone(), words).await;
         }
         Ok(())
     }
 
     /// The call's first part runs here: what it sends leaves at once, and one that never waits needs no task.
-    async fn send(&mut self, call: Call, words: Result<Words, String>) {
+    async fn send(&mut self, call: Call, words: Result<Words, (Category, String)>) {
         let (stop, stopped) = watch::channel(call.cancel);
         let kept = Arc::new(AtomicBool::new(call.task.is_some()));
         self.in_flight.insert(call.id, InFlight { stop, kept: kept.clone() });
@@ -203,7 +206,7 @@ impl Drive {
                 let (inner, since) = (self.inner.clone(), self.since);
                 self.boxed(perform(inner, self.stream, call, words, stopped, kept, since))
             }
-            Err(why) => self.boxed(std::future::ready(unreadable(call.id, &why))),
+            Err(why) => self.boxed(std::future::ready(unsent(call.id, why))),
         };
         match std::future::poll_fn(|context| Poll::Ready(call.poll(context))).await {
             Poll::Ready(ended) => {

@@ -8,33 +8,36 @@ use tokio::sync::watch;
 use super::seat::Seat;
 use crate::moment::Moment;
 use crate::store::{self, Db, seats};
+use crate::tools;
 
 /// A driver that cannot reach the database for this long has lost its seat.
 const LEASE_MS: i64 = 6_000;
 const LEASE: Duration = Duration::from_millis(LEASE_MS as u64);
-/// Nothing is sent in a lease's last moments.
-const MARGIN: Duration = Duration::from_millis(500);
+const RENEWED_EVERY: Duration = Duration::from_millis(1_500);
+/// Nothing is sent in a lease's last moments: a call may have to connect first.
+const MARGIN: Duration = tools::CONNECT_LIMIT.saturating_add(Duration::from_millis(500));
 
-/// By this process's own clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
     since: Moment,
     until: Moment,
+    /// The same by the database's clock, which others go by.
+    until_ms: i64,
 }
 
 impl Lease {
     /// Counted from before the question, so that ours never outlasts the database's.
     pub async fn take(db: &Db, seat: &Seat) -> Result<Self, store::Error> {
         let asked = Moment::now();
-        ask(db, &Names::of(seat)).await?;
-        Ok(Self { since: asked, until: asked + LEASE })
+        let until_ms = ask(db, &Names::of(seat)).await?;
+        Ok(Self { since: asked, until: asked + LEASE, until_ms })
     }
 
-    /// One that had run out before the answer came may have been of no use in between: others may have acted.
-    fn renewed(self, asked: Moment) -> Self {
-        let now = Moment::now();
-        let since = if now + MARGIN < self.until { self.since } else { now };
-        Self { since, until: asked + LEASE }
+    /// One that had run out before, by either clock, may have been of no use in between: others may have acted.
+    fn renewed(self, asked: Moment, until_ms: i64) -> Self {
+        let in_time = !self.has_run_out() && until_ms - LEASE_MS < self.until_ms;
+        let since = if in_time { self.since } else { Moment::now() };
+        Self { since, until: asked + LEASE, until_ms }
     }
 
     /// Who leaves sends nothing more, whatever still waits for its turn.
@@ -42,6 +45,11 @@ impl Lease {
         self.until = self.since;
     }
 
+    fn has_run_out(&self) -> bool {
+        self.until <= Moment::now()
+    }
+
+    /// There is time enough to send something.
     pub fn holds(&self) -> bool {
         self.until > Moment::now() + MARGIN
     }
@@ -49,6 +57,11 @@ impl Lease {
     /// It holds, and has done so ever since then.
     pub fn has_held_since(&self, then: Moment) -> bool {
         self.holds() && self.since <= then
+    }
+
+    /// Somebody else may have acted since then, and nothing that comes can change that.
+    pub fn has_lapsed_since(&self, then: Moment) -> bool {
+        self.since > then || self.has_run_out()
     }
 }
 
@@ -71,14 +84,14 @@ async fn ask(db: &Db, Names { seat, host, boot }: &Names) -> Result<i64, store::
 
 /// Until somebody says the word.
 pub async fn renew(db: Db, names: Names, renewed: watch::Sender<Lease>, mut dead: watch::Receiver<()>) {
-    let mut pause = LEASE / 3;
+    let mut pause = RENEWED_EVERY;
     while tokio::time::timeout(pause, dead.changed()).await.is_err() {
         let (begun, asked) = (Instant::now(), Moment::now());
         match ask(&db, &names).await {
-            Ok(_) => renewed.send_modify(|lease| *lease = lease.renewed(asked)),
+            Ok(until_ms) => renewed.send_modify(|lease| *lease = lease.renewed(asked, until_ms)),
             Err(error) => tracing::warn!("the seat's lease could not be renewed: {error}"),
         }
-        pause = (LEASE / 3).saturating_sub(begun.elapsed());
+        pause = RENEWED_EVERY.saturating_sub(begun.elapsed());
     }
     renewed.send_modify(Lease::end);
 }
@@ -89,12 +102,17 @@ mod tests {
 
     #[test]
     fn a_lease_that_ran_out_before_its_renewal_says_nothing_of_the_time_before() {
-        let then = Moment::now();
-        let long_ago = Lease { since: then, until: then };
-        assert!(long_ago.renewed(then).holds());
-        assert!(!long_ago.renewed(then).has_held_since(then));
-        let in_time = Lease { since: then, until: then + LEASE };
-        assert!(in_time.renewed(then).has_held_since(then));
+        let (then, now_ms) = (Moment::now(), LEASE_MS);
+        let renewed = |lease: Lease| lease.renewed(Moment::now(), now_ms + LEASE_MS);
+        let in_time = Lease { since: then, until: then + LEASE, until_ms: now_ms + 1 };
+        assert!(renewed(in_time).has_held_since(then));
+        let by_our_clock = Lease { until: then, ..in_time };
+        let by_the_databases = Lease { until_ms: now_ms, ..in_time };
+        for too_late in [by_our_clock, by_the_databases] {
+            assert!(renewed(too_late).holds());
+            assert!(renewed(too_late).has_lapsed_since(then));
+            assert!(!renewed(too_late).has_held_since(then));
+        }
     }
 
     #[tokio::test]

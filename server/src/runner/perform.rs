@@ -1,7 +1,7 @@
 //! One call: the line in the seat file, the tool, and its end in the engine's words.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actbook_engine::chain::Digest;
@@ -37,7 +37,7 @@ pub struct Words {
     pub reply: Option<tools::Reply>,
 }
 
-/// None: another may drive by now; it was not sent.
+/// None: another may drive by now, or soon; it was not sent.
 pub type Performed = (CallId, Option<Ended>);
 
 pub async fn perform(
@@ -53,14 +53,12 @@ pub async fn perform(
     let keep = Some(keeper(inner.clone(), stream, id, kept));
     let (task, told) = (call.task.as_deref().map(str::to_owned), Some(stop.clone()));
     let carry = tools::Carry { task, reply, keep, stop: told, progress: None };
-    let (leaves, withheld) = (AtomicBool::new(false), AtomicBool::new(false));
+    let leaves = OnceLock::new();
     let sending = |child: Option<tools::ChildProcess>| {
         // It may have waited for long, for its turn or its server.
-        if !leaves.load(Ordering::Relaxed) && !inner.lease.borrow().has_held_since(since) {
-            withheld.store(true, Ordering::Relaxed);
+        if !leaves.get_or_init(|| inner.lease.borrow().has_held_since(since)) {
             return false;
         }
-        leaves.store(true, Ordering::Relaxed);
         if let Err(error) = inner.seat.sending(stream, id, child) {
             // Without the line a crash would pass this call off as never sent.
             tracing::error!("the seat file cannot be written ({error}); leaving before anything is sent");
@@ -78,7 +76,7 @@ pub async fn perform(
         let request = request(&call, &origin, arguments, pin, &carry);
         let stop = becomes(stop.clone(), |asked| *asked);
         let ended = inner.tools.call_reporting(request, sending, progress.clone(), stop).await;
-        if withheld.load(Ordering::Relaxed) {
+        if leaves.get() == Some(&false) {
             return (id, None);
         }
         match pins::look(&inner, stream, &call, pin, ended).await {
@@ -150,8 +148,7 @@ fn said(message: &str, output: Option<Value>) -> Value {
     }
 }
 
-/// The arguments could not even be read back: certainly not sent.
-pub fn unreadable(call: CallId, why: &str) -> Performed {
-    let said = said(why, None);
-    (call, Some(Ended::Failed { category: Category::Internal, said, unsent: true, retry_after_ms: None }))
+pub fn unsent(call: CallId, (category, why): (Category, String)) -> Performed {
+    let said = said(&why, None);
+    (call, Some(Ended::Failed { category, said, unsent: true, retry_after_ms: None }))
 }

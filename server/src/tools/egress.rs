@@ -22,7 +22,7 @@ use super::classify::Came;
 pub use answer::{read, refusal};
 
 /// From the name to a connection that can be written to, TLS included.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 const REDIRECTS_MAX: usize = 3;
 const IDLE_LIMIT: Duration = Duration::from_secs(30);
 const IDLE_PER_HOST: usize = 16;

@@ -169,19 +169,33 @@ fn a_call_that_waited_for_its_turn_while_its_driver_was_frozen_is_not_sent() {
     }
 }
 
+/// What it sent, once its lease has run out with nobody taking over, and it goes on.
+fn comes_back(book: &Book, frozen: Child) -> Vec<String> {
+    let watched = book.say(&["watch", &id(book)]);
+    assert_eq!(watched.json["code"], "nobody_drives", "{watched:?}");
+    kill_process(Pid::from_child(&frozen), Signal::CONT).unwrap();
+    finish(frozen);
+    book.verify();
+    arrived(book).into_iter().map(|call| call.verb).collect()
+}
+
+#[test]
+fn a_call_that_was_cancelled_while_its_driver_was_away_is_not_sent() {
+    let (book, frozen) = waiting_for_its_turn(Kind::Sqlite);
+    let mut cancel = book.spawn(&["cancel", &id(&book)]);
+    wait_for("the cancel", || (!entries(&book, "cancel_asked.1").is_empty()).then_some(()));
+    cancel.kill().unwrap();
+    finish(cancel);
+    assert_eq!(comes_back(&book, frozen), ["post"]);
+}
+
 #[test]
 fn a_driver_that_was_away_for_longer_than_its_lease_claims_again_before_it_sends() {
     for kind in [Kind::Sqlite, Kind::Postgres] {
         let (book, frozen) = waiting_for_its_turn(kind);
-        let watched = book.say(&["watch", &id(&book)]);
-        assert_eq!(watched.json["code"], "nobody_drives", "{watched:?}");
-        kill_process(Pid::from_child(&frozen), Signal::CONT).unwrap();
-        finish(frozen);
-        let verbs: Vec<String> = arrived(&book).into_iter().map(|call| call.verb).collect();
-        assert_eq!(verbs, ["post", "put"], "{kind:?}: nobody else has taken it up");
+        assert_eq!(comes_back(&book, frozen), ["post", "put"], "{kind:?}: nobody else has taken it up");
         let epochs: Vec<Value> =
             entries(&book, "driver_changed.1").into_iter().map(|entry| entry.body["epoch"].clone()).collect();
         assert_eq!(epochs, [1, 2], "{kind:?}: who had found it gone could still claim");
-        book.verify();
     }
 }
