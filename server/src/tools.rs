@@ -263,8 +263,8 @@ impl Tools {
             let mut stop = pin!(stop);
             let turn = tokio::select! {
                 biased;
-                turn = limits.enter(tool) => turn,
                 () = &mut stop => Err(stopped_unsent()),
+                turn = limits.enter(tool) => turn,
             };
             let turn = match turn {
                 Ok(turn) => turn,

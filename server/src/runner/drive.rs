@@ -9,13 +9,13 @@ use std::time::Duration;
 use actbook_engine::execution::{Answered, Call, CallId, CallKind, Command, Due, Stored};
 use actbook_engine::id::Epoch;
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::{Category, Status};
+use actbook_engine::policy::Status;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::ReusableBoxFuture;
 
-use super::perform::{InFlight, Performed, Words, perform, unsent};
+use super::perform::{InFlight, Performed, Words, perform, unreadable};
 use super::seat::Seat;
 use super::{Error, Inner, Lease, Runner, becomes};
 use crate::ledger::{self, Progress};
@@ -187,17 +187,14 @@ impl Drive {
             if self.in_flight.contains_key(&call.id) {
                 continue;
             }
-            let words = match call.cancel && call.task.is_none() {
-                true => Err((Category::Policy, "asked to stop before it was sent".to_owned())),
-                false => self.words(progress, call).await?.map_err(|why| (Category::Internal, why)),
-            };
+            let words = self.words(progress, call).await?;
             self.send(call.clone(), words).await;
         }
         Ok(())
     }
 
     /// The call's first part runs here: what it sends leaves at once, and one that never waits needs no task.
-    async fn send(&mut self, call: Call, words: Result<Words, (Category, String)>) {
+    async fn send(&mut self, call: Call, words: Result<Words, String>) {
         let (stop, stopped) = watch::channel(call.cancel);
         let kept = Arc::new(AtomicBool::new(call.task.is_some()));
         self.in_flight.insert(call.id, InFlight { stop, kept: kept.clone() });
@@ -206,7 +203,7 @@ impl Drive {
                 let (inner, since) = (self.inner.clone(), self.since);
                 self.boxed(perform(inner, self.stream, call, words, stopped, kept, since))
             }
-            Err(why) => self.boxed(std::future::ready(unsent(call.id, why))),
+            Err(why) => self.boxed(std::future::ready(unreadable(call.id, &why))),
         };
         match std::future::poll_fn(|context| Poll::Ready(call.poll(context))).await {
             Poll::Ready(ended) => {

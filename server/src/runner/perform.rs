@@ -148,7 +148,8 @@ fn said(message: &str, output: Option<Value>) -> Value {
     }
 }
 
-pub fn unsent(call: CallId, (category, why): (Category, String)) -> Performed {
-    let said = said(&why, None);
-    (call, Some(Ended::Failed { category, said, unsent: true, retry_after_ms: None }))
+/// The arguments could not even be read back: certainly not sent.
+pub fn unreadable(call: CallId, why: &str) -> Performed {
+    let said = said(why, None);
+    (call, Some(Ended::Failed { category: Category::Internal, said, unsent: true, retry_after_ms: None }))
 }

@@ -131,8 +131,8 @@ impl Server {
             Some(ready) => Ok(ready),
             None => tokio::select! {
                 biased;
-                ready = Box::pin(self.ready(call.timeout)) => ready,
                 () = &mut stop => return (stopped_unsent(), true),
+                ready = Box::pin(self.ready(call.timeout)) => ready,
             },
         };
         match ready {

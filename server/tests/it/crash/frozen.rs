@@ -187,6 +187,8 @@ fn a_call_that_was_cancelled_while_its_driver_was_away_is_not_sent() {
     cancel.kill().unwrap();
     finish(cancel);
     assert_eq!(comes_back(&book, frozen), ["post"]);
+    let ended = entries(&book, "attempt_ended.1");
+    assert_eq!(ended.last().unwrap().body["unsent"], true, "{ended:?}");
 }
 
 #[test]
