@@ -138,6 +138,17 @@ async fn asked_to_stop_a_clean_end_is_believed_and_a_no_is_not() {
     }
 }
 
+#[tokio::test]
+async fn asked_to_stop_before_its_turn_it_is_never_sent() {
+    let folder = tempdir().unwrap();
+    let tools = command(folder.path(), shell("echo > up"));
+    let never = |_| panic!("said to be sent");
+    let (category, message, sent) =
+        failure(tools.call(a_call("command/it", json!({})), never, std::future::ready(())).await);
+    assert_eq!((category, sent), (Category::Policy, false), "{message}");
+    assert!(!folder.path().join("up").exists());
+}
+
 /// As the runner does it: many at once, each a task of its own, no more out than the config allows.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_commands_run_at_once_than_the_config_says() {
