@@ -33,7 +33,7 @@ use crate::store::words::Words;
 use crate::store::{self, Appender, Db};
 use book::Book;
 pub use book::{DRIVER, now_ms};
-pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library};
+pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library, look_again};
 pub use rebuild::rebuild;
 pub use seen::{catch_up_seen, catch_up_stretches};
 use writer::Until;
@@ -69,7 +69,7 @@ pub enum Request {
     Start(Box<Start>),
     Do {
         stream: u64,
-        command: Command,
+        command: Arc<Command>,
     },
     /// An act that belongs to no execution.
     Act {
@@ -343,8 +343,13 @@ impl Ledger {
     }
 
     /// A command on one execution.
-    pub async fn command(&self, actor: &Arc<str>, stream: u64, command: Command) -> Result<Progress, Error> {
-        let request = Request::Do { stream, command };
+    pub async fn command(
+        &self,
+        actor: &Arc<str>,
+        stream: u64,
+        command: impl Into<Arc<Command>>,
+    ) -> Result<Progress, Error> {
+        let request = Request::Do { stream, command: command.into() };
         match self.ask(Asked { actor: actor.clone(), request, key: None }).await? {
             Reply::Moved(progress) => Ok(*progress),
             Reply::Saved { .. }

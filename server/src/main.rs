@@ -30,7 +30,9 @@ fn log() {
     // What a connection's library says of its end, the error at the call says better.
     let level = EnvFilter::try_from_env("ACTBOOK_LOG").unwrap_or_else(|_| EnvFilter::new("warn,rmcp=off"));
     let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(level).with_ansi(colour).with_writer(|| Redacted).init();
+    let log = tracing_subscriber::fmt().with_env_filter(level).with_ansi(colour).with_writer(|| Redacted);
+    // By default it complains of a closed stderr on stderr, and panics where that fails.
+    log.log_internal_errors(false).init();
 }
 
 /// Stderr without what this process knows to be secret: libraries log whole messages when asked to.

@@ -40,6 +40,12 @@ pub enum Error {
     Seat(#[from] std::io::Error),
 }
 
+impl Error {
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Store(error) | Self::Ledger(ledger::Error::Store(error)) if error.may_pass())
+    }
+}
+
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         Self::Ledger(refusal.into())

@@ -102,10 +102,13 @@ async fn drive(
                     (false, false) => Left::TakenOver,
                 });
             }
-            seen = eyes.next(watching) => match seen? {
-                Seen::Moved => screen.show(watching),
-                Seen::Tick => screen.tick(watching),
-                Seen::Signal => asked_to_leave(screen, &stop, watching),
+            seen = eyes.next(watching) => match seen {
+                Ok(Seen::Moved) => screen.show(watching),
+                Ok(Seen::Tick) => screen.tick(watching),
+                Ok(Seen::Signal) => asked_to_leave(screen, &stop, watching),
+                // Who drives outlasts a database that is away; what is shown can wait.
+                Err(error) if error.code == "store" => tracing::debug!("not seen: {error}"),
+                Err(error) => return Err(error),
             }
         }
     }

@@ -131,11 +131,18 @@ pub(super) fn folded(
 }
 
 /// The same execution with whatever has been appended since.
-pub fn catch_up(db: &Db, tenant: i64, stream: u64, mut execution: Execution) -> Result<Execution, Error> {
-    for entry in journal::of_stream(db.dialect(), tenant, stream, execution.position.0).all_blocking(db)? {
-        execution = grown(execution, &entry)?;
+pub fn catch_up(db: &Db, tenant: i64, stream: u64, execution: Execution) -> Result<Execution, Error> {
+    let since = journal::of_stream(db.dialect(), tenant, stream, execution.position.0).all_blocking(db)?;
+    since.iter().try_fold(execution, grown)
+}
+
+/// Brings it there, if anything was; what cannot be read leaves it as it was.
+pub fn look_again(db: &Db, tenant: i64, stream: u64, execution: &mut Execution) -> Result<(), Error> {
+    let since = journal::of_stream(db.dialect(), tenant, stream, execution.position.0).all_blocking(db)?;
+    if !since.is_empty() {
+        *execution = since.iter().try_fold(execution.clone(), grown)?;
     }
-    Ok(execution)
+    Ok(())
 }
 
 fn grown(execution: Execution, entry: &Entry) -> Result<Execution, Error> {

@@ -47,6 +47,7 @@ pub struct Drive {
     /// The box of such a call, for the next one: it is large.
     spare: Option<Performing>,
     woken: Arc<Notify>,
+    halt: Halt,
 }
 
 impl Runner {
@@ -63,9 +64,10 @@ impl Runner {
             ended: VecDeque::new(),
             spare: None,
             woken: self.0.ledger.watch(claimed.stream),
+            halt,
         };
         let mut open = LeftOpen(Some(&self.0.seat));
-        let left = drive.run(claimed, halt).await;
+        let left = drive.run(claimed).await;
         open.0.take_if(|_| matches!(&left, Ok(progress) if progress.due.calls.is_empty()));
         left.map(|progress| progress.status)
     }
@@ -84,9 +86,9 @@ impl Drop for LeftOpen<'_> {
 }
 
 impl Drive {
-    async fn run(&mut self, mut progress: Progress, mut halt: Halt) -> Result<Progress, Error> {
+    async fn run(&mut self, mut progress: Progress) -> Result<Progress, Error> {
         loop {
-            let (halted, lease) = (*halt.borrow(), *self.inner.lease.borrow());
+            let (halted, lease) = (*self.halt.borrow(), *self.inner.lease.borrow());
             let drives = !halted && progress.epoch == self.epoch;
             if drives {
                 self.stop_cancelled(&progress);
@@ -107,21 +109,21 @@ impl Drive {
                 return Ok(progress);
             }
             let parked = drives && !lease.holds();
-            progress = self.next(&progress, &mut halt, parked).await?;
+            progress = self.next(&progress, parked).await?;
         }
     }
 
     /// Whatever comes first: a call's end, another's word, a deadline, the lease that it is parked for, or the wish
     /// to leave.
-    async fn next(&mut self, progress: &Progress, halt: &mut Halt, parked: bool) -> Result<Progress, Error> {
-        let halted = *halt.borrow();
+    async fn next(&mut self, progress: &Progress, parked: bool) -> Result<Progress, Error> {
+        let halted = *self.halt.borrow();
         let timer = wait_until(progress.due.look_again_at.filter(|_| !halted && !self.may_be_taken()));
         let command = tokio::select! {
             Some(ended) = next_ended(&mut self.ended, &mut self.calls) => {
                 let (call, ended) = ended.map_err(|error| ledger::Error::Corrupt(error.to_string()))?;
                 self.in_flight.remove(&call);
                 // Asked to stop while it waited, perhaps: then nothing follows from the outcome.
-                let epoch = if *halt.borrow() || self.may_be_taken() { NOBODY } else { self.epoch };
+                let epoch = if *self.halt.borrow() || self.may_be_taken() { NOBODY } else { self.epoch };
                 match ended {
                     Some(ended) => Command::Report { epoch, call, ended },
                     // It is still due.
@@ -135,7 +137,7 @@ impl Drive {
             },
             () = timer => Command::Drive { epoch: self.epoch },
             () = becomes(self.inner.lease.clone(), Lease::holds), if parked => return Ok(progress.clone()),
-            changed = halt.changed() => {
+            changed = self.halt.changed() => {
                 if changed.is_err() {
                     std::future::pending::<()>().await;
                 }
@@ -164,13 +166,32 @@ impl Drive {
         Ok(again)
     }
 
+    /// A command that was written, and its answer lost, changes nothing when it is given again.
     async fn ask(&self, command: Command, progress: &Progress) -> Result<Progress, Error> {
-        match self.inner.ledger.command(&self.inner.actor, self.stream, command).await {
-            Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
-                // Its deadlines are the new driver's business.
-                Ok(Progress { epoch: NOBODY, due: Due::default(), ..progress.clone() })
+        let command = Arc::new(command);
+        loop {
+            match self.inner.ledger.command(&self.inner.actor, self.stream, command.clone()).await {
+                Ok(progress) => return Ok(progress),
+                Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
+                    // Its deadlines are the new driver's business.
+                    return Ok(Progress { epoch: NOBODY, due: Due::default(), ..progress.clone() });
+                }
+                Err(error) => self.outlast(error.into()).await?,
             }
-            answered => Ok(answered?),
+        }
+    }
+
+    /// What came of a call is not given up because the database is away. It is back once the lease is renewed.
+    async fn outlast(&self, error: Error) -> Result<(), Error> {
+        let (mut lease, mut halt) = (self.inner.lease.clone(), self.halt.clone());
+        if !error.may_pass() || *halt.borrow() {
+            return Err(error);
+        }
+        tracing::warn!("{error}; it goes on once the database answers");
+        lease.mark_unchanged();
+        tokio::select! {
+            renewed = lease.changed() => renewed.map_err(|_| error),
+            _ = halt.wait_for(|halted| *halted) => Err(error),
         }
     }
 
@@ -259,7 +280,13 @@ impl Drive {
     }
 
     async fn payload(&self, stored: Stored) -> Result<Result<Value, String>, Error> {
-        let found = payloads::at(self.inner.tenant, stored.position.0).first(&self.inner.db).await?;
+        let position = stored.position.0;
+        let found = loop {
+            match payloads::at(self.inner.tenant, position).first(&self.inner.db).await {
+                Ok(found) => break found,
+                Err(error) => self.outlast(error.into()).await?,
+            }
+        };
         Ok(match found {
             Some(payload) => serde_json::from_slice(&payload.body).map_err(|error| error.to_string()),
             None => Err("what it sends is gone".to_owned()),

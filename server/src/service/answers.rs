@@ -16,7 +16,7 @@ type Told = Result<(Found, Progress), Error>;
 impl Service {
     pub(super) async fn tell(&self, caller: &Caller, id: &str, command: Command) -> Told {
         let found = self.find(id).await?;
-        let request = Request::Do { stream: found.stream, command };
+        let request = Request::Do { stream: found.stream, command: command.into() };
         let progress = match self.ask(caller, request).await? {
             Reply::Moved(progress) => *progress,
             Reply::Repeated(_) => self.stands(found.stream)?,

@@ -183,13 +183,7 @@ impl Service {
         let listening = self.bell.listen()?;
         let bell = self.bell.subscribe();
         let execution = self.fold(found.stream)?;
-        Ok(Watching {
-            service: self.clone(),
-            stream: found.stream,
-            execution: Some(execution),
-            bell,
-            _listening: listening,
-        })
+        Ok(Watching { service: self.clone(), stream: found.stream, execution, bell, _listening: listening })
     }
 
     /// Takes up an execution, unless a living process drives it already.
@@ -320,14 +314,14 @@ pub struct Glance<'a> {
 pub struct Watching {
     service: Service,
     stream: u64,
-    execution: Option<Execution>,
+    execution: Execution,
     bell: watch::Receiver<u64>,
     _listening: crate::bell::Listening,
 }
 
 impl Watching {
     pub fn execution(&self) -> &Execution {
-        self.execution.as_ref().expect("put back after every look")
+        &self.execution
     }
 
     /// What was done is being taken back, or waits to be.
@@ -390,16 +384,7 @@ impl Watching {
     }
 
     pub fn look(&mut self) -> Result<(), Error> {
-        let execution = self.execution.take().expect("put back after every look");
-        match ledger::catch_up(&self.service.db, self.service.tenant, self.stream, execution) {
-            Ok(execution) => {
-                self.execution = Some(execution);
-                Ok(())
-            }
-            Err(error) => {
-                self.execution = Some(self.service.fold(self.stream)?);
-                Err(error.into())
-            }
-        }
+        let Self { service, stream, execution, .. } = self;
+        Ok(ledger::look_again(&service.db, service.tenant, *stream, execution)?)
     }
 }

@@ -33,3 +33,10 @@ pub enum Error {
     #[error("this database is PostgreSQL, which has a tool of its own for copies")]
     NoBackup,
 }
+
+impl Error {
+    /// The database is away or held by others; it may answer again, and then nothing is amiss.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Lost(_) | Self::Busy { .. })
+    }
+}

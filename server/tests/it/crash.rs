@@ -2,6 +2,7 @@
 //! start `actbook` as a person would, read the journal through a connection of their own, and let a
 //! witness count the calls that arrive.
 
+mod away;
 mod book;
 mod checks;
 mod five;

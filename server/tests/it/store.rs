@@ -4,7 +4,7 @@ mod append;
 mod bell;
 mod lists;
 mod open;
-mod proxy;
+pub mod proxy;
 mod rows;
 mod seats;
 

@@ -136,7 +136,7 @@ fn a_key_holds_for_every_kind_of_request() {
         let desk = Desk::open(&scratch.url).await;
         let id = desk.start(key("agent", "start", "start"), 0).await.unwrap();
         let stream = executions::all(TENANT).all(&scratch.db).await.unwrap()[0].id;
-        let pause = || Request::Do { stream, command: Command::Pause { reason: None } };
+        let pause = || Request::Do { stream, command: Command::Pause { reason: None }.into() };
         assert!(matches!(desk.ask(key("agent", "pause", "pause"), pause()).await, Ok(Reply::Moved(_))));
         let again = desk.ask(key("agent", "pause", "pause"), pause()).await;
         assert!(matches!(again, Ok(Reply::Repeated(repeated)) if repeated == id));
@@ -152,7 +152,7 @@ fn a_key_holds_for_every_kind_of_request() {
         assert!(matches!(again, Ok(Reply::Repeated(_))), "{again:?}");
 
         // A refused request has used nothing up.
-        let undo = || Request::Do { stream: 999, command: Command::Resume };
+        let undo = || Request::Do { stream: 999, command: Command::Resume.into() };
         assert_eq!(refusal(desk.ask(key("agent", "later", "resume"), undo()).await), "no_such_execution");
         desk.start(key("agent", "later", "start"), 1).await.unwrap();
     });

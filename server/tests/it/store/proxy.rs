@@ -1,10 +1,11 @@
-//! A connection that breaks at the worst moment: between the commit and its answer.
+//! A connection that breaks at the worst moment, between the commit and its answer; or a server that is away.
 
 use std::sync::{Arc, Mutex};
 
 use actbook::store::{Appended, payloads};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::watch;
 use tokio_postgres::config::Host;
 
 use super::{Kind, TENANT, append, append_one, batch, bodies, entry, head, on, open};
@@ -22,10 +23,11 @@ enum Fault {
 const APPENDED: &[u8] = b"SELECT 1\0";
 const COMMITTED: &[u8] = b"COMMIT\0";
 
-/// Between a client and the scratch server: all bytes pass until told otherwise, once.
-struct Proxy {
+/// Between a client and the scratch server: all bytes pass until told otherwise.
+pub struct Proxy {
     fault: Arc<Mutex<Fault>>,
-    url: String,
+    is_away: watch::Sender<bool>,
+    pub url: String,
 }
 
 impl Proxy {
@@ -33,11 +35,16 @@ impl Proxy {
         *self.fault.lock().unwrap() = fault;
     }
 
+    /// While it is away, no connection lasts and none is taken.
+    pub fn away(&self, away: bool) {
+        self.is_away.send_replace(away);
+    }
+
     fn assert_met(&self) {
         assert_eq!(*self.fault.lock().unwrap(), Fault::None, "the fault was not met");
     }
 
-    async fn before(url: &str) -> Self {
+    pub async fn before(url: &str) -> Self {
         let config: tokio_postgres::Config = url.parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let user = config.get_user().unwrap();
@@ -46,24 +53,33 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let url = format!("postgres://{user}{}@{address}/{database}", password.unwrap_or_default());
         let fault = Arc::new(Mutex::new(Fault::None));
-        tokio::spawn(serve(listener, config, fault.clone()));
-        Self { fault, url }
+        let (is_away, away) = watch::channel(false);
+        tokio::spawn(serve(listener, config, fault.clone(), away));
+        Self { fault, is_away, url }
     }
 }
 
-async fn serve(listener: TcpListener, config: tokio_postgres::Config, fault: Arc<Mutex<Fault>>) {
+async fn serve(
+    listener: TcpListener,
+    config: tokio_postgres::Config,
+    fault: Arc<Mutex<Fault>>,
+    away: watch::Receiver<bool>,
+) {
     loop {
         let (client, _) = listener.accept().await.unwrap();
+        if *away.borrow() {
+            continue;
+        }
         client.set_nodelay(true).unwrap();
         let port = config.get_ports().first().copied().unwrap_or(5432);
         match &config.get_hosts()[0] {
             Host::Unix(folder) => {
                 let server = UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await.unwrap();
-                tokio::spawn(pass(client, server, fault.clone()));
+                tokio::spawn(pass(client, server, fault.clone(), away.clone()));
             }
             Host::Tcp(name) => {
                 let server = TcpStream::connect((name.as_str(), port)).await.unwrap();
-                tokio::spawn(pass(client, server, fault.clone()));
+                tokio::spawn(pass(client, server, fault.clone(), away.clone()));
             }
         }
     }
@@ -74,11 +90,13 @@ async fn pass(
     mut client: TcpStream,
     mut server: impl AsyncRead + AsyncWrite + Unpin,
     fault: Arc<Mutex<Fault>>,
+    mut away: watch::Receiver<bool>,
 ) {
     let (mut request, mut answer) = (vec![0; 65_536], vec![0; 65_536]);
     let mut swallowed = None;
     loop {
         tokio::select! {
+            () = async { drop(away.wait_for(|away| *away).await) } => return,
             read = client.read(&mut request) => {
                 let Ok(count @ 1..) = read else { return };
                 match std::mem::replace(&mut *fault.lock().unwrap(), Fault::None) {
