@@ -84,12 +84,19 @@ async fn ask(db: &Db, Names { seat, host, boot }: &Names) -> Result<i64, store::
 
 /// Until somebody says the word.
 pub async fn renew(db: Db, names: Names, renewed: watch::Sender<Lease>, mut dead: watch::Receiver<()>) {
-    let mut pause = RENEWED_EVERY;
+    let (mut pause, mut away) = (RENEWED_EVERY, false);
     while tokio::time::timeout(pause, dead.changed()).await.is_err() {
         let (begun, asked) = (Instant::now(), Moment::now());
         match ask(&db, &names).await {
-            Ok(until_ms) => renewed.send_modify(|lease| *lease = lease.renewed(asked, until_ms)),
-            Err(error) => tracing::warn!("the seat's lease could not be renewed: {error}"),
+            Ok(until_ms) => {
+                away = false;
+                renewed.send_modify(|lease| *lease = lease.renewed(asked, until_ms));
+            }
+            // Said once, until it answers again.
+            Err(error) if !std::mem::replace(&mut away, true) => {
+                tracing::warn!("the seat's lease could not be renewed: {error}");
+            }
+            Err(error) => tracing::debug!("the seat's lease could not be renewed, still: {error}"),
         }
         pause = RENEWED_EVERY.saturating_sub(begun.elapsed());
     }

@@ -13,6 +13,8 @@ use crate::store::{Error, dialect, journal};
 const AWAY_MIN: Duration = Duration::from_millis(100);
 const AWAY_MAX: Duration = Duration::from_secs(5);
 
+const NO_NEWS: &str = "cannot listen to the database for news";
+
 #[derive(Debug)]
 pub struct Watch(AbortHandle);
 
@@ -37,7 +39,8 @@ impl Watch {
                 };
                 match listen(&config, tenant, &heard, &mut away).await {
                     Ok(()) => tracing::debug!("the database closed the listening connection"),
-                    Err(error) => tracing::warn!("cannot listen to the database for news: {error}"),
+                    Err(error) if away == AWAY_MIN => tracing::warn!("{NO_NEWS}: {error}"),
+                    Err(error) => tracing::debug!("{NO_NEWS}, still: {error}"),
                 }
                 tokio::time::sleep(away).await;
                 away = (away * 2).min(AWAY_MAX);
