@@ -311,10 +311,8 @@ impl Ledger {
     }
 
     /// The journal was seen at this position. Where that is news, another process has been at work.
-    pub async fn heard(&self, position: u64) {
-        if let Err(error) = self.door.lock().heard(position) {
-            tracing::warn!("another process's word could not be read: {error}");
-        }
+    pub async fn heard(&self, position: u64) -> Result<(), Error> {
+        self.door.lock().heard(position)
     }
 
     /// A look at an execution as it stands here, entries on their way included. A hint, not a fact.

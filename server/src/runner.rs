@@ -13,6 +13,7 @@ mod seat;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, Refusal};
@@ -29,6 +30,9 @@ pub use drive::Halt;
 use lease::Lease;
 pub use seat::is_gone;
 use seat::{Proof, Seat, Sent};
+
+/// How soon another's word is read again where it could not be.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -71,6 +75,20 @@ struct Inner {
     renewing: Mutex<Option<JoinHandle<()>>>,
     /// Ends the background tasks with a word, or when dropped.
     alive: watch::Sender<()>,
+}
+
+impl Inner {
+    /// The database is back once the lease is renewed. Where it is back and refuses, asking again after a while shows it.
+    async fn answers_again(&self) {
+        let mut lease = self.lease.clone();
+        lease.mark_unchanged();
+        let renewed = async {
+            if lease.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        drop(tokio::time::timeout(lease::LEASE, renewed).await);
+    }
 }
 
 impl Runner {
@@ -223,18 +241,21 @@ async fn becomes<T>(mut watched: watch::Receiver<T>, so: impl FnMut(&T) -> bool)
     }
 }
 
-/// Another process's word: wakes the drivers of the executions it was about.
+/// Another process's word: wakes the drivers of the executions it was about. It is said once, so what cannot be
+/// read is read later.
 async fn hear(ledger: Ledger, mut bell: watch::Receiver<u64>, mut dead: watch::Receiver<()>) {
+    let mut unread = false;
     loop {
         tokio::select! {
-            changed = bell.changed() => match changed {
-                Ok(()) => {
-                    let position = *bell.borrow_and_update();
-                    ledger.heard(position).await;
-                }
-                Err(_) => return,
-            },
+            changed = bell.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(READ_AGAIN), if unread => {}
             _ = dead.changed() => return,
+        }
+        let position = *bell.borrow_and_update();
+        let read = ledger.heard(position).await;
+        unread = read.is_err();
+        if let Err(error) = read {
+            tracing::debug!("another process's word could not be read: {error}");
         }
     }
 }

@@ -251,6 +251,9 @@ impl Tools {
         }
         let (upstream, limits, tool) = match self.reach(&call.tool) {
             Ok((Upstream::Callback(executors), limits, tool)) => {
+                if call.carry.stop.as_ref().is_some_and(|stop| *stop.borrow()) {
+                    return classify(stopped_unsent(), false);
+                }
                 let (tool, progress) = (tool.to_owned(), Some(self.discreet(progress)));
                 let call = Call { carry: Carry { progress, ..call.carry }, ..call };
                 return self.fit_to_keep(executors.call(&tool, call, sending).await, limits);

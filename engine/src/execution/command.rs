@@ -22,6 +22,7 @@ pub enum Command {
     },
     /// Stay the driver, under a new epoch: whoever has found this one gone comes too late with its claim.
     ClaimAgain {
+        seat: SeatId,
         epoch: Epoch,
     },
     /// Go on with whatever follows by itself.

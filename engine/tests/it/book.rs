@@ -81,6 +81,12 @@ impl Book {
         self.ask(&Command::Drive { epoch: self.execution().epoch }).expect("the driver may drive");
     }
 
+    /// What its driver says that was away.
+    pub fn claims_again(&self) -> Command {
+        let seat = self.execution().seat.clone().expect("somebody drives");
+        Command::ClaimAgain { seat, epoch: self.epoch() }
+    }
+
     pub fn epoch(&self) -> Epoch {
         self.execution().epoch
     }

@@ -376,9 +376,13 @@ impl Sim {
     /// The driver was away for so long that others may have taken it for gone.
     fn claim_again(&mut self) {
         let (open, epoch) = (open_calls(self.execution()), self.book.epoch());
-        assert!(self.give(&Command::ClaimAgain { epoch }), "the driver may go on");
+        let command = self.book.claims_again();
+        assert!(self.give(&command), "the driver may go on");
         assert_eq!(open_calls(self.execution()), open, "nobody has answered for them");
         assert_eq!(self.book.epoch() != epoch, self.execution().ended.is_none());
+        let entries = self.book.entries.len();
+        assert!(self.give(&command), "its answer may have been lost");
+        assert_eq!(self.book.entries.len(), entries, "said twice, it is done once");
     }
 
     fn one(&mut self) {

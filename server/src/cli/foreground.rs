@@ -63,7 +63,8 @@ async fn looked(
         None => look_on(session, id, &mut eyes, &mut watching, &mut screen).await,
     };
     screen.finish();
-    Ok((watching.view().await?, left?))
+    let left = left?;
+    Ok((watching.view().await?, left))
 }
 
 /// The same, without a word at the end.

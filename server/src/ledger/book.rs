@@ -64,6 +64,8 @@ pub(super) struct Book {
     head: Option<Head>,
     /// After everything that the writer has written or is writing.
     taken: Option<Head>,
+    /// Up to here whoever waits for another's word has been woken; none: the head was never read.
+    woken: Option<u64>,
     /// Up to here the journal is known to be in the database.
     durable: u64,
     executions: HashMap<u64, Execution>,
@@ -94,6 +96,7 @@ impl Book {
             plans: Plans::default(),
             head: None,
             taken: None,
+            woken: None,
             durable: 0,
             executions: HashMap::new(),
             over: Vec::new(),
@@ -145,6 +148,9 @@ impl Book {
         let urgent = waiters.iter().any(|waiter| !waiter.asked.is_progress());
         let batch = Arc::new(Batch { tenant: self.tenant, old, new, entries, others, urgent });
         self.taken = Some(new);
+        if self.woken == Some(old.position) {
+            self.woken = Some(new.position);
+        }
         self.keys_writing = std::mem::take(&mut self.keys);
         self.writing = Some(batch.clone());
         Some(Taken { batch, waiters })
@@ -230,24 +236,30 @@ impl Book {
     }
 
     pub fn heard(&mut self, position: u64) -> Result<(), Error> {
-        let known = self.taken.map_or(0, |head| head.position);
-        if position <= known {
+        if self.woken.is_some_and(|woken| position <= woken) {
             return Ok(());
         }
         self.start_over(Vec::new());
-        self.wake_since(known)
+        self.wake_all()
     }
 
-    /// Wakes the drivers of everything that was appended after a position.
-    pub fn wake_since(&mut self, known: u64) -> Result<(), Error> {
+    /// What was to stand after this position may be another's.
+    pub fn not_written(&mut self, after: u64) {
+        self.woken = self.woken.map(|woken| woken.min(after));
+    }
+
+    /// Wakes the drivers of everything that others have appended.
+    pub fn wake_all(&mut self) -> Result<(), Error> {
         self.hold_head()?;
-        if self.watchers.is_empty() {
-            return Ok(());
+        let (Some(woken), Some(head)) = (self.woken, self.taken) else { return Ok(()) };
+        if !self.watchers.is_empty() {
+            for stream in
+                journal::streams_between(self.tenant, woken, head.position).all_blocking(&self.db)?
+            {
+                self.wake(stream);
+            }
         }
-        let head = self.taken.map_or(known, |head| head.position);
-        for stream in journal::streams_between(self.tenant, known, head).all_blocking(&self.db)? {
-            self.wake(stream);
-        }
+        self.woken = Some(head.position);
         Ok(())
     }
 
@@ -257,6 +269,7 @@ impl Book {
         if self.head.is_none() {
             self.head = self.head_in_store()?;
             self.taken = self.head;
+            self.woken = self.woken.or(self.head.map(|head| head.position));
         }
         Ok(())
     }

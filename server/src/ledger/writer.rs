@@ -146,6 +146,7 @@ pub(super) fn write<'a>(
             }
             Ok(Appended::HeadMoved) => book = lost_the_race(door, book, &mut pen, &batch, waiters),
             Err(error) => {
+                book.not_written(batch.old.position);
                 book.start_over(Vec::new());
                 let failed = waiters.into_iter().map(|waiter| waiter.said.failed(error.clone()));
                 settled.said.extend(failed);
@@ -191,8 +192,9 @@ fn lost_the_race<'a>(
         tracing::debug!("the head could not be held: {error}");
     }
     let mut book = door.lock();
+    book.not_written(batch.old.position);
     book.start_over(waiters);
-    if let Err(error) = book.wake_since(batch.old.position) {
+    if let Err(error) = book.wake_all() {
         tracing::warn!("another process's word could not be read: {error}");
     }
     book

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use actbook_engine::execution::{Answered, Call, CallId, CallKind, Command, Due, Stored};
-use actbook_engine::id::Epoch;
+use actbook_engine::id::{Epoch, SeatId};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
 use serde_json::Value;
@@ -159,7 +159,8 @@ impl Drive {
     /// Whoever found it gone, and has not said so yet, comes too late; or this process does.
     async fn claim_again(&mut self, progress: &Progress) -> Result<Progress, Error> {
         tracing::warn!("this process was away for longer than its lease; it claims {} again", progress.id);
-        let again = self.ask(Command::ClaimAgain { epoch: self.epoch }, progress).await?;
+        let seat = SeatId::new(self.inner.seat.id());
+        let again = self.ask(Command::ClaimAgain { seat, epoch: self.epoch }, progress).await?;
         if again.epoch != NOBODY {
             (self.epoch, self.since) = (again.epoch, again.decided);
         }
@@ -168,7 +169,7 @@ impl Drive {
 
     /// A command that was written, and its answer lost, changes nothing when it is given again.
     async fn ask(&self, command: Command, progress: &Progress) -> Result<Progress, Error> {
-        let command = Arc::new(command);
+        let mut command = Arc::new(command);
         loop {
             match self.inner.ledger.command(&self.inner.actor, self.stream, command.clone()).await {
                 Ok(progress) => return Ok(progress),
@@ -178,20 +179,25 @@ impl Drive {
                 }
                 Err(error) => self.outlast(error.into()).await?,
             }
+            match &*command {
+                Command::Drive { .. } if self.may_be_taken() => return Ok(progress.clone()),
+                Command::Report { call, ended, .. } if self.may_be_taken() => {
+                    command = Arc::new(Command::Report { epoch: NOBODY, call: *call, ended: ended.clone() });
+                }
+                _ => {}
+            }
         }
     }
 
-    /// What came of a call is not given up because the database is away. It is back once the lease is renewed.
+    /// What came of a call is not given up because the database is away.
     async fn outlast(&self, error: Error) -> Result<(), Error> {
-        let (mut lease, mut halt) = (self.inner.lease.clone(), self.halt.clone());
-        if !error.may_pass() || *halt.borrow() {
+        if !error.may_pass() || *self.halt.borrow() {
             return Err(error);
         }
         tracing::warn!("{error}; it goes on once the database answers");
-        lease.mark_unchanged();
         tokio::select! {
-            renewed = lease.changed() => renewed.map_err(|_| error),
-            _ = halt.wait_for(|halted| *halted) => Err(error),
+            () = self.inner.answers_again() => Ok(()),
+            () = becomes(self.halt.clone(), |halted| *halted) => Err(error),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::tools;
 
 /// A driver that cannot reach the database for this long has lost its seat.
 const LEASE_MS: i64 = 6_000;
-const LEASE: Duration = Duration::from_millis(LEASE_MS as u64);
+pub const LEASE: Duration = Duration::from_millis(LEASE_MS as u64);
 const RENEWED_EVERY: Duration = Duration::from_millis(1_500);
 /// Nothing is sent in a lease's last moments: a call may have to connect first.
 const MARGIN: Duration = tools::CONNECT_LIMIT.saturating_add(Duration::from_millis(500));
@@ -84,19 +84,22 @@ async fn ask(db: &Db, Names { seat, host, boot }: &Names) -> Result<i64, store::
 
 /// Until somebody says the word.
 pub async fn renew(db: Db, names: Names, renewed: watch::Sender<Lease>, mut dead: watch::Receiver<()>) {
-    let (mut pause, mut away) = (RENEWED_EVERY, false);
+    let (mut pause, mut said) = (RENEWED_EVERY, String::new());
     while tokio::time::timeout(pause, dead.changed()).await.is_err() {
         let (begun, asked) = (Instant::now(), Moment::now());
         match ask(&db, &names).await {
             Ok(until_ms) => {
-                away = false;
+                said.clear();
                 renewed.send_modify(|lease| *lease = lease.renewed(asked, until_ms));
             }
-            // Said once, until it answers again.
-            Err(error) if !std::mem::replace(&mut away, true) => {
-                tracing::warn!("the seat's lease could not be renewed: {error}");
+            Err(error) => {
+                let error = error.to_string();
+                // The same is said once.
+                if error != said {
+                    tracing::warn!("the seat's lease could not be renewed: {error}");
+                }
+                said = error;
             }
-            Err(error) => tracing::debug!("the seat's lease could not be renewed, still: {error}"),
         }
         pause = RENEWED_EVERY.saturating_sub(begun.elapsed());
     }

@@ -115,10 +115,13 @@ fn keeper(inner: Arc<Inner>, stream: u64, call: CallId, kept: Arc<AtomicBool>) -
     Arc::new(move |task| {
         let (inner, kept) = (inner.clone(), kept.clone());
         Box::pin(async move {
-            let command = Command::Accept { call, task };
-            match inner.ledger.command(&inner.actor, stream, command).await {
-                Ok(_) => kept.store(true, Ordering::Relaxed),
-                Err(error) => tracing::warn!("the handle of a task could not be kept: {error}"),
+            let command = Arc::new(Command::Accept { call, task });
+            loop {
+                match inner.ledger.command(&inner.actor, stream, command.clone()).await {
+                    Ok(_) => return kept.store(true, Ordering::Relaxed),
+                    Err(ledger::Error::Store(error)) if error.may_pass() => inner.answers_again().await,
+                    Err(error) => return tracing::warn!("the handle of a task could not be kept: {error}"),
+                }
             }
         })
     })

@@ -132,7 +132,7 @@ impl Stage {
                 let digest = serde_json::from_value(json!(words[1])).expect("a digest");
                 Command::MovePin { tool: words[0].to_owned(), digest }
             }
-            "claim-again" => Command::ClaimAgain { epoch: self.book.epoch() },
+            "claim-again" => self.book.claims_again(),
             "drive" => Command::Drive { epoch: Epoch(rest.parse().expect("an epoch")) },
             _ => panic!("nobody can {verb}"),
         };

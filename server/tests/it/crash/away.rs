@@ -15,10 +15,11 @@ fn step(verb: &str) -> Value {
 }
 
 /// Until the process has said it on stderr, which nobody reads from then on.
-fn hear(child: &mut Child, words: &str) {
+fn hear(child: &mut Child, words: &'static str) {
     let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-    let heard = lines.map_while(Result::ok).any(|line| line.contains(words));
-    assert!(heard, "it ended without a word of: {words}");
+    let reading = std::thread::spawn(move || lines.map_while(Result::ok).any(|line| line.contains(words)));
+    wait_for(words, || reading.is_finished().then_some(()));
+    assert!(reading.join().unwrap(), "it ended without a word of: {words}");
 }
 
 #[test]

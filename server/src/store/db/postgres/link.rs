@@ -209,8 +209,10 @@ impl From<tokio_postgres::Error> for Error {
         };
         let sentence = told.message().to_owned();
         match told.code().code() {
-            // The server is shutting down, was killed, is not up yet, or ended an idle transaction.
-            "57P01" | "57P02" | "57P03" | "25P03" => Error::Lost(sentence),
+            // The server is shutting down, was killed, is not up yet, or ended an idle transaction; it has too many
+            // guests, or does not write yet.
+            "57P01" | "57P02" | "57P03" | "25P03" | "53300" | "25006" => Error::Lost(sentence),
+            code if code.starts_with("08") => Error::Lost(sentence),
             code if code.starts_with("23") => Error::Constraint(sentence),
             code if code == dialect::append::POSTGRES_HEAD_MOVED => Error::HeadMoved,
             _ => Error::Failed(sentence),
