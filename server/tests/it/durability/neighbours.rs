@@ -1,13 +1,18 @@
 //! Two ledgers on one database: what one appends, the other must not decide against.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use actbook::bell::Bell;
+use actbook::ledger::Ledger;
+use actbook_engine::execution::Command;
 use actbook_engine::policy::Status;
 use serde_json::json;
 
 use super::book::{self, Book};
 use super::dice::Dice;
-use crate::store::for_each_database;
+use crate::store::proxy::Proxy;
+use crate::store::{Kind, TENANT, for_each_database, head, on, open};
 
 #[test]
 fn two_ledgers_take_turns_on_one_execution() {
@@ -51,5 +56,28 @@ fn plans_saved_from_two_ledgers_at_once_are_numbered_without_a_gap() {
         }
         versions.sort_unstable();
         assert_eq!(versions, (1..=40).collect::<Vec<u32>>());
+    });
+}
+
+/// Reading on for another reason must not pass over what somebody waits for.
+#[test]
+fn a_word_that_was_said_while_the_database_was_away_is_heard() {
+    on(Kind::Postgres, async |scratch| {
+        let (proxy, far) = (Proxy::before(&scratch.url).await, Book::open(&scratch.url).await);
+        let plan = book::plan("shared", &[book::step("only", "t/ok", "word")]);
+        let (one, other) = (far.start(&plan, None, false).await, far.start(&plan, None, false).await);
+        let db = open(&proxy.url).await;
+        let near = Ledger::open(db.clone(), TENANT, Bell::new(db, TENANT)).unwrap();
+        let (actor, stream) = (Arc::from("person:ada"), one.progress.stream);
+        near.command(&actor, stream, Command::Pause { reason: None }).await.unwrap();
+        let waiting = near.watch(other.progress.stream);
+
+        proxy.away(true);
+        near.command(&actor, stream, Command::Resume).await.unwrap_err();
+        far.service.pause(&far.caller, other.id.as_str(), None).await.unwrap();
+        proxy.away(false);
+        near.command(&actor, stream, Command::Resume).await.unwrap();
+        near.heard(head(&scratch.db).position).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), waiting.notified()).await.expect("it is woken");
     });
 }
