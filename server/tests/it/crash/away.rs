@@ -5,14 +5,10 @@ use std::process::Child;
 
 use serde_json::{Value, json};
 
-use super::reference::{arrived, new_book};
+use super::reference::{arrived, new_book, step};
 use super::{finish, wait_for};
 use crate::store::Kind;
 use crate::store::proxy::Proxy;
-
-fn step(verb: &str) -> Value {
-    json!({ "id": verb, "tool": format!("command/{verb}"), "arguments": { "step": verb, "text": "" } })
-}
 
 /// Until the process has said it on stderr, which nobody reads from then on.
 fn hear(child: &mut Child, words: &'static str) {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::book::{Book, Said};
 use super::outside::Entry;
-use super::reference::{arrived, config, new_book};
+use super::reference::{arrived, config, new_book, step};
 use super::{finish, wait_for};
 use crate::store::Kind;
 
@@ -111,11 +111,6 @@ fn take_over(book: &Book) -> Said {
 
 fn entries(book: &Book, kind: &str) -> Vec<Entry> {
     book.entries().into_iter().filter(|entry| entry.kind == kind).collect()
-}
-
-fn step(verb: &str) -> Value {
-    let arguments = json!({ "step": verb, "text": "" });
-    json!({ "id": verb, "tool": format!("command/{verb}"), "arguments": arguments })
 }
 
 #[test]

@@ -75,6 +75,11 @@ pub fn plan(variant: Variant) -> Value {
     ]})
 }
 
+/// A step named after what it does.
+pub fn step(verb: &str) -> Value {
+    json!({ "id": verb, "tool": format!("command/{verb}"), "arguments": { "step": verb, "text": "" } })
+}
+
 /// A place with these tools and this plan.
 pub fn new_book(kind: crate::store::Kind, plan: &Value) -> Book {
     let book = Book::new(kind, &config());
