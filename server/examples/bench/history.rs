@@ -69,13 +69,12 @@ pub fn rows(
     folder: &Path,
 ) -> anyhow::Result<()> {
     let mut door = Server::start("door", "stdio", url, folder)?;
-    // A little inside: at its very ends the journal holds other things than in between, starts and the rare.
-    let (begin, end) = (position / 100, position - position / 100);
+    let end = position.saturating_sub(PAGE);
     let asked = [
         Asked {
             name: "history",
-            words: "a page at the journal's end over one at its beginning",
-            first: json!({ "cursor": begin }),
+            words: "the journal's last page over its first",
+            first: json!({}),
             last: json!({ "cursor": end }),
         },
         Asked {
