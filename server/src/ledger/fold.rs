@@ -132,17 +132,20 @@ pub(super) fn folded(
 
 /// The same execution with whatever has been appended since.
 pub fn catch_up(db: &Db, tenant: i64, stream: u64, execution: Execution) -> Result<Execution, Error> {
-    let since = journal::of_stream(db.dialect(), tenant, stream, execution.position.0).all_blocking(db)?;
-    since.iter().try_fold(execution, grown)
+    since(db, tenant, stream, &execution)?.iter().try_fold(execution, grown)
 }
 
 /// Brings it there, if anything was; what cannot be read leaves it as it was.
 pub fn look_again(db: &Db, tenant: i64, stream: u64, execution: &mut Execution) -> Result<(), Error> {
-    let since = journal::of_stream(db.dialect(), tenant, stream, execution.position.0).all_blocking(db)?;
+    let since = since(db, tenant, stream, execution)?;
     if !since.is_empty() {
         *execution = since.iter().try_fold(execution.clone(), grown)?;
     }
     Ok(())
+}
+
+fn since(db: &Db, tenant: i64, stream: u64, execution: &Execution) -> Result<Vec<Entry>, Error> {
+    Ok(journal::of_stream(db.dialect(), tenant, stream, execution.position.0).all_blocking(db)?)
 }
 
 fn grown(execution: Execution, entry: &Entry) -> Result<Execution, Error> {
