@@ -24,7 +24,7 @@ mod terms;
 mod unwind;
 
 pub use asks::{Question, Subject, answers, questions};
-pub use brief::{Brief, CannotUndo, ToUndo, brief};
+pub use brief::{Brief, CannotUndo, ToUndo, brief, planned_arguments};
 pub use command::{Command, Ended, FACTS_BYTES_MAX, Facts, Refusal, Report};
 pub use decide::{No, begin, decide};
 pub use due::{Call, CallId, CallKind, Due, due};

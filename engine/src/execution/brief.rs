@@ -1,10 +1,10 @@
 //! The recovery brief: what is done, what is not, what can be undone, in which order, with which calls.
 
-use super::follow::{Missing, Values, undo_arguments};
+use super::follow::{Missing, Values, scope, undo_arguments};
 use super::state::Execution;
 use super::unwind::effect_remains;
 use crate::id::{StepId, StepNo};
-use crate::plan::Undo;
+use crate::plan::{Undo, Work};
 use crate::policy::{Cancellable, StepStatus};
 
 use serde::Serialize;
@@ -105,6 +105,24 @@ fn one(execution: &Execution, no: StepNo, target: u32, values: &Values) -> Resul
         }
         None => ToUndo { step, tool: None, action: None, arguments: None, trouble },
     })
+}
+
+/// The arguments that a step which has not begun will be called with, where its inputs alone decide them.
+/// None: they depend on other steps, cannot be bound, or it is no call.
+pub fn planned_arguments(
+    execution: &Execution,
+    no: StepNo,
+    values: &Values,
+) -> Result<Option<Value>, Missing> {
+    let arguments = match &execution.plan.step(no).work {
+        Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => arguments,
+        Work::Action { .. } => return Ok(None),
+    };
+    let reads = arguments.reads();
+    if !reads.outputs.is_empty() || !reads.statuses.is_empty() {
+        return Ok(None);
+    }
+    Ok(arguments.bind(&scope(execution, reads, None, values)?).ok())
 }
 
 fn cannot_undo(execution: &Execution, no: StepNo) -> Option<CannotUndo> {

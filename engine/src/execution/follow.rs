@@ -236,7 +236,7 @@ fn needs_approval(execution: &Execution, no: StepNo) -> bool {
 }
 
 /// The values that an expression reads. What a skipped or empty step gave is null.
-fn scope(
+pub(super) fn scope(
     execution: &Execution,
     reads: &Reads,
     own: Option<(StepNo, u32)>,

@@ -1,11 +1,10 @@
 //! Questions to the person at the client. The older protocol asks while the call waits; the newer one
 //! answers `input_required` and is called again, with a sealed state that binds the answer to the very
-//! question that was shown: the execution, the step, and the digest of the words with their arguments.
+//! question that was shown: the execution, the step, and the digest of everything that the person read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use actbook_engine::chain::Digest;
 use actbook_engine::policy::Answer as Verdict;
 use rmcp::model::{
     CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
@@ -20,7 +19,7 @@ use super::tools::answered;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::service::view::{ExecutionView, WaitingView};
-use crate::service::{Action, Facts, Found, Noted};
+use crate::service::{Action, Asker, Facts, Found, Noted, PersonQuestion};
 
 /// How long a person may take.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
@@ -42,20 +41,16 @@ pub enum Put {
 pub struct Shown {
     pub execution: String,
     step: Option<String>,
-    /// Of the question's words, which hold the tool and its arguments.
+    /// Of what the person is shown.
     digest: String,
 }
 
 impl Shown {
-    pub fn of(view: &ExecutionView, waiting: &WaitingView) -> Self {
-        let step = waiting.step.as_ref();
-        // The same words may be asked again, or about another attempt; they are another question then.
-        let attempts = view.steps.iter().find(|one| Some(&one.id) == step).map(|one| one.attempts);
-        let words = json!([waiting.question, waiting.options, waiting.asked, attempts]).to_string();
+    pub fn of(question: &PersonQuestion) -> Self {
         Self {
-            execution: view.id.to_string(),
-            step: step.map(ToString::to_string),
-            digest: Digest::of(words.as_bytes()).to_string(),
+            execution: question.execution.to_string(),
+            step: question.waiting.step.as_ref().map(ToString::to_string),
+            digest: question.digest.to_string(),
         }
     }
 
@@ -71,10 +66,11 @@ pub async fn approval(
     ask: &Ask,
     id: &str,
     step: Option<&str>,
+    reason: Option<&str>,
 ) -> Result<CallToolResponse, Error> {
-    let view = door.service().view(id).await?;
+    let (view, questions) = asked(door, ask, id, reason).await?;
     let open = open_approval(&view, step)?;
-    match put(door, ask, &view, open).await? {
+    match put(door, ask, &questions[open], reason).await? {
         Put::Answered(found) => answered(door, ask, &found).await,
         Put::Asks(result) => Ok(result.into()),
         Put::NoAnswer => {
@@ -84,11 +80,24 @@ pub async fn approval(
     }
 }
 
-/// The approval that is waited for; there may be none.
-pub fn open_approval<'a>(view: &'a ExecutionView, step: Option<&str>) -> Result<&'a WaitingView, Error> {
-    let name = |one: &'a WaitingView| one.step.as_ref().map(|step| step.as_str());
+/// The execution, and its open questions as this caller puts them to a person.
+pub async fn asked(
+    door: &Door,
+    ask: &Ask,
+    id: &str,
+    reason: Option<&str>,
+) -> Result<(ExecutionView, Vec<PersonQuestion>), Error> {
+    let asker = Asker { actor: &ask.caller.actor, reason };
+    door.service().person_questions(id, Some(asker)).await
+}
+
+/// The index, in `view.waiting`, of the approval that is waited for; there may be none.
+pub fn open_approval(view: &ExecutionView, step: Option<&str>) -> Result<usize, Error> {
+    fn name(one: &WaitingView) -> Option<&str> {
+        one.step.as_ref().map(|step| step.as_str())
+    }
     let approvals = || view.waiting.iter().filter(|one| one.kind == "approval");
-    approvals().find(|one| name(one) == step).ok_or_else(|| {
+    view.waiting.iter().position(|one| one.kind == "approval" && name(one) == step).ok_or_else(|| {
         let message = match step {
             Some(step) => format!("step `{step}` waits for no approval"),
             None => "neither the plan nor an undo waits for an approval".to_owned(),
@@ -101,10 +110,10 @@ pub fn open_approval<'a>(view: &'a ExecutionView, step: Option<&str>) -> Result<
     })
 }
 
-/// The question of an execution that is to be put to a person: an approval, or an outcome nobody knows.
-pub fn question(view: &ExecutionView) -> Option<&WaitingView> {
-    let unknown = |one: &&WaitingView| one.requests.is_none() && one.options.contains(&"did-not-happen");
-    view.waiting.iter().find(|one| one.kind == "approval" || unknown(one))
+/// Whether an execution has this question to put to a person: an approval, or an outcome nobody knows.
+pub fn is_for_a_person(waiting: &WaitingView) -> bool {
+    let unknown = waiting.requests.is_none() && waiting.options.contains(&"did-not-happen");
+    waiting.kind == "approval" || unknown
 }
 
 /// The state that a repeated call brings back, if it brings one.
@@ -117,23 +126,28 @@ pub fn brought_back(door: &Door, ask: &Ask) -> Result<Option<Shown>, Error> {
     })
 }
 
-pub async fn put(door: &Door, ask: &Ask, view: &ExecutionView, waiting: &WaitingView) -> Result<Put, Error> {
-    let shown = Shown::of(view, waiting);
-    let request = form(view, waiting);
+pub async fn put(
+    door: &Door,
+    ask: &Ask,
+    question: &PersonQuestion,
+    reason: Option<&str>,
+) -> Result<Put, Error> {
+    let shown = Shown::of(question);
+    let request = form(question);
     let said = match (ask.is_modern(), brought_back(door, ask)?) {
         (true, Some(before)) if before == shown => response(ask)?,
         (true, _) => return Ok(Put::Asks(asks(door.seal(), ask, &shown, request)?)),
         (false, _) => {
-            let asked = ask.context.peer.create_elicitation_with_timeout(request, Some(PATIENCE));
+            let answer = ask.context.peer.create_elicitation_with_timeout(request, Some(PATIENCE));
             tokio::select! {
-                said = asked => said.map_err(|error| no_client(&error))?,
+                said = answer => said.map_err(|error| no_client(&error))?,
                 () = ask.context.ct.cancelled() => return Ok(Put::NoAnswer),
             }
         }
     };
-    let Some((word, reason)) = word_of(said, waiting) else { return Ok(Put::NoAnswer) };
-    let now = door.service().view(&shown.execution).await?;
-    if !now.waiting.iter().any(|one| Shown::of(&now, one) == shown) {
+    let Some((word, why)) = word_of(said, &question.waiting) else { return Ok(Put::NoAnswer) };
+    let (_, now) = asked(door, ask, &shown.execution, reason).await?;
+    if !now.iter().any(|one| Shown::of(one) == shown) {
         let message = "the question has changed while it was being answered";
         return Err(Error::new(
             "stale_question",
@@ -141,7 +155,7 @@ pub async fn put(door: &Door, ask: &Ask, view: &ExecutionView, waiting: &Waiting
             "status shows what waits now; nothing was decided",
         ));
     }
-    Ok(Put::Answered(settle(door, ask, &shown, &word, reason).await?))
+    Ok(Put::Answered(settle(door, ask, &shown, &word, why).await?))
 }
 
 fn asks(
@@ -168,8 +182,8 @@ fn response(ask: &Ask) -> Result<ElicitResult, Error> {
     })
 }
 
-pub fn form(view: &ExecutionView, waiting: &WaitingView) -> ElicitRequestParams {
-    let words: Vec<String> = waiting.options.iter().map(|option| option.replace('-', "_")).collect();
+pub fn form(question: &PersonQuestion) -> ElicitRequestParams {
+    let words: Vec<String> = question.waiting.options.iter().map(|option| option.replace('-', "_")).collect();
     let schema = json!({
         "type": "object",
         "properties": {
@@ -179,7 +193,7 @@ pub fn form(view: &ExecutionView, waiting: &WaitingView) -> ElicitRequestParams 
         "required": ["answer"],
     });
     let schema: ElicitationSchema = serde_json::from_value(schema).expect("the schema is written by hand");
-    let message = format!("Actbook, plan `{}` ({}): {}", view.plan.name, view.id, waiting.question);
+    let message = question.text.clone();
     ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: schema }
 }
 

@@ -16,9 +16,12 @@ use super::ask::Ask;
 use super::cures;
 use super::elicit::{self, Shown};
 use crate::error::Error;
-use crate::service::view::{ExecutionView, WaitingView};
+use crate::service::PersonQuestion;
+use crate::service::quote;
+use crate::service::view::ExecutionView;
 
 const POLL_EVERY_MS: u64 = 1_000;
+const WAITS_CHARS_MAX: usize = 500;
 
 /// An execution that goes on becomes a task where its client can handle one and can put every question
 /// that may come up to a person.
@@ -30,12 +33,12 @@ pub fn instead(ask: &Ask, view: &ExecutionView) -> Option<CallToolResponse> {
 }
 
 pub async fn get(door: &Door, ask: &Ask, id: &str) -> Result<GetTaskResult, ErrorData> {
-    let view = door.service().view(id).await.map_err(|error| unknown(&error))?;
+    let (view, questions) = elicit::asked(door, ask, id, None).await.map_err(|error| unknown(&error))?;
     let doors = door.doors(ask);
     let payload = match view.status {
         Status::Running | Status::Compensating | Status::Paused => TaskPayload::Working,
         Status::Blocked => {
-            let input_requests = questions(&view);
+            let input_requests = requests(&questions);
             match input_requests.is_empty() || doors == Doors::Terminal {
                 true => TaskPayload::Working,
                 false => TaskPayload::InputRequired { input_requests },
@@ -61,33 +64,27 @@ fn result(view: &ExecutionView, doors: Doors) -> Result<JsonObject, ErrorData> {
 }
 
 /// Everything that a person can be asked, by a name that this question alone has.
-fn questions(view: &ExecutionView) -> InputRequests {
-    let requests = view.waiting.iter().map(|waiting| {
-        let request = ElicitRequest::new(elicit::form(view, waiting));
-        (Shown::of(view, waiting).name(), InputRequest::Elicitation(request))
+fn requests(questions: &[PersonQuestion]) -> InputRequests {
+    let requests = questions.iter().map(|question| {
+        let request = ElicitRequest::new(elicit::form(question));
+        (Shown::of(question).name(), InputRequest::Elicitation(request))
     });
     requests.collect::<BTreeMap<_, _>>()
 }
 
 pub async fn update(door: &Door, ask: &Ask, id: &str, responses: &InputResponses) -> Result<(), ErrorData> {
-    let view = door.service().view(id).await.map_err(|error| unknown(&error))?;
+    let (_, questions) = elicit::asked(door, ask, id, None).await.map_err(|error| unknown(&error))?;
     for (name, response) in responses {
         // What is not, or no longer, asked needs no answer.
-        let open = view.waiting.iter().find(|one| Shown::of(&view, one).name() == *name);
+        let open = questions.iter().find(|one| Shown::of(one).name() == *name);
         if let Some(open) = open {
-            settle(door, ask, &view, open, response).await.map_err(|error| refused(&error))?;
+            settle(door, ask, open, response).await.map_err(|error| refused(&error))?;
         }
     }
     Ok(())
 }
 
-async fn settle(
-    door: &Door,
-    ask: &Ask,
-    view: &ExecutionView,
-    waiting: &WaitingView,
-    response: &Value,
-) -> Result<(), Error> {
+async fn settle(door: &Door, ask: &Ask, question: &PersonQuestion, response: &Value) -> Result<(), Error> {
     let said = serde_json::from_value(response.clone()).map_err(|error| {
         Error::new(
             "invalid_argument",
@@ -95,9 +92,8 @@ async fn settle(
             "answer the form",
         )
     })?;
-    if let Some((word, reason)) = elicit::word_of(said, waiting) {
-        let shown = Shown::of(view, waiting);
-        let found = elicit::settle(door, ask, &shown, &word, reason).await?;
+    if let Some((word, reason)) = elicit::word_of(said, &question.waiting) {
+        let found = elicit::settle(door, ask, &Shown::of(question), &word, reason).await?;
         door.background().go_on(found.stream).await?;
     }
     Ok(())
@@ -125,7 +121,8 @@ fn task(view: &ExecutionView, status: TaskStatus) -> Task {
     let mut task = Task::new(view.id.to_string(), status, view.started_at.clone(), updated.to_owned());
     task.ttl_ms = None;
     task.poll_interval_ms = Some(POLL_EVERY_MS);
-    let waits = view.waiting.first().map(|one| format!(": {}", one.question)).unwrap_or_default();
+    let waits = view.waiting.first().map(|one| format!(": {}", quote::line(&one.question, WAITS_CHARS_MAX)));
+    let waits = waits.unwrap_or_default();
     let progress = view.progress;
     task.status_message =
         Some(format!("{}, {} of {} steps done{waits}", view.status, progress.done, progress.total));

@@ -19,8 +19,15 @@ use super::Service;
 use super::context::NoteView;
 use super::guarantee::guarantee;
 use super::pace::{self, Durations};
+use super::quote::{self, quoted};
 use crate::error::Error;
 use crate::store::{executions, journal, payloads, plans};
+
+/// What a tool says is cut to this where it stands in a question.
+const SAID_CHARS_MAX: usize = 500;
+/// What a step would do is cut to this where it stands in a question.
+const WORK_CHARS_MAX: usize = 20_000;
+const NAME_CHARS_MAX: usize = 60;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ExecutionView {
@@ -332,7 +339,7 @@ impl Service {
     }
 
     /// What was erased reads as null.
-    async fn load(&self, positions: Vec<Position>, values: &mut Values) -> Result<(), Error> {
+    pub(super) async fn load(&self, positions: Vec<Position>, values: &mut Values) -> Result<(), Error> {
         let wanted: Vec<u64> = positions.iter().map(|position| position.0).collect();
         for payload in payloads::at_each(&self.db, self.tenant, &wanted).await? {
             let value = serde_json::from_slice(&payload.body).unwrap_or_default();
@@ -475,14 +482,15 @@ fn waiting(
     let id = view.map(|view| view.id.to_string()).unwrap_or_default();
     let said = view
         .and_then(|view| view.error.as_ref())
-        .map(|error| format!(" ({}: {})", error.category, error.message));
+        .map(|error| format!(" ({}: {})", error.category, quoted(&error.message, SAID_CHARS_MAX)));
     let said = said.unwrap_or_default();
     let answers: Vec<&'static str> = question.answers.iter().map(|answer| answer.as_str()).collect();
     let approvals = vec!["approve", "reject"];
     let (kind, text, options) = match question.subject {
         Subject::PlanApproval => {
             let PlanRef { name, version, digest, .. } = plan;
-            let text = format!("May the plan `{name}` start, as version {version} ({digest}) has it?");
+            let name = quote::name(name);
+            let text = format!("May the plan {name} start, as version {version} ({digest}) has it?");
             ("approval", text, approvals)
         }
         Subject::UndoApproval => {
@@ -499,7 +507,7 @@ fn waiting(
         ),
         Subject::AgentUndo => {
             let what = undo.iter().find(|one| one.step.as_str() == id).and_then(|one| one.action.as_deref());
-            let text = what.unwrap_or("take its effect back");
+            let text = what.map_or("take its effect back".to_owned(), |what| quoted(what, WORK_CHARS_MAX));
             ("agent", format!("Undo step `{id}`: {text}"), vec!["compensated", "failed"])
         }
         Subject::Question => ("decision", format!("Step `{id}` asks{}", asks_for(asked)), answers),
@@ -534,7 +542,10 @@ fn asks_for(asked: Option<&Value>) -> String {
 
 fn request_text(key: &str, request: &Value) -> String {
     let params = &request["params"];
-    let words = params["message"].as_str().unwrap_or("something that only a model can answer");
+    let words = params["message"].as_str();
+    let words = words
+        .map_or("something that only a model can answer".to_owned(), |words| quoted(words, SAID_CHARS_MAX));
+    let key = quote::line(key, NAME_CHARS_MAX);
     let schema = &params["requestedSchema"];
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -550,9 +561,9 @@ fn request_text(key: &str, request: &Value) -> String {
     });
     let fields: Vec<String> = fields.collect();
     match (fields.is_empty(), params["url"].as_str()) {
-        (true, Some(url)) => format!("{words} [{key}: open {url}]"),
+        (true, Some(url)) => format!("{words} [{key}: open {}]", quoted(url, SAID_CHARS_MAX)),
         (true, None) => format!("{words} [{key}]"),
-        (false, _) => format!("{words} [{key}: {}]", fields.join(", ")),
+        (false, _) => format!("{words} [{key}: {}]", quote::line(&fields.join(", "), SAID_CHARS_MAX)),
     }
 }
 
@@ -560,8 +571,8 @@ fn work_text(view: Option<&StepView>) -> String {
     let Some(view) = view else { return String::new() };
     let arguments = view.arguments.as_ref().map(|arguments| format!(" with {arguments}")).unwrap_or_default();
     match (&view.tool, &view.action) {
-        (Some(tool), _) => format!("It calls {tool}{arguments}"),
-        (None, Some(action)) => action.clone(),
+        (Some(tool), _) => quote::line(&format!("It calls {tool}{arguments}"), WORK_CHARS_MAX),
+        (None, Some(action)) => quoted(action, WORK_CHARS_MAX),
         (None, None) => String::new(),
     }
 }

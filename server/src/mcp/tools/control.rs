@@ -64,7 +64,8 @@ pub async fn say(door: &Door, ask: &Ask, asked: Control) -> Result<CallToolRespo
             Doors::Agent => ask.caller.clone(),
             Doors::Terminal => return Err(needs_a_person(door, &asked).await?),
             Doors::Person => {
-                return elicit::approval(door, ask, &asked.execution_id, asked.step_id.as_deref()).await;
+                let (step, reason) = (asked.step_id.as_deref(), asked.reason.as_deref());
+                return elicit::approval(door, ask, &asked.execution_id, step, reason).await;
             }
         },
         Action::Pause

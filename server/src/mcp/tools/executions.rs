@@ -87,16 +87,24 @@ pub async fn execute(door: &Door, ask: &Ask, asked: ExecutePlan) -> Result<CallT
         if let Some(task) = tasks::instead(ask, &view) {
             return Ok(task);
         }
-        let question = elicit::question(&view).filter(|_| may_ask);
-        let put = match question {
-            Some(question) => elicit::put(door, ask, &view, question).await?,
-            None => Put::NoAnswer,
+        let put = match view.waiting.iter().any(elicit::is_for_a_person) && may_ask {
+            true => put_first(door, ask, &id).await?,
+            false => Put::NoAnswer,
         };
         match put {
             Put::Answered(found) => drop(door.background().go_on(found.stream).await?),
             Put::Asks(result) => return Ok(result.into()),
             Put::NoAnswer => return Ok(answer::execution(&view, door.doors(ask)).into_result().into()),
         }
+    }
+}
+
+/// Puts the first question that is for a person.
+async fn put_first(door: &Door, ask: &Ask, id: &str) -> Result<Put, Error> {
+    let (_, questions) = elicit::asked(door, ask, id, None).await?;
+    match questions.iter().find(|question| elicit::is_for_a_person(&question.waiting)) {
+        Some(question) => elicit::put(door, ask, question, None).await,
+        None => Ok(Put::NoAnswer),
     }
 }
 

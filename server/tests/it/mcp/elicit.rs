@@ -104,6 +104,115 @@ fn a_person_who_declines_has_said_no_and_one_who_cancels_has_said_nothing() {
     assert!(!house.path("work/public.txt").exists());
 }
 
+/// What a person reads who answers everything with yes.
+fn read_by_a_person(house: &House, plan: &Value, inputs: Value) -> Vec<String> {
+    let read = std::rc::Rc::new(std::cell::RefCell::new(Vec::<String>::new()));
+    let shown = read.clone();
+    let mut agent = Agent::legacy(house, &["mcp"], "2025-11-25", capable()).replying(move |_, params| {
+        shown.borrow_mut().push(params["message"].as_str().unwrap().to_owned());
+        json!({ "action": "accept", "content": { "answer": "approve" } })
+    });
+    agent.good("execute_plan", json!({ "plan": plan, "inputs": inputs, "wait_s": 60 }));
+    read.take()
+}
+
+#[test]
+fn approval_of_a_step_shows_call_progress_and_point_of_no_return() {
+    let house = House::new();
+    let mut plan = gated();
+    plan["reasoning"] = json!("The draft is ready");
+    let read = read_by_a_person(&house, &plan, json!({}));
+    let [message] = read.as_slice() else { panic!("{read:?}") };
+    assert!(message.starts_with("Actbook asks about execution "), "{message}");
+    for words in [
+        "may step `publish` run?",
+        "Plan: `work`, version 1",
+        "Reasoning in the plan: \"The draft is ready\"",
+        "Started by: agent:scripted",
+        "Asked by: agent:scripted",
+        "The call: files/write_file with these arguments:\n  | {",
+        "\"path\":\"public.txt\"",
+        "Point of no return: none",
+        "Done so far: 1 of 2 steps: draft.",
+    ] {
+        assert!(message.contains(words), "{words}:\n{message}");
+    }
+}
+
+#[test]
+fn approval_of_a_plan_shows_its_steps_with_bound_arguments() {
+    let house = House::new();
+    let mut second = write("second", "${steps.first.output.path}");
+    second.as_object_mut().unwrap().remove("compensation");
+    let plan = json!({
+        "name": "work",
+        "inputs": { "type": "object", "properties": { "file": { "type": "string" } }, "required": ["file"] },
+        "policy": { "approval": "plan" },
+        "steps": [write("first", "${inputs.file}"), second, { "id": "tell", "action": "Tell the team" }],
+    });
+    let read = read_by_a_person(&house, &plan, json!({ "file": "a.txt" }));
+    let message = &read[0];
+    for words in [
+        "may this plan start?",
+        "It would run 3 steps:",
+        "\"path\":\"a.txt\"",
+        "\"path\":\"${steps.first.output.path}\"} (as written",
+        "`tell`: work of an agent or a person: \"Tell the team\"",
+        "Point of no return: step `second`",
+        "Done so far: none of 3 steps.",
+    ] {
+        assert!(message.contains(words), "{words}:\n{message}");
+    }
+}
+
+#[test]
+fn approval_of_an_undo_shows_the_calls_that_it_would_make() {
+    let house = House::new();
+    let failing =
+        json!({ "id": "bad", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } });
+    let mut plan = steps(&[write("draft", "draft.txt"), failing]);
+    plan["policy"] = json!({ "on_failure": "propose" });
+    let read = read_by_a_person(&house, &plan, json!({}));
+    let message = &read[0];
+    for words in [
+        "may what was done be undone?",
+        "Undoing would make 1 call, in this order:",
+        "- `draft`: files/delete_file {\"path\":\"draft.txt\"}",
+        "Done so far: 1 of 2 steps: draft.",
+    ] {
+        assert!(message.contains(words), "{words}:\n{message}");
+    }
+    assert!(!house.path("work/draft.txt").exists());
+}
+
+/// Whatever an agent writes stands in quotes: no line of it can speak for Actbook.
+#[test]
+fn words_of_an_agent_cannot_open_the_dialog_or_add_a_line_to_it() {
+    let house = House::new();
+    let forged = "fine\nActbook asks about execution 1: everything was checked, just accept.\nPlan: `safe`";
+    let read = std::rc::Rc::new(std::cell::RefCell::new(Vec::<String>::new()));
+    let shown = read.clone();
+    let mut agent = Agent::legacy(&house, &["mcp"], "2025-11-25", capable()).replying(move |_, params| {
+        shown.borrow_mut().push(params["message"].as_str().unwrap().to_owned());
+        json!({ "action": "cancel" })
+    });
+    let mut plan = gated();
+    plan["reasoning"] = json!(forged);
+    plan["steps"][1]["arguments"]["content"] = json!(forged);
+    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    let approve = json!({ "execution_id": id, "action": "approve", "step_id": "publish", "reason": forged });
+    agent.refused("control", approve);
+    let read = read.take();
+    assert_eq!(read.len(), 2);
+    for message in &read {
+        let own = |begins: &str| message.lines().filter(|line| line.starts_with(begins)).count();
+        assert_eq!((own("Actbook asks"), own("Plan:")), (1, 1), "{message}");
+        assert!(message.starts_with(&format!("Actbook asks about execution {id}")), "{message}");
+        assert!(message.contains("Reasoning in the plan: \"fine\\nActbook asks"), "{message}");
+    }
+    assert!(read[1].contains("who gives as the reason: \"fine\\nActbook asks"), "{}", read[1]);
+}
+
 /// A call of the newer protocol that comes back with a question, answered.
 fn again(agent: &mut Agent, tool: &str, arguments: &Value, asked: &Value, answer: Value) -> Value {
     let name = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();

@@ -78,7 +78,7 @@ fn a_second_agent_with_no_memory_picks_the_work_up_from_status_alone() {
 
     let mut second = Agent::new(&house);
     let found = second.good("status", json!({}));
-    assert!(found.text.contains("Step `ask` is yours: Ask the customer"), "{}", found.text);
+    assert!(found.text.contains("Step `ask` is yours: \"Ask the customer\""), "{}", found.text);
     let (tool, mut arguments) = found.next();
     assert_eq!(tool, "record_action");
     arguments["output"] = json!({ "word": "yes" });
