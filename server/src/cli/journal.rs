@@ -168,6 +168,7 @@ pub fn told(output: &Output, verified: &Verified, what: &str) -> Exit {
             output
                 .line(format_args!("{sign} {what} is whole: {entries} entries, {payloads} payloads{erased}"));
             output.line(format_args!("  head {} {}", verified.position, verified.hash));
+            verified.notes.iter().for_each(|note| output.line(format_args!("  note: {note}")));
         }
     }
     exit

@@ -1,5 +1,6 @@
 //! One execution as a file that anybody can check offline. It carries its own entries whole and, for
 //! the positions of others between them, only their 32-byte hashes, so that the chain still closes.
+//! It ends with an entry of its own: a bare hash at the end could stand for one that was left out.
 
 use std::borrow::Cow;
 use std::io::{BufRead, Write};
@@ -18,7 +19,12 @@ use crate::error::Error;
 use crate::ledger;
 use crate::store::{Db, Entry, journal, payloads};
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The first format, which is still read: its header does not say how many entries the execution has.
+const FORMAT_WITHOUT_COUNT: u32 = 1;
+const WITHOUT_COUNT: &str = "the file has export format 1, which does not state how many entries the execution \
+     has; an export made by this version does";
+const NOT_ENDED: &str = "the execution has not ended in this file; what happened later is not part of it";
 /// A longer line is no line of ours.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -42,8 +48,24 @@ struct Header {
     after_hash: String,
     through: u64,
     hash: String,
+    /// How many lines are the execution's own entries; `None` only in format 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    entries: Option<u64>,
     salt: Option<String>,
     plan: String,
+}
+
+impl Header {
+    /// The first line of an export, of a format that this version reads.
+    fn parse(line: &str) -> Result<Self, Error> {
+        let header: Self = serde_json::from_str(line).map_err(broken)?;
+        match (header.actbook_export, header.entries) {
+            (FORMAT, Some(_)) | (FORMAT_WITHOUT_COUNT, None) => Ok(header),
+            (FORMAT, None) => Err(broken("its header does not say how many entries it has")),
+            (FORMAT_WITHOUT_COUNT, Some(_)) => Err(broken("its header is not of format 1")),
+            (other, _) => Err(broken(format!("its format is {other}, this actbook reads up to {FORMAT}"))),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -107,6 +129,7 @@ pub(super) async fn write(
         after_hash: hex(&hash_at(journal::at(tenant, after).first(db).await?)),
         through,
         hash: hex(&hash_at(journal::at(tenant, through).first(db).await?)),
+        entries: Some(execution.version),
         salt: payloads::salt(tenant, stream).first(db).await?.map(|salt| STANDARD.encode(salt)),
         plan: execution.plan.document.clone(),
     };
@@ -157,11 +180,7 @@ pub fn verify_file(from: impl BufRead) -> Result<Verified, Error> {
             line => Ok(line),
         }
     };
-    let header: Header =
-        serde_json::from_str(&next()?.ok_or_else(|| broken("it is empty"))?).map_err(broken)?;
-    if header.actbook_export != FORMAT {
-        return Err(broken(format!("its format is {}, this actbook reads {FORMAT}", header.actbook_export)));
-    }
+    let header = Header::parse(&next()?.ok_or_else(|| broken("it is empty"))?)?;
     let mut check = Check::new(header)?;
     while let Some(text) = next()? {
         let line: Line = serde_json::from_str(&text).map_err(broken)?;
@@ -181,7 +200,8 @@ struct Check {
     position: u64,
     hash: Hash,
     version: u64,
-    own: u64,
+    /// The position of the execution's last entry so far.
+    last_own: u64,
     payloads: u64,
     erased: bool,
     missing: Option<u64>,
@@ -198,7 +218,7 @@ impl Check {
             position,
             hash,
             version: 0,
-            own: 0,
+            last_own: 0,
             payloads: 0,
             erased: false,
             missing: None,
@@ -225,7 +245,7 @@ impl Check {
 
     fn own_entry(&mut self, own: Own) -> Result<Hash, String> {
         self.version += 1;
-        self.own += 1;
+        self.last_own = own.position;
         if own.version != self.version {
             return Err(format!("version {} of the execution is missing", self.version));
         }
@@ -294,15 +314,33 @@ impl Check {
         if self.position != self.header.through || hex(&self.hash) != self.header.hash {
             return failed(self.position, "the chain does not close");
         }
+        if self.last_own != self.position {
+            return failed(
+                self.last_own + 1,
+                "it does not end with an entry of its execution: its tail may be hidden",
+            );
+        }
+        if self.header.entries.is_some_and(|stated| stated != self.version) {
+            return failed(self.position, "it has another number of entries than its header states");
+        }
+        let notes = self.notes();
         Verified {
             ok: true,
-            entries: self.own,
+            entries: self.version,
             payloads: self.payloads,
             erased: u64::from(self.erased),
             position: self.position,
             hash: self.header.hash,
             bad: None,
+            notes,
         }
+    }
+
+    /// What the file cannot show though it holds.
+    fn notes(&self) -> Vec<String> {
+        let without_count = self.header.entries.is_none().then_some(WITHOUT_COUNT);
+        let goes_on = self.state.as_ref().is_some_and(|state| state.ended.is_none()).then_some(NOT_ENDED);
+        [without_count, goes_on].into_iter().flatten().map(str::to_owned).collect()
     }
 }
 

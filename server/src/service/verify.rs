@@ -29,6 +29,9 @@ pub struct Verified {
     pub hash: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad: Option<Bad>,
+    /// What an export cannot show though it holds; empty for the journal itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The first place where the journal is not what was written.
@@ -128,6 +131,7 @@ pub(super) async fn journal(db: &Db, tenant: i64) -> Result<Verified, Error> {
         position: head.position,
         hash: hex(&head.hash),
         bad: None,
+        notes: Vec::new(),
     })
 }
 

@@ -1,7 +1,11 @@
 //! An exported execution is checked without its database: any edit that means something is found.
 
 use actbook::service::verify_file;
-use serde_json::Value;
+use actbook_engine::chain;
+use actbook_engine::id::Position;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 
 use super::book::{self, Book};
 use super::dice::{Dice, times};
@@ -84,5 +88,105 @@ fn any_edit_of_an_export_that_means_something_is_found() {
         }
         eprintln!("{found} edits found, {idle} meant nothing");
         assert!(found > 10 * idle);
+    });
+}
+
+/// The lines of an export, the header first.
+fn read(file: &[u8]) -> Vec<Value> {
+    meaning(file).expect("an export is JSON, line by line")
+}
+
+fn written(lines: &[Value]) -> Vec<u8> {
+    lines.iter().map(|line| format!("{line}\n")).collect::<String>().into_bytes()
+}
+
+/// As the first format had it.
+fn in_format_1(lines: &mut [Value]) {
+    lines[0]["actbook_export"] = json!(1);
+    lines[0].as_object_mut().unwrap().remove("entries");
+}
+
+/// Replaces own entries by what an export has of other executions' entries: position and hash.
+fn hide_tail(lines: &mut [Value], count: usize) {
+    let (stream, from) = (lines[0]["stream"].as_u64().unwrap(), lines.len() - count);
+    let own_before = lines[1..from].iter().filter(|line| line.get("kind").is_some()).count();
+    for line in &mut lines[from..] {
+        let text = |name: &str| line[name].as_str().unwrap().to_owned();
+        let number = |name: &str| line[name].as_u64().unwrap();
+        if line.get("kind").is_none() {
+            continue;
+        }
+        let (actor, kind, body) = (text("actor"), text("kind"), text("body"));
+        let hash = chain::entry_hash(&chain::Parts {
+            tenant: 1,
+            position: Position(number("position")),
+            stream,
+            version: number("version"),
+            at_ms: line["at"].as_i64().unwrap(),
+            actor: &actor,
+            kind: &kind,
+            body: &body,
+        });
+        *line = json!({ "position": number("position"), "entry": STANDARD.encode(hash) });
+    }
+    lines[0]["entries"] = json!(own_before);
+}
+
+#[test]
+fn export_whose_last_entries_are_bare_hashes_is_refused() {
+    on(Kind::Sqlite, async |scratch| {
+        for file in exports(&scratch.url).await {
+            let whole = read(&file);
+            for count in 1..whole.len() - 1 {
+                for old in [false, true] {
+                    let mut lines = whole.clone();
+                    hide_tail(&mut lines, count);
+                    if old {
+                        in_format_1(&mut lines);
+                    }
+                    let verified = verify_file(written(&lines).as_slice()).unwrap();
+                    let why = verified.bad.map(|bad| bad.why).unwrap_or_default();
+                    // Without the entry that erased its payloads, an erased execution lacks them too.
+                    let found = why.contains("tail") || why.contains("payload is missing");
+                    assert!(!verified.ok && found, "{count} hidden, format 1: {old}: {why}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn export_that_states_another_number_of_entries_is_refused() {
+    on(Kind::Sqlite, async |scratch| {
+        let mut lines = read(&exports(&scratch.url).await[0]);
+        lines[0]["entries"] = json!(lines[0]["entries"].as_u64().unwrap() + 1);
+        assert!(!verify_file(written(&lines).as_slice()).unwrap().ok);
+        lines[0].as_object_mut().unwrap().remove("entries");
+        assert_eq!(verify_file(written(&lines).as_slice()).unwrap_err().code, "not_an_export");
+    });
+}
+
+#[test]
+fn export_of_format_1_verifies_with_a_note() {
+    on(Kind::Sqlite, async |scratch| {
+        let mut lines = read(exports(&scratch.url).await.last().unwrap());
+        assert_eq!(verify_file(written(&lines).as_slice()).unwrap().notes, [""; 0]);
+        in_format_1(&mut lines);
+        let verified = verify_file(written(&lines).as_slice()).unwrap();
+        assert!(verified.ok, "{verified:?}");
+        assert!(verified.notes[0].contains("export format 1"), "{:?}", verified.notes);
+    });
+}
+
+#[test]
+fn export_of_an_open_execution_says_that_it_has_not_ended() {
+    on(Kind::Sqlite, async |scratch| {
+        let book = Book::open(&scratch.url).await;
+        let plan = book::plan("open", &[book::step("only", "t/ok", "word")]);
+        let started = book.start(&plan, None, false).await;
+        let mut file = Vec::new();
+        book.service.export(started.id.as_str(), &mut file).await.unwrap();
+        let verified = verify_file(file.as_slice()).unwrap();
+        assert!(verified.ok && verified.notes[0].contains("has not ended"), "{verified:?}");
     });
 }
