@@ -1,6 +1,7 @@
 //! What the mutex guards: the states as they will be once everything queued is durable, and the batch
 //! that will make it so.
 
+mod head;
 mod library;
 mod memory;
 mod waiting;
@@ -261,21 +262,6 @@ impl Book {
         }
         self.woken = Some(head.position);
         Ok(())
-    }
-
-    /// The head is read before anything is folded: a state older than the head that it is kept beside
-    /// would be taken for the present.
-    fn hold_head(&mut self) -> Result<(), Error> {
-        if self.head.is_none() {
-            self.head = self.head_in_store()?;
-            self.taken = self.head;
-            self.woken = self.woken.or(self.head.map(|head| head.position));
-        }
-        Ok(())
-    }
-
-    pub fn head_in_store(&self) -> Result<Option<Head>, Error> {
-        Ok(journal::head(self.tenant).first_blocking(&self.db)?)
     }
 
     fn decide(&mut self, asked: &Asked) -> Answer {

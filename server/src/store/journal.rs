@@ -96,6 +96,54 @@ pub fn head(tenant: i64) -> Select<Head> {
     Select::new(HEAD, vec![tenant.into()], |row| read_head(&row))
 }
 
+/// The head row and the journal's last entry as one statement sees them; whoever appends meanwhile moves both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadAndLast {
+    pub head: Head,
+    /// None: the journal has no entry.
+    pub last: Option<LastEntry>,
+}
+
+/// Where the journal's last entry is, and when it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastEntry {
+    pub at: i64,
+    pub head: Head,
+}
+
+impl HeadAndLast {
+    /// The head row names the last entry, or the start of an empty journal.
+    pub fn agree(&self) -> bool {
+        let empty = Head { position: 0, hash: [0; 32] };
+        self.head == self.last.map_or(empty, |last| last.head)
+    }
+
+    /// The last entry's position; 0 without one.
+    pub fn last_position(&self) -> u64 {
+        self.last.map_or(0, |last| last.head.position)
+    }
+}
+
+pub fn head_and_last(tenant: i64) -> Select<HeadAndLast> {
+    Select::new(
+        "SELECT head.position, head.hash, last.position, last.hash, last.at FROM head LEFT JOIN \
+         (SELECT entry - $1 * 1099511627776 AS position, hash, at FROM journal \
+         WHERE entry > $1 * 1099511627776 AND entry < ($1 + 1) * 1099511627776 \
+         ORDER BY entry DESC LIMIT 1) AS last ON TRUE WHERE head.tenant = $1",
+        vec![tenant.into()],
+        |row| {
+            let last = match row.maybe_int(2)? {
+                None => None,
+                Some(_) => {
+                    let head = Head { position: row.count(2)?, hash: row.hash(3)? };
+                    Some(LastEntry { at: row.int(4)?, head })
+                }
+            };
+            Ok(HeadAndLast { head: read_head(&row)?, last })
+        },
+    )
+}
+
 pub(super) fn read_head(row: &Row) -> Result<Head, Error> {
     Ok(Head { position: row.count(0)?, hash: row.hash(1)? })
 }

@@ -7,6 +7,7 @@ mod cleanup;
 pub mod dice;
 mod export;
 mod full;
+mod head;
 mod keys;
 mod neighbours;
 mod power;
