@@ -27,12 +27,13 @@ use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
 use crate::bell::Bell;
+use crate::clock::Clock;
 use crate::moment::Moment;
 use crate::store::tools::Tool;
 use crate::store::words::Words;
 use crate::store::{self, Appender, Db};
 use book::Book;
-pub use book::{DRIVER, now_ms};
+pub use book::DRIVER;
 pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library, look_again};
 pub use rebuild::rebuild;
 pub use seen::{catch_up_seen, catch_up_stretches};
@@ -240,6 +241,7 @@ struct Door {
     /// Whoever holds it writes. Taken before the book, or only tried.
     pen: Mutex<Appender>,
     bell: Bell,
+    clock: Arc<Clock>,
 }
 
 #[derive(Debug)]
@@ -286,11 +288,17 @@ impl Door {
 impl Ledger {
     pub fn open(db: Db, tenant: i64, bell: Bell) -> Result<Self, Error> {
         let pen = Mutex::new(db.appender()?);
-        let book = Mutex::new(Book::new(db, tenant));
-        let door = Arc::new(Door { book, work: Condvar::new(), pen, bell });
+        let clock = Arc::new(Clock::new());
+        let book = Mutex::new(Book::new(db, tenant, clock.clone()));
+        let door = Arc::new(Door { book, work: Condvar::new(), pen, bell, clock });
         writer::spawn(door.clone())?;
         let open = Arc::new(Open(door.clone()));
         Ok(Self { door, _open: open })
+    }
+
+    /// The clock that entries are stamped by, and that backoffs and time limits are measured with.
+    pub fn clock(&self) -> &Clock {
+        &self.door.clock
     }
 
     /// Answers once what was decided is durable.

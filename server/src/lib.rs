@@ -83,6 +83,7 @@ pub mod bell;
 #[doc(hidden)]
 pub mod caller;
 mod client;
+mod clock;
 #[doc(hidden)]
 pub mod config;
 #[doc(hidden)]

@@ -18,6 +18,11 @@ impl Moment {
         let now = clock_gettime(CLOCK);
         Self(Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32))
     }
+
+    /// The time from `earlier` to this; none where this is the earlier one.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
 }
 
 impl Add<Duration> for Moment {

@@ -9,7 +9,6 @@ mod waiting;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use actbook_engine::act;
 use actbook_engine::chain::{self, Parts};
@@ -27,6 +26,7 @@ use self::waiting::{Queue, Spent};
 pub(super) use self::waiting::{Said, Taken, Waiter};
 use super::fold::{self, Plans};
 use super::{Answer, Asked, Error, Progress, Reply, Request, RequestKey, Start};
+use crate::clock::Clock;
 use crate::store::{Batch, Db, Entry, Head, executions, journal, payloads, project, requests};
 
 /// Entries that follow by themselves are written as the driver's own word.
@@ -58,6 +58,7 @@ type Keys = HashMap<(String, String), requests::Request>;
 pub(super) struct Book {
     db: Db,
     tenant: i64,
+    clock: Arc<Clock>,
     /// [`DRIVER`], for every entry to share.
     driver: Arc<str>,
     plans: Plans,
@@ -89,10 +90,11 @@ pub(super) struct Book {
 }
 
 impl Book {
-    pub fn new(db: Db, tenant: i64) -> Self {
+    pub fn new(db: Db, tenant: i64, clock: Arc<Clock>) -> Self {
         Self {
             db,
             tenant,
+            clock,
             driver: DRIVER.into(),
             plans: Plans::default(),
             head: None,
@@ -325,7 +327,7 @@ impl Book {
             Reply::Deleted | Reply::Accepted { .. } => String::new(),
             Reply::Repeated(result) => result.clone(),
         };
-        let request = requests::Request { digest: key.digest.0.to_vec(), result, at: now_ms() };
+        let request = requests::Request { digest: key.digest.0.to_vec(), result, at: self.clock.now_ms() };
         self.queue.others.push(requests::insert(self.tenant, &key.caller, &key.key, &request));
         self.keys.insert((key.caller.clone(), key.key.clone()), request);
     }
@@ -456,7 +458,7 @@ impl Book {
         }
         let driver = self.driver.clone();
         for _ in 0..FOLLOW_MAX {
-            match follow(&execution, now(), &values) {
+            match follow(&execution, self.now(), &values) {
                 Err(missing) => self.load(missing, &mut values)?,
                 Ok(events) if events.is_empty() => return Ok((execution, None)),
                 Ok(events) => {
@@ -481,6 +483,12 @@ impl Book {
         Ok(evolve(execution, &recorded)?)
     }
 
+    fn now(&self) -> Now {
+        // The hasher's keys are drawn at random; good enough to spread retries.
+        let dice = std::hash::RandomState::new().build_hasher().finish();
+        Now { at_ms: self.clock.now_ms(), dice }
+    }
+
     fn next_position(&self) -> Position {
         Position(self.head.map_or(0, |head| head.position) + 1)
     }
@@ -490,7 +498,7 @@ impl Book {
         let version = stands.version + 1;
         let head = self.head.expect("the head is read before anything is decided");
         let position = self.next_position();
-        let (at, kind, body) = (now_ms(), fresh.event.kind(), fresh.event.body());
+        let (at, kind, body) = (self.clock.now_ms(), fresh.event.kind(), fresh.event.body());
         let parts = Parts {
             tenant: self.tenant as u64,
             position,
@@ -566,15 +574,4 @@ impl Book {
 
 fn no_such_execution() -> Error {
     Refusal::new("no_such_execution", "there is no such execution", "`actbook list` shows them").into()
-}
-
-pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn now() -> Now {
-    // The hasher's keys are drawn at random; good enough to spread retries.
-    let dice = std::hash::RandomState::new().build_hasher().finish();
-    Now { at_ms: now_ms(), dice }
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::Poll;
-use std::time::Duration;
 
 use actbook_engine::execution::{Answered, Call, CallId, CallKind, Command, Due, Stored};
 use actbook_engine::id::{Epoch, SeatId};
@@ -117,7 +116,9 @@ impl Drive {
     /// to leave.
     async fn next(&mut self, progress: &Progress, parked: bool) -> Result<Progress, Error> {
         let halted = *self.halt.borrow();
-        let timer = wait_until(progress.due.look_again_at.filter(|_| !halted && !self.may_be_taken()));
+        let look_again_at = progress.due.look_again_at.filter(|_| !halted && !self.may_be_taken());
+        let ledger = self.inner.ledger.clone();
+        let timer = ledger.clock().wait_until(look_again_at);
         let command = tokio::select! {
             Some(ended) = next_ended(&mut self.ended, &mut self.calls) => {
                 let (call, ended) = ended.map_err(|error| ledger::Error::Corrupt(error.to_string()))?;
@@ -307,15 +308,5 @@ async fn next_ended(
     match ended.pop_front() {
         Some(ended) => Some(Ok(ended)),
         None => calls.join_next().await,
-    }
-}
-
-async fn wait_until(at_ms: Option<i64>) {
-    match at_ms {
-        None => std::future::pending().await,
-        Some(at_ms) => {
-            let wait = u64::try_from(at_ms - ledger::now_ms()).unwrap_or(0);
-            tokio::time::sleep(Duration::from_millis(wait)).await;
-        }
     }
 }

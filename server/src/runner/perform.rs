@@ -73,7 +73,8 @@ pub async fn perform(
     loop {
         // Only a call that is meant for a certain tool may have to be made again.
         let arguments = if pin.is_some() { arguments.clone() } else { std::mem::take(&mut arguments) };
-        let request = request(&call, &origin, arguments, pin, &carry);
+        let timeout = Duration::from_millis(time_left(&call, inner.ledger.clock().now_ms()));
+        let request = request(&call, &origin, arguments, pin, &carry, timeout);
         let stop = becomes(stop.clone(), |asked| *asked);
         let ended = inner.tools.call_reporting(request, sending, progress.clone(), stop).await;
         if leaves.get() == Some(&false) {
@@ -92,21 +93,23 @@ fn request(
     arguments: Value,
     pin: Option<Digest>,
     carry: &tools::Carry,
+    timeout: Duration,
 ) -> tools::Call {
     tools::Call {
         tool: call.tool.clone(),
         arguments,
         pin,
         key: call.key.clone(),
-        timeout: Duration::from_millis(time_left(call)),
+        timeout,
         carry: carry.clone(),
         origin: Some(origin.clone()),
     }
 }
 
-/// A task's time is counted from its attempt's start, whoever asks after it.
-fn time_left(call: &Call) -> u64 {
-    let passed = u64::try_from(ledger::now_ms() - call.started_at_ms).unwrap_or(0);
+/// How long the call may take from now on, in milliseconds. A task's time is counted from its attempt's start,
+/// whoever asks after it.
+fn time_left(call: &Call, now_ms: i64) -> u64 {
+    let passed = u64::try_from(now_ms - call.started_at_ms).unwrap_or(0);
     if call.task.is_some() { call.timeout_ms.saturating_sub(passed) } else { call.timeout_ms }
 }
 

@@ -136,7 +136,8 @@ impl Background {
         let own = service.runner().await?.seat_id();
         let mut living = HashMap::from([(own.as_str().to_owned(), false)]);
         let mut left = Vec::new();
-        for row in executions::left(service.tenant, TAKEN_UP_MAX).all(&service.db).await? {
+        let now_ms = service.ledger.clock().now_ms();
+        for row in executions::left(service.tenant, now_ms, TAKEN_UP_MAX).all(&service.db).await? {
             let driven = match row.seat {
                 None => false,
                 Some(seat) => match living.get(&seat) {
@@ -264,21 +265,12 @@ impl Background {
             if !matches!(status, Status::Blocked | Status::Paused) {
                 return Ok(());
             }
+            let deadline = deadline.filter(|_| status == Status::Blocked);
             tokio::select! {
                 () = woken.notified() => {}
-                () = passed(deadline.filter(|_| status == Status::Blocked)) => return Ok(()),
+                () = self.0.service.ledger.clock().wait_until(deadline) => return Ok(()),
                 _ = halt.wait_for(|halted| *halted) => return Ok(()),
             }
         }
-    }
-}
-
-async fn passed(deadline_ms: Option<i64>) {
-    match deadline_ms {
-        Some(at_ms) => {
-            let wait = u64::try_from(at_ms - ledger::now_ms()).unwrap_or(0);
-            tokio::time::sleep(Duration::from_millis(wait)).await;
-        }
-        None => std::future::pending().await,
     }
 }

@@ -13,7 +13,7 @@ use super::Service;
 use super::view::time;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{self, NoteAsked, Reply, Request};
+use crate::ledger::{NoteAsked, Reply, Request};
 use crate::random;
 use crate::store::words::{Sought, Words, readable};
 use crate::store::{journal, notes, payloads};
@@ -152,7 +152,7 @@ impl Service {
             key: given.key,
             scope,
             r#type: given.r#type,
-            expires_at_ms: given.expires_in_ms.map(|ms| ledger::now_ms().saturating_add(ms)),
+            expires_at_ms: given.expires_in_ms.map(|ms| self.ledger.clock().now_ms().saturating_add(ms)),
             payload: payload.to_string().into_bytes(),
         };
         let salt = random::bytes::<16>().to_vec().into();
@@ -181,7 +181,7 @@ impl Service {
             key: filter.key.clone(),
             r#type: filter.r#type.clone(),
             scope: self.scope(&filter.belongs).await?,
-            now_ms: ledger::now_ms(),
+            now_ms: self.ledger.clock().now_ms(),
             before: filter.cursor,
             with_deleted: filter.history,
         };

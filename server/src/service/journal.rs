@@ -79,7 +79,7 @@ impl Service {
         cleaned.acts = self.erase_acts(caller, before_ms, dry_run).await?;
         cleaned.notes = self.erase_notes(caller, before_ms, dry_run).await?;
         if !dry_run {
-            let old = ledger::now_ms().saturating_sub(KEYS_KEPT_MS).min(before_ms);
+            let old = self.ledger.clock().now_ms().saturating_sub(KEYS_KEPT_MS).min(before_ms);
             self.db.transact(vec![requests::erase_before(self.tenant, old)]).await?;
             self.db.scrub().await?;
         }

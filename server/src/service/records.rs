@@ -14,7 +14,7 @@ use super::Service;
 use super::executions::Found;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{self, Progress, Reply, Request};
+use crate::ledger::{Progress, Reply, Request};
 use crate::random;
 
 /// A driver is given this long to go on from a report before its caller is answered.
@@ -171,7 +171,7 @@ impl Service {
         }
         let mut watching = self.watch(id).await?;
         let rest = async {
-            while watching.execution().goes_on(ledger::now_ms()) {
+            while watching.execution().goes_on(self.ledger.clock().now_ms()) {
                 watching.moved().await?;
             }
             Ok(())

@@ -215,13 +215,12 @@ pub fn oldest(tenant: i64, plan: &str, task: &str, status: &str) -> Select<Execu
     )
 }
 
-/// What has something to do, whoever sits on it: whether a seat is alive is for its taker to find out.
-pub fn left(tenant: i64, limit: u64) -> Select<Execution> {
+/// What has something to do at a time of the journal's clock, by which it is written when to look again, whoever
+/// sits on it: whether a seat is alive is for its taker to find out.
+pub fn left(tenant: i64, now_ms: i64, limit: u64) -> Select<Execution> {
     Select::new(
-        executions!(
-            "CROSS JOIN clock WHERE tenant = $1 AND look_again_at <= now_ms ORDER BY look_again_at, id LIMIT $2"
-        ),
-        vec![tenant.into(), limit.into()],
+        executions!("WHERE tenant = $1 AND look_again_at <= $2 ORDER BY look_again_at, id LIMIT $3"),
+        vec![tenant.into(), now_ms.into(), limit.into()],
         execution,
     )
 }

@@ -4,6 +4,7 @@
 pub mod book;
 pub mod calls;
 mod cleanup;
+mod clock;
 pub mod dice;
 mod export;
 mod full;

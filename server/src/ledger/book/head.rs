@@ -33,6 +33,9 @@ impl Book {
                 format!("the head row (position {head}) does not name the last entry (position {last})");
             return Err(Error::Corrupt(why));
         }
+        if let (None, Some(last)) = (self.woken, found.last) {
+            self.clock.start_after(last.at);
+        }
         Ok(found.head)
     }
 

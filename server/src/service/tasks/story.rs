@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::{TaskView, no_such_task};
 use crate::error::Error;
-use crate::ledger;
 use crate::service::context::NoteView;
 use crate::service::view::{ExecutionRow, PlanView, time};
 use crate::service::{ExecutionFilter, Service};
@@ -98,7 +97,7 @@ impl Service {
         scopes.extend(executions.iter().map(|row| Scope::Execution(ExecutionId::new(row.id.as_str()))));
         let mut found = Vec::new();
         for scope in scopes {
-            let now_ms = ledger::now_ms();
+            let now_ms = self.ledger.clock().now_ms();
             let filter = notes::Filter { scope: Some(scope), now_ms, ..notes::Filter::default() };
             let rows = notes::list(self.tenant, &filter, NOTES_MAX).all(&self.db).await?;
             found.extend(rows.into_iter().map(|note| notes::Hit { rank: note.position, note }));

@@ -41,7 +41,7 @@ fn what_has_something_to_do_is_found_when_its_time_has_come() {
         };
         let rows = [row(1, Some(now)), row(2, Some(now + 60 * MINUTE)), row(3, None), row(4, Some(now - 7))];
         db.transact(rows.iter().map(|row| executions::insert(TENANT, row)).collect()).await.unwrap();
-        let left = executions::left(TENANT, 10).all(db).await.unwrap();
+        let left = executions::left(TENANT, now, 10).all(db).await.unwrap();
         assert_eq!(left, [rows[3].clone(), rows[0].clone()], "longest due first");
     });
 }

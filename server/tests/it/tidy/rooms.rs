@@ -8,14 +8,15 @@ use super::tree::Source;
 pub const ROOMS: &[(&str, &[&str])] = &[
     ("random", &[]),
     ("moment", &[]),
+    ("clock", &["moment"]),
     ("folders", &[]),
     ("caller", &[]),
     ("config", &[]),
     ("store", &[]),
     ("bell", &["store"]),
     ("tools", &["config"]),
-    ("ledger", &["store", "bell", "random", "moment"]),
-    ("runner", &["ledger", "tools", "bell", "store", "random", "moment"]),
+    ("ledger", &["store", "bell", "random", "moment", "clock"]),
+    ("runner", &["ledger", "tools", "bell", "store", "random", "moment", "clock"]),
     ("error", &["ledger", "runner", "store", "config"]),
     (
         "service",
