@@ -70,7 +70,12 @@ impl From<store::Error> for Error {
                 "turn it on, or accept that with --unsafe-durability (`unsafe_durability()` in a program)"
             }
             store::Error::Newer { .. } => "run that Actbook, or open a copy from before it with --database",
-            store::Error::Busy { .. } => "try again when the other process has finished",
+            store::Error::Busy { .. } => {
+                "try again when that process has finished; continue it if it was stopped (`kill -CONT`), or end it"
+            }
+            store::Error::Foreign { .. } => {
+                "give Actbook a file of its own with --database (or ACTBOOK_DATABASE); a new one is made where there is none"
+            }
             store::Error::TooManyWords { .. } => "search for fewer words",
             store::Error::Backup { .. } => "choose another file",
             store::Error::NoBackup => "`pg_dump` copies it while others write",

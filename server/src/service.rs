@@ -140,11 +140,14 @@ impl Service {
         self.db.describe()
     }
 
-    /// Leaves the table and ends the servers that were started.
+    /// Leaves the table, ends the servers that were started, and leaves the database in one file.
     pub async fn close(&self) {
         match self.runner.get() {
             Some(runner) => runner.close().await,
             None => self.tools.shutdown().await,
+        }
+        if let Err(error) = self.db.leave().await {
+            tracing::debug!("the write-ahead log stays as it is: {error}");
         }
     }
 }

@@ -62,10 +62,9 @@ fn database(session: &Session) -> Line {
     let durable =
         if is_postgres { "fsync and synchronous_commit are on" } else { "write-ahead log, synchronous=FULL" };
     let path = session.database.trim_start_matches("sqlite://").trim_start_matches("sqlite:");
-    let size = std::fs::metadata(path)
-        .ok()
-        .filter(|_| !is_postgres)
-        .map(|found| format!(", {}", bytes(found.len())));
+    let size = std::fs::metadata(path).ok().filter(|_| !is_postgres).map(|found| {
+        format!(", {} (`actbook backup FILE` copies it while others write)", bytes(found.len()))
+    });
     Line::ok("database", format!("{described}, {durable}{}", size.unwrap_or_default()))
 }
 

@@ -145,6 +145,17 @@ impl Db {
         }
     }
 
+    /// Leaves the database as people expect to find it once its last process has gone: see `Sqlite::leave`.
+    pub async fn leave(&self) -> Result<(), Error> {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => {
+                let sqlite = sqlite.clone();
+                off_thread(move || sqlite.leave()).await
+            }
+            Backend::Postgres(_) => Ok(()),
+        }
+    }
+
     /// Copies the database to a new file while others write.
     pub async fn backup(&self, file: &Path) -> Result<(), Error> {
         let file = file.to_owned();

@@ -72,6 +72,11 @@ pub(super) mod hold {
 /// before the first table does. The number is arbitrary and only ours.
 pub(super) mod migrate {
     pub const POSTGRES_LOCK: &str = "SELECT pg_advisory_xact_lock(4700116899)";
+    /// How many tables a file has, and how many of them every database of Actbook's has had since the first.
+    pub const SQLITE_TABLES: &str = "SELECT count(*), \
+         count(*) FILTER (WHERE name IN ('migrations', 'tenants', 'head', 'journal', 'payloads', 'salts')) \
+         FROM sqlite_schema WHERE type = 'table'";
+    pub const SQLITE_OWN_TABLES: i64 = 6;
     pub const SQLITE_HAS_TABLE: &str = "SELECT name FROM sqlite_schema WHERE name = 'migrations'";
     pub const POSTGRES_HAS_TABLE: &str =
         "SELECT 1::BIGINT FROM pg_catalog.pg_class WHERE oid = to_regclass('migrations')";

@@ -14,8 +14,14 @@ pub enum Error {
         "the database has the migration `{migration}`, which this Actbook does not know: a newer one has opened it"
     )]
     Newer { migration: String },
-    #[error("another process kept the database locked for {waited_s} s")]
-    Busy { waited_s: u64 },
+    #[error("{} kept the database locked for {waited_s} s", holder.as_deref().unwrap_or("another process"))]
+    Busy {
+        waited_s: u64,
+        /// The process that has the lock, in words; none where the system does not tell.
+        holder: Option<String>,
+    },
+    #[error("{file} is a SQLite database of another program")]
+    Foreign { file: String },
     #[error("a constraint of the database refused the write: {0}")]
     Constraint(String),
     #[error("the connection to the database was lost: {0}")]

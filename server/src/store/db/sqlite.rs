@@ -2,6 +2,7 @@
 //! processes share one file; each transaction that writes takes the write lock at its start.
 
 mod append;
+mod locks;
 mod open;
 mod watch;
 mod writer;
@@ -44,7 +45,10 @@ impl Sqlite {
         let failed =
             |error: Error| Error::Open { url: path.display().to_string(), reason: error.to_string() };
         open::create_folder(path).map_err(|error| failed(Error::Failed(error.to_string())))?;
-        let mut writer = Writer::open(path).map_err(failed)?;
+        let mut writer = Writer::open(path).map_err(|error| match error {
+            foreign @ Error::Foreign { .. } => foreign,
+            other => failed(other),
+        })?;
         writer.migrate().map_err(|error| match error {
             newer @ Error::Newer { .. } => newer,
             other => failed(other),
@@ -89,7 +93,18 @@ impl Sqlite {
             }
             writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
         })?;
-        if busy { Err(Error::Busy { waited_s: open::BUSY_LIMIT.as_secs() }) } else { Ok(()) }
+        let waited_s = open::BUSY_LIMIT.as_secs();
+        if busy { Err(locks::named(Error::Busy { waited_s, holder: None }, &self.path)) } else { Ok(()) }
+    }
+
+    /// Folds the write-ahead log back into the file when no other process has the database open: people copy the
+    /// file alone. Waits for nobody.
+    pub fn leave(&self) -> Result<(), Error> {
+        if locks::is_shared(&self.path) == Some(true) {
+            return Ok(());
+        }
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.attempt(|writer| writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())))
     }
 
     pub fn appender(&self) -> Result<Appender, Error> {
@@ -119,7 +134,7 @@ impl Sqlite {
             Some(reader) => reader,
             None => open::connect_reader(&self.path)?,
         };
-        let result = read(&reader)?;
+        let result = read(&reader).map_err(|error| locks::named(error.into(), &self.path))?;
         let mut idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < READERS_IDLE_MAX {
             idle.push(reader);
@@ -210,7 +225,7 @@ impl From<rusqlite::Error> for Error {
         }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Error::Busy { waited_s: open::BUSY_LIMIT.as_secs() }
+                Error::Busy { waited_s: open::BUSY_LIMIT.as_secs(), holder: None }
             }
             Some(ErrorCode::ConstraintViolation) => Error::Constraint(error.to_string()),
             Some(_) | None => Error::Failed(error.to_string()),

@@ -35,6 +35,34 @@ fn a_backup_is_a_whole_database() {
 }
 
 #[test]
+fn database_file_alone_is_whole_once_the_last_process_has_left() {
+    let house = House::new();
+    house.write("one.yaml", "name: one\nsteps: [{ id: a, tool: files/echo }]");
+    house.expect(0, &["run", "one.yaml"]);
+    std::fs::copy(house.path("data/actbook/actbook.db"), house.path("copy.db")).unwrap();
+    assert_eq!(house.json(&["list", "--database", "copy.db"])[0]["plan"]["name"], "one");
+    let heads =
+        ["data/actbook/actbook.db", "copy.db"].map(|file| house.json(&["verify", "--database", file]));
+    assert_eq!(heads[0], heads[1]);
+    let doctor = house.run(&["doctor"]).out;
+    assert!(doctor.contains("`actbook backup FILE`"), "{doctor}");
+}
+
+#[test]
+fn command_that_waits_for_the_database_names_the_process_that_holds_it() {
+    let house = House::new();
+    house.write("one.yaml", "name: one\nsteps: [{ id: a, tool: files/echo }]");
+    house.expect(0, &["plan", "save", "one.yaml"]);
+    let holder = rusqlite::Connection::open(house.path("data/actbook/actbook.db")).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    house.write("two.yaml", "name: two\nsteps: [{ id: a, tool: files/echo }]");
+    let mut waits = house.start(&["plan", "save", "two.yaml"]);
+    hears(&lines(waits.stderr.take().unwrap()), &format!("waiting for process {} (", std::process::id()));
+    holder.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(waits.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn cleanup_erases_payloads_and_the_chain_still_holds() {
     let house = House::new();
     let id = one_run(&house);

@@ -9,10 +9,14 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, FileControl, OpenFlags};
 
-use crate::store::Error;
+use super::locks;
+use crate::store::{Error, dialect};
 
 /// How long a lock is waited for. Twenty processes take turns of well under a millisecond.
 pub const BUSY_LIMIT: Duration = Duration::from_secs(30);
+
+/// After this long the log says who has the lock.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
 
 /// Who has waited this often looks more closely, and so comes before those who just arrived.
 const PATIENT_TRIES: i32 = 20;
@@ -59,8 +63,9 @@ pub fn connect(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     make_for_its_owner(path);
     let mut connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    wait_for_locks(&mut connection)?;
-    write_ahead(&connection)?;
+    wait_for_locks(&mut connection, path)?;
+    refuse_foreign(&connection, path)?;
+    write_ahead(&connection).map_err(|error| locks::named(error, path))?;
     settle(&connection)?;
     Ok(connection)
 }
@@ -76,7 +81,7 @@ fn make_for_its_owner(path: &Path) {
 pub fn connect_reader(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    wait_for_locks(&mut connection)?;
+    wait_for_locks(&mut connection, path)?;
     settle(&connection)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
@@ -88,6 +93,16 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     let mut keep = 1;
     connection.file_control(None::<&str>, FileControl::PersistWal(&mut keep))
+}
+
+/// Another program's database is left as it is, down to its journal mode; an empty file is taken for a new one.
+fn refuse_foreign(connection: &Connection, path: &Path) -> Result<(), Error> {
+    let (tables, own): (i64, i64) =
+        connection.query_row(dialect::migrate::SQLITE_TABLES, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if tables == 0 || own == dialect::migrate::SQLITE_OWN_TABLES {
+        return Ok(());
+    }
+    Err(Error::Foreign { file: path.display().to_string() })
 }
 
 /// SQLite does not wait by itself while it turns a new file to write-ahead logging.
@@ -107,15 +122,31 @@ fn write_ahead(connection: &Connection) -> Result<(), Error> {
     }
 }
 
-fn wait_for_locks(connection: &mut Connection) -> rusqlite::Result<()> {
-    let mut begun = Instant::now();
+fn wait_for_locks(connection: &mut Connection, path: &Path) -> rusqlite::Result<()> {
+    let (mut begun, mut told, path) = (Instant::now(), false, path.to_owned());
     connection.busy_handler(Some(move |tries| {
         if tries == 0 {
-            begun = Instant::now();
+            (begun, told) = (Instant::now(), false);
+        }
+        if !told && begun.elapsed() > TOLD_AFTER {
+            told = true;
+            tell_who_is_waited_for(&path);
         }
         std::thread::sleep(pause(tries));
         begun.elapsed() < BUSY_LIMIT
     }))
+}
+
+fn tell_who_is_waited_for(path: &Path) {
+    let limit_s = BUSY_LIMIT.as_secs();
+    match locks::writer(path) {
+        Some(holder) => {
+            tracing::warn!("waiting for {holder} to release the database, for {limit_s} s at most")
+        }
+        None => {
+            tracing::warn!("waiting for another process to release the database, for {limit_s} s at most")
+        }
+    }
 }
 
 /// Short, so that a free lock is soon seen; never twice the same, so that processes do not march in step.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::{numbered, open};
+use super::{locks, numbered, open};
 use crate::store::{Error, dialect, migrations};
 
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Writer {
             Some(connection) => connection,
             None => open::connect(&self.path)?,
         };
-        match work(&connection).map_err(Error::from) {
+        match work(&connection).map_err(|error| locks::named(error.into(), &self.path)) {
             Ok(done) => {
                 self.connection = Some(connection);
                 Ok(done)
