@@ -37,7 +37,12 @@ pub async fn serve(session: &Session, asked: Serve) -> Ended {
     });
     say_where(&session.output, &listener)?;
     let client = move || Client::new(door.clone());
-    http::serve(listener, &listen, client, Some(session.service.clone()), asked_to_leave()).await;
+    let leave = async {
+        asked_to_leave().await;
+        // At once, though clients may still be answered for a while.
+        background.halt();
+    };
+    http::serve(listener, &listen, client, Some(session.service.clone()), leave).await;
     background.leave(LEAVING).await;
     looking.abort();
     Ok(Exit::Done)

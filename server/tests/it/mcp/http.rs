@@ -128,8 +128,15 @@ fn asked_to_leave_it_finishes_what_is_under_way_and_starts_nothing_more() {
     let id = started["structuredContent"]["id"].as_str().unwrap().to_owned();
     let journal = house.journal();
     journal.until("attempt_started", Some("wait"));
+    while !house.path("holding").exists() {
+        std::thread::yield_now();
+    }
     let pid = rustix::process::Pid::from_raw(server.child.id().try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    // It takes no connection once it has begun to leave.
+    while std::net::TcpStream::connect(&server.at).is_ok() {
+        std::thread::yield_now();
+    }
     house.release();
     journal.until("attempt_ended", Some("wait"));
     assert_eq!(server.ended(), Some(0));
