@@ -12,10 +12,13 @@ mod npm;
 mod outside;
 mod reference;
 mod takeover;
-mod tasks;
+pub mod tasks;
 
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
+
+use book::{Book, Said};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Long enough that a test which waits for it has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -45,6 +48,45 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
         std::thread::yield_now();
     }
+}
+
+/// The states of a process's threads, as `/proc` has them; none: the process is gone.
+fn thread_states(process: Pid) -> Vec<char> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()));
+    let state = |thread: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        stat.rsplit(')').next()?.trim().chars().next()
+    };
+    threads.into_iter().flatten().flatten().filter_map(state).collect()
+}
+
+/// All of its threads are stopped: one that still runs may do what nobody has seen.
+fn is_stopped(process: Pid) -> bool {
+    let states = thread_states(process);
+    !states.is_empty() && states.iter().all(|state| matches!(state, 't' | 'T'))
+}
+
+/// Stops a process, and returns once it stands still with no write under way: one that is stopped inside a
+/// transaction would keep every other process from writing.
+fn freeze(child: &Child, book: &Book) {
+    let process = Pid::from_child(child);
+    wait_for("the process to stand still between two writes", || {
+        kill_process(process, Signal::STOP).unwrap();
+        wait_for("the process to stop", || is_stopped(process).then_some(()));
+        if book.outside().is_writable() {
+            return Some(());
+        }
+        kill_process(process, Signal::CONT).unwrap();
+        None
+    });
+}
+
+/// Takes an execution over from a driver that is frozen, once its lease has run out.
+fn take_over(book: &Book, id: &str) -> Said {
+    let resume = ["resume", id];
+    let said = book.say(&resume);
+    // While the lease runs it only watches.
+    if said.json["code"] == "nobody_drives" { book.say(&resume) } else { said }
 }
 
 fn finish(mut child: Child) -> Output {

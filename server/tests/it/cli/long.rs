@@ -1,6 +1,7 @@
 //! Tools that ask back or answer later, through the command line and a real server.
 
 use super::*;
+use crate::crash::tasks::let_tasks_end;
 
 impl House {
     /// With the demo server's tools that ask and that answer later.
@@ -110,7 +111,7 @@ fn a_cancelled_execution_cancels_its_task() {
 #[test]
 fn one_wish_to_leave_leaves_a_task_to_whoever_comes_next() {
     let house = House::with_long_tools();
-    house.write("later.json", &later(2_000, false));
+    house.write("later.json", &later(3_600_000, false));
     let journal = house.journal();
     let mut run = house.start(&["run", "later.json"]);
     journal.until("task_accepted", Some("later"));
@@ -119,6 +120,7 @@ fn one_wish_to_leave_leaves_a_task_to_whoever_comes_next() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     run.wait().unwrap();
     assert!(!house.path("work/out.txt").exists(), "it was not waited for");
+    let_tasks_end(&house.path("work"));
     house.expect(0, &["resume", &id]);
     assert_eq!(std::fs::read_to_string(house.path("work/out.txt")).unwrap(), "done\n");
     assert_eq!(house.calls().len(), 1);

@@ -28,10 +28,10 @@ fn what_came_of_a_call_is_kept_until_the_database_is_back() {
     book.url = direct;
     wait_for("the first call", || (arrived(&book).len() == 1).then_some(()));
 
-    proxy.away(true);
+    runtime.block_on(proxy.cut());
     std::fs::write(book.path("release"), "").unwrap();
     hear(&mut driver, "it goes on once the database answers");
-    proxy.away(false);
+    proxy.restore();
 
     let output = finish(driver);
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -1,5 +1,6 @@
 //! One scratch place to work in: a folder with a config and plans, a database, and the real binary.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -58,6 +59,19 @@ impl Book {
 
     pub fn entries(&self) -> Vec<Entry> {
         self.outside().entries()
+    }
+
+    /// How many calls were sent, by the notes that drivers make immediately before: a call that has not arrived
+    /// yet may be on its way.
+    pub fn sent(&self) -> usize {
+        let seats = self.path("data/actbook/seats");
+        let texts = names_in(&seats).into_iter().map(|name| std::fs::read_to_string(seats.join(name)));
+        let text: String = texts.map(Result::unwrap).collect();
+        text.lines()
+            .filter(|line| line.starts_with("sent "))
+            .map(|line| line.split(' ').nth(1))
+            .collect::<BTreeSet<_>>()
+            .len()
     }
 
     pub fn verify(&self) {

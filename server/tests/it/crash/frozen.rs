@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::book::{Book, Said};
+use super::book::Book;
 use super::outside::Entry;
 use super::reference::{arrived, config, new_book, step};
-use super::{finish, wait_for};
+use super::{finish, freeze, is_stopped, take_over, thread_states, wait_for};
 use crate::store::Kind;
 
 /// A process that has not gone on for so long was stopped for another reason than its last lock.
@@ -49,7 +49,7 @@ impl Frozen {
         wait_for("the moment to freeze at", || {
             let seen = std::fs::read_to_string(self.log.path()).unwrap().matches("fcntl(").count();
             let goes_on = seen == locks && since.elapsed() < STANDS_STILL;
-            if goes_on || !self.is_stopped() {
+            if goes_on || !is_stopped(self.process) {
                 return None;
             }
             if there() {
@@ -61,29 +61,21 @@ impl Frozen {
         });
     }
 
-    /// All of its threads: one that still runs may do what nobody has seen.
-    fn is_stopped(&self) -> bool {
-        let states = self.states();
-        !states.is_empty() && states.iter().all(|state| matches!(state, 't' | 'T'))
-    }
-
-    /// Of its threads, as `/proc` has them; none: it is gone.
-    fn states(&self) -> Vec<char> {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.as_raw_nonzero()));
-        let state = |thread: std::fs::DirEntry| {
-            let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
-            stat.rsplit(')').next()?.trim().chars().next()
-        };
-        threads.into_iter().flatten().flatten().filter_map(state).collect()
-    }
-
     /// Nobody stops it from here on.
     fn thaw(mut self) {
         self.strace.kill().unwrap();
         self.strace.wait().unwrap();
         kill_process(self.process, Signal::CONT).unwrap();
-        let ended = || self.states().iter().all(|state| *state == 'Z');
+        let ended = || thread_states(self.process).iter().all(|state| *state == 'Z');
         wait_for("the thawed process to end", || ended().then_some(()));
+    }
+}
+
+impl Frozen {
+    /// Ends it where it stands.
+    fn discard(mut self) {
+        kill_process(self.process, Signal::KILL).unwrap();
+        self.strace.wait().unwrap();
     }
 }
 
@@ -101,27 +93,29 @@ fn id(book: &Book) -> String {
     entries(book, "execution_started.1")[0].body["id"].as_str().unwrap().to_owned()
 }
 
-/// Watches until the lease has run out, by the clock; then takes over.
-fn take_over(book: &Book) -> Said {
-    let id = id(book);
-    let resume = ["resume", &id];
-    let said = book.say(&resume);
-    if said.json["code"] == "nobody_drives" { book.say(&resume) } else { said }
-}
-
 fn entries(book: &Book, kind: &str) -> Vec<Entry> {
     book.entries().into_iter().filter(|entry| entry.kind == kind).collect()
 }
 
+/// A driver that is frozen between its intent and the call, with no write of another thread under way.
+fn before_it_sends() -> (Book, Frozen) {
+    loop {
+        let book = new_book(Kind::Sqlite, &json!({ "name": "once", "steps": [step("post")] }));
+        let frozen = Frozen::start(&book, &["run", "plan.json"]);
+        // Without a seat it may still be opening the database, which nobody can read then.
+        let seated = || book.path("data/actbook/seats").exists();
+        frozen.go_until(|| seated() && !entries(&book, "attempt_started.1").is_empty());
+        if book.sent() == 0 && book.outside().is_writable() {
+            return (book, frozen);
+        }
+        frozen.discard();
+    }
+}
+
 #[test]
 fn a_driver_that_is_frozen_before_it_sends_and_taken_for_dead_does_not_send() {
-    let book = new_book(Kind::Sqlite, &json!({ "name": "once", "steps": [step("post")] }));
-    let frozen = Frozen::start(&book, &["run", "plan.json"]);
-    // Without a seat it may still be opening the database, which nobody can read then.
-    let seated = || book.path("data/actbook/seats").exists();
-    frozen.go_until(|| seated() && !entries(&book, "attempt_started.1").is_empty());
-
-    let taker = take_over(&book);
+    let (book, frozen) = before_it_sends();
+    let taker = take_over(&book, &id(&book));
     assert_eq!((taker.code, taker.status()), (Some(3), "blocked"), "{taker:?}");
     assert_eq!(taker.json["steps"][0]["status"], "unknown", "{taker:?}");
     assert_eq!(arrived(&book).len(), 0, "it was to be frozen before it sends");
@@ -141,8 +135,8 @@ fn waiting_for_its_turn(kind: Kind) -> (Book, Child) {
         std::fs::write(book.path("actbook.yaml"), config.to_string()).unwrap();
         let mut frozen = book.spawn(&["run", "plan.json"]);
         wait_for("both calls", || (entries(&book, "attempt_started.1").len() == 2).then_some(()));
-        kill_process(Pid::from_child(&frozen), Signal::STOP).unwrap();
-        if arrived(&book).len() == 1 {
+        freeze(&frozen, &book);
+        if book.sent() == 1 {
             return (book, frozen);
         }
         frozen.kill().unwrap();
@@ -154,7 +148,7 @@ fn waiting_for_its_turn(kind: Kind) -> (Book, Child) {
 fn a_call_that_waited_for_its_turn_while_its_driver_was_frozen_is_not_sent() {
     for kind in [Kind::Sqlite, Kind::Postgres] {
         let (book, frozen) = waiting_for_its_turn(kind);
-        let taker = take_over(&book);
+        let taker = take_over(&book, &id(&book));
         assert_eq!(taker.status(), "blocked", "{taker:?}");
         kill_process(Pid::from_child(&frozen), Signal::CONT).unwrap();
         finish(frozen);

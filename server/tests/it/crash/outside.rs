@@ -57,13 +57,35 @@ impl Outside {
         }
     }
 
-    /// How many processes have taken a seat and not left it.
-    pub fn seats(&self) -> i64 {
-        const SEATS: &str = "SELECT count(*) FROM seats";
-        match self {
-            Self::Sqlite(connection) => connection.query_row(SEATS, [], |row| row.get(0)).unwrap(),
+    /// How many of these processes have a seat.
+    pub fn seated(&self, processes: &[u32]) -> usize {
+        const SEATED: &str = "SELECT process FROM seats";
+        let seated: Vec<i64> = match self {
+            Self::Sqlite(connection) => {
+                let mut statement = connection.prepare_cached(SEATED).unwrap();
+                let rows = statement.query_map([], |row| row.get(0)).unwrap();
+                rows.collect::<Result<_, _>>().unwrap()
+            }
             Self::Postgres { runtime, client, .. } => {
-                runtime.block_on(client.query_one(SEATS, &[])).unwrap().get(0)
+                runtime.block_on(client.query(SEATED, &[])).unwrap().iter().map(|row| row.get(0)).collect()
+            }
+        };
+        processes.iter().filter(|process| seated.contains(&i64::from(**process))).count()
+    }
+
+    /// Nobody is in the middle of a write.
+    pub fn is_writable(&self) -> bool {
+        const BUSY: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+             AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle'";
+        match self {
+            Self::Sqlite(connection) => {
+                connection.busy_timeout(std::time::Duration::ZERO).unwrap();
+                let taken = connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
+                connection.busy_timeout(super::PATIENCE).unwrap();
+                taken.is_ok()
+            }
+            Self::Postgres { runtime, client, .. } => {
+                runtime.block_on(client.query_one(BUSY, &[])).unwrap().get::<_, i64>(0) == 0
             }
         }
     }

@@ -72,10 +72,10 @@ fn a_word_that_was_said_while_the_database_was_away_is_heard() {
         near.command(&actor, stream, Command::Pause { reason: None }).await.unwrap();
         let waiting = near.watch(other.progress.stream);
 
-        proxy.away(true);
+        proxy.cut().await;
         near.command(&actor, stream, Command::Resume).await.unwrap_err();
         far.service.pause(&far.caller, other.id.as_str(), None).await.unwrap();
-        proxy.away(false);
+        proxy.restore();
         near.command(&actor, stream, Command::Resume).await.unwrap();
         near.heard(head(&scratch.db).position).await.unwrap();
         tokio::time::timeout(Duration::from_secs(60), waiting.notified()).await.expect("it is woken");

@@ -27,7 +27,25 @@ const COMMITTED: &[u8] = b"COMMIT\0";
 pub struct Proxy {
     fault: Arc<Mutex<Fault>>,
     is_away: watch::Sender<bool>,
+    /// How many connections pass bytes.
+    open: watch::Sender<usize>,
     pub url: String,
+}
+
+/// One connection that is counted for as long as it may pass bytes.
+struct Counted(watch::Sender<usize>);
+
+impl Counted {
+    fn new(open: &watch::Sender<usize>) -> Self {
+        open.send_modify(|count| *count += 1);
+        Self(open.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 impl Proxy {
@@ -35,9 +53,14 @@ impl Proxy {
         *self.fault.lock().unwrap() = fault;
     }
 
-    /// While it is away, no connection lasts and none is taken.
-    pub fn away(&self, away: bool) {
-        self.is_away.send_replace(away);
+    /// Cuts every connection, and takes none until `restore`. Once this returns, no byte passes any more.
+    pub async fn cut(&self) {
+        self.is_away.send_replace(true);
+        self.open.subscribe().wait_for(|count| *count == 0).await.unwrap();
+    }
+
+    pub fn restore(&self) {
+        self.is_away.send_replace(false);
     }
 
     fn assert_met(&self) {
@@ -54,8 +77,9 @@ impl Proxy {
         let url = format!("postgres://{user}{}@{address}/{database}", password.unwrap_or_default());
         let fault = Arc::new(Mutex::new(Fault::None));
         let (is_away, away) = watch::channel(false);
-        tokio::spawn(serve(listener, config, fault.clone(), away));
-        Self { fault, is_away, url }
+        let (open, _) = watch::channel(0);
+        tokio::spawn(serve(listener, config, fault.clone(), away, open.clone()));
+        Self { fault, is_away, open, url }
     }
 }
 
@@ -64,9 +88,12 @@ async fn serve(
     config: tokio_postgres::Config,
     fault: Arc<Mutex<Fault>>,
     away: watch::Receiver<bool>,
+    open: watch::Sender<usize>,
 ) {
     loop {
         let (client, _) = listener.accept().await.unwrap();
+        // Counted before it looks whether to serve: `cut` then either waits for it or is seen by it.
+        let counted = Counted::new(&open);
         if *away.borrow() {
             continue;
         }
@@ -75,11 +102,11 @@ async fn serve(
         match &config.get_hosts()[0] {
             Host::Unix(folder) => {
                 let server = UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await.unwrap();
-                tokio::spawn(pass(client, server, fault.clone(), away.clone()));
+                tokio::spawn(pass(client, server, fault.clone(), away.clone(), counted));
             }
             Host::Tcp(name) => {
                 let server = TcpStream::connect((name.as_str(), port)).await.unwrap();
-                tokio::spawn(pass(client, server, fault.clone(), away.clone()));
+                tokio::spawn(pass(client, server, fault.clone(), away.clone(), counted));
             }
         }
     }
@@ -91,11 +118,13 @@ async fn pass(
     mut server: impl AsyncRead + AsyncWrite + Unpin,
     fault: Arc<Mutex<Fault>>,
     mut away: watch::Receiver<bool>,
+    _counted: Counted,
 ) {
     let (mut request, mut answer) = (vec![0; 65_536], vec![0; 65_536]);
     let mut swallowed = None;
     loop {
         tokio::select! {
+            biased;
             () = async { drop(away.wait_for(|away| *away).await) } => return,
             read = client.read(&mut request) => {
                 let Ok(count @ 1..) = read else { return };
