@@ -71,9 +71,10 @@ fn no(flag: &bool) -> bool {
 }
 
 /// Declares one struct per kind, the `Event` that holds any of them, and the two ways between an
-/// event and its stored form. A new kind is one block here; the compiler lists the rest.
+/// event and its stored form. A new kind is one block here; the compiler lists the rest. After a `|` stand
+/// the older versions whose bodies read into the same struct, the fields that they lack by default.
 macro_rules! events {
-    ($($(#[$doc:meta])* $name:ident = $kind:literal { $($(#[$fdoc:meta])* $field:ident : $type:ty),* $(,)? })+) => {
+    ($($(#[$doc:meta])* $name:ident = $kind:literal $(| $older:literal)* { $($(#[$fdoc:meta])* $field:ident : $type:ty),* $(,)? })+) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,7 +94,10 @@ macro_rules! events {
         pub enum Event { $($name($name)),+ }
 
         impl Event {
+            /// The versions that are written today.
             pub const KINDS: &'static [&'static str] = &[$($kind),+];
+            /// Every version that can be read, those of one kind next to each other.
+            pub const KINDS_READ: &'static [&'static str] = &[$($kind, $($older,)*)+];
 
             pub fn kind(&self) -> &'static str {
                 match self { $(Self::$name(_) => $kind),+ }
@@ -106,7 +110,7 @@ macro_rules! events {
 
             pub fn decode(kind: &str, body: &str) -> Result<Self, Undecodable> {
                 match kind {
-                    $($kind => serde_json::from_str(body).map(Self::$name),)+
+                    $($kind $(| $older)* => serde_json::from_str(body).map(Self::$name),)+
                     _ => return Err(Undecodable::UnknownKind(kind.to_owned())),
                 }
                 .map_err(|error| Undecodable::Body { kind: kind.to_owned(), why: error.to_string() })
@@ -144,7 +148,7 @@ events! {
         reason: Option<String>,
     }
 
-    ExecutionStarted = "execution_started.1" {
+    ExecutionStarted = "execution_started.2" | "execution_started.1" {
         id: ExecutionId,
         plan: PlanRef,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,6 +160,13 @@ events! {
         /// What the operator said of its tools, and what they are pinned to.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         terms: Terms,
+        /// The project that it belongs to: agents of other projects neither see it nor act on it. None in
+        /// entries of version 1, which were written before there were projects.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        project: Option<String>,
+        /// Whether the config that it was started under lets agents answer its approvals.
+        #[serde(default, skip_serializing_if = "no")]
+        agents_may_approve: bool,
     }
     /// Who drives from here on: only commands that carry this epoch start attempts.
     DriverChanged = "driver_changed.1" { epoch: Epoch, seat: SeatId }
@@ -409,6 +420,13 @@ events! {
 }
 
 impl Event {
+    /// The project that the first entry of a stream puts the stream into. None where it was written before
+    /// there were projects, and for every entry that is not the first of a stream.
+    pub fn project(&self) -> Option<&str> {
+        let Self::ExecutionStarted(started) = self else { return None };
+        started.project.as_deref()
+    }
+
     /// The payload that the entry owns, if it has one.
     pub fn kept(&self) -> Option<Kept> {
         match self {

@@ -26,7 +26,7 @@ mod unwind;
 pub use asks::{Question, Subject, answers, questions};
 pub use brief::{Brief, CannotUndo, ToUndo, brief, planned_arguments};
 pub use command::{Command, Ended, FACTS_BYTES_MAX, Facts, Refusal, Report};
-pub use decide::{No, begin, decide};
+pub use decide::{No, StartContext, begin, decide};
 pub use due::{Call, CallId, CallKind, Due, due};
 pub use evolve::{Corrupt, Recorded, evolve, open};
 pub use follow::{Missing, Values, follow, undo_arguments};

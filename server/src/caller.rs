@@ -47,6 +47,11 @@ impl Caller {
         Self::new(format!("person:{name}"))
     }
 
+    /// An agent's word counts for less than a person's: see `approvals` in the config.
+    pub fn is_agent(&self) -> bool {
+        self.actor.starts_with("agent:")
+    }
+
     pub fn with_key(self, key: Option<Key>) -> Self {
         Self { key, ..self }
     }

@@ -6,6 +6,7 @@
 
 mod comments;
 pub mod import;
+mod project;
 mod section;
 mod template;
 
@@ -33,6 +34,8 @@ pub struct Config {
     /// The file it was read from, if there is one.
     pub file: Option<PathBuf>,
     pub approvals: Approvals,
+    /// Names the project; none: the folder does.
+    pub project: Option<String>,
     pub mcp_servers: BTreeMap<String, McpServer>,
     pub servers: BTreeMap<String, ServerWords>,
     pub http: BTreeMap<String, HttpTool>,
@@ -301,6 +304,7 @@ fn read_document(document: Value) -> Result<Config, Problem> {
     let mut top = Section::open("", document)?;
     let config = Config {
         approvals: read_approvals(&mut top)?,
+        project: project::read_project(&mut top)?,
         mcp_servers: read_mcp_servers(top.section("mcpServers")?)?,
         servers: top.section("servers")?.map_entries(read_server_words)?,
         http: top.section("http")?.map_entries(read_http)?,

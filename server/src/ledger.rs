@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use actbook_engine::chain::Digest;
 use actbook_engine::event::{PlanRef, Reported};
-use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Facts, Refusal, due};
+use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Facts, Refusal, StartContext, due};
 use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
 use actbook_engine::library::{Library, Pins};
 use actbook_engine::note::{Note, Scope};
@@ -137,7 +137,7 @@ pub struct Start {
     pub plan_ref: PlanRef,
     pub plan: Arc<Plan>,
     pub inputs: Option<Value>,
-    pub place: Digest,
+    pub context: StartContext,
     pub terms: Terms,
     pub salt: Arc<[u8]>,
     pub seat: Option<SeatId>,

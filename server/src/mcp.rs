@@ -72,12 +72,14 @@ struct Inside {
 }
 
 impl Door {
-    pub fn new(background: Background, config: &Config, profile: Profile) -> Result<Self, Error> {
-        let key = background.service().seal_key()?;
+    /// Agents are confined to the service's project; what it drives in the background is not.
+    pub fn new(service: &Service, config: &Config, profile: Profile) -> Result<Self, Error> {
+        let key = service.seal_key()?;
         let seal = RequestStateCodec::try_new(key.to_vec());
         let seal =
             seal.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))?;
         let offered = tools::offered(profile);
+        let background = Background::new(service.confined());
         Ok(Self(Arc::new(Inside { background, approvals: config.approvals, offered, seal })))
     }
 
@@ -85,7 +87,7 @@ impl Door {
         self.0.background.service()
     }
 
-    fn background(&self) -> &Background {
+    pub fn background(&self) -> &Background {
         &self.0.background
     }
 
@@ -99,6 +101,15 @@ impl Door {
             Approvals::Agents => Doors::Agent,
             Approvals::People if ask.can_elicit() => Doors::Person,
             Approvals::People => Doors::Terminal,
+        }
+    }
+
+    /// The same for one execution: an agent's answer counts only where the execution was started to let it.
+    async fn doors_of(&self, ask: &Ask, id: &str) -> Result<Doors, Error> {
+        match self.doors(ask) {
+            Doors::Agent if self.service().agents_may_approve(id).await? => Ok(Doors::Agent),
+            Doors::Agent | Doors::Person if ask.can_elicit() => Ok(Doors::Person),
+            Doors::Agent | Doors::Person | Doors::Terminal => Ok(Doors::Terminal),
         }
     }
 

@@ -15,6 +15,7 @@ mod pace;
 mod pins;
 mod plans;
 mod preflight;
+mod project;
 mod question;
 pub mod quote;
 mod records;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use crate::bell::Bell;
-use crate::config::{Config, TaskPlan};
+use crate::config::{Approvals, Config, TaskPlan};
 use crate::error::Error;
 use crate::ledger::{Ledger, Plans};
 use crate::runner::Runner;
@@ -82,6 +83,12 @@ pub struct Service {
     /// Rules for new tasks.
     task_plans: Arc<[TaskPlan]>,
     runner: Arc<OnceCell<Runner>>,
+    /// What is started here belongs to it.
+    project: Arc<str>,
+    /// Only what `project` wrote is seen and acted on: see `confined`.
+    is_confined: bool,
+    /// The config lets agents answer approvals.
+    agents_may_approve: bool,
 }
 
 impl Service {
@@ -103,7 +110,10 @@ impl Service {
             })?;
         }
         let service = Self::with_tools(url, options, tools).await?;
-        Ok(service.with_task_plans(config.task_plans.values().cloned().collect()))
+        let task_plans = config.task_plans.values().cloned().collect();
+        let agents_may_approve = config.approvals == Approvals::Agents;
+        let project = config.project_name().into();
+        Ok(Self { project, agents_may_approve, ..service.with_task_plans(task_plans) })
     }
 
     /// What new tasks bring with them.
@@ -120,7 +130,22 @@ impl Service {
         let seats = crate::folders::data().join("seats");
         let (tools, plans, runner) = (Arc::new(tools), ledger.plans(), Arc::default());
         let task_plans = Arc::default();
-        Ok(Self { db, tenant, ledger, bell, tools, plans, seats, task_plans, runner })
+        let project = Config::default().project_name().into();
+        let (is_confined, agents_may_approve) = (false, false);
+        Ok(Self {
+            db,
+            tenant,
+            ledger,
+            bell,
+            tools,
+            plans,
+            seats,
+            task_plans,
+            runner,
+            project,
+            is_confined,
+            agents_may_approve,
+        })
     }
 
     /// This process's seat at the table; taken when first needed.

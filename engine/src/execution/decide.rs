@@ -20,21 +20,39 @@ use crate::plan::Plan;
 use crate::policy::{Answer, Category, Outcome, StepStatus};
 use crate::terms::Terms;
 
+/// Where an execution is started: what its first entry records of the config in effect.
+#[derive(Clone, Debug)]
+pub struct StartContext {
+    pub place: Digest,
+    pub project: Option<String>,
+    pub agents_may_approve: bool,
+}
+
 /// The first entry of an execution; the caller has checked the inputs.
 pub fn begin(
     id: ExecutionId,
     plan_ref: PlanRef,
     plan: &Plan,
     inputs: Option<&Value>,
-    place: Digest,
+    context: &StartContext,
     terms: &Terms,
     salt: &Arc<[u8]>,
 ) -> Fresh {
     let payload = inputs.map(bytes);
     let kept =
         payload.as_deref().map(|body| Kept { digest: Digest::salted(salt, body), size: body.len() as u64 });
-    let (task, terms) = (plan.task.clone(), terms.clone());
-    Fresh { event: ExecutionStarted { id, plan: plan_ref, inputs: kept, place, task, terms }.into(), payload }
+    let StartContext { place, project, agents_may_approve } = context.clone();
+    let started = ExecutionStarted {
+        id,
+        plan: plan_ref,
+        inputs: kept,
+        place,
+        task: plan.task.clone(),
+        terms: terms.clone(),
+        project,
+        agents_may_approve,
+    };
+    Fresh { event: started.into(), payload }
 }
 
 pub(super) fn bytes(value: &Value) -> Vec<u8> {

@@ -50,6 +50,8 @@ pub fn open(
         rules: plan.steps.iter().map(|step| Rules::of(step, &started.terms)).collect(),
         terms: started.terms.clone(),
         task: started.task.clone(),
+        project: started.project.clone(),
+        agents_may_approve: started.agents_may_approve,
         steps: plan.steps.iter().map(|_| StepState::default()).collect(),
         plan,
         epoch: Epoch(0),

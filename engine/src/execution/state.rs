@@ -57,6 +57,9 @@ pub struct Execution {
     pub place: Digest,
     pub terms: Terms,
     pub task: Option<String>,
+    /// None: started before there were projects.
+    pub project: Option<String>,
+    pub agents_may_approve: bool,
     pub steps: Vec<StepState>,
     pub epoch: Epoch,
     pub seat: Option<SeatId>,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::{Event, PlanRef};
 use actbook_engine::execution::{
-    CallId, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, Values, begin, decide, evolve,
-    follow, open,
+    CallId, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, StartContext, Values, begin,
+    decide, evolve, follow, open,
 };
 use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
 use actbook_engine::plan::Plan;
@@ -52,7 +52,12 @@ impl Book {
     pub fn open(plan: Arc<Plan>, inputs: Option<&Value>, terms: &Terms) -> Self {
         let salt: Arc<[u8]> = Arc::from(*b"salt");
         let plan_ref = PlanRef { id: PlanId::new("p"), name: "p".into(), version: 1, digest: plan.digest };
-        let first = begin(ExecutionId::new("e"), plan_ref, &plan, inputs, Digest::of(b"here"), terms, &salt);
+        let context = StartContext {
+            place: Digest::of(b"here"),
+            project: Some("here".into()),
+            agents_may_approve: false,
+        };
+        let first = begin(ExecutionId::new("e"), plan_ref, &plan, inputs, &context, terms, &salt);
         let recorded = Recorded { position: Position(1), at_ms: 0, event: first.event };
         let entry = Entry { recorded, payload: value(first.payload) };
         Self { state: Some(start(&entry, plan, salt.clone())), entries: vec![entry], now_ms: 0, salt }

@@ -4,6 +4,7 @@ mod analysis;
 mod bind;
 mod book;
 mod chain;
+mod event;
 mod laws;
 mod plan;
 mod semantics;

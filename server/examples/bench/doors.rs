@@ -9,7 +9,7 @@ use std::time::Duration;
 use actbook::config::Config;
 use actbook::mcp::http::{self, Listen};
 use actbook::mcp::{Client, Door, Profile};
-use actbook::service::{Background, Options, Service};
+use actbook::service::{Options, Service};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
@@ -69,7 +69,7 @@ pub async fn echo(transport: &str) -> anyhow::Result<()> {
 pub async fn door(database: &str, transport: &str) -> anyhow::Result<()> {
     let config = Config::default();
     let service = Service::open(database, Options::default(), &config).await?;
-    let door = Door::new(Background::new(service.clone()), &config, Profile::Run)?;
+    let door = Door::new(&service, &config, Profile::Run)?;
     match transport {
         "stdio" => actbook::mcp::stdio(door).await?,
         _ => listen(move || Client::new(door.clone()), Some(service)).await?,

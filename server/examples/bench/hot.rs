@@ -7,7 +7,8 @@ use std::sync::Arc;
 use actbook_engine::chain::{self, Digest, GENESIS, Hash, Parts};
 use actbook_engine::event::{Event, PlanRef};
 use actbook_engine::execution::{
-    Command as Ask, Ended, Execution, Fresh, Now, Recorded, Values, begin, decide, due, evolve, follow, open,
+    Command as Ask, Ended, Execution, Fresh, Now, Recorded, StartContext, Values, begin, decide, due, evolve,
+    follow, open,
 };
 use actbook_engine::id::{ExecutionId, PlanId, Position, SeatId};
 use actbook_engine::plan::Plan;
@@ -54,8 +55,9 @@ pub fn run(steps: usize) -> anyhow::Result<Value> {
     let reference =
         PlanRef { id: PlanId::new("p"), name: plan.name.clone(), version: 1, digest: plan.digest };
     let mut book = Book { position: 0, hash: GENESIS };
-    let first =
-        begin(ExecutionId::new("x"), reference, &plan, None, Digest::of(b"here"), &Default::default(), &salt);
+    let context =
+        StartContext { place: Digest::of(b"here"), project: Some("site".into()), agents_may_approve: false };
+    let first = begin(ExecutionId::new("x"), reference, &plan, None, &context, &Default::default(), &salt);
     let recorded = book.record(1, 1, first);
     let Event::ExecutionStarted(started) = &recorded.event else { anyhow::bail!("no start") };
     let mut execution = open(started, recorded.position, recorded.at_ms, plan, salt);

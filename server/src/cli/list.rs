@@ -21,7 +21,7 @@ pub async fn list(session: &Session, asked: List) -> Ended {
     } else if rows.is_empty() {
         output.line("no execution fits");
     } else {
-        let mut table = Table::new(0, &["execution", "status", "plan", "started", "took", "task"]);
+        let mut table = Table::new(0, &["execution", "status", "plan", "started", "took", "task", "project"]);
         rows.iter().for_each(|row| table.row(line(row)));
         table.print(output);
     }
@@ -40,6 +40,7 @@ async fn filter(session: &Session, asked: List) -> Result<ExecutionFilter, actbo
         status: asked.status.map(|status| status.to_string()),
         plan: asked.plan,
         task: asked.task,
+        project: asked.project,
         actor: asked.actor,
         category: asked.category.map(|category| category.to_string()),
         since: asked.since,
@@ -60,5 +61,6 @@ fn line(row: &ExecutionRow) -> Vec<Cell> {
         cell(times::date(&row.started_at)),
         cell(took.map(|(from, to)| times::took(to - from)).unwrap_or_default()),
         coloured(QUIET, row.task.clone().unwrap_or_default()),
+        coloured(QUIET, row.project.clone().unwrap_or_default()),
     ]
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use actbook::error::Error;
 use actbook::mcp::{Door, Profile, stdio};
-use actbook::service::Background;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::ToolSet;
@@ -15,8 +14,8 @@ use super::{Ended, Exit};
 const LEAVING: Duration = Duration::from_secs(3);
 
 pub async fn mcp(session: &Session, tools: ToolSet) -> Ended {
-    let background = Background::new(session.service.clone());
-    let door = Door::new(background.clone(), &session.config, profile(tools))?;
+    let door = Door::new(&session.service, &session.config, profile(tools))?;
+    let background = door.background().clone();
     let looking = tokio::spawn({
         let background = background.clone();
         async move { background.look_out().await }

@@ -7,7 +7,6 @@ use actbook::error::Error;
 use actbook::mcp::conformance::Fixture;
 use actbook::mcp::http::{self, Listen};
 use actbook::mcp::{Client, Door};
-use actbook::service::Background;
 use serde_json::json;
 
 use super::args::Serve;
@@ -29,8 +28,8 @@ const LEAVING: Duration = Duration::from_secs(30);
 pub async fn serve(session: &Session, asked: Serve) -> Ended {
     let listen = Listen { address: asked.listen, names: asked.names, anywhere: asked.without_tokens };
     let listener = listen.open().await?;
-    let background = Background::new(session.service.clone());
-    let door = Door::new(background.clone(), &session.config, profile(asked.tools))?;
+    let door = Door::new(&session.service, &session.config, profile(asked.tools))?;
+    let background = door.background().clone();
     let looking = tokio::spawn({
         let background = background.clone();
         async move { background.look_out().await }

@@ -17,7 +17,13 @@ const RATE_WIDTH: u64 = 10;
 const SHOWN: usize = 15;
 
 pub async fn stats(session: &Session, asked: args::Stats) -> Ended {
-    let of = StatsFilter { since: asked.since, until: asked.until, plan: asked.plan, task: asked.task };
+    let of = StatsFilter {
+        since: asked.since,
+        until: asked.until,
+        plan: asked.plan,
+        task: asked.task,
+        ..StatsFilter::default()
+    };
     let stats = session.service.stats(&of).await?;
     let output = &session.output;
     if output.json {

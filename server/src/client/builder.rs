@@ -18,6 +18,7 @@ pub struct Builder {
     caller: Option<Caller>,
     executors: Vec<(String, Executor)>,
     takes_up: bool,
+    project: Option<String>,
 }
 
 /// Where the config comes from.
@@ -37,6 +38,7 @@ impl Default for Builder {
             caller: None,
             executors: Vec::new(),
             takes_up: true,
+            project: None,
         }
     }
 }
@@ -66,6 +68,14 @@ impl Builder {
         self
     }
 
+    /// Confines the client to a project, as agents are: it neither sees nor acts on what other projects wrote. By
+    /// default it sees all projects, and what it starts belongs to the project of its config, else to that of the
+    /// working folder.
+    pub fn project(mut self, name: impl Into<String>) -> Self {
+        self.project = Some(name.into());
+        self
+    }
+
     /// Who the journal says it was; by default `program:` and the name of the program's file.
     pub fn caller(mut self, actor: impl Into<Arc<str>>) -> Self {
         self.caller = Some(Caller::new(actor));
@@ -89,13 +99,16 @@ impl Builder {
     /// Opens the database, and migrates it where it is older. Needs a tokio runtime, on which executions will
     /// run.
     pub async fn open(self) -> Result<Client, Error> {
-        let config = match self.settings {
+        let mut config = match self.settings {
             Settings::None => Config::default(),
             Settings::File(file) => Config::load(Some(&file))?,
             Settings::Given(config) => *config,
         };
         let database = self.database.unwrap_or_else(crate::folders::database);
+        let is_confined = self.project.is_some();
+        config.project = self.project.or(config.project);
         let service = Service::embedded(&database, self.options, &config, self.executors).await?;
+        let service = if is_confined { service.confined() } else { service };
         Ok(Client::open(service, self.caller.unwrap_or_else(Caller::program), self.takes_up))
     }
 }

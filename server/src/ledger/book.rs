@@ -351,7 +351,7 @@ impl Book {
             start.plan_ref.clone(),
             &start.plan,
             start.inputs.as_ref(),
-            start.place,
+            &start.context,
             &start.terms,
             &start.salt,
         );

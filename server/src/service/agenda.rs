@@ -31,13 +31,15 @@ impl Service {
         let mut open = Vec::new();
         for status in OPEN {
             let filter = executions::Filter { status: Some(status.to_string()), ..Default::default() };
-            for row in executions::list(self.tenant, &filter, LISTED_MAX).all(&self.db).await? {
+            for row in
+                executions::list(self.tenant, self.boundary(), &filter, LISTED_MAX).all(&self.db).await?
+            {
                 open.push(self.item(&row, true).await?);
             }
         }
         open.sort_by_key(|item| !item.here);
         let any = executions::Filter::default();
-        for row in executions::list(self.tenant, &any, RECENT_MAX).all(&self.db).await? {
+        for row in executions::list(self.tenant, self.boundary(), &any, RECENT_MAX).all(&self.db).await? {
             if row.ended_at.is_some() {
                 open.push(self.item(&row, false).await?);
             }

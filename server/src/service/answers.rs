@@ -50,6 +50,7 @@ impl Service {
         to: Option<String>,
         reason: Option<String>,
     ) -> Told {
+        self.require_approver(caller, id).await?;
         self.tell(caller, id, Command::Approve { step: to, reason }).await
     }
 
@@ -60,6 +61,7 @@ impl Service {
         to: Option<String>,
         reason: Option<String>,
     ) -> Told {
+        self.require_approver(caller, id).await?;
         self.tell(caller, id, Command::Reject { step: to, reason }).await
     }
 

@@ -78,9 +78,11 @@ impl Service {
             after = after.max(oldest.id.saturating_sub(1));
             plan_name = filter.plan.as_ref().map(|_| oldest.plan_name);
         }
+        let (kind, kind_older) = filter.kind.as_deref().map(kinds).transpose()?.unzip();
         let filter = journal::Filter {
             stream,
-            kind: filter.kind.as_deref().map(kind).transpose()?,
+            kind,
+            kind_older: kind_older.flatten(),
             actor: filter.actor.as_deref().map(actor),
             since: filter.since,
             until: filter.until,
@@ -150,6 +152,10 @@ impl Service {
     }
 
     async fn read_entries(&self, filter: &journal::Filter, limit: u64) -> Result<Vec<journal::Entry>, Error> {
+        // A named stream was looked up within the boundary.
+        if self.boundary().is_some() && filter.stream.is_none() {
+            return self.visible_entries(filter, limit).await;
+        }
         Ok(journal::filtered(self.db.dialect(), self.tenant, filter, limit).all(&self.db).await?)
     }
 
@@ -185,6 +191,7 @@ impl Service {
 fn sought(filter: &journal::Filter, plan: Option<String>) -> Option<stretches::Sought> {
     let sought = stretches::Sought {
         kind: filter.kind.clone(),
+        kind_older: filter.kind_older.clone(),
         actor: filter.actor.clone(),
         plan,
         task: filter.task.clone(),
@@ -238,11 +245,12 @@ pub(super) fn actor(name: &str) -> String {
     }
 }
 
-/// A kind with or without its version.
-fn kind(word: &str) -> Result<String, Error> {
+/// The newest and the oldest version that is meant by a kind; with its version it is that one alone.
+fn kinds(word: &str) -> Result<(String, Option<String>), Error> {
     let bare = |kind: &'static str| kind.split('.').next().unwrap_or(kind);
-    let known = Event::KINDS.iter().find(|kind| **kind == word || bare(kind) == word);
-    known.map(|kind| (*kind).to_owned()).ok_or_else(|| {
+    let mut known = Event::KINDS_READ.iter().filter(|kind| **kind == word || bare(kind) == word);
+    let newest = known.next().map(|kind| (*kind).to_owned());
+    newest.map(|newest| (newest, known.next_back().map(|kind| (*kind).to_owned()))).ok_or_else(|| {
         let near = actbook_engine::analysis::nearest(word, Event::KINDS.iter().map(|kind| bare(kind)));
         let cure = near.map_or_else(
             || "docs/journal.md lists them".to_owned(),

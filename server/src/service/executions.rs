@@ -91,7 +91,7 @@ impl Service {
             id: ExecutionId::new(random::id()),
             plan_ref,
             inputs: inputs.map(|inputs| plan.redact_inputs(inputs)),
-            place: self.place(&plan),
+            context: self.start_context(&plan),
             terms,
             plan,
             salt: random::bytes::<16>().to_vec().into(),
@@ -115,7 +115,7 @@ impl Service {
 
     /// By id, or its unique beginning.
     pub async fn find(&self, id: &str) -> Result<Found, Error> {
-        match executions::find(&self.db, self.tenant, id).await? {
+        match executions::find(&self.db, self.tenant, self.boundary(), id).await? {
             store::Found::One(row) => Ok(Found {
                 id: ExecutionId::new(row.public_id.as_str()),
                 stream: row.id,
@@ -143,7 +143,7 @@ impl Service {
         }
         let actor = filter.actor.as_deref().map(actor);
         let filter = executions::Filter { actor, ..filter.clone() };
-        let rows = executions::list(self.tenant, &filter, limit).all(&self.db).await?;
+        let rows = executions::list(self.tenant, self.boundary(), &filter, limit).all(&self.db).await?;
         let mut digests = BTreeMap::new();
         for row in &rows {
             if let Entry::Vacant(vacant) = digests.entry((row.plan.as_str(), row.plan_version)) {
@@ -204,7 +204,9 @@ impl Service {
         let mut stranded = Vec::new();
         for status in [Status::Running, Status::Compensating] {
             let filter = executions::Filter { status: Some(status.to_string()), ..Default::default() };
-            for row in executions::list(self.tenant, &filter, STRANDED_LISTED).all(&self.db).await? {
+            for row in
+                executions::list(self.tenant, self.boundary(), &filter, STRANDED_LISTED).all(&self.db).await?
+            {
                 let found = self.find(&row.public_id).await?;
                 if self.driver(&found).await?.is_none() {
                     stranded.push(row.public_id);

@@ -68,8 +68,9 @@ impl Service {
         let mut cleaned = Cleaned { dry_run, ..Cleaned::default() };
         let mut after = 0;
         loop {
-            let round =
-                executions::ended_before(self.tenant, before_ms, after, CLEANUP_ROUND).all(&self.db).await?;
+            let boundary = self.boundary();
+            let round = executions::ended_before(self.tenant, boundary, before_ms, after, CLEANUP_ROUND);
+            let round = round.all(&self.db).await?;
             let Some(last) = round.last() else { break };
             after = last.id;
             for row in round {

@@ -10,14 +10,14 @@ const KEY_BYTES_MAX: usize = 200;
 
 impl Service {
     pub(super) async fn ask(&self, caller: &Caller, request: Request) -> Result<Reply, Error> {
-        let key = caller.key.as_ref().map(|key| of(caller, key)).transpose()?;
+        let key = caller.key.as_ref().map(|key| self.request_key(caller, key)).transpose()?;
         Ok(self.ledger.ask(Asked { actor: caller.actor.clone(), request, key }).await?)
     }
 
     /// What the caller's key gave before. Twins on their way are for the ledger to find.
     pub(super) async fn repeated(&self, caller: &Caller) -> Result<Option<String>, Error> {
         let Some(key) = &caller.key else { return Ok(None) };
-        let asked = of(caller, key)?;
+        let asked = self.request_key(caller, key)?;
         let found = requests::find(self.tenant, &asked.caller, &asked.key).first(&self.db).await?;
         match found {
             Some(found) if found.digest == asked.digest.0 => Ok(Some(found.result)),
@@ -29,16 +29,21 @@ impl Service {
         }
     }
 
+    /// Callers of a confined service have keys of their own in each project, whatever names they go by.
+    fn request_key(&self, caller: &Caller, key: &Key) -> Result<RequestKey, Error> {
+        if key.name.is_empty() || key.name.len() > KEY_BYTES_MAX {
+            let message = format!("a request key has 1 to {KEY_BYTES_MAX} bytes");
+            return Err(Error::new("invalid_key", message, "use a fresh random id for each new request"));
+        }
+        let caller = match self.boundary() {
+            Some(project) => format!("{} in {project}", caller.actor),
+            None => caller.actor.to_string(),
+        };
+        Ok(RequestKey { caller, key: key.name.clone(), digest: key.request })
+    }
+
     /// An execution as it stands, for an answer that nothing new led to.
     pub(super) fn stands(&self, stream: u64) -> Result<Progress, Error> {
         Ok(self.ledger.look(stream, |execution| Progress::of(stream, execution))?)
     }
-}
-
-fn of(caller: &Caller, key: &Key) -> Result<RequestKey, Error> {
-    if key.name.is_empty() || key.name.len() > KEY_BYTES_MAX {
-        let message = format!("a request key has 1 to {KEY_BYTES_MAX} bytes");
-        return Err(Error::new("invalid_key", message, "use a fresh random id for each new request"));
-    }
-    Ok(RequestKey { caller: caller.actor.to_string(), key: key.name.clone(), digest: key.request })
 }

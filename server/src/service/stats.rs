@@ -60,7 +60,8 @@ impl Service {
     /// Everything that was seen since a time, up to this moment.
     pub async fn tools_seen(&self, since_ms: Option<i64>) -> Result<ToolsSeen, Error> {
         ledger::catch_up_seen(&self.db, self.tenant, &self.plans).await?;
-        self.seen_of(&Of { since: since_ms, ..Of::default() }).await
+        let within = self.boundary().map(str::to_owned);
+        self.seen_of(&Of { since: since_ms, within, ..Of::default() }).await
     }
 
     /// As the rows have it.

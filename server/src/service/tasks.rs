@@ -243,7 +243,7 @@ impl Service {
 
     async fn newest_of(&self, plan: &str, task: Option<&str>) -> Result<Folded, Error> {
         let filter = executions::Filter { plan: Some(plan.to_owned()), ..Default::default() };
-        let rows = executions::list(self.tenant, &filter, LOOKED_AT).all(&self.db).await?;
+        let rows = executions::list(self.tenant, self.boundary(), &filter, LOOKED_AT).all(&self.db).await?;
         // A plan that serves several tasks runs for one of them at a time.
         let row = rows.into_iter().find(|row| row.task.is_none() || row.task.as_deref() == task);
         let planned = match self.saved_plan(plan).await {
@@ -261,7 +261,7 @@ impl Service {
     /// What the executions of a task say of it, while they are under way.
     async fn executions_status(&self, task: &str) -> Result<Option<Derived>, Error> {
         let filter = executions::Filter { task: Some(task.to_owned()), ..Default::default() };
-        let rows = executions::list(self.tenant, &filter, LOOKED_AT).all(&self.db).await?;
+        let rows = executions::list(self.tenant, self.boundary(), &filter, LOOKED_AT).all(&self.db).await?;
         let first = |statuses: &[&str]| rows.iter().find(|row| statuses.contains(&row.status.as_str()));
         let blocked = first(&["blocked"]).map(|row| (Status::Blocked, row));
         let going = first(&["running", "paused", "compensating"]).map(|row| (Status::InProgress, row));

@@ -39,6 +39,11 @@ pub struct ExecutionView {
     pub plan: PlanShown,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
+    /// None: started before there were projects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    #[serde(skip)]
+    pub agents_may_approve: bool,
     pub started_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
@@ -174,6 +179,8 @@ pub struct ExecutionRow {
     pub plan: PlanShown,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     pub started_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
@@ -224,6 +231,7 @@ impl ExecutionRow {
                 digest: digest.to_owned(),
             },
             task: row.task.clone(),
+            project: row.project.clone(),
             started_at: time(row.started_at),
             ended_at: row.ended_at.map(time),
             stream: row.id,
@@ -292,6 +300,8 @@ impl Service {
                 digest: plan.digest.to_string(),
             },
             task: execution.task.clone(),
+            project: execution.project.clone(),
+            agents_may_approve: execution.agents_may_approve,
             started_at: time(execution.started_at_ms),
             ended_at: execution.ended_at_ms.map(time),
             progress: ProgressView { done, total: steps.len() },

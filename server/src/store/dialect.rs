@@ -194,7 +194,7 @@ pub(super) mod entries {
                 "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM ",
                 $from,
                 " WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
-                 AND ($4 = '' OR kind = $4) AND ($5 = '' OR actor = $5) AND at >= $6 AND at < $7 \
+                 AND ($4 = '' OR kind IN ($4, $18)) AND ($5 = '' OR actor = $5) AND at >= $6 AND at < $7 \
                  AND (CAST($8 AS TEXT) IS NULL OR body LIKE $8)",
                 holds!(9, $recorded),
                 holds!(10, $recorded),
@@ -213,13 +213,13 @@ pub(super) mod entries {
     // One execution's entries have a text of their own, so that they are found by its pages.
     pub const SQLITE: &str = filtered!("CAST(payloads.body AS TEXT)", "journal", " AND tenant = $1");
     pub const SQLITE_OF_STREAM: &str =
-        filtered!("CAST(payloads.body AS TEXT)", on_pages!(sqlite, 18), concat!(" AND ", is_there!(18)));
+        filtered!("CAST(payloads.body AS TEXT)", on_pages!(sqlite, 19), concat!(" AND ", is_there!(19)));
     pub const POSTGRES: &str =
         filtered!("convert_from(payloads.body, 'UTF8')", "journal", " AND tenant = $1");
     pub const POSTGRES_OF_STREAM: &str = filtered!(
         "convert_from(payloads.body, 'UTF8')",
-        on_pages!(postgres, 18),
-        concat!(" AND ", is_there!(18))
+        on_pages!(postgres, 19),
+        concat!(" AND ", is_there!(19))
     );
 }
 

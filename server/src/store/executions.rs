@@ -14,6 +14,8 @@ pub struct Execution {
     pub plan_name: String,
     pub plan_version: u64,
     pub task: Option<String>,
+    /// None: it was started before there were projects.
+    pub project: Option<String>,
     pub status: String,
     pub place: String,
     pub seat: Option<String>,
@@ -37,8 +39,8 @@ pub struct Change<'a> {
 pub fn insert(tenant: i64, execution: &Execution) -> Statement {
     Statement::new(
         "INSERT INTO executions (tenant, id, public_id, plan, plan_name, plan_version, task, status, \
-         place, seat, epoch, started_at, ended_at, look_again_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+         place, seat, epoch, started_at, ended_at, look_again_at, project) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
         vec![
             tenant.into(),
             execution.id.into(),
@@ -54,6 +56,7 @@ pub fn insert(tenant: i64, execution: &Execution) -> Statement {
             execution.started_at.into(),
             execution.ended_at.into(),
             execution.look_again_at.into(),
+            execution.project.as_deref().unwrap_or_default().into(),
         ],
     )
 }
@@ -81,11 +84,11 @@ pub fn erase_all(tenant: i64) -> Statement {
 }
 
 macro_rules! executions {
-    ($rest:literal) => {
+    ($($rest:expr),+ $(,)?) => {
         concat!(
             "SELECT id, public_id, plan, plan_name, plan_version, task, status, place, \
-             executions.seat, epoch, started_at, ended_at, look_again_at FROM executions ",
-            $rest
+             executions.seat, epoch, started_at, ended_at, look_again_at, project FROM executions ",
+            $($rest),+
         )
     };
 }
@@ -105,6 +108,7 @@ fn execution(mut row: Row) -> Result<Execution, Error> {
         started_at: row.int(10)?,
         ended_at: row.maybe_int(11)?,
         look_again_at: row.maybe_int(12)?,
+        project: Some(row.take_text(13)?).filter(|project| !project.is_empty()),
     })
 }
 
@@ -116,17 +120,36 @@ pub fn all(tenant: i64) -> Select<Execution> {
     Select::new(executions!("WHERE tenant = $1 ORDER BY id"), vec![tenant.into()], execution)
 }
 
-/// The execution whose public id is, or alone begins with, `prefix`.
-pub async fn find(db: &Db, tenant: i64, prefix: &str) -> Result<Found<Execution>, Error> {
-    let candidates = beginning_with(tenant, prefix).all(db).await?;
+/// The condition that a row passes a boundary: parameter `$n` is empty (no boundary), or the row was written in
+/// that project, or before there were projects.
+macro_rules! within {
+    ($n:literal) => {
+        concat!("($", $n, " = '' OR project = $", $n, " OR project = '')")
+    };
+}
+pub(super) use within;
+
+/// The execution whose public id is, or alone begins with, `prefix`. `within`: what other projects started does
+/// not exist.
+pub async fn find(
+    db: &Db,
+    tenant: i64,
+    within: Option<&str>,
+    prefix: &str,
+) -> Result<Found<Execution>, Error> {
+    let candidates = beginning_with(tenant, within, prefix).all(db).await?;
     Ok(Found::among(prefix, candidates, |candidate| &candidate.public_id))
 }
 
 /// Two are enough to see that a prefix is not unique; in byte order a whole id comes first.
-fn beginning_with(tenant: i64, prefix: &str) -> Select<Execution> {
+fn beginning_with(tenant: i64, within: Option<&str>, prefix: &str) -> Select<Execution> {
     Select::new(
-        executions!("WHERE tenant = $1 AND public_id >= $2 AND public_id < $3 ORDER BY public_id LIMIT 2"),
-        vec![tenant.into(), prefix.into(), prefix_end(prefix).into()],
+        executions!(
+            "WHERE tenant = $1 AND public_id >= $2 AND public_id < $3 AND ",
+            within!(4),
+            " ORDER BY public_id LIMIT 2"
+        ),
+        vec![tenant.into(), prefix.into(), prefix_end(prefix).into(), within.unwrap_or_default().into()],
         execution,
     )
 }
@@ -138,6 +161,7 @@ pub struct Filter {
     /// A plan's id or name.
     pub plan: Option<String>,
     pub task: Option<String>,
+    pub project: Option<String>,
     /// Somebody with entries in it; needs what was seen to be caught up, as `category` does.
     pub actor: Option<String>,
     /// Of a step that was left failed or unknown.
@@ -167,7 +191,7 @@ macro_rules! listed {
     ($by:literal) => {
         concat!(
             "SELECT id, public_id, plan, plan_name, plan_version, task, status, place, \
-             executions.seat, epoch, started_at, ended_at, look_again_at FROM executions \
+             executions.seat, epoch, started_at, ended_at, look_again_at, project FROM executions \
              WHERE tenant = $1 AND started_at >= $2 AND started_at < $3 AND id < $4",
             $by,
             " AND ($7 = '' OR plan = $7 OR plan_name = $7) \
@@ -177,19 +201,22 @@ macro_rules! listed {
             holds!(12),
             holds!(13),
             holds!(14),
-            " ORDER BY id DESC LIMIT $5"
+            " AND ",
+            within!(15),
+            " AND ($16 = '' OR project = $16) ORDER BY id DESC LIMIT $5"
         )
     };
 }
 
-/// Newest first.
-pub fn list(tenant: i64, filter: &Filter, limit: u64) -> Select<Execution> {
+/// Newest first. `within`: only what passes that project's boundary.
+pub fn list(tenant: i64, within: Option<&str>, filter: &Filter, limit: u64) -> Select<Execution> {
     let (since, until) = (filter.since.unwrap_or(i64::MIN), filter.until.unwrap_or(i64::MAX));
     let before = filter.before.unwrap_or(u64::MAX);
     let mut params = vec![tenant.into(), since.into(), until.into(), before.into(), limit.into()];
     let wanted = [&filter.status, &filter.plan, &filter.task, &filter.actor, &filter.category];
     params.extend(wanted.map(|word| word.as_deref().unwrap_or_default().into()));
     params.extend(patterns(&filter.words));
+    params.extend([within, filter.project.as_deref()].map(|project| project.unwrap_or_default().into()));
     // Written out, so that the index by task, by status or by when to look is used where one is wanted.
     let sql = match (&filter.task, filter.status.as_deref()) {
         (Some(_), _) => listed!(" AND ($6 = '' OR status = $6) AND task = $8"),
@@ -225,11 +252,15 @@ pub fn left(tenant: i64, now_ms: i64, limit: u64) -> Select<Execution> {
     )
 }
 
-/// Ended before a time: what `cleanup` erases.
-pub fn ended_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<Execution> {
+/// Ended before a time: what `cleanup` erases. `within`: only what passes that project's boundary.
+pub fn ended_before(tenant: i64, within: Option<&str>, at: i64, after: u64, limit: u64) -> Select<Execution> {
     Select::new(
-        executions!("WHERE tenant = $1 AND ended_at < $2 AND id > $3 ORDER BY id LIMIT $4"),
-        vec![tenant.into(), at.into(), after.into(), limit.into()],
+        executions!(
+            "WHERE tenant = $1 AND ended_at < $2 AND id > $3 AND ",
+            within!(5),
+            " ORDER BY id LIMIT $4"
+        ),
+        vec![tenant.into(), at.into(), after.into(), limit.into(), within.unwrap_or_default().into()],
         execution,
     )
 }

@@ -1,6 +1,7 @@
 //! Figures, taken by the database from the rows of executions and of what was seen of them. Percentiles
 //! are nearest-rank: each is a value that was there.
 
+use super::executions::within;
 use super::{Error, Row, Select, Value};
 
 /// What to take figures from: what began in a time, of a plan, of a task. Everything left out lets all
@@ -12,21 +13,27 @@ pub struct Of {
     /// A plan's id or name.
     pub plan: Option<String>,
     pub task: Option<String>,
+    /// The boundary: only executions of this project, and those from before there were projects.
+    pub within: Option<String>,
 }
 
 impl Of {
-    /// `$1` to `$5`.
+    /// `$1` to `$6`.
     fn params(&self, tenant: i64) -> Vec<Value> {
         let word = |word: &Option<String>| word.as_deref().unwrap_or_default().into();
         let (since, until) = (self.since.unwrap_or(i64::MIN), self.until.unwrap_or(i64::MAX));
-        vec![tenant.into(), since.into(), until.into(), word(&self.plan), word(&self.task)]
+        let words = [&self.plan, &self.task, &self.within].map(word);
+        [tenant.into(), since.into(), until.into()].into_iter().chain(words).collect()
     }
 }
 
 macro_rules! of_executions {
     () => {
-        "tenant = $1 AND started_at >= $2 AND started_at < $3 \
-         AND ($4 = '' OR plan = $4 OR plan_name = $4) AND ($5 = '' OR task = $5)"
+        concat!(
+            "tenant = $1 AND started_at >= $2 AND started_at < $3 \
+             AND ($4 = '' OR plan = $4 OR plan_name = $4) AND ($5 = '' OR task = $5) AND ",
+            within!(6)
+        )
     };
 }
 
@@ -38,9 +45,11 @@ macro_rules! of_rows {
             $at,
             " >= $2 AND ",
             $at,
-            " < $3 AND ($4 = '' AND $5 = '' OR stream IN (SELECT id FROM executions \
+            " < $3 AND ($4 = '' AND $5 = '' AND $6 = '' OR stream IN (SELECT id FROM executions \
              WHERE executions.tenant = $1 AND ($4 = '' OR executions.plan = $4 OR executions.plan_name = $4) \
-             AND ($5 = '' OR executions.task = $5)))"
+             AND ($5 = '' OR executions.task = $5) AND ",
+            within!(6),
+            "))"
         )
     };
 }
@@ -112,7 +121,7 @@ pub fn began(tenant: i64, of: &Of, period_ms: i64, shift_ms: i64) -> Select<Bega
     params.extend([period_ms.into(), shift_ms.into()]);
     Select::new(
         concat!(
-            "SELECT (started_at + $7) / $6, status, COUNT(*) FROM executions WHERE ",
+            "SELECT (started_at + $8) / $7, status, COUNT(*) FROM executions WHERE ",
             of_executions!(),
             " GROUP BY 1, 2 ORDER BY 1, 2"
         ),
@@ -368,7 +377,7 @@ pub fn longest(tenant: i64, of: &Of, limit: u64) -> Select<Longest> {
              FROM calls WHERE kind = 'run' AND sent = 1 AND took_ms IS NOT NULL AND ",
             of_rows!("started_at"),
             ") AS ranked JOIN executions ON executions.tenant = $1 AND executions.id = ranked.stream \
-             WHERE nth = 1 ORDER BY took_ms DESC, stream, step LIMIT $6"
+             WHERE nth = 1 ORDER BY took_ms DESC, stream, step LIMIT $7"
         ),
         params,
         |mut row| {

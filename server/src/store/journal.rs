@@ -314,6 +314,8 @@ pub const WORDS_MAX: usize = 4;
 pub struct Filter {
     pub stream: Option<u64>,
     pub kind: Option<String>,
+    /// An older version of the kind, which passes too.
+    pub kind_older: Option<String>,
     pub actor: Option<String>,
     pub since: Option<i64>,
     pub until: Option<i64>,
@@ -342,6 +344,7 @@ pub fn filtered(dialect: Dialect, tenant: i64, filter: &Filter, limit: u64) -> S
     let owned = [&filter.plan, &filter.task, &filter.status];
     params.push(owned.iter().any(|word| word.is_some()).into());
     params.extend(owned.map(word));
+    params.push(word(if filter.kind_older.is_some() { &filter.kind_older } else { &filter.kind }));
     let texts = match dialect {
         Dialect::Sqlite => [entries::SQLITE, entries::SQLITE_OF_STREAM],
         Dialect::Postgres => [entries::POSTGRES, entries::POSTGRES_OF_STREAM],

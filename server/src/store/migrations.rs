@@ -30,6 +30,7 @@ pub(super) const ALL: &[Migration] = &[
     migration!("0013_pages"),
     migration!("0014_executions"),
     migration!("0015_hot_path"),
+    migration!("0016_projects"),
 ];
 
 pub(super) const CREATE_TABLE: &str =

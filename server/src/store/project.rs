@@ -120,6 +120,7 @@ pub fn execution(stream: u64, execution: &execution::Execution) -> Execution {
         plan_name: execution.plan_ref.name.clone(),
         plan_version: u64::from(execution.plan_ref.version),
         task: execution.task.clone(),
+        project: execution.project.clone(),
         status: status.as_str().to_owned(),
         place: execution.place.to_string(),
         seat: execution.seat.as_ref().map(ToString::to_string),

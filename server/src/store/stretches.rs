@@ -124,6 +124,8 @@ pub async fn add(db: &Db, tenant: i64, (from, to): (u64, u64), held: &Held) -> R
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sought {
     pub kind: Option<String>,
+    /// An older version of the kind, which counts as the kind.
+    pub kind_older: Option<String>,
     pub actor: Option<String>,
     /// By its name.
     pub plan: Option<String>,
@@ -136,9 +138,9 @@ pub struct Sought {
 macro_rules! holding {
     ($name:literal, $value:literal) => {
         concat!(
-            "SELECT stretch FROM stretches WHERE tenant = $1 AND name = '",
+            "SELECT name, stretch FROM stretches WHERE tenant = $1 AND name = '",
             $name,
-            "' AND value = ",
+            "' AND value ",
             $value,
             " AND stretch >= $2 AND last_at >= $3 AND first_at < $4"
         )
@@ -147,23 +149,23 @@ macro_rules! holding {
 
 const HOLDING: &str = concat!(
     "SELECT stretch FROM (",
-    holding!("any", "$5"),
+    holding!("any", "= $5"),
     " UNION ALL ",
-    holding!("kind", "$6"),
+    holding!("kind", "IN ($6, $13)"),
     " UNION ALL ",
-    holding!("actor", "$7"),
+    holding!("actor", "= $7"),
     " UNION ALL ",
-    holding!("plan", "$8"),
+    holding!("plan", "= $8"),
     " UNION ALL ",
-    holding!("task", "$9"),
+    holding!("task", "= $9"),
     " UNION ALL ",
-    holding!("category", "$10"),
-    ") AS found GROUP BY stretch HAVING COUNT(*) = $11 ORDER BY stretch LIMIT $12"
+    holding!("category", "= $10"),
+    ") AS found GROUP BY stretch HAVING COUNT(DISTINCT name) = $11 ORDER BY stretch LIMIT $12"
 );
 
 /// The stretches that hold each of what is sought, in order, from one on.
 pub fn holding(tenant: i64, sought: &Sought, from: u64, limit: u64) -> Select<u64> {
-    let Sought { kind, actor, plan, task, category, since, until } = sought;
+    let Sought { kind, kind_older, actor, plan, task, category, since, until } = sought;
     let named = [kind, actor, plan, task, category];
     let count = named.iter().filter(|word| word.is_some()).count();
     // Every full stretch holds an empty `any`; where something else is sought, that need not be looked at.
@@ -172,5 +174,6 @@ pub fn holding(tenant: i64, sought: &Sought, from: u64, limit: u64) -> Select<u6
     params.extend([since.unwrap_or(i64::MIN).into(), until.unwrap_or(i64::MAX).into(), any.into()]);
     params.extend(named.map(|word| word.as_deref().unwrap_or_default().into()));
     params.extend([(count.max(1) as u64).into(), limit.into()]);
+    params.push(kind_older.as_ref().or(kind.as_ref()).map_or("", String::as_str).into());
     Select::new(HOLDING, params, |row| row.count(0))
 }

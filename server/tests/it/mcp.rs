@@ -12,6 +12,7 @@ mod install;
 mod keys;
 mod live;
 mod offers;
+mod projects;
 mod record;
 mod round;
 mod templates;

@@ -22,6 +22,9 @@ pub struct List {
     /// Only those of this task
     #[arg(long, value_name = "ID")]
     pub task: Option<String>,
+    /// Only those of this project: its name in the config, or its folder
+    #[arg(long)]
+    pub project: Option<String>,
     /// Only those with a step that failed, or is unknown, for this reason
     #[arg(long, value_parser = words(Category::ALL.iter().map(|word| word.as_str()), str::parse::<Category>))]
     pub category: Option<Category>,

@@ -56,6 +56,9 @@ fn answer(view: &ExecutionView, waiting: &WaitingView, doors: Doors) -> String {
     let id = view.id.as_str();
     let step = waiting.step.as_ref().map(|step| step.as_str());
     match waiting.kind {
+        "approval" if doors == Doors::Agent && !view.agents_may_approve => {
+            approval(id, step, Doors::Terminal)
+        }
         "approval" => approval(id, step, doors),
         "agent" if waiting.options.contains(&"compensated") => {
             let step = step.unwrap_or_default();

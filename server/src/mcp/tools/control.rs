@@ -60,7 +60,7 @@ pub fn control() -> Offered {
 
 pub async fn say(door: &Door, ask: &Ask, asked: Control) -> Result<CallToolResponse, Error> {
     let by = match asked.action {
-        Action::Approve | Action::Reject => match door.doors(ask) {
+        Action::Approve | Action::Reject => match door.doors_of(ask, &asked.execution_id).await? {
             Doors::Agent => ask.caller.clone(),
             Doors::Terminal => return Err(needs_a_person(door, &asked).await?),
             Doors::Person => {

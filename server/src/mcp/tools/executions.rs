@@ -187,7 +187,7 @@ async fn agenda(door: &Door, ask: &Ask) -> Result<Answer, Error> {
     let mut lines = Vec::new();
     let mut next = Vec::new();
     for item in &agenda {
-        let (row, place) = (&item.row, if item.here { "" } else { " (another project)" });
+        let (row, place) = (&item.row, if item.here { "" } else { " (other servers)" });
         let waits = item.waiting.first().map(|one| format!(" — {}", answer::cut(&one.question, 200)));
         lines.push(format!(
             "{} {} `{}` v{} started {}{place}{}",

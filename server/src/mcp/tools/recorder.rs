@@ -189,6 +189,7 @@ pub async fn history(door: &Door, asked: QueryHistory) -> Result<Answer, Error> 
         until: point("until", asked.until)?,
         words: words(asked.search),
         before: asked.cursor,
+        ..ExecutionFilter::default()
     };
     let limit = asked.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
     listed_executions(door, &filter, limit).await

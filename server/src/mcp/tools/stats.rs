@@ -53,6 +53,7 @@ pub async fn look(door: &Door, asked: LookAtStats) -> Result<Answer, Error> {
         until: point("until", asked.until)?,
         plan: asked.plan_id,
         task: asked.task,
+        ..StatsFilter::default()
     };
     let stats = door.service().stats(&of).await?;
     Ok(Answer { structured: clipped(&stats), text: told(&stats) })

@@ -90,7 +90,7 @@ impl Drop for Frozen {
 }
 
 fn id(book: &Book) -> String {
-    entries(book, "execution_started.1")[0].body["id"].as_str().unwrap().to_owned()
+    entries(book, "execution_started.2")[0].body["id"].as_str().unwrap().to_owned()
 }
 
 fn entries(book: &Book, kind: &str) -> Vec<Entry> {

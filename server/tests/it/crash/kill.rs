@@ -130,7 +130,7 @@ impl<'a> Case<'a> {
     }
 
     fn execution(&self) -> Option<String> {
-        let started = self.seen("execution_started.1");
+        let started = self.seen("execution_started.2");
         started.map(|entry| entry.body["id"].as_str().unwrap().to_owned())
     }
 

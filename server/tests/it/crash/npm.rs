@@ -184,7 +184,7 @@ fn a_call_that_was_out_at_a_server_is_unknown_and_its_server_is_ended() {
         let server = noted_child(&book);
         driver.kill().unwrap();
         finish(driver);
-        let started = book.entries().into_iter().find(|entry| entry.kind == "execution_started.1").unwrap();
+        let started = book.entries().into_iter().find(|entry| entry.kind == "execution_started.2").unwrap();
         let taker = book.say(&["resume", started.body["id"].as_str().unwrap()]);
         assert_eq!(taker.json["steps"][0]["status"], "unknown", "{taker:?}");
         assert_eq!(taker.json["steps"][0]["attempts"], 1, "{taker:?}");

@@ -44,7 +44,7 @@ fn release(book: &Book) {
 }
 
 fn execution(book: &Book) -> String {
-    let started = find(book, "execution_started.1", None).expect("it has started");
+    let started = find(book, "execution_started.2", None).expect("it has started");
     started.body["id"].as_str().unwrap().to_owned()
 }
 

@@ -54,7 +54,7 @@ fn accepted(book: &Book) {
 
 fn execution(book: &Book) -> String {
     let entries = book.entries();
-    let started = entries.iter().find(|entry| entry.kind == "execution_started.1").expect("it has started");
+    let started = entries.iter().find(|entry| entry.kind == "execution_started.2").expect("it has started");
     started.body["id"].as_str().unwrap().to_owned()
 }
 

@@ -45,7 +45,7 @@ pub async fn raw(db: &Db) -> BTreeMap<String, Raw> {
     for entry in journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap() {
         let (stream, at, kind) = (entry.stream, entry.at, entry.kind);
         let body: Value = serde_json::from_str(&entry.body).unwrap();
-        if kind == "execution_started.1" {
+        if kind == "execution_started.2" {
             let digest = body["plan"]["digest"].as_str().unwrap();
             plan_of.insert(stream, plans[digest].clone());
         }

@@ -71,7 +71,7 @@ fn cleanup_erases_ended_executions_and_the_chain_still_verifies() {
 
 async fn assert_nothing_left(scratch: &Scratch, id: &str) {
     let executions::Execution { id: stream, .. } =
-        match executions::find(&scratch.db, TENANT, id).await.unwrap() {
+        match executions::find(&scratch.db, TENANT, None, id).await.unwrap() {
             actbook::store::Found::One(row) => row,
             other => panic!("{other:?}"),
         };

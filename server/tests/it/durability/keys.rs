@@ -8,7 +8,7 @@ use actbook::ledger::{Asked, Error, Ledger, PlanAsked, Reply, Request, RequestKe
 use actbook::service::PlanSaved;
 use actbook::store::{Db, Options, executions};
 use actbook_engine::chain::Digest;
-use actbook_engine::execution::Command;
+use actbook_engine::execution::{Command, StartContext};
 use actbook_engine::id::{ExecutionId, PlanId};
 use actbook_engine::plan::Plan;
 
@@ -46,7 +46,7 @@ impl Desk {
             plan: self.saved.plan.clone(),
             inputs: None,
             terms: Default::default(),
-            place: Digest::of(b"here"),
+            context: StartContext { place: Digest::of(b"here"), project: None, agents_may_approve: false },
             salt: Arc::from(*b"salt"),
             seat: None,
         };

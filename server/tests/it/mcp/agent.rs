@@ -76,14 +76,19 @@ impl Drop for Agent {
 impl Agent {
     pub fn legacy(house: &House, words: &[&str], version: &str, capabilities: Value) -> Self {
         let mut agent = Self::start(house, words);
+        agent.greet(version, capabilities);
+        agent
+    }
+
+    /// Opens a session of the older protocol.
+    pub fn greet(&mut self, version: &str, capabilities: Value) {
         let client = json!({ "name": "scripted", "version": "1" });
         let hello = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client });
-        let said = agent.request("initialize", hello).unwrap();
+        let said = self.request("initialize", hello).unwrap();
         assert_eq!(said["protocolVersion"], version);
         assert_eq!(said["serverInfo"], json!({ "name": "actbook", "version": env!("CARGO_PKG_VERSION") }));
-        agent.notify("notifications/initialized", json!({}));
-        agent.learn();
-        agent
+        self.notify("notifications/initialized", json!({}));
+        self.learn();
     }
 
     pub fn modern(house: &House, words: &[&str], capabilities: Value) -> Self {
@@ -100,7 +105,11 @@ impl Agent {
     }
 
     pub fn start(house: &House, words: &[&str]) -> Self {
-        let mut command = house.command(words);
+        Self::launch(house.command(words))
+    }
+
+    /// A command that serves MCP over stdio; nothing was said to it yet.
+    pub fn launch(mut command: std::process::Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take();

@@ -69,7 +69,7 @@ async fn passing(scratch: &Scratch, service: &Service, filter: &JournalFilter) -
         let task = of.is_none_or(|row| same(&filter.task, row.task.as_deref().unwrap_or("")));
         let status = of.is_none_or(|row| same(&filter.status, &row.status));
         let words = filter.words.iter().all(|word| entry.kind.contains(word) || entry.body.contains(word));
-        same(&filter.kind, entry.kind.trim_end_matches(".1"))
+        same(&filter.kind, entry.kind.split('.').next().unwrap_or_default())
             && same(&filter.actor, &entry.actor)
             && same(&filter.category, body["category"].as_str().unwrap_or(""))
             && filter.since.is_none_or(|since| entry.at >= since)

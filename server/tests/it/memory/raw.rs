@@ -20,7 +20,7 @@ pub struct Told {
 
 impl Told {
     fn of(entry: Entry) -> Self {
-        let kind = entry.kind.trim_end_matches(".1").to_owned();
+        let kind = entry.kind.split('.').next().unwrap_or_default().to_owned();
         let body = serde_json::from_str(&entry.body).unwrap();
         let by_driver = *entry.actor == *"actbook";
         Self { position: entry.position, stream: entry.stream, at: entry.at, by_driver, kind, body }

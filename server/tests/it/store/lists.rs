@@ -13,6 +13,7 @@ pub fn execution(id: u64, public_id: &str, status: &str) -> executions::Executio
         plan_name: "publish".into(),
         plan_version: 1,
         task: id.is_multiple_of(2).then(|| "TASK-1".into()),
+        project: None,
         status: status.into(),
         place: "here".into(),
         seat: None,
@@ -39,7 +40,7 @@ fn an_execution_is_found_by_a_unique_beginning_of_its_id() {
         ];
         save(db, &rows).await;
         let check = async |prefix: &str, expected| {
-            assert_eq!(executions::find(db, TENANT, prefix).await.unwrap(), expected, "{prefix}");
+            assert_eq!(executions::find(db, TENANT, None, prefix).await.unwrap(), expected, "{prefix}");
         };
         check("abc", Found::One(rows[0].clone())).await;
         check("abcd", Found::One(rows[1].clone())).await;
@@ -48,7 +49,43 @@ fn an_execution_is_found_by_a_unique_beginning_of_its_id() {
         check("", Found::None).await;
         check("x", Found::None).await;
         assert_eq!(executions::by_id(TENANT, 3).first(db).await.unwrap(), Some(rows[2].clone()));
-        assert_eq!(executions::find(db, TENANT + 1, "abc").await.unwrap(), Found::None);
+        assert_eq!(executions::find(db, TENANT + 1, None, "abc").await.unwrap(), Found::None);
+    });
+}
+
+#[test]
+fn executions_of_other_projects_lie_beyond_the_boundary() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let of =
+            |project: Option<&str>, row| executions::Execution { project: project.map(str::to_owned), ..row };
+        let rows = [
+            of(Some("a"), execution(1, "aa1", "failed")),
+            of(Some("b"), execution(2, "aa2", "failed")),
+            of(None, execution(3, "ab3", "failed")),
+        ];
+        save(db, &rows).await;
+        let found = async |within, prefix| executions::find(db, TENANT, within, prefix).await.unwrap();
+        assert_eq!(found(None, "aa1").await, Found::One(rows[0].clone()));
+        assert_eq!(found(Some("a"), "aa1").await, Found::One(rows[0].clone()));
+        assert_eq!(found(Some("b"), "aa1").await, Found::None);
+        assert_eq!(
+            found(Some("b"), "aa").await,
+            Found::One(rows[1].clone()),
+            "a prefix names only one's own"
+        );
+        assert_eq!(found(Some("b"), "ab3").await, Found::One(rows[2].clone()), "older than projects");
+        let listed = async |within: Option<&str>, project: Option<&str>| {
+            let filter = executions::Filter { project: project.map(str::to_owned), ..Default::default() };
+            let rows = executions::list(TENANT, within, &filter, 10).all(db).await.unwrap();
+            rows.iter().map(|row| row.id).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(None, None).await, [3, 2, 1]);
+        assert_eq!(listed(Some("a"), None).await, [3, 1]);
+        assert_eq!(listed(None, Some("a")).await, [1]);
+        assert_eq!(listed(Some("b"), Some("a")).await, Vec::<u64>::new());
+        let ended = executions::ended_before(TENANT, Some("b"), 2_000, 0, 10).all(db).await.unwrap();
+        assert_eq!(ended.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 3]);
     });
 }
 
@@ -61,7 +98,7 @@ fn executions_are_listed_newest_first() {
             statuses.iter().zip(1..).map(|(status, id)| execution(id, &format!("e{id}"), status)).collect();
         save(db, &rows).await;
         let check = async |filter: executions::Filter, limit, expected: &[u64]| {
-            let found = executions::list(TENANT, &filter, limit).all(db).await.unwrap();
+            let found = executions::list(TENANT, None, &filter, limit).all(db).await.unwrap();
             let ids: Vec<u64> = found.iter().map(|execution| execution.id).collect();
             assert_eq!(ids, expected, "{filter:?}");
         };
@@ -74,9 +111,9 @@ fn executions_are_listed_newest_first() {
         check(executions::Filter { status: failed(), before: Some(5), ..any() }, 10, &[2]).await;
         check(executions::Filter { since: Some(300), ..any() }, 10, &[5, 4, 3]).await;
         check(executions::Filter { since: Some(300), status: failed(), ..any() }, 10, &[5]).await;
-        let ended = executions::ended_before(TENANT, 1_001, 0, 10).all(db).await.unwrap();
+        let ended = executions::ended_before(TENANT, None, 1_001, 0, 10).all(db).await.unwrap();
         assert_eq!(ended.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 4, 5]);
-        assert_eq!(executions::ended_before(TENANT, 1_000, 0, 10).all(db).await.unwrap(), []);
+        assert_eq!(executions::ended_before(TENANT, None, 1_000, 0, 10).all(db).await.unwrap(), []);
     });
 }
 

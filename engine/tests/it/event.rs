@@ -1,0 +1,46 @@
+//! What the journal holds is read for ever: older versions of an event's body, and the newest one back again.
+
+use actbook_engine::event::{Event, ExecutionStarted};
+use serde_json::{Value, json};
+
+fn started() -> Value {
+    let digest = "A".repeat(43);
+    json!({
+        "id": "e-1",
+        "plan": { "id": "p-1", "name": "notes", "version": 1, "digest": digest },
+        "place": digest,
+        "task": "TASK-1",
+    })
+}
+
+fn decoded(kind: &str, body: &Value) -> ExecutionStarted {
+    match Event::decode(kind, &body.to_string()) {
+        Ok(Event::ExecutionStarted(started)) => started,
+        other => panic!("{kind} reads as {other:?}"),
+    }
+}
+
+#[test]
+fn execution_started_1_reads_without_a_project() {
+    let old = decoded("execution_started.1", &started());
+    assert_eq!((old.project, old.agents_may_approve), (None, false));
+    assert_eq!(old.task.as_deref(), Some("TASK-1"), "the rest reads as before");
+}
+
+#[test]
+fn execution_started_2_keeps_its_project() {
+    let mut body = started();
+    body["project"] = json!("/srv/site");
+    body["agents_may_approve"] = json!(true);
+    let new = decoded("execution_started.2", &body);
+    let event = Event::from(new);
+    assert_eq!(event.kind(), "execution_started.2");
+    assert_eq!(event.project(), Some("/srv/site"));
+    assert_eq!(serde_json::from_str::<Value>(&event.body()).unwrap(), body);
+}
+
+#[test]
+fn every_written_kind_can_be_read() {
+    assert!(Event::KINDS.iter().all(|kind| Event::KINDS_READ.contains(kind)));
+    assert!(Event::KINDS_READ.contains(&"execution_started.1"));
+}

@@ -1,0 +1,3 @@
+-- The project that an execution belongs to; empty for what was started before there were projects.
+-- Kept in step with ../sqlite/0016_projects.sql.
+ALTER TABLE executions ADD COLUMN project TEXT NOT NULL DEFAULT '';

@@ -1,0 +1,282 @@
+//! Two projects on one database. For an agent of one of them, what the other wrote does not exist; a person acts
+//! on both.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::agent::{Agent, Answer};
+use super::{steps, write};
+use crate::cli::House;
+
+/// Stands in everything that the first project writes, and nowhere else.
+const MARK: &str = "zebra";
+/// Shaped as ids are, and given to nothing.
+const NOTHING: &str = "00000000000000000000000000";
+
+/// Two houses, of which the second uses the first one's database.
+fn neighbours() -> (House, House) {
+    let first = House::new();
+    let mut second = House::new();
+    std::fs::create_dir_all(first.path("data/actbook")).unwrap();
+    second.database = Some(first.path("data/actbook/actbook.db").to_str().unwrap().to_owned());
+    (first, second)
+}
+
+fn configure(house: &House, key: &str, value: Value) {
+    let config = std::fs::read_to_string(house.path("actbook.yaml")).unwrap();
+    let mut config: Value = serde_json::from_str(&config).unwrap();
+    config[key] = value;
+    house.write("actbook.yaml", &config.to_string());
+}
+
+fn agent(house: &House, tools: &str) -> Agent {
+    Agent::legacy(house, &["mcp", "--tools", tools], "2025-11-25", json!({}))
+}
+
+/// Waits for a yes before its second step.
+fn gated() -> Value {
+    let mut publish = write("publish", "public.txt");
+    publish["approval"] = json!("required");
+    steps(&[write("draft", &format!("{MARK}.txt")), publish])
+}
+
+/// What the first project has: an execution that succeeded, and one that waits for a yes.
+struct Theirs {
+    ended: String,
+    blocked: String,
+    /// A step that both have.
+    step: &'static str,
+}
+
+fn theirs(house: &House) -> Theirs {
+    let mut agent = agent(house, "full");
+    let plan = steps(&[write("draft", &format!("{MARK}.txt"))]);
+    let ended = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    let blocked = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 })).id().to_owned();
+    Theirs { ended, blocked, step: "draft" }
+}
+
+/// The calls that name something of the other project, and those that could come upon it, by tool. A tool that is
+/// not among them fails the test: whoever adds one says here how it is kept within its project.
+fn attempts(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
+    let (id, step) = (theirs.blocked.as_str(), theirs.step);
+    let beginning = &id[..id.len() - 4];
+    let control = |action: &str| json!({ "execution_id": id, "action": action });
+    let of_step = |action: &str| json!({ "execution_id": id, "action": action, "step_id": step });
+    vec![
+        ("save_plan", vec![]),
+        ("execute_plan", vec![]),
+        (
+            "status",
+            vec![json!({ "execution_id": id }), json!({ "execution_id": beginning }), json!({}), {
+                json!({ "execution_id": theirs.ended, "wait_s": 1 })
+            }],
+        ),
+        (
+            "control",
+            ["pause", "resume", "cancel", "compensate", "approve", "reject"]
+                .map(control)
+                .into_iter()
+                .chain(["retry", "skip", "happened", "did_not_happen", "abandon", "approve"].map(of_step))
+                .chain([json!({ "execution_id": theirs.ended, "action": "compensate" })])
+                .collect(),
+        ),
+        (
+            "record_action",
+            vec![
+                json!({ "execution_id": id, "description": "x" }),
+                json!({ "execution_id": id, "step_id": step, "status": "failed", "description": "x" }),
+            ],
+        ),
+        (
+            "record_decision",
+            vec![
+                json!({ "execution_id": id, "decision": "stop", "reason": "x" }),
+                json!({ "execution_id": id, "decision": "noted", "reason": "x" }),
+            ],
+        ),
+        ("record_compensation", vec![json!({ "execution_id": id, "step_id": step, "action_taken": "x" })]),
+        (
+            "query_ledger",
+            vec![
+                json!({ "execution_id": id }),
+                json!({ "kind": "attempt_started" }),
+                json!({ "kind": "execution_started" }),
+                json!({ "search": MARK }),
+                json!({ "status": "blocked" }),
+                json!({ "status": "succeeded" }),
+            ],
+        ),
+        ("query_history", vec![json!({}), json!({ "actor": "agent:scripted" })]),
+        ("cleanup_history", vec![]),
+        ("set_context", vec![json!({ "execution_id": id, "key": "k", "value": "v" })]),
+        ("query_context", vec![json!({ "execution_id": id })]),
+        ("task", vec![]),
+        ("stats", vec![json!({})]),
+        ("plan", vec![]),
+        ("template", vec![json!({ "action": "save", "name": "t", "execution_id": id })]),
+        ("list_tools", vec![json!({})]),
+        ("record_plan", vec![]),
+        ("record_execution_start", vec![]),
+    ]
+}
+
+fn tools(house: &House) -> BTreeSet<String> {
+    ["full", "record"]
+        .iter()
+        .flat_map(|tools| agent(house, tools).schemas.keys().cloned().collect::<Vec<_>>())
+        .collect()
+}
+
+/// The same answer, had the id of nothing been asked for.
+fn renamed(answer: &Answer, ids: &[&str]) -> String {
+    ids.iter().fold(answer.whole.to_string(), |text, id| text.replace(id, NOTHING))
+}
+
+fn entries(house: &House, execution: &str) -> String {
+    house.expect(0, &["journal", "--execution", execution, "--json"])
+}
+
+#[test]
+fn every_tool_answers_for_another_projects_things_as_for_nothing() {
+    let (first, second) = neighbours();
+    let theirs = theirs(&first);
+    let table = attempts(&theirs);
+    let named: BTreeSet<String> = table.iter().map(|(tool, _)| (*tool).to_owned()).collect();
+    assert_eq!(named, tools(&second), "every tool has its line in the table, and no other has");
+    let before = [&theirs.ended, &theirs.blocked].map(|id| entries(&first, id));
+    let mut agents = ["full", "record"].map(|tools| agent(&second, tools));
+    let whole = [theirs.ended.as_str(), theirs.blocked.as_str()];
+    let beginning = &theirs.blocked[..theirs.blocked.len() - 4];
+    let ids = [whole[0], whole[1], beginning];
+    for (tool, calls) in &table {
+        let agent = agents.iter_mut().find(|agent| agent.schemas.contains_key(*tool)).unwrap();
+        for call in calls {
+            let answer = agent.call(tool, call.clone());
+            assert!(!answer.whole.to_string().contains(MARK), "{tool} {call} shows:\n{}", answer.text);
+            let of_nothing = ids.iter().fold(call.to_string(), |text, id| text.replace(id, NOTHING));
+            let of_nothing = agent.call(tool, serde_json::from_str(&of_nothing).unwrap());
+            assert_eq!(renamed(&answer, &ids), of_nothing.whole.to_string(), "{tool} {call}");
+            let names_one = call.get("execution_id").is_some();
+            assert!(!names_one || answer.is_error, "{tool} {call} is answered:\n{}", answer.text);
+        }
+    }
+    assert_eq!([&theirs.ended, &theirs.blocked].map(|id| entries(&first, id)), before, "nothing was written");
+}
+
+#[test]
+fn resources_prompts_and_tasks_of_another_project_do_not_exist() {
+    let (first, second) = neighbours();
+    let theirs = theirs(&first);
+    let mut agent = agent(&second, "full");
+    for id in [theirs.blocked.as_str(), theirs.ended.as_str()] {
+        let uri = format!("actbook://executions/{id}");
+        let requests = [
+            ("resources/read", json!({ "uri": uri })),
+            ("resources/read", json!({ "uri": format!("{uri}/journal") })),
+            ("resources/subscribe", json!({ "uri": uri })),
+            ("prompts/get", json!({ "name": "recover_execution", "arguments": { "execution_id": id } })),
+            ("tasks/get", json!({ "taskId": id })),
+            ("tasks/cancel", json!({ "taskId": id })),
+        ];
+        for (method, params) in requests {
+            let error = agent.request(method, params.clone()).expect_err(&format!("{method} {params}"));
+            let of_nothing = params.to_string().replace(id, NOTHING);
+            let of_nothing = agent.request(method, serde_json::from_str(&of_nothing).unwrap()).unwrap_err();
+            assert_eq!(error.to_string().replace(id, NOTHING), of_nothing.to_string(), "{method}");
+        }
+    }
+    let resumed = agent.request("prompts/get", json!({ "name": "resume_work" })).unwrap().to_string();
+    assert!(resumed.contains("Nothing is under way"), "{resumed}");
+    let typed = json!({
+        "ref": { "type": "ref/resource", "uri": "actbook://executions/{id}" },
+        "argument": { "name": "id", "value": &theirs.blocked[..2] },
+    });
+    let completed = agent.request("completion/complete", typed).unwrap();
+    assert_eq!(completed["completion"]["values"], json!([]), "{completed}");
+}
+
+#[test]
+fn agent_of_another_project_cannot_undo_what_a_live_process_would_carry_out() {
+    let (first, second) = neighbours();
+    let mut live = agent(&first, "run");
+    let plan = steps(&[write("draft", "draft.txt")]);
+    let ended = live.good("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
+    assert_eq!(ended.content["status"], "succeeded");
+    let mut other = agent(&second, "run");
+    let refusal = other.refused("control", json!({ "execution_id": ended.id(), "action": "compensate" }));
+    assert_eq!(refusal.content["error"]["code"], "no_such_execution");
+    let still = live.good("status", json!({ "execution_id": ended.id() }));
+    assert_eq!(still.content["status"], "succeeded", "{}", still.text);
+    assert!(first.path("work/draft.txt").exists());
+}
+
+#[test]
+fn agents_approve_only_what_was_started_to_let_them() {
+    let (first, second) = neighbours();
+    for house in [&first, &second] {
+        configure(house, "project", json!("site"));
+    }
+    let blocked = agent(&first, "run").good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
+    let id = blocked.id().to_owned();
+    configure(&second, "approvals", json!("agents"));
+    let mut lax = agent(&second, "run");
+    let seen = lax.good("status", json!({ "execution_id": id }));
+    assert!(seen.text.contains(&format!("actbook approve {id} publish")), "{}", seen.text);
+    for action in ["approve", "reject"] {
+        let answer = json!({ "execution_id": id, "action": action, "step_id": "publish" });
+        let refusal = lax.refused("control", answer);
+        assert_eq!(refusal.content["error"]["code"], "needs_a_person", "{}", refusal.text);
+    }
+    assert!(!entries(&first, &id).contains("step_approved"));
+    // Its own execution was started where agents may approve.
+    let own = lax.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
+    let answer = json!({ "execution_id": own.id(), "action": "approve", "step_id": "publish" });
+    lax.good("control", answer);
+    assert!(entries(&first, own.id()).contains("step_approved"));
+}
+
+#[test]
+fn a_person_sees_and_answers_every_project() {
+    let (first, second) = neighbours();
+    let theirs = theirs(&first);
+    let folder = std::fs::canonicalize(first.folder.path()).unwrap();
+    let project = folder.to_str().unwrap();
+    let listed = second.json(&["list"]);
+    let rows = listed.as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{listed}");
+    assert!(rows.iter().all(|row| row["project"] == project), "{listed}");
+    assert!(second.expect(0, &["list"]).contains(project));
+    assert_eq!(second.json(&["list", "--project", project]), listed);
+    assert_eq!(second.json(&["list", "--project", "elsewhere"]), json!([]));
+    assert_eq!(second.json(&["show", &theirs.ended])["project"], project);
+    second.expect(0, &["approve", &theirs.blocked, "publish"]);
+    assert!(entries(&first, &theirs.blocked).contains("step_approved"));
+}
+
+#[test]
+fn request_keys_of_two_projects_are_apart() {
+    let (first, second) = neighbours();
+    let plan = steps(&[write("draft", "draft.txt")]);
+    let start = json!({ "plan": plan, "wait_s": 60, "idempotency_key": "start-1" });
+    let ids = [&first, &second]
+        .map(|house| agent(house, "run").good("execute_plan", start.clone()).id().to_owned());
+    assert_ne!(ids[0], ids[1]);
+    assert!(second.path("work/draft.txt").exists());
+}
+
+#[test]
+fn a_folder_reached_by_a_link_is_the_same_project() {
+    let house = House::new();
+    let mut agent = agent(&house, "run");
+    let ended =
+        agent.good("execute_plan", json!({ "plan": steps(&[write("draft", "d.txt")]), "wait_s": 60 }));
+    let apart = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(house.folder.path(), apart.path().join("link")).unwrap();
+    let mut command = house.command(&["mcp"]);
+    command.current_dir(apart.path().join("link"));
+    let mut linked = Agent::launch(command);
+    linked.greet("2025-11-25", json!({}));
+    assert_eq!(linked.good("status", json!({ "execution_id": ended.id() })).id(), ended.id());
+}
