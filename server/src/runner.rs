@@ -101,7 +101,7 @@ impl Runner {
         seats_folder: &std::path::Path,
     ) -> Result<Self, Error> {
         let seat = Seat::take(seats_folder)?;
-        seats::sweep(&db).await?;
+        seats::sweep(&db, lease::LEASE_MS).await?;
         let (renewed, lease) = watch::channel(Lease::take(&db, &seat).await?);
         let listening = bell.listen()?;
         let (alive, dead) = watch::channel(());

@@ -11,7 +11,7 @@ use crate::store::{self, Db, seats};
 use crate::tools;
 
 /// A driver that cannot reach the database for this long has lost its seat.
-const LEASE_MS: i64 = 6_000;
+pub const LEASE_MS: i64 = 6_000;
 pub const LEASE: Duration = Duration::from_millis(LEASE_MS as u64);
 const RENEWED_EVERY: Duration = Duration::from_millis(1_500);
 /// Nothing is sent in a lease's last moments: a call may have to connect first.

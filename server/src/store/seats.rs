@@ -35,10 +35,15 @@ pub async fn take(
     until(db, statement).await?.ok_or_else(|| Error::Failed("the seat could not be taken".into()))
 }
 
-/// Rows of processes that are long gone serve nobody: their executions are found by their own rows.
-pub async fn sweep(db: &Db) -> Result<(), Error> {
-    let sql = "DELETE FROM seats WHERE until <= (SELECT now_ms FROM clock)";
-    db.transact(vec![Statement::new(sql, vec![])]).await.map(drop)
+/// Rows of processes that are long gone serve nobody: their executions are found by their own rows. A lease that ends
+/// later than any lease can was written before the database's clock was set back: it is cut to `lease_ms` from now,
+/// within which a living process renews it.
+pub async fn sweep(db: &Db, lease_ms: i64) -> Result<(), Error> {
+    let gone = "DELETE FROM seats WHERE until <= (SELECT now_ms FROM clock)";
+    let too_long = "UPDATE seats SET until = (SELECT now_ms FROM clock) + $1 \
+         WHERE until > (SELECT now_ms FROM clock) + $1";
+    let statements = vec![Statement::new(gone, vec![]), Statement::new(too_long, vec![lease_ms.into()])];
+    db.transact(statements).await.map(drop)
 }
 
 fn taken(seat: &str, host: &str, boot: &str, process: u64, lease_ms: i64) -> Statement {

@@ -115,7 +115,7 @@ async fn admin(sql: &str) {
 
 /// What a restart or a broken network does to everybody who uses this database.
 pub async fn end_connections(url: &str) {
-    let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
+    let end = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity \
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
     execute(url, end).await;
 }

@@ -102,7 +102,7 @@ fn a_neighbour_sees_every_step_of_a_driver_that_is_alone() {
             gate.arrived().await;
             gate.let_through();
             let seen = async { while watch.next().await.unwrap().unwrap().progress.done < done {} };
-            tokio::time::timeout(Duration::from_secs(30), seen).await.expect("it hears of every step");
+            tokio::time::timeout(Duration::from_secs(60), seen).await.expect("it hears of every step");
         }
     });
 }

@@ -8,7 +8,7 @@ use actbook::store::Appended;
 use super::{TENANT, append_one, for_each_database, open};
 use crate::postgres;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn another_ones_append_is_heard_while_listening() {

@@ -31,6 +31,20 @@ fn a_lease_lives_until_it_runs_out_or_is_released() {
 }
 
 #[test]
+fn lease_from_before_the_clock_was_set_back_lasts_one_lease_more() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        seats::take(db, "ahead", "host", "boot", 42, 24 * 60 * MINUTE).await.unwrap();
+        seats::take(db, "gone", "host", "boot", 43, -MINUTE).await.unwrap();
+        let fair = seats::take(db, "fair", "host", "boot", 44, MINUTE / 2).await.unwrap();
+        seats::sweep(db, MINUTE).await.unwrap();
+        let until = async |seat: &str| seats::by_id(seat).first(db).await.unwrap().map(|row| row.until);
+        assert!(until("ahead").await.unwrap() <= db.now_ms().await.unwrap() + MINUTE);
+        assert_eq!((until("gone").await, until("fair").await), (None, Some(fair)));
+    });
+}
+
+#[test]
 fn what_has_something_to_do_is_found_when_its_time_has_come() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
