@@ -20,7 +20,9 @@ mod list;
 mod live;
 mod mcp;
 mod output;
+mod paint;
 mod plans;
+mod printable;
 mod run;
 mod serve;
 mod session;
@@ -56,7 +58,21 @@ pub enum Exit {
 type Ended = Result<Exit, Error>;
 
 pub fn read() -> Args {
-    Args::parse()
+/// The command line; a process that was called wrongly says so and ends.
+    Args::try_parse().unwrap_or_else(|error| {
+        let said = error.render().to_string();
+        if printable::paragraphs(&said) == said {
+            error.exit()
+        }
+        // It quotes words that a terminal would act on.
+        output::log_text(&said);
+        std::process::exit(error.exit_code())
+    })
+}
+
+/// A line of the log, or what a panic says.
+pub fn log(text: &str) {
+    output::log_text(text);
 }
 
 pub async fn run(args: Args) -> ExitCode {

@@ -9,6 +9,7 @@ use tracing_subscriber::EnvFilter;
 fn main() -> ExitCode {
     let asked = cli::read();
     log();
+    std::panic::set_hook(Box::new(report_panic));
     match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => {
             let exit = runtime.block_on(cli::run(asked));
@@ -17,9 +18,8 @@ fn main() -> ExitCode {
             exit
         }
         Err(error) => {
-            anstream::eprintln!(
-                "error: the runtime does not start: {error}\n  → look at this machine's limits"
-            );
+            cli::log(&format!("error: the runtime does not start: {error}"));
+            cli::log("  → look at this machine's limits");
             ExitCode::FAILURE
         }
     }
@@ -29,24 +29,37 @@ fn main() -> ExitCode {
 fn log() {
     // What a connection's library says of its end, the error at the call says better.
     let level = EnvFilter::try_from_env("ACTBOOK_LOG").unwrap_or_else(|_| EnvFilter::new("warn,rmcp=off"));
-    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let log = tracing_subscriber::fmt().with_env_filter(level).with_ansi(colour).with_writer(|| Redacted);
+    // Colours would be escape sequences of somebody else's making; the output lets none pass.
+    let log = tracing_subscriber::fmt().with_env_filter(level).with_ansi(false).with_writer(|| LogLines);
     // By default it complains of a closed stderr on stderr, and panics where that fails.
     log.log_internal_errors(false).init();
 }
 
-/// Stderr without what this process knows to be secret: libraries log whole messages when asked to.
-struct Redacted;
+/// A panic quotes values, which may come from outside: it goes the way of the log.
+fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let backtrace = std::backtrace::Backtrace::capture();
+    let traced = backtrace.status() == std::backtrace::BacktraceStatus::Captured;
+    let backtrace = if traced { format!("\n{backtrace}") } else { String::new() };
+    log_redacted(&format!("{panic}{backtrace}"));
+}
 
-impl std::io::Write for Redacted {
+/// To stderr, without what this process knows to be secret: libraries log whole messages when asked to.
+fn log_redacted(text: &str) {
+    let mut text = text.to_owned();
+    actbook::tools::redact_log(&mut text);
+    cli::log(&text);
+}
+
+/// Where the log is written to.
+struct LogLines;
+
+impl std::io::Write for LogLines {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        let mut text = String::from_utf8_lossy(line).into_owned();
-        actbook::tools::redact_log(&mut text);
-        std::io::stderr().write_all(text.as_bytes())?;
+        log_redacted(&String::from_utf8_lossy(line));
         Ok(line.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        std::io::stderr().flush()
+        Ok(())
     }
 }

@@ -63,7 +63,7 @@ async fn get(session: &Session, key: String, of: Of, history: bool) -> Ended {
     }
     match &note.history {
         Some(history) => history.iter().for_each(|value| output.line(value_line(value))),
-        None => output.line(text(&note.value)),
+        None => output.text(text(&note.value)),
     }
     Ok(Exit::Done)
 }

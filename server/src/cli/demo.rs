@@ -194,7 +194,7 @@ struct Story<'a> {
 impl Story<'_> {
     fn say(&self, text: &str) {
         if !self.output.json {
-            self.output.line(text);
+            self.output.text(text);
         }
     }
 

@@ -63,8 +63,8 @@ async fn told(session: &Session, id: &str, child: &Child) -> Ended {
         (None, status) => format!("process {} drove it, and it is {status}", child.id()),
     };
     output.line(format_args!("execution {}: {who}", short(id)));
-    output
-        .line(format_args!("  actbook watch {0}   follows it\n  actbook show {0}    explains it", short(id)));
+    output.line(format_args!("  actbook watch {}   follows it", short(id)));
+    output.line(format_args!("  actbook show {}    explains it", short(id)));
     Ok(Exit::Done)
 }
 

@@ -99,7 +99,7 @@ fn show(output: &Output, report: &Report, taken: &[Imported]) {
             output.line(format_args!("written to {}; `actbook doctor` tries them", report.config.display()))
         }
         (false, true) => output.line("there is nothing to add"),
-        (false, false) => output.line(format!("mcpServers:\n{}", block(taken, "  ")).trim_end()),
+        (false, false) => output.text(format!("mcpServers:\n{}", block(taken, "  ")).trim_end()),
     }
 }
 

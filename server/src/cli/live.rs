@@ -1,12 +1,10 @@
 //! Progress while it happens: a list redrawn in place on a terminal, plain lines in a pipe, one JSON
 //! document per change for programs.
 
-use std::io::Write;
-
 use actbook::service::view::StepProgress;
 use actbook::service::{Glance, Watching};
 use actbook_engine::policy::{Status, StepStatus};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::output::Output;
 use super::signs::{self, QUIET, STRONG, painted, short};
@@ -38,11 +36,8 @@ enum Mode {
 
 #[derive(Debug, Default)]
 struct Live {
-    /// How far up the next drawing begins.
-    lines: usize,
     frame: usize,
     note: Option<String>,
-    finished: bool,
 }
 
 impl Screen {
@@ -87,9 +82,7 @@ impl Screen {
     }
 
     pub fn finish(&mut self) {
-        if let Mode::Live(live) = &mut self.mode {
-            live.finish();
-        }
+        Output::leave_drawing();
     }
 
     fn changes(&mut self, watching: &Watching) {
@@ -104,10 +97,11 @@ impl Screen {
         // What ended comes before what then began, in the same millisecond too.
         changed.sort_by_key(|step| (at_ms(step), is_under_way(step.status)));
         for step in changed {
-            self.output.line(match self.output.json {
-                true => change(watching, &step),
-                false => line(&step),
-            });
+            if self.output.json {
+                self.output.entry(&change(watching, &step));
+            } else {
+                self.output.line(line(&step));
+            }
         }
         let status = watching.status();
         if self.output.json && self.status != Some(status) {
@@ -127,10 +121,10 @@ fn before(step: &Glance<'_>) -> (StepStatus, usize) {
     }
 }
 
-fn change(watching: &Watching, step: &Glance<'_>) -> String {
+fn change(watching: &Watching, step: &Glance<'_>) -> Value {
     let (id, position, status) = (&watching.execution().id, watching.position(), watching.status());
     let step = json!({ "id": step.id, "status": step.status, "attempts": step.attempts });
-    json!({ "execution": id, "position": position, "status": status, "step": step }).to_string()
+    json!({ "execution": id, "position": position, "status": status, "step": step })
 }
 
 fn is_under_way(status: StepStatus) -> bool {
@@ -181,26 +175,10 @@ fn said(progress: &StepProgress) -> String {
 }
 
 impl Live {
-    fn draw(&mut self, watching: &Watching) {
+    fn draw(&self, watching: &Watching) {
         let (columns, rows) = Output::size();
-        let lines = self.lines(watching, columns, rows.saturating_sub(OTHER_ROWS).max(STEPS_ROWS_MIN));
-        let mut text = String::from("\x1b[?2026h\x1b[?25l");
-        if self.lines > 0 {
-            text.push_str(&format!("\x1b[{}A", self.lines));
-        }
-        for line in &lines {
-            text.push_str(&format!("\r{line}\x1b[K\n"));
-        }
-        text.push_str("\x1b[J\x1b[?2026l");
-        self.lines = lines.len();
-        put(&text);
-    }
-
-    fn finish(&mut self) {
-        if !self.finished {
-            put("\x1b[?25h");
-        }
-        self.finished = true;
+        let steps_rows = rows.saturating_sub(OTHER_ROWS).max(STEPS_ROWS_MIN);
+        Output::draw(self.lines(watching, columns, steps_rows));
     }
 
     fn lines(&self, watching: &Watching, columns: usize, rows: usize) -> Vec<String> {
@@ -217,7 +195,7 @@ impl Live {
             lines.push(fold(steps.len() - last, "below"));
         }
         lines.extend(self.note.iter().map(|note| painted(signs::ASKS, cut(note, columns))));
-        lines.iter().map(|line| plain_where_wanted(line)).collect()
+        lines
     }
 
     fn head(&self, watching: &Watching, steps: &[Glance<'_>], columns: usize) -> String {
@@ -270,20 +248,4 @@ fn window(steps: &[Glance<'_>], rows: usize) -> (usize, usize) {
     let focus = focus.unwrap_or(steps.len());
     let first = focus.saturating_sub(rows / 3).min(steps.len() - rows);
     (first, first + rows)
-}
-
-fn plain_where_wanted(line: &str) -> String {
-    match anstream::AutoStream::choice(&std::io::stdout()) {
-        anstream::ColorChoice::Never => anstream::adapter::strip_str(line).to_string(),
-        anstream::ColorChoice::Auto | anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => {
-            line.to_owned()
-        }
-    }
-}
-
-/// Cursor movements go past the stream that would take them for colours. A terminal that is gone is
-/// noticed by the signal it sends.
-fn put(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
 }

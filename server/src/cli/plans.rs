@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::args::{GraphFormat, Plan as Asked};
 use super::inputs::{self, Named};
+use super::paint::plain;
 use super::session::Session;
 use super::signs::{QUIET, painted, short};
 use super::table::{Table, cell, coloured};
@@ -83,7 +84,7 @@ async fn show(session: &Session, name: &str) -> Ended {
         format_args!("# {} version {version}, saved {saved}, digest {}", view.name, view.digest),
     ));
     let yaml = serde_saphyr::to_string(&document);
-    output.line(yaml.unwrap_or_else(|_| plan.document.clone()).trim_end());
+    output.text(yaml.unwrap_or_else(|_| plan.document.clone()).trim_end());
     Ok(Exit::Done)
 }
 
@@ -103,17 +104,15 @@ async fn draw(session: &Session, word: &str, format: GraphFormat, file: Option<&
     let drawn = graph::draw(&plan, format);
     let Some(file) = file else {
         match session.output.json {
-            true => {
-                session.output.document(&json!({ "graph": anstream::adapter::strip_str(&drawn).to_string() }))
-            }
-            false => session.output.line(drawn.trim_end()),
+            true => session.output.document(&json!({ "graph": plain(&drawn) })),
+            false => session.output.text(drawn.trim_end()),
         }
         return Ok(Exit::Done);
     };
     let failed = |error: std::io::Error| {
         Error::new("io", format!("{} cannot be written: {error}", file.display()), "choose another file")
     };
-    std::fs::write(file, drawn).map_err(failed)?;
+    std::fs::write(file, plain(&drawn)).map_err(failed)?;
     session.output.aside(format_args!("written to {}", file.display()));
     Ok(Exit::Done)
 }

@@ -71,8 +71,7 @@ pub async fn ready(session: &Session, word: &str) -> Result<(PlanRef, Arc<Plan>)
 pub fn warn(session: &Session, check: &Check) {
     for finding in check.findings.iter().filter(|finding| finding.severity == Severity::Warning) {
         let word = painted(ASKS, "warning:");
-        session
-            .output
-            .aside(format_args!("{word} {}: {}\n  → {}", finding.path, finding.message, finding.cure));
+        session.output.aside(format_args!("{word} {}: {}", finding.path, finding.message));
+        session.output.aside(format_args!("  → {}", finding.cure));
     }
 }

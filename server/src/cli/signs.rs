@@ -3,6 +3,8 @@
 use actbook_engine::policy::{Status, StepStatus};
 use anstyle::{AnsiColor, Style};
 
+pub use super::paint::painted;
+
 pub const GOOD: Style = AnsiColor::Green.on_default();
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
 pub const ASKS: Style = AnsiColor::Yellow.on_default().bold();
@@ -37,11 +39,6 @@ pub fn execution(status: Status) -> Style {
         Status::Cancelled => QUIET,
         Status::Compensated => UNDONE,
     }
-}
-
-/// Text in a style; plain where the output wants no colours.
-pub fn painted(style: Style, text: impl std::fmt::Display) -> String {
-    format!("{}{text}{}", style.render(), style.render_reset())
 }
 
 /// An id as people type it.

@@ -11,12 +11,22 @@ use super::output::Output;
 use super::session::Session;
 use super::{Ended, Exit, times};
 
-/// Stdout as a file to write to; a reader that has gone away ends the export.
-struct Piped<'a>(&'a Output);
+/// Stdout as a file to write to, line by line; a reader that has gone away ends the export.
+struct Piped<'a> {
+    output: &'a Output,
+    /// The beginning of a line whose end has not come yet.
+    begun: Vec<u8>,
+}
 
 impl Write for Piped<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.raw(bytes);
+        self.begun.extend_from_slice(bytes);
+        if let Some(end) = self.begun.iter().rposition(|byte| *byte == b'\n') {
+            let rest = self.begun.split_off(end + 1);
+            let lines = std::mem::replace(&mut self.begun, rest);
+            let lines = String::from_utf8(lines).map_err(io::Error::other)?;
+            lines.lines().for_each(|line| self.output.exact(line));
+        }
         Ok(bytes.len())
     }
 
@@ -27,7 +37,7 @@ impl Write for Piped<'_> {
 
 pub async fn export(session: &Session, id: &str, file: Option<&Path>) -> Ended {
     let Some(file) = file else {
-        let mut stdout = BufWriter::new(Piped(&session.output));
+        let mut stdout = BufWriter::new(Piped { output: &session.output, begun: Vec::new() });
         session.service.export(id, &mut stdout).await?;
         return Ok(Exit::Done);
     };

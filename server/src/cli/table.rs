@@ -3,6 +3,8 @@
 use anstyle::Style;
 
 use super::output::Output;
+use super::paint::is_mark;
+use super::printable::flat;
 use super::signs::{QUIET, painted};
 
 #[derive(Debug)]
@@ -12,11 +14,11 @@ pub struct Cell {
 }
 
 pub fn cell(text: impl Into<String>) -> Cell {
-    Cell { text: text.into(), style: Style::new() }
+    coloured(Style::new(), text)
 }
 
 pub fn coloured(style: Style, text: impl Into<String>) -> Cell {
-    Cell { text: text.into(), style }
+    Cell { text: flat(&text.into()), style }
 }
 
 #[derive(Debug)]
@@ -74,6 +76,7 @@ pub fn width(text: &str) -> usize {
 /// Wide signs of East Asian writing and pictures take two columns, combining ones none.
 fn char_width(sign: char) -> usize {
     match u32::from(sign) {
+        _ if is_mark(sign) => 0,
         0x0300..=0x036F | 0x200B..=0x200F | 0xFE00..=0xFE0F => 0,
         0x1100..=0x115F | 0x2E80..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF => 2,
         0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0xFFE0..=0xFFE6 | 0x1F300..=0x1FAFF | 0x20000..=0x3FFFD => 2,
@@ -83,13 +86,14 @@ fn char_width(sign: char) -> usize {
 
 /// The text in at most so many columns, on one line.
 pub fn cut(text: &str, columns: usize) -> String {
-    let flat = text.replace(['\n', '\r', '\t'], " ");
+    let flat = flat(text);
     if width(&flat) <= columns {
         return flat;
     }
     let mut kept = String::new();
     let mut used = 1;
-    for sign in flat.chars() {
+    let mut rest = flat.chars();
+    for sign in rest.by_ref() {
         used += char_width(sign);
         if used > columns {
             break;
@@ -99,5 +103,7 @@ pub fn cut(text: &str, columns: usize) -> String {
     if columns > 0 {
         kept.push('…');
     }
+    // A style that began before the cut ends behind it.
+    kept.extend(rest.filter(|sign| is_mark(*sign)));
     kept
 }

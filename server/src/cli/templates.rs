@@ -84,7 +84,7 @@ async fn show(session: &Session, name: &str) -> Ended {
         Some(text) => text.to_owned(),
         None => serde_saphyr::to_string(&shown.document).unwrap_or_else(|_| shown.document.to_string()),
     };
-    output.line(text.trim_end());
+    output.text(text.trim_end());
     Ok(Exit::Done)
 }
 

@@ -244,7 +244,7 @@ async fn call(session: &Session, name: &str, arguments: Value, timeout_ms: u64) 
         (_, _) => output.aside(painted(QUIET, format_args!("{} after {took}", called.outcome))),
     }
     if let Some(shown) = &called.output {
-        output.document(shown);
+        output.text(format_args!("{shown:#}"));
     }
     Ok(exit)
 }

@@ -4,6 +4,7 @@
 mod answers;
 mod care;
 mod demo;
+mod escapes;
 mod examples;
 mod http;
 mod import;
@@ -18,6 +19,7 @@ mod secrets;
 mod shifty;
 mod signals;
 mod templates;
+mod terminal;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -57,13 +59,18 @@ impl House {
     /// With the demo server as `files`, and `command/hold`, which waits until `release` is called.
     pub fn new() -> Self {
         let house = Self { folder: tempfile::tempdir().unwrap(), database: None };
-        let hold = json!({ "argv": ["sh", "-c", "touch holding; until [ -e released ]; do sleep 0.01; done; echo held"] });
+        let hold = json!({ "argv": ["sh", "-c", "echo $$ > pid; touch holding; until [ -e released ]; do sleep 0.01; done; echo held"] });
         let config = json!({
             "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"] } },
             "commands": { "hold": hold },
         });
-        house.write("actbook.yaml", &config.to_string());
+        house.config(config);
         house
+    }
+
+    /// In place of the config that it was made with.
+    pub fn config(&self, config: Value) {
+        self.write("actbook.yaml", &config.to_string());
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

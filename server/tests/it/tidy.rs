@@ -72,6 +72,20 @@ fn the_engine_reads_no_clock_and_does_no_io() {
 }
 
 #[test]
+fn only_the_output_writes_to_the_terminal() {
+    let bad = [
+        ("server/src/cli/show.rs", "eprintln!(\"{name}\");"),
+        ("server/src/main.rs", "std::io::stderr().write_all(text)"),
+        ("server/src/cli/live.rs", "let mut to = anstream::stdout();"),
+    ];
+    let good = [
+        ("server/src/cli/output.rs", "let mut stdout = std::io::stdout().lock();"),
+        ("server/src/cli/detach.rs", "command.stdout(Stdio::null())"),
+    ];
+    check(rules::prints, &bad, &good);
+}
+
+#[test]
 fn only_the_database_files_name_a_driver() {
     let bad = [
         ("server/src/ledger.rs", "use rusqlite::Connection;"),

@@ -1,6 +1,7 @@
 //! The drawing in box characters: a rail of steps in running order, or wave by wave.
 
 use super::{Back, Drawing, Node};
+use crate::cli::printable::flat;
 use crate::cli::signs::{ASKS, BAD, BUSY, GOOD, QUIET, STRONG, painted};
 use crate::cli::table::{cut, width};
 
@@ -16,7 +17,8 @@ pub fn draw(drawing: &Drawing) -> String {
     if !drawing.nodes.iter().any(|node| node.point_of_no_return) {
         lines.push(painted(QUIET, "no point of no return: whatever ran can be undone at any time"));
     }
-    lines.join("\n")
+    // What a plan says in several lines is drawn in one.
+    lines.iter().map(|line| flat(line)).collect::<Vec<_>>().join("\n")
 }
 
 fn rail(drawing: &Drawing, columns: &Columns, lines: &mut Vec<String>) {

@@ -106,6 +106,18 @@ pub fn sleeps(source: &Source) -> Vec<String> {
     named.map(|sleep| format!("{}: `{sleep}`: wait for a position instead", source.path)).collect()
 }
 
+/// What is printed passes through one place, which lets nothing raw reach a terminal.
+pub fn prints(source: &Source) -> Vec<String> {
+    let asks = source.path.starts_with("server/src/cli") || source.path == "server/src/main.rs";
+    let own = ["server/src/cli/output.rs", "server/src/cli/demo_tools"];
+    if !asks || own.iter().any(|home| source.path.starts_with(home)) {
+        return vec![];
+    }
+    let forbidden = ["io::stdout", "io::stderr", "print!", "println!", "eprint!", "eprintln!", "anstream"];
+    let named = forbidden.into_iter().filter(|word| has_word(&source.code, word));
+    named.map(|word| format!("{}: `{word}`: print through cli/output.rs", source.path)).collect()
+}
+
 pub fn modules(source: &Source) -> Vec<String> {
     let inside = source.path.split_once("/src/").filter(|_| source.path.ends_with(".rs"));
     let Some((_, module)) = inside else { return vec![] };

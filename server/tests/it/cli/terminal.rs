@@ -1,0 +1,173 @@
+//! Commands at a terminal: a pseudo-terminal made by `script`, a person who types, and what is left on the screen.
+
+use std::io::{Read, Write};
+use std::process::ChildStdin;
+use std::time::Instant;
+
+use super::*;
+
+/// A command on a pseudo-terminal of its own.
+pub struct Terminal {
+    child: Child,
+    keyboard: ChildStdin,
+    shown: Receiver<Vec<u8>>,
+    bytes: Vec<u8>,
+    /// How much of what was shown has been waited for already.
+    passed: usize,
+}
+
+impl House {
+    pub fn terminal(&self, words: &[&str]) -> Terminal {
+        self.terminal_with(words, &[])
+    }
+
+    /// The same, with variables in its environment.
+    pub fn terminal_with(&self, words: &[&str], variables: &[(&str, &str)]) -> Terminal {
+        let inner = self.command(words);
+        let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
+        let line: Vec<String> =
+            std::iter::once(inner.get_program()).chain(inner.get_args()).map(quoted).collect();
+        let mut command = Command::new("script");
+        command.args(["-qec", &line.join(" "), "/dev/null"]).current_dir(inner.get_current_dir().unwrap());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.env("TERM", "xterm").env_remove("NO_COLOR").envs(variables.iter().copied());
+        Terminal::start(command)
+    }
+}
+
+impl Terminal {
+    fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().unwrap();
+        let (keyboard, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (sender, shown) = channel();
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(count @ 1..) = screen.read(&mut chunk)
+                && sender.send(chunk[..count].to_vec()).is_ok()
+            {}
+        });
+        Self { child, keyboard, shown, bytes: Vec::new(), passed: 0 }
+    }
+
+    /// Waits until this is shown, after what was waited for before.
+    #[track_caller]
+    pub fn sees(&mut self, text: &str) {
+        let started = Instant::now();
+        loop {
+            let found = String::from_utf8_lossy(&self.bytes[self.passed..]).find(text);
+            if found.is_some() {
+                self.passed = self.bytes.len();
+                return;
+            }
+            let left = PATIENCE.saturating_sub(started.elapsed());
+            match self.shown.recv_timeout(left) {
+                Ok(more) => self.bytes.extend(more),
+                Err(_) => panic!("`{text}` was not shown: {}", String::from_utf8_lossy(&self.bytes)),
+            }
+        }
+    }
+
+    /// Keys as they are pressed: `\n` is Enter, `\u{3}` is Ctrl-C.
+    pub fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+        self.keyboard.flush().unwrap();
+    }
+
+    /// Waits for the end: the exit code, and all that was shown.
+    pub fn ends(mut self) -> (Option<i32>, String) {
+        while let Ok(more) = self.shown.recv_timeout(PATIENCE) {
+            self.bytes.extend(more);
+        }
+        (self.child.wait().unwrap().code(), String::from_utf8_lossy(&self.bytes).into_owned())
+    }
+}
+
+/// The sequences that Actbook itself writes: colours, the drawing of the live view, the cursor shown and hidden.
+pub fn without_own_sequences(shown: &str) -> String {
+    let mut rest = shown.replace("\r\u{1b}[", "\u{1b}[");
+    for own in
+        ["\u{1b}[?2026h", "\u{1b}[?2026l", "\u{1b}[?25h", "\u{1b}[?25l", "\u{1b}[J", "\u{1b}[K", "\r\n"]
+    {
+        rest = rest.replace(own, "\n");
+    }
+    let mut kept = String::new();
+    let mut parts = rest.split("\u{1b}[");
+    kept.push_str(parts.next().unwrap());
+    for part in parts {
+        let end = part.find(|sign: char| !sign.is_ascii_digit() && sign != ';').unwrap_or(part.len());
+        match part[end..].chars().next() {
+            Some('m' | 'A') => kept.push_str(&part[end + 1..]),
+            _ => kept.push_str(&format!("\u{1b}[{part}")),
+        }
+    }
+    // A line that is drawn again begins where it stood.
+    let lines: Vec<&str> = kept.split('\n').map(|line| line.trim_start_matches('\r')).collect();
+    lines.join("\n")
+}
+
+/// What a person sees at the end, row by row. Knows only what Actbook writes.
+pub fn screen(shown: &str) -> Vec<String> {
+    let (mut rows, mut row, mut column) = (vec![String::new()], 0_usize, 0_usize);
+    let mut signs = shown.chars().peekable();
+    while let Some(sign) = signs.next() {
+        match sign {
+            '\r' => column = 0,
+            '\n' => row += 1,
+            '\u{1b}' => {
+                let mut sequence = String::new();
+                while let Some(next) = signs.next() {
+                    sequence.push(next);
+                    if next != '[' && !next.is_ascii_digit() && next != '?' && next != ';' {
+                        break;
+                    }
+                }
+                let count = sequence.trim_matches(|sign: char| !sign.is_ascii_digit()).parse().unwrap_or(1);
+                match sequence.chars().next_back() {
+                    Some('A') => row = row.saturating_sub(count),
+                    Some('J') => {
+                        rows.truncate(row + 1);
+                        rows[row] = rows[row].chars().take(column).collect();
+                    }
+                    Some('K') => rows[row] = rows[row].chars().take(column).collect(),
+                    _ => {}
+                }
+            }
+            sign => {
+                let mut line: Vec<char> = rows[row].chars().collect();
+                line.resize(line.len().max(column + 1), ' ');
+                line[column] = sign;
+                rows[row] = line.into_iter().collect();
+                column += 1;
+            }
+        }
+        rows.resize(rows.len().max(row + 1), String::new());
+    }
+    rows
+}
+
+#[test]
+fn log_lines_stand_above_the_live_view() {
+    let house = House::new();
+    let noisy = "for n in 1 2 3 4 5; do echo log-line-$n >&2; done; touch holding; until [ -e released ]; do sleep 0.01; done";
+    house.config(json!({ "commands": { "noisy": { "argv": ["sh", "-c", noisy] } } }));
+    house.write("noisy.yaml", "name: noisy\nsteps: [{ id: first, tool: command/noisy }]");
+    let mut terminal = house.terminal_with(&["run", "noisy.yaml"], &[("ACTBOOK_LOG", "actbook=debug")]);
+    terminal.sees("log-line-5");
+    // The view is drawn again below the last line before the step ends.
+    terminal.sees("version 1 ·");
+    house.release();
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(0), "{shown}");
+    let rows = screen(&shown);
+    let count = |words: &str| rows.iter().filter(|row| row.contains(words)).count();
+    for n in 1..=5 {
+        assert_eq!(count(&format!("log-line-{n}")), 1, "{rows:#?}");
+    }
+    assert_eq!(count("noisy version 1 ·"), 1, "the view stands once: {rows:#?}");
+}
