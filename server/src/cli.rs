@@ -59,7 +59,8 @@ type Ended = Result<Exit, Error>;
 
 pub fn read() -> Args {
 /// The command line; a process that was called wrongly says so and ends.
-    Args::try_parse().unwrap_or_else(|error| {
+pub fn read() -> Args {
+    Args::try_parse().and_then(Args::checked).unwrap_or_else(|error| {
         let said = error.render().to_string();
         if printable::paragraphs(&said) == said {
             error.exit()
@@ -142,9 +143,7 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
             true => answers::would_undo(session, &execution).await,
             false => answers::undo(session, &execution, reason, here, detach.detach).await,
         },
-        Ask::Decide { execution, step, answer, reason, output } => {
-            answers::decide(session, &execution, step, answer, reason, output).await
-        }
+        Ask::Decide(asked) => answers::decide(session, asked).await,
         Ask::Approve { execution, step, reason } => answers::approve(session, &execution, step, reason).await,
         Ask::Reject { execution, step, reason } => answers::reject(session, &execution, step, reason).await,
         Ask::Record(asked) => answers::record(session, asked).await,

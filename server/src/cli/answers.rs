@@ -1,11 +1,11 @@
 //! What people say to an execution, and who goes on from there.
 
 use actbook::error::Error;
+use actbook::service::view::StepView;
 use actbook::service::{Action, Driver, Facts, Found, Noted, Progress};
 use actbook_engine::policy::{Answer, Status};
-use serde_json::Value;
 
-use super::args::Record;
+use super::args::{Decide, Record, Unsettled};
 use super::foreground::{self, Eyes, Goal};
 use super::session::Session;
 use super::signs::short;
@@ -32,16 +32,63 @@ pub async fn reject(session: &Session, id: &str, step: Option<String>, reason: O
     answered(session, told, "rejected").await
 }
 
-pub async fn decide(
-    session: &Session,
-    id: &str,
-    step: String,
-    answer: Answer,
-    reason: String,
-    output: Option<Value>,
-) -> Ended {
-    let told = session.service.decide(&session.caller, id, step, answer, Some(reason), output).await?;
-    answered(session, told, "decided").await
+/// One answer for one step or several; each is a command of its own, so one that is refused stops no other.
+pub async fn decide(session: &Session, asked: Decide) -> Ended {
+    let (named, answer) =
+        asked.parts().map_err(|why| Error::new("usage", why, "`actbook decide --help` shows how"))?;
+    let steps = match asked.all {
+        Some(kind) => waiting_steps(session, &asked.execution, kind).await?,
+        None => named.to_vec(),
+    };
+    let steps = match answer {
+        // Said of the execution as a whole: once is enough.
+        Answer::Compensate | Answer::Abandon => &steps[..1],
+        Answer::Retry | Answer::Skip | Answer::Happened | Answer::DidNotHappen => &steps[..],
+    };
+    let (mut told, mut refused) = (None, Vec::new());
+    for step in steps {
+        let (reason, output) = (Some(asked.reason.clone()), asked.output.clone());
+        let decided =
+            session.service.decide(&session.caller, &asked.execution, step.clone(), answer, reason, output);
+        match decided.await {
+            Ok(moved) => {
+                if steps.len() > 1 && !session.output.json {
+                    session.output.line(format_args!("{step}: {answer}"));
+                }
+                told = Some(moved);
+            }
+            Err(error) => refused.push((step, error)),
+        }
+    }
+    match (told, refused.as_slice()) {
+        (Some(told), []) => answered(session, told, "decided").await,
+        (None, [(_, error)]) => Err(error.clone()),
+        (told, _) => {
+            for (step, error) in &refused {
+                session.output.aside(format_args!("{step} refused: {}", error.message));
+                session.output.aside(format_args!("  → {}", error.cure));
+            }
+            if let Some(told) = told {
+                answered(session, told, "decided").await?;
+            }
+            Ok(Exit::Failed)
+        }
+    }
+}
+
+/// The steps of this kind that wait for an answer; there is at least one.
+async fn waiting_steps(session: &Session, id: &str, kind: Unsettled) -> Result<Vec<String>, Error> {
+    let view = session.service.view(id).await?;
+    let asks = |step: &&StepView| {
+        step.status == kind.status() && view.waiting.iter().any(|one| one.step.as_ref() == Some(&step.id))
+    };
+    let steps: Vec<String> = view.steps.iter().filter(asks).map(|step| step.id.to_string()).collect();
+    if steps.is_empty() {
+        let message = format!("no step that is {} waits for an answer", kind.status());
+        let cure = format!("`actbook show {}` tells what waits", short(view.id.as_str()));
+        return Err(Error::new("nothing_waits", message, cure));
+    }
+    Ok(steps)
 }
 
 pub async fn record(session: &Session, asked: Record) -> Ended {

@@ -1,5 +1,6 @@
 //! The words of the command line, as clap reads them.
 
+mod decide;
 mod history;
 mod memory;
 mod run;
@@ -7,13 +8,13 @@ mod run;
 use std::path::PathBuf;
 
 use actbook::service::Reported;
-use actbook_engine::policy::Answer;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+use clap::{Args as Group, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use super::times;
+pub use decide::{Decide, Unsettled};
 pub use history::{Journal, List, Stats};
 pub use memory::{Context, Of, Task, TaskWords, Template, UseTemplate};
 pub use run::{Given, How, Run};
@@ -41,6 +42,18 @@ pub struct Args {
     pub common: Common,
     #[command(subcommand)]
     pub ask: Ask,
+}
+
+impl Args {
+    /// What clap cannot see by itself.
+    pub fn checked(self) -> Result<Self, clap::Error> {
+        if let Ask::Decide(asked) = &self.ask
+            && let Err(why) = asked.parts()
+        {
+            return Err(Self::command().error(clap::error::ErrorKind::ValueValidation, why));
+        }
+        Ok(self)
+    }
 }
 
 #[derive(Clone, Debug, Group)]
@@ -135,26 +148,8 @@ Examples:
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Answer a step that failed, whose outcome nobody knows, or whose undoing failed
-    #[command(after_help = "\
-Examples:
-  actbook decide 7k2m publish retry --reason \"the disk has room again\"
-  actbook decide 7k2m charge happened --reason \"seen on the account\" --output '{\"id\": 12}'")]
-    Decide {
-        /// Its id, or a unique beginning of it
-        execution: String,
-        /// The step's id in its plan
-        step: String,
-        /// What becomes of it
-        #[arg(value_parser = words(Answer::ALL.iter().map(|word| word.as_str()), str::parse::<Answer>))]
-        answer: Answer,
-        /// Why; it is journaled
-        #[arg(long, value_name = "TEXT")]
-        reason: String,
-        /// The step's output, for `happened` and `skip`; with `retry` the reply to what its tool asks
-        #[arg(long, value_name = "JSON", value_parser = json)]
-        output: Option<Value>,
-    },
+    /// Answer steps that failed, whose outcome nobody knows, or whose undoing failed
+    Decide(Decide),
     /// Say yes to a step; without STEP to the plan, or to a proposed undo
     #[command(after_help = "\
 Examples:
@@ -516,15 +511,10 @@ fn json_or_text(text: &str) -> Result<Value, String> {
     Ok(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)))
 }
 
-/// One of the engine's closed words. MCP writes some with an underscore, and people who know it do too.
+/// One of the engine's closed words.
 fn words<W: Clone + Send + Sync + 'static>(
     known: impl Iterator<Item = &'static str>,
     read: fn(&str) -> Result<W, String>,
 ) -> impl TypedValueParser<Value = W> {
-    let values = known.map(|word| match word {
-        "did-not-happen" => PossibleValue::new(word).alias("did_not_happen"),
-        word => PossibleValue::new(word),
-    });
-    PossibleValuesParser::new(values)
-        .try_map(move |text| read(&text).or_else(|_| read(&text.replace('_', "-"))))
+    PossibleValuesParser::new(known.map(PossibleValue::new)).try_map(move |text| read(&text))
 }

@@ -103,6 +103,40 @@ fn yes_answers_the_plan_and_nothing_else() {
 }
 
 #[test]
+fn several_steps_are_decided_at_once() {
+    let house = House::new();
+    let step = |n: usize| {
+        let arguments = json!({ "name": format!("f{n}"), "times": 1 });
+        let policy = json!({ "action": "manual_decision" });
+        json!({ "id": format!("s{n}"), "tool": "files/fail_times", "arguments": arguments, "failure_policy": policy, "read_only": true })
+    };
+    let steps: Vec<Value> = (0..4).map(step).collect();
+    house.write(
+        "many.json",
+        &json!({ "name": "many", "policy": { "concurrency": 4 }, "steps": steps }).to_string(),
+    );
+    house.expect(3, &["run", "many.json"]);
+    let id = house.newest();
+    let words = ["decide", &id, "s0", "nosuch", "s1", "skip", "--reason", "not needed"];
+    let some = house.run(&words);
+    assert_eq!(some.code, Some(1), "one of them is refused");
+    assert!(some.out.contains("s0: skip") && some.out.contains("s1: skip"), "{}", some.out);
+    assert!(some.err.contains("nosuch refused"), "{}", some.err);
+
+    house.expect(2, &["decide", &id, "retry", "--reason", "no step is named"]);
+    house.expect(2, &["decide", &id, "s2", "--all", "failed", "retry", "--reason", "both"]);
+    house.expect(2, &["decide", &id, "s2", "again", "--reason", "no such answer"]);
+    let none = house.run(&["decide", &id, "--all", "unknown", "did_not_happen", "--reason", "r"]);
+    assert_eq!(none.code, Some(1));
+    assert!(none.err.contains("no step that is unknown"), "{}", none.err);
+
+    let rest = house.expect(0, &["decide", &id, "--all", "failed", "retry", "--reason", "it works now"]);
+    assert!(rest.contains("s2: retry") && rest.contains("s3: retry"), "{rest}");
+    house.expect(0, &["resume", &id]);
+    assert_eq!(house.expect(0, &["journal", "--kind", "decided"]).lines().count(), 4);
+}
+
+#[test]
 fn a_detached_run_goes_on_without_its_starter() {
     let house = House::new();
     house.write("d.yaml", "name: d\nsteps: [{ id: a, tool: command/hold }, { id: b, tool: files/echo }]");
