@@ -27,6 +27,7 @@ mod run;
 mod serve;
 mod session;
 mod show;
+mod signals;
 mod signs;
 mod stats;
 mod store_care;
@@ -57,7 +58,6 @@ pub enum Exit {
 
 type Ended = Result<Exit, Error>;
 
-pub fn read() -> Args {
 /// The command line; a process that was called wrongly says so and ends.
 pub fn read() -> Args {
     Args::try_parse().and_then(Args::checked).unwrap_or_else(|error| {
@@ -78,19 +78,7 @@ pub fn log(text: &str) {
 
 pub async fn run(args: Args) -> ExitCode {
     let output = Output::new(args.common.json);
-    let ended = match args.ask {
-        Ask::DemoTools { folder, long } => serve_demo_tools(folder, long).await,
-        Ask::Demo { keep } => demo::demo(&output, keep).await,
-        Ask::Completions { shell } => completions(&output, shell),
-        Ask::Man => man(&output),
-        Ask::Install(asked) => install::install(&output, &args.common, &asked),
-        Ask::McpConformance { listen } => serve::conformance(&output, listen).await,
-        Ask::Verify { file: Some(file) } => journal::verify_file(&output, &file),
-        Ask::Tools(args::Tools::Import { from, dry_run }) => {
-            import::import(&output, &args.common, &from, dry_run)
-        }
-        ask => asked(ask, &args.common, output.clone()).await,
-    };
+    let ended = answer(args, &output).await;
     let exit = ended.unwrap_or_else(|error| {
         output.error(&error);
         Exit::Failed
@@ -102,7 +90,24 @@ pub async fn run(args: Args) -> ExitCode {
     }
 }
 
+async fn answer(args: Args, output: &Output) -> Ended {
+    match args.ask {
+        Ask::DemoTools { folder, long } => serve_demo_tools(folder, long).await,
+        Ask::Demo { keep } => demo::demo(output, keep).await,
+        Ask::Completions { shell } => completions(output, shell),
+        Ask::Man => man(output),
+        Ask::Install(asked) => install::install(output, &args.common, &asked),
+        Ask::McpConformance { listen } => serve::conformance(output, listen).await,
+        Ask::Verify { file: Some(file) } => journal::verify_file(output, &file),
+        Ask::Tools(args::Tools::Import { from, dry_run }) => {
+            import::import(output, &args.common, &from, dry_run)
+        }
+        ask => asked(ask, &args.common, output.clone()).await,
+    }
+}
+
 async fn asked(ask: Ask, common: &args::Common, output: Output) -> Ended {
+    signals::end_process_when_asked()?;
     let session = match reads_only(&ask) {
         true => Session::open_existing(common, output).await?,
         false => Session::open(common, output).await?,

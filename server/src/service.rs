@@ -44,7 +44,8 @@ pub use crate::ledger::Progress;
 pub use crate::store::Options;
 pub use crate::store::executions::Filter as ExecutionFilter;
 pub use crate::tools::{
-    Call, Circuit, Executor, Fault, Origin, Purpose, ServerState, ServerTools, ToolInfo, visible,
+    Call, Circuit, Executor, Fault, Origin, Purpose, ServerState, ServerTools, ToolInfo,
+    kill_child_processes, visible,
 };
 pub use actbook_engine::event::Reported;
 pub use actbook_engine::execution::{Brief, CannotUndo, Facts, ToUndo};

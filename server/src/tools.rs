@@ -48,7 +48,7 @@ pub use hidden::visible;
 pub use limits::Circuit;
 use limits::Limits;
 pub use mcp::ServerState;
-pub use process::ChildProcess;
+pub use process::{ChildProcess, kill_child_processes};
 use secret::Unresolved;
 pub use secret::{REDACTED, Secret, Secrets, redact_log};
 

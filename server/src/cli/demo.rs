@@ -22,6 +22,7 @@ const PLAN: &str = include_str!("demo/plan.yaml");
 const VERSION: &str = "1.2";
 
 pub async fn demo(output: &Output, keep: Option<PathBuf>) -> Ended {
+    super::signals::end_process_when_asked()?;
     let scratch = Scratch::make(keep)?;
     let session = scratch.open(output).await?;
     let told = tell(&session, &scratch).await;
@@ -157,6 +158,7 @@ async fn fail(session: &Session, story: &Story<'_>, scratch: &Scratch) -> Result
     let inputs = Some(json!({ "version": VERSION }));
     let started = service.start(&session.caller, saved.reference, saved.plan, inputs, true).await?;
     let view = foreground::seen(session, started.id.as_str(), eyes, Some(started.progress)).await?;
+    interrupted(&view)?;
     story.chapter("A step failed, so it stopped and asks");
     let failed = view.steps.iter().find_map(|step| Some((&step.id, step.error.as_ref()?)));
     if let Some((step, error)) = failed {
@@ -182,8 +184,25 @@ async fn undo(session: &Session, story: &Story<'_>, failed: &ExecutionView) -> R
     session.service.undo(&session.caller, id, Some("the mirror cannot be reached".to_owned())).await?;
     let claimed = session.service.claim(&session.caller, id, false).await?;
     let view = foreground::seen(session, id, eyes, claimed).await?;
+    interrupted(&view)?;
     story.say(&brief::headline(&view));
     Ok(view)
+}
+
+/// Ctrl-C pauses an execution, and ends the story.
+fn interrupted(view: &ExecutionView) -> Result<(), Error> {
+    match view.status {
+        Status::Paused => {
+            Err(Error::new("interrupted", "the demo was interrupted", "`actbook demo` begins anew"))
+        }
+        Status::Running
+        | Status::Blocked
+        | Status::Compensating
+        | Status::Succeeded
+        | Status::Failed
+        | Status::Cancelled
+        | Status::Compensated => Ok(()),
+    }
 }
 
 /// The teller's voice; silent where programs read.

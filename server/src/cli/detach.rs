@@ -11,6 +11,7 @@ use actbook_engine::id::Epoch;
 
 use super::answers::process;
 use super::session::Session;
+use super::signals::{TakenOver, end_process};
 use super::signs::short;
 use super::{Ended, Exit};
 
@@ -114,13 +115,11 @@ pub async fn drive(session: &Session, id: &str) -> Ended {
     let (stop, halt) = tokio::sync::watch::channel(false);
     let driving = session.service.drive(claimed, halt);
     tokio::pin!(driving);
-    let deaf = |error: std::io::Error| Error::new("io", error.to_string(), "try again");
-    let kind = tokio::signal::unix::SignalKind::terminate();
-    let mut terminate = tokio::signal::unix::signal(kind).map_err(deaf)?;
+    let mut signals = TakenOver::take()?;
     loop {
         tokio::select! {
             status = &mut driving => return status.map(|_| Exit::Done),
-            _ = terminate.recv() => if stop.send_replace(true) { std::process::exit(1) },
+            asked = signals.0.next() => if stop.send_replace(true) { end_process(asked) },
         }
     }
 }

@@ -6,12 +6,12 @@ use actbook::error::Error;
 use actbook::service::view::ExecutionView;
 use actbook::service::{Progress, Watching};
 use actbook_engine::policy::{Status, StepStatus};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch::Sender;
 use tokio::time::{Instant, Interval, interval, sleep_until};
 
 use super::live::Screen;
 use super::session::Session;
+use super::signals::{Asked, TakenOver, end_process};
 use super::signs::short;
 use super::{Ended, Exit, brief};
 
@@ -21,8 +21,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 /// How often a watcher makes sure that the driver still lives.
 const DRIVER_CHECK_EVERY: Duration = Duration::from_secs(1);
-/// As shells report a process that a signal ended.
-const INTERRUPTED: i32 = 130;
+/// How long a pause may take to be journaled; after that this process just starts nothing more.
+const PAUSE_LIMIT: Duration = Duration::from_secs(5);
+/// What the journal says of a pause that Ctrl-C asked for.
+const PAUSE_REASON: &str = "Ctrl-C";
 
 /// What the caller hoped for: the same end is a success to one and a failure to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +39,10 @@ pub enum Goal {
 enum Left {
     /// It has ended, or waits.
     Settled,
-    /// A signal asked to leave.
+    /// A signal asked to leave, and nobody drives it from here any more.
     Asked,
+    /// A signal asked to leave, and another process drives it.
+    Unwatched,
     /// Another process took the execution over.
     TakenOver,
 }
@@ -91,13 +95,15 @@ async fn drive(
     let (stop, halt) = tokio::sync::watch::channel(false);
     let service = session.service.clone();
     let mut driving = tokio::spawn(async move { service.drive(claimed, halt).await });
+    let mut leaving = false;
     loop {
         tokio::select! {
             status = &mut driving => {
                 let status = status.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))??;
                 watching.look()?;
                 screen.show(watching);
-                return Ok(match (waits_or_ended(status), *stop.borrow()) {
+                let settled = waits_or_ended(status) || waits_or_ended(watching.status());
+                return Ok(match (settled, *stop.borrow()) {
                     (true, _) => Left::Settled,
                     (false, true) => Left::Asked,
                     (false, false) => Left::TakenOver,
@@ -106,7 +112,12 @@ async fn drive(
             seen = eyes.next(watching) => match seen {
                 Ok(Seen::Moved) => screen.show(watching),
                 Ok(Seen::Tick) => screen.tick(watching),
-                Ok(Seen::Signal) => asked_to_leave(screen, &stop, watching),
+                Ok(Seen::Signal(asked)) if leaving => end_process(asked),
+                Ok(Seen::Signal(asked)) => {
+                    leaving = true;
+                    stop_driving(session, asked, &stop, watching);
+                    screen.note(&stopping_note(asked, watching));
+                }
                 // Who drives outlasts a database that is away; what is shown can wait.
                 Err(error) if error.code == "store" => tracing::debug!("not seen: {error}"),
                 Err(error) => return Err(error),
@@ -115,20 +126,38 @@ async fn drive(
     }
 }
 
-/// First: nothing starts, calls in flight finish. Second: out, at once.
-fn asked_to_leave(screen: &mut Screen, stop: &Sender<bool>, watching: &Watching) {
-    if stop.send_replace(true) {
-        screen.finish();
-        std::process::exit(INTERRUPTED);
+/// Ctrl-C pauses the execution, so that no other process goes on with it. SIGTERM only ends the driving here: another
+/// process may take over. Calls in flight finish either way.
+fn stop_driving(session: &Session, asked: Asked, stop: &Sender<bool>, watching: &Watching) {
+    match asked {
+        Asked::Terminate => drop(stop.send_replace(true)),
+        Asked::Interrupt => {
+            let (service, caller) = (session.service.clone(), session.caller.clone());
+            let (id, stop) = (watching.execution().id.to_string(), stop.clone());
+            tokio::spawn(async move {
+                let pausing = service.pause(&caller, &id, Some(PAUSE_REASON.to_owned()));
+                let paused = tokio::time::timeout(PAUSE_LIMIT, pausing).await;
+                if !matches!(paused, Ok(Ok(_))) {
+                    tracing::debug!("not paused: it has ended, is being stopped, or the database is away");
+                }
+                // A server may go on with a task for long: it is left to whoever resumes.
+                stop.send_replace(true);
+            });
+        }
     }
+}
+
+fn stopping_note(asked: Asked, watching: &Watching) -> String {
     let running = watching
         .glances()
         .filter(|step| matches!(step.status, StepStatus::Running | StepStatus::Compensating))
         .count();
     let calls = if running == 1 { "1 call" } else { &format!("{running} calls") };
-    screen.note(&format!(
-        "stopping: nothing further starts, {calls} in flight may finish (again: leave at once)"
-    ));
+    let what = match asked {
+        Asked::Interrupt => "pausing: nothing further starts",
+        Asked::Terminate => "stopping: nothing further starts here",
+    };
+    format!("{what}, {calls} in flight may finish (again: leave at once)")
 }
 
 async fn look_on(
@@ -157,7 +186,7 @@ async fn look_on(
             seen = eyes.next(watching) => match seen? {
                 Seen::Moved => screen.show(watching),
                 Seen::Tick => screen.tick(watching),
-                Seen::Signal => return Ok(Left::Asked),
+                Seen::Signal(_) => return Ok(Left::Unwatched),
             },
             () = sleep_until(check_at) => {}
         }
@@ -177,29 +206,20 @@ fn waits_or_ended(status: Status) -> bool {
 enum Seen {
     Moved,
     Tick,
-    Signal,
+    Signal(Asked),
 }
 
 /// Opened before anything is started: from there on a signal asks, where it would have killed.
 #[derive(Debug)]
 pub struct Eyes {
-    interrupt: Signal,
-    terminate: Signal,
+    signals: TakenOver,
     tick: Interval,
     not_before: Instant,
 }
 
 impl Eyes {
     pub fn open() -> Result<Self, Error> {
-        let deaf = |error: std::io::Error| {
-            Error::new("io", format!("signals cannot be heard: {error}"), "try again")
-        };
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt()).map_err(deaf)?,
-            terminate: signal(SignalKind::terminate()).map_err(deaf)?,
-            tick: interval(DRAW_EVERY),
-            not_before: Instant::now(),
-        })
+        Ok(Self { signals: TakenOver::take()?, tick: interval(DRAW_EVERY), not_before: Instant::now() })
     }
 
     async fn next(&mut self, watching: &mut Watching) -> Result<Seen, Error> {
@@ -214,8 +234,7 @@ impl Eyes {
                 moved.map(|()| Seen::Moved)
             }
             _ = self.tick.tick() => Ok(Seen::Tick),
-            _ = self.interrupt.recv() => Ok(Seen::Signal),
-            _ = self.terminate.recv() => Ok(Seen::Signal),
+            asked = self.signals.0.next() => Ok(Seen::Signal(asked)),
         }
     }
 }
@@ -232,6 +251,9 @@ fn tell(session: &Session, view: &ExecutionView, left: Left) {
         Left::Asked => output.aside(format_args!(
             "left it {status}: `actbook resume {id}` goes on, `actbook show {id}` tells more"
         )),
+        Left::Unwatched => {
+            output.aside(format_args!("no longer watching it: `actbook watch {id}` follows it again"));
+        }
         Left::TakenOver => {
             output.aside(format_args!("another process has taken it over: `actbook watch {id}`"));
         }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::args::Journal;
 use super::output::Output;
 use super::session::Session;
+use super::signals::TakenOver;
 use super::signs::{BAD, GOOD, QUIET, painted, short};
 use super::table::cut;
 use super::{Ended, Exit, times};
@@ -40,9 +41,10 @@ pub async fn journal(session: &Session, asked: Journal) -> Ended {
         if !asked.follow || left == 0 || session.output.closed() {
             return Ok(Exit::Done);
         }
+        let mut signals = TakenOver::take()?;
         tokio::select! {
             changed = bell.changed() => if changed.is_err() { return Ok(Exit::Done) },
-            _ = tokio::signal::ctrl_c() => return Ok(Exit::Done),
+            _ = signals.0.next() => return Ok(Exit::Done),
         }
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use actbook::error::Error;
 use actbook::mcp::{Door, Profile, stdio};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::ToolSet;
 use super::session::Session;
+use super::signals::TakenOver;
 use super::{Ended, Exit};
 
 /// Clients kill a server that does not leave soon after its input has ended.
@@ -39,13 +39,6 @@ pub fn profile(tools: ToolSet) -> Profile {
 
 /// Resolves at the first Ctrl-C or SIGTERM.
 pub async fn terminated() -> Result<(), Error> {
-    let deaf =
-        |error: std::io::Error| Error::new("io", format!("signals cannot be heard: {error}"), "try again");
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(deaf)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(deaf)?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    TakenOver::take()?.0.next().await;
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Child processes, each leading a process group of its own, so that whatever it starts can be ended
 //! with it. Knows how to start, name, watch and end a group; not what the child is for.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -61,6 +61,20 @@ fn start_time(stat: &str) -> Option<u64> {
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// The leaders of the groups that run, for a process that must leave at once.
+static LEADERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+fn leaders() -> MutexGuard<'static, BTreeSet<u32>> {
+    LEADERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills every group that this process started, and whatever of its servers fled from them.
+pub fn kill_child_processes() {
+    leaders().iter().for_each(|leader| signal(*leader, Signal::KILL));
+    let mark = format!("{SERVER_VARIABLE}={} ", ChildProcess::this());
+    kill_where(|variable| variable.starts_with(mark.as_bytes()));
+}
+
 /// A running group. Dropped, it is ended at once.
 #[derive(Debug)]
 pub struct Group {
@@ -99,10 +113,12 @@ fn start_with(
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (report, ended) = watch::channel(None);
     let process = ChildProcess::of(pid);
+    leaders().insert(pid);
     tokio::spawn(async move {
         let status = child.wait().await;
         // At once after the leader is reaped: later its number might belong to somebody else.
         signal(pid, Signal::KILL);
+        leaders().remove(&pid);
         afterwards();
         report.send_replace(Some(status.unwrap_or_else(|_| lost())));
     });
@@ -300,10 +316,15 @@ impl ChildProcess {
 /// Ends the group of every process that has this in its environment.
 fn kill_marked(variable: &str, value: &str) {
     let mark = format!("{variable}={value}");
+    kill_where(|variable| variable == mark.as_bytes());
+}
+
+/// Ends the group of every process in whose environment such a variable stands.
+fn kill_where(is_mark: impl Fn(&[u8]) -> bool) {
     let own = rustix::process::getpgrp();
     let marked = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+        environment.split(|byte| *byte == 0).any(&is_mark)
     };
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -26,16 +26,41 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn one_interrupt_lets_the_call_finish_and_starts_nothing() {
+fn first_ctrl_c_pauses_the_execution_and_lets_the_call_finish() {
+    let house = House::new();
+    let (run, said) = at_work(&house);
+    let journal = house.journal();
+    interrupt(&run);
+    hears(&said, "pausing");
+    let paused = journal.until("paused", None);
+    assert_eq!(paused["body"]["reason"], "Ctrl-C");
+    assert!(paused["actor"].as_str().unwrap().starts_with("person:"), "{paused}");
+    house.release();
+    let ran = Ran::from(run.wait_with_output().unwrap());
+    assert_eq!(ran.code, Some(3));
+    assert!(ran.out.contains("actbook resume"), "{}", ran.out);
+    let id = house.newest();
+    let view = house.json(&["show", &id]);
+    assert_eq!(view["status"], "paused");
+    assert_eq!(
+        (&step(&view, "first")["status"], &step(&view, "second")["status"]),
+        (&json!("succeeded"), &json!("pending"))
+    );
+    house.expect(0, &["resume", &id]);
+}
+
+#[test]
+fn sigterm_ends_the_driving_and_leaves_the_execution_to_others() {
     let house = House::new();
     let (mut run, said) = at_work(&house);
-    interrupt(&run);
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
     hears(&said, "stopping");
     house.release();
     hears(&said, "actbook resume");
     assert_eq!(run.wait().unwrap().code(), Some(1));
     let id = house.newest();
     let view = house.json(&["show", &id]);
+    assert_eq!(view["status"], "running");
     assert_eq!(
         (&step(&view, "first")["status"], &step(&view, "second")["status"]),
         (&json!("succeeded"), &json!("pending"))
@@ -47,16 +72,68 @@ fn one_interrupt_lets_the_call_finish_and_starts_nothing() {
 fn two_interrupts_leave_at_once_and_the_call_is_unknown() {
     let house = House::new();
     let (mut run, said) = at_work(&house);
+    let call: u32 = std::fs::read_to_string(house.path("pid")).unwrap().trim().parse().unwrap();
     interrupt(&run);
-    hears(&said, "stopping");
+    hears(&said, "pausing");
+    house.journal().until("paused", None);
     interrupt(&run);
     assert_eq!(run.wait().unwrap().code(), Some(130));
+    gone(call);
     let id = house.newest();
     let asked = house.expect(3, &["resume", &id]);
     assert!(asked.contains("Nobody knows whether step `first` took effect"), "{asked}");
     house.release();
     house.expect(0, &["decide", &id, "first", "did-not-happen", "--reason", "nothing was written"]);
     house.expect(0, &["resume", &id]);
+}
+
+/// Waits until nothing of the process group is left.
+fn gone(group: u32) {
+    let started = std::time::Instant::now();
+    while !crate::tools::living(group).is_empty() {
+        assert!(started.elapsed() < PATIENCE, "still there: {:?}", crate::tools::living(group));
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn ctrl_c_ends_servers_that_ignore_the_end_of_their_input() {
+    // It never answers, ignores the signal and the end of its input, and has a child that fled its group.
+    let deaf =
+        "trap '' TERM INT; echo $$ > started; setsid sleep 600 & echo $! > fled; while :; do sleep 1; done";
+    for words in [&["tools", "list"][..], &["doctor"], &["run", "held.yaml"]] {
+        let house = House::new();
+        house.config(json!({ "mcpServers": { "deaf": { "command": "sh", "args": ["-c", deaf] } } }));
+        house.write("held.yaml", "name: held\nsteps: [{ id: a, tool: deaf/any }]");
+        let mut child = house.start(words);
+        let pid = |name: &str| std::fs::read_to_string(house.path(name)).ok()?.trim().parse::<u32>().ok();
+        let (server, fled) = loop {
+            if let Some(pids) = pid("started").zip(pid("fled")) {
+                break pids;
+            }
+            std::thread::yield_now();
+        };
+        interrupt(&child);
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{words:?}");
+        gone(server);
+        gone(fled);
+    }
+}
+
+#[test]
+fn a_watcher_that_is_interrupted_leaves_the_execution_alone() {
+    let house = House::new();
+    let (run, _said) = at_work(&house);
+    let id = house.newest();
+    let mut watcher = house.start(&["watch", &id]);
+    let shown = lines(watcher.stdout.take().unwrap());
+    hears(&shown, "first running");
+    interrupt(&watcher);
+    hears(&lines(watcher.stderr.take().unwrap()), "no longer watching");
+    watcher.wait().unwrap();
+    assert_eq!(house.json(&["show", &id])["status"], "running");
+    house.release();
+    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(0));
 }
 
 #[test]
