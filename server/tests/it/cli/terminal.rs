@@ -114,14 +114,14 @@ pub fn without_own_sequences(shown: &str) -> String {
 /// What a person sees at the end, row by row. Knows only what Actbook writes.
 pub fn screen(shown: &str) -> Vec<String> {
     let (mut rows, mut row, mut column) = (vec![String::new()], 0_usize, 0_usize);
-    let mut signs = shown.chars().peekable();
+    let mut signs = shown.chars();
     while let Some(sign) = signs.next() {
         match sign {
             '\r' => column = 0,
             '\n' => row += 1,
             '\u{1b}' => {
                 let mut sequence = String::new();
-                while let Some(next) = signs.next() {
+                for next in signs.by_ref() {
                     sequence.push(next);
                     if next != '[' && !next.is_ascii_digit() && next != '?' && next != ';' {
                         break;
@@ -170,4 +170,26 @@ fn log_lines_stand_above_the_live_view() {
         assert_eq!(count(&format!("log-line-{n}")), 1, "{rows:#?}");
     }
     assert_eq!(count("noisy version 1 ·"), 1, "the view stands once: {rows:#?}");
+}
+
+#[test]
+fn ctrl_c_at_the_terminal_pauses_the_execution() {
+    let house = House::new();
+    house.write(
+        "held.yaml",
+        "name: held\nsteps: [{ id: a, tool: command/hold }, { id: b, tool: files/echo }]",
+    );
+    let journal = house.journal();
+    let mut terminal = house.terminal(&["run", "held.yaml"]);
+    while !house.path("holding").exists() {
+        std::thread::yield_now();
+    }
+    terminal.types("\u{3}");
+    terminal.sees("pausing: nothing further starts, 1 call in flight");
+    journal.until("paused", None);
+    house.release();
+    terminal.sees("actbook resume");
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(3), "{shown}");
+    assert_eq!(house.json(&["show", &house.newest()])["status"], "paused");
 }
