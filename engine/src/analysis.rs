@@ -64,9 +64,12 @@ pub fn check(plan: &Plan, terms: &Terms) -> Check {
     let rules: Vec<Rules> = plan.steps.iter().map(|step| Rules::of(step, terms)).collect();
     let order = order(plan);
     let turning = order.iter().copied().find(|no| rules[no.index()].leaves_behind());
+    let mut findings = claims::forbidden_probes(plan, terms);
+    let ok = findings.is_empty();
+    findings.extend(advice::findings(plan, &order, &rules));
     Check {
-        ok: true,
-        findings: advice::findings(plan, &order, &rules),
+        ok,
+        findings,
         waves: waves(plan),
         point_of_no_return: turning.map(|no| plan.step(no).id.clone()),
         stopping: stopping(plan, &order, &rules),

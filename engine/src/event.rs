@@ -57,6 +57,22 @@ words!(
     Reported { Started = "started", Succeeded = "succeeded", Failed = "failed", Compensated = "compensated" }
 );
 
+/// A compensation that an unwinding would call, as it is put to the person who says yes to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UndoCall {
+    pub step: StepId,
+    /// The attempt whose effect it takes back, counted from 1.
+    pub attempt: u32,
+    pub tool: String,
+    /// Of the bound arguments; none where they cannot be bound yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Digest>,
+    /// The definition of the tool that the yes is given to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Digest>,
+}
+
 /// An entry was written by a later release, or is not what it claims to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undecodable {
@@ -300,7 +316,7 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
-    Decided = "decided.1" {
+    Decided = "decided.2" | "decided.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<StepId>,
         answer: Answer,
@@ -308,16 +324,36 @@ events! {
         reason: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Kept>,
+        /// With `retry` and `did-not-happen`: what the next attempt sends instead of what was bound.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Kept>,
     }
 
-    UnwindProposed = "unwind_proposed.1" {}
+    /// A caller who may not approve asks for an unwinding that needs a yes. Nothing starts until it is answered.
+    UndoAsked = "undo_asked.1" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
+    /// The unwinding, or what was not listed when it began, waits for a yes to exactly these calls.
+    UnwindProposed = "unwind_proposed.2" | "unwind_proposed.1" {
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<UndoCall>,
+    }
+    /// A yes to calls that an unwinding under way has asked for.
+    UnwindApproved = "unwind_approved.1" {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
     UnwindRejected = "unwind_rejected.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
-    UnwindStarted = "unwind_started.1" {
+    UnwindStarted = "unwind_started.2" | "unwind_started.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// The calls under approval that the word of whoever started it says yes to.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<UndoCall>,
     }
     /// `compensation` counts the tries at undoing this step; `attempt` is the one to undo.
     CompensationStarted = "compensation_started.1" {
@@ -439,7 +475,7 @@ impl Event {
             Self::ProbeStarted(event) => Some(event.arguments),
             Self::ProbeEnded(event) => event.result,
             Self::StepFailed(event) => event.result,
-            Self::Decided(event) => event.output,
+            Self::Decided(event) => event.output.or(event.arguments),
             Self::CompensationStarted(event) => event.arguments,
             Self::CompensationEnded(event) => event.result,
             Self::LateCompensation(event) => event.result,
@@ -471,7 +507,9 @@ impl Event {
             | Self::Paused(_)
             | Self::Resumed(_)
             | Self::CancelAsked(_)
+            | Self::UndoAsked(_)
             | Self::UnwindProposed(_)
+            | Self::UnwindApproved(_)
             | Self::UnwindRejected(_)
             | Self::UnwindStarted(_)
             | Self::ExecutionEnded(_)

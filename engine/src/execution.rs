@@ -32,7 +32,7 @@ pub use evolve::{Corrupt, Recorded, evolve, open};
 pub use follow::{Missing, Values, follow, undo_arguments};
 pub use state::{
     Answered, Attempt, Compensation, Execution, Failure, Gate, NOTES_KEPT, Note, Noted, Phase, ProbeState,
-    Proposal, StepState, Stop, Stored,
+    Proposal, StepState, Stop, Stored, UndoYes,
 };
 
 use crate::event::Event;

@@ -107,6 +107,16 @@ pub struct Compensation {
     pub idempotent: bool,
 }
 
+impl Compensation {
+    /// The tool that it calls; none where an agent or a person does it.
+    pub fn tool(&self) -> Option<&str> {
+        match &self.work {
+            Undo::Tool { tool, .. } => Some(tool),
+            Undo::Action { .. } => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub enum Undo {
     Tool { tool: String, arguments: Template },

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::chain::Digest;
-use crate::plan::{Retry, Step};
+use crate::plan::{Compensation, Retry, Step};
 use crate::policy::{Cancellable, Category};
 
 /// By tool, written `server/tool`. A tool of which nothing is said has no entry.
@@ -65,12 +65,20 @@ pub struct Rules {
     pub repeatable: bool,
     pub cancellable: Cancellable,
     pub approval: bool,
+    /// Its probe may be called: the config neither says that the tool writes nor asks for a yes to it.
+    pub may_probe: bool,
+    /// Its probe may be sent again after its process was lost: the config or a trusted server says so.
+    pub probe_repeatable: bool,
+    /// Its compensation is a call that the config asks for a yes to.
+    pub undo_approval: bool,
 }
 
 impl Rules {
     pub fn of(step: &Step, terms: &Terms) -> Self {
         let none = ToolTerms::default();
         let said = step.tool().and_then(|tool| terms.get(tool)).unwrap_or(&none);
+        let probe = step.probe.as_ref().and_then(|probe| terms.get(&probe.tool)).unwrap_or(&none);
+        let undo = step.compensation.as_ref().and_then(Compensation::tool).and_then(|tool| terms.get(tool));
         let idempotent = said.idempotent.unwrap_or(step.idempotent);
         let read_only = said.read_only.unwrap_or(step.read_only);
         Self {
@@ -84,6 +92,9 @@ impl Rules {
                 (true, true) | (false, false) => step.cancellable,
             },
             approval: step.approval || said.approval,
+            may_probe: probe.may_probe(),
+            probe_repeatable: probe.read_only == Some(true) || probe.hinted,
+            undo_approval: undo.is_some_and(|terms| terms.approval),
         }
     }
 
@@ -98,6 +109,11 @@ impl Rules {
 }
 
 impl ToolTerms {
+    /// A probe only reads and is never asked about, so a tool that the config says otherwise of is none.
+    pub fn may_probe(&self) -> bool {
+        !self.approval && self.read_only != Some(false)
+    }
+
     pub fn timeout_ms(&self, own: u64) -> u64 {
         self.timeout_ms.map_or(own, |ceiling| own.min(ceiling))
     }

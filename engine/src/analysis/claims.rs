@@ -73,6 +73,20 @@ fn probe(step: &Step, tools: &Tools, at: &str) -> Option<Finding> {
     })
 }
 
+/// A probe must only read and is never put to a person: the config may say that its tool is neither.
+pub(super) fn forbidden_probes(plan: &Plan, terms: &Terms) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (no, step) in plan.numbered() {
+        let Some(probe) = &step.probe else { continue };
+        let Some(said) = terms.get(&probe.tool).filter(|said| !said.may_probe()) else { continue };
+        let why = if said.approval { "asks for a yes before each call of it" } else { "says that it writes" };
+        let message = format!("`{}` cannot be a probe: the config {why}", probe.tool);
+        let (path, cure) = (format!("steps[{}].probe.tool", no.0), "probe with a tool that only reads");
+        findings.push(Finding::error("forbidden_probe", path, message, cure));
+    }
+    findings
+}
+
 /// Where the operator's word will win over the plan's.
 fn operator(step: &Step, words: &ToolTerms, at: &str, said: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -30,15 +30,15 @@ pub enum Subject {
 }
 
 pub fn questions(execution: &Execution) -> Vec<Question> {
-    if execution.ended.is_some() {
-        return Vec::new();
-    }
     let whole = [
         (execution.gate == Gate::Asked && !execution.stopping(), Subject::PlanApproval),
-        (execution.proposal == Proposal::Asked && !execution.stopping(), Subject::UndoApproval),
+        (execution.asks_for_undo(), Subject::UndoApproval),
     ];
     let whole = whole.into_iter().filter(|(asked, _)| *asked);
     let whole = whole.map(|(_, subject)| Question { step: None, subject, answers: Vec::new() });
+    if execution.ended.is_some() {
+        return whole.filter(|question| question.subject == Subject::UndoApproval).collect();
+    }
     let agents = execution.index.open_agents.iter().map(|call| Question {
         step: Some(call.step),
         subject: if call.kind == CallKind::Compensation { Subject::AgentUndo } else { Subject::AgentWork },
@@ -91,7 +91,7 @@ fn failures_ask(execution: &Execution) -> bool {
         OnFailure::Manual => true,
         // Where nothing could be undone there is nothing to propose.
         OnFailure::Propose => execution.proposal == Proposal::Rejected || !execution.can_undo(),
-        OnFailure::Auto => false,
+        OnFailure::Auto => execution.proposal == Proposal::Rejected,
     }
 }
 
@@ -129,7 +129,8 @@ impl Execution {
     /// `questions` without making them: asked after every entry.
     pub(super) fn has_questions(&self) -> bool {
         let index = &self.index;
-        let whole = !self.stopping() && (self.gate == Gate::Asked || self.proposal == Proposal::Asked);
+        let plan = !self.stopping() && self.gate == Gate::Asked;
+        let whole = plan || self.asks_for_undo();
         let approvals = !self.stopping() && index.count(StepStatus::AwaitingApproval) > 0;
         let failures = self.stop.is_none() && !index.failed.is_empty() && failures_ask(self);
         let undo = self.stop.is_none() && !index.undo_failed.is_empty();

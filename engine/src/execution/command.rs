@@ -52,6 +52,8 @@ pub enum Command {
     },
     Undo {
         reason: Option<String>,
+        /// Whether the caller's word is also the yes that calls under approval wait for.
+        approves: bool,
     },
     /// Without a step: the plan, or a proposed undo.
     Approve {
@@ -67,6 +69,10 @@ pub enum Command {
         answer: Answer,
         reason: Option<String>,
         output: Option<Value>,
+        /// The failed call's arguments, corrected.
+        arguments: Option<Value>,
+        /// With `compensate`: as in `Undo`.
+        approves: bool,
     },
     /// How an agent's step or compensation goes, with what else the agent tells of it.
     Record {

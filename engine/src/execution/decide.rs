@@ -10,14 +10,14 @@ use super::asks::answers;
 use super::command::{Command, Ended, Refusal};
 use super::due::{CallId, CallKind};
 use super::ending::Ending;
-use super::follow::{Missing, Values};
-use super::state::{Execution, Gate, Phase, ProbeState, Proposal};
+use super::follow::{Missing, Values, undo_calls};
+use super::state::{Attempt, Execution, Gate, Phase, ProbeState, Proposal};
 use super::{Fresh, question, record};
 use crate::chain::Digest;
 use crate::event::*;
 use crate::id::{Epoch, ExecutionId, SeatId, StepNo};
 use crate::plan::Plan;
-use crate::policy::{Answer, Category, Outcome, StepStatus};
+use crate::policy::{Answer, Category, OnFailure, Outcome, StepStatus};
 use crate::terms::Terms;
 
 /// Where an execution is started: what its first entry records of the config in effect.
@@ -83,11 +83,22 @@ pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Resu
         Command::Pause { reason } => pause(execution, reason),
         Command::Resume => resume(execution),
         Command::Cancel { reason } => cancel(execution, reason),
-        Command::Undo { reason } => undo(execution, reason),
+        Command::Undo { reason, approves } => return undo(execution, reason, *approves, values),
         Command::Approve { step, reason } => approve(execution, step.as_deref(), reason),
         Command::Reject { step, reason } => reject(execution, step.as_deref(), reason),
-        Command::Decide { step, answer, reason, output } => {
-            return answer_step(execution, step, *answer, reason, output, values);
+        Command::Decide {
+            step,
+            answer: Answer::Compensate,
+            reason,
+            output: None,
+            arguments: None,
+            approves,
+        } => {
+            return compensate(execution, step, reason, *approves, values);
+        }
+        Command::Decide { step, answer, reason, output, arguments, .. } => {
+            let given = Given { output: output.as_ref(), arguments: arguments.as_ref() };
+            return answer_step(execution, step, *answer, reason, given, values);
         }
         Command::Record { step, report, facts } => record::report(execution, step, report, facts),
         Command::Note { step, status, facts } => record::note(execution, step.as_deref(), *status, facts),
@@ -173,7 +184,9 @@ fn lost(execution: &Execution, call: CallId, unsent: bool) -> Event {
     let step = execution.step_id(call.step);
     let outcome = if unsent { Outcome::Failed } else { Outcome::Unknown };
     if call.kind == CallKind::Probe {
-        return ProbeEnded { step, attempt: call.no + 1, found: Probed::Lost, result: None }.into();
+        let again = unsent || execution.may_probe_again(call);
+        let found = if again { Probed::Lost } else { Probed::Error };
+        return ProbeEnded { step, attempt: call.no + 1, found, result: None }.into();
     }
     let ending = Ending::new(outcome, Some(Category::Unavailable));
     Ending { unsent, takeover: true, ..ending }.of(execution, call)
@@ -299,7 +312,36 @@ pub(super) fn cancel(execution: &Execution, reason: &Option<String>) -> Result<V
     Ok(vec![CancelAsked { reason: reason.clone() }.into()])
 }
 
-fn undo(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, Refusal> {
+/// Starts the unwinding, or asks for the yes that it needs and the caller cannot give.
+fn undo(
+    execution: &Execution,
+    reason: &Option<String>,
+    approves: bool,
+    values: &Values,
+) -> Result<Vec<Fresh>, No> {
+    may_undo(execution).map_err(No::Refused)?;
+    if approves {
+        let calls = if execution.undo_needs_yes() { undo_calls(execution, values)? } else { Vec::new() };
+        let under_approval = |call: &UndoCall| execution.asks_for_yes_to(&call.tool);
+        let calls = calls.into_iter().filter(under_approval).collect();
+        return Ok(vec![UnwindStarted { reason: reason.clone(), calls }.into()]);
+    }
+    if !execution.undo_waits_for_yes() {
+        return Ok(vec![UnwindStarted { reason: reason.clone(), calls: Vec::new() }.into()]);
+    }
+    let mut events: Vec<Fresh> = Vec::new();
+    if !execution.undo_asked {
+        events.push(UndoAsked { reason: reason.clone() }.into());
+    }
+    // Nothing follows by itself once it has ended, is being stopped or is paused: it is asked at once.
+    let at_once = execution.ended.is_some() || execution.stop.is_some() || execution.paused;
+    if at_once && !execution.asks_for_undo() {
+        events.push(UnwindProposed { calls: undo_calls(execution, values)? }.into());
+    }
+    Ok(events)
+}
+
+fn may_undo(execution: &Execution) -> Result<(), Refusal> {
     if execution.erased {
         let message = "its arguments and outputs were erased by `cleanup`, so nothing can be undone";
         return Err(Refusal::new("erased", message, "undo by hand what `journal` shows"));
@@ -319,7 +361,32 @@ fn undo(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, Re
         };
         return Err(Refusal::new("nothing_to_undo", message, cure));
     }
-    Ok(vec![UnwindStarted { reason: reason.clone() }.into()])
+    Ok(())
+}
+
+impl Execution {
+    /// An unwinding that a caller who may not approve asks for waits for somebody who may: its calls are
+    /// under approval, the plan proposes before it undoes, or a person has said no before.
+    fn undo_waits_for_yes(&self) -> bool {
+        let proposes = self.plan.policy.on_failure == OnFailure::Propose;
+        proposes || self.holds_for_undo() || self.proposal == Proposal::Rejected || self.undo_needs_yes()
+    }
+}
+
+/// `compensate` as the answer to one step's failure: the same as `undo`.
+fn compensate(
+    execution: &Execution,
+    step: &str,
+    reason: &Option<String>,
+    approves: bool,
+    values: &Values,
+) -> Result<Vec<Fresh>, No> {
+    let no = find(execution, step).map_err(No::Refused)?;
+    let fitting = answers(execution, no);
+    if !fitting.contains(&Answer::Compensate) {
+        return Err(No::Refused(does_not_fit(execution, no, Answer::Compensate, &fitting)));
+    }
+    undo(execution, reason, approves, values)
 }
 
 fn approve(
@@ -330,7 +397,8 @@ fn approve(
     let reason = reason.clone();
     Ok(match asked(execution, step)? {
         Asked::Plan => vec![PlanApproved { reason }.into()],
-        Asked::Undo => vec![UnwindStarted { reason }.into()],
+        Asked::Undo => vec![UnwindStarted { reason, calls: Vec::new() }.into()],
+        Asked::MoreUndo => vec![UnwindApproved { reason }.into()],
         Asked::Step(no) => vec![StepApproved { step: execution.step_id(no), reason }.into()],
     })
 }
@@ -339,18 +407,25 @@ fn reject(execution: &Execution, step: Option<&str>, reason: &Option<String>) ->
     let reason = reason.clone();
     Ok(match asked(execution, step)? {
         Asked::Plan => vec![PlanRejected { reason }.into()],
-        Asked::Undo => vec![UnwindRejected { reason }.into()],
+        Asked::Undo | Asked::MoreUndo => vec![UnwindRejected { reason }.into()],
         Asked::Step(no) => vec![StepRejected { step: execution.step_id(no), reason }.into()],
     })
 }
 
+/// What an approval or a rejection answers.
 enum Asked {
     Plan,
     Undo,
+    /// Calls of an unwinding under way.
+    MoreUndo,
     Step(StepNo),
 }
 
 fn asked(execution: &Execution, step: Option<&str>) -> Result<Asked, Refusal> {
+    if step.is_none() && execution.asks_for_undo() {
+        let under_way = execution.phase == Phase::Unwind && execution.ended.is_none();
+        return Ok(if under_way { Asked::MoreUndo } else { Asked::Undo });
+    }
     if execution.ended.is_some() || execution.stopping() {
         return Err(not_now(execution, "approve or reject"));
     }
@@ -363,9 +438,6 @@ fn asked(execution: &Execution, step: Option<&str>) -> Result<Asked, Refusal> {
     }
     if execution.gate == Gate::Asked {
         return Ok(Asked::Plan);
-    }
-    if execution.proposal == Proposal::Asked {
-        return Ok(Asked::Undo);
     }
     // A yes to a step names it, so that nobody approves the one that happens to wait by now.
     Err(nothing_asked(execution))
@@ -393,12 +465,19 @@ pub(super) fn find(execution: &Execution, step: &str) -> Result<StepNo, Refusal>
     })
 }
 
+/// What comes with an answer.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    output: Option<&'a Value>,
+    arguments: Option<&'a Value>,
+}
+
 fn answer_step(
     execution: &Execution,
     step: &str,
     answer: Answer,
     reason: &Option<String>,
-    output: &Option<Value>,
+    given: Given<'_>,
     values: &Values,
 ) -> Result<Vec<Fresh>, No> {
     let no = find(execution, step).map_err(No::Refused)?;
@@ -406,18 +485,55 @@ fn answer_step(
     if !fitting.contains(&answer) {
         return Err(No::Refused(does_not_fit(execution, no, answer, &fitting)));
     }
-    if answer == Answer::Compensate {
-        return Ok(vec![UnwindStarted { reason: reason.clone() }.into()]);
+    if let Some(arguments) = given.arguments {
+        corrects(execution, no, answer, given).map_err(No::Refused)?;
+        return Ok(answered(execution, no, answer, reason, Payload::Arguments(arguments)));
     }
-    let output = match (output, answer) {
-        (None, _) => None,
-        (Some(output), Answer::Skip | Answer::Happened) => Some(output.clone()),
-        (Some(output), Answer::Retry) => Some(reply(execution, no, output, values)?),
+    let output = match (given.output, answer) {
+        (None, _) => return Ok(answered(execution, no, answer, reason, Payload::None)),
+        (Some(output), Answer::Skip | Answer::Happened) => output.clone(),
+        (Some(output), Answer::Retry) => reply(execution, no, output, values)?,
         (Some(_), Answer::DidNotHappen | Answer::Compensate | Answer::Abandon) => {
             return Err(No::Refused(no_output_with(answer)));
         }
     };
-    Ok(answered(execution, no, answer, reason, output.as_ref()))
+    Ok(answered(execution, no, answer, reason, Payload::Output(&output)))
+}
+
+/// Corrected arguments go with an answer that makes another attempt of a call.
+fn corrects(execution: &Execution, no: StepNo, answer: Answer, given: Given<'_>) -> Result<(), Refusal> {
+    let refused = |message: String, cure: &str| Err(Refusal::new("does_not_fit", message, cure));
+    let (id, state) = (&execution.plan.step(no).id, execution.step(no));
+    if !matches!(answer, Answer::Retry | Answer::DidNotHappen) {
+        let message = format!("arguments do not go with `{answer}`");
+        return refused(message, "give them with `retry`");
+    }
+    if given.output.is_some() {
+        let message = "arguments and an output do not go together".to_owned();
+        return refused(message, "an output answers what the tool asked; give one of the two");
+    }
+    if execution.phase == Phase::Unwind {
+        let message = format!("step `{id}` is being undone, and its compensation's arguments are the plan's");
+        return refused(message, "undo it by hand and answer `happened`, or `skip` it");
+    }
+    if execution.plan.step(no).tool().is_none() {
+        let message = format!("step `{id}` is an action and has no arguments");
+        return refused(message, "`retry` it without them, and tell its agent what to do");
+    }
+    let settles = state.counting().filter(|_| answer == Answer::DidNotHappen);
+    let unknown = |(at, one): (usize, &Attempt)| {
+        one.counts_as() == Some(Outcome::Unknown) && settles != u32::try_from(at).ok()
+    };
+    if state.attempts.iter().enumerate().any(unknown) {
+        let message =
+            format!("nobody knows whether step `{id}` took effect with the arguments that were sent");
+        return refused(message, "if it certainly did not, answer `did-not-happen` with these arguments");
+    }
+    if !given.arguments.is_some_and(Value::is_object) {
+        let message = "a call's arguments are a JSON object".to_owned();
+        return refused(message, "give all of them, not only those that change");
+    }
+    Ok(())
 }
 
 fn no_output_with(answer: Answer) -> Refusal {
@@ -442,7 +558,7 @@ fn answered(
     no: StepNo,
     answer: Answer,
     reason: &Option<String>,
-    output: Option<&Value>,
+    with: Payload<'_>,
 ) -> Vec<Fresh> {
     let mut events = Vec::new();
     let state = execution.step(no);
@@ -450,12 +566,33 @@ fn answered(
         // The agent is no longer waited for; the answer stands in for its report.
         events.push(let_go(execution, no).into());
     }
-    let payload = output.map(bytes);
-    let kept = payload.as_deref().map(|body| execution.keep(body));
-    let step = Some(execution.step_id(no));
-    let event = Decided { step, answer, reason: reason.clone(), output: kept };
+    let (step, reason) = (Some(execution.step_id(no)), reason.clone());
+    let keep = |value: &Value| {
+        let payload = bytes(value);
+        (Some(execution.keep(&payload)), Some(payload))
+    };
+    let (output, arguments, payload) = match with {
+        Payload::None => (None, None, None),
+        Payload::Output(output) => {
+            let (kept, payload) = keep(output);
+            (kept, None, payload)
+        }
+        Payload::Arguments(arguments) => {
+            let (kept, payload) = keep(arguments);
+            (None, kept, payload)
+        }
+    };
+    let event = Decided { step, answer, reason, output, arguments };
     events.push(Fresh { event: event.into(), payload });
     events
+}
+
+/// The one payload that the entry of an answer owns.
+#[derive(Clone, Copy)]
+enum Payload<'a> {
+    None,
+    Output(&'a Value),
+    Arguments(&'a Value),
 }
 
 /// Of the agent's compensation that nobody waits for any more.
@@ -486,6 +623,10 @@ fn erase(execution: &Execution) -> Result<Vec<Fresh>, Refusal> {
             "only ended executions can be erased",
             "wait for its end, or cancel it",
         ));
+    }
+    if execution.asks_for_undo() {
+        let message = "its undo waits for a yes, and needs what would be erased";
+        return Err(Refusal::new("awaits_approval", message, "`approve` or `reject` it first"));
     }
     if execution.erased {
         return Ok(Vec::new());

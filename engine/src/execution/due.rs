@@ -91,7 +91,11 @@ fn call(execution: &Execution, id: CallId) -> Call {
     };
     let key = outbound_key(execution, id.step, &key);
     let timeout_ms = execution.timeout_ms(tool, timeout_ms.unwrap_or(TOOL_TIMEOUT_MS));
-    let yes = if id.kind == CallKind::Run { attempt(id.no).pin } else { None };
+    let yes = match id.kind {
+        CallKind::Run => attempt(id.no).pin,
+        CallKind::Compensation => state.compensations[id.no as usize].pin,
+        CallKind::Probe => None,
+    };
     let pin = yes.or_else(|| execution.pin(tool));
     let task = execution.task_of(id).cloned();
     let (started_at_ms, answered) = match id.kind {

@@ -62,6 +62,7 @@ pub fn open(
         ended: None,
         gate,
         proposal: Proposal::None,
+        undo_asked: false,
         calls: 0,
         past_no_return: false,
         erased: false,
@@ -152,10 +153,17 @@ impl Execution {
             Event::Paused(_) => self.paused = true,
             Event::Resumed(_) => self.paused = false,
             Event::CancelAsked(_) => self.stop_for(Stop::Cancel),
-            Event::Decided(event) => self.decided(event, event.output.map(stored), at_ms)?,
-            Event::UnwindProposed(_) => self.proposal = Proposal::Asked,
-            Event::UnwindRejected(_) => self.proposal = Proposal::Rejected,
-            Event::UnwindStarted(_) => self.unwind_started(),
+            Event::Decided(event) => {
+                self.decided(event, event.output.map(stored), event.arguments.map(stored), at_ms)?
+            }
+            Event::UndoAsked(_) => self.undo_asked = true,
+            Event::UnwindProposed(event) => {
+                let (position, calls) = (recorded.position, event.calls.clone());
+                self.proposal = Proposal::Asked { position, calls };
+            }
+            Event::UnwindApproved(_) => self.unwind_approved()?,
+            Event::UnwindRejected(_) => self.unwind_rejected()?,
+            Event::UnwindStarted(event) => self.unwind_started(&event.calls)?,
             Event::CompensationStarted(event) => {
                 self.compensation_started(event, event.arguments.map(stored), at_ms)?;
             }
@@ -193,6 +201,7 @@ impl Execution {
     fn stop_for(&mut self, stop: Stop) {
         self.stop = Some(stop);
         self.paused = false;
+        (self.proposal, self.undo_asked) = (Proposal::None, false);
     }
 
     fn approval_asked(
@@ -277,6 +286,10 @@ impl Execution {
     }
 
     fn fail(&mut self, no: StepNo, status: StepStatus, failure: Failure, at_ms: i64) {
+        // A no to the unwinding was about the failures that stood then.
+        if self.proposal == Proposal::Rejected {
+            self.proposal = Proposal::None;
+        }
         let step = &mut self.steps[no.index()];
         step.handled = false;
         step.forced = false;

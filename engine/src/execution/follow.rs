@@ -16,7 +16,7 @@ use super::{Fresh, Now};
 use crate::bind::{Reads, Scope, Template, Unbound};
 use crate::event::*;
 use crate::id::{Position, StepId, StepNo};
-use crate::plan::{Retry, Undo, Work};
+use crate::plan::{Compensation, Retry, Undo, Work};
 use crate::policy::{Cancellable, Category, FailureAction, Outcome, PlanApproval, StepStatus};
 
 /// Payloads by the position of the entry that owns them, as far as they have been loaded.
@@ -48,12 +48,11 @@ fn realise(execution: &Execution, what: Next, now: Now, values: &Values) -> Resu
         }
         Next::Retry(no) => Ok(vec![attempt(execution, no, None)]),
         Next::Settle(no, outcome) => one(settled(execution, no, outcome)),
-        Next::CancelStep(no) => one(StepsCancelled { steps: vec![id(no)] }.into()),
         Next::HandleFailure(no) => one(failure_handled(execution, no).into()),
         Next::Doom(no) => one(doomed(execution, no)),
         Next::Start(no) => start(execution, no, now, values),
-        Next::Propose => one(UnwindProposed {}.into()),
-        Next::Unwind => one(UnwindStarted { reason: None }.into()),
+        Next::Propose => one(UnwindProposed { calls: undo_calls(execution, values)? }.into()),
+        Next::Unwind => one(UnwindStarted { reason: None, calls: Vec::new() }.into()),
         Next::Undo { step, attempt } => undo(execution, step, attempt, values),
         Next::GiveUpUndo(no) => one(CompensationGivenUp { step: id(no) }.into()),
         Next::End(status) => one(ExecutionEnded { status }.into()),
@@ -182,14 +181,8 @@ fn start(execution: &Execution, no: StepNo, now: Now, values: &Values) -> Result
     if state.approved {
         return Ok(vec![attempt(execution, no, None)]);
     }
-    let given = match &spec.work {
-        Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => Some(arguments),
-        // A text that is always the same is in the plan.
-        Work::Action { text, .. } => Some(text).filter(|text| text.literal().is_none()),
-    };
-    let bound = given.map(|given| Ok(given.bind(&scope(execution, given.reads(), None, values)?)));
-    let arguments = match bound.transpose()?.transpose() {
-        Ok(bound) => bound.as_ref().map(bytes),
+    let arguments = match step_arguments(execution, no, values)? {
+        Ok(bound) => bound.as_deref().map(bytes),
         Err(error) => return fails(Category::InvalidArguments, &error.to_string()),
     };
     if needs_approval(execution, no) {
@@ -199,6 +192,26 @@ fn start(execution: &Execution, no: StepNo, now: Now, values: &Values) -> Result
         return Ok(vec![Fresh { event: event.into(), payload: arguments }]);
     }
     Ok(vec![attempt(execution, no, arguments)])
+}
+
+/// What a step sends: what an answer corrected, else what the plan binds; none for a literal action.
+fn step_arguments(
+    execution: &Execution,
+    no: StepNo,
+    values: &Values,
+) -> Result<Result<Option<Arc<Value>>, Unbound>, Missing> {
+    if let Some(corrected) = execution.step(no).corrected {
+        let loaded = values.0.get(&corrected.position).cloned();
+        return loaded.map(|value| Ok(Some(value))).ok_or(Missing(vec![corrected.position]));
+    }
+    let template = match &execution.plan.step(no).work {
+        Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => Some(arguments),
+        // A text that is always the same is in the plan.
+        Work::Action { text, .. } => Some(text).filter(|text| text.literal().is_none()),
+    };
+    let Some(template) = template else { return Ok(Ok(None)) };
+    let bound = template.bind(&scope(execution, template.reads(), None, values)?);
+    Ok(bound.map(|value| Some(Arc::new(value))))
 }
 
 fn attempt(execution: &Execution, no: StepNo, payload: Option<Vec<u8>>) -> Fresh {
@@ -319,6 +332,9 @@ fn undo(execution: &Execution, no: StepNo, target: u32, values: &Values) -> Resu
     let bound = undo_arguments(execution, no, target, values)?;
     let payload = bound.as_ref().ok().map(bytes);
     let arguments = payload.as_deref().map(|body| execution.keep(body));
+    if bound.is_ok() && execution.lacks_yes(no, target, arguments.map(|kept| kept.digest)) {
+        return Ok(vec![UnwindProposed { calls: calls_without_yes(execution, values)? }.into()]);
+    }
     let event = CompensationStarted { step, compensation: number, attempt, arguments };
     let mut events = vec![Fresh { event: event.into(), payload }];
     if let Err(error) = bound {
@@ -346,4 +362,48 @@ pub fn undo_arguments(
         None => return Ok(Ok(Value::Null)),
     };
     Ok(template.bind(&scope(execution, template.reads(), Some((no, target)), values)?))
+}
+
+/// The calls that an unwinding would make, in its order, as far as they can be told now.
+pub(super) fn undo_calls(execution: &Execution, values: &Values) -> Result<Vec<UndoCall>, Missing> {
+    let index = &execution.index;
+    let left = index.left.iter().map(|no| (execution.plan.order(*no), *no));
+    let ordered: BTreeSet<(u32, StepNo)> = index.to_undo.iter().copied().chain(left).collect();
+    let mut calls = Vec::new();
+    let mut missing = Vec::new();
+    for (_, no) in ordered.into_iter().rev() {
+        for target in execution.step(no).to_undo(execution.rules(no)).into_iter().rev() {
+            match undo_call(execution, no, target, values) {
+                Ok(call) => calls.extend(call),
+                Err(Missing(more)) => missing.extend(more),
+            }
+        }
+    }
+    if missing.is_empty() { Ok(calls) } else { Err(Missing(missing)) }
+}
+
+/// One of them; none where an agent or a person does it.
+fn undo_call(
+    execution: &Execution,
+    no: StepNo,
+    target: u32,
+    values: &Values,
+) -> Result<Option<UndoCall>, Missing> {
+    let Some(tool) = execution.plan.step(no).compensation.as_ref().and_then(Compensation::tool) else {
+        return Ok(None);
+    };
+    let bound = undo_arguments(execution, no, target, values)?;
+    let arguments = bound.ok().map(|bound| execution.keep(&bytes(&bound)).digest);
+    let (step, pin) = (execution.step_id(no), execution.pin(tool));
+    Ok(Some(UndoCall { step, attempt: target + 1, tool: tool.to_owned(), arguments, pin }))
+}
+
+/// The calls under approval that no yes covers as they stand now.
+fn calls_without_yes(execution: &Execution, values: &Values) -> Result<Vec<UndoCall>, Missing> {
+    let mut calls = undo_calls(execution, values)?;
+    calls.retain(|call| {
+        let no = execution.plan.find(call.step.as_str());
+        no.is_some_and(|no| execution.lacks_yes(no, call.attempt - 1, call.arguments))
+    });
+    Ok(calls)
 }

@@ -102,7 +102,8 @@ impl Index {
         put(&mut self.doomed, no, unstarted && step.dead > 0);
         put(&mut self.settling, no, status == S::Running && settled_down);
         put(&mut self.undo_settling, no, undo_retries);
-        put(&mut self.probes_due, no, spec.probe.is_some() && unknown && settled_down && unsettled);
+        let may_probe = spec.probe.is_some() && rules.may_probe;
+        put(&mut self.probes_due, no, may_probe && unknown && settled_down && unsettled);
         put(&mut self.unhandled, no, failed && !step.handled);
         put(&mut self.to_undo, ordered, stands && !step.left);
         put(&mut self.left, no, stands && step.left);

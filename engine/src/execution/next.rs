@@ -3,7 +3,7 @@
 
 use super::due::{CallId, CallKind, agent_deadline};
 use super::index::Rank;
-use super::state::{Attempt, Execution, Gate, Phase, Proposal, Stop};
+use super::state::{Execution, Gate, Phase, Proposal, Stop};
 use super::unwind;
 use crate::id::StepNo;
 use crate::policy::{Category, End, FailureAction, OnFailure, Outcome, StepStatus};
@@ -18,8 +18,6 @@ pub(super) enum Next {
     ScheduleRetry(StepNo),
     Retry(StepNo),
     Settle(StepNo, Outcome),
-    /// Proven unsent, and nothing may start any more: as if it had never been tried.
-    CancelStep(StepNo),
     HandleFailure(StepNo),
     Doom(StepNo),
     Start(StepNo),
@@ -40,17 +38,32 @@ pub(super) fn next(execution: &Execution, now_ms: i64) -> Option<Next> {
     if execution.gate == Gate::Due && !execution.stopping() {
         return Some(Next::AskForPlan);
     }
-    let stopped = execution.stop.is_some();
     take_back(execution, now_ms)
-        .or_else(
-            || if stopped { None } else { execution.index.probes_due.first().map(|no| Next::Probe(*no)) },
-        )
+        .or_else(|| probe(execution))
         .or_else(|| execution.index.settling.iter().find_map(|no| settle(execution, *no, now_ms)))
         .or_else(|| match (execution.stop, execution.phase) {
             (Some(stop), _) => finish(execution, stop),
             (None, Phase::Unwind) => unwind::next(execution, now_ms),
+            (None, Phase::Forward) if execution.holds_for_undo() => propose(execution),
             (None, Phase::Forward) => forward(execution),
         })
+}
+
+/// A probe is a call: none while stopping, and none beyond the budget, which never stops an unwinding.
+fn probe(execution: &Execution) -> Option<Next> {
+    let unwinding = execution.phase == Phase::Unwind;
+    if execution.stop.is_some() || !(unwinding || execution.calls_left()) {
+        return None;
+    }
+    execution.index.probes_due.first().map(|no| Next::Probe(*no))
+}
+
+/// The unwinding that was asked for is put to a person once nothing is in flight.
+fn propose(execution: &Execution) -> Option<Next> {
+    if execution.asks_for_undo() || !execution.index.open_tools.is_empty() {
+        return None;
+    }
+    Some(if execution.can_undo() { Next::Propose } else { Next::Unwind })
 }
 
 /// A stop cancels what has not started and lets go of agents; so does an agent's own deadline.
@@ -78,16 +91,16 @@ fn settle(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Next> {
     }
     let outcome = step.last_that_counts()?.counts_as()?;
     let halted = execution.index.halting() && !attempt.forced;
-    if step.attempts.iter().all(Attempt::costs_nothing) && execution.stopping() {
-        return Some(Next::CancelStep(no));
-    }
     if execution.stopping() || halted || !may_retry(execution, no) {
         return Some(Next::Settle(no, outcome));
     }
     if !attempt.forced && execution.spent(attempt.by_agent, now_ms).is_some() {
         return Some(Next::Settle(no, outcome));
     }
-    if attempt.costs_nothing() {
+    if execution.holds_for_undo() {
+        return None;
+    }
+    if attempt.costs_nothing() || attempt.is_repeated() {
         return Some(Next::Retry(no));
     }
     match step.retry_at_ms {
@@ -105,7 +118,7 @@ fn may_retry(execution: &Execution, no: StepNo) -> bool {
     if attempt.by_agent || attempt.asks {
         return false;
     }
-    if attempt.costs_nothing() {
+    if attempt.costs_nothing() || attempt.is_repeated() {
         return true;
     }
     let retry = execution.retry(spec);
@@ -192,9 +205,9 @@ fn conclude(execution: &Execution) -> Option<Next> {
     }
     match execution.plan.policy.on_failure {
         OnFailure::Manual => None,
-        OnFailure::Propose => {
-            (execution.proposal == Proposal::None && execution.can_undo()).then_some(Next::Propose)
-        }
+        OnFailure::Propose | OnFailure::Auto if execution.proposal == Proposal::Rejected => None,
+        OnFailure::Propose => execution.can_undo().then_some(Next::Propose),
+        OnFailure::Auto if execution.undo_needs_yes() => Some(Next::Propose),
         OnFailure::Auto => Some(Next::Unwind),
     }
 }
@@ -224,10 +237,15 @@ impl Spent {
 }
 
 impl Execution {
+    /// The budget has room for another call.
+    fn calls_left(&self) -> bool {
+        self.plan.policy.max_calls.is_none_or(|limit| self.calls < limit)
+    }
+
     /// An agent's work is no call, but takes time like any other.
     pub(super) fn spent(&self, by_agent: bool, now_ms: i64) -> Option<Spent> {
         let policy = &self.plan.policy;
-        if !by_agent && policy.max_calls.is_some_and(|limit| self.calls >= limit) {
+        if !by_agent && !self.calls_left() {
             return Some(Spent::Calls);
         }
         let since = u64::try_from(now_ms - self.at_ms).unwrap_or(0);

@@ -1,12 +1,12 @@
 //! The state of an execution: for each step its attempts and their outcomes, and of every payload its
 //! position and digest, never its bytes. Only `evolve` writes here.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::index::Index;
 use crate::chain::Digest;
-use crate::event::{Kept, PlanRef, Probed, Reported};
+use crate::event::{Kept, PlanRef, Probed, Reported, UndoCall};
 use crate::id::{Epoch, ExecutionId, Position, SeatId, StepId, StepNo};
 use crate::plan::Plan;
 use crate::policy::{Category, End, Outcome, Status, StepStatus};
@@ -40,12 +40,23 @@ pub enum Gate {
     Open,
 }
 
-/// The unwinding that `on_failure: propose` prepares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An unwinding, or calls of one under way, that wait for a yes.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proposal {
     None,
-    Asked,
+    /// The entry that asks, and the calls that a yes covers.
+    Asked {
+        position: Position,
+        calls: Vec<UndoCall>,
+    },
     Rejected,
+}
+
+/// The yes that one compensation has: to these arguments, and to the tool as this pin has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UndoYes {
+    pub arguments: Option<Digest>,
+    pub pin: Option<Digest>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +80,8 @@ pub struct Execution {
     pub ended: Option<End>,
     pub gate: Gate,
     pub proposal: Proposal,
+    /// A caller who may not approve wants it unwound. Nothing starts until that is answered.
+    pub undo_asked: bool,
     /// Calls that count against the budget.
     pub calls: u32,
     /// A yes was given at the point of no return; it covers what lies behind it.
@@ -147,6 +160,14 @@ pub struct StepState {
     /// An answer said to leave the effect where it is.
     pub left: bool,
     pub undo_retry: bool,
+    /// By attempt: the yes that its compensation has. Only tools under approval need one.
+    pub undo_yes: BTreeMap<u32, UndoYes>,
+    /// What an answer says to send instead of what the plan binds.
+    pub corrected: Option<Stored>,
+    /// The next attempt gets a key of its own: its arguments are other ones.
+    pub(super) new_key: bool,
+    /// How often an attempt or a compensation was made again because its process was lost.
+    pub(super) takeover_repeats: u32,
     /// When its agent said that it had begun.
     pub agent_began_ms: Option<i64>,
     /// Its last attempt ended with a question that no answer has settled.
@@ -203,8 +224,12 @@ pub struct Attempt {
     pub settled: Option<bool>,
     pub late: Option<Outcome>,
     pub probe: ProbeState,
+    /// How often its probe's process was lost while the probe may have been out.
+    pub probes_lost: u32,
     pub unsent: bool,
     pub takeover: bool,
+    /// Its process was lost, and sending it twice does no harm: it is made again by itself.
+    pub repeats: bool,
     /// It ended with a question, which is its result.
     pub asks: bool,
     /// What it sends along: the answer to the question of the attempt before.
@@ -223,6 +248,8 @@ pub struct Compensation {
     pub key: u32,
     pub by_agent: bool,
     pub arguments: Option<Stored>,
+    /// The definition of its tool that was approved, and no other.
+    pub pin: Option<Digest>,
     pub outcome: Option<Outcome>,
     pub category: Option<Category>,
     pub result: Option<Stored>,
@@ -231,6 +258,8 @@ pub struct Compensation {
     pub settled: Option<bool>,
     pub unsent: bool,
     pub takeover: bool,
+    /// As an attempt's.
+    pub repeats: bool,
     pub task: Option<Arc<str>>,
     pub started_at_ms: i64,
 }
@@ -262,6 +291,11 @@ impl Attempt {
     pub fn costs_nothing(&self) -> bool {
         self.unsent && self.takeover
     }
+
+    /// Made again by itself, as long as nothing has settled it.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.repeats && self.counts_as() == Some(Outcome::Unknown)
+    }
 }
 
 impl Compensation {
@@ -271,6 +305,7 @@ impl Compensation {
         key: u32,
         by_agent: bool,
         arguments: Option<Stored>,
+        pin: Option<Digest>,
         started_at_ms: i64,
     ) -> Self {
         Self {
@@ -278,6 +313,7 @@ impl Compensation {
             key,
             by_agent,
             arguments,
+            pin,
             outcome: None,
             category: None,
             result: None,
@@ -285,6 +321,7 @@ impl Compensation {
             settled: None,
             unsent: false,
             takeover: false,
+            repeats: false,
             task: None,
             started_at_ms,
         }
@@ -333,6 +370,10 @@ impl StepState {
     /// Numbers the outbound idempotency key of the next attempt: a definite failure or a
     /// `did-not-happen` moves it on, an attempt that was never sent, or that only asked, does not.
     pub(super) fn next_key(&self) -> u32 {
+        self.key_after_last() + u32::from(self.new_key)
+    }
+
+    fn key_after_last(&self) -> u32 {
         let sent = self.attempts.iter().rev().find(|attempt| !attempt.unsent);
         let Some(attempt) = sent else { return self.attempts.last().map_or(0, |attempt| attempt.key) };
         let failed = attempt.counts_as() == Some(Outcome::Failed);
@@ -367,7 +408,8 @@ impl StepState {
 
     /// How often the compensation of that attempt has been tried.
     pub fn undo_tries(&self, attempt: u32) -> u32 {
-        let tries = self.compensations.iter().filter(|one| one.attempt == attempt && !one.costs_nothing());
+        let free = |one: &Compensation| one.costs_nothing() || one.repeats;
+        let tries = self.compensations.iter().filter(|one| one.attempt == attempt && !free(one));
         tries.count() as u32
     }
 
@@ -429,6 +471,23 @@ impl Execution {
         self.stop.is_some() || self.phase == Phase::Unwind
     }
 
+    /// An unwinding waits for its yes, or will once what is in flight has ended: nothing starts.
+    pub fn holds_for_undo(&self) -> bool {
+        self.undo_asked || self.asks_for_undo()
+    }
+
+    /// An unwinding, or calls of one under way, wait for a yes.
+    pub fn asks_for_undo(&self) -> bool {
+        matches!(self.proposal, Proposal::Asked { .. })
+    }
+
+    /// Some of what would be undone is a call that the config asks for a yes to.
+    pub(super) fn undo_needs_yes(&self) -> bool {
+        let index = &self.index;
+        let steps = index.to_undo.iter().map(|(_, no)| no).chain(&index.left);
+        steps.into_iter().any(|no| self.rules(*no).undo_approval)
+    }
+
     /// Something that may have run, and has a way back, has not been taken back.
     pub fn can_undo(&self) -> bool {
         !self.index.to_undo.is_empty() || !self.index.left.is_empty()
@@ -462,10 +521,12 @@ impl Execution {
     }
 
     /// Steps that will be tried again by themselves. No compensation is while another one asks.
+    /// Nor does anything while an unwinding waits for its yes.
     pub(super) fn waiting_retries(&self) -> impl Iterator<Item = &StepNo> {
         let index = &self.index;
         let undo = index.undo_settling.iter().filter(|no| !self.step(**no).undo_blocked());
-        index.settling.iter().chain(undo.filter(|_| index.undo_failed.is_empty()))
+        let undo = undo.filter(|_| index.undo_failed.is_empty());
+        index.settling.iter().chain(undo).filter(|_| !self.holds_for_undo())
     }
 
     /// Makes the digest that an entry holds of its payload.

@@ -9,6 +9,9 @@ pub(super) fn next(execution: &Execution, now_ms: i64) -> Option<Next> {
     if execution.forward_calls_open() || !execution.index.undo_failed.is_empty() {
         return None;
     }
+    if execution.asks_for_undo() && !execution.index.to_undo.is_empty() {
+        return None;
+    }
     let retry = execution.index.undo_settling.iter().find_map(|no| retry(execution, *no, now_ms));
     retry.or_else(|| start(execution)).or_else(|| end(execution))
 }

@@ -209,10 +209,19 @@ pub fn line(event: &Event) -> String {
     for (name, value) in fields {
         let shown = match &value {
             Value::String(digest) if name == "pin" || name == "digest" => digest[..4].to_owned(),
-            Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+            Value::Array(items) => items.iter().map(item).collect::<Vec<_>>().join(","),
             other => other.to_string(),
         };
         text += &format!(" {name}={shown}");
     }
     text
+}
+
+/// A step's name, or a call of an unwinding as `step#attempt`.
+fn item(item: &Value) -> String {
+    match item {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        call => format!("{}#{}", call["step"].as_str().unwrap_or_default(), call["attempt"]),
+    }
 }

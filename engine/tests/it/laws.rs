@@ -3,7 +3,8 @@
 
 use actbook_engine::event::{Event, Probed};
 use actbook_engine::execution::{
-    Attempt, CallId, CallKind, Execution, Phase, ProbeState, StepState, due, questions,
+    Attempt, CallId, CallKind, Execution, Phase, ProbeState, Question, StepState, Stored, Subject, due,
+    questions,
 };
 use actbook_engine::id::StepNo;
 use actbook_engine::plan::Step;
@@ -95,6 +96,9 @@ impl Before {
                 assert!(execution.steps.iter().all(|step| !step.left), "an undo takes up what was left");
             }
             Event::ExecutionEnded(event) => ended(execution, event.status),
+            Event::CompensationStarted(_) => {
+                undo_approved(execution, no_of(execution, event).expect("a step of the plan"));
+            }
             Event::AttemptStarted(_) => {
                 started(execution, no_of(execution, event).expect("a step of the plan"))
             }
@@ -126,6 +130,8 @@ impl Before {
     fn only_an_answer_forces(&self, execution: &Execution, event: &Event) {
         let answered = match event {
             Event::Decided(event) => matches!(event.answer, Answer::Retry | Answer::DidNotHappen),
+            // What was proven unsent is to start again as it was to start before.
+            Event::AttemptEnded(event) => event.unsent && event.takeover,
             _ => false,
         };
         for (before, step) in self.forced.iter().zip(&execution.steps) {
@@ -177,6 +183,9 @@ fn stays_put(execution: &Execution, event: &Event) {
     let after_the_end = matches!(
         event,
         Event::UnwindStarted(_)
+            | Event::UndoAsked(_)
+            | Event::UnwindProposed(_)
+            | Event::UnwindRejected(_)
             | Event::LateAnswer(_)
             | Event::LateCompensation(_)
             | Event::DriverChanged(_)
@@ -187,6 +196,8 @@ fn stays_put(execution: &Execution, event: &Event) {
             | Event::CompensationRecorded(_)
     );
     assert!(execution.ended.is_none() || after_the_end, "ended, and yet {}", event.kind());
+    let sends = matches!(event, Event::AttemptStarted(_) | Event::CompensationStarted(_));
+    assert!(!(execution.asks_for_undo() && sends), "an undo waits for its yes, and yet {}", event.kind());
 }
 
 fn may_start(execution: &Execution, no: StepNo) {
@@ -273,6 +284,11 @@ fn started(execution: &Execution, no: StepNo) {
         assert_eq!((new.arguments, new.pin), (step.asked, step.asked_pin), "sends what was approved");
     }
     let Some(last) = earlier.iter().rev().find(|one| !one.unsent).or(earlier.last()) else { return };
+    let digest = |stored: Option<Stored>| stored.map(|stored| stored.kept.digest);
+    if step.corrected.is_some() && last.counts_as() != Some(Outcome::Unknown) {
+        assert_eq!(digest(new.arguments), digest(step.corrected), "sends what an answer corrected");
+        return;
+    }
     if last.asks && last.outcome == Some(Outcome::Failed) {
         assert_eq!(last.key, new.key, "the key changed over a question");
         assert!(
@@ -299,6 +315,24 @@ fn may_probe(execution: &Execution, no: StepNo) {
         "probes twice"
     );
     assert!(execution.stop.is_none(), "cancel and abandon start no probe");
+    let probe = execution.plan.step(no).probe.as_ref().expect("the step has one");
+    let terms = execution.terms.get(&probe.tool).cloned().unwrap_or_default();
+    assert!(!terms.approval && terms.read_only != Some(false), "probes with what the config forbids");
+    let limit = execution.plan.policy.max_calls.filter(|_| execution.phase == Phase::Forward);
+    assert!(limit.is_none_or(|limit| execution.calls < limit), "a probe beyond the budget");
+}
+
+/// The compensation that has just started is no call under approval, or has the yes to what it sends.
+fn undo_approved(execution: &Execution, no: StepNo) {
+    let compensation = execution.plan.step(no).compensation.as_ref().expect("the step has one");
+    let Some(tool) = compensation.tool() else { return };
+    if !execution.terms.get(tool).is_some_and(|terms| terms.approval) {
+        return;
+    }
+    let last = execution.step(no).last_compensation().expect("one has just started");
+    let yes = execution.step(no).undo_yes.get(&last.attempt);
+    let sent = last.arguments.map(|arguments| arguments.kept.digest);
+    assert!(sent.is_none() || yes.is_some_and(|yes| yes.arguments == sent), "undoes without its yes");
 }
 
 fn may_undo(execution: &Execution, no: StepNo, attempt: u32) {
@@ -397,7 +431,8 @@ pub fn at_rest(execution: &Execution) {
     if execution.ended.is_some() {
         let due = due(execution);
         assert!(due.calls.is_empty() && due.look_again_at.is_none(), "something is due after the end");
-        assert!(questions(execution).is_empty(), "asks after the end");
+        let whole_undo = |question: &Question| question.subject == Subject::UndoApproval;
+        assert!(questions(execution).iter().all(whole_undo), "asks after the end");
     }
     if execution.paused {
         assert!(due(execution).look_again_at.is_none(), "a paused execution looks again");

@@ -102,7 +102,8 @@ impl Sim {
         {
             let before = self.book.fork(at);
             let asks = before.execution().steps.iter().any(|step| step.question().is_some());
-            assert!(!asks, "unwound by itself over a tool's question");
+            let by_itself = !before.execution().undo_asked;
+            assert!(!(asks && by_itself), "unwound by itself over a tool's question");
         }
     }
 
@@ -229,6 +230,8 @@ impl Sim {
                         answer: Answer::Retry,
                         reason: None,
                         output: Some(reply()),
+                        arguments: None,
+                        approves: true,
                     });
                 }
                 Subject::Failure | Subject::Unknown | Subject::FailedUndo => {
@@ -264,7 +267,7 @@ impl Sim {
             Command::Pause { reason: None },
             Command::Resume,
             Command::Cancel { reason: None },
-            Command::Undo { reason: None },
+            Command::Undo { reason: None, approves: true },
             Command::Approve { step: None, reason: None },
             Command::Reject { step: None, reason: None },
         ];
@@ -361,8 +364,12 @@ impl Sim {
         let whole = self.book.entries.len();
         self.fork(whole).settle();
         if self.dice.chance(50) && self.execution().ended.is_some() {
+            self.give(&Command::Reject { step: None, reason: None });
             self.give(&Command::Erase);
-            assert!(!self.accepts(&Command::Undo { reason: None }), "undoes with what was erased");
+            assert!(
+                !self.accepts(&Command::Undo { reason: None, approves: true }),
+                "undoes with what was erased"
+            );
         }
     }
 
@@ -396,7 +403,10 @@ impl Sim {
             79..81 => self.crash(),
             81..83 => drop(self.give(&Command::Pause { reason: None })),
             83..87 => drop(self.give(&Command::Resume)),
-            87 => drop(self.give(&Command::Undo { reason: None })),
+            87 => {
+                let approves = self.dice.chance(30);
+                self.give(&Command::Undo { reason: None, approves });
+            }
             88 => drop(self.dice.chance(30) && self.give(&Command::Cancel { reason: Some("enough".into()) })),
             89 if self.dice.chance(50) => self.claim_again(),
             89 => {
@@ -418,7 +428,14 @@ fn move_pin() -> Command {
 }
 
 fn decide(step: &str, answer: Answer) -> Command {
-    Command::Decide { step: step.to_owned(), answer, reason: None, output: None }
+    Command::Decide {
+        step: step.to_owned(),
+        answer,
+        reason: None,
+        output: None,
+        arguments: None,
+        approves: true,
+    }
 }
 
 fn record(step: &Option<String>, report: Report) -> Command {
@@ -442,11 +459,22 @@ fn reply() -> Value {
 
 /// Everything that is known of an execution but its plan.
 fn story(execution: &Execution) -> String {
-    let Execution { steps, epoch, paused, stop, phase, ended, gate, proposal, calls, past_no_return, .. } =
-        execution;
-    let Execution { active_ms, at_ms, position, version, ended_at_ms, place, erased, notes, .. } = execution;
+    let Execution { steps, epoch, paused, stop, phase, ended, gate, proposal, undo_asked, .. } = execution;
+    let Execution {
+        calls,
+        past_no_return,
+        active_ms,
+        at_ms,
+        position,
+        version,
+        ended_at_ms,
+        place,
+        erased,
+        notes,
+        ..
+    } = execution;
     format!(
-        "{steps:?} {epoch:?} {paused} {stop:?} {phase:?} {ended:?} {gate:?} {proposal:?} {calls} {past_no_return} \
+        "{steps:?} {epoch:?} {paused} {stop:?} {phase:?} {ended:?} {gate:?} {proposal:?} {undo_asked} {calls} {past_no_return} \
          {active_ms} {at_ms} {position:?} {version} {ended_at_ms:?} {place:?} {erased} {notes:?}"
     )
 }

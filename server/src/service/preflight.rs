@@ -30,7 +30,9 @@ impl Seen {
     /// What the operator says of them; nothing is pinned here.
     pub(super) fn terms(&self, service: &Service, plan: &Plan) -> Terms {
         let hints = |tool: &str| self.0.get(tool).map(|info| &info.annotations);
-        let tools = plan.steps.iter().filter_map(|step| step.tool()).chain(self.0.keys().map(String::as_str));
+        // An agent's own tools are not looked at, but the operator may have spoken of them.
+        let of_agents = plan.steps.iter().filter_map(|step| step.tool());
+        let tools = named_tools(plan).into_iter().map(|(_, tool)| tool).chain(of_agents);
         tools.map(|tool| (tool.to_owned(), service.tool_terms(tool, hints(tool)))).collect()
     }
 }

@@ -11,6 +11,7 @@ impl Execution {
         &mut self,
         event: &event::Decided,
         output: Option<Stored>,
+        arguments: Option<Stored>,
         at_ms: i64,
     ) -> Result<(), String> {
         if event.answer == Answer::Abandon {
@@ -25,7 +26,10 @@ impl Execution {
         }
         match event.answer {
             Answer::Retry if output.is_some() => self.reply(no, output),
-            Answer::Retry | Answer::DidNotHappen => self.try_again(no, event.answer == Answer::DidNotHappen),
+            Answer::Retry | Answer::DidNotHappen => {
+                self.try_again(no, event.answer == Answer::DidNotHappen);
+                self.correct(no, arguments);
+            }
             Answer::Skip => {
                 let step = &mut self.steps[no.index()];
                 (step.output, step.error) = (output, None);
@@ -34,8 +38,17 @@ impl Execution {
             Answer::Happened => self.happened(no, output, at_ms),
             Answer::Compensate | Answer::Abandon => return Err("an answer that is not about one step".into()),
         }
+        self.undo_asked = false;
         self.unfail(no);
         Ok(())
+    }
+
+    /// The next attempt sends these arguments, as a call of its own: under a new key.
+    fn correct(&mut self, no: StepNo, arguments: Option<Stored>) {
+        if arguments.is_some() {
+            let step = &mut self.steps[no.index()];
+            (step.corrected, step.new_key) = (arguments, true);
+        }
     }
 
     /// What the tool asked has been answered: the same call goes out again, approved as it was.
@@ -65,10 +78,18 @@ impl Execution {
         (step.asks, step.answering) = (false, None);
         step.forced = true;
         step.approved = false;
-        step.tries = 0;
+        (step.tries, step.takeover_repeats) = (0, 0);
         step.retry_at_ms = None;
         step.ended_at_ms = None;
         self.set_status(no, StepStatus::Pending, None);
+    }
+
+    /// The attempt that an answer about undoing the step speaks of: that of the compensation which did not
+    /// succeed, else the one that would be undone next.
+    fn being_undone(&self, no: StepNo) -> Option<u32> {
+        let step = self.step(no);
+        let tried = step.last_compensation().filter(|last| last.counts_as() != Some(Outcome::Succeeded));
+        tried.map(|last| last.attempt).or_else(|| step.to_undo(self.rules(no)).last().copied())
     }
 
     /// Done, by the answer's word: an unknown attempt is settled; a failed one was made good by hand.
@@ -92,8 +113,10 @@ impl Execution {
                 settled: None,
                 late: None,
                 probe: ProbeState::None,
+                probes_lost: 0,
                 unsent: false,
                 takeover: false,
+                repeats: false,
                 asks: false,
                 answered: None,
                 task: None,
@@ -105,17 +128,20 @@ impl Execution {
     }
 
     pub(super) fn decided_undo(&mut self, no: StepNo, answer: Answer, at_ms: i64) {
+        let undoing = self.being_undone(no);
         let step = &mut self.steps[no.index()];
+        step.undo_yes.clear();
         match answer {
             Answer::Skip => {
                 step.left = true;
                 self.set_status(no, StepStatus::CompensationFailed, None);
             }
             Answer::Happened => {
-                if let Some(last) = step.compensations.last_mut() {
+                if let Some(last) = step.compensations.last_mut().filter(|last| Some(last.attempt) == undoing)
+                {
                     last.settled = Some(true);
-                    step.undone.insert(last.attempt);
                 }
+                step.undone.extend(undoing);
                 self.after_undo(no, at_ms);
             }
             Answer::Retry | Answer::DidNotHappen | Answer::Compensate | Answer::Abandon => {

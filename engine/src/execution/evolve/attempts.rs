@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::super::due::{CallId, CallKind};
 use super::super::state::{Attempt, Execution, Failure, ProbeState, Stored};
+use super::super::terms::TAKEOVER_REPEATS_MAX;
 use crate::event::{self, Probed};
 use crate::id::{StepId, StepNo};
 use crate::policy::{Outcome, StepStatus};
@@ -39,15 +40,17 @@ impl Execution {
             settled: None,
             late: None,
             probe: ProbeState::None,
+            probes_lost: 0,
             unsent: false,
             takeover: false,
+            repeats: false,
             asks: false,
             answered: step.answering.take().or(inherited),
             task: None,
             started_at_ms: at_ms,
             ended_at_ms: None,
         });
-        step.forced = false;
+        (step.forced, step.new_key) = (false, false);
         step.retry_at_ms = None;
         step.agent_began_ms = None;
         step.tries += 1;
@@ -77,7 +80,9 @@ impl Execution {
         result: Option<Stored>,
         at_ms: i64,
     ) -> Result<(), String> {
-        let (no, index, attempt) = self.attempt(&event.step, event.attempt)?;
+        let (no, index, _) = self.attempt(&event.step, event.attempt)?;
+        let harmless = self.rules(no).repeatable && self.step(no).takeover_repeats < TAKEOVER_REPEATS_MAX;
+        let attempt = &mut self.steps[no.index()].attempts[index as usize];
         if !attempt.open() {
             return Err(format!("attempt {} of `{}` has ended before", event.attempt, event.step));
         }
@@ -88,21 +93,36 @@ impl Execution {
         attempt.takeover = event.takeover;
         attempt.asks = event.asks;
         attempt.ended_at_ms = Some(at_ms);
-        let free = attempt.costs_nothing();
+        attempt.repeats = event.takeover && event.outcome == Outcome::Unknown && harmless;
+        let (repeats, free) = (attempt.repeats, attempt.costs_nothing() || attempt.repeats);
         let by_agent = attempt.by_agent;
         self.close_call(CallId { step: no, kind: CallKind::Run, no: index });
         self.calls -= u32::from(event.unsent && !by_agent);
         let step = &mut self.steps[no.index()];
         step.tries -= u32::from(free);
+        step.takeover_repeats += u32::from(repeats);
         step.not_before_ms = event.retry_after_ms.map(|wait| at_ms.saturating_add_unsigned(wait));
         step.asks = event.asks;
         if event.outcome != Outcome::Succeeded {
             step.error = event.category.map(|category| Failure { category, said: result });
-            self.set_status(no, StepStatus::Running, None);
+            self.after_bad_end(no);
             return Ok(());
         }
         self.succeed(no, at_ms);
         Ok(())
+    }
+
+    /// A step of which nothing was ever sent is as one that was never started. Any other is settled or
+    /// tried again by what follows.
+    fn after_bad_end(&mut self, no: StepNo) {
+        let step = &mut self.steps[no.index()];
+        if step.attempts.iter().all(Attempt::costs_nothing) {
+            step.forced = step.last().is_some_and(|last| last.forced);
+            step.error = None;
+            self.set_status(no, StepStatus::Pending, None);
+        } else {
+            self.set_status(no, StepStatus::Running, None);
+        }
     }
 
     pub(super) fn task_accepted(&mut self, event: &event::TaskAccepted) -> Result<(), String> {
@@ -124,6 +144,7 @@ impl Execution {
     ) -> Result<(), String> {
         let (no, index, attempt) = self.attempt(&event.step, event.attempt)?;
         attempt.probe = ProbeState::Open { arguments };
+        self.calls += 1;
         self.open_call(CallId { step: no, kind: CallKind::Probe, no: index }, false);
         self.refresh(no);
         Ok(())
@@ -137,6 +158,7 @@ impl Execution {
     ) -> Result<(), String> {
         let (no, index, attempt) = self.attempt(&event.step, event.attempt)?;
         let unknown = attempt.counts_as() == Some(Outcome::Unknown);
+        attempt.probes_lost += u32::from(event.found == Probed::Lost);
         attempt.probe = match event.found {
             Probed::Lost => ProbeState::None,
             Probed::Happened | Probed::DidNotHappen | Probed::Error => ProbeState::Done(event.found),

@@ -20,7 +20,9 @@ impl Execution {
     /// The failure is settled: what it cancelled or skipped is pending again, and the failures that
     /// still stand apply anew.
     pub(super) fn unfail(&mut self, no: StepNo) {
-        self.proposal = Proposal::None;
+        if self.ended.is_none() {
+            self.proposal = Proposal::None;
+        }
         if self.ended.is_some() || self.stopping() {
             return;
         }

@@ -72,7 +72,7 @@ impl Execution {
         let rules = self.rules(no);
         let step = &mut self.steps[no.index()];
         let key = step.next_undo_key(attempt);
-        let begun = Compensation::begun(attempt, key, true, None, at_ms);
+        let begun = Compensation::begun(attempt, key, true, None, None, at_ms);
         step.compensations.push(Compensation { outcome: Some(Outcome::Succeeded), ..begun });
         let others = step.undo_again.iter().copied();
         step.undo_again = others.filter(|other| !step.same_effect(rules, *other, attempt)).collect();

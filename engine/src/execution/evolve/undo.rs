@@ -1,27 +1,70 @@
 //! The unwinding and its compensations: started, ended, heard of late.
 
 use super::super::due::{CallId, CallKind};
-use super::super::state::{Compensation, Execution, Failure, Phase, Proposal, Stored};
+use super::super::state::{Compensation, Execution, Failure, Phase, Proposal, Stored, UndoYes};
+use super::super::terms::TAKEOVER_REPEATS_MAX;
 use super::super::unwind;
-use crate::event;
+use crate::event::{self, UndoCall};
 use crate::id::{StepId, StepNo};
 use crate::plan::Undo;
-use crate::policy::{Outcome, StepStatus};
+use crate::policy::{Category, Outcome, StepStatus};
 
 impl Execution {
-    pub(super) fn unwind_started(&mut self) {
+    pub(super) fn unwind_started(&mut self, calls: &[UndoCall]) -> Result<(), String> {
+        self.unwind_approved()?;
+        self.cover(calls)?;
+        self.undo_asked = false;
         self.phase = Phase::Unwind;
         self.ended = None;
         self.ended_at_ms = None;
         self.stop = None;
         self.paused = false;
-        self.proposal = Proposal::None;
         for no in self.numbers() {
             let step = &mut self.steps[no.index()];
             step.left = false;
             step.undo_retry = step.status.0 == StepStatus::CompensationFailed;
         }
         self.order_undo();
+        Ok(())
+    }
+
+    /// The calls that were put to a person have their yes.
+    pub(super) fn unwind_approved(&mut self) -> Result<(), String> {
+        match std::mem::replace(&mut self.proposal, Proposal::None) {
+            Proposal::Asked { calls, .. } => self.cover(&calls),
+            Proposal::None | Proposal::Rejected => Ok(()),
+        }
+    }
+
+    fn cover(&mut self, calls: &[UndoCall]) -> Result<(), String> {
+        for UndoCall { step, attempt, arguments, pin, .. } in calls {
+            let no = self.find(step)?;
+            let attempt = attempt.checked_sub(1).ok_or("attempts count from 1")?;
+            let yes = UndoYes { arguments: *arguments, pin: *pin };
+            self.steps[no.index()].undo_yes.insert(attempt, yes);
+        }
+        Ok(())
+    }
+
+    /// Before an unwinding: everything stays as it is. While one is under way: what was refused its yes
+    /// counts as a compensation that did not work, and asks.
+    pub(super) fn unwind_rejected(&mut self) -> Result<(), String> {
+        let under_way = self.phase == Phase::Unwind && self.ended.is_none();
+        let kept = if under_way { Proposal::None } else { Proposal::Rejected };
+        let Proposal::Asked { calls, .. } = std::mem::replace(&mut self.proposal, kept) else {
+            return Ok(());
+        };
+        self.undo_asked = false;
+        for call in calls.iter().filter(|_| under_way) {
+            let no = self.find(&call.step)?;
+            if !self.step(no).to_undo(self.rules(no)).is_empty() {
+                let step = &mut self.steps[no.index()];
+                step.error = Some(Failure { category: Category::Policy, said: None });
+                (step.undo_retry, step.retry_at_ms) = (false, None);
+                self.set_status(no, StepStatus::CompensationFailed, None);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn compensation_started(
@@ -41,7 +84,8 @@ impl Execution {
             return Err(format!("compensation {} of `{}` is out of turn", event.compensation, event.step));
         }
         let key = step.next_undo_key(attempt);
-        step.compensations.push(Compensation::begun(attempt, key, by_agent, arguments, at_ms));
+        let pin = step.undo_yes.get(&attempt).and_then(|yes| yes.pin);
+        step.compensations.push(Compensation::begun(attempt, key, by_agent, arguments, pin, at_ms));
         step.undo_retry = false;
         step.retry_at_ms = None;
         // Until it has succeeded, nothing with this effect counts as undone; all that was heard before
@@ -78,7 +122,9 @@ impl Execution {
         result: Option<Stored>,
         at_ms: i64,
     ) -> Result<(), String> {
-        let (no, index, one) = self.compensation(&event.step, event.compensation)?;
+        let (no, index, _) = self.compensation(&event.step, event.compensation)?;
+        let harmless = self.may_repeat_undo(no);
+        let one = &mut self.steps[no.index()].compensations[index as usize];
         if one.outcome.is_some() {
             return Err(format!("compensation {} of `{}` has ended before", event.compensation, event.step));
         }
@@ -87,7 +133,10 @@ impl Execution {
         one.result = result;
         one.unsent = event.unsent;
         one.takeover = event.takeover;
-        let (attempt, free) = (one.attempt, one.costs_nothing());
+        one.repeats = event.takeover && event.outcome == Outcome::Unknown && harmless;
+        let (attempt, repeats) = (one.attempt, one.repeats);
+        let free = repeats || one.costs_nothing();
+        self.steps[no.index()].takeover_repeats += u32::from(repeats);
         self.close_call(CallId { step: no, kind: CallKind::Compensation, no: index });
         let not_before_ms = event.retry_after_ms.map(|wait| at_ms.saturating_add_unsigned(wait));
         self.steps[no.index()].not_before_ms = not_before_ms;
@@ -104,6 +153,13 @@ impl Execution {
             self.set_status(no, status, None);
         }
         Ok(())
+    }
+
+    /// After a takeover its compensation may be made again by itself.
+    fn may_repeat_undo(&self, no: StepNo) -> bool {
+        let spec = self.plan.step(no).compensation.as_ref();
+        let harmless = spec.is_some_and(|spec| self.undo_repeatable(spec));
+        harmless && self.step(no).takeover_repeats < TAKEOVER_REPEATS_MAX
     }
 
     /// The step is compensated once none of its attempts is left to undo.

@@ -94,8 +94,17 @@ impl Stage {
             "late" => self.report(rest, Epoch(0)),
             "decide" => {
                 let answer = words[1].parse().expect("an answer");
-                let output = words.get(2).map(|text| serde_json::from_str(text).expect("JSON"));
-                Command::Decide { step: step.expect("a step"), answer, reason, output }
+                let given = |mark: char| words.get(2).filter(|text| text.starts_with('@') == (mark == '@'));
+                let json = |text: &&str| serde_json::from_str(text.trim_start_matches('@')).expect("JSON");
+                let (output, arguments) = (given(' ').map(json), given('@').map(json));
+                Command::Decide {
+                    step: step.expect("a step"),
+                    answer,
+                    reason,
+                    output,
+                    arguments,
+                    approves: true,
+                }
             }
             "record" => {
                 let (facts, words) = facts(&words);
@@ -126,7 +135,8 @@ impl Stage {
             "pause" => Command::Pause { reason },
             "resume" => Command::Resume,
             "cancel" => Command::Cancel { reason },
-            "undo" => Command::Undo { reason },
+            "undo" => Command::Undo { reason, approves: true },
+            "agent-undo" => Command::Undo { reason, approves: false },
             "erase" => Command::Erase,
             "move-pin" => {
                 let digest = serde_json::from_value(json!(words[1])).expect("a digest");

@@ -281,7 +281,14 @@ impl Sim {
             Subject::Question if self.dice.chance(60) => {
                 let step = step.expect("a tool asks for a step");
                 let (answer, output) = (Answer::Retry, Some(reply()));
-                self.give(&Command::Decide { step, answer, reason: None, output })
+                self.give(&Command::Decide {
+                    step,
+                    answer,
+                    reason: None,
+                    output,
+                    arguments: None,
+                    approves: true,
+                })
             }
             Subject::Question
             | Subject::Failure
@@ -295,6 +302,17 @@ impl Sim {
         }
     }
 
+    /// The answer as a command: now and then with corrected arguments, or from one who may not approve.
+    fn answered(&mut self, no: StepNo, answer: Answer) -> Command {
+        let (step, approves) = (self.id(no), self.dice.chance(80));
+        let plain = Command::Decide { step, answer, reason: None, output: None, arguments: None, approves };
+        let mut corrected = plain.clone();
+        if let Command::Decide { arguments, .. } = &mut corrected {
+            *arguments = Some(json!({ "path": "corrected" }));
+        }
+        if self.dice.chance(20) && self.accepts(&corrected) { corrected } else { plain }
+    }
+
     /// People mostly tell the truth of what they saw.
     pub(super) fn answer(&mut self, no: StepNo, mut answer: Answer) -> bool {
         let id = self.id(no);
@@ -305,7 +323,9 @@ impl Sim {
         let status = step.status();
         let newest = step.counting().unwrap_or(0);
         let unknown = step.last_that_counts().is_some_and(|last| last.counts_as() == Some(Outcome::Unknown));
-        let undone = step.last_compensation().map(|one| one.attempt);
+        let tried = step.last_compensation().filter(|one| one.counts_as() != Some(Outcome::Succeeded));
+        let next = step.to_undo(self.execution().rules(no)).last().copied();
+        let undone = tried.map(|one| one.attempt).or(next);
         let speaks = matches!(answer, Answer::Happened | Answer::DidNotHappen);
         let mut by_hand = false;
         match status {
@@ -329,7 +349,8 @@ impl Sim {
             }
             _ => {}
         }
-        let accepted = self.give(&decide(&id, answer));
+        let command = self.answered(no, answer);
+        let accepted = self.give(&command);
         if accepted {
             coverage::see("answer", answer.as_str(), status.as_str());
         }
