@@ -40,7 +40,8 @@ impl Service {
     }
 
     pub async fn undo(&self, caller: &Caller, id: &str, reason: Option<String>) -> Told {
-        self.tell(caller, id, Command::Undo { reason }).await
+        let approves = self.is_approver(caller, id).await?;
+        self.tell(caller, id, Command::Undo { reason, approves }).await
     }
 
     pub async fn approve(
@@ -78,6 +79,39 @@ impl Service {
         if answer == Answer::Retry {
             self.take_over_accepted(caller, id, &step).await?;
         }
-        self.tell(caller, id, Command::Decide { step, answer, reason, output }).await
+        let approves = self.is_approver(caller, id).await?;
+        let command = Command::Decide { step, answer, reason, output, arguments: None, approves };
+        self.tell(caller, id, command).await
+    }
+
+    /// A failed call is made again with these arguments instead of those that the plan binds. They are held
+    /// against the tool's schema first, so that nothing is decided which could not be sent.
+    pub async fn retry_with(
+        &self,
+        caller: &Caller,
+        id: &str,
+        step: String,
+        answer: Answer,
+        reason: Option<String>,
+        arguments: Value,
+    ) -> Told {
+        self.require_fitting_arguments(id, &step, &arguments).await?;
+        self.take_over_accepted(caller, id, &step).await?;
+        let approves = self.is_approver(caller, id).await?;
+        let arguments = Some(arguments);
+        let command = Command::Decide { step, answer, reason, output: None, arguments, approves };
+        self.tell(caller, id, command).await
+    }
+
+    async fn require_fitting_arguments(&self, id: &str, step: &str, arguments: &Value) -> Result<(), Error> {
+        let plan = self.fold(self.find(id).await?.stream)?.plan;
+        let tool = plan.find(step).and_then(|no| plan.step(no).tool().map(str::to_owned));
+        let Some(tool) = tool else { return Ok(()) };
+        let described = self.tools.describe(&tool).await;
+        let Ok(info) = described else { return Ok(()) };
+        info.check_arguments(arguments).map_err(|why| {
+            let message = format!("`{tool}` does not take these arguments: {why}");
+            Error::new("invalid_arguments", message, format!("`actbook tools show {tool}` shows what it takes"))
+        })
     }
 }

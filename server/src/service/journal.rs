@@ -115,7 +115,9 @@ impl Service {
     }
 
     async fn erase(&self, caller: &Caller, stream: u64, dry_run: bool) -> Result<bool, Error> {
-        if self.fold(stream)?.erased {
+        let execution = self.fold(stream)?;
+        // An undo that waits for its yes needs the arguments.
+        if execution.erased || execution.asks_for_undo() {
             return Ok(false);
         }
         if !dry_run {

@@ -57,9 +57,14 @@ impl Service {
         Ok(self.agents_may_approve && self.fold(found.stream)?.agents_may_approve)
     }
 
+    /// Whether the caller's word is the yes that calls under approval wait for.
+    pub(super) async fn is_approver(&self, caller: &Caller, id: &str) -> Result<bool, Error> {
+        Ok(!caller.is_agent() || self.agents_may_approve(id).await?)
+    }
+
     /// Refuses a confined agent's answer to an approval that is a person's to give.
     pub(super) async fn require_approver(&self, caller: &Caller, id: &str) -> Result<(), Error> {
-        if !self.is_confined || !caller.is_agent() || self.agents_may_approve(id).await? {
+        if !self.is_confined || self.is_approver(caller, id).await? {
             return Ok(());
         }
         let message = "yes or no to an approval is a person's word; an agent cannot give it here";

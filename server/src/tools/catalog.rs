@@ -73,6 +73,12 @@ pub enum CatalogError {
 }
 
 impl ToolInfo {
+    /// What of these arguments the tool's own schema does not take. A schema that cannot be used refuses nothing.
+    pub fn check_arguments(&self, arguments: &Value) -> Result<(), String> {
+        let schema = Schema::compile(self.input_schema.clone()).ok();
+        schema.map_or(Ok(()), |schema| schema.check(arguments))
+    }
+
     /// An MCP tool from its object as the server sent it. None: it has no name to call it by.
     pub fn of_mcp(server: &str, object: Value) -> Option<Self> {
         let text = |name: &str| object.get(name).and_then(Value::as_str).map(str::to_owned);

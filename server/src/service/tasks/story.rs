@@ -148,6 +148,11 @@ fn happening(entry: &Entry, execution: Option<&str>) -> Option<Happening> {
         }
         Event::Paused(event) => ("decision", format!("paused{}", because(&event.reason))),
         Event::CancelAsked(event) => ("decision", format!("cancelled{}", because(&event.reason))),
+        Event::UndoAsked(event) => ("decision", format!("undo asked for{}", because(&event.reason))),
+        Event::UnwindApproved(event) => {
+            ("decision", format!("more of the undo approved{}", because(&event.reason)))
+        }
+        Event::UnwindRejected(event) => ("decision", format!("undo rejected{}", because(&event.reason))),
         Event::UnwindStarted(event) => ("decision", format!("undoing began{}", because(&event.reason))),
         _ => return None,
     };

@@ -85,6 +85,10 @@ impl Asked {
                 self.troubles.insert(event.step.clone(), now);
             }
             Event::UnwindProposed(_) => self.undo = Some(now),
+            Event::UnwindApproved(_) => {
+                let asked = self.undo.take();
+                self.answer(WaitKind::Approval, None, asked, now.at);
+            }
             Event::UnwindRejected(_) => {
                 let asked = self.undo.take();
                 self.answer(WaitKind::Approval, None, asked, now.at);

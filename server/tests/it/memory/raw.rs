@@ -171,6 +171,7 @@ fn answered(
             wrong.insert(step.clone(), told.at);
             return yes(asked.remove(&step));
         }
+        "unwind_approved" => return yes(asked.remove("undo")),
         "unwind_rejected" => {
             wrong.values_mut().for_each(|since| *since = told.at);
             return yes(asked.remove("undo"));
