@@ -1,23 +1,25 @@
 //! Commands become events or refusals. Nothing here starts an attempt: that is `follow`, and only
 //! the driver's commands are followed.
 
+mod answer;
+mod undo;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::asks::answers;
 use super::command::{Command, Ended, Refusal};
 use super::due::{CallId, CallKind};
 use super::ending::Ending;
-use super::follow::{Missing, Values, undo_calls};
-use super::state::{Attempt, Execution, Gate, Phase, ProbeState, Proposal};
-use super::{Fresh, question, record};
+use super::follow::{Missing, Values};
+use super::state::{Execution, Gate, Phase, ProbeState};
+use super::{Fresh, record};
 use crate::chain::Digest;
 use crate::event::*;
 use crate::id::{Epoch, ExecutionId, SeatId, StepNo};
 use crate::plan::Plan;
-use crate::policy::{Answer, Category, OnFailure, Outcome, StepStatus};
+use crate::policy::{Answer, Category, Outcome, StepStatus};
 use crate::terms::Terms;
 
 /// Where an execution is started: what its first entry records of the config in effect.
@@ -83,7 +85,7 @@ pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Resu
         Command::Pause { reason } => pause(execution, reason),
         Command::Resume => resume(execution),
         Command::Cancel { reason } => cancel(execution, reason),
-        Command::Undo { reason, approves } => return undo(execution, reason, *approves, values),
+        Command::Undo { reason, approves } => return undo::undo(execution, reason, *approves, values),
         Command::Approve { step, reason } => approve(execution, step.as_deref(), reason),
         Command::Reject { step, reason } => reject(execution, step.as_deref(), reason),
         Command::Decide {
@@ -94,11 +96,11 @@ pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Resu
             arguments: None,
             approves,
         } => {
-            return compensate(execution, step, reason, *approves, values);
+            return undo::compensate(execution, step, reason, *approves, values);
         }
-        Command::Decide { step, answer, reason, output, arguments, .. } => {
-            let given = Given { output: output.as_ref(), arguments: arguments.as_ref() };
-            return answer_step(execution, step, *answer, reason, given, values);
+        Command::Decide { step, answer: said, reason, output, arguments, .. } => {
+            let given = answer::Given { output: output.as_ref(), arguments: arguments.as_ref() };
+            return answer::answer_step(execution, step, *said, reason, given, values);
         }
         Command::Record { step, report, facts } => record::report(execution, step, report, facts),
         Command::Note { step, status, facts } => record::note(execution, step.as_deref(), *status, facts),
@@ -312,83 +314,6 @@ pub(super) fn cancel(execution: &Execution, reason: &Option<String>) -> Result<V
     Ok(vec![CancelAsked { reason: reason.clone() }.into()])
 }
 
-/// Starts the unwinding, or asks for the yes that it needs and the caller cannot give.
-fn undo(
-    execution: &Execution,
-    reason: &Option<String>,
-    approves: bool,
-    values: &Values,
-) -> Result<Vec<Fresh>, No> {
-    may_undo(execution).map_err(No::Refused)?;
-    if approves {
-        let calls = if execution.undo_needs_yes() { undo_calls(execution, values)? } else { Vec::new() };
-        let under_approval = |call: &UndoCall| execution.asks_for_yes_to(&call.tool);
-        let calls = calls.into_iter().filter(under_approval).collect();
-        return Ok(vec![UnwindStarted { reason: reason.clone(), calls }.into()]);
-    }
-    if !execution.undo_waits_for_yes() {
-        return Ok(vec![UnwindStarted { reason: reason.clone(), calls: Vec::new() }.into()]);
-    }
-    let mut events: Vec<Fresh> = Vec::new();
-    if !execution.undo_asked {
-        events.push(UndoAsked { reason: reason.clone() }.into());
-    }
-    // Nothing follows by itself once it has ended, is being stopped or is paused: it is asked at once.
-    let at_once = execution.ended.is_some() || execution.stop.is_some() || execution.paused;
-    if at_once && !execution.asks_for_undo() {
-        events.push(UnwindProposed { calls: undo_calls(execution, values)? }.into());
-    }
-    Ok(events)
-}
-
-fn may_undo(execution: &Execution) -> Result<(), Refusal> {
-    if execution.erased {
-        let message = "its arguments and outputs were erased by `cleanup`, so nothing can be undone";
-        return Err(Refusal::new("erased", message, "undo by hand what `journal` shows"));
-    }
-    if execution.phase == Phase::Unwind && execution.ended.is_none() {
-        return Err(Refusal::new(
-            "already_undoing",
-            "it is being undone already",
-            "`watch` it, or answer what it asks",
-        ));
-    }
-    if !execution.can_undo() {
-        let message = "nothing that ran is left to undo";
-        let cure = match execution.ended {
-            Some(_) => "`show` it: the brief names what cannot be undone",
-            None => "`cancel` it to stop it",
-        };
-        return Err(Refusal::new("nothing_to_undo", message, cure));
-    }
-    Ok(())
-}
-
-impl Execution {
-    /// An unwinding that a caller who may not approve asks for waits for somebody who may: its calls are
-    /// under approval, the plan proposes before it undoes, or a person has said no before.
-    fn undo_waits_for_yes(&self) -> bool {
-        let proposes = self.plan.policy.on_failure == OnFailure::Propose;
-        proposes || self.holds_for_undo() || self.proposal == Proposal::Rejected || self.undo_needs_yes()
-    }
-}
-
-/// `compensate` as the answer to one step's failure: the same as `undo`.
-fn compensate(
-    execution: &Execution,
-    step: &str,
-    reason: &Option<String>,
-    approves: bool,
-    values: &Values,
-) -> Result<Vec<Fresh>, No> {
-    let no = find(execution, step).map_err(No::Refused)?;
-    let fitting = answers(execution, no);
-    if !fitting.contains(&Answer::Compensate) {
-        return Err(No::Refused(does_not_fit(execution, no, Answer::Compensate, &fitting)));
-    }
-    undo(execution, reason, approves, values)
-}
-
 fn approve(
     execution: &Execution,
     step: Option<&str>,
@@ -463,157 +388,6 @@ pub(super) fn find(execution: &Execution, step: &str) -> Result<StepNo, Refusal>
         };
         Refusal::new("no_such_step", format!("the plan has no step `{step}`"), cure)
     })
-}
-
-/// What comes with an answer.
-#[derive(Clone, Copy)]
-struct Given<'a> {
-    output: Option<&'a Value>,
-    arguments: Option<&'a Value>,
-}
-
-fn answer_step(
-    execution: &Execution,
-    step: &str,
-    answer: Answer,
-    reason: &Option<String>,
-    given: Given<'_>,
-    values: &Values,
-) -> Result<Vec<Fresh>, No> {
-    let no = find(execution, step).map_err(No::Refused)?;
-    let fitting = answers(execution, no);
-    if !fitting.contains(&answer) {
-        return Err(No::Refused(does_not_fit(execution, no, answer, &fitting)));
-    }
-    if let Some(arguments) = given.arguments {
-        corrects(execution, no, answer, given).map_err(No::Refused)?;
-        return Ok(answered(execution, no, answer, reason, Payload::Arguments(arguments)));
-    }
-    let output = match (given.output, answer) {
-        (None, _) => return Ok(answered(execution, no, answer, reason, Payload::None)),
-        (Some(output), Answer::Skip | Answer::Happened) => output.clone(),
-        (Some(output), Answer::Retry) => reply(execution, no, output, values)?,
-        (Some(_), Answer::DidNotHappen | Answer::Compensate | Answer::Abandon) => {
-            return Err(No::Refused(no_output_with(answer)));
-        }
-    };
-    Ok(answered(execution, no, answer, reason, Payload::Output(&output)))
-}
-
-/// Corrected arguments go with an answer that makes another attempt of a call.
-fn corrects(execution: &Execution, no: StepNo, answer: Answer, given: Given<'_>) -> Result<(), Refusal> {
-    let refused = |message: String, cure: &str| Err(Refusal::new("does_not_fit", message, cure));
-    let (id, state) = (&execution.plan.step(no).id, execution.step(no));
-    if !matches!(answer, Answer::Retry | Answer::DidNotHappen) {
-        let message = format!("arguments do not go with `{answer}`");
-        return refused(message, "give them with `retry`");
-    }
-    if given.output.is_some() {
-        let message = "arguments and an output do not go together".to_owned();
-        return refused(message, "an output answers what the tool asked; give one of the two");
-    }
-    if execution.phase == Phase::Unwind {
-        let message = format!("step `{id}` is being undone, and its compensation's arguments are the plan's");
-        return refused(message, "undo it by hand and answer `happened`, or `skip` it");
-    }
-    if execution.plan.step(no).tool().is_none() {
-        let message = format!("step `{id}` is an action and has no arguments");
-        return refused(message, "`retry` it without them, and tell its agent what to do");
-    }
-    let settles = state.counting().filter(|_| answer == Answer::DidNotHappen);
-    let unknown = |(at, one): (usize, &Attempt)| {
-        one.counts_as() == Some(Outcome::Unknown) && settles != u32::try_from(at).ok()
-    };
-    if state.attempts.iter().enumerate().any(unknown) {
-        let message =
-            format!("nobody knows whether step `{id}` took effect with the arguments that were sent");
-        return refused(message, "if it certainly did not, answer `did-not-happen` with these arguments");
-    }
-    if !given.arguments.is_some_and(Value::is_object) {
-        let message = "a call's arguments are a JSON object".to_owned();
-        return refused(message, "give all of them, not only those that change");
-    }
-    Ok(())
-}
-
-fn no_output_with(answer: Answer) -> Refusal {
-    let message = format!("an output does not go with `{answer}`");
-    let cure = "give one with `skip` or `happened`, or with `retry` where the tool asked something";
-    Refusal::new("does_not_fit", message, cure)
-}
-
-/// An output with `retry` is the reply to what the step's tool asked.
-fn reply(execution: &Execution, no: StepNo, output: &Value, values: &Values) -> Result<Value, No> {
-    let Some(question) = execution.step(no).question() else {
-        return Err(No::Refused(no_output_with(Answer::Retry)));
-    };
-    let Some(asked) = values.0.get(&question.position) else {
-        return Err(No::Missing(Missing(vec![question.position])));
-    };
-    question::reply(asked, output).map_err(No::Refused)
-}
-
-fn answered(
-    execution: &Execution,
-    no: StepNo,
-    answer: Answer,
-    reason: &Option<String>,
-    with: Payload<'_>,
-) -> Vec<Fresh> {
-    let mut events = Vec::new();
-    let state = execution.step(no);
-    if state.compensation_open() && answer != Answer::Abandon {
-        // The agent is no longer waited for; the answer stands in for its report.
-        events.push(let_go(execution, no).into());
-    }
-    let (step, reason) = (Some(execution.step_id(no)), reason.clone());
-    let keep = |value: &Value| {
-        let payload = bytes(value);
-        (Some(execution.keep(&payload)), Some(payload))
-    };
-    let (output, arguments, payload) = match with {
-        Payload::None => (None, None, None),
-        Payload::Output(output) => {
-            let (kept, payload) = keep(output);
-            (kept, None, payload)
-        }
-        Payload::Arguments(arguments) => {
-            let (kept, payload) = keep(arguments);
-            (None, kept, payload)
-        }
-    };
-    let event = Decided { step, answer, reason, output, arguments };
-    events.push(Fresh { event: event.into(), payload });
-    events
-}
-
-/// The one payload that the entry of an answer owns.
-#[derive(Clone, Copy)]
-enum Payload<'a> {
-    None,
-    Output(&'a Value),
-    Arguments(&'a Value),
-}
-
-/// Of the agent's compensation that nobody waits for any more.
-fn let_go(execution: &Execution, step: StepNo) -> Event {
-    let no = execution.step(step).compensations.len() as u32 - 1;
-    let call = CallId { step, kind: CallKind::Compensation, no };
-    Ending::new(Outcome::Unknown, None).of(execution, call)
-}
-
-fn does_not_fit(execution: &Execution, no: StepNo, answer: Answer, fitting: &[Answer]) -> Refusal {
-    if execution.ended.is_some() || execution.stop.is_some() {
-        return not_now(execution, "decide");
-    }
-    let (id, status) = (&execution.plan.step(no).id, execution.step(no).status());
-    let message = format!("`{answer}` does not fit: step `{id}` is {status}");
-    let fitting: Vec<&str> = fitting.iter().map(|answer| answer.as_str()).collect();
-    let cure = match fitting.is_empty() {
-        true => "`show` the execution: it says what waits for an answer".to_owned(),
-        false => format!("answers that fit: {}", fitting.join(", ")),
-    };
-    Refusal::new("does_not_fit", message, cure)
 }
 
 fn erase(execution: &Execution) -> Result<Vec<Fresh>, Refusal> {

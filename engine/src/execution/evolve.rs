@@ -13,7 +13,7 @@ use super::state::{Execution, Failure, Gate, Phase, Proposal, StepState, Stop, S
 use crate::event::{self, Event, ExecutionStarted, Kept};
 use crate::id::{Epoch, Position, StepId, StepNo};
 use crate::plan::Plan;
-use crate::policy::{Category, PlanApproval, Status, StepStatus};
+use crate::policy::{Category, End, PlanApproval, Status, StepStatus};
 use crate::terms::Rules;
 
 /// An event with its place and time in the journal.
@@ -153,14 +153,9 @@ impl Execution {
             Event::Paused(_) => self.paused = true,
             Event::Resumed(_) => self.paused = false,
             Event::CancelAsked(_) => self.stop_for(Stop::Cancel),
-            Event::Decided(event) => {
-                self.decided(event, event.output.map(stored), event.arguments.map(stored), at_ms)?
-            }
+            Event::Decided(event) => self.decided(event, recorded)?,
             Event::UndoAsked(_) => self.undo_asked = true,
-            Event::UnwindProposed(event) => {
-                let (position, calls) = (recorded.position, event.calls.clone());
-                self.proposal = Proposal::Asked { position, calls };
-            }
+            Event::UnwindProposed(event) => self.unwind_proposed(event, recorded.position),
             Event::UnwindApproved(_) => self.unwind_approved()?,
             Event::UnwindRejected(_) => self.unwind_rejected()?,
             Event::UnwindStarted(event) => self.unwind_started(&event.calls)?,
@@ -176,9 +171,7 @@ impl Execution {
             Event::CompensationRecorded(event) => self.compensation_recorded(event, at_ms)?,
             Event::ActionRecorded(event) => self.action_recorded(event, recorded)?,
             Event::DecisionRecorded(event) => self.decision_recorded(event, recorded)?,
-            Event::ExecutionEnded(event) => {
-                (self.ended, self.ended_at_ms) = (Some(event.status), Some(at_ms))
-            }
+            Event::ExecutionEnded(event) => self.end(event.status, at_ms),
             Event::PayloadsErased(_) => self.erased = true,
         }
         Ok(())
@@ -278,6 +271,10 @@ impl Execution {
             self.end_step(self.find(step)?, status, cause, at_ms);
         }
         Ok(())
+    }
+
+    fn end(&mut self, status: End, at_ms: i64) {
+        (self.ended, self.ended_at_ms) = (Some(status), Some(at_ms));
     }
 
     fn end_step(&mut self, no: StepNo, status: StepStatus, cause: Option<StepNo>, at_ms: i64) {

@@ -111,7 +111,11 @@ impl Service {
         let Ok(info) = described else { return Ok(()) };
         info.check_arguments(arguments).map_err(|why| {
             let message = format!("`{tool}` does not take these arguments: {why}");
-            Error::new("invalid_arguments", message, format!("`actbook tools show {tool}` shows what it takes"))
+            Error::new(
+                "invalid_arguments",
+                message,
+                format!("`actbook tools show {tool}` shows what it takes"),
+            )
         })
     }
 }

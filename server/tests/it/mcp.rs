@@ -16,6 +16,7 @@ mod projects;
 mod record;
 mod round;
 mod templates;
+mod undo_approvals;
 mod web;
 
 use serde_json::{Value, json};

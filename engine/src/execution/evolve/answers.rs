@@ -1,19 +1,16 @@
 //! What a person or an agent decided about a step, or about its compensation.
 
 use super::super::state::{Answered, Attempt, Execution, ProbeState, Stop, Stored};
-use super::is_undoing;
-use crate::event;
+use super::{Recorded, is_undoing};
+use crate::event::{self, Kept};
 use crate::id::StepNo;
 use crate::policy::{Answer, Outcome, StepStatus};
 
 impl Execution {
-    pub(super) fn decided(
-        &mut self,
-        event: &event::Decided,
-        output: Option<Stored>,
-        arguments: Option<Stored>,
-        at_ms: i64,
-    ) -> Result<(), String> {
+    pub(super) fn decided(&mut self, event: &event::Decided, recorded: &Recorded) -> Result<(), String> {
+        let stored = |kept: Kept| Stored { position: recorded.position, kept };
+        let (output, arguments) = (event.output.map(stored), event.arguments.map(stored));
+        let at_ms = recorded.at_ms;
         if event.answer == Answer::Abandon {
             self.stop_for(Stop::Abandon);
             return Ok(());

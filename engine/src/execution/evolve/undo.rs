@@ -5,7 +5,7 @@ use super::super::state::{Compensation, Execution, Failure, Phase, Proposal, Sto
 use super::super::terms::TAKEOVER_REPEATS_MAX;
 use super::super::unwind;
 use crate::event::{self, UndoCall};
-use crate::id::{StepId, StepNo};
+use crate::id::{Position, StepId, StepNo};
 use crate::plan::Undo;
 use crate::policy::{Category, Outcome, StepStatus};
 
@@ -26,6 +26,10 @@ impl Execution {
         }
         self.order_undo();
         Ok(())
+    }
+
+    pub(super) fn unwind_proposed(&mut self, event: &event::UnwindProposed, position: Position) {
+        self.proposal = Proposal::Asked { position, calls: event.calls.clone() };
     }
 
     /// The calls that were put to a person have their yes.

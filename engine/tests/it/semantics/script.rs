@@ -92,20 +92,7 @@ impl Stage {
             }
             "end" => return self.book.ask(&self.report(rest, self.book.epoch())),
             "late" => self.report(rest, Epoch(0)),
-            "decide" => {
-                let answer = words[1].parse().expect("an answer");
-                let given = |mark: char| words.get(2).filter(|text| text.starts_with('@') == (mark == '@'));
-                let json = |text: &&str| serde_json::from_str(text.trim_start_matches('@')).expect("JSON");
-                let (output, arguments) = (given(' ').map(json), given('@').map(json));
-                Command::Decide {
-                    step: step.expect("a step"),
-                    answer,
-                    reason,
-                    output,
-                    arguments,
-                    approves: true,
-                }
-            }
+            "decide" => decision(&words),
             "record" => {
                 let (facts, words) = facts(&words);
                 Command::Record { step: step.expect("a step"), report: report(&words), facts: facts.into() }
@@ -339,4 +326,19 @@ fn report(words: &[&str]) -> Report {
         "failed" => Report::Failed { reason: None, category: Category::ToolError },
         other => panic!("nobody reports {other}"),
     }
+}
+
+/// A step, an answer, and an output or, marked `@`, corrected arguments.
+fn decision(words: &[&str]) -> Command {
+    let answer = words[1].parse().expect("an answer");
+    let given = words.get(2).map(|text| {
+        let value: Value = serde_json::from_str(text.trim_start_matches('@')).expect("JSON");
+        (text.starts_with('@'), value)
+    });
+    let (arguments, output) = match given {
+        Some((true, arguments)) => (Some(arguments), None),
+        Some((false, output)) => (None, Some(output)),
+        None => (None, None),
+    };
+    Command::Decide { step: words[0].to_owned(), answer, reason: None, output, arguments, approves: true }
 }

@@ -28,6 +28,8 @@ pub struct Control {
     reason: Option<String>,
     /// With happened or skip: the step's output; with retry: the fields its tool asks for
     output: Option<Value>,
+    /// With retry or did_not_happen: all arguments of the call, corrected
+    arguments: Option<Value>,
     #[expect(dead_code, reason = "read where the call comes in")]
     idempotency_key: Option<String>,
 }
@@ -51,7 +53,7 @@ enum Action {
 pub fn control() -> Offered {
     Offered::new::<Control>(
         "control",
-        "Answer an execution's question or steer it. pause, resume, cancel (undoes nothing). For a failed or unknown step: retry, skip, happened (it took effect), did_not_happen, abandon (end as failed). compensate: undo all that may have run. approve, reject: a person's answer, asked through your client where it can.",
+        "Answer an execution's question or steer it. pause, resume, cancel (undoes nothing). For a failed or unknown step: retry (with `arguments` to correct the call), skip, happened (it took effect), did_not_happen, abandon (end as failed). compensate: undo all that may have run. approve, reject: a person's answer, asked through your client where it can.",
         Effect::Acts,
         answer::execution_schema(),
         EVERYWHERE,
@@ -78,8 +80,29 @@ pub async fn say(door: &Door, ask: &Ask, asked: Control) -> Result<CallToolRespo
         | Action::Compensate
         | Action::Abandon => ask.caller.clone(),
     };
+    let (undoes, reason) = (asked.action == Action::Compensate, asked.reason.clone());
     let found = told(door, &by, asked).await?;
+    if undoes && let Some(asks) = ask_for_undo(door, ask, &found, reason.as_deref()).await? {
+        return Ok(asks);
+    }
     answered(door, ask, &found).await
+}
+
+/// Puts an undo that waits for a yes to the person at the client. None: it waits for none, or the client
+/// cannot ask.
+async fn ask_for_undo(
+    door: &Door,
+    ask: &Ask,
+    found: &Found,
+    reason: Option<&str>,
+) -> Result<Option<CallToolResponse>, Error> {
+    let id = found.id.as_str();
+    let view = door.service().view(id).await?;
+    let waits = elicit::open_approval(&view, None).is_ok();
+    if !waits || door.doors_of(ask, id).await? != Doors::Person {
+        return Ok(None);
+    }
+    elicit::approval(door, ask, id, None, reason).await.map(Some)
 }
 
 /// The execution as it is now that somebody has spoken, and whoever drives goes on.
@@ -95,7 +118,7 @@ pub async fn answered(door: &Door, ask: &Ask, found: &Found) -> Result<CallToolR
 
 async fn told(door: &Door, by: &Caller, asked: Control) -> Result<Found, Error> {
     let service = door.service();
-    let Control { execution_id: id, action, step_id, reason, output, .. } = asked;
+    let Control { execution_id: id, action, step_id, reason, output, arguments, .. } = asked;
     let verdict = match action {
         Action::Pause => return Ok(service.pause(by, &id, reason).await?.0),
         Action::Resume => return door.background().resume(by, &id).await,
@@ -114,7 +137,11 @@ async fn told(door: &Door, by: &Caller, asked: Control) -> Result<Found, Error> 
         let message = format!("`{verdict}` is about one step: control needs `step_id`");
         return Err(Error::new("missing_argument", message, "status names the steps that wait"));
     };
-    Ok(service.decide(by, &id, step, verdict, reason, output).await?.0)
+    let told = match arguments {
+        Some(arguments) => service.retry_with(by, &id, step, verdict, reason, arguments).await?,
+        None => service.decide(by, &id, step, verdict, reason, output).await?,
+    };
+    Ok(told.0)
 }
 
 /// What a person can do about an approval that is waited for.

@@ -33,7 +33,7 @@ fn count(entries: &[Entry], step: &str, started: &str, ended: &str) -> Counted {
             counted.unknown += usize::from(outcome == Some("unknown"));
         } else if entry.kind == "probe_ended.1" && started == "attempt_started.1" {
             counted.again += usize::from(entry.body["found"] == "did_not_happen");
-        } else if entry.kind == "decided.1" {
+        } else if entry.kind == "decided.2" {
             let answer = entry.body["answer"].as_str().unwrap();
             counted.again += usize::from(["retry", "did-not-happen", "did_not_happen"].contains(&answer));
         }

@@ -216,7 +216,7 @@ fn another_process_s_word_takes_effect_at_once() {
         wait_for("a step to fail", || find(&book, "step_failed.1", Some("flaky")));
 
         let retry = ["decide", &id, "flaky", "retry", "--reason", "try again"];
-        takes_effect(&book, &retry, "decided.1", ("attempt_started.1", "flaky"));
+        takes_effect(&book, &retry, "decided.2", ("attempt_started.1", "flaky"));
         wait_for("a step to ask", || find(&book, "approval_asked.1", Some("asks")));
         takes_effect(&book, &["approve", &id, "asks"], "step_approved.1", ("attempt_started.1", "asks"));
 

@@ -13,12 +13,12 @@ fn gated() -> Value {
     steps(&[write("draft", "draft.txt"), publish])
 }
 
-fn capable() -> Value {
+pub fn capable() -> Value {
     json!({ "elicitation": {} })
 }
 
 /// The journal's entries of a kind, and who wrote them.
-fn entries(house: &House, kind: &str) -> Vec<Value> {
+pub fn entries(house: &House, kind: &str) -> Vec<Value> {
     let ran = house.run(&["journal", "--json"]);
     let all = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     all.filter(|entry| entry["kind"].as_str().unwrap().starts_with(kind)).collect()
