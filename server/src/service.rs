@@ -41,8 +41,8 @@ use crate::store::{DEFAULT_TENANT, Db};
 use crate::tools::Tools;
 
 pub use crate::ledger::Progress;
-pub use crate::store::Options;
 pub use crate::store::executions::Filter as ExecutionFilter;
+pub use crate::store::{Options, without_password};
 pub use crate::tools::{
     Call, Circuit, Executor, Fault, Origin, Purpose, ServerState, ServerTools, ToolInfo,
     kill_child_processes, visible,

@@ -3,6 +3,7 @@
 //! `db` is the seam below which drivers live; `dialect` holds the statements that truly differ; the
 //! other modules say, table by table, what can be asked (`Select`) and written (`Statement`).
 
+mod address;
 pub mod calls;
 pub mod caught_up;
 pub mod db;
@@ -26,6 +27,7 @@ pub mod tools;
 mod value;
 pub mod words;
 
+pub use address::without_password;
 pub use db::{Appender, Db, Options};
 pub use dialect::Dialect;
 pub use error::Error;

@@ -3,7 +3,7 @@
 use actbook::caller::Caller;
 use actbook::config::Config;
 use actbook::error::Error;
-use actbook::service::{Options, Service};
+use actbook::service::{Options, Service, without_password};
 
 use super::args::Common;
 use super::output::Output;
@@ -32,7 +32,7 @@ impl Session {
         if let Some(named) = common.database.as_deref().filter(|named| !named.contains("://")) {
             let file = named.strip_prefix("sqlite:").unwrap_or(named);
             if !std::path::Path::new(file).exists() {
-                let message = format!("there is no database {file}");
+                let message = format!("there is no database {}", without_password(file));
                 return Err(Error::new(
                     "no_such_database",
                     message,

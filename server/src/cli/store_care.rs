@@ -1,7 +1,8 @@
 //! Looking after the database: exports, rebuilt lists, copies, and erasing what is old.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use actbook::error::Error;
@@ -44,7 +45,7 @@ pub async fn export(session: &Session, id: &str, file: Option<&Path>) -> Ended {
     let failed = |error: io::Error| {
         Error::new("io", format!("{} cannot be written: {error}", file.display()), "choose another file")
     };
-    let mut to = BufWriter::new(File::create(file).map_err(failed)?);
+    let mut to = BufWriter::new(create_private(file).map_err(failed)?);
     let exported = session.service.export(id, &mut to).await?;
     to.into_inner().map_err(|error| failed(error.into_error()))?.sync_all().map_err(failed)?;
     let text = format!(
@@ -53,6 +54,17 @@ pub async fn export(session: &Session, id: &str, file: Option<&Path>) -> Ended {
         file.display()
     );
     done(&session.output, &exported, text)
+}
+
+/// A file that only its owner may read, for an export holds arguments and outputs. One that was there before loses what
+/// others could do with it; a pipe or a device is left as it is.
+fn create_private(file: &Path) -> io::Result<File> {
+    let created = File::options().write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    let found = created.metadata()?;
+    if found.is_file() && found.permissions().mode() & 0o077 != 0 {
+        created.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(created)
 }
 
 pub async fn rebuild(session: &Session) -> Ended {

@@ -15,7 +15,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 
 use super::journal::read_head;
-use super::{Appended, Batch, Dialect, Error, Head, Row, Statement, Value};
+use super::{Appended, Batch, Dialect, Error, Head, Row, Statement, Value, without_password};
 
 /// How many rows travel together from a long read to its visitor, and how many such chunks may wait.
 const CHUNK_ROWS: usize = 256;
@@ -39,14 +39,20 @@ enum Backend {
     Postgres(Arc<postgres::Postgres>),
 }
 
+/// Whether the address names a file. One slash too few must not make a file named after a password.
+fn is_file(url: &str) -> bool {
+    let elsewhere = ["postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme));
+    url.starts_with("sqlite:") || !(elsewhere || url.contains("://"))
+}
+
 impl Db {
     /// Opens `postgres://…`, `sqlite:PATH` or a plain path; creates what is missing and migrates.
     pub async fn open(url: &str, options: Options) -> Result<Db, Error> {
         let backend = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             Backend::Postgres(Arc::new(postgres::Postgres::open(url, &options).await?))
-        } else if url.contains("://") && !url.starts_with("sqlite://") {
+        } else if !is_file(url) {
             let reason = "a database is a file, sqlite:FILE or postgres://…".to_owned();
-            return Err(Error::Open { url: url.to_owned(), reason });
+            return Err(Error::Open { url: without_password(url), reason });
         } else {
             let path =
                 url.strip_prefix("sqlite://").or(url.strip_prefix("sqlite:")).unwrap_or(url).to_owned();

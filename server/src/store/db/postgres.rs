@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_postgres::Config;
 
 use super::{Chunks, Options};
-use crate::store::{Error, Row, Statement, Value};
+use crate::store::{Error, Row, Statement, Value, without_password};
 use link::Link;
 
 pub use append::Appender;
@@ -40,8 +40,7 @@ struct Pool {
 
 impl Postgres {
     pub async fn open(url: &str, options: &Options) -> Result<Self, Error> {
-        let failed =
-            |error: Error| Error::Open { url: open::without_password(url), reason: error.to_string() };
+        let failed = |error: Error| Error::Open { url: without_password(url), reason: error.to_string() };
         let config = open::config(url).map_err(failed)?;
         let (runtime, running) = start_runtime()?;
         let pool = Arc::new(Pool { config, idle: Mutex::default(), room: Semaphore::new(LINKS_MAX) });

@@ -17,7 +17,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql};
 
 use super::markers::numbered;
 use super::{CHUNK_ROWS, Chunks};
-use crate::store::{Error, Row, Statement, Value};
+use crate::store::{Error, Row, Statement, Value, without_password};
 
 use writer::Writer;
 
@@ -42,8 +42,10 @@ pub struct Sqlite {
 
 impl Sqlite {
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let failed =
-            |error: Error| Error::Open { url: path.display().to_string(), reason: error.to_string() };
+        let failed = |error: Error| Error::Open {
+            url: without_password(&path.to_string_lossy()),
+            reason: error.to_string(),
+        };
         open::create_folder(path).map_err(|error| failed(Error::Failed(error.to_string())))?;
         let mut writer = Writer::open(path).map_err(|error| match error {
             foreign @ Error::Foreign { .. } => foreign,
@@ -124,6 +126,8 @@ impl Sqlite {
         if file.exists() {
             return Err(failed("the file exists already".into()));
         }
+        // A copy holds the same arguments and outputs, so it is the owner's alone from its first byte on.
+        open::create_private(file).map_err(|error| failed(error.to_string()))?;
         let copied = self.with_reader(|reader| copy(reader, file)).map_err(|error| failed(error.to_string()));
         copied.and_then(|()| open::sync_with_folder(file).map_err(|error| failed(error.to_string())))
     }

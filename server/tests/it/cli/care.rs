@@ -63,6 +63,22 @@ fn command_that_waits_for_the_database_names_the_process_that_holds_it() {
 }
 
 #[test]
+fn backup_and_export_are_readable_by_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let house = House::new();
+    let id = one_run(&house);
+    house.write("old.jsonl", "readable by all");
+    std::fs::set_permissions(house.path("old.jsonl"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    house.expect(0, &["backup", "copy.db"]);
+    house.expect(0, &["export", &id, "--output", "run.jsonl"]);
+    house.expect(0, &["export", &id, "--output", "old.jsonl"]);
+    for name in ["copy.db", "run.jsonl", "old.jsonl"] {
+        let mode = std::fs::metadata(house.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
 fn cleanup_erases_payloads_and_the_chain_still_holds() {
     let house = House::new();
     let id = one_run(&house);

@@ -87,6 +87,32 @@ fn a_book_that_is_not_there_is_not_an_empty_one() {
 }
 
 #[test]
+fn password_of_a_wrong_database_address_is_not_repeated() {
+    let house = House::new();
+    let addresses = [
+        "postgrs://ada:hunter2@db/book",
+        "postgres:/ada:hunter2@db/book",
+        "postgres://ada:hunter2@127.0.0.1:1/book",
+        "postgres://ada:hun@ter2@127.0.0.1:1/book",
+        "postgres://ada@127.0.0.1:1/book?password=hunter2",
+        "mysql://db/book?user=ada&password=hunter2",
+        "mysql://db:1/book?password=hun@ter2",
+        "nowhere/host=db password=hunter2",
+        "nowhere:ada:hunter2@db",
+    ];
+    for address in addresses {
+        // What can be no address is a file's name, which `doctor` would make.
+        let is_file = address.starts_with("nowhere");
+        for word in ["list", "doctor"].iter().take(if is_file { 1 } else { 2 }) {
+            let ran = house.run(&["--database", address, word]);
+            assert_eq!(ran.code, Some(1), "{address}: {}", ran.err);
+            assert!(!ran.err.contains("hun") && !ran.err.contains("ter2"), "{address}: {}", ran.err);
+        }
+    }
+    assert!(!house.path("postgres:").exists(), "no folder is named after a password");
+}
+
+#[test]
 fn wrong_usage_is_code_two() {
     let house = House::new();
     for words in [

@@ -26,17 +26,6 @@ pub fn config(url: &str) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// An address for people's eyes.
-pub fn without_password(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme + 3 < at => {
-            let user = url[scheme + 3..at].split(':').next().unwrap_or_default();
-            format!("{}{user}{}", &url[..scheme + 3], &url[at..])
-        }
-        _ => url.to_owned(),
-    }
-}
-
 pub async fn prepare(link: Link, allow_unsafe: bool, pool: &Pool) -> Result<(), Error> {
     if !allow_unsafe {
         check_durability(&link).await?;

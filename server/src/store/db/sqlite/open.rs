@@ -61,7 +61,8 @@ fn is_there(folder: &Path) -> bool {
 
 pub fn connect(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    make_for_its_owner(path);
+    // Where the file cannot be made, SQLite says why.
+    drop(create_private(path));
     let mut connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     wait_for_locks(&mut connection, path)?;
     refuse_foreign(&connection, path)?;
@@ -70,11 +71,11 @@ pub fn connect(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Arguments and outputs are nobody else's business; the log files take over the rights of the database's.
-/// Where the file cannot be made, SQLite says why.
-fn make_for_its_owner(path: &Path) {
+/// Creates an empty file that only its owner may read: arguments and outputs are nobody else's business. SQLite gives
+/// its log files the rights of the database. An error where the file exists already.
+pub fn create_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
-    drop(std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path));
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
 }
 
 /// A reader never writes, but must be able to: it may be the one that recovers the log.
