@@ -6,7 +6,10 @@
 
 mod comments;
 pub mod import;
+mod inherit;
 mod project;
+mod references;
+mod secret_name;
 mod section;
 mod template;
 
@@ -18,6 +21,8 @@ use std::time::Duration;
 use actbook_engine::policy::Category;
 use serde_json::Value;
 
+pub use inherit::InheritEnv;
+pub use secret_name::is_secret_name;
 use section::Section;
 pub use template::{Part, Scope, Shape, Template};
 
@@ -74,8 +79,17 @@ pub enum Approvals {
 
 #[derive(Clone, Debug)]
 pub enum McpServer {
-    Stdio { command: Template, args: Vec<Template>, env: BTreeMap<String, Template>, cwd: Option<Template> },
-    Http { url: Template, headers: BTreeMap<String, Template> },
+    Stdio {
+        command: Template,
+        args: Vec<Template>,
+        env: BTreeMap<String, Template>,
+        inherit_env: InheritEnv,
+        cwd: Option<Template>,
+    },
+    Http {
+        url: Template,
+        headers: BTreeMap<String, Template>,
+    },
 }
 
 /// What the operator says of a server, beside how it is reached.
@@ -91,6 +105,8 @@ pub struct ServerWords {
     pub restart: RestartWords,
     /// A server that was silent for so long is asked whether it is well before the next call.
     pub check_after: Option<Duration>,
+    /// Taken over into the server's definition when the config is read.
+    pub inherit_env: Option<InheritEnv>,
     pub tools: BTreeMap<String, ToolWords>,
 }
 
@@ -163,6 +179,7 @@ pub struct CommandTool {
     pub argv: Vec<Template>,
     pub cwd: Option<Template>,
     pub env: BTreeMap<String, Template>,
+    pub inherit_env: InheritEnv,
     pub input_schema: Option<Schema>,
     pub timeout: Option<Duration>,
     pub description: Option<String>,
@@ -302,7 +319,7 @@ fn user_file() -> Option<PathBuf> {
 
 fn read_document(document: Value) -> Result<Config, Problem> {
     let mut top = Section::open("", document)?;
-    let config = Config {
+    let mut config = Config {
         approvals: read_approvals(&mut top)?,
         project: project::read_project(&mut top)?,
         mcp_servers: read_mcp_servers(top.section("mcpServers")?)?,
@@ -315,6 +332,7 @@ fn read_document(document: Value) -> Result<Config, Problem> {
     };
     top.finish()?;
     check_server_names(&config)?;
+    inherit::settle(&mut config)?;
     Ok(config)
 }
 
@@ -342,6 +360,7 @@ fn read_mcp_servers(section: Section) -> Result<BTreeMap<String, McpServer>, Pro
                 command,
                 args: entry.templates("args", Scope::Client)?,
                 env: entry.template_map("env", Scope::Client)?,
+                inherit_env: entry.inherit_env()?.unwrap_or_default(),
                 cwd: entry.template("cwd", Scope::Client)?,
             },
             (None, Some(url)) => {
@@ -366,6 +385,7 @@ fn read_server_words(mut entry: Section) -> Result<ServerWords, Problem> {
         breaker: read_breaker(entry.section("breaker")?)?,
         restart: read_restart(entry.section("restart")?)?,
         check_after: entry.duration("check_after")?,
+        inherit_env: entry.inherit_env()?,
         tools: entry.section("tools")?.map_entries(read_tool_words)?,
     };
     entry.finish()?;
@@ -472,6 +492,7 @@ fn read_command(mut entry: Section) -> Result<CommandTool, Problem> {
         argv,
         cwd: entry.template("cwd", Scope::Environment)?,
         env: entry.template_map("env", Scope::Call)?,
+        inherit_env: entry.inherit_env()?.unwrap_or_default(),
         input_schema: entry.schema("input_schema")?,
         timeout: entry.duration("timeout")?,
         description: entry.text("description")?,

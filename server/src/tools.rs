@@ -11,12 +11,15 @@ mod changes;
 mod classify;
 mod command;
 mod egress;
+mod environment;
 mod hidden;
 mod http;
 mod limits;
+mod literal;
 mod mcp;
 mod place;
 mod process;
+mod redaction;
 mod secret;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -468,15 +471,6 @@ impl Tools {
         }
     }
 
-    /// Strikes every known secret out.
-    pub fn redact(&self, value: &mut Value) {
-        self.secrets.redact(value);
-    }
-
-    pub fn redact_text(&self, text: &mut String) {
-        self.secrets.redact_text(text);
-    }
-
     /// Stops every child process group, politely first.
     pub async fn shutdown(&self) {
         let servers = self.upstreams.values().filter_map(|upstream| match upstream {
@@ -573,13 +567,4 @@ fn stopped_unsent() -> Came {
 /// Whoever asked for it would not have it sent any more.
 fn withheld() -> Came {
     Came::NotSent { category: Category::Internal, why: "it was withheld before it was sent".to_owned() }
-}
-
-/// Our own settings (a database's password among them) are none of a child's business.
-fn without_own_variables(command: &mut tokio::process::Command) {
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("ACTBOOK_") {
-            command.env_remove(name);
-        }
-    }
 }

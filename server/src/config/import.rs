@@ -9,11 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::comments::plain;
 use super::template::{Part, Scope, Template};
-use super::{COMMAND_SERVER, Config, HTTP_SERVER};
-
-/// A value under such a name is taken for a secret.
-const SECRET_NAMES: [&str; 8] =
-    ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "AUTHORIZATION", "CREDENTIAL"];
+use super::{COMMAND_SERVER, Config, HTTP_SERVER, is_secret_name};
 
 /// One server as it goes into our config, with what the user must know about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,7 +155,7 @@ impl Reading<'_> {
         for (name, value) in given {
             let value = written(value);
             let upper = name.to_ascii_uppercase().replace('-', "_");
-            let secret = SECRET_NAMES.iter().any(|word| upper.contains(word)) && !value.contains("${");
+            let secret = is_secret_name(name) && !value.contains("${");
             let kept = match secret && !value.is_empty() {
                 true => self.reference(field, &upper, &value),
                 false => self.text(&value),

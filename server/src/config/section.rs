@@ -9,6 +9,7 @@ use actbook_engine::policy::Category;
 use actbook_engine::spelling::nearest;
 use serde_json::{Map, Value};
 
+use super::inherit::{self, InheritEnv};
 use super::{Problem, RateWords, Schema, Scope, Shape, Template};
 
 /// Each call in the stretch is remembered.
@@ -60,6 +61,11 @@ impl Section {
     pub fn texts(&mut self, key: &'static str) -> Result<Vec<String>, Problem> {
         let Some(value) = self.value(key) else { return Ok(Vec::new()) };
         serde_json::from_value(value).map_err(|_| self.wrong(key, "must be a list of texts".into()))
+    }
+
+    pub fn inherit_env(&mut self) -> Result<Option<InheritEnv>, Problem> {
+        let Some(value) = self.value(inherit::KEY) else { return Ok(None) };
+        InheritEnv::parse(&value).map(Some).map_err(|problem| self.wrong(inherit::KEY, problem))
     }
 
     pub fn shape(&mut self, key: &'static str, scope: Scope) -> Result<Option<Shape>, Problem> {

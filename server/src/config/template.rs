@@ -66,6 +66,14 @@ impl Template {
         Ok(Self { source: source.to_owned(), parts })
     }
 
+    /// The environment variables that it refers to.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Environment { name, .. } => Some(name.as_str()),
+            Part::Text(_) | Part::Argument(_) | Part::Foreign(_) => None,
+        })
+    }
+
     pub fn reads_arguments(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Argument(_)))
     }

@@ -188,12 +188,15 @@ pub fn admit_arguments(call: &Call, schema: &Schema) -> Result<(), Came> {
 pub fn command_info(name: &str, tool: &CommandTool) -> ToolInfo {
     let argv: Vec<&str> = tool.argv.iter().map(|part| part.source.as_str()).collect();
     let input_schema = schema_or_any(tool.input_schema.as_ref());
-    let object = json!({
+    let mut object = json!({
         "argv": argv,
         "cwd": tool.cwd.as_ref().map(|cwd| &cwd.source),
         "env": tool.env.keys().collect::<Vec<_>>(),
         "input_schema": input_schema,
     });
+    if let Some(inherited) = tool.inherit_env.source() {
+        object["inherit_env"] = inherited;
+    }
     let description = tool.description.clone().unwrap_or_else(|| argv.join(" "));
     from_config(format!("command/{name}"), description, input_schema, object)
 }

@@ -12,7 +12,7 @@ use tokio::process::{ChildStdin, Command};
 use super::classify::Came;
 use super::process::{self, ChildProcess, DRAIN_LIMIT, Group, Pipes, Tail};
 use super::secret::Secrets;
-use super::{Call, unfilled, withheld, without_own_variables};
+use super::{Call, environment, unfilled, withheld};
 use crate::config::{CommandTool, Template};
 
 pub const KEY_VARIABLE: &str = "ACTBOOK_IDEMPOTENCY_KEY";
@@ -59,7 +59,7 @@ impl Run<'_> {
         let (program, rest) =
             self.tool.argv.split_first().expect("a command without a program is refused when read");
         let mut command = Command::new(fill(program)?.expose());
-        without_own_variables(&mut command);
+        environment::restrict(&mut command, &self.tool.inherit_env);
         for argument in rest {
             command.arg(fill(argument)?.expose());
         }

@@ -30,8 +30,8 @@ use super::classify::Came;
 use super::egress::Egress;
 use super::process::ChildProcess;
 use super::secret::{Secrets, Unresolved};
-use super::{Call, Circuit, OnProgress, stopped_unsent, withheld, without_own_variables};
-use crate::config::{McpServer, ServerWords, Template};
+use super::{Call, Circuit, OnProgress, environment, stopped_unsent, withheld};
+use crate::config::{InheritEnv, McpServer, ServerWords, Template};
 use connection::Connection;
 use http::HttpClient;
 use life::Life;
@@ -285,8 +285,8 @@ impl Server {
     fn connect(&self, wait: Duration) -> Result<JoinHandle<Result<Arc<Connection>, NotUp>>, NotUp> {
         let name = self.name.clone();
         match &self.definition {
-            McpServer::Stdio { command, args, env, cwd } => {
-                let command = self.command(command, args, env, cwd.as_ref());
+            McpServer::Stdio { command, args, env, inherit_env, cwd } => {
+                let command = self.command(command, args, env, inherit_env, cwd.as_ref());
                 let command = command.map_err(|problem| {
                     unavailable(format!("the server `{name}` cannot be started: {problem}"))
                 })?;
@@ -305,11 +305,12 @@ impl Server {
         command: &Template,
         args: &[Template],
         env: &BTreeMap<String, Template>,
+        inherit_env: &InheritEnv,
         cwd: Option<&Template>,
     ) -> Result<Command, Unresolved> {
         let fill = |template: &Template| self.secrets.resolve(template, &Value::Null);
         let mut filled = Command::new(fill(command)?.expose());
-        without_own_variables(&mut filled);
+        environment::restrict(&mut filled, inherit_env);
         for argument in args {
             filled.arg(fill(argument)?.expose());
         }

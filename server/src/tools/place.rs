@@ -58,13 +58,19 @@ impl Tools {
                     tools.map(|(name, tool)| (name, catalog::command_info(name, tool).digest)).collect();
                 command(json!(digests))
             }
-            (_, Some(McpServer::Stdio { command, args, env, cwd })) => json!({
-                "command": command.source,
-                "args": args.iter().map(|arg| &arg.source).collect::<Vec<_>>(),
-                "env": env.keys().collect::<Vec<_>>(),
-                "cwd": cwd.as_ref().map(|cwd| &cwd.source),
-                "folder": folder,
-            }),
+            (_, Some(McpServer::Stdio { command, args, env, inherit_env, cwd })) => {
+                let mut definition = json!({
+                    "command": command.source,
+                    "args": args.iter().map(|arg| &arg.source).collect::<Vec<_>>(),
+                    "env": env.keys().collect::<Vec<_>>(),
+                    "cwd": cwd.as_ref().map(|cwd| &cwd.source),
+                    "folder": folder,
+                });
+                if let Some(inherited) = inherit_env.source() {
+                    definition["inherit_env"] = inherited;
+                }
+                definition
+            }
             (_, Some(McpServer::Http { url, headers })) => {
                 json!({ "url": url.source, "headers": headers.keys().collect::<Vec<_>>() })
             }

@@ -1,36 +1,24 @@
 //! Values that must not be seen: taken from the environment at the last moment, handed to a child
 //! process, and struck out of everything that comes back.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
-use crate::config::{Config, McpServer, Part, Shape, Template};
+use super::environment::is_basic;
+use super::literal::literals;
+use crate::config::{Config, Part, Shape, Template, is_secret_name};
 
 pub const REDACTED: &str = "[redacted]";
 /// Shorter values would strike out half of every text.
 const SECRET_CHARS_MIN: usize = 4;
-/// Variables that describe the machine; their values are part of ordinary paths and answers.
-const NOT_SECRET: [&str; 14] = [
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "PATH",
-    "PWD",
-    "SHELL",
-    "LANG",
-    "LC_ALL",
-    "TERM",
-    "TMPDIR",
-    "TZ",
-    "HOSTNAME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-];
-/// A value written down under such a name is a secret though it did not come from the environment.
-const SECRET_NAMES: [&str; 7] =
-    ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "AUTHORIZATION"];
+/// A value that is not under a usual name is refused in a plan from this length on: a shorter one is a word of the
+/// language as often as it is a secret.
+const REFUSED_CHARS_MIN: usize = 8;
+/// Beside the basic variables: what describes the machine is part of ordinary paths and answers.
+const NOT_SECRET: [&str; 2] = ["PWD", "HOSTNAME"];
 
 /// Text that prints as `[redacted]`.
 #[derive(Clone, PartialEq, Eq)]
@@ -69,18 +57,28 @@ pub enum Unresolved {
     Foreign(String),
 }
 
+/// One spelling of a value that must not be seen.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Known {
+    text: String,
+    /// Whose value it is, for a refusal: `the environment variable X`.
+    of: Arc<str>,
+    /// A plan that holds it is refused.
+    refused: bool,
+}
+
 /// Whatever any `Secrets` of this process has learned. A library logs what it likes, wherever it runs.
-static EVER_KNOWN: RwLock<Vec<String>> = RwLock::new(Vec::new());
+static EVER_KNOWN: RwLock<Vec<Known>> = RwLock::new(Vec::new());
 
 /// Strikes out of a line of the log whatever this process knows to be secret.
 pub fn redact_log(line: &mut String) {
     strike_out(&EVER_KNOWN, line);
 }
 
-fn strike_out(known: &RwLock<Vec<String>>, text: &mut String) {
+fn strike_out(known: &RwLock<Vec<Known>>, text: &mut String) {
     for secret in known.read().unwrap_or_else(PoisonError::into_inner).iter() {
-        if text.contains(secret.as_str()) {
-            *text = text.replace(secret.as_str(), REDACTED);
+        if text.contains(secret.text.as_str()) {
+            *text = text.replace(secret.text.as_str(), REDACTED);
         }
     }
 }
@@ -128,7 +126,7 @@ type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 pub struct Secrets {
     environment: Arc<Lookup>,
     /// Longest first, so that a secret inside another does not leave the rest of it standing.
-    known: Arc<RwLock<Vec<String>>>,
+    known: Arc<RwLock<Vec<Known>>>,
 }
 
 impl fmt::Debug for Secrets {
@@ -145,65 +143,43 @@ impl Secrets {
     /// Learns beforehand what the config refers to, so that arguments can be struck out before any
     /// server has been started. What is not set is no error here.
     pub fn learn(&self, config: &Config) {
-        for server in config.mcp_servers.values() {
-            match server {
-                McpServer::Stdio { command, args, env, cwd } => {
-                    self.learn_templates([command].into_iter().chain(args).chain(cwd));
-                    self.learn_named(env);
-                }
-                McpServer::Http { url, headers } => {
-                    self.learn_templates([url]);
-                    self.learn_named(headers);
-                }
-            }
-        }
-        for command in config.commands.values() {
-            self.learn_templates(command.argv.iter().chain(&command.cwd));
-            self.learn_named(&command.env);
-        }
-        for http in config.http.values() {
-            self.learn_templates([&http.url]);
-            self.learn_templates(http.body.iter().flat_map(Shape::templates));
-            self.learn_named(&http.headers);
-        }
-    }
-
-    fn learn_templates<'a>(&self, templates: impl IntoIterator<Item = &'a Template>) {
-        for part in templates.into_iter().flat_map(|template| &template.parts) {
-            if let Part::Environment { name, .. } = part
-                && let Some(value) = (self.environment)(name)
-            {
+        let referred = config.templates().into_iter().flat_map(Template::variables);
+        for name in referred.chain(config.inherited_variables()) {
+            if let Some(value) = (self.environment)(name) {
                 self.remember(name, &value);
             }
         }
-    }
-
-    fn learn_named(&self, named: &std::collections::BTreeMap<String, Template>) {
-        self.learn_templates(named.values());
-        for (name, template) in named {
-            let upper = name.to_ascii_uppercase();
-            if let [Part::Text(text)] = template.parts.as_slice()
-                && SECRET_NAMES.iter().any(|word| upper.contains(word))
-            {
-                self.remember(name, text);
-                if let Some((_, token)) = text.split_once(' ') {
-                    self.remember(name, token); // `Authorization: Bearer …`
-                }
-            }
+        for (name, value) in literals(config) {
+            self.remember_as(&format!("`{name}` in the config"), &name, &value);
         }
     }
 
     fn remember(&self, name: &str, value: &str) {
-        if NOT_SECRET.contains(&name) || value.chars().count() < SECRET_CHARS_MIN {
+        if !is_basic(name) && !NOT_SECRET.contains(&name) {
+            self.remember_as(&format!("the environment variable {name}"), name, value);
+        }
+    }
+
+    fn remember_as(&self, of: &str, name: &str, value: &str) {
+        if value.chars().count() < SECRET_CHARS_MIN {
             return;
         }
-        let forms = forms(value);
+        let (of, refused) = (Arc::from(of), is_secret_name(name) || !is_common(value));
+        let forms = forms(value).into_iter().map(|text| Known { text, of: Arc::clone(&of), refused });
+        let forms: Vec<Known> = forms.collect();
         for list in [self.known.as_ref(), &EVER_KNOWN] {
             let mut known = list.write().unwrap_or_else(PoisonError::into_inner);
             known.extend(forms.iter().cloned());
-            known.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+            known.sort_by(|one, other| other.text.len().cmp(&one.text.len()).then_with(|| one.cmp(other)));
             known.dedup();
         }
+    }
+
+    /// The first text that holds a secret: its path, as in `steps[0].arguments.key`, and whose value it holds.
+    pub fn find(&self, value: &Value) -> Option<(String, Arc<str>)> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let refused: Vec<&Known> = known.iter().filter(|known| known.refused).collect();
+        if refused.is_empty() { None } else { find_in(&refused, value, "") }
     }
 
     /// Fills a template in. An unset variable is an error that names it, never text.
@@ -225,6 +201,21 @@ impl Secrets {
             }
         }
         Ok(Secret(text))
+    }
+
+    /// The variables without a default that these texts refer to and that are not set.
+    pub fn unset_in(&self, templates: &[&Template]) -> Vec<String> {
+        let parts = templates.iter().flat_map(|template| &template.parts);
+        let unset = parts.filter_map(|part| match part {
+            Part::Environment { name, default: None } => {
+                Some(name).filter(|name| (self.environment)(name).is_none())
+            }
+            Part::Environment { default: Some(_), .. }
+            | Part::Text(_)
+            | Part::Argument(_)
+            | Part::Foreign(_) => None,
+        });
+        unset.cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// The same for a whole value. A text that is one reference to an argument keeps that argument's type.
@@ -275,6 +266,33 @@ impl Secrets {
             }
             Value::Null | Value::Bool(_) => {}
         }
+    }
+}
+
+/// A short value, a word in small letters or a number: more plans hold it by chance than because somebody copied it.
+fn is_common(value: &str) -> bool {
+    let is_word = value.chars().all(|c| c.is_ascii_lowercase()) || value.chars().all(|c| c.is_ascii_digit());
+    is_word || value.chars().count() < REFUSED_CHARS_MIN
+}
+
+fn find_in(known: &[&Known], value: &Value, path: &str) -> Option<(String, Arc<str>)> {
+    let holds = |text: &str| {
+        let found = known.iter().find(|known| text.contains(known.text.as_str()))?;
+        Some((path.to_owned(), Arc::clone(&found.of)))
+    };
+    match value {
+        Value::String(text) => holds(text),
+        Value::Number(number) => holds(&number.to_string()),
+        Value::Array(items) => {
+            let mut items = items.iter().enumerate();
+            items.find_map(|(index, item)| find_in(known, item, &format!("{path}[{index}]")))
+        }
+        Value::Object(entries) => entries.iter().find_map(|(name, item)| {
+            let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            // A name that holds a secret is not repeated as a path.
+            holds(name).or_else(|| find_in(known, item, &inner))
+        }),
+        Value::Null | Value::Bool(_) => None,
     }
 }
 

@@ -5,6 +5,7 @@ mod answers;
 mod care;
 mod demo;
 mod escapes;
+mod environment;
 mod examples;
 mod http;
 mod import;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actbook::config::{Approvals, Config, McpServer, Part, RetryWords, Scope, Template};
+use actbook::config::{Approvals, Config, InheritEnv, McpServer, Part, RetryWords, Scope, Template};
 use actbook_engine::policy::Category;
 use tempfile::tempdir;
 
@@ -46,6 +46,31 @@ fn a_clients_block_pastes_in_unchanged_beside_our_own_words() {
     assert_eq!(words.retry, Some(retry));
     assert_eq!(config.tool_words("command", "build").timeout, Some(Duration::from_secs(300)));
     assert_eq!(config.tool_words("files", "unsaid").idempotent, None);
+}
+
+#[test]
+fn inherit_env_is_taken_from_either_block_once() {
+    let inherited = |text: &str| match parse(text).unwrap().mcp_servers.remove("a") {
+        Some(McpServer::Stdio { inherit_env, .. }) => inherit_env,
+        other => panic!("{other:?}"),
+    };
+    let names = InheritEnv::Names(vec!["A_B".to_owned()]);
+    assert_eq!(inherited("mcpServers: { a: { command: x, inherit_env: [A_B] } }"), names);
+    assert_eq!(inherited("mcpServers: { a: { command: x } }\nservers: { a: { inherit_env: [A_B] } }"), names);
+    assert_eq!(inherited("mcpServers: { a: { command: x, inherit_env: all } }"), InheritEnv::All);
+    for (text, says) in [
+        ("mcpServers: { a: { command: x, inherit_env: everything } }", "must be `all` or a list"),
+        ("mcpServers: { a: { url: 'http://x' } }\nservers: { a: { inherit_env: all } }", "that is started"),
+        (
+            "mcpServers: { a: { command: x, inherit_env: all } }\nservers: { a: { inherit_env: [B] } }",
+            "already",
+        ),
+        ("commands: { c: { argv: [x], inherit_env: [1] } }", "commands.c.inherit_env"),
+        ("commands: { c: { argv: [x] } }\nservers: { command: { inherit_env: all } }", "of each command"),
+    ] {
+        let refused = parse(text).unwrap_err();
+        assert!(refused.contains(says), "{refused}");
+    }
 }
 
 #[test]

@@ -59,6 +59,42 @@ async fn arguments_can_be_struck_out_before_anything_was_started() {
     assert_eq!(arguments, expected, "a machine's own variables are no secrets");
 }
 
+#[test]
+fn secrets_written_down_under_usual_names_are_struck_out() {
+    let marked = |number: usize| format!("written-{number:02}");
+    let config = json!({
+        "mcpServers": {
+            "web": { "url": "https://ada:written-00@x.example/mcp?api_key=written-01&v=plain-1&t=aB3dE5gH7jK9x", "headers": {
+                "X-API-Key": marked(2), "Cookie": "session=written-03; theme=written-04", "authorization": "Bearer written-05",
+                "X-Auth": marked(6), "Accept": "plain-2" } },
+            "stdio": { "command": "x", "args": [
+                "--api-key", marked(7), "--token=written-08", "-e", "GITHUB_PAT=written-09",
+                "--header", "Authorization: Bearer written-10", "plain-3",
+            ], "env": {
+                "GITLAB_PAT": marked(11), "SIGNING_KEY": marked(12), "DATABASE_URL": "postgres://ada:written-13@db/x",
+                "SSH_PASSPHRASE": marked(14), "DB_PASSWORD": marked(15), "CLIENT_SECRET": marked(16),
+                "SERVICE_URL": "https://written-17@x.example/", "MODE": "plain-4",
+                "A": "${env:API_TOKEN:-written-18}", "B": "${env:LEVEL:-plain-5}", "C": "${env:ANY:-aB3dE5gH7jK9y}",
+            } },
+        },
+        "commands": { "c": { "argv": ["x", "--password", marked(19)], "env": { "NPM_TOKEN": marked(20) } } },
+        "http": { "h": { "url": "https://x.example/?token=written-21", "headers": { "X-Key": marked(22) },
+            "body": { "in": [{ "apiKey": marked(23) }], "text": "plain-6" } } },
+    });
+    let folder = std::env::temp_dir();
+    let tools = Tools::with_environment(&Config::parse(&config.to_string(), &folder).unwrap(), |_| None);
+    let mut said: Vec<String> = (0..24).map(marked).collect();
+    said.extend(["aB3dE5gH7jK9x".to_owned(), "aB3dE5gH7jK9y".to_owned()]);
+    for secret in said {
+        let mut text = format!("it is {secret}.");
+        tools.redact_text(&mut text);
+        assert_eq!(text, "it is [redacted].", "{secret}");
+    }
+    let mut plain = "plain-1 plain-2 plain-3 plain-4 plain-5 plain-6 x.example".to_owned();
+    tools.redact_text(&mut plain);
+    assert_eq!(plain, "plain-1 plain-2 plain-3 plain-4 plain-5 plain-6 x.example");
+}
+
 #[tokio::test]
 async fn an_unset_variable_is_an_error_that_names_it() {
     let tools = with_secret(json!({
