@@ -5,6 +5,7 @@ mod answers;
 mod args;
 mod brief;
 mod check;
+mod config;
 mod context;
 mod demo;
 pub mod demo_tools;
@@ -36,6 +37,7 @@ mod tasks;
 mod templates;
 mod times;
 mod tools;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -97,6 +99,7 @@ async fn answer(args: Args, output: &Output) -> Ended {
         Ask::Completions { shell } => completions(output, shell),
         Ask::Man => man(output),
         Ask::Install(asked) => install::install(output, &args.common, &asked),
+        Ask::Trust(asked) => trust::trust(output, &args.common, &asked),
         Ask::McpConformance { listen } => serve::conformance(output, listen).await,
         Ask::Verify { file: Some(file) } => journal::verify_file(output, &file),
         Ask::Tools(args::Tools::Import { from, dry_run }) => {
@@ -107,10 +110,12 @@ async fn answer(args: Args, output: &Output) -> Ended {
 }
 
 async fn asked(ask: Ask, common: &args::Common, output: Output) -> Ended {
+    // Before signals are caught: Ctrl-C at its question ends the process.
+    let config = config::open(config::Need::of(&ask), common, &output)?;
     signals::end_process_when_asked()?;
     let session = match reads_only(&ask) {
-        true => Session::open_existing(common, output).await?,
-        false => Session::open(common, output).await?,
+        true => Session::open_existing(common, config, output).await?,
+        false => Session::open(common, config, output).await?,
     };
     let ended = dispatch(&session, ask).await;
     session.service.close().await;
@@ -172,6 +177,7 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         | Ask::Completions { .. }
         | Ask::Man
         | Ask::Install(_)
+        | Ask::Trust(_)
         | Ask::McpConformance { .. } => {
             unreachable!("what needs no database is answered before one is opened")
         }

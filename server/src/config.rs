@@ -5,6 +5,7 @@
 //! environment stay references here: only `tools` resolves them, when a call needs them.
 
 mod comments;
+mod find;
 pub mod import;
 mod inherit;
 mod project;
@@ -12,6 +13,7 @@ mod references;
 mod secret_name;
 mod section;
 mod template;
+mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,12 +23,15 @@ use std::time::Duration;
 use actbook_engine::policy::Category;
 use serde_json::Value;
 
+pub use find::{Location, locate};
 pub use inherit::InheritEnv;
 pub use secret_name::is_secret_name;
 use section::Section;
 pub use template::{Part, Scope, Shape, Template};
+pub use trust::{Candidate, Reason, Standing, TrustStore, Withheld};
 
-pub const FILE_NAME: &str = "actbook.yaml";
+/// The names of a config; the first is the one that is written where there is none.
+pub const FILE_NAMES: [&str; 2] = ["actbook.yaml", "actbook.yml"];
 /// Server names that Actbook gives a meaning of its own.
 pub const COMMAND_SERVER: &str = "command";
 pub const HTTP_SERVER: &str = "http";
@@ -38,6 +43,8 @@ pub struct Config {
     pub folder: PathBuf,
     /// The file it was read from, if there is one.
     pub file: Option<PathBuf>,
+    /// Set where that file has no effect, and so nothing is configured.
+    pub withheld: Option<Withheld>,
     pub approvals: Approvals,
     /// Names the project; none: the folder does.
     pub project: Option<String>,
@@ -209,6 +216,8 @@ impl Schema {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
+    #[error("there are two configs, {} and {}", .one.display(), .other.display())]
+    Ambiguous { one: PathBuf, other: PathBuf },
     #[error("cannot read {path}: {error}")]
     Unreadable { path: PathBuf, error: std::io::Error },
     #[error("{}{error}", .path.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default())]
@@ -225,32 +234,10 @@ pub(crate) struct Problem {
 }
 
 impl Config {
-    /// The named file; else `actbook.yaml` in the working folder, then in the user's config folder;
-    /// else nothing is configured.
-    pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
-        if let Some(path) = path {
-            return Self::read(path);
-        }
-        match Self::found() {
-            Some(found) => Self::read(&found),
-            None => Ok(Self { folder: working_folder()?, ..Self::default() }),
-        }
-    }
-
-    /// Where a config would be read from that nobody names.
-    pub fn found() -> Option<PathBuf> {
-        let candidates = [Some(PathBuf::from(FILE_NAME)), user_file()];
-        candidates.into_iter().flatten().find(|candidate| candidate.is_file())
-    }
-
-    fn read(path: &Path) -> Result<Self, ConfigError> {
+    /// Reads the config in a file.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = read_text(path)?;
         let unreadable = |error| ConfigError::Unreadable { path: path.to_owned(), error };
-        let size = std::fs::metadata(path).map_err(unreadable)?.len();
-        if size > CONFIG_BYTES_MAX {
-            let error = format!("{size} bytes is more than a config may have ({CONFIG_BYTES_MAX})");
-            return Err(ConfigError::Malformed { path: Some(path.to_owned()), error });
-        }
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
         let file = std::path::absolute(path).map_err(unreadable)?;
         let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
         let config = Self::parse(&text, &folder).map_err(|error| error.in_file(path))?;
@@ -259,18 +246,12 @@ impl Config {
 
     /// Reads a config from text, YAML or JSON. Relative paths start at `folder`.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ConfigError> {
-        let malformed = |error: String| ConfigError::Malformed { path: None, error };
-        let document: Value = if text.trim_start().starts_with('{') && text.trim_end().ends_with('}') {
-            serde_json::from_str(text).or_else(|_| yaml(text)).map_err(malformed)?
-        } else {
-            yaml(text).map_err(malformed)?
-        };
-        let config = read_document(document).map_err(|Problem { at, problem }| ConfigError::Refused {
-            path: None,
-            at,
-            problem,
-        })?;
-        Ok(Self { folder: folder.to_owned(), ..config })
+        Self::of_document(document(text)?, folder)
+    }
+
+    fn of_document(document: Value, folder: &Path) -> Result<Self, ConfigError> {
+        let refused = |Problem { at, problem }| ConfigError::Refused { path: None, at, problem };
+        Ok(Self { folder: folder.to_owned(), ..read_document(document).map_err(refused)? })
     }
 
     /// What the operator said of a tool, written `server/tool`.
@@ -293,10 +274,30 @@ impl ConfigError {
         let path = Some(file.to_owned());
         match self {
             Self::Unreadable { path, error } => Self::Unreadable { path, error },
+            Self::Ambiguous { one, other } => Self::Ambiguous { one, other },
             Self::Malformed { error, .. } => Self::Malformed { path, error },
             Self::Refused { at, problem, .. } => Self::Refused { path, at, problem },
         }
     }
+}
+
+/// The file's text, unless it is too long to be a config.
+fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |error| ConfigError::Unreadable { path: path.to_owned(), error };
+    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    if size > CONFIG_BYTES_MAX {
+        let error = format!("{size} bytes is more than a config may have ({CONFIG_BYTES_MAX})");
+        return Err(ConfigError::Malformed { path: Some(path.to_owned()), error });
+    }
+    std::fs::read_to_string(path).map_err(unreadable)
+}
+
+fn document(text: &str) -> Result<Value, ConfigError> {
+    let malformed = |error: String| ConfigError::Malformed { path: None, error };
+    if text.trim_start().starts_with('{') && text.trim_end().ends_with('}') {
+        return serde_json::from_str(text).or_else(|_| yaml(text)).map_err(malformed);
+    }
+    yaml(text).map_err(malformed)
 }
 
 fn yaml(text: &str) -> Result<Value, String> {
@@ -305,16 +306,6 @@ fn yaml(text: &str) -> Result<Value, String> {
     }
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
-}
-
-fn working_folder() -> Result<PathBuf, ConfigError> {
-    std::env::current_dir().map_err(|error| ConfigError::Unreadable { path: ".".into(), error })
-}
-
-fn user_file() -> Option<PathBuf> {
-    let named = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))?;
-    Some(folder.join("actbook").join(FILE_NAME))
 }
 
 fn read_document(document: Value) -> Result<Config, Problem> {

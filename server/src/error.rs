@@ -4,8 +4,11 @@ use actbook_engine::execution::Refusal;
 use actbook_engine::plan::Finding;
 use serde::Serialize;
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Reason, Withheld};
 use crate::{ledger, runner, store};
+
+/// The code of a refusal whose cause is a config that nobody has trusted.
+pub const UNTRUSTED_CONFIG: &str = "untrusted_config";
 
 /// The one error of every door.
 #[derive(Clone, Debug, Serialize, thiserror::Error)]
@@ -48,11 +51,24 @@ impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
         let cure = match &error {
             ConfigError::Unreadable { .. } => "check --config (or ACTBOOK_CONFIG)",
+            ConfigError::Ambiguous { .. } => "keep one of them, or name it with --config",
             ConfigError::Malformed { .. } | ConfigError::Refused { .. } => {
                 "correct the config; docs/guide.md has every word of it"
             }
         };
         Self::new("config", error.to_string(), cure)
+    }
+}
+
+impl From<&Withheld> for Error {
+    fn from(withheld: &Withheld) -> Self {
+        let cure = match withheld.reason {
+            Reason::NeverTrusted | Reason::ChangedSince => {
+                format!("read it, then run `actbook trust` in {}", withheld.folder().display())
+            }
+            Reason::Broken(_) => "correct it, then run `actbook trust` there".to_owned(),
+        };
+        Self::new(UNTRUSTED_CONFIG, withheld.to_string(), cure)
     }
 }
 

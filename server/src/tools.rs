@@ -36,7 +36,7 @@ use futures_util::future::{BoxFuture, join_all};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolWords};
+use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolWords, Withheld};
 use callback::Executors;
 pub use callback::{Executor, Fault};
 use catalog::Listing;
@@ -380,7 +380,7 @@ impl Tools {
                 .map(|(name, tool)| catalog::command_info(name, tool))
                 .collect()),
             Some(Upstream::Callback(executors)) => Ok(executors.list(name)),
-            None => Err(self.no_such_server(name)),
+            None => Err(self.no_such_server(name).to_string()),
         };
         let server = name.to_owned();
         match listed {
@@ -415,7 +415,7 @@ impl Tools {
                 Ok(catalog::command_info(tool, command))
             }
             Some(Upstream::Callback(executors)) => executors.describe(server, tool),
-            None => Err(CatalogError::UnknownServer(self.no_such_server(server))),
+            None => Err(self.no_such_server(server)),
         }
     }
 
@@ -484,7 +484,7 @@ impl Tools {
         let Some((server, tool)) = name.split_once('/') else {
             return Err(CatalogError::BadName(name.to_owned()).to_string());
         };
-        let upstream = self.upstreams.get(server).ok_or_else(|| self.no_such_server(server))?;
+        let upstream = self.upstreams.get(server).ok_or_else(|| self.no_such_server(server).to_string())?;
         match upstream {
             Upstream::Command if !self.config.commands.contains_key(tool) => {
                 Err(format!("there is no command `{tool}` in the config"))
@@ -498,11 +498,19 @@ impl Tools {
         }
     }
 
-    fn no_such_server(&self, server: &str) -> String {
-        match self.config.file.as_deref() {
+    fn no_such_server(&self, server: &str) -> CatalogError {
+        if let Some(withheld) = &self.config.withheld {
+            return CatalogError::Untrusted(withheld.to_string());
+        }
+        CatalogError::UnknownServer(match self.config.file.as_deref() {
             Some(file) => format!("there is no server `{server}` in {}", file.display()),
             None => format!("there is no server `{server}`: no config names one"),
-        }
+        })
+    }
+
+    /// Why the config has no effect. None: it has.
+    pub fn withheld(&self) -> Option<&Withheld> {
+        self.config.withheld.as_ref()
     }
 
     fn redacted(&self, ended: Ended) -> Ended {

@@ -62,7 +62,7 @@ pub struct Common {
     #[arg(long, global = true, value_name = "URL", env = "ACTBOOK_DATABASE", hide_env_values = true)]
     #[arg(help_heading = "Everywhere")]
     pub database: Option<String>,
-    /// The config [default: actbook.yaml here, then in your config folder]
+    /// The config [default: actbook.yaml here, once you trust it, then in your config folder]
     #[arg(long, global = true, value_name = "FILE", env = "ACTBOOK_CONFIG", help_heading = "Everywhere")]
     pub config: Option<PathBuf>,
     /// Answer with one JSON document, or one per line for streams
@@ -272,6 +272,15 @@ Examples:
   actbook install --client claude-code
   actbook install --client cursor --print      what to paste, and change nothing")]
     Install(Install),
+    /// Take a config found in the working folder as your own, so that its servers may be started
+    #[command(after_help = "\
+Examples:
+  actbook trust                 shows what actbook.yaml here would start, reach and read, and asks
+  actbook trust --yes FILE      without asking
+
+A config that --config, ACTBOOK_CONFIG or your config folder names needs no trust. A change of what the file says needs
+it again.")]
+    Trust(Trust),
     /// Look at the database, the config, the servers and the folders
     #[command(after_help = "Example:\n  actbook doctor")]
     Doctor,
@@ -328,6 +337,15 @@ pub struct Install {
     /// The config that the client's Actbook shall use [default: as always]
     #[arg(long = "with-config", value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Group)]
+pub struct Trust {
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// The config [default: the one in the working folder]
+    pub file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -76,7 +76,7 @@ impl Scratch {
     }
 
     async fn open(&self, output: &Output) -> Result<Session, Error> {
-        let config = Config::load(Some(&self.folder.join("actbook.yaml")))?;
+        let config = Config::load(&self.folder.join("actbook.yaml"))?;
         let database = self.folder.join("book.db").to_string_lossy().into_owned();
         Session::with(config, database, Options::default(), output.clone()).await
     }

@@ -83,7 +83,8 @@ fn spawn(session: &Session, id: &str) -> Result<Child, Error> {
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     // Not as an argument: everybody may read those, and the address may hold a password.
     command.env("ACTBOOK_DATABASE", &session.database);
-    if let Some(config) = &session.config.file {
+    // One that was found is found again from the same folder, and must still be trusted then.
+    if let Some(config) = &session.named_config {
         command.arg("--config").arg(config);
     }
     if session.options.unsafe_durability {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use actbook::config::import::{Imported, Outcome, added, block, import as import_entry, servers_in};
-use actbook::config::{Config, FILE_NAME};
+use actbook::config::{Config, FILE_NAMES, Location, Standing, locate};
 use actbook::error::Error;
 use serde::Serialize;
 
@@ -27,6 +27,8 @@ struct Report {
     left_out: Vec<String>,
     notes: Vec<String>,
     written: bool,
+    /// What was written has no effect until it is trusted.
+    needs_trust: bool,
 }
 
 pub fn import(output: &Output, common: &Common, from: &str, dry_run: bool) -> Ended {
@@ -68,6 +70,8 @@ pub fn import(output: &Output, common: &Common, from: &str, dry_run: bool) -> En
         if !dry_run {
             write(&path, &text)?;
             report.written = true;
+            let standing = Standing::of(common.config.as_deref(), &super::config::store());
+            report.needs_trust = matches!(standing, Ok(Standing::Withheld { .. }));
         }
     }
     show(output, &report, &taken);
@@ -96,7 +100,9 @@ fn show(output: &Output, report: &Report, taken: &[Imported]) {
     }
     match (report.written, taken.is_empty()) {
         (true, _) => {
-            output.line(format_args!("written to {}; `actbook doctor` tries them", report.config.display()))
+            let next = if report.needs_trust { "`actbook trust` takes it as yours, then " } else { "" };
+            let file = report.config.display();
+            output.line(format_args!("written to {file}; {next}`actbook doctor` tries them"))
         }
         (false, true) => output.line("there is nothing to add"),
         (false, false) => output.text(format!("mcpServers:\n{}", block(taken, "  ")).trim_end()),
@@ -177,9 +183,9 @@ fn settings() -> Option<PathBuf> {
 
 /// The config that commands here would read, or the one that they would if it were there.
 fn our_config(common: &Common) -> Result<(PathBuf, String), Error> {
-    let path = match &common.config {
-        Some(named) => named.clone(),
-        None => Config::found().unwrap_or_else(|| PathBuf::from(FILE_NAME)),
+    let path = match locate(common.config.as_deref())? {
+        Location::Named(path) | Location::WorkingFolder(path) | Location::User(path) => path,
+        Location::Nowhere(_) => PathBuf::from(FILE_NAMES[0]),
     };
     let text = if path.exists() { read(&path)? } else { String::new() };
     Ok((path, text))

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::args::{AgentClient, Common, Install};
 use super::output::Output;
-use super::{Ended, Exit};
+use super::{Ended, Exit, config};
 
 const NAME: &str = "actbook";
 
@@ -26,6 +26,9 @@ pub fn install(output: &Output, common: &Common, asked: &Install) -> Ended {
         std::env::current_exe().map_err(|error| failed(&error, "start actbook by its full path"))?;
     let program = program.to_string_lossy().into_owned();
     let mut words = vec!["mcp".to_owned()];
+    if asked.config.is_none() && common.config.is_none() && !asked.print {
+        config::offer_trust(output)?;
+    }
     if let Some(config) = asked.config.as_ref().or(common.config.as_ref()) {
         let config = std::path::absolute(config).map_err(|error| failed(&error, "name another --config"))?;
         words.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);

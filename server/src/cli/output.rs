@@ -107,6 +107,19 @@ impl Output {
         self.aside(format_args!("  → {}", error.cure));
     }
 
+    /// A person is there to be asked.
+    pub fn can_ask(&self) -> bool {
+        !self.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Asks on stderr and reads a line of stdin. Anything but y or yes is a no.
+    pub fn confirm(&self, question: &str) -> std::io::Result<bool> {
+        above_drawing(|| write_stderr(&format!("{} [y/N] ", printable::flat(question))));
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+
     /// Live drawing makes sense.
     pub fn is_live(&self) -> bool {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

@@ -1,5 +1,7 @@
 //! What every command that needs the database has at hand.
 
+use std::path::PathBuf;
+
 use actbook::caller::Caller;
 use actbook::config::Config;
 use actbook::error::Error;
@@ -13,6 +15,8 @@ pub struct Session {
     pub service: Service,
     pub caller: Caller,
     pub config: Config,
+    /// The config that the command line names. None: it was found.
+    pub named_config: Option<PathBuf>,
     pub output: Output,
     /// As the service was opened: what a background process is given.
     pub database: String,
@@ -20,15 +24,15 @@ pub struct Session {
 }
 
 impl Session {
-    pub async fn open(common: &Common, output: Output) -> Result<Self, Error> {
-        let config = Config::load(common.config.as_deref())?;
+    pub async fn open(common: &Common, config: Config, output: Output) -> Result<Self, Error> {
         let database = common.database.clone().unwrap_or_else(actbook::folders::database);
         let options = Options { unsafe_durability: common.unsafe_durability };
-        Self::with(config, database, options, output).await
+        let session = Self::with(config, database, options, output).await?;
+        Ok(Self { named_config: common.config.clone(), ..session })
     }
 
     /// For commands that only read: a name with a slip in it must not pass for an empty book.
-    pub async fn open_existing(common: &Common, output: Output) -> Result<Self, Error> {
+    pub async fn open_existing(common: &Common, config: Config, output: Output) -> Result<Self, Error> {
         if let Some(named) = common.database.as_deref().filter(|named| !named.contains("://")) {
             let file = named.strip_prefix("sqlite:").unwrap_or(named);
             if !std::path::Path::new(file).exists() {
@@ -40,7 +44,7 @@ impl Session {
                 ));
             }
         }
-        Self::open(common, output).await
+        Self::open(common, config, output).await
     }
 
     pub async fn with(
@@ -50,6 +54,6 @@ impl Session {
         output: Output,
     ) -> Result<Self, Error> {
         let service = Service::open(&database, options.clone(), &config).await?;
-        Ok(Self { service, caller: Caller::person(), config, output, database, options })
+        Ok(Self { service, caller: Caller::person(), config, named_config: None, output, database, options })
     }
 }

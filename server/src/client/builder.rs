@@ -101,7 +101,7 @@ impl Builder {
     pub async fn open(self) -> Result<Client, Error> {
         let mut config = match self.settings {
             Settings::None => Config::default(),
-            Settings::File(file) => Config::load(Some(&file))?,
+            Settings::File(file) => Config::load(&file)?,
             Settings::Given(config) => *config,
         };
         let database = self.database.unwrap_or_else(crate::folders::database);

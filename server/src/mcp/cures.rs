@@ -6,7 +6,7 @@ use actbook_engine::plan::Finding;
 use crate::error::Error;
 
 /// A code, a word of the cure that is given below, and the cure for an agent.
-const CURES: [(&str, &str, &str); 19] = [
+const CURES: [(&str, &str, &str); 20] = [
     ("no_such_execution", "`actbook list`", "status without arguments shows them"),
     (
         "no_such_plan",
@@ -21,6 +21,11 @@ const CURES: [(&str, &str, &str); 19] = [
         "no_such_tool",
         "`actbook tools list`",
         "list_tools shows what there is; your user names servers in actbook.yaml",
+    ),
+    (
+        "untrusted_config",
+        "`actbook trust`",
+        "its servers are not started: your user reads that file, runs `actbook trust` in its folder and starts this server again",
     ),
     ("bad_argument", "`actbook tools show", "list_tools with the tool's name as `search` shows its schema"),
     ("hidden_text", "`actbook tools show`", "read its description in list_tools, and doubt its server"),

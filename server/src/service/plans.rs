@@ -12,7 +12,7 @@ use super::Service;
 use super::preflight::Seen;
 use super::view::PlanView;
 use crate::caller::Caller;
-use crate::error::Error;
+use crate::error::{Error, UNTRUSTED_CONFIG};
 use crate::ledger::{PlanAsked, Reply, Request};
 use crate::random;
 use crate::store::{self, payloads, plans};
@@ -222,7 +222,11 @@ impl Service {
 
 fn refused(check: Check) -> Error {
     let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
-    Error::findings("the plan is refused", errors.collect())
+    let errors: Vec<Finding> = errors.collect();
+    // Codes of their own, for what is wrong is not the plan's shape.
+    let code = [UNTRUSTED_CONFIG].into_iter().find(|code| errors.iter().any(|error| error.code == *code));
+    let refused = Error::findings("the plan is refused", errors);
+    Error { code: code.unwrap_or(refused.code), ..refused }
 }
 
 /// Every tool a plan may call, with the place that names it.

@@ -10,6 +10,7 @@ use actbook_engine::terms::Terms;
 
 use super::Service;
 use super::plans::named_tools;
+use super::tools::code_of;
 use crate::store::tools::Tool;
 use crate::tools::{CatalogError, ToolInfo};
 
@@ -54,7 +55,7 @@ impl Service {
         for (path, tool) in named {
             if let Some(error) = lost.get(tool) {
                 let cure = self.cure_of(tool, error).await;
-                findings.push(Finding::error("no_such_tool", path, error.to_string(), cure));
+                findings.push(Finding::error(code_of(error), path, error.to_string(), cure));
             }
         }
         (seen, findings)
@@ -82,6 +83,9 @@ impl Service {
     pub(super) async fn cure_of(&self, tool: &str, error: &CatalogError) -> String {
         let meant = match error {
             CatalogError::Unreachable { .. } => return "`actbook doctor` looks at every server".to_owned(),
+            CatalogError::Untrusted(_) => {
+                return self.untrusted_config().map(|error| error.cure).unwrap_or_default();
+            }
             CatalogError::UnknownTool { server, .. } => {
                 let listed = self.tools.list_server(server).await;
                 nearest(tool, listed.tools.iter().map(|tool| tool.name.as_str())).map(str::to_owned)

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
-use crate::error::Error;
+use crate::error::{Error, UNTRUSTED_CONFIG};
 use crate::random;
 use crate::tools::{Call, CatalogError, Ended, ServerState, ServerTools, ToolInfo};
 
@@ -81,7 +81,12 @@ impl Service {
 
     async fn no_such_tool(&self, name: &str, error: &CatalogError) -> Error {
         let cure = self.cure_of(name, error).await;
-        Error::new("no_such_tool", error.to_string(), cure)
+        Error::new(code_of(error), error.to_string(), cure)
+    }
+
+    /// The refusal of whatever needs a server while the config has no effect. None: the config has.
+    pub fn untrusted_config(&self) -> Option<Error> {
+        self.tools.withheld().map(Error::from)
     }
 
     pub async fn call_tool(&self, name: &str, arguments: Value, timeout: Duration) -> ToolCalled {
@@ -105,5 +110,16 @@ impl Service {
             }
         };
         ToolCalled { outcome, took_ms, output, category, message }
+    }
+}
+
+/// The code under which a tool that cannot be had is refused.
+pub(super) fn code_of(error: &CatalogError) -> &'static str {
+    match error {
+        CatalogError::Untrusted(_) => UNTRUSTED_CONFIG,
+        CatalogError::BadName(_)
+        | CatalogError::UnknownServer(_)
+        | CatalogError::UnknownTool { .. }
+        | CatalogError::Unreachable { .. } => "no_such_tool",
     }
 }

@@ -66,6 +66,9 @@ pub enum CatalogError {
     BadName(String),
     #[error("{0}")]
     UnknownServer(String),
+    /// The config that may name the server has no effect.
+    #[error("{0}")]
+    Untrusted(String),
     #[error("the server `{server}` has no tool `{tool}`")]
     UnknownTool { server: String, tool: String },
     #[error("{why}")]

@@ -143,6 +143,9 @@ impl Secrets {
     /// Learns beforehand what the config refers to, so that arguments can be struck out before any
     /// server has been started. What is not set is no error here.
     pub fn learn(&self, config: &Config) {
+        if let Some(names) = config.withheld.as_ref().and_then(|withheld| withheld.names.as_deref()) {
+            self.learn(names);
+        }
         let referred = config.templates().into_iter().flat_map(Template::variables);
         for name in referred.chain(config.inherited_variables()) {
             if let Some(value) = (self.environment)(name) {

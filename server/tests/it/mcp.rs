@@ -1,7 +1,7 @@
 //! The agent's door through the real binary, over stdio and over HTTP, as clients of both eras of the
 //! protocol speak to it. Every answer is held against the schema that its tool declares.
 
-mod agent;
+pub mod agent;
 mod boundary;
 mod clients;
 mod conformance;

@@ -37,6 +37,9 @@ pub fn list_tools() -> Offered {
 }
 
 pub async fn list(door: &Door, asked: ListTools) -> Result<Answer, Error> {
+    if let Some(refused) = door.service().untrusted_config() {
+        return Err(refused);
+    }
     let servers = match &asked.server {
         Some(server) => vec![door.service().list_tools_of(server).await],
         None => door.service().list_tools().await,

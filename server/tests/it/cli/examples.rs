@@ -9,6 +9,7 @@ fn house() -> House {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), house.folder.path().join(entry.file_name())).unwrap();
     }
+    house.expect(0, &["trust", "--yes"]);
     house
 }
 

@@ -176,13 +176,13 @@ fn a_file_is_read_by_name_and_its_folder_is_where_paths_start() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("mine.yaml");
     std::fs::write(&file, "mcpServers: { a: { command: x } }").unwrap();
-    let config = Config::load(Some(&file)).unwrap();
+    let config = Config::load(&file).unwrap();
     assert_eq!((config.folder.as_path(), config.file.as_deref()), (folder.path(), Some(file.as_path())));
 
     std::fs::write(&file, "nonsense: 1").unwrap();
-    let refused = Config::load(Some(&file)).unwrap_err().to_string();
+    let refused = Config::load(&file).unwrap_err().to_string();
     assert!(refused.contains("mine.yaml") && refused.contains("`nonsense`"), "{refused}");
-    Config::load(Some(&folder.path().join("none.yaml"))).unwrap_err();
+    Config::load(&folder.path().join("none.yaml")).unwrap_err();
 }
 
 proptest::proptest! {
