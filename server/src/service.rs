@@ -19,6 +19,7 @@ mod project;
 mod question;
 pub mod quote;
 mod records;
+mod redact;
 mod seal;
 mod stats;
 mod tasks;

@@ -41,7 +41,7 @@ use callback::Executors;
 pub use callback::{Executor, Fault};
 use catalog::Listing;
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
-pub use changes::changes;
+pub use changes::changes_of;
 pub use classify::OUTPUT_BYTES_MAX;
 use classify::{Came, cap, classify};
 pub use command::KEY_VARIABLE;

@@ -122,6 +122,7 @@ async fn show(session: &Session, name: &str) -> Ended {
     output.line(painted(STRONG, &tool.name));
     output
         .line(format_args!("  {}", visible(tool.description.as_deref().unwrap_or("without a description"))));
+    defined(output, &tool);
     for place in &tool.hidden {
         output.line(format_args!("  {}", painted(BAD, format_args!("hidden characters in {place}"))));
     }
@@ -145,6 +146,16 @@ async fn show(session: &Session, name: &str) -> Ended {
         schema(output, "output", schema_);
     }
     Ok(Exit::Done)
+}
+
+/// How the config defines a command or a request: a person may see what agents are not shown.
+fn defined(output: &Output, tool: &ToolInfo) {
+    let Some(("command" | "http", _)) = tool.name.split_once('/') else { return };
+    for field in ["argv", "cwd", "method", "url", "inherit_env"] {
+        if let Some(value) = tool.object.get(field).filter(|value| !value.is_null()) {
+            output.line(painted(QUIET, format_args!("  {field}: {value}")));
+        }
+    }
 }
 
 /// What the operator has said of it.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Inner;
 use crate::store::tools as rows;
-use crate::tools::{Ended, ToolInfo, changes};
+use crate::tools::{Ended, ToolInfo, changes_of};
 
 /// What to do after a call that was meant for `pin` has ended.
 pub enum Then {
@@ -63,7 +63,8 @@ async fn how_it_changed(inner: &Inner, call: &Call, pin: Digest, live: &ToolInfo
     let was: Option<Value> = was.and_then(|was| serde_json::from_str(&was.object).ok());
     let mut now = live.object.as_ref().clone();
     inner.tools.redact(&mut now);
-    let how = was.map_or_else(|| "how it was is not known here".to_owned(), |was| changes(&was, &now));
+    let how = was
+        .map_or_else(|| "how it was is not known here".to_owned(), |was| changes_of(&call.tool, &was, &now));
     format!(
         "`{0}` is not what it was when the plan was saved: {how}; nothing was sent; read it, then \
          `actbook tools accept {0}` and retry the step, or save the plan again and run that",

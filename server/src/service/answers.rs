@@ -73,9 +73,8 @@ impl Service {
         step: String,
         answer: Answer,
         reason: Option<String>,
-        mut output: Option<Value>,
+        output: Option<Value>,
     ) -> Told {
-        output.iter_mut().for_each(|output| self.tools.redact(output));
         if answer == Answer::Retry {
             self.take_over_accepted(caller, id, &step).await?;
         }

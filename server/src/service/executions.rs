@@ -87,10 +87,12 @@ impl Service {
         drive: bool,
     ) -> Result<Start, Error> {
         let seat: Option<SeatId> = if drive { Some(self.runner().await?.seat_id()) } else { None };
+        let inputs = inputs.map(|inputs| plan.redact_inputs(inputs));
+        self.refuse_secret_inputs(inputs.as_ref())?;
         Ok(Start {
             id: ExecutionId::new(random::id()),
             plan_ref,
-            inputs: inputs.map(|inputs| plan.redact_inputs(inputs)),
+            inputs,
             context: self.start_context(&plan),
             terms,
             plan,

@@ -9,7 +9,8 @@ use crate::store::requests;
 const KEY_BYTES_MAX: usize = 200;
 
 impl Service {
-    pub(super) async fn ask(&self, caller: &Caller, request: Request) -> Result<Reply, Error> {
+    pub(super) async fn ask(&self, caller: &Caller, mut request: Request) -> Result<Reply, Error> {
+        self.redact_request(&mut request)?;
         let key = caller.key.as_ref().map(|key| self.request_key(caller, key)).transpose()?;
         Ok(self.ledger.ask(Asked { actor: caller.actor.clone(), request, key }).await?)
     }

@@ -17,9 +17,9 @@ use super::plans::named_tools;
 use crate::caller::Caller;
 use crate::config::{RetryWords, ToolWords};
 use crate::error::Error;
-use crate::ledger::{Asked, Reply, Request};
+use crate::ledger::{Reply, Request};
 use crate::store::tools::{self as rows, Tool};
-use crate::tools::{Annotations, ToolInfo, changes};
+use crate::tools::{Annotations, ToolInfo, changes_of};
 
 /// The operator's side of a tool, beside what its server claims.
 #[derive(Clone, Debug, Serialize)]
@@ -151,7 +151,7 @@ impl Service {
             return Err(Error::new("nothing_to_accept", message, "accept tools of servers and commands"));
         };
         let request = Request::AcceptTool { digest, tool: self.row(&info), reason };
-        match self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await? {
+        match self.ask(caller, request).await? {
             Reply::Accepted { fresh } => Ok(ToolTaken { tool: info.name, digest, fresh }),
             Reply::Saved { .. }
             | Reply::Deleted
@@ -178,7 +178,8 @@ impl Service {
 
 fn changed(tool: &str, was: Option<&Tool>, now: &Value) -> Error {
     let was: Option<Value> = was.and_then(|was| serde_json::from_str(&was.object).ok());
-    let how = was.map_or_else(|| "how it was is not known here".to_owned(), |was| changes(&was, now));
+    let how =
+        was.map_or_else(|| "how it was is not known here".to_owned(), |was| changes_of(tool, &was, now));
     let message = format!("`{tool}` is not what it was when the plan was saved: {how}");
     let cure = format!("read it, then save the plan again, or `actbook tools accept {tool}`");
     Error::new("tool_changed", message, cure)

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::Service;
 use super::preflight::Seen;
+use super::redact::SECRET_IN_PLAN;
 use super::view::PlanView;
 use crate::caller::Caller;
 use crate::error::{Error, UNTRUSTED_CONFIG};
@@ -55,6 +56,7 @@ impl Service {
                 if let Some(draft) = draft.filter(|_| !offline) {
                     findings.extend(self.look_at_draft(&draft).await);
                 }
+                self.redact_findings(&mut findings);
                 return PlanChecked { plan: None, check: Check::refused(findings), tools: None };
             }
         };
@@ -72,6 +74,8 @@ impl Service {
         if let Some(seen) = &tools {
             check.findings.extend(self.held_against_tools(&plan, seen, &terms));
         }
+        check.findings.extend(self.secret_in_plan(&plan.document));
+        self.redact_findings(&mut check.findings);
         check.ok = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
         PlanChecked { plan: Some(plan), check, tools }
     }
@@ -224,7 +228,9 @@ fn refused(check: Check) -> Error {
     let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
     let errors: Vec<Finding> = errors.collect();
     // Codes of their own, for what is wrong is not the plan's shape.
-    let code = [UNTRUSTED_CONFIG].into_iter().find(|code| errors.iter().any(|error| error.code == *code));
+    let code = [UNTRUSTED_CONFIG, SECRET_IN_PLAN]
+        .into_iter()
+        .find(|code| errors.iter().any(|error| error.code == *code));
     let refused = Error::findings("the plan is refused", errors);
     Error { code: code.unwrap_or(refused.code), ..refused }
 }

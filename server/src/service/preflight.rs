@@ -102,12 +102,21 @@ impl Service {
         }
     }
 
+    /// A command or request of the config that could not be made, for a variable that it needs is not set.
+    fn unset_variables(&self, plan: &Plan) -> Vec<Finding> {
+        let finding = |(path, tool): (String, &str)| {
+            let unset = self.tools.unset_variables(tool);
+            let message = format!("`{tool}` needs {}, which the environment does not set", unset.join(", "));
+            let cure = "set it where Actbook is started, or give it a default: ${env:NAME:-default}";
+            (!unset.is_empty()).then(|| Finding::error("unset_variable", path, message, cure))
+        };
+        named_tools(plan).into_iter().filter_map(finding).collect()
+    }
+
     pub(super) fn held_against_tools(&self, plan: &Plan, seen: &Seen, terms: &Terms) -> Vec<Finding> {
         let facts = seen.0.iter().map(|(name, info)| (name.clone(), facts(info))).collect();
         let mut findings = analysis::check_tools(plan, &facts, terms);
-        for finding in &mut findings {
-            self.tools.redact_text(&mut finding.message);
-        }
+        findings.extend(self.unset_variables(plan));
         findings
     }
 }

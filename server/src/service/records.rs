@@ -1,5 +1,5 @@
 //! What agents put on record: reports of their steps, acts outside the plan, decisions, compensations
-//! that they did themselves. Secrets are struck out before anything is kept.
+//! that they did themselves.
 
 use std::time::Duration;
 
@@ -48,9 +48,7 @@ pub enum Noted {
 }
 
 impl Service {
-    pub async fn record_action(&self, caller: &Caller, mut action: Action) -> Result<Noted, Error> {
-        self.redact_facts(&mut action.facts);
-        action.output.iter_mut().for_each(|output| self.tools.redact(output));
+    pub async fn record_action(&self, caller: &Caller, action: Action) -> Result<Noted, Error> {
         let Action { execution, step, status, output, facts } = action;
         let Some(id) = execution else {
             return self.record_alone(caller, step, status, Facts { output, ..facts }).await;
@@ -73,11 +71,8 @@ impl Service {
         &self,
         caller: &Caller,
         id: &str,
-        mut decision: Decision,
+        decision: Decision,
     ) -> Result<(Found, Progress), Error> {
-        self.tools.redact_text(&mut decision.decision);
-        decision.reason.iter_mut().for_each(|reason| self.tools.redact_text(reason));
-        decision.details.iter_mut().for_each(|details| self.tools.redact(details));
         let Decision { decision, reason, step, details } = decision;
         self.tell_in_turn(caller, id, Command::RecordDecision { decision, reason, step, details }).await
     }
@@ -89,9 +84,8 @@ impl Service {
         id: &str,
         step: String,
         done: bool,
-        mut facts: Facts,
+        facts: Facts,
     ) -> Result<(Found, Progress), Error> {
-        self.redact_facts(&mut facts);
         self.tell_in_turn(caller, id, Command::RecordCompensation { step, done, facts: Box::new(facts) })
             .await
     }
@@ -178,17 +172,6 @@ impl Service {
         };
         // Past the limit the answer shows what is so, and that is not wrong.
         tokio::time::timeout(REST_LIMIT, rest).await.unwrap_or(Ok(()))
-    }
-
-    fn redact_facts(&self, facts: &mut Facts) {
-        let Facts { description, kind, entity, error, reason, action_taken, .. } = facts;
-        for text in [description, kind, entity, error, reason, action_taken].into_iter().flatten() {
-            self.tools.redact_text(text);
-        }
-        let Facts { before_state, after_state, output, details, .. } = facts;
-        for value in [before_state, after_state, output, details].into_iter().flatten() {
-            self.tools.redact(value);
-        }
     }
 }
 

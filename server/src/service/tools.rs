@@ -1,5 +1,6 @@
 //! The downstream tools as callers see them: listed, described, tried by hand.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actbook_engine::analysis::nearest;
@@ -74,7 +75,11 @@ impl Service {
 
     pub async fn tool(&self, name: &str) -> Result<ToolInfo, Error> {
         match self.tools.describe(name).await {
-            Ok(info) => Ok(self.shown(info)),
+            Ok(info) => {
+                let mut info = self.shown(info);
+                self.tools.redact(Arc::make_mut(&mut info.object));
+                Ok(info)
+            }
             Err(error) => Err(self.no_such_tool(name, &error).await),
         }
     }

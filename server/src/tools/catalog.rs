@@ -200,7 +200,8 @@ pub fn command_info(name: &str, tool: &CommandTool) -> ToolInfo {
     if let Some(inherited) = tool.inherit_env.source() {
         object["inherit_env"] = inherited;
     }
-    let description = tool.description.clone().unwrap_or_else(|| argv.join(" "));
+    // Agents read it: the command line is the operator's business, and may hold what agents must not see.
+    let description = tool.description.clone().unwrap_or_else(|| "A command of the config.".to_owned());
     from_config(format!("command/{name}"), description, input_schema, object)
 }
 
@@ -213,7 +214,7 @@ pub fn http_info(name: &str, tool: &HttpTool) -> ToolInfo {
         "body": tool.body.as_ref().map(Shape::source),
         "input_schema": input_schema,
     });
-    let asks = format!("{} {}", tool.method, tool.url.source);
+    let asks = format!("A {} request of the config.", tool.method);
     from_config(format!("http/{name}"), tool.description.clone().unwrap_or(asks), input_schema, object)
 }
 

@@ -1,8 +1,11 @@
 //! What has become of a tool's description: the old one beside the new, place by place, in one line.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::hidden::visible;
+use crate::config::{COMMAND_SERVER, HTTP_SERVER};
 
 /// Places told at most; the count tells of the rest.
 const SHOWN_MAX: usize = 8;
@@ -21,6 +24,20 @@ pub fn changes(old: &Value, new: &Value) -> String {
         true => "in parts that are not shown".to_owned(),
         false => found.join("; "),
     }
+}
+
+/// The same for one tool. Of a tool of the config only the names of what changed: agents read it, too, and command lines and
+/// addresses are the operator's business.
+pub fn changes_of(tool: &str, old: &Value, new: &Value) -> String {
+    let server = tool.split('/').next().unwrap_or(tool);
+    let (Value::Object(before), Value::Object(after), COMMAND_SERVER | HTTP_SERVER) = (old, new, server)
+    else {
+        return changes(old, new);
+    };
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    let changed: Vec<&str> = changed.map(String::as_str).collect();
+    format!("in its {}", changed.join(", "))
 }
 
 fn compare(old: &Value, new: &Value, path: String, found: &mut Vec<String>) {

@@ -17,6 +17,11 @@ impl Tools {
         self.secrets.redact_text(text);
     }
 
+    /// Whether there is any secret to look for.
+    pub fn knows_secrets(&self) -> bool {
+        !self.secrets.is_empty()
+    }
+
     /// Where in a document a known secret stands, and whose value it is.
     pub fn find_secret(&self, value: &Value) -> Option<(String, Arc<str>)> {
         self.secrets.find(value)

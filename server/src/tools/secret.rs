@@ -243,8 +243,13 @@ impl Secrets {
         strike_out(&self.known, text);
     }
 
+    /// Whether no value is known yet.
+    pub fn is_empty(&self) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     pub fn redact(&self, value: &mut Value) {
-        if !self.known.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        if !self.is_empty() {
             self.redact_inside(value);
         }
     }

@@ -41,6 +41,8 @@ pub struct House {
     pub folder: TempDir,
     /// Where it is not the default one.
     pub database: Option<String>,
+    /// What every command finds in its environment besides.
+    pub variables: Vec<(&'static str, &'static str)>,
 }
 
 /// What a command gave.
@@ -60,7 +62,7 @@ impl From<Output> for Ran {
 impl House {
     /// With the demo server as `files`, and `command/hold`, which waits until `release` is called.
     pub fn new() -> Self {
-        let house = Self { folder: tempfile::tempdir().unwrap(), database: None };
+        let house = Self { folder: tempfile::tempdir().unwrap(), database: None, variables: Vec::new() };
         let hold = json!({ "argv": ["sh", "-c", "echo $$ > pid; touch holding; until [ -e released ]; do sleep 0.01; done; echo held"] });
         let config = json!({
             "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"] } },
@@ -106,7 +108,8 @@ impl House {
             .env_remove("ACTBOOK_CONFIG")
             .env_remove("ACTBOOK_LOG")
             .stdin(Stdio::null())
-            .envs(self.database.iter().map(|url| ("ACTBOOK_DATABASE", url)));
+            .envs(self.database.iter().map(|url| ("ACTBOOK_DATABASE", url)))
+            .envs(self.variables.iter().copied());
         command
     }
 

@@ -134,7 +134,7 @@ impl Reach {
         };
         let wrong = |why: String| Came::NotSent { category: Category::InvalidArguments, why };
         let url = Url::parse(fill(&self.url)?.expose());
-        let url = url.map_err(|error| wrong(format!("`{}` is no address: {error}", self.url.source)))?;
+        let url = url.map_err(|error| wrong(format!("its `url` is no address: {error}")))?;
         let mut request = Request::new(method, url);
         for (name, value) in &self.headers {
             let value = HeaderValue::from_bytes(fill(value)?.expose().as_bytes());

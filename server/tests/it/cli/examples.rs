@@ -3,7 +3,7 @@
 use super::*;
 
 fn house() -> House {
-    let house = House { folder: tempfile::tempdir().unwrap(), database: None };
+    let house = House { folder: tempfile::tempdir().unwrap(), database: None, variables: Vec::new() };
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     for entry in std::fs::read_dir(examples).unwrap() {
         let entry = entry.unwrap();

@@ -213,3 +213,208 @@ fn no_planted_secret_is_found_anywhere() {
         search(&file.display().to_string(), &std::fs::read(&file).unwrap());
     }
 }
+
+/// In every place where a caller writes freely.
+const TOKEN: &str = "S3cr3t-deploy-0001";
+const DEPLOY: &str = "command/deploy";
+
+/// A house whose config takes a token from the environment.
+fn with_token() -> House {
+    let house = House { variables: vec![("DEPLOY_TOKEN", TOKEN)], ..House::new() };
+    let config = json!({
+        "mcpServers": { "shifty": shifty_server() },
+        "commands": { "deploy": { "argv": ["true", "${env:DEPLOY_TOKEN}"] }, "fails": { "argv": ["false"] } },
+        "http": { "hook": { "url": "http://127.0.0.1:9/in/house", "method": "PUT" } },
+    });
+    house.write("actbook.yaml", &config.to_string());
+    describe(&house, "Acts.");
+    house
+}
+
+fn plan_of(steps: &[Value]) -> Value {
+    json!({ "name": "work", "steps": steps })
+}
+
+/// Every file but the plans, and the journal, without the token.
+#[track_caller]
+fn holds_no_secret(house: &House) {
+    search("the journal", house.expect(0, &["journal", "--json", "--limit", "1000"]).as_bytes());
+    let mut left = Vec::new();
+    files(&house.path("data"), &mut left);
+    assert!(left.iter().any(|file| file.to_string_lossy().ends_with(".db")), "{left:?}");
+    for file in left {
+        search(&file.display().to_string(), &std::fs::read(&file).unwrap());
+    }
+}
+
+#[test]
+fn plan_that_holds_a_known_secret_is_refused_by_the_variables_name() {
+    let house = with_token();
+    let places = [
+        plan_of(&[
+            json!({ "id": "a", "tool": DEPLOY, "arguments": { "list": [{ "key": format!("x{TOKEN}") }] } }),
+        ]),
+        json!({ "name": "work", "reasoning": TOKEN, "steps": [{ "id": "a", "action": "Think" }] }),
+        plan_of(&[json!({ "id": "a", "action": "Think", "metadata": { TOKEN: 1 } })]),
+    ];
+    for plan in &places {
+        house.write("plan.json", &plan.to_string());
+        for words in [
+            &["plan", "save", "plan.json"],
+            &["run", "plan.json", "--yes"],
+            &["check", "plan.json", "--offline"],
+        ] {
+            let ran = house.run(&[words.as_slice(), &["--json"]].concat());
+            assert_eq!(ran.code, Some(1), "{words:?}: {}", ran.out);
+            assert!(ran.out.contains("secret_in_plan"), "{words:?}: {}", ran.out);
+            assert!(ran.out.contains("the environment variable DEPLOY_TOKEN"), "{words:?}: {}", ran.out);
+            search("the refusal", format!("{}{}", ran.out, ran.err).as_bytes());
+        }
+    }
+    let mut agent = crate::mcp::agent::Agent::new(&house);
+    for (tool, arguments) in
+        [("save_plan", json!({ "plan": places[0] })), ("execute_plan", json!({ "plan": places[1] }))]
+    {
+        let answer = agent.call(tool, arguments);
+        assert!(answer.is_error && answer.text.contains("DEPLOY_TOKEN"), "{}", answer.text);
+        search(tool, answer.whole.to_string().as_bytes());
+    }
+    std::fs::remove_file(house.path("plan.json")).unwrap();
+    house.expect(0, &["doctor"]);
+    holds_no_secret(&house);
+}
+
+#[test]
+fn input_that_holds_a_known_secret_is_refused_unless_it_is_not_kept() {
+    let house = with_token();
+    let inputs = json!({ "type": "object", "properties": {
+        "note": { "type": "string" }, "pass": { "type": "string", "writeOnly": true } } });
+    let mut plan = plan_of(&[json!({ "id": "a", "action": "Think" })]);
+    plan["inputs"] = inputs;
+    house.write("plan.json", &plan.to_string());
+    let refused = house.json(&["run", "plan.json", "--input", &format!("note=a {TOKEN}")]);
+    assert_eq!(refused["code"], "secret_input", "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("DEPLOY_TOKEN"), "{refused}");
+    search("the refusal", refused.to_string().as_bytes());
+    house.expect(3, &["run", "plan.json", "--input", &format!("pass={TOKEN}")]);
+    holds_no_secret(&house);
+}
+
+#[test]
+fn reasons_are_redacted_before_they_are_journaled() {
+    let house = with_token();
+    let fails = |id: &str| json!({ "id": id, "tool": "command/fails", "cancellable": "irreversible" });
+    let asks = json!({ "id": "asks", "action": "Think", "approval": "required" });
+    let says = json!({ "id": "says", "action": "Think" });
+    let plan = plan_of(&[asks, says, fails("fails")]);
+    house.write("plan.json", &plan.to_string());
+    house.expect(3, &["run", "plan.json"]);
+    let id = house.newest();
+    let why = format!("because {TOKEN}");
+    let value = json!({ "key": TOKEN }).to_string();
+    let words: [&[&str]; 10] = [
+        &["pause", &id, "--reason", &why],
+        &["resume", &id],
+        &["approve", &id, "asks", "--reason", &why],
+        &["resume", &id],
+        &["record", &id, "asks", "succeeded", "--description", &why, "--output", &value, "--after", &why],
+        &["resume", &id],
+        &["record", &id, "says", "failed", "--reason", &why],
+        &["resume", &id],
+        &["decide", &id, "says", "happened", "--reason", &why, "--output", &value],
+        &["cancel", &id, "--reason", &why],
+    ];
+    for words in words {
+        let ran = house.run(words);
+        assert!(matches!(ran.code, Some(0 | 3)), "{words:?}: {}", ran.err);
+    }
+    house.expect(0, &["tools", "accept", "shifty/act", "--reason", &why]);
+    let journal = house.expect(0, &["journal", "--json", "--limit", "1000"]);
+    assert!(journal.matches("because [redacted]").count() >= 5, "{journal}");
+    holds_no_secret(&house);
+}
+
+#[test]
+fn what_an_agent_says_is_redacted_before_it_is_journaled() {
+    let house = with_token();
+    let mut agent = crate::mcp::agent::Agent::new(&house);
+    let own = |id: &str| json!({ "id": id, "action": "Think" });
+    let started = agent.call("execute_plan", json!({ "plan": plan_of(&[own("a"), own("b")]) }));
+    let id = started.id().to_owned();
+    let why = format!("because {TOKEN}");
+    let of = |mut arguments: Value| {
+        arguments["execution_id"] = json!(id);
+        arguments
+    };
+    for (tool, arguments) in [
+        ("record_action", json!({ "step_id": "a", "status": "failed", "description": why, "error": why })),
+        ("record_decision", json!({ "decision": why, "reason": why, "details": { "key": TOKEN } })),
+        ("control", json!({ "action": "retry", "step_id": "a", "reason": why })),
+        ("control", json!({ "action": "pause", "reason": why })),
+        ("control", json!({ "action": "cancel", "reason": why })),
+    ] {
+        let answer = agent.call(tool, of(arguments.clone()));
+        assert!(!answer.is_error, "{tool} {arguments}: {}", answer.text);
+    }
+    agent.call("record_action", json!({ "description": why, "entity": TOKEN }));
+    agent.call("set_context", json!({ "key": "k", "value": why }));
+    drop(agent);
+    holds_no_secret(&house);
+}
+
+#[test]
+fn corrected_arguments_that_hold_a_known_secret_are_refused() {
+    let house = with_token();
+    let mut agent = crate::mcp::agent::Agent::new(&house);
+    let fails = json!({ "id": "a", "tool": "command/fails", "cancellable": "irreversible" });
+    let started = agent.call("execute_plan", json!({ "plan": plan_of(&[fails]), "wait_s": 60 }));
+    let arguments = json!({ "execution_id": started.id(), "action": "retry", "step_id": "a", "reason": "corrected",
+        "arguments": { "key": TOKEN } });
+    let answer = agent.call("control", arguments);
+    assert!(answer.is_error && answer.text.contains("DEPLOY_TOKEN"), "{}", answer.text);
+    drop(agent);
+    holds_no_secret(&house);
+}
+
+#[test]
+fn agents_see_no_command_lines_or_addresses_of_the_config() {
+    let house = with_token();
+    let mut agent = crate::mcp::agent::Agent::new(&house);
+    let listed = agent.call("list_tools", json!({})).whole.to_string();
+    assert!(listed.contains(DEPLOY) && listed.contains("http/hook"), "{listed}");
+    for part in ["DEPLOY_TOKEN", "in/house", "127.0.0.1"] {
+        assert!(!listed.contains(part), "{part}: {listed}");
+    }
+    assert!(house.expect(0, &["tools", "show", "http/hook"]).contains("in/house"), "a person sees it");
+    // Nor in what is said of a change.
+    let plan = plan_of(&[json!({ "id": "a", "tool": DEPLOY, "read_only": true })]);
+    agent.call("save_plan", json!({ "plan": plan }));
+    drop(agent);
+    let config = std::fs::read_to_string(house.path("actbook.yaml")).unwrap();
+    house.write("actbook.yaml", &config.replace("\"true\"", "\"/opt/in-house\""));
+    let mut agent = crate::mcp::agent::Agent::new(&house);
+    let answer = agent.call("execute_plan", json!({ "plan_id": "work" }));
+    assert!(answer.is_error && answer.text.contains("argv"), "{}", answer.text);
+    assert!(!answer.whole.to_string().contains("in-house"), "{}", answer.text);
+}
+
+#[test]
+fn check_names_variables_that_a_tool_of_the_config_needs() {
+    let house = House::new();
+    let config = json!({
+        "commands": { "deploy": { "argv": ["true", "${env:NOT_SET_ANYWHERE}"], "env": { "A": "${env:SET_BY_DEFAULT:-x}" } } },
+        "http": { "hook": { "url": "http://127.0.0.1:9/", "headers": { "K": "${env:NOT_SET_EITHER}" } } },
+    });
+    house.write("actbook.yaml", &config.to_string());
+    let steps = [json!({ "id": "a", "tool": DEPLOY }), json!({ "id": "b", "tool": "http/hook" })];
+    house.write("plan.json", &plan_of(&steps).to_string());
+    let check = house.json(&["check", "plan.json"]);
+    let findings: Vec<&Value> =
+        check["findings"].as_array().unwrap().iter().filter(|one| one["code"] == "unset_variable").collect();
+    assert_eq!((check["ok"].as_bool(), findings.len()), (Some(false), 2), "{check:#}");
+    assert!(findings[0]["message"].as_str().unwrap().contains("NOT_SET_ANYWHERE"), "{check:#}");
+    assert!(findings[1]["message"].as_str().unwrap().contains("NOT_SET_EITHER"), "{check:#}");
+    assert!(!check.to_string().contains("SET_BY_DEFAULT"), "{check:#}");
+    let house = House { variables: vec![("NOT_SET_ANYWHERE", "x"), ("NOT_SET_EITHER", "y")], ..house };
+    house.expect(0, &["check", "plan.json"]);
+}

@@ -195,7 +195,7 @@ fn refusals_name_what_was_meant() {
 fn a_secret_never_becomes_a_default() {
     let house = House::new();
     let config = json!({
-        "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"], "env": { "KEY": "${env:SESAME}" } } },
+        "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"], "env": { "KEY": "${env:SESAME:-none}" } } },
     });
     house.write("actbook.yaml", &config.to_string());
     let run = |words: &[&str]| -> Ran {
@@ -205,8 +205,8 @@ fn a_secret_never_becomes_a_default() {
         "{ type: object, properties: { token: { type: string, writeOnly: true }, who: { type: string } } }";
     let step = "{ id: a, tool: files/echo, read_only: true, arguments: { key: open-sesame, who: \"${inputs.who}\" } }";
     house.write("keys.yaml", &format!("name: keys\ninputs: {schema}\nsteps: [{step}]"));
-    let ran = run(&["run", "keys.yaml", "--input", "token=hush-hush", "--input", "who=ada"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    // A plan that holds a known secret is refused, so this one runs while nobody knows that it is one.
+    house.expect(0, &["run", "keys.yaml", "--input", "token=hush-hush", "--input", "who=ada"]);
     let made = run(&["template", "from", &house.newest(), "again"]);
     assert!(made.out.contains("key has to be given") && made.out.contains("who = \"ada\""), "{}", made.out);
     let shown = run(&["template", "show", "again", "--json"]).out;

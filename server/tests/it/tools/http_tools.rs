@@ -117,7 +117,10 @@ async fn a_tool_over_http_is_listed_described_and_part_of_the_place() {
         listed[0].tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(),
         ["http/one", "http/two"]
     );
-    assert_eq!(here.describe("http/two").await.unwrap().description.unwrap(), "POST http://b");
+    assert_eq!(
+        here.describe("http/two").await.unwrap().description.unwrap(),
+        "A POST request of the config."
+    );
     here.describe("http/none").await.unwrap_err();
     let there = with_http(tool("http://c"));
     let digest = async |tools: &Tools| tools.describe("http/one").await.unwrap().digest;
