@@ -92,7 +92,7 @@ pub fn open(need: Need, common: &Common, output: &Output) -> Result<Config, Erro
         },
     };
     match standing {
-        Standing::InEffect(config) => Ok(config),
+        Standing::InEffect(config) => Ok(*config),
         Standing::Withheld { withheld, trusted, candidate } => match need {
             Need::InEffect { may_ask } => match candidate.filter(|_| may_ask && output.can_ask()) {
                 Some(candidate) if trust::ask(output, &candidate)? => Ok(candidate.config),

@@ -54,7 +54,7 @@ pub struct Withheld {
 /// The config of one command.
 #[derive(Debug)]
 pub enum Standing {
-    InEffect(Config),
+    InEffect(Box<Config>),
     Withheld {
         withheld: Withheld,
         /// The config as it was when it was trusted.
@@ -157,8 +157,10 @@ impl Standing {
     /// Finds and reads the config, and says whether it may take effect.
     pub fn of(named: Option<&Path>, store: &TrustStore) -> Result<Self, ConfigError> {
         match locate(named)? {
-            Location::Named(path) | Location::User(path) => Config::load(&path).map(Self::InEffect),
-            Location::Nowhere(folder) => Ok(Self::InEffect(Config { folder, ..Config::default() })),
+            Location::Named(path) | Location::User(path) => {
+                Ok(Self::InEffect(Box::new(Config::load(&path)?)))
+            }
+            Location::Nowhere(folder) => Ok(Self::InEffect(Box::new(Config { folder, ..Config::default() }))),
             Location::WorkingFolder(path) => Ok(Self::found(&path, store)),
         }
     }
@@ -167,7 +169,7 @@ impl Standing {
         let trusted = store.trusted(file);
         let (reason, candidate) = match Candidate::read(file) {
             Ok(found) if trusted.as_ref().is_some_and(|trusted| trusted.digest == found.digest) => {
-                return Self::InEffect(found.config);
+                return Self::InEffect(Box::new(found.config));
             }
             Ok(found) if trusted.is_some() => (Reason::ChangedSince, Some(Box::new(found))),
             Ok(found) => (Reason::NeverTrusted, Some(Box::new(found))),
