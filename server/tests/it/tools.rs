@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
 
 mod catalog;
-mod children;
+pub mod children;
 mod commands;
 mod config;
 mod demo;

@@ -24,6 +24,7 @@ fn a_part_of_another_test() {
         "keys" => runtime.block_on(super::keys::play(&url)),
         "power" => runtime.block_on(super::power::play(&url)),
         "failing disk" => runtime.block_on(super::power::play_on_a_failing_disk(&url)),
+        crate::tools::children::HOSTILE_SERVERS => runtime.block_on(crate::tools::children::play()),
         crate::client::crash::DIES => runtime.block_on(crate::client::crash::die(&url)),
         crate::client::crash::COMES_BACK => runtime.block_on(crate::client::crash::come_back(&url)),
         other => panic!("there is no part `{other}`"),

@@ -44,7 +44,7 @@ async fn a_task_of_a_server_that_is_left_alone_is_not_taken_for_unsent() {
 
 #[tokio::test]
 async fn a_server_out_of_reach_is_left_alone_and_tried_again_by_one_call() {
-    let words = json!({ "breaker": { "after": 3, "cool_down": "1500ms" },
+    let words = json!({ "breaker": { "after": 3, "cool_down": "4s" },
                         "restart": { "backoff": "1ms", "max_backoff": "1ms" } });
     let (folder, tools) = animal_under("well_once_fixed", words);
     for _ in 0..3 {
@@ -55,7 +55,7 @@ async fn a_server_out_of_reach_is_left_alone_and_tried_again_by_one_call() {
     let before = starts(&folder).await.len();
     let (ended, told) = watched_call(&tools, a_call("zoo/any", json!({}))).await;
     assert!(
-        matches!(&ended, Ended::Failed { retry_after: Some(wait), .. } if *wait <= Duration::from_millis(1500))
+        matches!(&ended, Ended::Failed { retry_after: Some(wait), .. } if *wait <= Duration::from_secs(4))
     );
     let (category, message, sent) = failure(ended);
     assert_eq!((category, sent, told), (Category::Unavailable, false, vec![]));
@@ -184,7 +184,7 @@ async fn progress_is_passed_on_and_makes_no_call_s_time_longer() {
     let started = Instant::now();
     let ended = tools.call_reporting(call, |_| true, progress, std::future::pending()).await;
     assert_eq!(unknown(ended).0, Category::Timeout);
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(30));
     let heard = heard.lock().unwrap().clone();
     assert!(heard.len() >= 2 && heard.iter().all(|said| said.total == Some(60_000.0)), "{heard:?}");
     assert!(heard.windows(2).all(|two| two[0].done <= two[1].done), "{heard:?}");

@@ -209,7 +209,7 @@ async fn a_change_without_a_word_is_found_out_in_a_moment() {
         }
     };
     refused(ended, "in silence");
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
     let calls = shifty.calls();
     refused(shifty.act(pin).await, "for good");
     assert_eq!(shifty.calls(), calls);
