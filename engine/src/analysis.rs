@@ -6,6 +6,7 @@ mod advice;
 mod arguments;
 mod claims;
 mod flow;
+mod names;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -19,6 +20,7 @@ use crate::plan::Plan;
 pub use crate::plan::{Finding, Severity};
 pub use crate::spelling::nearest;
 use crate::terms::{Rules, Terms};
+pub use names::{check_names, name_trouble};
 
 /// Names in one list of leftovers; the count tells of the rest.
 pub const LEFT_BEHIND_SHOWN: usize = 20;

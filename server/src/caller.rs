@@ -1,6 +1,7 @@
 //! Who asks, and under which request key. Every entry of the journal names its actor.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use actbook_engine::chain::{Digest, in_order};
 use serde_json::Value;
@@ -15,17 +16,37 @@ pub struct Caller {
 }
 
 /// A name that the caller chose for its request, and the digest of what it asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Key {
     pub name: String,
     pub request: Digest,
+    /// Shared by all clones: the request was found to have been made before.
+    repeated: Arc<AtomicBool>,
 }
 
 impl Key {
     pub fn new(name: impl Into<String>, request: &Value) -> Self {
-        Self { name: name.into(), request: Digest::of(in_order(request).to_string().as_bytes()) }
+        let request = Digest::of(in_order(request).to_string().as_bytes());
+        Self { name: name.into(), request, repeated: Arc::default() }
+    }
+
+    pub fn mark_repeated(&self) {
+        self.repeated.store(true, Ordering::Relaxed);
+    }
+
+    /// The request was made before under this key: nothing was done for it this time.
+    pub fn was_repeated(&self) -> bool {
+        self.repeated.load(Ordering::Relaxed)
     }
 }
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, self.request) == (&other.name, other.request)
+    }
+}
+
+impl Eq for Key {}
 
 impl Caller {
     /// By the name that the journal writes.

@@ -15,20 +15,22 @@ mod resources;
 mod stdio;
 mod subscriptions;
 mod tasks;
+mod text;
 mod tools;
 mod waiting;
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
     CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams,
     GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, RequestStateCodec, ServerCapabilities,
-    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
-    UpdateTaskParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, RequestId, RequestStateCodec,
+    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, RoleServer, ServiceExt, SubscriptionContext};
 use rmcp::{ServerHandler, transport};
@@ -123,11 +125,31 @@ impl Door {
 pub struct Client {
     door: Door,
     subscriptions: Subscriptions,
+    /// Calls of tools that are being answered on this connection.
+    in_flight: Mutex<HashSet<RequestId>>,
 }
 
 impl Client {
     pub fn new(door: Door) -> Self {
-        Self { door, subscriptions: Subscriptions::default() }
+        Self { door, subscriptions: Subscriptions::default(), in_flight: Mutex::default() }
+    }
+
+    /// Takes the id for as long as its call is being answered; None: another call has it.
+    fn take_id(&self, id: &RequestId) -> Option<TakenId<'_>> {
+        let mut taken = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.insert(id.clone()).then(|| TakenId { client: self, id: id.clone() })
+    }
+}
+
+/// The id of a call that is being answered, until it is dropped.
+struct TakenId<'a> {
+    client: &'a Client,
+    id: RequestId,
+}
+
+impl Drop for TakenId<'_> {
+    fn drop(&mut self) {
+        self.client.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 }
 
@@ -197,6 +219,11 @@ impl ServerHandler for Client {
         let door = self.door.clone();
         if door.offered(&request.name).is_none() {
             return Err(door.no_such_tool(&request.name));
+        }
+        let has_key = message::has_key(&request);
+        let taken = self.take_id(&context.id);
+        if taken.is_none() && !has_key {
+            return Err(message::id_in_use(&context.id));
         }
         let mut ask = Ask::new(context);
         ask.responses = request.input_responses;

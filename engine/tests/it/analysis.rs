@@ -1,6 +1,6 @@
 //! Valid plans in text, and what is said of them before they run.
 
-use actbook_engine::analysis::{Check, LEFT_BEHIND_SHOWN, check, nearest};
+use actbook_engine::analysis::{Check, LEFT_BEHIND_SHOWN, check, check_names, name_trouble, nearest};
 use actbook_engine::id::StepId;
 use actbook_engine::plan::Plan;
 use serde_json::json;
@@ -128,4 +128,15 @@ fn the_nearest_name_is_one_that_could_have_been_meant() {
     ] {
         assert_eq!(nearest(typed, words), meant, "{typed}");
     }
+}
+
+#[test]
+fn plan_with_a_misleading_name_loads_and_fails_its_check() {
+    let document = json!({ "name": "a\n`b`", "steps": [{ "id": "s", "name": "tick `", "tool": "s/t" }] });
+    let plan = Plan::parse(&document.to_string()).expect("a stored plan still loads");
+    let found = check_names(&plan);
+    let paths: Vec<&str> = found.iter().map(|finding| finding.path.as_str()).collect();
+    assert_eq!(paths, ["name", "steps[0].name"]);
+    assert!(found.iter().all(|finding| finding.code == "invalid_name" && !finding.cure.is_empty()));
+    assert_eq!(name_trouble("Déjà vu (2): “fine”"), None);
 }

@@ -1,30 +1,40 @@
-//! Views become answers: `structuredContent` that fits the declared schema, and a few lines that say what
-//! is so, what waits and which call to make next. Clips what would flood an agent's context.
+//! Views become answers: `structuredContent` that fits the declared schema, and a text that says what is so,
+//! what came of the steps, what waits and which call to make next. Cuts what would flood an agent's context,
+//! and names the call that reads the rest.
 
 mod next;
+mod outputs;
 mod schema;
-
-use std::fmt::Write as _;
+mod step;
 
 use actbook_engine::id::StepId;
 use actbook_engine::plan::duration_text;
-use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-pub use next::{Doors, lines as next_lines};
+pub use next::{Doors, lines as next_lines, reads_step};
+pub use outputs::last_outputs;
 pub use schema::{answer, execution as execution_schema, execution_or, objects};
+pub use step::step;
 
+use super::text::{Next, Text};
 use crate::error::Error;
-use crate::service::view::{ExecutionView, StepView, WaitingView};
+use crate::service::quote::{self, quoted};
+use crate::service::view::{ExecutionView, RecordView, StepView, WaitingView};
 use crate::service::{Brief, Durations};
 
 /// A plan with more steps than this is shown by the steps that matter.
 const STEPS_SHOWN_MAX: usize = 40;
-/// A value with a longer JSON text is cut; the resource has it whole.
+/// A value with a longer JSON text is cut; `status` with a `step_id` has it whole.
 const VALUE_CHARS_MAX: usize = 2_000;
 const MESSAGE_CHARS_MAX: usize = 500;
+const HOW_CHARS_MAX: usize = 80;
 const FINDINGS_SHOWN_MAX: usize = 10;
+/// Acts and decisions that are told in the text, the newest.
+const RECORDS_SHOWN_MAX: usize = 3;
+
+const REPEATED: &str = "Repeated: this idempotency_key came with the same request before, so nothing was started or changed now. This is how it stands:";
 
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -49,14 +59,36 @@ impl Answer {
 
 /// A no that the agent reads: what, and what to do instead.
 pub fn refused(error: &Error) -> CallToolResult {
-    let mut text = format!("{}: {}\n→ {}", error.code, error.message, error.cure);
+    let mut text = Text::new(format!("{}: {}", error.code, error.message));
+    text.line(format!("→ {}", error.cure));
     for finding in error.findings.iter().skip(1).take(FINDINGS_SHOWN_MAX) {
-        write!(text, "\n{}: {} → {}", finding.path, finding.message, finding.cure)
-            .expect("writing to a string does not fail");
+        text.item(format!("{}: {} → {}", finding.path, finding.message, finding.cure));
     }
-    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text.into_string())]);
     result.structured_content = Some(json!({ "error": error }));
     result
+}
+
+/// The answer to a request that was made before under the same key.
+pub fn repeated(response: CallToolResponse) -> CallToolResponse {
+    match response {
+        CallToolResponse::Complete(mut result) => {
+            if let Some(ContentBlock::Text(said)) = result.content.first_mut() {
+                said.text = format!("{REPEATED}\n{}", said.text);
+            }
+            if let Some(structured) = &mut result.structured_content {
+                structured["repeated"] = json!(true);
+            }
+            CallToolResponse::Complete(result)
+        }
+        CallToolResponse::Task(mut created) => {
+            let before = created.task.status_message.unwrap_or_default();
+            created.task.status_message = Some(format!("{REPEATED} {before}"));
+            CallToolResponse::Task(created)
+        }
+        // A question is put once more; nothing was done for it yet.
+        other => other,
+    }
 }
 
 /// An execution, as every tool that moves one answers.
@@ -69,7 +101,7 @@ pub fn execution_elsewhere(view: &ExecutionView, doors: Doors, why: &str) -> Ans
     shown(view, next::elsewhere(view, doors, why))
 }
 
-fn shown(view: &ExecutionView, next: Vec<String>) -> Answer {
+fn shown(view: &ExecutionView, next: Vec<Next>) -> Answer {
     let (steps, left_out) = shown_steps(view);
     let mut structured = serde_json::to_value(view).unwrap_or_default();
     structured["steps"] = json!(steps);
@@ -95,18 +127,21 @@ fn shown_steps(view: &ExecutionView) -> (Vec<Value>, usize) {
         let fits = !quiet(step) || room > 0;
         room -= usize::from(quiet(step) && room > 0);
         if fits && shown.len() < 2 * STEPS_SHOWN_MAX {
-            shown.push(clipped_step(step));
+            shown.push(clipped_step(view, step));
         }
     }
     let left_out = view.steps.len() - shown.len();
     (shown, left_out)
 }
 
-fn clipped_step(step: &StepView) -> Value {
+fn clipped_step(view: &ExecutionView, step: &StepView) -> Value {
     let mut shown = serde_json::to_value(step).unwrap_or_default();
     for field in ["arguments", "output"] {
-        if let Some(value) = shown.get_mut(field) {
-            clip(value);
+        let Some(value) = shown.get_mut(field) else { continue };
+        clip(value);
+        if value.get("clipped").is_some() && value.get("bytes").is_some() {
+            value["whole"] =
+                json!({ "tool": "status", "arguments": reads_step(view.id.as_str(), step.id.as_str(), 0) });
         }
     }
     if let Some(Value::String(message)) = shown.pointer_mut("/error/message") {
@@ -129,42 +164,72 @@ pub fn cut(text: &str, chars_max: usize) -> String {
     }
 }
 
-fn told(view: &ExecutionView, next: &[String]) -> String {
+fn told(view: &ExecutionView, next: &[Next]) -> String {
     let ExecutionView { id, status, plan, progress, position, guarantee, .. } = view;
     let ending = view.ending.map(|end| format!(", and will be {end} once what is in flight has ended"));
     let ending = ending.unwrap_or_default();
-    let mut text = format!(
-        "Execution {id} of plan `{}` is {status}{ending}: {} of {} steps done (position {position}).\nGuarantee: {guarantee}.",
-        plan.name, progress.done, progress.total
-    );
-    for line in troubles(view).chain(pace(view)) {
-        text.push('\n');
-        text.push_str(&line);
-    }
+    let mut text = Text::new(format!(
+        "Execution {id} of plan {} is {status}{ending}: {} of {} steps done (position {position}).",
+        quote::name(&plan.name),
+        progress.done,
+        progress.total
+    ));
+    text.line(format!("Guarantee: {guarantee}."));
+    troubles(view).chain(pace(view)).for_each(|line| text.line(line));
     for WaitingView { question, .. } in view.waiting.iter().take(FINDINGS_SHOWN_MAX) {
-        text.push_str("\nWaits: ");
-        text.push_str(&cut(question, VALUE_CHARS_MAX));
+        text.line(format!("Waits: {}", cut(question, VALUE_CHARS_MAX)));
     }
     if let Some(more) = view.waiting.len().checked_sub(FINDINGS_SHOWN_MAX).filter(|more| *more > 0) {
-        text.push_str(&format!("\nWaits: {more} more questions"));
+        text.line(format!("Waits: {more} more questions"));
     }
     if let Some(brief) = &view.brief {
-        text.push_str(&briefly(brief));
+        text.line(briefly(brief));
     }
-    for line in next {
-        text.push_str("\nNext: ");
-        text.push_str(line);
-    }
-    text
+    outputs::tell(&mut text, view);
+    records(&mut text, view);
+    text.next(next);
+    text.into_string()
 }
 
 fn troubles(view: &ExecutionView) -> impl Iterator<Item = String> {
     let bad = view.steps.iter().filter_map(|step| Some((step, step.error.as_ref()?)));
     bad.take(FINDINGS_SHOWN_MAX).map(|(step, error)| {
-        let (tries, message) = (step.attempts, cut(&error.message, MESSAGE_CHARS_MAX));
+        let (tries, message) = (step.attempts, quoted(&error.message, MESSAGE_CHARS_MAX));
         let tries = if tries == 1 { "1 attempt".to_owned() } else { format!("{tries} attempts") };
-        format!("Step `{}` is {}: {} after {tries}: {message}", step.id, step.status, error.category)
+        let rest = match error.message.chars().count() > MESSAGE_CHARS_MAX {
+            true => format!(" — status {} has it whole", reads_step(view.id.as_str(), step.id.as_str(), 0)),
+            false => String::new(),
+        };
+        format!("Step `{}` is {}: {} after {tries}: {message}{rest}", step.id, step.status, error.category)
     })
+}
+
+/// The newest acts and decisions on record, and the call that reads them all.
+fn records(text: &mut Text, view: &ExecutionView) {
+    let Some(older) = view.records.len().checked_sub(RECORDS_SHOWN_MAX.min(view.records.len())) else {
+        return;
+    };
+    for record in view.records.iter().skip(older) {
+        text.line(record_line(record));
+    }
+    if older > 0 {
+        let all = json!({ "execution_id": view.id });
+        text.line(format!("On record: {older} earlier ones; query_ledger {all} reads them."));
+    }
+}
+
+pub fn record_line(record: &RecordView) -> String {
+    let step = record.step.as_ref().map(|step| format!(", step `{step}`")).unwrap_or_default();
+    let said = match (&record.decision, &record.details) {
+        (Some(decision), _) => format!("decided {}", quoted(decision, MESSAGE_CHARS_MAX)),
+        (None, Some(facts)) => {
+            let facts = facts["description"].as_str().map_or_else(|| facts.to_string(), str::to_owned);
+            format!("done {}", quoted(&facts, MESSAGE_CHARS_MAX))
+        }
+        (None, None) => "a remark".to_owned(),
+    };
+    let why = record.reason.as_ref().map(|why| format!(", because {}", quoted(why, MESSAGE_CHARS_MAX)));
+    format!("On record at position {}{step}: {said}{}", record.position, why.unwrap_or_default())
 }
 
 /// What it is at, how long that should take, and what somebody noted that blocks it.
@@ -178,10 +243,9 @@ fn pace(view: &ExecutionView) -> impl Iterator<Item = String> {
         format!("{at}Estimated {estimated}; what is done took {took}; estimated of the rest {left}.")
     });
     let blockers = view.blockers.iter().take(FINDINGS_SHOWN_MAX).map(|note| {
-        let value = note.value.as_str().map_or_else(|| note.value.to_string(), str::to_owned);
-        let (author, position) = (&note.author, note.position);
-        let value = cut(&value, MESSAGE_CHARS_MAX);
-        format!("Blocker `{}`, by {author} at position {position}: {value}", note.key)
+        let (author, position) = (quote::line(&note.author, MESSAGE_CHARS_MAX), note.position);
+        let value = quoted(&quote::readable(&note.value), MESSAGE_CHARS_MAX);
+        format!("Blocker {}, by {author} at position {position}: {value}", quote::name(&note.key))
     });
     now.into_iter().chain(blockers)
 }
@@ -189,14 +253,18 @@ fn pace(view: &ExecutionView) -> impl Iterator<Item = String> {
 fn briefly(brief: &Brief) -> String {
     let named = |steps: &[StepId]| listed(steps, |step| step.to_string());
     let undo = listed(&brief.undo, |one| {
-        let how = one.tool.as_deref().or(one.action.as_deref()).unwrap_or("no way");
-        format!("{} by {}", one.step, cut(how, 80))
+        let how = match (&one.tool, &one.action) {
+            (Some(tool), _) => quote::line(tool, HOW_CHARS_MAX),
+            (None, Some(action)) => quoted(action, HOW_CHARS_MAX),
+            (None, None) => "no way".to_owned(),
+        };
+        format!("{} by {how}", one.step)
     });
     let stays = listed(&brief.cannot_undo, |one| format!("{} ({})", one.step, one.why));
     let stays =
         if brief.cannot_undo.is_empty() { String::new() } else { format!(" Cannot be undone: {stays}.") };
     format!(
-        "\nBrief: done {}; not done {}; may have run {}. Undo would take back, in order: {undo}.{stays}",
+        "Brief: done {}; not done {}; may have run {}. Undo would take back, in order: {undo}.{stays}",
         named(&brief.done),
         named(&brief.not_done),
         named(&brief.may_have_run)

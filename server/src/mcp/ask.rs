@@ -15,6 +15,8 @@ use crate::caller::{Caller, Key};
 const NAME_CHARS_MAX: usize = 60;
 /// A client that waits hears something at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// The part of what is left by which progress rises where nothing can be measured.
+const CREEP: f64 = 0.02;
 /// Not part of what a request asks for: the same request may come with another of these.
 const BESIDE_THE_POINT: [&str; 2] = ["idempotency_key", "wait_s"];
 
@@ -70,7 +72,7 @@ impl Ask {
         Telling {
             token: self.context.meta.get_progress_token(),
             peer: self.context.peer.clone(),
-            told: 0,
+            told: 0.0,
             next: Instant::now() + HEARTBEAT,
         }
     }
@@ -82,25 +84,47 @@ fn client(context: &RequestContext<RoleServer>) -> String {
     if plain.is_empty() { "unnamed".to_owned() } else { plain }
 }
 
-/// Progress notifications of one call.
+/// Progress notifications of one call: rising, and below their total until everything is done.
 #[derive(Debug)]
 pub struct Telling {
     token: Option<ProgressToken>,
     peer: Peer<RoleServer>,
-    told: u32,
+    /// What was told last.
+    told: f64,
     next: Instant,
+}
+
+/// How far an execution is, in steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stand {
+    /// Steps that are done, and the known part of those at work.
+    pub done: f64,
+    pub total: f64,
+    pub message: String,
 }
 
 impl Telling {
     /// Whoever asked for no progress is told nothing.
-    pub async fn tell(&mut self, message: String) {
+    pub async fn tell(&mut self, stand: Stand) {
         self.next = Instant::now() + HEARTBEAT;
         let Some(token) = self.token.clone() else { return };
-        self.told += 1;
-        let progress = ProgressNotificationParam::new(token, f64::from(self.told)).with_message(message);
+        // The protocol wants every notification to rise, also where nothing can be measured.
+        let rises =
+            if stand.done > self.told { stand.done } else { self.told + (stand.total - self.told) * CREEP };
+        if rises <= self.told {
+            return;
+        }
+        self.told = rises;
+        let progress =
+            ProgressNotificationParam::new(token, rises).with_total(stand.total).with_message(stand.message);
         if let Err(error) = self.peer.notify_progress(progress).await {
             tracing::debug!("progress was not delivered: {error}");
         }
+    }
+
+    /// Somebody wants to hear of progress, and there is some.
+    pub fn is_news(&self, stand: &Stand) -> bool {
+        self.token.is_some() && stand.done > self.told
     }
 
     pub fn heartbeat(&self) -> Instant {

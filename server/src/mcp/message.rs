@@ -4,7 +4,7 @@
 use rmcp::model::{
     CallToolRequestParams, CancelTaskParams, ClientJsonRpcMessage, ClientRequest, CompleteRequestParams,
     DiscoverRequestParams, ErrorData, GetPromptRequestParams, GetTaskParams, InitializeRequestParams,
-    JsonRpcRequest, PaginatedRequestParams, ReadResourceRequestParams, SubscribeRequestParams,
+    JsonRpcRequest, PaginatedRequestParams, ReadResourceRequestParams, RequestId, SubscribeRequestParams,
     SubscriptionsListenRequestParams, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -24,6 +24,11 @@ pub struct Fault {
 impl Fault {
     pub fn answer(&self) -> Value {
         json!({ "jsonrpc": "2.0", "id": self.id, "error": self.error })
+    }
+
+    /// A request whose id another one has that is still being answered.
+    pub fn id_in_use(id: &RequestId) -> Self {
+        Self { owed: true, id: id.clone().into_json_value(), error: id_in_use(id) }
     }
 
     /// A message of which only the beginning was kept.
@@ -46,6 +51,19 @@ impl Fault {
             }
         }
     }
+}
+
+/// Sent twice, a call without a key would act twice.
+pub fn id_in_use(id: &RequestId) -> ErrorData {
+    let message = format!(
+        "Invalid Request: a request with the id {id} is still being answered; give every request an id of its own, or an idempotency_key"
+    );
+    ErrorData::invalid_request(message, None)
+}
+
+/// A repeat of the call is the same call.
+pub fn has_key(call: &CallToolRequestParams) -> bool {
+    call.arguments.as_ref().is_some_and(|given| given.contains_key("idempotency_key"))
 }
 
 pub fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Fault> {

@@ -6,16 +6,21 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value};
 
-use super::answer::{self, Doors, cut};
+use super::answer::{self, Doors};
 use super::cures;
+use super::tools::agenda_text;
 use crate::error::Error;
-use crate::service::{Service, ToolInfo};
+use crate::service::{Service, ToolInfo, quote};
 
 const TOOLS_SHOWN_MAX: usize = 40;
 /// Of so many the schemas are shown: those that fit the goal best.
 const SCHEMAS_SHOWN_MAX: usize = 8;
 const ABOUT_CHARS_MAX: usize = 160;
 const SCHEMA_CHARS_MAX: usize = 1_500;
+const CHECK_CHARS_MAX: usize = 8_000;
+const DOCUMENT_CHARS_MAX: usize = 40_000;
+/// Executions that are told at length when work is taken over.
+const WHOLE_MAX: usize = 3;
 
 pub const NAMES: [&str; 4] = ["plan_work", "review_plan", "recover_execution", "resume_work"];
 
@@ -93,7 +98,7 @@ async fn plan_work(service: &Service, goal: &str, complexity: Option<&str>, doma
          1. Choose the calls from the tools below; what no tool can do becomes a step with an `action` that you do yourself.\n\
          2. Give every step that changes something a `compensation`, and put what cannot be taken back last.\n\
          3. Pass values with ${{steps.ID.output.FIELD}} and ${{inputs.NAME}} instead of writing them twice.\n\
-         4. save_plan with dry_run true; correct what it finds; save it; show your user the point of no return; execute_plan.\n\n\
+         4. save_plan with dry_run true; correct what it finds; save it; show your user the point of no return; execute_plan with wait_s 45.\n\n\
          Tools:\n{tools}\n\nAll fields of a plan: resource actbook://plan-format. Plans that run: actbook://examples/travel-booking."
     )
 }
@@ -110,9 +115,11 @@ async fn fitting(service: &Service, goal: &str) -> String {
         servers.iter().flat_map(|server| &server.tools).map(|tool| (fit(tool, &words), tool)).collect();
     tools.sort_by_key(|(fit, _)| std::cmp::Reverse(*fit));
     let lines = tools.iter().take(TOOLS_SHOWN_MAX).enumerate().map(|(index, (_, tool))| {
-        let about = cut(tool.description.as_deref().unwrap_or_default(), ABOUT_CHARS_MAX);
+        let about = quote::quoted(tool.description.as_deref().unwrap_or_default(), ABOUT_CHARS_MAX);
         let schema = match index < SCHEMAS_SHOWN_MAX {
-            true => format!("\n    arguments: {}", cut(&tool.input_schema.to_string(), SCHEMA_CHARS_MAX)),
+            true => {
+                format!("\n    arguments: {}", quote::line(&tool.input_schema.to_string(), SCHEMA_CHARS_MAX))
+            }
             false => String::new(),
         };
         format!("- {}: {about}{schema}", tool.name)
@@ -136,11 +143,14 @@ async fn review_plan(service: &Service, id: &str) -> Result<String, Error> {
     let check = service.check(&plan.document, false).await.check;
     let check = serde_json::to_string(&check).unwrap_or_default();
     Ok(format!(
-        "Look over plan `{}` version {} before it runs. Say for each step whether its arguments do what its name says, \
+        "Look over plan {} version {} before it runs. Say for each step whether its arguments do what its name says, \
          whether its compensation truly takes its effect back, whether `idempotent` and `read_only` are true, and what is \
          left behind if it stops there. Name the point of no return and whether it needs an approval. Then say in one line: \
-         run it, or what to change first.\n\nThe check: {check}\n\nThe plan:\n{}",
-        view.name, view.version, plan.document
+         run it, or what to change first.\n\nThe check: {}\n\nThe plan:{}",
+        quote::name(&view.name),
+        view.version,
+        quote::line(&check, CHECK_CHARS_MAX),
+        quote::block(&plan.document, DOCUMENT_CHARS_MAX)
     ))
 }
 
@@ -158,16 +168,16 @@ async fn recover(service: &Service, doors: Doors, id: &str) -> Result<String, Er
 async fn resume(service: &Service, doors: Doors) -> Result<String, Error> {
     let agenda = service.agenda().await?;
     let mut text =
-        "You are taking work over and remember nothing of it. This is what the journal knows.\n".to_owned();
-    for item in &agenda {
-        match &item.view {
-            Some(view) if item.here => text.push_str(&format!("\n{}\n", answer::execution(view, doors).text)),
-            _ => text.push_str(&format!("\n{} {} `{}`\n", item.row.status, item.row.id, item.row.plan.name)),
-        }
+        "You are taking work over and remember nothing of it. This is what the journal knows.\n\n".to_owned();
+    text.push_str(&agenda_text(&agenda).into_string());
+    if agenda.items.is_empty() {
+        text.push_str("\nNothing is under way.");
     }
-    if agenda.is_empty() {
-        text.push_str("\nNothing is under way.\n");
+    for view in
+        agenda.items.iter().filter(|item| item.here).filter_map(|item| item.view.as_ref()).take(WHOLE_MAX)
+    {
+        text.push_str(&format!("\n\n{}", answer::execution(view, doors).text));
     }
-    text.push_str("\nFollow the Next lines; status with an execution_id tells more of one.");
+    text.push_str("\n\nFollow the Next lines; status with an execution_id tells more of one.");
     Ok(text)
 }

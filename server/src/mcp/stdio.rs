@@ -1,11 +1,15 @@
 //! The protocol over stdin and stdout, a message a line. A line that is no message is answered here, with
 //! the id where it can be read; one that is too long is answered, dropped, and never held whole.
 
+use std::collections::HashSet;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcNotification, JsonRpcRequest, RequestId,
+    ServerJsonRpcMessage,
+};
 use rmcp::service::RoleServer;
 use rmcp::transport::Transport;
 use serde::Serialize;
@@ -30,8 +34,53 @@ pub struct Lines<R, W> {
     /// The line was answered already; its rest is passed over.
     passes_over: bool,
     write: Out<W>,
+    /// Calls of tools that are being answered. The library would drop the answer to the first of two calls
+    /// with one id, so the second is refused before it gets there.
+    in_flight: InFlight,
     /// An answer of ours. Whoever receives may be interrupted half-way through sending it.
     sending: Option<Sending>,
+}
+
+/// The ids of calls that are being answered.
+#[derive(Debug, Default)]
+struct InFlight(HashSet<RequestId>);
+
+impl InFlight {
+    /// Passes a message on; refused: a call without a key whose id is in use.
+    fn admit(&mut self, message: ClientJsonRpcMessage) -> Result<ClientJsonRpcMessage, Fault> {
+        match &message {
+            ClientJsonRpcMessage::Request(JsonRpcRequest {
+                id,
+                request: ClientRequest::CallToolRequest(call),
+                ..
+            }) => {
+                if !self.0.insert(id.clone()) && !message::has_key(&call.params) {
+                    return Err(Fault::id_in_use(id));
+                }
+            }
+            // Of a call that was taken back no answer goes out.
+            ClientJsonRpcMessage::Notification(JsonRpcNotification {
+                notification: ClientNotification::CancelledNotification(cancelled),
+                ..
+            }) => self.forget(cancelled.params.request_id.as_ref()),
+            _ => {}
+        }
+        Ok(message)
+    }
+
+    fn answered(&mut self, message: &ServerJsonRpcMessage) {
+        match message {
+            ServerJsonRpcMessage::Response(answer) => self.forget(Some(&answer.id)),
+            ServerJsonRpcMessage::Error(error) => self.forget(error.id.as_ref()),
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, id: Option<&RequestId>) {
+        if let Some(id) = id {
+            self.0.remove(id);
+        }
+    }
 }
 
 /// What has come.
@@ -53,6 +102,7 @@ where
             line: Vec::new(),
             passes_over: false,
             write: Arc::new(Mutex::new(Some(write))),
+            in_flight: InFlight::default(),
             sending: None,
         }
     }
@@ -82,7 +132,7 @@ where
         let line = self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line).trim_ascii();
         let message = if line.is_empty() { None } else { Some(message::read(line)) };
         self.clear();
-        match message? {
+        match message?.and_then(|message| self.in_flight.admit(message)) {
             Ok(message) => Some(message),
             Err(fault) => {
                 self.answer(&fault);
@@ -115,6 +165,7 @@ where
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        self.in_flight.answered(&message);
         send(self.write.clone(), written(&message))
     }
 

@@ -14,13 +14,15 @@ mod stats;
 mod tasks;
 
 pub use control::answered;
+pub use executions::agenda_text;
 use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 
 use super::Door;
-use super::answer::Answer;
+use super::answer::{self, Answer};
 use super::arguments::Arguments;
 use super::ask::Ask;
+use crate::caller::Key;
 use crate::error::Error;
 
 /// Which tools are offered.
@@ -111,28 +113,39 @@ pub async fn call(
     offered: &Offered,
     given: JsonObject,
 ) -> Result<CallToolResponse, Error> {
+    let ask = ask.keyed(offered.tool.name.as_ref(), &given);
+    let response = perform(door, &ask, offered, given).await?;
+    let repeated = ask.caller.key.as_ref().is_some_and(Key::was_repeated);
+    Ok(if repeated { answer::repeated(response) } else { response })
+}
+
+async fn perform(
+    door: &Door,
+    ask: &Ask,
+    offered: &Offered,
+    given: JsonObject,
+) -> Result<CallToolResponse, Error> {
     let name = offered.tool.name.as_ref();
-    let ask = ask.keyed(name, &given);
     let arguments = &offered.arguments;
     let answer: Answer = match name {
-        "save_plan" => plans::save(door, &ask, arguments.read(name, given)?).await?,
-        "execute_plan" => return executions::execute(door, &ask, arguments.read(name, given)?).await,
-        "status" => executions::look(door, &ask, arguments.read(name, given)?).await?,
-        "control" => return control::say(door, &ask, arguments.read(name, given)?).await,
-        "record_action" => record::action(door, &ask, arguments.read(name, given)?).await?,
-        "record_decision" => record::decision(door, &ask, arguments.read(name, given)?).await?,
-        "record_compensation" => record::compensation(door, &ask, arguments.read(name, given)?).await?,
+        "save_plan" => plans::save(door, ask, arguments.read(name, given)?).await?,
+        "execute_plan" => return executions::execute(door, ask, arguments.read(name, given)?).await,
+        "status" => executions::look(door, ask, arguments.read(name, given)?).await?,
+        "control" => return control::say(door, ask, arguments.read(name, given)?).await,
+        "record_action" => record::action(door, ask, arguments.read(name, given)?).await?,
+        "record_decision" => record::decision(door, ask, arguments.read(name, given)?).await?,
+        "record_compensation" => record::compensation(door, ask, arguments.read(name, given)?).await?,
         "query_ledger" => ledger::query(door, arguments.read(name, given)?).await?,
-        "record_plan" => recorder::save(door, &ask, arguments.read(name, given)?).await?,
-        "record_execution_start" => recorder::start(door, &ask, arguments.read(name, given)?).await?,
+        "record_plan" => recorder::save(door, ask, arguments.read(name, given)?).await?,
+        "record_execution_start" => recorder::start(door, ask, arguments.read(name, given)?).await?,
         "query_history" => recorder::history(door, arguments.read(name, given)?).await?,
-        "cleanup_history" => recorder::cleanup(door, &ask, arguments.read(name, given)?).await?,
-        "set_context" => context::set(door, &ask, arguments.read(name, given)?).await?,
+        "cleanup_history" => recorder::cleanup(door, ask, arguments.read(name, given)?).await?,
+        "set_context" => context::set(door, ask, arguments.read(name, given)?).await?,
         "query_context" => context::query(door, arguments.read(name, given)?).await?,
         "stats" => stats::look(door, arguments.read(name, given)?).await?,
-        "task" => tasks::say(door, &ask, arguments.read(name, given)?).await?,
-        "plan" => library::of_plans(door, &ask, arguments.read(name, given)?).await?,
-        "template" => library::of_templates(door, &ask, arguments.read(name, given)?).await?,
+        "task" => tasks::say(door, ask, arguments.read(name, given)?).await?,
+        "plan" => library::of_plans(door, ask, arguments.read(name, given)?).await?,
+        "template" => library::of_templates(door, ask, arguments.read(name, given)?).await?,
         "list_tools" => catalog::list(door, arguments.read(name, given)?).await?,
         other => unreachable!("`{other}` is in the table of tools and has no call"),
     };

@@ -3,15 +3,22 @@
 use std::time::Duration;
 
 use actbook_engine::policy::StepStatus;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::ask::Ask;
+use super::ask::{Ask, Stand};
 use crate::error::Error;
-use crate::service::view::ExecutionView;
+use crate::service::quote::quoted;
+use crate::service::view::{ExecutionView, StepProgress};
 use crate::service::{Service, Watching};
 
 /// A longer wait is cut to this: clients and proxies give up on silent requests.
 pub const WAIT_S_MAX: f64 = 300.0;
+/// What answers suggest: some clients give up on a request after 60 seconds.
+pub const WAIT_S_SUGGESTED: u32 = 45;
+
+/// How often a waiting call looks at what running tools say of their progress, which no entry tells.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+const SAID_CHARS_MAX: usize = 80;
 
 /// What ends the waiting before its time.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +61,12 @@ pub async fn view(
                 telling.tell(stand(&watching)).await;
             }
             () = sleep_until(telling.heartbeat()) => telling.tell(stand(&watching)).await,
+            () = sleep(LOOK_EVERY) => {
+                let stand = stand(&watching);
+                if telling.is_news(&stand) {
+                    telling.tell(stand).await;
+                }
+            }
             () = sleep_until(deadline) => break,
             () = ask.context.ct.cancelled() => break,
         }
@@ -68,13 +81,35 @@ fn reached(watching: &Watching, until: Until) -> bool {
     }
 }
 
-fn stand(watching: &Watching) -> String {
-    let of = |wanted: &[StepStatus]| {
-        watching.glances().filter(|step| wanted.contains(&step.status)).collect::<Vec<_>>()
-    };
-    let done = of(&[StepStatus::Succeeded, StepStatus::Skipped]).len();
-    let total = watching.glances().count();
-    let at_work = of(&[StepStatus::Running, StepStatus::Compensating]);
-    let at_work = at_work.first().map(|step| format!(", at `{}`", step.id)).unwrap_or_default();
-    format!("{}: {done} of {total} steps done{at_work}", watching.status())
+fn stand(watching: &Watching) -> Stand {
+    let (mut done, mut part, mut total, mut at_work) = (0_u32, 0.0, 0_u32, None);
+    for step in watching.glances() {
+        total += 1;
+        match step.status {
+            StepStatus::Succeeded | StepStatus::Skipped => done += 1,
+            StepStatus::Running | StepStatus::Compensating => {
+                part += step.progress.as_ref().map_or(0.0, part_done);
+                at_work = at_work.or(Some(step));
+            }
+            StepStatus::Pending
+            | StepStatus::AwaitingApproval
+            | StepStatus::AwaitingAgent
+            | StepStatus::Failed
+            | StepStatus::Unknown
+            | StepStatus::Cancelled
+            | StepStatus::Compensated
+            | StepStatus::CompensationFailed => {}
+        }
+    }
+    let said = at_work.as_ref().and_then(|step| step.progress.as_ref()?.message.as_deref());
+    let said = said.map(|said| format!(": {}", quoted(said, SAID_CHARS_MAX))).unwrap_or_default();
+    let at_work = at_work.map(|step| format!(", at `{}`{said}", step.id)).unwrap_or_default();
+    let message = format!("{}: {done} of {total} steps done{at_work}", watching.status());
+    Stand { done: f64::from(done) + part, total: f64::from(total), message }
+}
+
+/// The part of its work that a tool says to have done; below 1, for only its answer ends a step.
+fn part_done(progress: &StepProgress) -> f64 {
+    let part = progress.total.filter(|total| *total > 0.0).map_or(0.0, |total| progress.done / total);
+    part.clamp(0.0, 0.99)
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Service;
+use super::quote::plain_name;
 use super::view::time;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -139,6 +140,7 @@ pub struct NoteWritten {
 
 impl Service {
     pub async fn set_note(&self, caller: &Caller, mut given: NoteGiven) -> Result<NoteWritten, Error> {
+        plain_name("key", &given.key)?;
         self.tools.redact_text(&mut given.key);
         self.tools.redact(&mut given.value);
         given.metadata.iter_mut().for_each(|metadata| self.tools.redact(metadata));

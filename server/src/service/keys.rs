@@ -12,7 +12,11 @@ impl Service {
     pub(super) async fn ask(&self, caller: &Caller, mut request: Request) -> Result<Reply, Error> {
         self.redact_request(&mut request)?;
         let key = caller.key.as_ref().map(|key| self.request_key(caller, key)).transpose()?;
-        Ok(self.ledger.ask(Asked { actor: caller.actor.clone(), request, key }).await?)
+        let reply = self.ledger.ask(Asked { actor: caller.actor.clone(), request, key }).await?;
+        if let (Reply::Repeated(_), Some(key)) = (&reply, &caller.key) {
+            key.mark_repeated();
+        }
+        Ok(reply)
     }
 
     /// What the caller's key gave before. Twins on their way are for the ledger to find.
@@ -21,7 +25,10 @@ impl Service {
         let asked = self.request_key(caller, key)?;
         let found = requests::find(self.tenant, &asked.caller, &asked.key).first(&self.db).await?;
         match found {
-            Some(found) if found.digest == asked.digest.0 => Ok(Some(found.result)),
+            Some(found) if found.digest == asked.digest.0 => {
+                key.mark_repeated();
+                Ok(Some(found.result))
+            }
             Some(_) => {
                 let message = format!("the key `{}` was used for another request", key.name);
                 Err(Error::new("key_reused", message, "use a new key for a new request"))

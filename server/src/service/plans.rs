@@ -53,6 +53,7 @@ impl Service {
             Some(plan) if wrong.is_empty() => Arc::new(plan),
             draft => {
                 let mut findings = wrong;
+                findings.extend(draft.iter().flat_map(analysis::check_names));
                 if let Some(draft) = draft.filter(|_| !offline) {
                     findings.extend(self.look_at_draft(&draft).await);
                 }
@@ -70,6 +71,7 @@ impl Service {
         let unseen = Seen::default();
         let terms = tools.as_ref().unwrap_or(&unseen).terms(self, &plan);
         let mut check = analysis::check(&plan, &terms);
+        check.findings.extend(analysis::check_names(&plan));
         check.findings.extend(lost);
         if let Some(seen) = &tools {
             check.findings.extend(self.held_against_tools(&plan, seen, &terms));

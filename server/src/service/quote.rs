@@ -4,8 +4,10 @@
 
 use std::borrow::Cow;
 
+use actbook_engine::analysis;
 use serde_json::Value;
 
+use crate::error::Error;
 use crate::tools::visible;
 
 /// A longer name is cut.
@@ -29,6 +31,14 @@ pub fn quoted(text: &str, chars_max: usize) -> String {
 /// A name between backticks, none of which can be its own.
 pub fn name(text: &str) -> String {
     format!("`{}`", line(text, NAME_CHARS_MAX).replace('`', "'"))
+}
+
+/// Refuses a name or title, given as `field`, that could pass for other words where it is shown.
+pub(super) fn plain_name(field: &str, name: &str) -> Result<(), Error> {
+    let Some(trouble) = analysis::name_trouble(name) else { return Ok(()) };
+    let message = format!("`{field}` holds {trouble}");
+    let error = Error::new("invalid_name", message, "use one line of plain text");
+    Err(Error { path: Some(field.to_owned()), ..error })
 }
 
 /// The text as lines of its own, each of them marked; the first begins with a line end.

@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
+use super::quote::plain_name;
 use super::view::time;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -97,6 +98,7 @@ impl Service {
         mut given: TaskGiven,
         drive: bool,
     ) -> Result<TaskAdded, Error> {
+        given.title.iter().try_for_each(|title| plain_name("title", title))?;
         self.redact_task(&mut given);
         let id = given.id.clone();
         let reply = match self.repeated(caller).await? {
@@ -108,6 +110,7 @@ impl Service {
     }
 
     pub async fn change_task(&self, caller: &Caller, mut given: TaskGiven) -> Result<TaskView, Error> {
+        given.title.iter().try_for_each(|title| plain_name("title", title))?;
         self.redact_task(&mut given);
         let id = given.id.clone();
         self.write_tasks(caller, vec![told(given)], false).await?;
@@ -336,8 +339,14 @@ fn subtask(parent: &str, plan: &PlanId, step: &Step) -> task::Task {
         Work::Tool { tool, .. } | Work::AgentTool { tool, .. } => (tool.clone(), None),
         Work::Action { action, estimated_ms, .. } => (action.clone(), *estimated_ms),
     };
-    let title: String =
-        step.name.clone().unwrap_or(what).chars().filter(|c| !c.is_control()).take(120).collect();
+    let title: String = step
+        .name
+        .clone()
+        .unwrap_or(what)
+        .chars()
+        .filter(|c| !c.is_control() && *c != '`')
+        .take(120)
+        .collect();
     task::Task {
         id: format!("{parent}/{}", step.id),
         title: (!title.trim().is_empty()).then_some(title),

@@ -159,6 +159,19 @@ pub fn list(tenant: i64, limit: u64) -> Select<Plan> {
     )
 }
 
+/// The newest version of each plan of which no version was ever started, the newest first.
+pub fn unstarted(tenant: i64, limit: u64) -> Select<Plan> {
+    Select::new(
+        plans!(
+            "WHERE tenant = $1 AND template = 0 AND deleted = 0 AND version = (SELECT MAX(version) FROM plans AS newest \
+             WHERE newest.tenant = plans.tenant AND newest.id = plans.id) \
+             AND id NOT IN (SELECT plan FROM executions WHERE executions.tenant = $1) ORDER BY position DESC LIMIT $2"
+        ),
+        vec![tenant.into(), limit.into()],
+        plan,
+    )
+}
+
 /// The versions that belong to a task, in the order of saving.
 pub fn of_task(tenant: i64, task: &str, limit: u64) -> Select<Plan> {
     Select::new(

@@ -48,6 +48,6 @@ fn standing() -> Value {
         "steps": objects(),
         "waiting": objects(),
         "brief": { "type": "object" },
-        "next": { "type": "array", "items": text() },
+        "next": objects(),
     })
 }

@@ -8,12 +8,14 @@ use super::{Effect, Offered, WHERE_PLANS_RUN};
 use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer, cut};
-use crate::service::{ServerTools, ToolInfo};
+use crate::mcp::text::{Next, Text};
+use crate::service::{ServerTools, ToolInfo, quote};
 
 /// Schemas are shown for so many tools at most; more are named, and a search narrows them down.
 const SCHEMAS_MAX: usize = 15;
 const LISTED_MAX: usize = 300;
 const ABOUT_CHARS_MAX: usize = 200;
+const ERROR_CHARS_MAX: usize = 500;
 const NO_SERVERS: &str = "No tools are configured. Your user names servers in actbook.yaml (mcpServers); a plan of `action` steps, which you do yourself, needs none.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -79,22 +81,21 @@ fn shown(tool: &ToolInfo, whole: bool) -> Value {
 }
 
 fn told(tools: &[&ToolInfo], unreachable: &[&ServerTools], whole: bool, none_fits: &str) -> String {
-    let mut lines: Vec<String> = tools
-        .iter()
-        .map(|tool| {
-            let about = cut(tool.description.as_deref().unwrap_or_default(), ABOUT_CHARS_MAX);
-            let schema = if whole { format!(" arguments {}", tool.input_schema) } else { String::new() };
-            format!("{}: {about}{schema}", tool.name)
-        })
-        .collect();
+    let mut text = Text::default();
+    for tool in tools {
+        let about = quote::quoted(tool.description.as_deref().unwrap_or_default(), ABOUT_CHARS_MAX);
+        let schema = if whole { format!(" arguments {}", tool.input_schema) } else { String::new() };
+        text.item(format!("{}: {about}{schema}", tool.name));
+    }
     if tools.is_empty() {
-        lines.push(none_fits.to_owned());
-    } else if !whole {
-        lines.push("Next: list_tools with `search` or `server` shows the schemas".to_owned());
+        text.line(none_fits);
     }
     for server in unreachable {
-        let error = server.error.as_deref().unwrap_or_default();
-        lines.push(format!("The server `{}` cannot be reached: {error}", server.server));
+        let error = quote::quoted(server.error.as_deref().unwrap_or_default(), ERROR_CHARS_MAX);
+        text.line(format!("The server {} cannot be reached: {error}", quote::name(&server.server)));
     }
-    lines.join("\n")
+    if !tools.is_empty() && !whole {
+        text.next(&[Next::say("list_tools with `search` or `server` shows the schemas")]);
+    }
+    text.into_string()
 }

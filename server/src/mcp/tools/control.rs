@@ -15,7 +15,9 @@ use crate::mcp::answer::{self, Doors};
 use crate::mcp::ask::Ask;
 use crate::mcp::cures;
 use crate::mcp::elicit;
-use crate::service::Found;
+use crate::service::{Found, quote};
+
+const ERROR_CHARS_MAX: usize = 500;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -111,6 +113,7 @@ pub async fn answered(door: &Door, ask: &Ask, found: &Found) -> Result<CallToolR
     let mut answer = answer::execution(&view, door.doors(ask));
     if let Some(error) = elsewhere {
         let cure = cures::of(error.code, &error.cure);
+        let error = quote::line(&error.to_string(), ERROR_CHARS_MAX);
         answer.text.push_str(&format!("\nIt is recorded, but nobody here goes on: {error}; {cure}"));
     }
     Ok(answer.into_result().into())

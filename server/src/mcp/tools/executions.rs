@@ -20,8 +20,16 @@ use crate::mcp::ask::Ask;
 use crate::mcp::cures;
 use crate::mcp::elicit::{self, Put};
 use crate::mcp::tasks;
+use crate::mcp::text::{Next, Text};
 use crate::mcp::waiting::{self, Until};
 use crate::service::view::ExecutionView;
+use crate::service::{Agenda, AgendaItem, quote};
+
+/// Calls that a list of executions suggests.
+const NEXT_SHOWN_MAX: usize = 3;
+/// Open questions of one execution in a list.
+const WAITING_SHOWN_MAX: usize = 2;
+const QUESTION_CHARS_MAX: usize = 300;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -46,6 +54,10 @@ pub struct Status {
     execution_id: Option<String>,
     /// Instead: a task's plans, executions, decisions and notes in time
     task: Option<String>,
+    /// Show this step whole
+    step_id: Option<String>,
+    /// Go on in its long values
+    offset: Option<u64>,
     /// With wait_s: wait for anything after this `position`
     since: Option<u64>,
     /// Seconds to wait for a change; without `since`: for its end or a question
@@ -65,9 +77,9 @@ pub fn execute_plan() -> Offered {
 pub fn status() -> Offered {
     Offered::new::<Status>(
         "status",
-        "Where things stand and what to do next: call it first when you have lost your context. With execution_id: steps, errors, open questions and the call that answers each, the recovery brief.",
+        "Where things stand and what to do next: call it first when you have lost your context. With execution_id: outputs, errors, open questions and how to answer them, the brief.",
         Effect::Reads,
-        answer::execution_or(&["executions", "story"], &["next"]),
+        answer::execution_or(&["executions", "story", "plans"], &["next"]),
         EVERYWHERE,
     )
 }
@@ -148,6 +160,9 @@ async fn plan(door: &Door, ask: &Ask, asked: &ExecutePlan) -> Result<(PlanRef, A
 }
 
 pub async fn look(door: &Door, ask: &Ask, asked: Status) -> Result<Answer, Error> {
+    if asked.step_id.is_some() || asked.offset.is_some() {
+        return step(door, ask, asked).await;
+    }
     let id = match (asked.execution_id, asked.task) {
         (Some(id), _) => id,
         (None, Some(task)) => return super::tasks::story(door, &task).await,
@@ -159,6 +174,24 @@ pub async fn look(door: &Door, ask: &Ask, asked: Status) -> Result<Answer, Error
         Some(why) => answer::execution_elsewhere(&view, door.doors(ask), &why),
         None => answer::execution(&view, door.doors(ask)),
     })
+}
+
+/// One step whole, once the wait, if there is one, is over.
+async fn step(door: &Door, ask: &Ask, asked: Status) -> Result<Answer, Error> {
+    let (Some(id), Some(step)) = (&asked.execution_id, &asked.step_id) else {
+        let (message, cure) = match asked.step_id {
+            Some(_) => ("a step belongs to an execution: status needs `execution_id`", "give both"),
+            None => ("`offset` goes on in the values of a step: status needs `step_id`", "give both"),
+        };
+        return Err(Error::new("missing_argument", message, cure));
+    };
+    let wait = waiting::span(asked.wait_s)?;
+    if !wait.is_zero() {
+        let until = asked.since.map_or(Until::Settled, Until::After);
+        waiting::view(door.service(), ask, id, until, wait).await?;
+    }
+    let offset = usize::try_from(asked.offset.unwrap_or(0)).unwrap_or(usize::MAX);
+    answer::step(&door.service().step(id, step).await?, offset)
 }
 
 /// Why nobody here can go on with an execution that would.
@@ -184,36 +217,81 @@ async fn elsewhere(door: &Door, view: &ExecutionView) -> Result<Option<String>, 
 /// What an agent with an empty context needs to carry on.
 async fn agenda(door: &Door, ask: &Ask) -> Result<Answer, Error> {
     let agenda = door.service().agenda().await?;
-    let mut lines = Vec::new();
-    let mut next = Vec::new();
-    for item in &agenda {
-        let (row, place) = (&item.row, if item.here { "" } else { " (other servers)" });
-        let waits = item.waiting.first().map(|one| format!(" — {}", answer::cut(&one.question, 200)));
-        lines.push(format!(
-            "{} {} `{}` v{} started {}{place}{}",
-            row.status,
-            row.id,
-            row.plan.name,
-            row.plan.version,
-            row.started_at,
-            waits.unwrap_or_default()
-        ));
-        if let Some(view) = item.view.as_ref().filter(|_| item.here && next.len() < 3) {
-            next.extend(answer::next_lines(view, door.doors(ask)));
+    let doors = door.doors(ask);
+    let mut next: Vec<Next> = Vec::new();
+    for view in agenda.items.iter().filter(|item| item.here).filter_map(|item| item.view.as_ref()) {
+        if next.len() < NEXT_SHOWN_MAX {
+            next.extend(answer::next_lines(view, doors));
         }
     }
-    if agenda.is_empty() {
-        lines.push("Nothing is active, blocked or recent.".to_owned());
-        next.push(
-            "save_plan with a plan, then execute_plan; list_tools shows what a plan can call".to_owned(),
-        );
+    if agenda.items.is_empty() && agenda.unstarted.is_empty() {
+        next.push(Next::say(
+            "save_plan with a plan, then execute_plan; list_tools shows what a plan can call",
+        ));
     } else if next.is_empty() {
-        next.push("nothing waits; status with an execution_id tells more of one".to_owned());
+        next.push(Next::say("nothing waits; status with an execution_id tells more of one"));
     }
-    let mut text = lines.join("\n");
-    for line in &next {
-        text.push_str("\nNext: ");
-        text.push_str(line);
+    let mut text = agenda_text(&agenda);
+    text.next(&next);
+    let structured = json!({
+        "executions": agenda.items,
+        "more": agenda.more,
+        "plans": agenda.unstarted,
+        "next": next,
+    });
+    Ok(Answer { structured, text: text.into_string() })
+}
+
+pub fn agenda_text(agenda: &Agenda) -> Text {
+    let mut text = Text::default();
+    if agenda.items.is_empty() {
+        text.line("Nothing is active, blocked or recent.");
     }
-    Ok(Answer::new(&json!({ "executions": agenda, "next": next }), text))
+    for item in &agenda.items {
+        tell_item(&mut text, item);
+    }
+    for (status, more) in &agenda.more {
+        let all = json!({ "status": status });
+        text.line(format!("{more} more are {status}: query_ledger {all} lists them."));
+    }
+    if !agenda.unstarted.is_empty() {
+        text.line("Saved, and never started:");
+    }
+    for plan in &agenda.unstarted {
+        let runs = json!({ "plan_id": plan.id });
+        text.item(format!(
+            "plan {} v{}, {} steps, saved {}: execute_plan {runs}",
+            quote::name(&plan.name),
+            plan.version,
+            plan.steps,
+            plan.saved_at
+        ));
+    }
+    text
+}
+
+/// An execution: how it stands, what it waits for, what it gave last, what was decided, and where its notes are.
+fn tell_item(text: &mut Text, item: &AgendaItem) {
+    let (row, place) = (&item.row, if item.here { "" } else { " (other servers)" });
+    let (plan, version) = (quote::name(&row.plan.name), row.plan.version);
+    text.line(format!("{} {} {plan} v{version} started {}{place}", row.status, row.id, row.started_at));
+    let Some(view) = &item.view else { return };
+    text.line(format!("  {} of {} steps done", view.progress.done, view.progress.total));
+    for waiting in view.waiting.iter().take(WAITING_SHOWN_MAX) {
+        text.line(format!("  waits: {}", answer::cut(&waiting.question, QUESTION_CHARS_MAX)));
+    }
+    if view.waiting.len() > WAITING_SHOWN_MAX {
+        text.line(format!("  waits: {} more questions", view.waiting.len() - WAITING_SHOWN_MAX));
+    }
+    if let Some(output) = answer::last_outputs(view) {
+        text.line(format!("  {output}"));
+    }
+    if let Some(record) = view.records.last() {
+        text.line(format!("  {}", answer::record_line(record)));
+    }
+    let all = json!({ "execution_id": row.id });
+    text.line(format!("  outputs and brief: status {all}; decisions and history: query_ledger {all}"));
+    if item.notes > 0 {
+        text.line(format!("  {} notes belong to it: query_context {all}", item.notes));
+    }
 }

@@ -9,8 +9,9 @@ use super::{EVERYWHERE, Effect, Offered};
 use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer, cut};
+use crate::mcp::text::{Next, Text};
 use crate::service::view::{EntryView, ExecutionRow};
-use crate::service::{ExecutionFilter, JournalFilter};
+use crate::service::{ExecutionFilter, JournalFilter, quote};
 
 pub(super) const LIMIT_DEFAULT: u64 = 20;
 pub(super) const LIMIT_MAX: u64 = 200;
@@ -120,22 +121,24 @@ pub(super) async fn listed_executions(
     let rows = door.service().list(filter, limit).await?;
     let cursor = rows.last().filter(|_| rows.len() as u64 == limit).map(|row| row.stream);
     let line = |row: &ExecutionRow| {
-        format!(
-            "{} {} `{}` v{} started {}",
-            row.status, row.id, row.plan.name, row.plan.version, row.started_at
-        )
+        let (plan, version) = (quote::name(&row.plan.name), row.plan.version);
+        format!("{} {} {plan} v{version} started {}", row.status, row.id, row.started_at)
     };
     let lines: Vec<String> = rows.iter().map(line).collect();
     Ok(listed(json!({ "executions": rows }), lines, "execution", cursor))
 }
 
 fn listed(mut structured: Value, lines: Vec<String>, what: &str, cursor: Option<u64>) -> Answer {
-    let mut text = if lines.is_empty() { format!("No {what} fits.") } else { lines.join("\n") };
+    let mut text = Text::default();
+    if lines.is_empty() {
+        text.line(format!("No {what} fits."));
+    }
+    lines.iter().for_each(|line| text.line(line));
     if let Some(cursor) = cursor {
         structured["cursor"] = json!(cursor);
-        text.push_str(&format!("\nNext: the same query with \"cursor\": {cursor} for more"));
+        text.next(&[Next::say(format!("the same query with \"cursor\": {cursor} for more"))]);
     }
-    Answer { structured, text }
+    Answer { structured, text: text.into_string() }
 }
 
 pub(super) fn point(name: &str, text: Option<String>) -> Result<Option<i64>, Error> {

@@ -9,9 +9,15 @@ use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer, cut};
 use crate::mcp::ask::Ask;
-use crate::service::{PlanSaved, TemplateUse, TemplateView};
+use crate::mcp::text::{Next, Text};
+use crate::mcp::waiting::WAIT_S_SUGGESTED;
+use crate::service::view::PlanView;
+use crate::service::{PlanSaved, TemplateUse, TemplateView, quote};
 
 const ABOUT_CHARS_MAX: usize = 120;
+/// Of a document, on one page.
+const DOCUMENT_CHARS_MAX: usize = 12_000;
+const LISTED_MAX: usize = 100;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +25,8 @@ pub struct Plan {
     action: PlanAction,
     /// Id or name
     plan_id: Option<String>,
+    /// Go on in a long document
+    offset: Option<u64>,
     #[expect(dead_code, reason = "read where the call comes in")]
     idempotency_key: Option<String>,
 }
@@ -65,7 +73,7 @@ pub fn plan() -> Offered {
     let properties = json!({
         "plans": { "type": "array", "items": { "type": "object" } },
         "document": { "type": "object" },
-        "next": { "type": "array", "items": { "type": "string" } },
+        "next": answer::objects(),
     });
     Offered::new::<Plan>(
         "plan",
@@ -81,7 +89,7 @@ pub fn template() -> Offered {
         "templates": { "type": "array", "items": { "type": "object" } },
         "document": { "type": "object" },
         "plan_id": { "type": "string" },
-        "next": { "type": "array", "items": { "type": "string" } },
+        "next": answer::objects(),
     });
     Offered::new::<Template>(
         "template",
@@ -96,27 +104,58 @@ pub async fn of_plans(door: &Door, ask: &Ask, asked: Plan) -> Result<Answer, Err
     let service = door.service();
     let named = || asked.plan_id.as_deref().ok_or_else(|| missing("plan", "plan_id"));
     match asked.action {
-        PlanAction::List => {
-            let plans = service.plans().await?;
-            let lines = plans
-                .iter()
-                .map(|plan| format!("{} `{}` v{}, {} steps", plan.id, plan.name, plan.version, plan.steps));
-            let text = lines.collect::<Vec<_>>().join("\n");
-            let text = if plans.is_empty() { "No plan is saved.".to_owned() } else { text };
-            Ok(then(json!({ "plans": plans }), text, "execute_plan with a plan_id runs one"))
-        }
+        PlanAction::List => Ok(listed_plans(&service.plans().await?)),
         PlanAction::Show => {
             let (view, plan) = service.plan(named()?).await?;
-            let document: Value = serde_json::from_str(&plan.document).unwrap_or_default();
-            let next = format!("execute_plan {}", json!({ "plan_id": view.id }));
-            Ok(then(json!({ "plan": view, "document": document }), plan.document.clone(), &next))
+            shown(&view, &plan.document, asked.offset.unwrap_or(0))
         }
         PlanAction::Delete => {
             let deleted = service.delete_plan(&ask.caller, named()?).await?;
-            let text = format!("Deleted plan `{}`; its executions stay.", deleted.name);
-            Ok(then(json!({ "plan": deleted }), text, "plan {\"action\":\"list\"} shows the others"))
+            let text =
+                Text::new(format!("Deleted plan {}; its executions stay.", quote::name(&deleted.name)));
+            let next = Next::call("plan", json!({ "action": "list" }), "shows the others");
+            Ok(then(json!({ "plan": deleted }), text, next))
         }
     }
+}
+
+fn listed_plans(plans: &[PlanView]) -> Answer {
+    let mut text = Text::new(format!("{} plans are saved.", plans.len()));
+    for plan in plans.iter().take(LISTED_MAX) {
+        text.item(format!("{} {} v{}, {} steps", plan.id, quote::name(&plan.name), plan.version, plan.steps));
+    }
+    if plans.len() > LISTED_MAX {
+        text.line(format!("and {} more, in the structured content", plans.len() - LISTED_MAX));
+    }
+    then(json!({ "plans": plans }), text, Next::say("execute_plan with a plan_id runs one"))
+}
+
+/// A plan's document; a long one page by page.
+fn shown(view: &PlanView, document: &str, offset: u64) -> Result<Answer, Error> {
+    let (size, from) = (document.chars().count(), usize::try_from(offset).unwrap_or(usize::MAX));
+    if from > 0 && from >= size {
+        let message = format!("`offset`: the document has {size} characters");
+        return Err(Error::new("invalid_argument", message, "leave `offset` out: it begins with 0"));
+    }
+    let page: String = document.chars().skip(from).take(DOCUMENT_CHARS_MAX).collect();
+    let (name, version, on) = (quote::name(&view.name), view.version, from + DOCUMENT_CHARS_MAX);
+    let mut text =
+        Text::new(format!("Plan {name} version {version}, {} steps ({size} characters):", view.steps));
+    text.block(&page, DOCUMENT_CHARS_MAX);
+    let (content, next) = if size > on {
+        let arguments = json!({ "action": "show", "plan_id": view.id, "offset": on });
+        (json!({ "plan": view }), Next::call("plan", arguments, "reads on"))
+    } else if from > 0 {
+        (json!({ "plan": view }), runs(&view.id))
+    } else {
+        let whole: Value = serde_json::from_str(document).unwrap_or_default();
+        (json!({ "plan": view, "document": whole }), runs(&view.id))
+    };
+    Ok(then(content, text, next))
+}
+
+fn runs(plan: &str) -> Next {
+    Next::call("execute_plan", json!({ "plan_id": plan, "wait_s": WAIT_S_SUGGESTED }), "")
 }
 
 pub async fn of_templates(door: &Door, ask: &Ask, asked: Template) -> Result<Answer, Error> {
@@ -126,27 +165,25 @@ pub async fn of_templates(door: &Door, ask: &Ask, asked: Template) -> Result<Ans
         TemplateAction::List => Ok(listed(&service.templates().await?)),
         TemplateAction::Show => {
             let shown = service.template(name()?).await?;
-            let text = shown.text.map_or_else(|| shown.document.to_string(), str::to_owned);
+            let document = shown.text.map_or_else(|| shown.document.to_string(), str::to_owned);
+            let mut text = Text::new(format!("Template {}:", quote::name(&shown.view.name)));
+            text.block(&document, DOCUMENT_CHARS_MAX);
             let next = using(&shown.view);
-            Ok(then(json!(shown), text, &next))
+            Ok(then(json!(shown), text, next))
         }
         TemplateAction::Use => {
             let template = name()?.to_owned();
             let (inputs, offline) = (asked.inputs.unwrap_or_default(), false);
             let used = TemplateUse { name: asked.r#as, task: asked.task, inputs, offline };
             let saved = service.use_template(&ask.caller, &template, used).await?;
-            let next = vec![format!("execute_plan {}", json!({ "plan_id": saved.plan_id }))];
-            let word = format!("Saved plan `{}` version {}.", saved.name, saved.version);
-            let text = super::plans::told(&word, &saved.check, &next);
-            let mut structured = json!(saved);
-            structured["next"] = json!(next);
-            Ok(Answer { structured, text })
+            Ok(super::plans::kept("Saved", &saved, vec![runs(saved.plan_id.as_str())]))
         }
         TemplateAction::Save => kept(&save(door, ask, &asked).await?),
         TemplateAction::Delete => {
             let deleted = service.delete_template(&ask.caller, name()?).await?;
-            let text = format!("Deleted template `{}`.", deleted.name);
-            Ok(then(json!({}), text, "template {\"action\":\"list\"} shows the others"))
+            let text = Text::new(format!("Deleted template {}.", quote::name(&deleted.name)));
+            let next = Next::call("template", json!({ "action": "list" }), "shows the others");
+            Ok(then(json!({}), text, next))
         }
     }
 }
@@ -173,33 +210,37 @@ fn missing(tool: &str, name: &str) -> Error {
     Error::new("missing_argument", format!("this action of {tool} needs `{name}`"), "name it")
 }
 
-fn then(mut structured: Value, text: String, next: &str) -> Answer {
-    structured["next"] = json!([next]);
-    Answer { structured, text: format!("{text}\nNext: {next}") }
+fn then(mut structured: Value, mut text: Text, next: Next) -> Answer {
+    let next = [next];
+    structured["next"] = json!(next);
+    text.next(&next);
+    Answer { structured, text: text.into_string() }
 }
 
 fn kept(saved: &PlanSaved) -> Result<Answer, Error> {
     let inputs = saved.plan.inputs.as_ref().and_then(|schema| schema.get("properties"));
     let inputs = inputs.cloned().unwrap_or_else(|| json!({}));
-    let text = format!("Kept template `{}` version {}; inputs: {inputs}", saved.name, saved.version);
-    let next = format!("template {}", json!({ "action": "use", "name": saved.name, "inputs": {} }));
+    let (name, version) = (quote::name(&saved.name), saved.version);
+    let text = Text::new(format!("Kept template {name} version {version}; inputs: {inputs}"));
+    let arguments = json!({ "action": "use", "name": saved.name, "inputs": {} });
     let structured = json!({ "name": saved.name, "version": saved.version, "inputs": inputs });
-    Ok(then(structured, text, &next))
+    Ok(then(structured, text, Next::call("template", arguments, "")))
 }
 
-fn using(template: &TemplateView) -> String {
+fn using(template: &TemplateView) -> Next {
     let needed = template.inputs.iter().filter(|input| input.required);
     let inputs: Map<String, Value> = needed.map(|input| (input.name.clone(), json!("…"))).collect();
-    format!("template {}", json!({ "action": "use", "name": template.name, "inputs": inputs }))
+    Next::call("template", json!({ "action": "use", "name": template.name, "inputs": inputs }), "")
 }
 
 fn listed(templates: &[TemplateView]) -> Answer {
-    let line = |template: &TemplateView| {
+    let mut text = Text::new("Templates, with the inputs that each takes:");
+    for template in templates {
         let about = cut(template.description.as_deref().unwrap_or_default(), ABOUT_CHARS_MAX);
         let names = template.inputs.iter();
         let names = names.map(|input| format!("{}{}", input.name, if input.required { "" } else { "?" }));
-        format!("{} ({}): {about}", template.name, names.collect::<Vec<_>>().join(", "))
-    };
-    let text = templates.iter().map(line).collect::<Vec<_>>().join("\n");
-    then(json!({ "templates": templates }), text, "template with action use and a name saves a plan of it")
+        text.item(format!("{} ({}): {about}", template.name, names.collect::<Vec<_>>().join(", ")));
+    }
+    let next = Next::say("template with action use and a name saves a plan of it");
+    then(json!({ "templates": templates }), text, next)
 }

@@ -9,12 +9,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::ledger::{LIMIT_DEFAULT, LIMIT_MAX, listed_executions, point, words};
-use super::plans::{Document, both, told};
+use super::plans::{Document, both, kept};
 use super::{Effect, Offered, WHERE_AGENTS_RECORD};
 use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer};
 use crate::mcp::ask::Ask;
+use crate::mcp::text::Next;
 use crate::service::ExecutionFilter;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -77,7 +78,7 @@ pub fn record_plan() -> Offered {
         "plan_id": { "type": "string" },
         "version": { "type": "integer" },
         "check": { "type": "object" },
-        "next": { "type": "array", "items": { "type": "string" } },
+        "next": answer::objects(),
     });
     Offered::new::<RecordPlan>(
         "record_plan",
@@ -134,13 +135,9 @@ pub async fn save(door: &Door, ask: &Ask, asked: RecordPlan) -> Result<Answer, E
         door.service().check_recordable(&plan)?;
     }
     let saved = door.service().save_plan(&ask.caller, &text, false).await?;
-    let next = vec![format!("record_execution_start {}", json!({ "plan_id": saved.plan_id }))];
-    let fresh = if saved.fresh { "Recorded" } else { "It was recorded already:" };
-    let word = format!("{fresh} plan `{}` version {}, plan_id {}.", saved.name, saved.version, saved.plan_id);
-    let text = told(&word, &saved.check, &next);
-    let mut structured = json!(saved);
-    structured["next"] = json!(next);
-    Ok(Answer { structured, text })
+    let next = vec![Next::call("record_execution_start", json!({ "plan_id": saved.plan_id }), "")];
+    let word = if saved.fresh { "Recorded" } else { "It was recorded already:" };
+    Ok(kept(word, &saved, next))
 }
 
 pub async fn start(door: &Door, ask: &Ask, asked: RecordExecutionStart) -> Result<Answer, Error> {

@@ -1,6 +1,8 @@
 //! A task's whole story: its plans, executions, decisions and notes, in time. What they say is data, told
 //! with who said it and where it stands.
 
+use std::collections::BTreeMap;
+
 use actbook_engine::event::Event;
 use actbook_engine::id::{ExecutionId, PlanId};
 use actbook_engine::note::Scope;
@@ -13,13 +15,14 @@ use crate::service::context::NoteView;
 use crate::service::view::{ExecutionRow, PlanView, time};
 use crate::service::{ExecutionFilter, Service};
 use crate::store::words::readable;
-use crate::store::{Entry, journal, notes, plans, tasks};
+use crate::store::{Entry, journal, notes, payloads, plans, tasks};
 
 const PLANS_MAX: u64 = 100;
 /// The newest; older ones are for the ledger's queries.
 const EXECUTIONS_MAX: u64 = 20;
 const NOTES_MAX: u64 = 200;
-const TEXT_CHARS_MAX: usize = 200;
+/// Of what was said in one entry.
+const TEXT_CHARS_MAX: usize = 2_000;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Story {
@@ -58,22 +61,14 @@ impl Service {
         }
         let mut story = Vec::new();
         if let Some(row) = &row {
-            for entry in
-                journal::of_stream(self.db.dialect(), self.tenant, row.stream, 0).all(&self.db).await?
-            {
-                story.extend(happening(&entry, None));
-            }
+            story.extend(self.happenings(row.stream, None).await?);
         }
         for plan in &plans {
             let saved = journal::at(self.tenant, plan.position).first(&self.db).await?;
-            story.extend(saved.and_then(|entry| happening(&entry, None)));
+            story.extend(saved.and_then(|entry| happening(&entry, None, None)));
         }
         for execution in &executions {
-            for entry in
-                journal::of_stream(self.db.dialect(), self.tenant, execution.stream, 0).all(&self.db).await?
-            {
-                story.extend(happening(&entry, Some(&execution.id)));
-            }
+            story.extend(self.happenings(execution.stream, Some(&execution.id)).await?);
         }
         story.extend(notes.iter().map(noted));
         story.sort_by_key(|happening| happening.position);
@@ -84,6 +79,18 @@ impl Service {
         let subtasks = self.subtasks(id).await?;
         let plans = plans.iter().map(PlanView::of).collect();
         Ok(Story { task, subtasks, plans, executions, notes, story })
+    }
+
+    /// What belongs in a story of one stream, with what was said at the time.
+    async fn happenings(&self, stream: u64, execution: Option<&str>) -> Result<Vec<Happening>, Error> {
+        let entries = journal::of_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
+        let places = places_of_words(&entries);
+        let wanted: Vec<u64> = places.values().copied().collect();
+        let kept = payloads::at_each(&self.db, self.tenant, &wanted).await?;
+        let kept: BTreeMap<u64, String> =
+            kept.into_iter().filter_map(|one| Some((one.position, words_of(&one.body)?))).collect();
+        let said = |entry: &Entry| kept.get(places.get(&entry.position)?).map(String::as_str);
+        Ok(entries.iter().filter_map(|entry| happening(entry, execution, said(entry))).collect())
     }
 
     async fn notes_of_task(
@@ -108,8 +115,40 @@ impl Service {
     }
 }
 
+/// By the position of an entry: the position of the payload that holds what was said about it.
+fn places_of_words(entries: &[Entry]) -> BTreeMap<u64, u64> {
+    let mut last_attempts = BTreeMap::new();
+    let mut places = BTreeMap::new();
+    for entry in entries {
+        let place = match Event::decode(&entry.kind, &entry.body) {
+            Ok(Event::ActionRecorded(_) | Event::DecisionRecorded(_)) => Some(entry.position),
+            Ok(Event::AttemptEnded(ended)) => {
+                last_attempts.insert(ended.step, entry.position);
+                None
+            }
+            Ok(Event::StepFailed(failed)) if failed.result.is_some() => Some(entry.position),
+            Ok(Event::StepFailed(failed)) => last_attempts.get(&failed.step).copied(),
+            Ok(Event::StepUnknown(unknown)) => last_attempts.get(&unknown.step).copied(),
+            Ok(_) | Err(_) => None,
+        };
+        places.extend(place.map(|place| (entry.position, place)));
+    }
+    places
+}
+
+/// The words of a payload: a tool's message, or an agent's description with whatever else it told.
+fn words_of(payload: &[u8]) -> Option<String> {
+    let mut said: Value = serde_json::from_slice(payload).ok()?;
+    let mut first = |name: &str| said.as_object_mut()?.remove(name)?.as_str().map(str::to_owned);
+    let words = first("message").or_else(|| first("description"));
+    let rest = Some(readable(&said)).filter(|rest| !rest.trim().is_empty() && said != serde_json::json!({}));
+    let words: Vec<String> = words.into_iter().chain(rest).collect();
+    let words = words.join("; ").chars().take(TEXT_CHARS_MAX).collect::<String>();
+    (!words.is_empty()).then_some(words)
+}
+
 /// An entry that belongs in a story; the engine's own book-keeping does not.
-fn happening(entry: &Entry, execution: Option<&str>) -> Option<Happening> {
+fn happening(entry: &Entry, execution: Option<&str>, said: Option<&str>) -> Option<Happening> {
     let event = Event::decode(&entry.kind, &entry.body).ok()?;
     let because = |reason: &Option<String>| reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let about = |step: &Option<actbook_engine::id::StepId>| {
@@ -156,6 +195,7 @@ fn happening(entry: &Entry, execution: Option<&str>) -> Option<Happening> {
         Event::UnwindStarted(event) => ("decision", format!("undoing began{}", because(&event.reason))),
         _ => return None,
     };
+    let text = said.map_or_else(|| text.clone(), |said| format!("{text}: {said}"));
     let (position, at, author) = (entry.position, time(entry.at), entry.actor.to_string());
     Some(Happening { position, at, author, what, text, execution_id: execution.map(str::to_owned) })
 }

@@ -246,12 +246,13 @@ impl Agent {
         if let Err(error) = self.schemas[tool].validate(&content) {
             panic!("{tool} answers against its schema: {error}\n{content}");
         }
-        Answer {
-            text: result["content"][0]["text"].as_str().unwrap().to_owned(),
-            is_error: result["isError"] == true,
-            content,
-            whole: result,
+        let text = result["content"][0]["text"].as_str().unwrap();
+        // What a text says to do next is there as calls, too, and nothing else begins like it.
+        if let Some(next) = content["next"].as_array() {
+            let lines = text.lines().filter(|line| line.trim_start().starts_with("Next:")).count();
+            assert_eq!(lines, next.len(), "{text}");
         }
+        Answer { text: text.to_owned(), is_error: result["isError"] == true, content, whole: result }
     }
 
     /// The same, and it must be no refusal.

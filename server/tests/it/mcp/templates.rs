@@ -41,7 +41,7 @@ fn an_agent_keeps_what_it_ran_and_runs_it_again_with_other_inputs() {
     }
 
     let listed = agent.good("template", json!({ "action": "list" }));
-    assert!(listed.text.starts_with("pair (a_path?, b_path?, content?)"), "{}", listed.text);
+    assert!(listed.text.contains("- pair (a_path?, b_path?, content?)"), "{}", listed.text);
     assert!(listed.text.contains("research (audience?, depth?, topic)"), "{}", listed.text);
     let shown = agent.good("template", json!({ "action": "show", "name": "pair" }));
     assert!(shown.content["author"].as_str().unwrap().starts_with("agent:"));

@@ -1,0 +1,311 @@
+//! What reaches an agent that reads nothing but the text: outputs, whole steps, notes, progress; and that
+//! what is cut names the call that reads the rest.
+
+use serde_json::{Value, json};
+
+use super::agent::{Agent, Answer, call_in};
+use super::{hold, steps, write};
+use crate::cli::House;
+
+/// Suggested waits stay below the 60 seconds after which some clients give up.
+const WAIT_S_MAX: u64 = 45;
+
+fn echo(id: &str, arguments: Value) -> Value {
+    json!({ "id": id, "tool": "files/echo", "arguments": arguments, "read_only": true })
+}
+
+/// What a text quotes, without its marks.
+fn quoted(text: &str) -> String {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("  | "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The call on the first line that has these words.
+fn call_on(answer: &Answer, words: &str) -> (String, Value) {
+    let line = answer.text.lines().find(|line| line.contains(words));
+    let line = line.unwrap_or_else(|| panic!("no line has {words:?}:\n{}", answer.text));
+    call_in(line).unwrap_or_else(|| panic!("no call on {line}"))
+}
+
+#[test]
+fn outputs_stand_in_the_text_last_steps_first() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let plan = steps(&[echo("early", json!({ "word": "one" })), echo("late", json!({ "word": "two" }))]);
+    let ended = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
+    let place = |words: &str| ended.text.find(words).unwrap_or_else(|| panic!("{words}:\n{}", ended.text));
+    assert!(place("Output of step `late`") < place("Output of step `early`"), "{}", ended.text);
+    assert!(quoted(&ended.text).contains("\"word\":\"two\""), "{}", ended.text);
+    let shown = agent.good("status", json!({ "execution_id": ended.id() }));
+    assert!(quoted(&shown.text).contains("\"word\":\"one\""), "{}", shown.text);
+}
+
+#[test]
+fn long_output_is_read_to_its_end_by_the_calls_in_the_text() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let long: String = (0..4_000).map(|n| format!("{n} ")).collect();
+    let plan = steps(&[echo("long", json!({ "long": long }))]);
+    let mut shown = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
+    let (tool, mut arguments) = call_on(&shown, "The rest of it: ");
+    assert_eq!((tool.as_str(), &arguments["step_id"]), ("status", &json!("long")));
+    // Read from the beginning, page by page, as far as the text says that there is more.
+    arguments.as_object_mut().unwrap().remove("offset");
+    let mut whole = String::new();
+    loop {
+        shown = agent.good("status", arguments);
+        assert!(shown.text.len() < 40_000, "a page has {} bytes", shown.text.len());
+        let output = shown.text.split("Output (").nth(1).unwrap();
+        let lines = output.lines().skip(1).take_while(|line| line.starts_with("  | "));
+        whole.extend(lines.map(|line| &line[4..]));
+        let Some(next) = shown.text.lines().find_map(|line| line.strip_prefix("Next: ")) else { break };
+        arguments = call_in(next).unwrap().1;
+    }
+    let output: Value = serde_json::from_str(&whole).unwrap();
+    assert_eq!(output["long"], long);
+    let id = shown.content["step"]["execution_id"].clone();
+    let past = agent.refused("status", json!({ "execution_id": id, "step_id": "long", "offset": 1_000_000 }));
+    assert_eq!(past.content["error"]["path"], "offset");
+}
+
+#[test]
+fn step_id_shows_attempts_error_approval_and_compensation() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let mut publish = write("publish", "public.txt");
+    publish["approval"] = json!("required");
+    let failing = json!({
+        "id": "bad", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 },
+        "depends_on": ["publish"],
+        "retry": { "max_attempts": 2, "backoff": "1ms", "on": ["tool_error"] },
+    });
+    let blocked = agent.good("execute_plan", json!({ "plan": steps(&[publish, failing]), "wait_s": 60 }));
+    let id = blocked.id().to_owned();
+    house.expect(0, &["approve", &id, "publish", "--reason", "looked at it"]);
+    agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    let bad = agent.good("status", json!({ "execution_id": id, "step_id": "bad" }));
+    assert_eq!(bad.content["step"]["history"].as_array().unwrap().len(), 2, "{}", bad.text);
+    assert!(
+        bad.text.contains("is failed, 2 attempts.") && bad.text.contains("Error, tool_error"),
+        "{}",
+        bad.text
+    );
+    assert!(
+        bad.text.contains("Arguments of attempt 1") && bad.text.contains("Attempt 2: failed"),
+        "{}",
+        bad.text
+    );
+    let publish = agent.good("status", json!({ "execution_id": id, "step_id": "publish" }));
+    assert!(publish.line("Approval: approved by person:").contains("\"looked at it\""), "{}", publish.text);
+    assert!(publish.line("Compensation: ").contains("files/delete_file"), "{}", publish.text);
+    agent.good("control", json!({ "execution_id": id, "action": "compensate", "reason": "enough" }));
+    agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    let undone = agent.good("status", json!({ "execution_id": id, "step_id": "publish" }));
+    assert!(undone.text.contains("Compensation 1 of attempt 1: succeeded"), "{}", undone.text);
+    let near = agent.refused("status", json!({ "execution_id": id, "step_id": "publsh" }));
+    assert!(near.text.contains("did you mean `publish`?"), "{}", near.text);
+}
+
+#[test]
+fn status_without_an_id_tells_what_came_of_it_and_what_was_never_started() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    agent.good("save_plan", json!({ "plan": { "name": "later", "steps": [write("a", "a.txt")] } }));
+    let own = json!({ "id": "own", "action": "Think" });
+    let plan = json!({ "name": "often", "steps": [echo("first", json!({ "word": "found" })), own] });
+    let saved = agent.good("save_plan", json!({ "plan": plan }));
+    let start = json!({ "plan_id": saved.content["plan_id"], "wait_s": 60 });
+    let started: Vec<String> =
+        (0..12).map(|_| agent.good("execute_plan", start.clone()).id().to_owned()).collect();
+    let last = started.last().unwrap();
+    let decided = json!({ "execution_id": last, "decision": "wait for the data", "reason": "it is late" });
+    agent.good("record_decision", decided);
+    agent.good("set_context", json!({ "key": "k", "value": "v", "execution_id": last }));
+
+    let found = Agent::new(&house).good("status", json!({}));
+    assert!(
+        found.text.contains("2 more are blocked: query_ledger {\"status\":\"blocked\"}"),
+        "{}",
+        found.text
+    );
+    assert!(found.text.contains("1 of 2 steps done"), "{}", found.text);
+    assert!(
+        found.text.contains("last output, of step `first`: \"{\\\"word\\\":\\\"found\\\"}\""),
+        "{}",
+        found.text
+    );
+    assert!(found.text.contains("decided \"wait for the data\", because \"it is late\""), "{}", found.text);
+    assert!(found.text.contains("1 notes belong to it: query_context"), "{}", found.text);
+    let unstarted = call_on(&found, "plan `later`");
+    assert_eq!(unstarted.0, "execute_plan", "{}", found.text);
+    assert!(!found.text.contains("plan `often` v1, 2 steps, saved"), "{}", found.text);
+}
+
+#[test]
+fn suggested_waits_stay_below_the_limit_of_clients() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let started = agent.good("execute_plan", json!({ "plan": steps(&[hold("wait")]) }));
+    let guide = agent.request("resources/read", json!({ "uri": "actbook://guide" })).unwrap();
+    let prompt = |agent: &mut Agent, name: &str, arguments: Value| {
+        agent.request("prompts/get", json!({ "name": name, "arguments": arguments })).unwrap().to_string()
+    };
+    let id = started.id().to_owned();
+    let texts = [
+        started.text.clone(),
+        guide["contents"][0]["text"].as_str().unwrap().to_owned(),
+        prompt(&mut agent, "plan_work", json!({ "goal": "anything" })),
+        prompt(&mut agent, "recover_execution", json!({ "execution_id": id })),
+        prompt(&mut agent, "resume_work", json!({})),
+    ];
+    house.release();
+    for text in texts {
+        for rest in text.split("wait_s").skip(1) {
+            let figures: String = rest
+                .chars()
+                .skip_while(|c| "\\\"`: ".contains(*c))
+                .take_while(char::is_ascii_digit)
+                .collect();
+            let seconds: u64 = figures.parse().unwrap_or(0);
+            assert!(seconds <= WAIT_S_MAX, "{seconds} s are suggested:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn progress_rises_within_a_step_and_has_a_total() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let nap = json!({ "id": "nap", "tool": "files/sleep", "arguments": { "ms": 600_000 }, "timeout": "20m", "read_only": true });
+    let started = agent.good("execute_plan", json!({ "plan": steps(&[write("a", "a.txt"), nap]) }));
+    let arguments = json!({ "execution_id": started.id(), "wait_s": 120 });
+    let params = json!({ "name": "status", "arguments": arguments, "_meta": { "progressToken": "t" } });
+    let waiting = agent.ask("tools/call", params);
+    let mut told: Vec<f64> = Vec::new();
+    while told.iter().filter(|progress| **progress > 1.0).count() < 3 {
+        let params = agent.told("notifications/progress")["params"].clone();
+        assert_eq!(params["total"], 2.0, "{params}");
+        told.push(params["progress"].as_f64().unwrap());
+    }
+    assert!(told.is_sorted_by(|a, b| a < b) && told.iter().all(|progress| *progress < 2.0), "{told:?}");
+    house.expect(0, &["cancel", started.id()]);
+    agent.answer_to(waiting).unwrap();
+}
+
+#[test]
+fn repeated_key_says_that_nothing_was_started() {
+    let house = House::new();
+    let mut agent = Agent::legacy(&house, &["mcp", "--tools", "full"], "2025-11-25", json!({}));
+    let own = steps(&[json!({ "id": "own", "action": "Think" })]);
+    let started = agent.good("execute_plan", json!({ "plan": own, "idempotency_key": "start" }));
+    let id = started.id().to_owned();
+    let of = |mut arguments: Value, key: &str| {
+        arguments["idempotency_key"] = json!(key);
+        arguments
+    };
+    let calls = [
+        ("execute_plan", json!({ "plan": own })),
+        ("save_plan", json!({ "plan": { "name": "other", "steps": [write("a", "a.txt")] } })),
+        ("set_context", json!({ "key": "k", "value": 1 })),
+        ("record_action", json!({ "execution_id": id, "description": "looked around" })),
+        ("record_decision", json!({ "execution_id": id, "decision": "go on", "reason": "why not" })),
+        ("control", json!({ "execution_id": id, "action": "pause" })),
+        ("task", json!({ "action": "add", "id": "T-1", "title": "Do it" })),
+    ];
+    for (tool, arguments) in calls {
+        let first = agent.good(tool, of(arguments.clone(), tool));
+        assert!(first.content.get("repeated").is_none(), "{tool}: {}", first.text);
+        assert!(!first.text.contains("Repeated:"), "{tool}: {}", first.text);
+        let again = agent.good(tool, of(arguments, tool));
+        assert_eq!(again.content["repeated"], true, "{tool}: {}", again.text);
+        assert!(again.text.starts_with("Repeated: ") && again.text.contains("nothing was started"), "{tool}");
+    }
+}
+
+#[test]
+fn request_id_in_use_is_refused_without_a_key() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let journal = house.journal();
+    let params =
+        json!({ "name": "execute_plan", "arguments": { "plan": steps(&[hold("wait")]), "wait_s": 60 } });
+    let id = agent.ask("tools/call", params.clone());
+    journal.until("attempt_started", Some("wait"));
+    agent.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
+    let error = agent.answer_to(id).unwrap_err();
+    assert_eq!(error["code"], -32600, "{error}");
+    assert!(error["message"].as_str().unwrap().contains("idempotency_key"), "{error}");
+    house.release();
+    assert_eq!(agent.answer_to(id).unwrap()["structuredContent"]["status"], "succeeded");
+    assert_eq!(super::executions(&house), 1);
+    // Once it is answered its id is free again.
+    let params = json!({ "name": "status", "arguments": {} });
+    agent.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
+    agent.answer_to(id).unwrap();
+}
+
+#[test]
+fn notes_are_whole_by_their_key_and_their_history_has_values() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let long: String = (0..1_000).map(|n| format!("{n} ")).collect();
+    agent.good("set_context", json!({ "key": "figures", "value": "the first thought" }));
+    agent.good("set_context", json!({ "key": "figures", "value": long }));
+    let found = agent.good("query_context", json!({ "type": "notes" }));
+    let (tool, arguments) = call_on(&found, "It is whole in: ");
+    let whole = agent.good(&tool, arguments);
+    assert!(quoted(&whole.text).contains(long.trim_end()), "{}", whole.text);
+    let history = agent.good("query_context", json!({ "key": "figures", "history": true }));
+    assert!(quoted(&history.text).contains("the first thought"), "{}", history.text);
+}
+
+#[test]
+fn story_of_a_task_keeps_what_was_said() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let failing =
+        json!({ "id": "bad", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } });
+    let mut plan = steps(&[json!({ "id": "own", "action": "Ask" }), failing]);
+    plan["task"] = json!("T-7");
+    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    let remark = json!({ "execution_id": id, "description": "The customer wants it in blue" });
+    agent.good("record_action", remark);
+    let report = json!({ "execution_id": id, "step_id": "own", "status": "succeeded", "description": "Asked by telephone" });
+    agent.good("record_action", report);
+    agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    let told = agent.good("status", json!({ "task": "T-7" }));
+    let said = quoted(&told.text);
+    for words in ["The customer wants it in blue", "Asked by telephone", "step bad failed: tool_error: "] {
+        assert!(said.contains(words), "{words}:\n{}", told.text);
+    }
+}
+
+#[test]
+fn large_plans_are_checked_and_shown_within_a_budget() {
+    let house = House::new();
+    let mut agent = Agent::legacy(&house, &["mcp", "--tools", "full"], "2025-11-25", json!({}));
+    let list: Vec<Value> = (0..500).map(|n| write(&format!("step-{n}"), &format!("{n}.txt"))).collect();
+    let counter = tiktoken_rs::o200k_base().unwrap();
+    let tokens = |answer: &Answer| {
+        let whole = format!("{}{}", answer.text, answer.content);
+        counter.encode_ordinary(&whole).len()
+    };
+    let check = agent.good("save_plan", json!({ "plan": steps(&list), "dry_run": true }));
+    assert!(tokens(&check) < 3_000, "a dry run has {} tokens", tokens(&check));
+    assert!(check.content["check"]["left_out"]["stopping"].as_u64().unwrap() > 400, "{}", check.content);
+    let saved = agent.good("save_plan", json!({ "plan": steps(&list) }));
+    let mut arguments = json!({ "action": "show", "plan_id": saved.content["plan_id"] });
+    let mut whole = String::new();
+    loop {
+        let page = agent.good("plan", arguments);
+        assert!(tokens(&page) < 8_000, "a page has {} tokens", tokens(&page));
+        whole.push_str(&quoted(&page.text));
+        let (tool, next) = page.next();
+        if tool != "plan" {
+            break;
+        }
+        arguments = next;
+    }
+    let document: Value = serde_json::from_str(&whole).unwrap();
+    assert_eq!(document["steps"].as_array().unwrap().len(), 500);
+}
