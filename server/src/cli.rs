@@ -3,6 +3,7 @@
 
 mod answers;
 mod args;
+mod asking;
 mod brief;
 mod check;
 mod config;

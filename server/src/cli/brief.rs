@@ -17,12 +17,16 @@ const NAMES_SHOWN: usize = 12;
 const ARGUMENTS_SHOWN: usize = 160;
 const MESSAGE_SHOWN: usize = 400;
 const RECORDS_SHOWN: usize = 20;
+/// Outputs are shown after runs of at most so many steps.
+const OUTPUTS_STEPS: usize = 10;
+const OUTPUT_SHOWN: usize = 300;
 
 /// After a run: one line, then only what a person needs now.
 pub fn outcome(output: &Output, view: &ExecutionView) {
     output.line("");
     output.line(headline(view));
     troubles(output, view);
+    outputs(output, view);
     if !matches!(view.status, Status::Succeeded | Status::Compensated)
         && let Some(brief) = &view.brief
     {
@@ -38,7 +42,7 @@ pub fn headline(view: &ExecutionView) -> String {
         (_, _) => String::new(),
     };
     let meaning = match view.status {
-        Status::Running => "it is being driven, or waits to be taken up",
+        Status::Running => "it is under way",
         Status::Paused => "nothing starts until it is resumed",
         Status::Blocked => "it waits for an answer",
         Status::Compensating => "what was done is being undone",
@@ -87,6 +91,33 @@ fn troubles(output: &Output, view: &ExecutionView) {
             .map(|error| format!(": {} ({})", cut(&error.message, MESSAGE_SHOWN), error.category));
         let text = format!("{sign} {} {}", step.id, step.status);
         output.line(format_args!("  {}{}", painted(style, text), why.unwrap_or_default()));
+    }
+}
+
+/// What the steps of a small run gave.
+fn outputs(output: &Output, view: &ExecutionView) {
+    if view.steps.len() > OUTPUTS_STEPS {
+        return;
+    }
+    for step in view.steps.iter().filter(|step| step.status == StepStatus::Succeeded) {
+        if let Some(value) = &step.output {
+            let text = cut(&value_text(value), OUTPUT_SHOWN);
+            output.line(format_args!("  {} {} {text}", step.id, painted(QUIET, "→")));
+        }
+    }
+}
+
+/// A value for people: a tool's text alone stands without the JSON around it.
+pub fn value_text(value: &Value) -> String {
+    only_text(value).map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The text of a value that has nothing else.
+pub fn only_text(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) => Some(text),
+        Value::Object(fields) if fields.len() == 1 => fields.get("text")?.as_str(),
+        Value::Object(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
 
@@ -183,18 +214,22 @@ fn told(facts: &Value) -> String {
 /// Every question with the commands that answer it.
 pub fn waiting(output: &Output, view: &ExecutionView) {
     let id = short(view.id.as_str());
-    if !view.waiting.is_empty() {
+    questions(output, id, &view.waiting);
+    for command in next(view, id) {
+        output.line(format_args!("  {}", painted(BUSY, command)));
+    }
+}
+
+pub fn questions(output: &Output, id: &str, waiting: &[WaitingView]) {
+    if !waiting.is_empty() {
         output.line("");
         output.line(painted(STRONG, "What waits"));
     }
-    for waiting in &view.waiting {
+    for waiting in waiting {
         output.line(format_args!("  {} {}", painted(ASKS, "?"), waiting.question));
         for command in commands(id, waiting) {
             output.line(format_args!("      {}", painted(BUSY, command)));
         }
-    }
-    for command in next(view, id) {
-        output.line(format_args!("  {}", painted(BUSY, command)));
     }
 }
 

@@ -9,11 +9,11 @@ use actbook_engine::policy::{Status, StepStatus};
 use tokio::sync::watch::Sender;
 use tokio::time::{Instant, Interval, interval, sleep_until};
 
-use super::live::Screen;
+use super::live::{Screen, StepValues};
 use super::session::Session;
 use super::signals::{Asked, TakenOver, end_process};
 use super::signs::short;
-use super::{Ended, Exit, brief};
+use super::{Ended, Exit, asking, brief};
 
 /// Changes that come faster are shown together.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -47,24 +47,38 @@ enum Left {
     TakenOver,
 }
 
-/// Drives what was claimed; without a claim another process drives, and this one looks on.
-pub async fn follow(session: &Session, id: &str, eyes: Eyes, claimed: Option<Progress>, goal: Goal) -> Ended {
-    let (view, left) = looked(session, id, eyes, claimed).await?;
-    tell(session, &view, left);
-    Ok(exit(view.status, goal))
+/// Drives what was claimed; without a claim another process drives, and this one looks on. Where this process drives and somebody is at the terminal, approvals are asked for in place.
+pub async fn follow(
+    session: &Session,
+    id: &str,
+    mut eyes: Eyes,
+    mut claimed: Option<Progress>,
+    goal: Goal,
+) -> Ended {
+    loop {
+        let drives = claimed.is_some();
+        let (view, left) = looked(session, id, &mut eyes, claimed).await?;
+        let asks = view.waiting.iter().any(|one| one.kind == "approval");
+        let may_ask = drives && left == Left::Settled && asks;
+        if !(may_ask && asking::ask_for_approval(session, id, &mut eyes).await?) {
+            tell(session, &view, left);
+            return Ok(exit(view.status, goal));
+        }
+        claimed = session.service.claim(&session.caller, id, false).await?;
+    }
 }
 
 async fn looked(
     session: &Session,
     id: &str,
-    mut eyes: Eyes,
+    eyes: &mut Eyes,
     claimed: Option<Progress>,
 ) -> Result<(ExecutionView, Left), Error> {
     let mut watching = session.service.watch(id).await?;
     let mut screen = Screen::new(session.output.clone(), &watching);
     let left = match claimed {
-        Some(claimed) => drive(session, claimed, &mut eyes, &mut watching, &mut screen).await,
-        None => look_on(session, id, &mut eyes, &mut watching, &mut screen).await,
+        Some(claimed) => drive(session, claimed, eyes, &mut watching, &mut screen).await,
+        None => look_on(session, id, eyes, &mut watching, &mut screen).await,
     };
     screen.finish();
     let left = left?;
@@ -75,10 +89,10 @@ async fn looked(
 pub async fn seen(
     session: &Session,
     id: &str,
-    eyes: Eyes,
+    mut eyes: Eyes,
     claimed: Option<Progress>,
 ) -> Result<ExecutionView, Error> {
-    Ok(looked(session, id, eyes, claimed).await?.0)
+    Ok(looked(session, id, &mut eyes, claimed).await?.0)
 }
 
 pub async fn watch(session: &Session, id: &str) -> Ended {
@@ -101,7 +115,7 @@ async fn drive(
             status = &mut driving => {
                 let status = status.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))??;
                 watching.look()?;
-                screen.show(watching);
+                eyes.show(session, watching, screen).await?;
                 let settled = waits_or_ended(status) || waits_or_ended(watching.status());
                 return Ok(match (settled, *stop.borrow()) {
                     (true, _) => Left::Settled,
@@ -110,7 +124,7 @@ async fn drive(
                 });
             }
             seen = eyes.next(watching) => match seen {
-                Ok(Seen::Moved) => screen.show(watching),
+                Ok(Seen::Moved) => eyes.show(session, watching, screen).await?,
                 Ok(Seen::Tick) => screen.tick(watching),
                 Ok(Seen::Signal(asked)) if leaving => end_process(asked),
                 Ok(Seen::Signal(asked)) => {
@@ -184,7 +198,7 @@ async fn look_on(
         }
         tokio::select! {
             seen = eyes.next(watching) => match seen? {
-                Seen::Moved => screen.show(watching),
+                Seen::Moved => eyes.show(session, watching, screen).await?,
                 Seen::Tick => screen.tick(watching),
                 Seen::Signal(_) => return Ok(Left::Unwatched),
             },
@@ -203,7 +217,7 @@ fn waits_or_ended(status: Status) -> bool {
 }
 
 /// What one who looks on may see.
-enum Seen {
+pub enum Seen {
     Moved,
     Tick,
     Signal(Asked),
@@ -215,14 +229,36 @@ pub struct Eyes {
     signals: TakenOver,
     tick: Interval,
     not_before: Instant,
+    /// Prints each step's values as it ends; none where that is not asked for.
+    values: Option<StepValues>,
 }
 
 impl Eyes {
     pub fn open() -> Result<Self, Error> {
-        Ok(Self { signals: TakenOver::take()?, tick: interval(DRAW_EVERY), not_before: Instant::now() })
+        let (signals, tick) = (TakenOver::take()?, interval(DRAW_EVERY));
+        Ok(Self { signals, tick, not_before: Instant::now(), values: None })
     }
 
-    async fn next(&mut self, watching: &mut Watching) -> Result<Seen, Error> {
+    /// The same, with the arguments and outputs of steps.
+    pub fn verbose(self, verbose: bool) -> Self {
+        Self { values: verbose.then(StepValues::default), ..self }
+    }
+
+    /// Something has moved: it is shown.
+    async fn show(
+        &mut self,
+        session: &Session,
+        watching: &Watching,
+        screen: &mut Screen,
+    ) -> Result<(), Error> {
+        screen.show(watching);
+        match &mut self.values {
+            Some(values) => values.print(&session.output, watching).await,
+            None => Ok(()),
+        }
+    }
+
+    pub async fn next(&mut self, watching: &mut Watching) -> Result<Seen, Error> {
         let not_before = self.not_before;
         let moved = async {
             sleep_until(not_before).await;

@@ -21,6 +21,7 @@ use super::{Ended, Exit, times};
 const PAGE: u64 = 500;
 const VALUE_SHOWN: usize = 80;
 const RECORD_SHOWN: usize = 400;
+const PAYLOAD_SHOWN: usize = 4_000;
 
 pub async fn journal(session: &Session, asked: Journal) -> Ended {
     let mut filter = filter(&asked);
@@ -62,6 +63,7 @@ fn filter(asked: &Journal) -> JournalFilter {
         until: asked.until,
         words: asked.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
         after: asked.cursor,
+        payloads: asked.verbose,
     }
 }
 
@@ -81,6 +83,9 @@ fn show(output: &Output, entry: &EntryView) {
         summary(&entry.body),
         painted(QUIET, actor)
     ));
+    if let Some(payload) = &entry.payload {
+        output.line(format_args!("{:18}{}", "", painted(QUIET, cut(&payload.to_string(), PAYLOAD_SHOWN))));
+    }
     if let Some(recorded) = &entry.recorded {
         output.line(format_args!("{:18}{}", "", painted(QUIET, cut(&told_of(recorded), RECORD_SHOWN))));
     }

@@ -1,6 +1,9 @@
 //! Progress while it happens: a list redrawn in place on a terminal, plain lines in a pipe, one JSON
 //! document per change for programs.
 
+use std::collections::BTreeSet;
+
+use actbook::error::Error;
 use actbook::service::view::StepProgress;
 use actbook::service::{Glance, Watching};
 use actbook_engine::policy::{Status, StepStatus};
@@ -9,7 +12,7 @@ use serde_json::{Value, json};
 use super::output::Output;
 use super::signs::{self, QUIET, STRONG, painted, short};
 use super::table::{cut, width};
-use super::times;
+use super::{brief, times};
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /// Rows of the terminal that are not for steps: header, two folds, note, prompt.
@@ -38,6 +41,39 @@ enum Mode {
 struct Live {
     frame: usize,
     note: Option<String>,
+}
+
+/// Which attempts have been printed with their values: step and number of attempts.
+#[derive(Debug, Default)]
+pub struct StepValues(BTreeSet<(String, usize)>);
+
+impl StepValues {
+    /// Prints what each step that has ended since was given, and what it gave.
+    pub async fn print(&mut self, output: &Output, watching: &Watching) -> Result<(), Error> {
+        if output.json {
+            return Ok(());
+        }
+        let fresh = |step: &Glance<'_>| {
+            step.ended_at_ms.is_some() && !self.0.contains(&(step.id.to_string(), step.attempts))
+        };
+        if !watching.glances().any(|step| fresh(&step)) {
+            return Ok(());
+        }
+        let view = watching.view().await?;
+        for step in view.steps.iter().filter(|step| step.ended_at.is_some()) {
+            if self.0.insert((step.id.to_string(), step.attempts)) {
+                value_lines(output, step.id.as_str(), "←", step.arguments.as_ref());
+                value_lines(output, step.id.as_str(), "→", step.output.as_ref());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn value_lines(output: &Output, step: &str, sign: &str, value: Option<&Value>) {
+    if let Some(value) = value {
+        output.line(format_args!("  {step} {} {}", painted(QUIET, sign), brief::value_text(value)));
+    }
 }
 
 impl Screen {

@@ -49,6 +49,11 @@ impl Output {
         self.shown(paragraphs(&text.to_string()) + "\n");
     }
 
+    /// Without a line break behind it, for an answer to be typed there.
+    pub fn prompt(&self, text: impl Display) {
+        self.shown(in_line(&text.to_string()) + " ");
+    }
+
     /// Bytes that this binary made by itself, or that must arrive as they are.
     pub fn raw(&self, bytes: &[u8]) {
         above_drawing(|| self.write(bytes));

@@ -30,7 +30,7 @@ pub async fn start(
     inputs: Option<Value>,
     how: How,
 ) -> Ended {
-    let eyes = Eyes::open()?;
+    let eyes = Eyes::open()?.verbose(how.verbose);
     let here = !how.detach.detach;
     let approved = how.yes && plan.policy.approval == PlanApproval::Plan;
     // Only a driver asks for the plan's approval, and before it has one it sends nothing.

@@ -1,15 +1,49 @@
 //! The journal's entries, filtered and in pages. A page costs about the same wherever it lies: where a
 //! filter lets little pass, only the stretches of the journal are read that can hold something.
 
+use std::collections::BTreeMap;
+
 use actbook_engine::event::{ActionRecorded, DecisionRecorded, Event};
 use actbook_engine::policy::{Category, Status};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
-use super::view::{EntryView, Names};
+use super::view::{Names, time};
 use crate::error::Error;
 use crate::ledger;
 use crate::store::{executions, journal, payloads, stretches};
+
+/// An entry as it is shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct EntryView {
+    pub position: u64,
+    pub at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution: Option<String>,
+    pub version: u64,
+    pub kind: String,
+    pub actor: String,
+    pub body: Value,
+    /// What an agent or a person put on record: the facts of an act, the details of a decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Value>,
+    /// Arguments, an output or an error, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Value>,
+    pub hash: String,
+}
+
+impl EntryView {
+    fn of(entry: journal::Entry, execution: Option<String>) -> Self {
+        let body = serde_json::from_str(&entry.body).unwrap_or(Value::String(entry.body));
+        let hash = entry.hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let at = time(entry.at);
+        let journal::Entry { position, version, .. } = entry;
+        let (kind, actor) = (entry.kind.into_owned(), entry.actor.to_string());
+        Self { position, at, execution, version, kind, actor, body, recorded: None, payload: None, hash }
+    }
+}
 
 /// Which entries to show. Everything left out lets all pass.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +63,8 @@ pub struct JournalFilter {
     pub until: Option<i64>,
     pub words: Vec<String>,
     pub after: u64,
+    /// With what belongs to the entries: arguments, outputs, errors.
+    pub payloads: bool,
 }
 
 /// So many entries are read through before an index is asked.
@@ -45,6 +81,7 @@ const ROW_MAX: u64 = 320;
 impl Service {
     /// Oldest first; the last one's position is the cursor of the next page.
     pub async fn journal(&self, filter: &JournalFilter, limit: u64) -> Result<Vec<EntryView>, Error> {
+        let with_payloads = filter.payloads;
         let Some((filter, plan_name)) = self.resolved(filter).await? else { return Ok(Vec::new()) };
         let entries = self.entries(filter, plan_name, limit).await?;
         let mut names = Names::new();
@@ -54,6 +91,9 @@ impl Service {
             shown.push(EntryView::of(entry, name));
         }
         self.add_records(&mut shown).await?;
+        if with_payloads {
+            self.add_payloads(&mut shown).await?;
+        }
         Ok(shown)
     }
 
@@ -169,6 +209,20 @@ impl Service {
             names.insert(stream, row.public_id);
         }
         Ok(names.get(&stream).cloned())
+    }
+
+    /// What was erased is left out.
+    async fn add_payloads(&self, shown: &mut [EntryView]) -> Result<(), Error> {
+        let without = |entry: &&mut EntryView| entry.recorded.is_none();
+        let mut entries: BTreeMap<u64, &mut EntryView> =
+            shown.iter_mut().filter(without).map(|entry| (entry.position, entry)).collect();
+        let positions: Vec<u64> = entries.keys().copied().collect();
+        for payload in payloads::at_each(&self.db, self.tenant, &positions).await? {
+            if let Some(entry) = entries.get_mut(&payload.position) {
+                entry.payload = serde_json::from_slice::<Value>(&payload.body).ok();
+            }
+        }
+        Ok(())
     }
 
     /// What agents put on record is kept beside its entry, and shown with it until it is erased.

@@ -152,10 +152,31 @@ impl Service {
                 vacant.insert(self.plan_digest(row).await?);
             }
         }
-        Ok(rows
+        let mut shown: Vec<ExecutionRow> = rows
             .iter()
             .map(|row| ExecutionRow::of(row, &digests[&(row.plan.as_str(), row.plan_version)]))
-            .collect())
+            .collect();
+        self.mark_stopped(&rows, &mut shown).await?;
+        Ok(shown)
+    }
+
+    /// Says of each execution that could go on whether no living process drives it. Each process is looked at once.
+    async fn mark_stopped(
+        &self,
+        rows: &[executions::Execution],
+        shown: &mut [ExecutionRow],
+    ) -> Result<(), Error> {
+        let mut living: BTreeMap<Option<&str>, bool> = BTreeMap::from([(None, false)]);
+        let can_go_on = |row: &executions::Execution| {
+            [Status::Running, Status::Compensating].iter().any(|status| row.status == status.as_str())
+        };
+        for (row, shown) in rows.iter().zip(shown).filter(|(row, _)| can_go_on(row)) {
+            if let (Some(seat), Entry::Vacant(vacant)) = (&row.seat, living.entry(row.seat.as_deref())) {
+                vacant.insert(self.living(seat).await?.is_some());
+            }
+            shown.stopped = !living[&row.seat.as_deref()];
+        }
+        Ok(())
     }
 
     pub(super) async fn plan_digest(&self, row: &executions::Execution) -> Result<String, Error> {

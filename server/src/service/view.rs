@@ -17,11 +17,12 @@ use serde_json::Value;
 
 use super::Service;
 use super::context::NoteView;
+pub use super::entries::EntryView;
 use super::guarantee::guarantee;
 use super::pace::{self, Durations};
 use super::quote::{self, quoted};
 use crate::error::Error;
-use crate::store::{executions, journal, payloads, plans};
+use crate::store::{executions, payloads, plans};
 
 /// What a tool says is cut to this where it stands in a question.
 const SAID_CHARS_MAX: usize = 500;
@@ -44,6 +45,9 @@ pub struct ExecutionView {
     pub project: Option<String>,
     #[serde(skip)]
     pub agents_may_approve: bool,
+    /// Without what is secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Value>,
     pub started_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
@@ -184,6 +188,9 @@ pub struct ExecutionRow {
     pub started_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
+    /// It could go on, and no living process drives it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
     #[serde(skip)]
     pub stream: u64,
 }
@@ -196,22 +203,6 @@ pub struct PlanView {
     pub digest: String,
     pub steps: u64,
     pub saved_at: String,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct EntryView {
-    pub position: u64,
-    pub at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub execution: Option<String>,
-    pub version: u64,
-    pub kind: String,
-    pub actor: String,
-    pub body: Value,
-    /// What an agent or a person put on record: the facts of an act, the details of a decision.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub recorded: Option<Value>,
-    pub hash: String,
 }
 
 /// RFC 3339 in UTC.
@@ -234,6 +225,7 @@ impl ExecutionRow {
             project: row.project.clone(),
             started_at: time(row.started_at),
             ended_at: row.ended_at.map(time),
+            stopped: false,
             stream: row.id,
         }
     }
@@ -249,17 +241,6 @@ impl PlanView {
             steps: row.steps,
             saved_at: time(row.saved_at),
         }
-    }
-}
-
-impl EntryView {
-    pub(super) fn of(entry: journal::Entry, execution: Option<String>) -> Self {
-        let body = serde_json::from_str(&entry.body).unwrap_or(Value::String(entry.body));
-        let hash = entry.hash.iter().map(|byte| format!("{byte:02x}")).collect();
-        let at = time(entry.at);
-        let journal::Entry { position, version, .. } = entry;
-        let (kind, actor) = (entry.kind.into_owned(), entry.actor.to_string());
-        Self { position, at, execution, version, kind, actor, body, recorded: None, hash }
     }
 }
 
@@ -286,6 +267,8 @@ impl Service {
         let finished = |step: &&StepView| matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
         let done = steps.iter().filter(finished).count();
         let plan = &execution.plan_ref;
+        let inputs = execution.inputs.and_then(|stored| values.0.get(&stored.position));
+        let inputs = inputs.map(|inputs| inputs.as_ref().clone());
         Ok(ExecutionView {
             id: execution.id.clone(),
             status: execution.status(),
@@ -302,6 +285,7 @@ impl Service {
             task: execution.task.clone(),
             project: execution.project.clone(),
             agents_may_approve: execution.agents_may_approve,
+            inputs: inputs.filter(|inputs| !inputs.is_null()),
             started_at: time(execution.started_at_ms),
             ended_at: execution.ended_at_ms.map(time),
             progress: ProgressView { done, total: steps.len() },
@@ -377,7 +361,8 @@ impl Service {
             Noted::Decision { details, .. } => details.map(|stored| stored.position),
         });
         let of_steps = execution.steps.iter().flat_map(stored);
-        self.load(of_steps.chain(notes).collect(), &mut values).await?;
+        let inputs = execution.inputs.map(|stored| stored.position);
+        self.load(of_steps.chain(notes).chain(inputs).collect(), &mut values).await?;
         Ok(values)
     }
 }

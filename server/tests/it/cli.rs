@@ -18,6 +18,7 @@ mod refusals;
 mod round_trip;
 mod secrets;
 mod shifty;
+mod shown;
 mod signals;
 mod templates;
 mod terminal;

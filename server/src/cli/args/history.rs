@@ -89,6 +89,9 @@ pub struct Journal {
     /// Stop after this many entries
     #[arg(long)]
     pub limit: Option<u64>,
+    /// Show the arguments, outputs and errors that belong to the entries
+    #[arg(long, short)]
+    pub verbose: bool,
     /// Go on with what is appended, until Ctrl-C
     #[arg(long, short)]
     pub follow: bool,

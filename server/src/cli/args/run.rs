@@ -38,6 +38,9 @@ pub struct How {
     /// Say yes to the plan's own approval, and to nothing else
     #[arg(long)]
     pub yes: bool,
+    /// Print the arguments and the output of each step as it ends
+    #[arg(long, short, conflicts_with = "detach")]
+    pub verbose: bool,
     #[command(flatten)]
     pub detach: Detach,
 }

@@ -81,6 +81,7 @@ async fn entries(door: &Door, asked: QueryLedger, limit: u64) -> Result<Answer, 
         until: point("until", asked.until)?,
         words: words(asked.search),
         after: asked.cursor.unwrap_or(0),
+        payloads: false,
     };
     let mut entries = door.service().journal(&filter, limit).await?;
     let cursor = entries.last().filter(|_| entries.len() as u64 == limit).map(|entry| entry.position);

@@ -60,9 +60,9 @@ impl Terminal {
     pub fn sees(&mut self, text: &str) {
         let started = Instant::now();
         loop {
-            let found = String::from_utf8_lossy(&self.bytes[self.passed..]).find(text);
-            if found.is_some() {
-                self.passed = self.bytes.len();
+            let mut rest = self.bytes[self.passed..].windows(text.len());
+            if let Some(place) = rest.position(|part| part == text.as_bytes()) {
+                self.passed += place + text.len();
                 return;
             }
             let left = PATIENCE.saturating_sub(started.elapsed());
@@ -192,4 +192,78 @@ fn ctrl_c_at_the_terminal_pauses_the_execution() {
     let (code, shown) = terminal.ends();
     assert_eq!(code, Some(3), "{shown}");
     assert_eq!(house.json(&["show", &house.newest()])["status"], "paused");
+}
+
+const GATED: &str = r#"
+name: gated
+steps:
+  - { id: say, tool: files/echo, arguments: { said: heron }, read_only: true, approval: required }
+  - { id: next, tool: files/echo, arguments: { said: egret }, read_only: true, approval: required }
+"#;
+const PROMPT: &str = "[y: yes, n: no, Enter: later";
+
+#[test]
+fn approvals_are_asked_for_in_place_and_the_run_goes_on() {
+    let house = House::new();
+    house.write("gated.yaml", GATED);
+    let mut terminal = house.terminal(&["run", "gated.yaml"]);
+    terminal.sees("may step `say` run?");
+    terminal.sees("heron");
+    terminal.sees(PROMPT);
+    terminal.types("perhaps\n");
+    terminal.sees(PROMPT);
+    terminal.types("y read it twice\n");
+    terminal.sees("may step `next` run?");
+    terminal.sees(PROMPT);
+    terminal.types("yes\n");
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(0), "{shown}");
+    let approved = house.expect(0, &["journal", "--kind", "step_approved", "--json"]);
+    let first: Value = serde_json::from_str(approved.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["body"]["step"], &first["body"]["reason"]), (&json!("say"), &json!("read it twice")));
+    assert!(first["actor"].as_str().unwrap().starts_with("person:"), "{first}");
+}
+
+#[test]
+fn a_no_in_place_rejects_and_an_empty_answer_leaves_the_question() {
+    let house = House::new();
+    house.write("gated.yaml", GATED);
+    let mut terminal = house.terminal(&["run", "gated.yaml"]);
+    terminal.sees(PROMPT);
+    terminal.types("\n");
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(3), "{shown}");
+    assert!(shown.contains("actbook approve"), "{shown}");
+    let id = house.newest();
+    let mut terminal = house.terminal(&["resume", &id]);
+    terminal.sees(PROMPT);
+    terminal.types("n wrong bird\n");
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(3), "{shown}");
+    let view = house.json(&["show", &id]);
+    assert_eq!(view["steps"][0]["error"]["message"], "it was rejected: wrong bird");
+}
+
+#[test]
+fn a_question_answered_elsewhere_is_not_asked_any_longer() {
+    let house = House::new();
+    house.write("gated.yaml", GATED);
+    let mut terminal = house.terminal(&["run", "gated.yaml"]);
+    terminal.sees("may step `say` run?");
+    terminal.sees(PROMPT);
+    house.expect(0, &["approve", &house.newest(), "say"]);
+    terminal.sees("answered elsewhere");
+    terminal.sees("may step `next` run?");
+    terminal.sees(PROMPT);
+    terminal.types("\u{3}");
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(3), "Ctrl-C at a question leaves it open: {shown}");
+    assert_eq!(house.json(&["show", &house.newest()])["status"], "blocked");
+}
+
+#[test]
+fn a_pipe_is_never_asked() {
+    let house = House::new();
+    house.write("gated.yaml", GATED);
+    assert!(!house.expect(3, &["run", "gated.yaml"]).contains(PROMPT));
 }

@@ -1,0 +1,104 @@
+//! What `run`, `show`, `list` and `journal` tell a person of values, of many steps, and of who drives.
+
+use super::*;
+
+const GIVES: &str = r#"
+name: gives
+inputs: { type: object, properties: { word: { type: string } }, required: [word] }
+steps:
+  - { id: say, tool: files/echo, arguments: { said: "${inputs.word}" }, read_only: true, approval: required }
+  - id: keep
+    tool: files/write_file
+    arguments: { path: note.md, content: "${inputs.word}\n" }
+    compensation: { tool: files/delete_file, arguments: { path: note.md } }
+"#;
+
+/// A run of two steps, of which the first was approved with a reason.
+fn ran() -> (House, String, String) {
+    let house = House::new();
+    house.write("gives.yaml", GIVES);
+    house.expect(3, &["run", "gives.yaml", "--input", "word=heron"]);
+    let id = house.newest();
+    house.expect(0, &["approve", &id, "say", "--reason", "read it twice"]);
+    let out = house.expect(0, &["resume", &id]);
+    (house, id, out)
+}
+
+#[test]
+fn outputs_of_a_small_run_are_in_its_summary_and_in_show() {
+    let (house, id, out) = ran();
+    let summary = out.split("succeeded after").nth(1).unwrap();
+    assert!(summary.contains("say →") && summary.contains("heron"), "{out}");
+    let shown = house.expect(0, &["show", &id]);
+    for words in [r#"inputs {"word":"heron"}"#, "←  {\"said\":\"heron\"}", "→"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    assert_eq!(house.json(&["show", &id])["inputs"], json!({ "word": "heron" }));
+}
+
+#[test]
+fn verbose_run_prints_the_output_of_a_command() {
+    let house = House::new();
+    house.config(
+        json!({ "commands": { "build": { "argv": ["sh", "-c", "echo first line; echo second line"] } } }),
+    );
+    house.write("build.yaml", "name: build\nsteps: [{ id: make, tool: command/build }]");
+    let out = house.expect(0, &["run", "build.yaml", "--verbose"]);
+    let before_the_summary = out.split("\nsucceeded").next().unwrap();
+    assert!(before_the_summary.contains("make →"), "{out}");
+    assert!(before_the_summary.contains("second line"), "{out}");
+    house.expect(2, &["run", "build.yaml", "--verbose", "--detach"]);
+}
+
+#[test]
+fn verbose_journal_shows_arguments_and_outputs() {
+    let (house, id, _) = ran();
+    assert!(!house.expect(0, &["journal", "--execution", &id]).contains("note.md"));
+    let verbose = house.expect(0, &["journal", "--execution", &id, "--verbose"]);
+    assert!(verbose.contains("note.md") && verbose.contains("heron"), "{verbose}");
+    let words = ["journal", "--execution", &id, "--kind", "attempt_started", "--verbose", "--json"];
+    let entries = house.expect(0, &words);
+    let last: Value = serde_json::from_str(entries.lines().last().unwrap()).unwrap();
+    assert_eq!(last["payload"], json!({ "path": "note.md", "content": "heron\n" }));
+}
+
+#[test]
+fn execution_that_nobody_drives_is_said_to_be_stopped() {
+    let house = House::new();
+    house.write("k.yaml", "name: k\nsteps: [{ id: a, tool: command/hold }]");
+    let journal = house.journal();
+    let mut run = house.start(&["run", "k.yaml"]);
+    journal.until("attempt_started", Some("a"));
+    let id = house.newest();
+    assert!(!house.expect(0, &["list"]).contains("stopped"), "it is driven");
+    assert_eq!(house.json(&["list"])[0].get("stopped"), None);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let listed = house.expect(0, &["list"]);
+    let resume = format!("actbook resume {}", &id[..8]);
+    assert!(listed.contains("1 wait:") && listed.contains("stopped: nobody drives it"), "{listed}");
+    assert!(listed.contains(&resume) && !listed.contains("running"), "{listed}");
+    let shown = house.expect(0, &["show", &id]);
+    assert!(shown.contains("stopped: nobody drives it") && shown.contains(&resume), "{shown}");
+    assert_eq!(house.json(&["list"])[0]["stopped"], true);
+    assert_eq!(house.json(&["show", &id])["stopped"], true);
+    house.release();
+}
+
+#[test]
+fn failures_come_first_and_the_rest_of_many_steps_is_counted() {
+    let house = House::new();
+    let echo = |n: usize| json!({ "id": format!("s{n}"), "tool": "files/echo", "read_only": true });
+    let mut steps: Vec<Value> = (0..1_000).map(echo).collect();
+    steps[700] = json!({ "id": "broken", "tool": "files/fail_times", "arguments": { "name": "f", "times": 9 }, "read_only": true });
+    house.write("many.json", &json!({ "name": "many", "steps": steps }).to_string());
+    house.expect(3, &["run", "many.json"]);
+    let id = house.newest();
+    let shown = house.expect(0, &["show", &id]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines.len() < 60, "{} lines: {shown}", lines.len());
+    let place = |words: &str| {
+        lines.iter().position(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}: {shown}"))
+    };
+    assert!(place("✗  broken") < place("… 299 pending, 700 succeeded"), "{shown}");
+}
