@@ -47,10 +47,7 @@ pub async fn decide(session: &Session, asked: Decide) -> Ended {
     };
     let (mut told, mut refused) = (None, Vec::new());
     for step in steps {
-        let (reason, output) = (Some(asked.reason.clone()), asked.output.clone());
-        let decided =
-            session.service.decide(&session.caller, &asked.execution, step.clone(), answer, reason, output);
-        match decided.await {
+        match decide_one(session, &asked, step, answer).await {
             Ok(moved) => {
                 if steps.len() > 1 && !session.output.json {
                     session.output.line(format_args!("{step}: {answer}"));
@@ -73,6 +70,20 @@ pub async fn decide(session: &Session, asked: Decide) -> Ended {
             }
             Ok(Exit::Failed)
         }
+    }
+}
+
+async fn decide_one(
+    session: &Session,
+    asked: &Decide,
+    step: &str,
+    answer: Answer,
+) -> Result<(Found, Progress), Error> {
+    let (service, caller, id) = (&session.service, &session.caller, asked.execution.as_str());
+    let (step, reason, output) = (step.to_owned(), Some(asked.reason.clone()), asked.output.clone());
+    match asked.arguments.clone() {
+        Some(arguments) => service.retry_with(caller, id, step, answer, reason, arguments).await,
+        None => service.decide(caller, id, step, answer, reason, output).await,
     }
 }
 

@@ -8,11 +8,12 @@ use super::json;
 
 #[derive(Debug, Group)]
 #[command(override_usage = "\
-actbook decide <EXECUTION> <STEP>... <ANSWER> --reason <TEXT> [--output <JSON>]
+actbook decide <EXECUTION> <STEP>... <ANSWER> --reason <TEXT> [--output <JSON>] [--arguments <JSON>]
        actbook decide <EXECUTION> --all <unknown|failed> <ANSWER> --reason <TEXT>")]
 #[command(after_help = "\
 Examples:
   actbook decide 7k2m publish retry --reason \"the disk has room again\"
+  actbook decide 7k2m publish retry --reason \"the path was wrong\" --arguments '{\"path\": \"notes.md\"}'
   actbook decide 7k2m charge happened --reason \"seen on the account\" --output '{\"id\": 12}'
   actbook decide 7k2m first second skip --reason \"not needed any more\"
   actbook decide 7k2m --all unknown did-not-happen --reason \"the server was never reached\"")]
@@ -32,6 +33,9 @@ pub struct Decide {
     /// The step's output, for `happened` and `skip`; with `retry` the reply to what its tool asks
     #[arg(long, value_name = "JSON", value_parser = json)]
     pub output: Option<Value>,
+    /// With `retry` or `did-not-happen` of one step: all arguments of its call, corrected
+    #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "output")]
+    pub arguments: Option<Value>,
 }
 
 /// Which steps are answered together.
@@ -60,6 +64,9 @@ impl Decide {
         let read = answer.parse().or_else(|_| answer.replace('_', "-").parse());
         let known = Answer::ALL.iter().map(|answer| answer.as_str()).collect::<Vec<_>>().join(", ");
         let answer = read.map_err(|_: String| format!("`{answer}` is no answer; there are: {known}"))?;
+        if self.arguments.is_some() && steps.len() != 1 {
+            return Err("--arguments are those of one step: name it".to_owned());
+        }
         match (self.all, steps.is_empty()) {
             (Some(_), false) => Err("name steps, or give --all, not both".to_owned()),
             (None, true) => {

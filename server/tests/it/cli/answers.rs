@@ -137,6 +137,29 @@ fn several_steps_are_decided_at_once() {
 }
 
 #[test]
+fn failed_call_is_retried_with_corrected_arguments() {
+    let house = House::new();
+    let step = json!({ "id": "draft", "tool": "files/write_file", "arguments": { "path": "../draft.txt", "content": "text" },
+        "compensation": { "tool": "files/delete_file", "arguments": { "path": "${arguments.path}" } } });
+    house.write("plan.json", &json!({ "name": "wrong", "steps": [step] }).to_string());
+    let blocked = house.run(&["run", "plan.json", "--json"]);
+    assert_eq!(blocked.code, Some(3), "{}", blocked.err);
+    let id = serde_json::from_str::<Value>(&blocked.out).unwrap()["id"].as_str().unwrap().to_owned();
+    let retry = ["decide", &id, "draft", "retry", "--reason", "the path was wrong", "--arguments"];
+    let refused = house.run(&[&retry[..], &[r#"{"path": "draft.txt"}"#]].concat());
+    assert!(
+        refused.code == Some(1) && refused.err.contains("does not take these arguments"),
+        "{}",
+        refused.err
+    );
+    house.expect(0, &[&retry[..], &[r#"{"path": "draft.txt", "content": "text"}"#]].concat());
+    house.expect(0, &["resume", &id]);
+    assert!(house.path("work/draft.txt").exists());
+    house.expect(0, &["undo", &id]);
+    assert!(!house.path("work/draft.txt").exists());
+}
+
+#[test]
 fn a_detached_run_goes_on_without_its_starter() {
     let house = House::new();
     house.write("d.yaml", "name: d\nsteps: [{ id: a, tool: command/hold }, { id: b, tool: files/echo }]");
