@@ -6,6 +6,7 @@ mod book;
 mod chain;
 mod event;
 mod laws;
+mod matrix;
 mod plan;
 mod semantics;
 mod simulation;

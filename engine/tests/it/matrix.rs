@@ -1,0 +1,246 @@
+//! Every role in which a tool is called, against everything that an operator can say of the tool: no cell
+//! sends what the config forbids. The tables are the engine's own, so a new role or term does not compile here.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use actbook_engine::chain::Digest;
+use actbook_engine::execution::{CallKind, Command, Ended, due};
+use actbook_engine::plan::Plan;
+use actbook_engine::policy::{Answer, Category};
+use actbook_engine::terms::{Terms, ToolTerms};
+use serde_json::{Value, json};
+
+use crate::book::Book;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Step,
+    /// The plan's own retry of an attempt whose outcome nobody knows.
+    AutomaticRetry,
+    AnsweredRetry,
+    Takeover,
+    Compensation,
+    AnsweredUndoRetry,
+    Probe,
+    /// A probe whose process was lost while it was out.
+    LostProbe,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Demand {
+    Approval,
+    NotReadOnly,
+    NotIdempotent,
+    /// Neither the config nor a trusted server says that sending it twice does no harm.
+    NotTrusted,
+    Budget,
+    Pin,
+}
+
+const ROLES: [Role; 8] = [
+    Role::Step,
+    Role::AutomaticRetry,
+    Role::AnsweredRetry,
+    Role::Takeover,
+    Role::Compensation,
+    Role::AnsweredUndoRetry,
+    Role::Probe,
+    Role::LostProbe,
+];
+const DEMANDS: [Demand; 6] = [
+    Demand::Approval,
+    Demand::NotReadOnly,
+    Demand::NotIdempotent,
+    Demand::NotTrusted,
+    Demand::Budget,
+    Demand::Pin,
+];
+
+impl Role {
+    fn kind(self) -> CallKind {
+        match self {
+            Self::Step | Self::AutomaticRetry | Self::AnsweredRetry | Self::Takeover => CallKind::Run,
+            Self::Compensation | Self::AnsweredUndoRetry => CallKind::Compensation,
+            Self::Probe | Self::LostProbe => CallKind::Probe,
+        }
+    }
+}
+
+/// The cells in which the call is made without a further word of a person.
+fn may_send(role: Role, demand: Demand) -> bool {
+    use Role as R;
+    match demand {
+        // A yes covers automatic attempts, and nothing else.
+        Demand::Approval => matches!(role, R::AutomaticRetry | R::Takeover),
+        Demand::NotReadOnly => !matches!(role, R::AutomaticRetry | R::Takeover | R::Probe | R::LostProbe),
+        Demand::NotIdempotent => !matches!(role, R::AutomaticRetry | R::Takeover | R::LostProbe),
+        Demand::NotTrusted => !matches!(role, R::AutomaticRetry | R::Takeover | R::LostProbe),
+        // An answered retry may exceed it, and it never stops an unwinding.
+        Demand::Budget => matches!(role, R::AnsweredRetry | R::Compensation | R::AnsweredUndoRetry),
+        Demand::Pin => true,
+    }
+}
+
+/// What the operator says of the tool under test; the plan says the most permissive thing.
+fn terms(demand: Demand) -> ToolTerms {
+    let yes = ToolTerms { hinted: true, read_only: None, idempotent: None, ..ToolTerms::default() };
+    let terms = match demand {
+        Demand::Approval => ToolTerms { approval: true, ..yes },
+        Demand::NotReadOnly => ToolTerms { read_only: Some(false), hinted: false, ..yes },
+        Demand::NotIdempotent => ToolTerms { idempotent: Some(false), hinted: false, ..yes },
+        Demand::NotTrusted => ToolTerms { hinted: false, ..yes },
+        Demand::Budget => yes,
+        Demand::Pin => ToolTerms { pin: Some(Digest::of(b"seen")), ..yes },
+    };
+    // A new term needs a row above.
+    let ToolTerms { pin: _, timeout_ms: _, retry: _, idempotent: _, read_only: _, hinted: _, approval: _ } =
+        terms;
+    terms
+}
+
+fn plan(role: Role, demand: Demand) -> Value {
+    let mut step = json!({
+        "id": "a", "tool": "t/x",
+        "retry": { "max_attempts": 3, "backoff": "0s", "on": ["timeout"] },
+        "compensation": { "tool": "t/u" },
+    });
+    match demand {
+        Demand::NotReadOnly => step["read_only"] = json!(true),
+        Demand::NotIdempotent => step["idempotent"] = json!(true),
+        Demand::Approval | Demand::NotTrusted | Demand::Budget | Demand::Pin => {}
+    }
+    if step.get("read_only").is_some() && role.kind() == CallKind::Run {
+        step.as_object_mut().unwrap().remove("compensation");
+    }
+    if role.kind() == CallKind::Probe {
+        step["probe"] = json!({ "tool": "t/p", "happened": "output.done" });
+        step.as_object_mut().unwrap().remove("read_only");
+    }
+    if role.kind() == CallKind::Compensation {
+        step.as_object_mut().unwrap().remove("read_only");
+    }
+    let mut plan = json!({ "name": "cell", "steps": [step] });
+    let spent = if matches!(role, Role::Step) { 0 } else { 1 };
+    match (demand, spent) {
+        (Demand::Budget, 0) => {
+            plan["steps"].as_array_mut().unwrap().insert(0, json!({ "id": "first", "tool": "t/free" }));
+            plan["policy"] = json!({ "max_calls": 1 });
+        }
+        (Demand::Budget, _) => plan["policy"] = json!({ "max_calls": 1 }),
+        _ => {}
+    }
+    plan
+}
+
+struct Cell {
+    book: Book,
+}
+
+impl Cell {
+    fn open(role: Role, demand: Demand) -> Self {
+        let plan = plan(role, demand);
+        let plan = Plan::from_value(&plan).unwrap_or_else(|found| panic!("{found:#?} in {plan:#}"));
+        let tool = match role.kind() {
+            CallKind::Run => "t/x",
+            CallKind::Compensation => "t/u",
+            CallKind::Probe => "t/p",
+        };
+        let terms = Terms::from([(tool.to_owned(), terms(demand))]);
+        let mut book = Book::open(Arc::new(plan), None, &terms);
+        book.claim(BTreeSet::new());
+        Self { book }
+    }
+
+    fn give(&mut self, command: &Command) {
+        self.book.ask(command).unwrap_or_else(|refusal| panic!("{command:?}: {refusal}"));
+        self.book.drive();
+    }
+
+    fn approve(&mut self) {
+        self.give(&Command::Approve { step: Some("a".into()), reason: None });
+    }
+
+    /// The only call that is out ends.
+    fn end(&mut self, ended: Ended) {
+        let call = due(self.book.execution()).calls[0].id;
+        self.book.ask(&Command::Report { epoch: self.book.epoch(), call, ended }).unwrap();
+    }
+
+    /// An agent's answer: it may not approve.
+    fn answer(&mut self, answer: Answer) {
+        let (step, approves) = ("a".to_owned(), false);
+        let command = Command::Decide { step, answer, reason: None, output: None, arguments: None, approves };
+        self.give(&command);
+    }
+
+    fn undo(&mut self) {
+        self.give(&Command::Undo { reason: None, approves: false });
+    }
+
+    fn out(&self, kind: CallKind) -> Vec<actbook_engine::execution::Call> {
+        due(self.book.execution()).calls.into_iter().filter(|call| call.id.kind == kind).collect()
+    }
+}
+
+fn unknown() -> Ended {
+    Ended::Unknown { category: Category::Timeout, said: json!({}), retry_after_ms: None }
+}
+
+fn failed() -> Ended {
+    Ended::Failed { category: Category::ToolError, said: json!({}), unsent: false, retry_after_ms: None }
+}
+
+fn succeeded() -> Ended {
+    Ended::Succeeded { output: json!({}) }
+}
+
+/// Brings the execution to where the call of this role would be made.
+fn play(role: Role, demand: Demand) -> Cell {
+    let mut cell = Cell::open(role, demand);
+    if demand == Demand::Budget && role == Role::Step {
+        cell.end(succeeded());
+        return cell;
+    }
+    if demand == Demand::Approval && role.kind() == CallKind::Run && role != Role::Step {
+        cell.approve();
+    }
+    match role {
+        Role::Step => {}
+        Role::AutomaticRetry | Role::Probe => cell.end(unknown()),
+        Role::AnsweredRetry => {
+            cell.end(failed());
+            cell.answer(Answer::Retry);
+        }
+        Role::Takeover => cell.book.claim(BTreeSet::new()),
+        Role::Compensation => {
+            cell.end(succeeded());
+            cell.undo();
+        }
+        Role::AnsweredUndoRetry => {
+            cell.end(succeeded());
+            cell.give(&Command::Undo { reason: None, approves: true });
+            cell.end(failed());
+            cell.answer(Answer::Retry);
+        }
+        Role::LostProbe => {
+            cell.end(unknown());
+            cell.book.claim(BTreeSet::new());
+        }
+    }
+    cell
+}
+
+#[test]
+fn no_role_of_a_call_escapes_what_the_config_demands() {
+    for role in ROLES {
+        for demand in DEMANDS {
+            let cell = play(role, demand);
+            let out = cell.out(role.kind());
+            assert_eq!(!out.is_empty(), may_send(role, demand), "{role:?} under {demand:?}: {out:?}");
+            if demand == Demand::Pin {
+                assert!(out.iter().all(|call| call.pin == Some(Digest::of(b"seen"))), "{role:?}: {out:?}");
+            }
+        }
+    }
+}
