@@ -237,8 +237,15 @@ events! {
         compensation: Option<u32>,
         task: String,
     }
-    /// The agent said that it has begun.
-    AgentStarted = "agent_started.1" { step: StepId, attempt: u32 }
+    /// The agent said that it has begun; from then on the step is the holder's until its claim lapses.
+    AgentStarted = "agent_started.2" | "agent_started.1" {
+        step: StepId,
+        attempt: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        holder: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_ms: Option<i64>,
+    }
     AttemptEnded = "attempt_ended.1" {
         step: StepId,
         attempt: u32,

@@ -9,6 +9,7 @@
 
 mod asks;
 mod brief;
+mod claim;
 mod command;
 mod decide;
 mod due;
@@ -25,6 +26,7 @@ mod unwind;
 
 pub use asks::{Question, Subject, answers, questions};
 pub use brief::{Brief, CannotUndo, ToUndo, brief, planned_arguments};
+pub use claim::{CLAIM_MS, Claim, Reporter};
 pub use command::{Command, Ended, FACTS_BYTES_MAX, Facts, Refusal, Report};
 pub use decide::{No, StartContext, begin, decide};
 pub use due::{Call, CallId, CallKind, Due, due};

@@ -13,6 +13,8 @@ pub struct Caller {
     pub actor: Arc<str>,
     /// Makes a repeated request one request.
     pub key: Option<Key>,
+    /// Tells two agents of one name apart, where their connection does.
+    pub session: Option<Arc<str>>,
 }
 
 /// A name that the caller chose for its request, and the digest of what it asks for.
@@ -51,7 +53,7 @@ impl Eq for Key {}
 impl Caller {
     /// By the name that the journal writes.
     pub fn new(actor: impl Into<Arc<str>>) -> Self {
-        Self { actor: actor.into(), key: None }
+        Self { actor: actor.into(), key: None, session: None }
     }
 
     /// The program that this is a part of, by the name of its file.
@@ -71,6 +73,18 @@ impl Caller {
     /// An agent's word counts for less than a person's: see `approvals` in the config.
     pub fn is_agent(&self) -> bool {
         self.actor.starts_with("agent:")
+    }
+
+    /// Whose an agent step is that this caller starts.
+    pub fn holder(&self) -> String {
+        match &self.session {
+            Some(session) => format!("{}#{session}", self.actor),
+            None => self.actor.to_string(),
+        }
+    }
+
+    pub fn with_session(self, session: Option<Arc<str>>) -> Self {
+        Self { session, ..self }
     }
 
     pub fn with_key(self, key: Option<Key>) -> Self {

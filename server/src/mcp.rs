@@ -37,6 +37,7 @@ use rmcp::{ServerHandler, transport};
 
 use crate::config::{Approvals, Config};
 use crate::error::Error;
+use crate::random;
 use crate::service::{Background, Service};
 use answer::Doors;
 use ask::Ask;
@@ -58,6 +59,9 @@ const VERSIONS: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2025_11_25,
     ProtocolVersion::V_2026_07_28,
 ];
+
+/// Of a random id: enough to tell the clients of one day apart.
+const SESSION_CHARS: usize = 6;
 
 type Context = RequestContext<RoleServer>;
 
@@ -127,11 +131,20 @@ pub struct Client {
     subscriptions: Subscriptions,
     /// Calls of tools that are being answered on this connection.
     in_flight: Mutex<HashSet<RequestId>>,
+    /// Tells this client's agent apart from others of its name.
+    session: Arc<str>,
 }
 
 impl Client {
     pub fn new(door: Door) -> Self {
-        Self { door, subscriptions: Subscriptions::default(), in_flight: Mutex::default() }
+        let session = random::id()[..SESSION_CHARS].into();
+        Self { door, subscriptions: Subscriptions::default(), in_flight: Mutex::default(), session }
+    }
+
+    /// None: over HTTP the newer protocol has no sessions, and each request is a client of its own.
+    fn session_of(&self, ask: &Ask) -> Option<Arc<str>> {
+        let is_http = ask.context.extensions.get::<axum::http::request::Parts>().is_some();
+        (!(is_http && ask.is_modern())).then(|| self.session.clone())
     }
 
     /// Takes the id for as long as its call is being answered; None: another call has it.
@@ -226,6 +239,7 @@ impl ServerHandler for Client {
             return Err(message::id_in_use(&context.id));
         }
         let mut ask = Ask::new(context);
+        ask.caller.session = self.session_of(&ask);
         ask.responses = request.input_responses;
         ask.request_state = request.request_state;
         // In a task of its own: a client that goes away half-way must not leave half of the work behind.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::claim::Reporter;
 use super::due::CallId;
 use crate::chain::Digest;
 use crate::event::Reported;
@@ -79,6 +80,8 @@ pub enum Command {
         step: String,
         report: Report,
         facts: Box<Facts>,
+        /// None: whoever may report on any step.
+        by: Option<Reporter>,
     },
     /// An act that is no report: outside the plan, or a remark about a step.
     Note {

@@ -102,7 +102,9 @@ pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Resu
             let given = answer::Given { output: output.as_ref(), arguments: arguments.as_ref() };
             return answer::answer_step(execution, step, *said, reason, given, values);
         }
-        Command::Record { step, report, facts } => record::report(execution, step, report, facts),
+        Command::Record { step, report, facts, by } => {
+            record::report(execution, step, report, facts, by.as_ref())
+        }
         Command::Note { step, status, facts } => record::note(execution, step.as_deref(), *status, facts),
         Command::RecordDecision { decision, reason, step, details } => {
             record::decision(execution, decision, reason, step.as_deref(), details)

@@ -9,6 +9,7 @@ mod undo;
 
 use std::sync::Arc;
 
+use super::claim::Claim;
 use super::state::{Execution, Failure, Gate, Phase, Proposal, StepState, Stop, Stored};
 use crate::event::{self, Event, ExecutionStarted, Kept};
 use crate::id::{Epoch, Position, StepId, StepNo};
@@ -131,7 +132,7 @@ impl Execution {
                 self.attempt_started(event, event.arguments.map(stored), at_ms)?
             }
             Event::TaskAccepted(event) => self.task_accepted(event)?,
-            Event::AgentStarted(event) => self.agent_started(&event.step, at_ms)?,
+            Event::AgentStarted(event) => self.agent_started(event, at_ms)?,
             Event::AttemptEnded(event) => self.attempt_ended(event, event.result.map(stored), at_ms)?,
             Event::LateAnswer(event) => self.late_answer(event, event.result.map(stored), at_ms)?,
             Event::RetryScheduled(event) => self.retry_scheduled(event)?,
@@ -225,9 +226,13 @@ impl Execution {
         Ok(())
     }
 
-    fn agent_started(&mut self, step: &StepId, at_ms: i64) -> Result<(), String> {
-        let no = self.find(step)?;
-        self.steps[no.index()].agent_began_ms = Some(at_ms);
+    fn agent_started(&mut self, event: &event::AgentStarted, at_ms: i64) -> Result<(), String> {
+        let no = self.find(&event.step)?;
+        let step = &mut self.steps[no.index()];
+        step.agent_began_ms.get_or_insert(at_ms);
+        if let (Some(holder), Some(until_ms)) = (event.holder.clone(), event.until_ms) {
+            step.give_to(Claim { holder, until_ms });
+        }
         self.set_status(no, StepStatus::Running, None);
         Ok(())
     }

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::Fresh;
+use super::claim::{self, CLAIM_MS, Reporter, Standing};
 use super::command::{Ended, FACTS_BYTES_MAX, Facts, Refusal, Report};
 use super::decide::{bytes, call_report, cancel, find, not_now, resume};
 use super::due::{CallId, CallKind};
@@ -24,9 +25,17 @@ pub(super) fn report(
     step: &str,
     report: &Report,
     facts: &Facts,
+    by: Option<&Reporter>,
 ) -> Result<Vec<Fresh>, Refusal> {
     let no = find(execution, step)?;
-    let mut events = reported(execution, no, report)?;
+    match by.map(|by| claim::standing(execution, no, by)).transpose()? {
+        None | Some(Standing::Counts) => {}
+        Some(Standing::Evidence) => {
+            let facts = claim::evidence(report, facts);
+            return Ok(vec![action(execution, Some(no), Some(report.word()), &facts)?]);
+        }
+    }
+    let mut events = reported(execution, no, report, by)?;
     if !facts.is_empty() {
         events.insert(0, action(execution, Some(no), Some(report.word()), facts)?);
     }
@@ -131,7 +140,7 @@ pub(super) fn compensation(
             true => Report::Compensated { output: facts.output.take() },
             false => failure(&facts),
         };
-        return report(execution, step, &told, &facts);
+        return report(execution, step, &told, &facts, None);
     }
     may_undo_by_hand(execution, no)?;
     let status = if done { Reported::Compensated } else { Reported::Failed };
@@ -216,15 +225,20 @@ fn named(execution: &Execution, steps: impl Iterator<Item = StepNo>) -> Vec<Stri
 /// Names in a refusal; more help nobody.
 const NAMED_MAX: usize = 20;
 
-fn reported(execution: &Execution, no: StepNo, report: &Report) -> Result<Vec<Fresh>, Refusal> {
+fn reported(
+    execution: &Execution,
+    no: StepNo,
+    report: &Report,
+    by: Option<&Reporter>,
+) -> Result<Vec<Fresh>, Refusal> {
     let open = execution.open_agent(no);
     let kind = open.map(|call| call.kind);
     match (report, kind) {
-        (Report::Started, Some(CallKind::Run))
-            if execution.step(no).agent_began_ms.is_none() && !execution.paused =>
-        {
-            let attempt = execution.step(no).attempts.len() as u32;
-            Ok(vec![AgentStarted { step: execution.step_id(no), attempt }.into()])
+        (Report::Started, Some(CallKind::Run)) if may_begin(execution, no, by) => {
+            let (step, attempt) = (execution.step_id(no), execution.step(no).attempts.len() as u32);
+            let holder = by.map(|by| by.holder.clone());
+            let until_ms = by.map(|by| by.at_ms.saturating_add(CLAIM_MS));
+            Ok(vec![AgentStarted { step, attempt, holder, until_ms }.into()])
         }
         (Report::Succeeded { .. } | Report::Failed { .. }, Some(CallKind::Run))
         | (Report::Compensated { .. } | Report::Failed { .. }, Some(CallKind::Compensation)) => {
@@ -241,6 +255,13 @@ fn reported(execution: &Execution, no: StepNo, report: &Report) -> Result<Vec<Fr
             Err(nothing_to_record(execution, no))
         }
     }
+}
+
+/// The first start, or another one that renews the claim or takes it over.
+fn may_begin(execution: &Execution, no: StepNo, by: Option<&Reporter>) -> bool {
+    let step = execution.step(no);
+    let renews = by.is_some() && step.claim.is_some();
+    (step.agent_began_ms.is_none() || renews) && !execution.paused
 }
 
 fn ended(report: &Report) -> Ended {

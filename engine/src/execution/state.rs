@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::claim::Claim;
 use super::index::Index;
 use crate::chain::Digest;
 use crate::event::{Kept, PlanRef, Probed, Reported, UndoCall};
@@ -168,6 +169,10 @@ pub struct StepState {
     pub(super) new_key: bool,
     /// How often an attempt or a compensation was made again because its process was lost.
     pub(super) takeover_repeats: u32,
+    /// Who has started it, where an agent does it.
+    pub claim: Option<Claim>,
+    /// Those from whom it was taken over.
+    pub(super) former_holders: BTreeSet<String>,
     /// When its agent said that it had begun.
     pub agent_began_ms: Option<i64>,
     /// Its last attempt ended with a question that no answer has settled.

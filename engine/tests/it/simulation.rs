@@ -440,7 +440,7 @@ fn decide(step: &str, answer: Answer) -> Command {
 
 fn record(step: &Option<String>, report: Report) -> Command {
     let step = step.clone().expect("a report is about a step");
-    Command::Record { step, report, facts: Box::default() }
+    Command::Record { step, report, facts: Box::default(), by: None }
 }
 
 fn undid(step: &str, done: bool) -> Command {

@@ -114,7 +114,8 @@ pub async fn record(session: &Session, asked: Record) -> Ended {
         reason,
         ..Facts::default()
     };
-    let action = Action { execution: Some(execution), step: Some(step), status: Some(status), output, facts };
+    let (execution, step, status) = (Some(execution), Some(step), Some(status));
+    let action = Action { execution, step, status, output, facts, take_over: false };
     match session.service.record_action(&session.caller, action).await? {
         Noted::In(found, progress) => answered(session, (found, *progress), "recorded").await,
         Noted::Alone(_) => unreachable!("an execution was named"),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use actbook_engine::event::Reported;
-use actbook_engine::execution::{Command, Facts, Report};
+use actbook_engine::execution::{Command, Facts, Report, Reporter};
 use actbook_engine::id::Position;
 use actbook_engine::plan::{Finding, Plan};
 use actbook_engine::policy::Category;
@@ -28,6 +28,8 @@ pub struct Action {
     pub status: Option<Reported>,
     pub output: Option<Value>,
     pub facts: Facts,
+    /// Wants the step though another agent has started it, whose claim has lapsed.
+    pub take_over: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -49,7 +51,7 @@ pub enum Noted {
 
 impl Service {
     pub async fn record_action(&self, caller: &Caller, action: Action) -> Result<Noted, Error> {
-        let Action { execution, step, status, output, facts } = action;
+        let Action { execution, step, status, output, facts, take_over } = action;
         let Some(id) = execution else {
             return self.record_alone(caller, step, status, Facts { output, ..facts }).await;
         };
@@ -59,12 +61,18 @@ impl Service {
             }
             (Some(step), Some(status)) => {
                 let report = report(status, output, &facts)?;
-                Command::Record { step, report, facts: Box::new(facts) }
+                let by = Some(self.reporter(caller, take_over));
+                Command::Record { step, report, facts: Box::new(facts), by }
             }
             (step, status) => Command::Note { step, status, facts: Box::new(Facts { output, ..facts }) },
         };
         let (found, progress) = self.tell_in_turn(caller, &id, command).await?;
         Ok(Noted::In(found, Box::new(progress)))
+    }
+
+    fn reporter(&self, caller: &Caller, takes_over: bool) -> Reporter {
+        let (holder, is_person) = (caller.holder(), !caller.is_agent());
+        Reporter { holder, is_person, takes_over, at_ms: self.ledger.clock().now_ms() }
     }
 
     pub async fn record_decision(

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::{PlanRef, Reported};
 use actbook_engine::execution::{
-    Brief, Execution, Note, Noted, Question, StepState, Stop, Stored, Subject, ToUndo, Values, brief,
-    questions,
+    Brief, Execution, Note, Noted, Proposal, Question, StepState, Stop, Stored, Subject, ToUndo, Values,
+    brief, questions,
 };
 use actbook_engine::id::{ExecutionId, Position, StepId, StepNo};
 use actbook_engine::plan::Work;
@@ -170,9 +170,19 @@ pub struct WaitingView {
     /// What a tool asks, in the protocol's own form: the reply has one part under each of these names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Value>,
+    /// Who has started an agent's step, and until when nobody else may report on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim: Option<ClaimView>,
     /// Where the journal asks for this approval: the same words asked again are another question.
     #[serde(skip)]
     pub asked: Option<u64>,
+}
+
+/// An agent's claim of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClaimView {
+    pub holder: String,
+    pub until: String,
 }
 
 /// A line of a list.
@@ -254,11 +264,13 @@ impl Service {
         let waiting = open.iter().map(|question| {
             let step = question.step.map(|no| execution.step(no));
             let asked = step.and_then(|step| step.asked).map(|stored| stored.position.0);
+            let asked = asked.or(proposed_at(execution, question));
             let said = step.and_then(|step| step.question());
             let said = said.and_then(|stored| values.0.get(&stored.position));
             let pin = step.and_then(|step| step.asked_pin);
             WaitingView {
                 asked,
+                claim: claim_view(question, step),
                 ..waiting(&execution.plan_ref, question, &steps, undo, said.map(Arc::as_ref), pin)
             }
         });
@@ -521,8 +533,23 @@ fn waiting(
         question: text,
         options,
         requests,
+        claim: None,
         asked: None,
     }
+}
+
+/// Where the journal proposes the undo that this question is about.
+fn proposed_at(execution: &Execution, question: &Question) -> Option<u64> {
+    match (&execution.proposal, question.subject) {
+        (Proposal::Asked { position, .. }, Subject::UndoApproval) => Some(position.0),
+        _ => None,
+    }
+}
+
+fn claim_view(question: &Question, step: Option<&StepState>) -> Option<ClaimView> {
+    let claim = step.and_then(|step| step.claim.as_ref());
+    let claim = claim.filter(|_| question.subject == Subject::AgentWork)?;
+    Some(ClaimView { holder: claim.holder.clone(), until: time(claim.until_ms) })
 }
 
 /// What a tool wants to know, in one sentence: its words, and the fields of its forms.

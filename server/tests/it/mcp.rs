@@ -3,6 +3,7 @@
 
 pub mod agent;
 mod boundary;
+mod claims;
 mod clients;
 mod conformance;
 mod crowd;

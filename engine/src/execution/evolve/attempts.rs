@@ -52,7 +52,8 @@ impl Execution {
         });
         (step.forced, step.new_key) = (false, false);
         step.retry_at_ms = None;
-        step.agent_began_ms = None;
+        (step.agent_began_ms, step.claim) = (None, None);
+        step.former_holders.clear();
         step.tries += 1;
         step.started_at_ms.get_or_insert(at_ms);
         step.ended_at_ms = None;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use actbook_engine::execution::{
-    CallId, CallKind, Command, Ended, Facts, Noted, Refusal, Report, Values, brief, due, questions,
+    CallId, CallKind, Command, Ended, Facts, Noted, Refusal, Report, Reporter, Values, brief, due, questions,
 };
 use actbook_engine::id::Epoch;
 use actbook_engine::plan::{Plan, parse_duration_ms};
@@ -94,8 +94,11 @@ impl Stage {
             "late" => self.report(rest, Epoch(0)),
             "decide" => decision(&words),
             "record" => {
-                let (facts, words) = facts(&words);
-                Command::Record { step: step.expect("a step"), report: report(&words), facts: facts.into() }
+                let by = reporter(&words, self.book.now_ms);
+                let about: Vec<&str> = words.iter().copied().filter(|word| !is_reporter(word)).collect();
+                let (facts, words) = facts(&about);
+                let report = report(&words);
+                Command::Record { step: step.expect("a step"), report, facts: facts.into(), by }
             }
             "note" => {
                 let (facts, words) = facts(&words);
@@ -341,4 +344,15 @@ fn decision(words: &[&str]) -> Command {
         None => (None, None),
     };
     Command::Decide { step: words[0].to_owned(), answer, reason: None, output, arguments, approves: true }
+}
+
+fn is_reporter(word: &str) -> bool {
+    word.starts_with("by=") || word == "take-over"
+}
+
+/// `by=NAME`, and `take-over`; a NAME of `person` is one.
+fn reporter(words: &[&str], at_ms: i64) -> Option<Reporter> {
+    let holder = words.iter().find_map(|word| word.strip_prefix("by="))?;
+    let takes_over = words.contains(&"take-over");
+    Some(Reporter { holder: holder.to_owned(), is_person: holder == "person", takes_over, at_ms })
 }

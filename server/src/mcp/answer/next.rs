@@ -5,8 +5,11 @@ use serde_json::{Value, json};
 
 use crate::mcp::text::Next;
 use crate::mcp::waiting::WAIT_S_SUGGESTED;
-use crate::service::view::{ExecutionView, WaitingView};
+use crate::service::quote;
+use crate::service::view::{ClaimView, ExecutionView, WaitingView};
 
+/// Of an agent's name with its session.
+const HOLDER_CHARS_MAX: usize = 100;
 /// More lines than this help nobody.
 const LINES_MAX: usize = 8;
 
@@ -70,7 +73,7 @@ fn answer(view: &ExecutionView, waiting: &WaitingView, doors: Doors) -> Next {
             let first = format!("undo step `{step}` yourself, then");
             Next::call("record_compensation", arguments, "").after(first)
         }
-        "agent" => agent(view, id, step.unwrap_or_default()),
+        "agent" => agent(view, id, step.unwrap_or_default(), waiting.claim.as_ref()),
         _ if is_unknown(view, waiting) => unknown(id, step, waiting),
         _ => decision(id, step, waiting),
     }
@@ -87,7 +90,8 @@ fn approval(id: &str, step: Option<&str>, doors: Doors) -> Next {
     }
 }
 
-fn agent(view: &ExecutionView, id: &str, step: &str) -> Next {
+/// What the agent does itself and then reports; where another has started it, who that is.
+fn agent(view: &ExecutionView, id: &str, step: &str, claim: Option<&ClaimView>) -> Next {
     let shown = view.steps.iter().find(|one| one.id.as_str() == step);
     let what = match shown.and_then(|one| one.tool.as_deref()) {
         Some(tool) => format!("call {tool} yourself with the step's arguments, then"),
@@ -96,7 +100,11 @@ fn agent(view: &ExecutionView, id: &str, step: &str) -> Next {
     let done =
         json!({ "execution_id": id, "step_id": step, "status": "succeeded", "description": "what you did" });
     let why = "(with `output` if it gave something; status \"failed\" with `error` if it did not work)";
-    Next::call("record_action", done, why).after(what)
+    let claimed = claim.map(|ClaimView { holder, until }| {
+        let holder = quote::line(holder, HOLDER_CHARS_MAX);
+        format!(" — only if you are {holder}, who started it; after {until} others may, with take_over: true")
+    });
+    Next::call("record_action", done, &format!("{why}{}", claimed.unwrap_or_default())).after(what)
 }
 
 fn decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> Next {

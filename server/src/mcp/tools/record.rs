@@ -34,6 +34,8 @@ pub struct RecordAction {
     confidence: Option<f64>,
     /// With failed: what went wrong
     error: Option<String>,
+    /// Of a lapsed claim
+    take_over: Option<bool>,
     #[expect(dead_code, reason = "read where the call comes in")]
     idempotency_key: Option<String>,
 }
@@ -128,7 +130,8 @@ pub async fn action(door: &Door, ask: &Ask, asked: RecordAction) -> Result<Answe
         ..Facts::default()
     };
     let (execution, step, output) = (asked.execution_id, asked.step_id, asked.output);
-    let action = service::Action { execution, step, status, output, facts };
+    let take_over = asked.take_over.unwrap_or_default();
+    let action = service::Action { execution, step, status, output, facts, take_over };
     match door.service().record_action(&ask.caller, action).await? {
         Noted::In(found, _) => after(door, ask, &found).await,
         Noted::Alone(position) => {

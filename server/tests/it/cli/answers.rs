@@ -142,9 +142,8 @@ fn failed_call_is_retried_with_corrected_arguments() {
     let step = json!({ "id": "draft", "tool": "files/write_file", "arguments": { "path": "../draft.txt", "content": "text" },
         "compensation": { "tool": "files/delete_file", "arguments": { "path": "${arguments.path}" } } });
     house.write("plan.json", &json!({ "name": "wrong", "steps": [step] }).to_string());
-    let blocked = house.run(&["run", "plan.json", "--json"]);
-    assert_eq!(blocked.code, Some(3), "{}", blocked.err);
-    let id = serde_json::from_str::<Value>(&blocked.out).unwrap()["id"].as_str().unwrap().to_owned();
+    house.expect(3, &["run", "plan.json"]);
+    let id = house.newest();
     let retry = ["decide", &id, "draft", "retry", "--reason", "the path was wrong", "--arguments"];
     let refused = house.run(&[&retry[..], &[r#"{"path": "draft.txt"}"#]].concat());
     assert!(

@@ -25,6 +25,7 @@ fn agent_steps_are_reported_and_values_flow_on() {
             status: Some(status),
             output,
             facts: Facts { confidence: Some(0.8), ..Facts::default() },
+            take_over: false,
         };
         let bot = client.acting_as("agent:bot");
         let began = bot.record_action(report(Reported::Started, None)).await.unwrap();

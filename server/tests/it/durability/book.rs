@@ -173,6 +173,7 @@ async fn waits_for_people(book: &Book, word: &str) -> String {
         status: Some(status),
         output,
         facts: Facts { description: Some(word.to_owned()), confidence: Some(0.9), ..Facts::default() },
+        take_over: false,
     };
     service.record_action(caller, tells(Reported::Started, None)).await.unwrap();
     let output = Some(json!({ "told": word }));

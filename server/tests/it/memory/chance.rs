@@ -161,6 +161,7 @@ async fn report(book: &Book, dice: &mut Dice, id: &str, step: String, options: &
         status: Some(status),
         output: None,
         facts,
+        take_over: false,
     };
     drop(book.service.record_action(&book.caller, action).await);
     if let Some(facts) = remark {

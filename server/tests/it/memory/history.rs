@@ -192,7 +192,7 @@ fn what_was_put_on_record_is_seen_and_found_until_it_is_erased() {
         };
         let (execution, step) = (Some(id.clone()), Some("edit".to_owned()));
         let status = Some(Reported::Succeeded);
-        let action = Action { execution, step, status, output: None, facts };
+        let action = Action { execution, step, status, output: None, facts, take_over: false };
         book.service.record_action(&book.caller, action).await.unwrap();
         book.service.record_decision(&book.caller, &id, decision("ship it")).await.unwrap();
         let found = async |words: &[&str]| -> Vec<EntryView> {
