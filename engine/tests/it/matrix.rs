@@ -99,38 +99,26 @@ fn terms(demand: Demand) -> ToolTerms {
     terms
 }
 
+/// One step that says of itself whatever would allow the most, with the compensation or probe of the role.
 fn plan(role: Role, demand: Demand) -> Value {
-    let mut step = json!({
-        "id": "a", "tool": "t/x",
-        "retry": { "max_attempts": 3, "backoff": "0s", "on": ["timeout"] },
-        "compensation": { "tool": "t/u" },
-    });
-    match demand {
-        Demand::NotReadOnly => step["read_only"] = json!(true),
-        Demand::NotIdempotent => step["idempotent"] = json!(true),
-        Demand::Approval | Demand::NotTrusted | Demand::Budget | Demand::Pin => {}
+    let retry = json!({ "max_attempts": 3, "backoff": "0s", "on": ["timeout"] });
+    let mut step = json!({ "id": "a", "tool": "t/x", "retry": retry });
+    match (role.kind(), demand) {
+        (CallKind::Run, Demand::NotReadOnly) => step["read_only"] = json!(true),
+        (CallKind::Run, Demand::NotIdempotent) => step["idempotent"] = json!(true),
+        (CallKind::Run, _) => {}
+        (CallKind::Compensation, _) => step["compensation"] = json!({ "tool": "t/u", "idempotent": true }),
+        (CallKind::Probe, _) => step["probe"] = json!({ "tool": "t/p", "happened": "output.done" }),
     }
-    if step.get("read_only").is_some() && role.kind() == CallKind::Run {
-        step.as_object_mut().unwrap().remove("compensation");
-    }
-    if role.kind() == CallKind::Probe {
-        step["probe"] = json!({ "tool": "t/p", "happened": "output.done" });
-        step.as_object_mut().unwrap().remove("read_only");
-    }
-    if role.kind() == CallKind::Compensation {
-        step.as_object_mut().unwrap().remove("read_only");
-    }
-    let mut plan = json!({ "name": "cell", "steps": [step] });
-    let spent = if matches!(role, Role::Step) { 0 } else { 1 };
-    match (demand, spent) {
-        (Demand::Budget, 0) => {
-            plan["steps"].as_array_mut().unwrap().insert(0, json!({ "id": "first", "tool": "t/free" }));
-            plan["policy"] = json!({ "max_calls": 1 });
-        }
-        (Demand::Budget, _) => plan["policy"] = json!({ "max_calls": 1 }),
-        _ => {}
-    }
-    plan
+    // The first call spends the budget: another step's, where the role is a first attempt.
+    let first = json!({ "id": "first", "tool": "t/free" });
+    let steps = if spends_elsewhere(role, demand) { vec![first, step] } else { vec![step] };
+    let policy = if demand == Demand::Budget { json!({ "max_calls": 1 }) } else { json!({}) };
+    json!({ "name": "cell", "policy": policy, "steps": steps })
+}
+
+fn spends_elsewhere(role: Role, demand: Demand) -> bool {
+    demand == Demand::Budget && role == Role::Step
 }
 
 struct Cell {
@@ -164,7 +152,8 @@ impl Cell {
     /// The only call that is out ends.
     fn end(&mut self, ended: Ended) {
         let call = due(self.book.execution()).calls[0].id;
-        self.book.ask(&Command::Report { epoch: self.book.epoch(), call, ended }).unwrap();
+        let report = Command::Report { epoch: self.book.epoch(), call, ended };
+        self.book.ask(&report).expect("the driver may report");
     }
 
     /// An agent's answer: it may not approve.
@@ -198,7 +187,7 @@ fn succeeded() -> Ended {
 /// Brings the execution to where the call of this role would be made.
 fn play(role: Role, demand: Demand) -> Cell {
     let mut cell = Cell::open(role, demand);
-    if demand == Demand::Budget && role == Role::Step {
+    if spends_elsewhere(role, demand) {
         cell.end(succeeded());
         return cell;
     }

@@ -50,7 +50,7 @@ impl Service {
                 self.redact_text(reason);
                 self.redact_value(output);
             }
-            Command::Record { step: _, report, facts } => {
+            Command::Record { step: _, report, facts, by: _ } => {
                 self.redact_report(report);
                 self.redact_facts(facts);
             }
