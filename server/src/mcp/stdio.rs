@@ -53,11 +53,7 @@ impl InFlight {
                 id,
                 request: ClientRequest::CallToolRequest(call),
                 ..
-            }) => {
-                if !self.0.insert(id.clone()) && !message::has_key(&call.params) {
-                    return Err(Fault::id_in_use(id));
-                }
-            }
+            }) => self.take(id, message::has_key(&call.params))?,
             // Of a call that was taken back no answer goes out.
             ClientJsonRpcMessage::Notification(JsonRpcNotification {
                 notification: ClientNotification::CancelledNotification(cancelled),
@@ -66,6 +62,12 @@ impl InFlight {
             _ => {}
         }
         Ok(message)
+    }
+
+    /// A call with a request key may share its id: whatever it asks for is done once.
+    fn take(&mut self, id: &RequestId, has_key: bool) -> Result<(), Fault> {
+        let is_free = self.0.insert(id.clone());
+        if is_free || has_key { Ok(()) } else { Err(Fault::id_in_use(id)) }
     }
 
     fn answered(&mut self, message: &ServerJsonRpcMessage) {

@@ -104,7 +104,7 @@ fn agent(view: &ExecutionView, id: &str, step: &str, claim: Option<&ClaimView>) 
         let holder = quote::line(holder, HOLDER_CHARS_MAX);
         format!(" — only if you are {holder}, who started it; after {until} others may, with take_over: true")
     });
-    Next::call("record_action", done, &format!("{why}{}", claimed.unwrap_or_default())).after(what)
+    Next::call("record_action", done, format!("{why}{}", claimed.unwrap_or_default())).after(what)
 }
 
 fn decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> Next {
