@@ -1,13 +1,16 @@
 //! MCP over HTTP at `/mcp`, beside `/healthz` and `/readyz`. Every route answers only to the names and
 //! origins that this machine goes by; headers, bodies, connections and patience all have limits.
 
+mod bodies;
+mod places;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -19,23 +22,25 @@ use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::message;
 use crate::error::Error;
 use crate::service::Service;
+use bodies::{BODY_BYTES_MAX, BodyBudget, busy};
+use places::{Place, Places, RESERVE_WITHIN};
 
-const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 const HEADERS_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// From the first byte of a request to the end of its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
-/// From there to the end of its body.
-const BODY_WITHIN: Duration = Duration::from_secs(30);
-const CONNECTIONS_MAX: usize = 1_024;
+/// Sessions of the older protocol that are open at a time; one that is not used for five minutes is closed.
+const SESSIONS_MAX: usize = 1_024;
 /// What is under way when the end is asked for may take this long.
 const LEAVING: Duration = Duration::from_secs(5);
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// Requests of the newer protocol carry it.
+const MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Where to listen, and under which names this server may be spoken to.
@@ -87,25 +92,19 @@ pub async fn serve<H: ServerHandler>(
     leave: impl Future<Output = ()>,
 ) {
     let ending = CancellationToken::new();
-    let router = router(listen, client, service, &ending);
+    let routers = Routers::new(listen, client, service, &ending);
     let graceful = GracefulShutdown::new();
-    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::new();
     tokio::pin!(leave);
     loop {
-        let seat = seats.clone().acquire_owned();
-        let accepted = async { (seat.await, listener.accept().await) };
+        // Accepted first: whether a place is free is known only when a client is there.
+        let accepted = async {
+            let accepted = listener.accept().await;
+            (places.next().await, accepted)
+        };
         tokio::select! {
-            (seat, accepted) = accepted => match accepted {
-                Ok((stream, _)) => {
-                    let connection = connection(stream, router.clone());
-                    let connection = graceful.watch(connection);
-                    tokio::spawn(async move {
-                        if let Err(error) = connection.await {
-                            tracing::debug!("a connection ended: {error}");
-                        }
-                        drop(seat);
-                    });
-                }
+            (place, accepted) = accepted => match accepted {
+                Ok((stream, _)) => serve_connection(stream, &routers, place, &graceful),
                 // Out of file descriptors: the next ones may fare better.
                 Err(error) => {
                     tracing::warn!("a connection was not accepted: {error}");
@@ -124,7 +123,22 @@ pub async fn serve<H: ServerHandler>(
 
 type Connection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
 
-fn connection(stream: TcpStream, router: Router) -> Connection {
+/// Serves one connection in a task of its own, which gives its place back at the end.
+fn serve_connection(stream: TcpStream, routers: &Routers, place: Place, graceful: &GracefulShutdown) {
+    let router = if place.reserved { &routers.health } else { &routers.whole };
+    let connection = graceful.watch(connection(stream, router.clone(), &place));
+    tokio::spawn(async move {
+        let within = if place.reserved { RESERVE_WITHIN } else { Duration::MAX };
+        match tokio::time::timeout(within, connection).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!("a connection ended: {error}"),
+            Err(_) => tracing::debug!("a connection in a reserved place was closed"),
+        }
+        drop(place);
+    });
+}
+
+fn connection(stream: TcpStream, router: Router, place: &Place) -> Connection {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("a connection waits to fill its packets: {error}");
     }
@@ -133,31 +147,69 @@ fn connection(stream: TcpStream, router: Router) -> Connection {
         .header_read_timeout(HEADERS_WITHIN)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEADER_BYTES_MAX)
+        .keep_alive(!place.reserved)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
 }
 
-fn router<H: ServerHandler>(
-    listen: &Listen,
+/// What a connection may reach.
+struct Routers {
+    whole: Router,
+    /// For connections in a reserved place.
+    health: Router,
+}
+
+impl Routers {
+    fn new<H: ServerHandler>(
+        listen: &Listen,
+        client: impl Fn() -> H + Send + Sync + 'static,
+        service: Option<Service>,
+        ending: &CancellationToken,
+    ) -> Self {
+        let names: Arc<[String]> = listen.all_names().into();
+        let health = || {
+            let routes = Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(ready));
+            routes.with_state(service.clone())
+        };
+        let guarded = |routes: Router| {
+            let guard = Guard { names: names.clone(), bodies: BodyBudget::default() };
+            routes.layer(middleware::from_fn_with_state(guard, at_home))
+        };
+        let full = async || busy("all connections are in use; try again\n");
+        let whole = health().merge(mcp(client, ending));
+        Self { whole: guarded(whole), health: guarded(health().fallback(full)) }
+    }
+}
+
+fn mcp<H: ServerHandler>(
     client: impl Fn() -> H + Send + Sync + 'static,
-    service: Option<Service>,
     ending: &CancellationToken,
 ) -> Router {
-    // Hosts and origins are checked below, for every route alike.
+    // `at_home` checks hosts and origins, for every route alike.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
         .with_max_request_body_bytes(BODY_BYTES_MAX)
         .with_cancellation_token(ending.clone());
     let sessions = Arc::new(LocalSessionManager::default());
-    let mcp = StreamableHttpService::new(move || Ok(client()), sessions, config);
-    let names: Arc<[String]> = listen.all_names().into();
+    let mcp = StreamableHttpService::new(move || Ok(client()), sessions.clone(), config);
     Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready))
-        .with_state(service)
         .route_service("/mcp", mcp)
+        .layer(middleware::from_fn_with_state(sessions, within_sessions))
         .layer(middleware::from_fn(in_the_protocols_words))
-        .layer(middleware::from_fn_with_state(names, at_home))
+}
+
+/// Refuses to open another session where there are too many; requests of open sessions, and of the newer
+/// protocol, which has none, pass.
+async fn within_sessions(
+    State(sessions): State<Arc<LocalSessionManager>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let opens = !request.headers().contains_key(SESSION) && !request.headers().contains_key(MCP_METHOD);
+    if opens && sessions.sessions.read().await.len() >= SESSIONS_MAX {
+        return busy("too many sessions are open; try again\n");
+    }
+    next.run(request).await
 }
 
 /// Ready is who can reach its journal.
@@ -174,8 +226,16 @@ async fn ready(State(service): State<Option<Service>>) -> Response {
     }
 }
 
+/// What every request is held against before it is handled.
+#[derive(Clone)]
+struct Guard {
+    names: Arc<[String]>,
+    bodies: BodyBudget,
+}
+
 /// A page in somebody's browser must not reach in here, whatever name it has made this machine answer to.
-async fn at_home(State(names): State<Arc<[String]>>, request: Request, next: Next) -> Response {
+async fn at_home(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let Guard { names, bodies } = guard;
     let host = host_of(request.uri(), request.headers());
     if !host.as_deref().is_some_and(|host| is_ours(host, &names)) {
         return (StatusCode::FORBIDDEN, "this server does not go by that name (Host)\n").into_response();
@@ -184,20 +244,15 @@ async fn at_home(State(names): State<Arc<[String]>>, request: Request, next: Nex
         return (StatusCode::FORBIDDEN, "requests from that origin are not answered (Origin)\n")
             .into_response();
     }
-    match whole(request).await {
-        Ok(request) => next.run(request).await,
-        Err(status) => (status, "the body did not come, or is too large\n").into_response(),
-    }
-}
-
-/// The request with its body, which has to come within its time.
-async fn whole(request: Request) -> Result<Request, StatusCode> {
-    let (parts, body) = request.into_parts();
-    let body = tokio::time::timeout(BODY_WITHIN, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;
-    match body {
-        Ok(Ok(body)) => Ok(Request::from_parts(parts, body.into())),
-        Ok(Err(_)) => Err(StatusCode::PAYLOAD_TOO_LARGE),
-        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+    match bodies.read(request).await {
+        // The reservation lasts until the request is answered: whoever handles it holds the body, or what was
+        // made of it.
+        Ok((request, reserved)) => {
+            let response = next.run(request).await;
+            drop(reserved);
+            response
+        }
+        Err(unread) => unread.into_response(),
     }
 }
 

@@ -9,6 +9,7 @@ mod conformance;
 mod crowd;
 mod elicit;
 mod forged;
+mod floods;
 mod http;
 mod install;
 mod keys;
@@ -20,7 +21,7 @@ mod results;
 mod round;
 mod templates;
 mod undo_approvals;
-mod web;
+pub mod web;
 
 use serde_json::{Value, json};
 

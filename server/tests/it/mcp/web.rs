@@ -49,7 +49,11 @@ impl Server {
     }
 
     pub fn of(house: &House, words: &[&str]) -> Self {
-        let mut child = house.start(words);
+        Self::started(house.start(words))
+    }
+
+    /// A process that has just been started and will say where it listens.
+    pub fn started(mut child: Child) -> Self {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -132,8 +136,17 @@ impl Server {
 }
 
 pub fn resident_mb(pid: u32) -> u64 {
+    memory_mb(pid, "VmRSS:")
+}
+
+/// The most that a process has taken so far.
+pub fn peak_mb(pid: u32) -> u64 {
+    memory_mb(pid, "VmHWM:")
+}
+
+fn memory_mb(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() / 1024
 }
 

@@ -1,0 +1,112 @@
+//! Clients that hold connections and send bodies without end: what they may take, and who is served meanwhile.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+
+use serde_json::json;
+
+use super::web::{Server, peak_mb};
+use crate::cli::{House, PATIENCE};
+
+/// What the whole process may take while bodies of 800 MB are on their way to it.
+const PEAK_MB_MAX: u64 = 250;
+const BODY_BYTES: usize = 8 << 20;
+const CLIENTS: usize = 100;
+/// So many bodies of that size fit into the total.
+const READ_AT_ONCE: usize = 4;
+
+/// Status and headers of an answer; empty where none comes.
+fn head(stream: &TcpStream) -> String {
+    let lines = BufReader::new(stream).lines().map_while(Result::ok);
+    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn unfinished_bodies_take_no_more_than_their_total() {
+    let house = House::new();
+    let server = Server::start(&house);
+    let head_of_request = server.post("", "");
+    let head_of_request = String::from_utf8(head_of_request).unwrap();
+    let announced = head_of_request.replace("Content-Length: 0", &format!("Content-Length: {BODY_BYTES}"));
+    let streams: Vec<TcpStream> = (0..CLIENTS).map(|_| server.connect()).collect();
+    // One for all: the test's own memory is measured by others.
+    let body = vec![b' '; BODY_BYTES - 1];
+    std::thread::scope(|scope| {
+        let (told, answers) = channel();
+        for stream in &streams {
+            let (told, announced, body) = (told.clone(), &announced, &body);
+            scope.spawn(move || {
+                let mut writing = stream;
+                // A refused client may find the connection closed while it still sends.
+                let sent = writing.write_all(announced.as_bytes());
+                drop(sent.and_then(|()| writing.write_all(body)));
+                drop(told.send(head(stream)));
+            });
+        }
+        for _ in 0..CLIENTS - READ_AT_ONCE {
+            let answer = answers.recv_timeout(PATIENCE).expect("the others are refused");
+            assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+            assert!(answer.to_ascii_lowercase().contains("retry-after: 1"), "{answer}");
+        }
+        // Ordinary requests pass meanwhile.
+        server.call("status", json!({}));
+        let peak = peak_mb(server.child.id());
+        assert!(peak < PEAK_MB_MAX, "{peak} MB");
+        streams.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+    });
+}
+
+/// `serve` as a process that may open few files.
+fn serve_with_descriptors(house: &House, descriptors: usize) -> Server {
+    let plain = house.command(&["serve", "--listen", "127.0.0.1:0", "--json"]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"]);
+    limited.arg(plain.get_program()).args(plain.get_args()).current_dir(house.folder.path());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    Server::started(limited.spawn().unwrap())
+}
+
+/// Opens a stream that stays open; gives the head of its answer.
+fn open_stream(server: &Server) -> (TcpStream, String) {
+    let wanted = json!({ "notifications": { "resourceSubscriptions": ["actbook://guide"] } });
+    let mut stream = server.connect();
+    stream.write_all(&server.bytes("subscriptions/listen", wanted)).unwrap();
+    let head = head(&stream);
+    (stream, head)
+}
+
+#[test]
+fn health_answers_while_streams_hold_every_connection() {
+    const DESCRIPTORS: usize = 320;
+    let house = House::new();
+    let server = serve_with_descriptors(&house, DESCRIPTORS);
+    let mut open = Vec::new();
+    let refused = loop {
+        let (stream, head) = open_stream(&server);
+        if !head.starts_with("HTTP/1.1 200") {
+            break head;
+        }
+        open.push(stream);
+        assert!(open.len() < DESCRIPTORS, "there is no bound");
+    };
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    for path in ["/healthz", "/readyz"] {
+        let asked = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.at);
+        let reply = server.exchange(asked.as_bytes());
+        assert_eq!((reply.status, reply.body.trim()), (200, "ok"), "{path}: {reply:?}");
+    }
+    drop(open);
+    // Places are given back as the connections are found closed.
+    let started = std::time::Instant::now();
+    while !open_stream(&server).1.starts_with("HTTP/1.1 200") {
+        assert!(started.elapsed() < PATIENCE, "no place is given back");
+    }
+}
