@@ -114,6 +114,8 @@ pub struct ServerWords {
     pub check_after: Option<Duration>,
     /// Taken over into the server's definition when the config is read.
     pub inherit_env: Option<InheritEnv>,
+    /// A server that does not answer the handshake within this is given up.
+    pub start_timeout: Option<Duration>,
     pub tools: BTreeMap<String, ToolWords>,
 }
 
@@ -377,6 +379,7 @@ fn read_server_words(mut entry: Section) -> Result<ServerWords, Problem> {
         restart: read_restart(entry.section("restart")?)?,
         check_after: entry.duration("check_after")?,
         inherit_env: entry.inherit_env()?,
+        start_timeout: entry.duration("start_timeout")?,
         tools: entry.section("tools")?.map_entries(read_tool_words)?,
     };
     entry.finish()?;

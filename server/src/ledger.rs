@@ -39,6 +39,9 @@ pub use rebuild::rebuild;
 pub use seen::{catch_up_seen, catch_up_stretches};
 use writer::Until;
 
+/// An epoch that no driver has: a report under it is a fact from which nothing follows by itself.
+pub const STALE_EPOCH: Epoch = Epoch(u64::MAX);
+
 /// Somebody asks for something; `actor` is who the journal names.
 #[derive(Clone, Debug)]
 pub struct Asked {
@@ -50,7 +53,8 @@ pub struct Asked {
 impl Asked {
     /// A driver goes on with its own execution.
     fn is_progress(&self) -> bool {
-        matches!(&self.request, Request::Do { command, .. } if command.epoch().is_some())
+        let of_driver = |epoch| epoch != STALE_EPOCH;
+        matches!(&self.request, Request::Do { command, .. } if command.epoch().is_some_and(of_driver))
     }
 }
 

@@ -11,6 +11,7 @@ mod figures;
 mod guarantee;
 mod journal;
 mod keys;
+pub mod late;
 mod pace;
 mod pins;
 mod plans;

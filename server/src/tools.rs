@@ -12,6 +12,7 @@ mod classify;
 mod command;
 mod egress;
 mod environment;
+mod guard;
 mod hidden;
 mod http;
 mod limits;
@@ -111,6 +112,8 @@ pub struct Carry {
     pub reply: Option<Reply>,
     /// Keeps the handle of a task, durably, before it is asked after.
     pub keep: Option<Keep>,
+    /// Told what an MCP server answers after the call's time was up, while this process and the connection last.
+    pub late: Option<OnLate>,
     /// For executors inside this process: whether the call is asked to stop, and whom it tells of its progress.
     pub stop: Option<watch::Receiver<bool>>,
     pub progress: Option<OnProgress>,
@@ -122,6 +125,12 @@ pub struct Reply {
     pub question: Value,
     pub answer: Value,
 }
+
+/// Takes a call's end that came after its time was up.
+pub type OnLate = Arc<dyn Fn(Ended) + Send + Sync>;
+
+/// The same for what the transport saw, before it is judged.
+type OnLateCame = Box<dyn FnOnce(Came) + Send>;
 
 pub type Keep = Arc<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
 
@@ -278,7 +287,8 @@ impl Tools {
             };
             let (came, stopped) = match upstream {
                 Upstream::Mcp(server) => {
-                    server.call(tool, &call, sending, self.discreet(progress), stop).await
+                    let told = (self.discreet(progress), self.late_answer(&call, limits));
+                    server.call(tool, &call, sending, told, stop).await
                 }
                 upstream if let Err(came) = self.admit_pin(upstream, tool, &call) => (came, false),
                 Upstream::Http => self.exchange(tool, limits).call(&call, sending, stop).await,
@@ -301,7 +311,7 @@ impl Tools {
                 (Came::TaskLost { why }, false)
             }
         };
-        cap(self.redacted(classify(came, stopped)), OUTPUT_BYTES_MAX)
+        cap(self.secrets.redacted(classify(came, stopped)), OUTPUT_BYTES_MAX)
     }
 
     /// A tool of the config must be what it was; an MCP server is looked at once it is up.
@@ -333,7 +343,17 @@ impl Tools {
 
     /// Struck out before it is cut, lest half of a secret remain at the cut.
     fn fit_to_keep(&self, ended: Ended, limits: &Limits) -> Ended {
-        cap(self.redacted(ended), limits.output_bytes_max)
+        cap(self.secrets.redacted(ended), limits.output_bytes_max)
+    }
+
+    /// Hands a late answer on as an answer in time would be: judged, without secrets, and cut.
+    fn late_answer(&self, call: &Call, limits: &Limits) -> OnLateCame {
+        let (late, secrets, most) = (call.carry.late.clone(), self.secrets.clone(), limits.output_bytes_max);
+        Box::new(move |came| {
+            if let Some(late) = late {
+                late(cap(secrets.redacted(classify(came, false)), most));
+            }
+        })
     }
 
     fn discreet(&self, progress: OnProgress) -> OnProgress {
@@ -511,28 +531,6 @@ impl Tools {
     /// Why the config has no effect. None: it has.
     pub fn withheld(&self) -> Option<&Withheld> {
         self.config.withheld.as_ref()
-    }
-
-    fn redacted(&self, ended: Ended) -> Ended {
-        match ended {
-            Ended::Succeeded { mut output } => {
-                self.secrets.redact(&mut output);
-                Ended::Succeeded { output }
-            }
-            Ended::Failed { category, mut message, sent, mut output, retry_after } => {
-                self.secrets.redact_text(&mut message);
-                output.iter_mut().for_each(|output| self.secrets.redact(output));
-                Ended::Failed { category, message, sent, output, retry_after }
-            }
-            Ended::Unknown { category, mut message, retry_after } => {
-                self.secrets.redact_text(&mut message);
-                Ended::Unknown { category, message, retry_after }
-            }
-            Ended::Asks { mut question, began } => {
-                self.secrets.redact(&mut question);
-                Ended::Asks { question, began }
-            }
-        }
     }
 }
 

@@ -45,6 +45,7 @@ pub async fn show(session: &Session, id: &str) -> Ended {
     head(output, &view, &driving);
     steps(output, &view);
     values(output, &view);
+    late_answers(output, &view);
     brief::records(output, &view);
     if let Some(found) = &view.brief {
         brief::brief(output, found);
@@ -162,6 +163,13 @@ fn is_trouble(status: StepStatus) -> bool {
 fn is_under_way(status: StepStatus) -> bool {
     use StepStatus::{AwaitingAgent, AwaitingApproval, Compensating, Running};
     matches!(status, Running | AwaitingApproval | AwaitingAgent | Compensating)
+}
+
+fn late_answers(output: &Output, view: &ExecutionView) {
+    let late = view.steps.iter().flat_map(|step| step.late.iter().map(move |late| (step, late)));
+    for (step, late) in late.take(TROUBLES_SHOWN) {
+        output.line(format_args!("  {}: {late}", step.id));
+    }
 }
 
 fn row(step: &StepView) -> Vec<super::table::Cell> {

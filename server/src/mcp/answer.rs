@@ -175,7 +175,7 @@ fn told(view: &ExecutionView, next: &[Next]) -> String {
         progress.total
     ));
     text.line(format!("Guarantee: {guarantee}."));
-    troubles(view).chain(pace(view)).for_each(|line| text.line(line));
+    troubles(view).chain(late_answers(view)).chain(pace(view)).for_each(|line| text.line(line));
     for WaitingView { question, .. } in view.waiting.iter().take(FINDINGS_SHOWN_MAX) {
         text.line(format!("Waits: {}", cut(question, VALUE_CHARS_MAX)));
     }
@@ -230,6 +230,11 @@ pub fn record_line(record: &RecordView) -> String {
     };
     let why = record.reason.as_ref().map(|why| format!(", because {}", quoted(why, MESSAGE_CHARS_MAX)));
     format!("On record at position {}{step}: {said}{}", record.position, why.unwrap_or_default())
+}
+
+fn late_answers(view: &ExecutionView) -> impl Iterator<Item = String> {
+    let late = view.steps.iter().flat_map(|step| step.late.iter().map(move |late| (step, late)));
+    late.take(FINDINGS_SHOWN_MAX).map(|(step, late)| format!("Step `{}`: {late}.", step.id))
 }
 
 /// What it is at, how long that should take, and what somebody noted that blocks it.

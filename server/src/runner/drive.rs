@@ -26,7 +26,7 @@ use crate::tools;
 pub type Halt = watch::Receiver<bool>;
 
 /// An epoch that nobody has: a report under it is a fact from which nothing follows.
-const NOBODY: Epoch = Epoch(u64::MAX);
+const NOBODY: Epoch = ledger::STALE_EPOCH;
 
 type Performing = ReusableBoxFuture<'static, Performed>;
 

@@ -1,7 +1,7 @@
 //! One call: the line in the seat file, the tool, and its end in the engine's words.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use actbook_engine::chain::Digest;
@@ -52,19 +52,30 @@ pub async fn perform(
     let id = call.id;
     let keep = Some(keeper(inner.clone(), stream, id, kept));
     let (task, told) = (call.task.as_deref().map(str::to_owned), Some(stop.clone()));
-    let carry = tools::Carry { task, reply, keep, stop: told, progress: None };
+    let late = Some(late_reporter(Arc::downgrade(&inner), stream, id));
+    let carry = tools::Carry { task, reply, keep, late, stop: told, progress: None };
     let leaves = OnceLock::new();
-    let sending = |child: Option<tools::ChildProcess>| {
-        // It may have waited for long, for its turn or its server.
-        if !leaves.get_or_init(|| inner.lease.borrow().has_held_since(since)) {
-            return false;
-        }
+    let holds = || inner.lease.borrow().has_held_since(since);
+    let note = |child: Option<tools::ChildProcess>| {
         if let Err(error) = inner.seat.sending(stream, id, child) {
             // Without the line a crash would pass this call off as never sent.
             tracing::error!("the seat file cannot be written ({error}); leaving before anything is sent");
             std::process::abort();
         }
-        true
+    };
+    let sending = |child: Option<tools::ChildProcess>| {
+        // What has left once, a command that was started, is noted again and not taken back.
+        if leaves.get() == Some(&true) {
+            note(child);
+        }
+        // It may have waited for long, for its turn or its server. The lease is looked at again after the note: a
+        // process that was frozen while it wrote the note finds out before it sends.
+        *leaves.get_or_init(|| {
+            holds() && {
+                note(child);
+                holds()
+            }
+        })
     };
     let _line = inner.board.open(stream, id.step);
     let board = inner.board.clone();
@@ -127,6 +138,25 @@ fn keeper(inner: Arc<Inner>, stream: u64, call: CallId, kept: Arc<AtomicBool>) -
                 }
             }
         })
+    })
+}
+
+/// Hands in what a server answers after the call's time was up. The process is not kept alive for it.
+fn late_reporter(inner: Weak<Inner>, stream: u64, call: CallId) -> tools::OnLate {
+    Arc::new(move |ended| {
+        let Some(inner) = inner.upgrade() else { return };
+        let ended = in_engine_words(ended);
+        tokio::spawn(async move {
+            // Under no driver's epoch: it is a fact, and whoever drives decides what follows from it.
+            let command = Arc::new(Command::Report { epoch: ledger::STALE_EPOCH, call, ended });
+            loop {
+                match inner.ledger.command(&inner.actor, stream, command.clone()).await {
+                    Ok(_) => return,
+                    Err(ledger::Error::Store(error)) if error.may_pass() => inner.answers_again().await,
+                    Err(error) => return tracing::warn!("a late answer could not be kept: {error}"),
+                }
+            }
+        });
     })
 }
 

@@ -58,6 +58,10 @@ impl Service {
                 findings.push(Finding::error(code_of(error), path, error.to_string(), cure));
             }
         }
+        findings.extend(named_tools(plan).into_iter().filter_map(|(path, tool)| {
+            let needs_task = seen.0.get(tool).is_some_and(ToolInfo::needs_task_request);
+            needs_task.then(|| task_only(path, tool))
+        }));
         (seen, findings)
     }
 
@@ -119,6 +123,13 @@ impl Service {
         findings.extend(self.unset_variables(plan));
         findings
     }
+}
+
+/// Calling such a tool fails for certain, so a plan that names one cannot run.
+fn task_only(path: String, tool: &str) -> Finding {
+    let message =
+        format!("`{tool}` runs only as a task of protocol 2025-11-25, which Actbook does not speak");
+    Finding::error("task_only", path, message, "use another tool of the server, or let an agent do this step")
 }
 
 fn facts(info: &ToolInfo) -> ToolFacts {

@@ -19,6 +19,7 @@ use super::Service;
 use super::context::NoteView;
 pub use super::entries::EntryView;
 use super::guarantee::guarantee;
+use super::late::LateView;
 use super::pace::{self, Durations};
 use super::quote::{self, quoted};
 use crate::error::Error;
@@ -123,6 +124,9 @@ pub struct StepView {
     /// What its agent told besides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<Value>,
+    /// Answers that came after their call had been given up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub late: Vec<LateView>,
 }
 
 /// Something on record beside the plan's work: an act of an agent, or a decision.
@@ -421,6 +425,7 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
         output: value(state.output).filter(|output| !output.is_null()),
         error,
         recorded: value(state.facts).filter(|facts| !facts.is_null()),
+        late: LateView::of(state),
     }
 }
 

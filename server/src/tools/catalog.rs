@@ -105,6 +105,12 @@ impl ToolInfo {
         })
     }
 
+    /// Whether it can be called only as a task in the manner of protocol 2025-11-25. Actbook follows tasks of the
+    /// newer protocol, which a server begins of its own accord.
+    pub fn needs_task_request(&self) -> bool {
+        self.object.pointer("/execution/taskSupport").and_then(Value::as_str) == Some("required")
+    }
+
     /// What a plan is pinned to; an executor inside this process has nothing to pin.
     pub fn pin(&self) -> Option<Digest> {
         (!self.object.is_null()).then_some(self.digest)

@@ -3,6 +3,7 @@
 //! clocks; not how a call travels.
 
 mod breaker;
+pub mod bytes;
 mod rate;
 
 use std::collections::BTreeMap;

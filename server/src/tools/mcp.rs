@@ -5,10 +5,12 @@ mod answer;
 mod calls;
 mod connection;
 mod ears;
+mod fault;
 mod http;
 mod life;
 mod lines;
 mod raw;
+mod requests;
 mod signs;
 mod tasks;
 
@@ -30,15 +32,12 @@ use super::classify::Came;
 use super::egress::Egress;
 use super::process::ChildProcess;
 use super::secret::{Secrets, Unresolved};
-use super::{Call, Circuit, OnProgress, environment, stopped_unsent, withheld};
+use super::{Call, Circuit, OnLateCame, OnProgress, environment, stopped_unsent, withheld};
 use crate::config::{InheritEnv, McpServer, ServerWords, Template};
 use connection::Connection;
 use http::HttpClient;
 use life::Life;
 pub use life::ServerState;
-
-/// A server installed on first use (`npx -y …`) may take this long to come up.
-pub const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 
 type Connecting = Shared<BoxFuture<'static, Result<Arc<Connection>, NotUp>>>;
 
@@ -119,7 +118,7 @@ impl Server {
         tool: &str,
         call: &Call,
         sending: impl Fn(Option<ChildProcess>) -> bool + Send,
-        progress: OnProgress,
+        (progress, late): (OnProgress, OnLateCame),
         stop: impl Future<Output = ()> + Send,
     ) -> (Came, bool) {
         if !matches!(call.arguments, Value::Object(_) | Value::Null) {
@@ -142,7 +141,7 @@ impl Server {
                 let deadline = Instant::now() + call.timeout;
                 let (came, stopped) = match tasks::replied_to(call) {
                     Some(task) => (tasks::update(&connection, task, call).await, false),
-                    None => connection.call(tool, call, progress, stop.as_mut()).await,
+                    None => connection.call(tool, call, (progress, late), stop.as_mut()).await,
                 };
                 if matches!(came, Came::TimedOut { .. }) {
                     // Apart from the call, whose outcome is known to be unknown already.
@@ -290,12 +289,14 @@ impl Server {
                 let command = command.map_err(|problem| {
                     unavailable(format!("the server `{name}` cannot be started: {problem}"))
                 })?;
-                let starting = connection::start(name, command, self.secrets.clone());
+                let limit = self.life.start_timeout;
+                let starting = connection::start(name, command, self.secrets.clone(), limit);
                 Ok(tokio::spawn(life::after(wait, starting)))
             }
             McpServer::Http { url, headers } => {
                 let client = HttpClient::new(&self.egress, url, headers, &self.secrets);
-                Ok(tokio::spawn(life::after(wait, connection::reach(name, client))))
+                let reaching = connection::reach(name, client, self.life.start_timeout);
+                Ok(tokio::spawn(life::after(wait, reaching)))
             }
         }
     }

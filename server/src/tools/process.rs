@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
+use super::guard;
 use super::secret::Secrets;
 
 /// Between asking a group to end and ending it.
@@ -95,18 +96,16 @@ pub fn start_server(command: &mut Command) -> std::io::Result<(Group, Pipes)> {
     static SERVERS: AtomicU64 = AtomicU64::new(0);
     let mark = format!("{} {}", ChildProcess::this(), SERVERS.fetch_add(1, Ordering::Relaxed));
     command.env(SERVER_VARIABLE, &mark);
-    start_with(command, move || kill_marked(SERVER_VARIABLE, &mark))
+    start_with(command, Some(mark))
 }
 
 /// Starts the command as the leader of a group of its own, all three pipes in our hands.
 pub fn start(command: &mut Command) -> std::io::Result<(Group, Pipes)> {
-    start_with(command, || {})
+    start_with(command, None)
 }
 
-fn start_with(
-    command: &mut Command,
-    afterwards: impl FnOnce() + Send + 'static,
-) -> std::io::Result<(Group, Pipes)> {
+/// `server_mark`: what a server's processes are found by.
+fn start_with(command: &mut Command, server_mark: Option<String>) -> std::io::Result<(Group, Pipes)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
     let pid = child.id().ok_or_else(|| std::io::Error::other("the child ended while it started"))?;
@@ -114,12 +113,18 @@ fn start_with(
     let (report, ended) = watch::channel(None);
     let process = ChildProcess::of(pid);
     leaders().insert(pid);
+    if server_mark.is_some() {
+        guard::watch(pid);
+    }
     tokio::spawn(async move {
         let status = child.wait().await;
         // At once after the leader is reaped: later its number might belong to somebody else.
         signal(pid, Signal::KILL);
         leaders().remove(&pid);
-        afterwards();
+        if let Some(mark) = server_mark {
+            guard::forget(pid);
+            kill_marked(SERVER_VARIABLE, &mark);
+        }
         report.send_replace(Some(status.unwrap_or_else(|_| lost())));
     });
     let pipes = stdin.zip(stdout).zip(stderr);
@@ -159,6 +164,10 @@ impl Group {
         }
     }
 
+    pub fn killer(&self) -> GroupKiller {
+        GroupKiller { pid: self.process.pid, ended: self.ended.clone() }
+    }
+
     pub fn ask_to_end(&self) {
         if self.is_running() {
             signal(self.process.pid, Signal::TERM);
@@ -180,6 +189,21 @@ impl Group {
                 self.kill();
                 self.ended().await
             }
+        }
+    }
+}
+
+/// Ends a group from elsewhere than its owner, who may be waiting for it. Does not keep it alive.
+#[derive(Clone, Debug)]
+pub struct GroupKiller {
+    pid: u32,
+    ended: watch::Receiver<Option<ExitStatus>>,
+}
+
+impl GroupKiller {
+    pub fn kill(&self) {
+        if self.ended.borrow().is_none() {
+            signal(self.pid, Signal::KILL);
         }
     }
 }

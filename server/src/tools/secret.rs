@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
+use super::Ended;
 use super::environment::is_basic;
 use super::literal::literals;
 use crate::config::{Config, Part, Shape, Template, is_secret_name};
@@ -316,6 +317,31 @@ pub fn argument_text(arguments: &Value, path: &[String]) -> Result<String, Unres
         Value::String(text) => Ok(text.clone()),
         value @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
             Ok(value.to_string())
+        }
+    }
+}
+
+impl Secrets {
+    /// Strikes every known secret out of a call's end.
+    pub fn redacted(&self, ended: Ended) -> Ended {
+        match ended {
+            Ended::Succeeded { mut output } => {
+                self.redact(&mut output);
+                Ended::Succeeded { output }
+            }
+            Ended::Failed { category, mut message, sent, mut output, retry_after } => {
+                self.redact_text(&mut message);
+                output.iter_mut().for_each(|output| self.redact(output));
+                Ended::Failed { category, message, sent, output, retry_after }
+            }
+            Ended::Unknown { category, mut message, retry_after } => {
+                self.redact_text(&mut message);
+                Ended::Unknown { category, message, retry_after }
+            }
+            Ended::Asks { mut question, began } => {
+                self.redact(&mut question);
+                Ended::Asks { question, began }
+            }
         }
     }
 }

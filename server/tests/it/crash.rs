@@ -39,7 +39,7 @@ impl Dice {
 }
 
 /// Waits for a condition by looking, and fails with what was waited for.
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(seen) = look() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actbook_engine::execution::Execution;
 use tokio::sync::oneshot;
 
-use super::super::{Answer, Asked, Error, Request};
+use super::super::{Answer, Asked, Error, Request, STALE_EPOCH};
 use crate::store::{Batch, Entry, Statement};
 
 /// Somebody who waits for durability, with what is needed to decide again.
@@ -47,7 +47,9 @@ impl Waiter {
     /// The execution that somebody else than its driver has moved.
     pub fn moved_from_outside(&self) -> Option<u64> {
         match &self.asked.request {
-            Request::Do { stream, command } if command.epoch().is_none() => Some(*stream),
+            Request::Do { stream, command } if command.epoch().is_none_or(|epoch| epoch == STALE_EPOCH) => {
+                Some(*stream)
+            }
             Request::Do { .. }
             | Request::Start(_)
             | Request::SavePlan(_)

@@ -76,10 +76,6 @@ impl Calls {
         self.lock().waiting.is_none()
     }
 
-    pub fn are_out(&self) -> bool {
-        self.lock().waiting.as_ref().is_some_and(|waiting| !waiting.is_empty())
-    }
-
     fn lock(&self) -> MutexGuard<'_, Out> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,8 +2,10 @@
 //! talks through it, the calls out at it, which to a child go beside that client.
 
 mod call;
+mod late;
 mod listing;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,23 +28,27 @@ use rmcp::transport::streamable_http_client::{
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
+use super::NotUp;
 use super::ears::{Ears, Reports};
+use super::fault::ConnectionFault;
 use super::http::{HttpClient, Leaves, NoMessage};
-use super::lines::{Introduction, Lines, Speaker, Verdict};
+use super::lines::{Introduction, Lines, Speaker};
 use super::raw::ListChanges;
 use super::signs::Signs;
-use super::{CONNECT_LIMIT, NotUp};
 use crate::tools::Ended;
 use crate::tools::classify::{Came, classify, joined};
 use crate::tools::process::{self, ChildProcess, Group, Tail};
 use crate::tools::secret::Secrets;
 pub use call::{KEY_META, TRACE_META, tool_answer};
+use late::LateCalls;
 use listing::Listed;
 
 /// After its input is closed, a server has this long to leave by itself.
 pub const LEAVE_GRACE: Duration = Duration::from_secs(1);
 /// Between the end of a server's output and that of the server.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
+/// A server that has not answered the handshake by then is spoken of in the log.
+const SLOW_START: Duration = Duration::from_secs(5);
 /// After a pause or a time-out, a server that does not answer a simple question within this is ended.
 const CHECK_LIMIT: Duration = Duration::from_secs(3);
 /// The server's concurrency is bounded by its permits; a second bound would make sent calls wait.
@@ -60,6 +66,7 @@ pub struct Connection {
     listed: Mutex<Option<Listed>>,
     changes: ListChanges,
     life: Signs,
+    late: LateCalls,
 }
 
 /// What the connection lives on.
@@ -71,30 +78,35 @@ enum Carrier {
 struct Child {
     group: Group,
     last_words: Tail,
-    verdict: Verdict,
+    fault: ConnectionFault,
     speaker: Speaker,
 }
 
-/// Starts a server and shakes hands.
+/// Starts a server and shakes hands, within `limit`.
 ///
 /// A server of the older era may leave at the first word that it does not know; it gets a second
 /// start, spoken to in its own manner. So does one that answered that word only after we had given up
 /// waiting for it.
-pub async fn start(name: String, mut command: Command, secrets: Secrets) -> Result<Arc<Connection>, NotUp> {
-    let started = match start_as(&name, &mut command, &secrets, both_eras()).await {
+pub async fn start(
+    name: String,
+    mut command: Command,
+    secrets: Secrets,
+    limit: Duration,
+) -> Result<Arc<Connection>, NotUp> {
+    let started = match start_as(&name, &mut command, &secrets, limit, both_eras()).await {
         Err(Failed { speak_older: true, .. }) => {
-            start_as(&name, &mut command, &secrets, ClientLifecycleMode::Initialize).await
+            start_as(&name, &mut command, &secrets, limit, ClientLifecycleMode::Initialize).await
         }
         started => started,
     };
     started.map(Arc::new).map_err(|failed| failed.not_up)
 }
 
-/// Shakes hands with a server that somebody else runs.
-pub async fn reach(name: String, client: HttpClient) -> Result<Arc<Connection>, NotUp> {
-    let reached = match reach_as(&name, &client, both_eras()).await {
+/// Shakes hands with a server that somebody else runs, within `limit`.
+pub async fn reach(name: String, client: HttpClient, limit: Duration) -> Result<Arc<Connection>, NotUp> {
+    let reached = match reach_as(&name, &client, limit, both_eras()).await {
         Err(Failed { speak_older: true, .. }) => {
-            reach_as(&name, &client, ClientLifecycleMode::Initialize).await
+            reach_as(&name, &client, limit, ClientLifecycleMode::Initialize).await
         }
         reached => reached,
     };
@@ -112,6 +124,7 @@ async fn start_as(
     name: &str,
     command: &mut Command,
     secrets: &Secrets,
+    limit: Duration,
     manner: ClientLifecycleMode,
 ) -> Result<Connection, Failed> {
     let (group, pipes) = process::start_server(command).map_err(|error| {
@@ -119,24 +132,25 @@ async fn start_as(
         let why = format!("the server `{name}` cannot be started: {program}: {error}");
         Failed { not_up: NotUp { category: Category::Unavailable, why }, speak_older: false }
     })?;
-    let (last_words, verdict) = (Tail::default(), Verdict::default());
+    let (last_words, fault) = (Tail::default(), ConnectionFault::new(group.killer()));
     let changes = ListChanges::default();
     let draining = process::drain_stderr(name.to_owned(), pipes.stderr, last_words.clone(), secrets.clone());
     tokio::spawn(group.while_it_lasts(draining));
-    let lines = Lines::new(pipes.stdin, pipes.stdout, verdict.clone(), changes.clone());
+    let lines = Lines::new(pipes.stdin, pipes.stdout, fault.clone(), changes.clone());
     let speaker = lines.speaker();
     let handshake = client().serve_with_lifecycle(lines, manner);
     let mut late = false;
-    let failed = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
-        Ok(Ok(service)) => {
-            let carrier = Carrier::Child(Child { group, last_words, verdict, speaker });
+    let failed = match within(limit, name, handshake).await {
+        Some(Ok(service)) => {
+            speaker.handshake_done();
+            let carrier = Carrier::Child(Child { group, last_words, fault, speaker });
             return Ok(Connection::new(carrier, service, changes).await);
         }
-        Ok(Err(error)) => {
+        Some(Err(error)) => {
             late = answered_late(&error);
             handshake_problem(&error)
         }
-        Err(_) => format!("did not answer within {CONNECT_LIMIT:?}"),
+        None => too_slow(limit, name),
     };
     // With the last of its input closed it may leave by itself.
     drop(speaker);
@@ -145,12 +159,32 @@ async fn start_as(
         Some(_) => last_words.whole().await,
         None => last_words.text(),
     };
-    let how = left.clone().unwrap_or(failed);
+    // One that was given up has not left by itself, and would not fare better a second time.
+    let given_up = fault.reason().map(str::to_owned);
+    let speak_older = given_up.is_none() && (late || left.is_some());
+    let how = given_up.or(left).unwrap_or(failed);
     let why = joined(format!("the server `{name}` did not come up: it {how}"), &said);
-    Err(Failed {
-        not_up: NotUp { category: Category::Unavailable, why },
-        speak_older: late || left.is_some(),
-    })
+    Err(Failed { not_up: NotUp { category: Category::Unavailable, why }, speak_older })
+}
+
+/// The handshake's end; none where it takes longer than `limit`. A slow one is spoken of meanwhile: whoever waits
+/// should know for what.
+async fn within<T>(limit: Duration, name: &str, handshake: impl Future<Output = T>) -> Option<T> {
+    let mut handshake = pin!(handshake);
+    if let Ok(done) = tokio::time::timeout(SLOW_START.min(limit), &mut handshake).await {
+        return Some(done);
+    }
+    let left = limit.saturating_sub(SLOW_START);
+    if !left.is_zero() {
+        tracing::warn!(
+            "the server `{name}` has not answered for {SLOW_START:?}; it is given up after {limit:?}"
+        );
+    }
+    tokio::time::timeout(left, handshake).await.ok()
+}
+
+fn too_slow(limit: Duration, name: &str) -> String {
+    format!("did not answer within {limit:?} (`servers.{name}.start_timeout` in the config gives it longer)")
 }
 
 fn answered_late(error: &ClientInitializeError) -> bool {
@@ -160,7 +194,12 @@ fn answered_late(error: &ClientInitializeError) -> bool {
     }
 }
 
-async fn reach_as(name: &str, http: &HttpClient, manner: ClientLifecycleMode) -> Result<Connection, Failed> {
+async fn reach_as(
+    name: &str,
+    http: &HttpClient,
+    limit: Duration,
+    manner: ClientLifecycleMode,
+) -> Result<Connection, Failed> {
     // rmcp needs some address to hand around; the client knows the true one, secrets and all.
     let mut config = StreamableHttpClientTransportConfig::with_uri(name)
         .max_concurrent_requests(POSTS_MAX)
@@ -168,15 +207,15 @@ async fn reach_as(name: &str, http: &HttpClient, manner: ClientLifecycleMode) ->
     let mut resumes = FixedInterval::default();
     resumes.max_times = Some(RESUMES_MAX);
     config.retry_config = Arc::new(resumes);
-    let transport = Leaves(StreamableHttpClientTransport::with_client(http.clone(), config));
+    let transport = Leaves::new(StreamableHttpClientTransport::with_client(http.clone(), config));
     let handshake = client().serve_with_lifecycle(transport, manner);
-    let (category, how, speak_older) = match tokio::time::timeout(CONNECT_LIMIT, handshake).await {
-        Ok(Ok(service)) => {
+    let (category, how, speak_older) = match within(limit, name, handshake).await {
+        Some(Ok(service)) => {
             let carrier = Carrier::Http(http.clone());
             return Ok(Connection::new(carrier, service, ListChanges::default()).await);
         }
-        Ok(Err(error)) => unreached(&error),
-        Err(_) => (Category::Timeout, format!("it did not answer within {CONNECT_LIMIT:?}"), false),
+        Some(Err(error)) => unreached(&error),
+        None => (Category::Timeout, format!("it {}", too_slow(limit, name)), false),
     };
     let why = format!("the server `{name}` cannot be reached: {how}");
     Err(Failed { not_up: NotUp { category, why }, speak_older })
@@ -249,8 +288,8 @@ impl Connection {
         let introduction = introduction(&peer, &service.service().get_info());
         let service = Mutex::new(Some(service));
         let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
-        let life = Signs::new();
-        Self { carrier, peer, introduction, service, reports, calls_out, listed, changes, life }
+        let (life, late) = (Signs::new(), LateCalls::default());
+        Self { carrier, peer, introduction, service, reports, calls_out, listed, changes, life, late }
     }
 
     /// The child that serves it, where it is one of ours.
@@ -358,7 +397,7 @@ impl Child {
             Some(how) => (format!("the server {how}"), self.last_words.whole().await),
             None => ("the server closed its output".to_owned(), self.last_words.text()),
         };
-        joined(self.verdict.get().cloned().unwrap_or(how), &said)
+        joined(self.fault.reason().map_or(how, |reason| format!("the server {reason}")), &said)
     }
 }
 

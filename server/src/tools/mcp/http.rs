@@ -23,15 +23,15 @@ use sse_stream::{Sse, SseStream};
 
 use super::answer;
 use super::connection::{KEY_META, LEAVE_GRACE, TRACE_META};
-use super::raw::wrapped;
+use super::raw::{Passed, passed};
+use super::requests::reply_to;
 use crate::config::Template;
 use crate::tools::classify::{Came, classify};
 use crate::tools::egress::{self, Egress, Place};
+use crate::tools::limits::bytes::{ByteBudget, MESSAGE_BYTES_MAX, UNREAD_REPLIES_BYTES_MAX};
 use crate::tools::secret::Secrets;
 use crate::tools::{Ended, IDEMPOTENCY_HEADER, TRACE_HEADER, unfilled};
 
-/// One message of a server, as for one line of a child's output.
-const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -57,7 +57,23 @@ struct Reach {
 /// rmcp's transport, with a bound on how long it may take to leave. It waits for its worker, and the worker may
 /// wait for somebody to take a message off it, which nobody does any more: a server that floods us would keep
 /// its connection for good. Let go, the worker finds nobody there and ends.
-pub struct Leaves(pub StreamableHttpClientTransport<HttpClient>);
+///
+/// It also bounds the answers to a server's own requests that the server has not taken: each is a POST that waits.
+pub struct Leaves {
+    transport: StreamableHttpClientTransport<HttpClient>,
+    unread: ByteBudget,
+    /// The server lets too many answers wait.
+    given_up: bool,
+}
+
+/// What an answer to a server's request is counted as: it has a request, and often a connection, of its own.
+const REPLY_BYTES: usize = 64 * 1024;
+
+impl Leaves {
+    pub fn new(transport: StreamableHttpClientTransport<HttpClient>) -> Self {
+        Self { transport, unread: ByteBudget::new(UNREAD_REPLIES_BYTES_MAX), given_up: false }
+    }
+}
 
 impl Transport<RoleClient> for Leaves {
     type Error = StreamableHttpError<NoMessage>;
@@ -66,15 +82,34 @@ impl Transport<RoleClient> for Leaves {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.0.send(item)
+        let is_reply = matches!(item, ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_));
+        let room = is_reply.then(|| self.unread.reserve_queued(REPLY_BYTES));
+        self.given_up |= matches!(room, Some(None));
+        let sending = (!self.given_up).then(|| self.transport.send(item));
+        async move {
+            let sent = match sending {
+                Some(sending) => sending.await,
+                None => Err(StreamableHttpError::TransportChannelClosed),
+            };
+            drop(room);
+            sent
+        }
     }
 
-    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
-        self.0.receive()
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            if self.given_up {
+                tracing::warn!("a server that does not take the answers to its own requests is left");
+                return None;
+            }
+            let heard = self.transport.receive().await?;
+            let Some(reply) = reply_to(&heard) else { return Some(heard) };
+            tokio::spawn(self.send(reply));
+        }
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        tokio::time::timeout(LEAVE_GRACE, self.0.close()).await.unwrap_or(Ok(()))
+        tokio::time::timeout(LEAVE_GRACE, self.transport.close()).await.unwrap_or(Ok(()))
     }
 }
 
@@ -292,7 +327,11 @@ async fn answered(mut response: Response, asked: &Asked) -> Posted {
     if let Some(answer) = answer::of_call(&body, |id| Some(id) == asked.call()) {
         return Ok(StreamableHttpPostResponse::Json(answer, session));
     }
-    let body = wrapped(&body).unwrap_or(body);
+    let body = match passed(&body) {
+        Passed::AsIs => body,
+        Passed::Instead(other) => other,
+        Passed::Nothing => return unintelligible("the server's answer is too large for what was asked"),
+    };
     match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
         // An error without an id is about the one request that was sent.
         Ok(ServerJsonRpcMessage::Error(error)) if error.id.is_none() => {
@@ -349,11 +388,17 @@ fn events(response: Response, call: Option<RequestId>) -> Events {
 }
 
 /// In a form that rmcp, which reads it next, does not mistake.
-fn for_rmcp(event: Sse, call: Option<&RequestId>) -> Sse {
-    let text = |data: &String| {
-        let answer = answer::of_call(data.as_bytes(), |id| Some(id) == call);
-        let plain = answer.and_then(|answer| serde_json::to_vec(&answer).ok());
-        String::from_utf8(plain.or_else(|| wrapped(data.as_bytes()))?).ok()
+fn for_rmcp(mut event: Sse, call: Option<&RequestId>) -> Sse {
+    let Some(data) = event.data.take() else { return event };
+    let answer = answer::of_call(data.as_bytes(), |id| Some(id) == call);
+    let other = match answer.and_then(|answer| serde_json::to_vec(&answer).ok()) {
+        Some(plain) => Passed::Instead(plain),
+        None => passed(data.as_bytes()),
     };
-    Sse { data: event.data.as_ref().and_then(text).or(event.data), ..event }
+    event.data = match other {
+        Passed::AsIs => Some(data),
+        Passed::Instead(other) => String::from_utf8(other).ok(),
+        Passed::Nothing => None,
+    };
+    event
 }

@@ -17,10 +17,15 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(10);
 /// Silent for so long, a server is asked whether it is well before the next call.
 const CHECK_AFTER_DEFAULT: Duration = Duration::from_secs(60);
 
+/// A server that does not answer the handshake within this is given up. One that is installed on first use
+/// (`npx -y …`) may need longer; config says so.
+const START_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
 pub struct Life {
     backoff: Duration,
     max_backoff: Duration,
     pub check_after: Duration,
+    pub start_timeout: Duration,
 }
 
 impl Life {
@@ -30,6 +35,7 @@ impl Life {
             backoff: words.restart.backoff.unwrap_or(BACKOFF_DEFAULT).min(max_backoff),
             max_backoff,
             check_after: words.check_after.unwrap_or(CHECK_AFTER_DEFAULT),
+            start_timeout: words.start_timeout.unwrap_or(START_TIMEOUT_DEFAULT),
         }
     }
 

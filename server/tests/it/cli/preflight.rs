@@ -57,6 +57,25 @@ fn tools() -> Value {
     ])
 }
 
+/// The reference server's tool is of this kind.
+#[test]
+fn tool_that_runs_only_as_a_task_is_refused_by_check() {
+    let npm = crate::tools::mcp_http::installed("ACTBOOK_TEST_NPM");
+    let everything = npm.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let house = House::new();
+    let server = json!({ "command": "node", "args": [everything, "stdio"] });
+    house.write("actbook.yaml", &json!({ "mcpServers": { "every": server } }).to_string());
+    let step = |tool: &str, arguments: Value| json!({ "id": "one", "tool": tool, "arguments": arguments });
+    let research = step("every/simulate-research-query", json!({ "topic": "x" }));
+    house.write("plan.json", &json!({ "name": "research", "steps": [research] }).to_string());
+    let refused = house.run(&["check", "plan.json"]);
+    let said = format!("{}{}", refused.out, refused.err);
+    assert!(refused.code != Some(0) && said.contains("runs only as a task"), "{said}");
+    let echo = step("every/echo", json!({ "message": "hello" }));
+    house.write("plan.json", &json!({ "name": "echo", "steps": [echo] }).to_string());
+    house.expect(0, &["check", "plan.json"]);
+}
+
 fn undo() -> Value {
     json!({ "tool": "shifty/remove", "arguments": { "id": "${output.id}" } })
 }

@@ -15,19 +15,27 @@ use crate::store::Kind;
 /// A process that has not gone on for so long was stopped for another reason than its last lock.
 const STANDS_STILL: Duration = Duration::from_millis(100);
 
-/// The binary, stopped each time it has taken a lock or given one back, which is when others see what it wrote.
+/// The binary, stopped after each system call of one kind.
 struct Frozen {
     strace: Child,
     log: tempfile::NamedTempFile,
     process: Pid,
+    /// The system call, as strace writes it.
+    call: &'static str,
 }
 
 impl Frozen {
+    /// Stopped each time it has taken a lock or given one back, which is when others see what it wrote.
     fn start(book: &Book, words: &[&str]) -> Self {
+        Self::after_each("fcntl", book, words)
+    }
+
+    fn after_each(call: &'static str, book: &Book, words: &[&str]) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
         let run = book.actbook(words);
         let mut strace = Command::new("strace");
-        strace.args(["-f", "-qq", "-e", "trace=fcntl", "-e", "inject=fcntl:signal=SIGSTOP", "-o"]);
+        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=SIGSTOP"));
+        strace.args(["-f", "-qq", "-e", &trace, "-e", &inject, "-o"]);
         strace.arg(log.path()).arg(run.get_program()).args(run.get_args());
         strace
             .stdin(Stdio::null())
@@ -36,18 +44,19 @@ impl Frozen {
             .envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))))
             .current_dir(&book.folder);
         let strace = strace.spawn().expect("strace is missing: `cargo xtask test` installs it");
-        let process = wait_for("the first lock", || {
+        let process = wait_for("the first stop", || {
             let seen = std::fs::read_to_string(log.path()).unwrap();
             Pid::from_raw(seen.split_whitespace().next()?.parse().ok()?)
         });
-        Self { strace, log, process }
+        Self { strace, log, process, call }
     }
 
-    /// Goes from lock to lock until `there`, and stays there.
+    /// Goes from stop to stop until `there`, and stays there.
     fn go_until(&self, there: impl Fn() -> bool) {
         let (mut locks, mut since) = (0, Instant::now());
+        let call = format!("{}(", self.call);
         wait_for("the moment to freeze at", || {
-            let seen = std::fs::read_to_string(self.log.path()).unwrap().matches("fcntl(").count();
+            let seen = std::fs::read_to_string(self.log.path()).unwrap().matches(&call).count();
             let goes_on = seen == locks && since.elapsed() < STANDS_STILL;
             if goes_on || !is_stopped(self.process) {
                 return None;
@@ -123,6 +132,27 @@ fn a_driver_that_is_frozen_before_it_sends_and_taken_for_dead_does_not_send() {
     frozen.thaw();
     assert_eq!(arrived(&book).len(), 0, "it sent what another has answered for since");
     assert_eq!(book.outside().head(), before, "and it has nothing to say");
+    book.verify();
+}
+
+/// Whether some process has noted that it is about to send a call.
+fn has_noted_a_call(book: &Book) -> bool {
+    let seats = std::fs::read_dir(book.path("data/actbook/seats")).into_iter().flatten().flatten();
+    let mut notes = seats.filter_map(|seat| std::fs::read_to_string(seat.path()).ok());
+    notes.any(|notes| notes.lines().any(|line| line.starts_with("sent ")))
+}
+
+#[test]
+fn driver_frozen_between_its_note_and_the_send_does_not_send_after_its_lease() {
+    let book = new_book(Kind::Sqlite, &json!({ "name": "once", "steps": [step("post")] }));
+    let frozen = Frozen::after_each("write", &book, &["run", "plan.json"]);
+    frozen.go_until(|| has_noted_a_call(&book));
+
+    let taker = take_over(&book, &id(&book));
+    assert_eq!((taker.code, taker.status()), (Some(3), "blocked"), "{taker:?}");
+    assert_eq!(arrived(&book).len(), 0, "it was to be frozen before it sends");
+    frozen.thaw();
+    assert_eq!(arrived(&book).len(), 0, "it sent what another has answered for since");
     book.verify();
 }
 

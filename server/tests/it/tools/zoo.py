@@ -624,4 +624,71 @@ def falls_asleep():
     forever()
 
 
+def flood(line):
+    data = (line + "\n").encode() * 200
+    try:
+        while True:
+            raw(data)
+    except OSError:
+        forever()
+
+
+def pings_and_does_not_read():
+    mid_call(lambda message: flood('{"jsonrpc": "2.0", "id": "p", "method": "ping"}'))
+
+
+def floods_at_start():
+    remember_process()
+    flood("starting up, please wait")
+
+
+def floods_noise():
+    mid_call(lambda message: flood("this is no message " * 10))
+
+
+def tool_list(tools, **more):
+    return {"tools": tools, **more}
+
+
+def lists_too_many_tools():
+    remember_process()
+    while True:
+        message = next_of("tools/list")
+        answer(message, tool_list([{"name": f"tool_{n}", "description": "d" * 200, "inputSchema": {"type": "object"}}
+                                   for n in range(50_000)]))
+
+
+def lists_many_small_tools():
+    remember_process()
+    while True:
+        message = next_of("tools/list")
+        answer(message, tool_list([{"name": f"t{n}"} for n in range(50_000)]))
+
+
+def lists_long_pages():
+    remember_process()
+    page = [{"name": "tool", "description": "d" * 1_000_000, "inputSchema": {"type": "object"}}]
+    while True:
+        message = next_of("tools/list")
+        answer(message, tool_list(page, nextCursor="more"))
+
+
+def answers_late():
+    def when_told(message):
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+        answer(message, text("at last"))
+    while True:
+        message = next_of("tools/call")
+        threading.Thread(target=when_told, args=(message,), daemon=True).start()
+
+
+def ignores_the_end_of_input():
+    remember_process()
+    try:
+        next_of("nothing")
+    except SystemExit:
+        forever()
+
+
 globals()[sys.argv[1]]()

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use actbook_engine::policy::Category;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-    CancelledNotificationParam, ClientNotification, ClientRequest, ContentBlock, CustomNotification,
-    ProgressToken, RequestId, RequestMetaObject, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientNotification, ClientRequest, ContentBlock,
+    CustomNotification, ProgressToken, RequestId, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::{Value, json};
@@ -21,7 +20,7 @@ use crate::tools::mcp::ears::Listening;
 use crate::tools::mcp::http::NoMessage;
 use crate::tools::mcp::lines::{Meta, Params, Speaker};
 use crate::tools::mcp::{Stop, tasks};
-use crate::tools::{Call, OnProgress, traceparent};
+use crate::tools::{Call, OnLateCame, OnProgress, traceparent};
 
 pub const KEY_META: &str = "actbook/idempotency-key";
 pub const TRACE_META: &str = "traceparent";
@@ -29,12 +28,12 @@ pub const TRACE_META: &str = "traceparent";
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
 impl Connection {
-    /// Also says whether the call was asked to stop.
+    /// Also says whether the call was asked to stop. An answer that comes after its time is handed to `late`.
     pub async fn call<F>(
         &self,
         tool: &str,
         call: &Call,
-        progress: OnProgress,
+        (progress, late): (OnProgress, OnLateCame),
         stop: Stop<'_, F>,
     ) -> (Came, bool)
     where
@@ -46,13 +45,26 @@ impl Connection {
             Carrier::Http(_) => self.post(params(tool, call), meta(call), progress).await,
         };
         match sent {
-            Some(sent) => self.answer(sent, out, call.timeout, stop).await,
+            Some(mut sent) => {
+                let (came, stopped) = self.answer(&mut sent, out, call.timeout, stop).await;
+                if matches!(came, Came::TimedOut { .. }) {
+                    self.late.listen(sent, late, &self.peer, &self.carrier);
+                }
+                (came, stopped)
+            }
             None => {
                 // It was not even handed over to whoever writes.
-                let why = self.why_broken().await;
+                let why = self.why_unsent().await;
                 (Came::NotSent { category: Category::Unavailable, why }, false)
             }
         }
+    }
+
+    async fn why_unsent(&self) -> String {
+        if self.is_up() {
+            return "the server does not read the calls that were sent to it before".to_owned();
+        }
+        self.why_broken().await
     }
 
     fn speak(
@@ -67,8 +79,8 @@ impl Connection {
         let meta = Meta { introduction: &self.introduction, call: meta, progress_token: &token };
         let params = Params { meta, call: params };
         let listening = self.reports.listen(token.clone(), progress);
-        speaker.call(&waiting, &params);
-        Some(Sent { id, answer, _listening: listening, _waiting: Some(waiting) })
+        let queued = speaker.call(&waiting, &params);
+        queued.then_some(Sent { id, answer, _listening: listening, _waiting: Some(waiting) })
     }
 
     async fn post(
@@ -86,7 +98,7 @@ impl Connection {
 
     async fn answer<F>(
         &self,
-        mut sent: Sent,
+        sent: &mut Sent,
         out: CallOut<'_>,
         mut timeout: Duration,
         mut stop: Stop<'_, F>,
@@ -106,7 +118,7 @@ impl Connection {
                 () = self.bereft() => break self.broken().await,
                 () = &mut deadline => {
                     drop(out);
-                    self.give_up(sent.id.clone());
+                    self.give_up(&sent.id);
                     break Came::TimedOut { after: timeout };
                 }
                 () = &mut stop, if !stopped => {
@@ -158,7 +170,11 @@ impl Connection {
     /// As a plain notification, since rmcp's own way would also stop listening for the answer, and a
     /// server that finishes all the same should be believed.
     fn ask_to_stop(&self, id: &RequestId) {
-        let params = json!({ "requestId": id, "reason": "asked to stop" });
+        self.cancel(id, "asked to stop");
+    }
+
+    fn cancel(&self, id: &RequestId, reason: &str) {
+        let params = json!({ "requestId": id, "reason": reason });
         self.notify(CustomNotification::new("notifications/cancelled", Some(params)).into());
     }
 
@@ -172,11 +188,9 @@ impl Connection {
         });
     }
 
-    /// Tells the server that nobody waits any longer.
-    fn give_up(&self, id: RequestId) {
-        let reason = Some("timed out".to_owned());
-        let cancelled = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
-        self.notify(ClientNotification::CancelledNotification(cancelled));
+    /// Tells the server that the call's time is up.
+    fn give_up(&self, id: &RequestId) {
+        self.cancel(id, "timed out");
         if let Carrier::Child(_) = &self.carrier {
             self.life.doubt();
         }
@@ -200,9 +214,9 @@ impl Drop for CallOut<'_> {
 }
 
 /// A call on its way.
-struct Sent {
-    id: RequestId,
-    answer: oneshot::Receiver<Outcome>,
+pub(super) struct Sent {
+    pub id: RequestId,
+    pub answer: oneshot::Receiver<Outcome>,
     _listening: Listening,
     _waiting: Option<Waiting>,
 }

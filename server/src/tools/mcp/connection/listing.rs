@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use rmcp::model::PaginatedRequestParams;
 use rmcp::service::ServiceError;
 
-use super::super::raw::unwrapped;
+use super::super::raw::{too_long, too_many, unwrapped};
 use super::{Connection, no_message};
 use crate::tools::catalog::{Listing, ToolInfo};
+use crate::tools::limits::bytes::{LISTING_BYTES_MAX, TOOLS_MAX};
 
-const TOOLS_MAX: usize = 10_000;
 const PAGES_MAX: usize = 1_000;
 const LIST_LIMIT: Duration = Duration::from_secs(30);
 /// Within this the list is not asked for again, unless the server says that it changed. A server that
@@ -59,15 +59,14 @@ impl Connection {
     }
 
     async fn list(&self, server: &str) -> Result<Vec<ToolInfo>, String> {
-        let mut tools = Vec::new();
+        let refused = |why: &str| format!("the server `{server}` does not list its tools: {why}");
+        let (mut tools, mut bytes_listed) = (Vec::new(), 0_usize);
         let mut cursor = None;
         for _ in 0..PAGES_MAX {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
             let page = match self.peer.list_tools(Some(page)).await {
                 Ok(page) => page,
-                Err(ServiceError::McpError(error)) => {
-                    return Err(format!("the server `{server}` does not list its tools: {}", error.message));
-                }
+                Err(ServiceError::McpError(error)) => return Err(refused(&error.message)),
                 Err(error) => {
                     let told = match &error {
                         ServiceError::TransportSend(error) => no_message(error).map(ToString::to_string),
@@ -80,15 +79,21 @@ impl Connection {
                     return Err(format!("listing the tools of `{server}`: {why}"));
                 }
             };
-            tools.extend(page.tools.into_iter().filter_map(|tool| ToolInfo::of_mcp(server, unwrapped(tool))));
+            for (tool, bytes) in page.tools.into_iter().map(unwrapped) {
+                bytes_listed += bytes;
+                tools.extend(ToolInfo::of_mcp(server, tool));
+                if bytes_listed > LISTING_BYTES_MAX {
+                    return Err(refused(&too_long()));
+                }
+                if tools.len() > TOOLS_MAX {
+                    return Err(refused(&too_many()));
+                }
+            }
             cursor = page.next_cursor;
             if cursor.is_none() {
                 return Ok(tools);
             }
-            if tools.len() > TOOLS_MAX {
-                break;
-            }
         }
-        Err(format!("the server `{server}` lists more than {TOOLS_MAX} tools, or never ends its list"))
+        Err(format!("the server `{server}` never ends its list: it has more than {PAGES_MAX} pages"))
     }
 }

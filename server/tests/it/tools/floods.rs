@@ -1,0 +1,109 @@
+//! Servers that send too much, through the real binary: each is given up, visibly, and the memory of the process
+//! stays within a bound.
+
+use serde_json::{Value, json};
+
+use crate::cli::House;
+use crate::mcp::agent::{Agent, Answer};
+use crate::mcp::web::peak_mb;
+
+/// A process that is not flooded takes a third of it, with debug assertions.
+const PEAK_MB_MAX: u64 = 250;
+
+fn house_with(animal: &str) -> House {
+    let house = House::new();
+    let zoo = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tools/zoo.py");
+    let server = json!({ "command": "python3", "args": ["-I", "-S", zoo, animal] });
+    house.write("actbook.yaml", &json!({ "mcpServers": { "zoo": server } }).to_string());
+    house
+}
+
+fn agent(house: &House) -> Agent {
+    Agent::legacy(house, &["mcp"], "2025-11-25", json!({}))
+}
+
+#[track_caller]
+fn assert_peak(agent: &Agent, animal: &str) {
+    let peak = peak_mb(agent.child.id());
+    assert!(peak < PEAK_MB_MAX, "{animal}: {peak} MB");
+}
+
+fn run(agent: &mut Agent) -> Answer {
+    let step = json!({ "id": "ask", "tool": "zoo/any", "timeout": "15s" });
+    let plan = json!({ "name": "flooded", "steps": [step] });
+    agent.call("execute_plan", json!({ "plan": plan, "wait_s": 45 }))
+}
+
+#[test]
+fn server_that_pings_and_does_not_read_is_given_up_within_memory_bound() {
+    let house = house_with("pings_and_does_not_read");
+    let mut agent = agent(&house);
+    let ran = run(&mut agent);
+    let error = &ran.content["steps"][0]["error"];
+    assert_eq!(error["category"], "unavailable", "{}", ran.text);
+    assert!(error["message"].as_str().unwrap().contains("does not read"), "{}", ran.text);
+    assert_peak(&agent, "pings_and_does_not_read");
+}
+
+#[test]
+fn oversized_tool_lists_are_refused_within_memory_bound() {
+    let cases = [
+        ("lists_too_many_tools", "more than"),
+        ("lists_many_small_tools", "more than 10000 tools"),
+        ("lists_long_pages", "more than 4194304 bytes"),
+    ];
+    for (animal, words) in cases {
+        let house = house_with(animal);
+        let mut agent = agent(&house);
+        let listed = agent.call("list_tools", json!({}));
+        assert!(listed.whole.to_string().contains(words), "{animal}: {}", listed.text);
+        assert_peak(&agent, animal);
+    }
+}
+
+/// The time that a process has spent computing, in clock ticks: a hundredth of a second each.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn server_that_floods_before_its_handshake_is_given_up_at_low_cost() {
+    let house = house_with("floods_at_start");
+    let mut agent = agent(&house);
+    let before = ticks(agent.child.id());
+    let listed = agent.call("list_tools", json!({}));
+    let words = "did not answer the handshake";
+    assert!(listed.whole.to_string().contains(words), "{}", listed.text);
+    let spent = ticks(agent.child.id()) - before;
+    assert!(spent < 300, "{spent} ticks");
+    assert_peak(&agent, "floods_at_start");
+}
+
+#[test]
+fn silent_server_is_given_up_after_its_start_timeout() {
+    let house = house_with("silent");
+    let mut config: Value =
+        serde_json::from_str(&std::fs::read_to_string(house.path("actbook.yaml")).unwrap()).unwrap();
+    config["servers"] = json!({ "zoo": { "start_timeout": "500ms" } });
+    house.write("actbook.yaml", &config.to_string());
+    let mut agent = agent(&house);
+    let listed = agent.call("list_tools", json!({}));
+    let said = listed.whole.to_string();
+    assert!(said.contains("did not answer within 500ms") && said.contains("start_timeout"), "{said}");
+}
+
+#[test]
+fn server_that_ignores_the_end_of_its_input_ends_with_a_killed_process() {
+    let house = house_with("ignores_the_end_of_input");
+    let mut agent = agent(&house);
+    agent.call("list_tools", json!({}));
+    let noted = std::fs::read_to_string(house.path("processes")).unwrap();
+    let server: u32 = noted.trim().parse().unwrap();
+    assert!(!super::living(server).is_empty(), "it runs while its client does");
+    agent.child.kill().unwrap();
+    agent.child.wait().unwrap();
+    crate::crash::wait_for("the end of the server", || super::living(server).is_empty().then_some(()));
+}

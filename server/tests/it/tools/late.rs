@@ -1,0 +1,99 @@
+//! Answers that come after their call was given up, on a connection that is still up.
+
+use std::sync::Arc;
+
+use actbook::tools::Carry;
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::zoo::{animal, up};
+use super::*;
+use crate::cli::House;
+use crate::mcp::agent::Agent;
+
+const SHORT: Duration = Duration::from_millis(200);
+
+/// A call with a short time, and where its late answer arrives.
+fn listened(tool: &str) -> (Call, tokio::sync::mpsc::UnboundedReceiver<Ended>) {
+    let (tell, late) = unbounded_channel();
+    let carry = Carry { late: Some(Arc::new(move |ended| tell.send(ended).unwrap())), ..Carry::default() };
+    (Call { timeout: SHORT, carry, ..a_call(tool, json!({})) }, late)
+}
+
+#[tokio::test]
+async fn answer_after_the_timeout_is_handed_on_over_stdio() {
+    let (folder, tools) = animal("answers_late");
+    up(&tools).await;
+    let (call, mut late) = listened("zoo/any");
+    let (ended, _) = watched_call(&tools, call).await;
+    assert_eq!(unknown(ended).0, Category::Timeout);
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    let answer = tokio::time::timeout(PATIENCE, late.recv()).await.expect("it comes").unwrap();
+    assert_eq!(output(answer), json!({ "text": "at last" }));
+    tools.shutdown().await;
+}
+
+#[tokio::test]
+async fn only_the_newest_abandoned_calls_are_listened_for() {
+    let (folder, tools) = animal("answers_late");
+    up(&tools).await;
+    let mut listening = Vec::new();
+    for _ in 0..70 {
+        let (call, late) = listened("zoo/any");
+        let call = Call { timeout: Duration::from_millis(5), ..call };
+        assert_eq!(unknown(watched_call(&tools, call).await.0).0, Category::Timeout);
+        listening.push(late);
+    }
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    for late in listening.iter_mut().skip(6) {
+        tokio::time::timeout(PATIENCE, late.recv()).await.expect("it comes").unwrap();
+    }
+    for late in listening.iter_mut().take(6) {
+        assert!(late.recv().await.is_none(), "the oldest made room");
+    }
+    tools.shutdown().await;
+}
+
+fn house() -> House {
+    let house = House::new();
+    let zoo = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tools/zoo.py");
+    let server = json!({ "command": "python3", "args": ["-I", "-S", zoo, "answers_late"] });
+    house.write("actbook.yaml", &json!({ "mcpServers": { "zoo": server } }).to_string());
+    house
+}
+
+fn given_up(agent: &mut Agent) -> String {
+    agent.call("list_tools", json!({}));
+    let step = json!({ "id": "ask", "tool": "zoo/any", "timeout": "200ms" });
+    let plan = json!({ "name": "slow", "steps": [step] });
+    let ran = agent.call("execute_plan", json!({ "plan": plan, "wait_s": 45 }));
+    assert_eq!(ran.content["steps"][0]["status"], "unknown", "{}", ran.text);
+    ran.id().to_owned()
+}
+
+#[test]
+fn late_success_settles_the_blocked_step_and_is_shown() {
+    let house = house();
+    let mut agent = Agent::legacy(&house, &["mcp"], "2025-11-25", json!({}));
+    let id = given_up(&mut agent);
+    house.write("go", "");
+    house.journal().until("late_answer", Some("ask"));
+    let ended = agent.call("status", json!({ "execution_id": id, "wait_s": 45 }));
+    assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
+    let late = json!([{ "call": "run", "attempt": 1, "outcome": "succeeded" }]);
+    assert_eq!(ended.content["steps"][0]["late"], late);
+    assert!(ended.text.contains("the answer to attempt 1 came late: succeeded"), "{}", ended.text);
+}
+
+#[test]
+fn late_success_after_the_end_is_journaled_and_shown() {
+    let house = house();
+    let mut agent = Agent::legacy(&house, &["mcp"], "2025-11-25", json!({}));
+    let id = given_up(&mut agent);
+    house.run(&["decide", &id, "ask", "abandon", "--reason", "it takes too long"]);
+    house.journal().until("execution_ended", None);
+    house.write("go", "");
+    house.journal().until("late_answer", Some("ask"));
+    let shown = house.expect(0, &["show", &id]);
+    assert!(shown.contains("the answer to attempt 1 came late: succeeded"), "{shown}");
+    assert_eq!(house.json(&["show", &id])["status"], "failed");
+}
