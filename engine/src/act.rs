@@ -5,11 +5,16 @@ use crate::chain::Digest;
 use crate::event::{ActionRecorded, Event, Kept, PayloadsErased, Reported};
 use crate::execution::{Corrupt, Facts, Fresh, Recorded, Refusal};
 
-/// The entry that records it.
-pub fn record(facts: &Facts, status: Option<Reported>, salt: &[u8]) -> Result<Fresh, Refusal> {
+/// The entry that records it, in a project.
+pub fn record(
+    facts: &Facts,
+    status: Option<Reported>,
+    project: Option<&str>,
+    salt: &[u8],
+) -> Result<Fresh, Refusal> {
     let payload = facts.written()?;
     let kept = Kept { digest: Digest::salted(salt, &payload), size: payload.len() as u64 };
-    let event = ActionRecorded { step: None, status, facts: kept };
+    let event = ActionRecorded { step: None, status, facts: kept, project: project.map(str::to_owned) };
     Ok(Fresh { event: event.into(), payload: Some(payload) })
 }
 

@@ -99,6 +99,8 @@ macro_rules! events {
 
             impl $name {
                 pub const KIND: &'static str = $kind;
+                /// Every version that can be read, the newest first.
+                pub const VERSIONS: &'static [&'static str] = &[$kind, $($older),*];
             }
 
             impl From<$name> for Event {
@@ -137,7 +139,7 @@ macro_rules! events {
 
 events! {
     /// A version of a plan was added to the library. Its document is the entry's payload.
-    PlanSaved = "plan_saved.1" {
+    PlanSaved = "plan_saved.2" | "plan_saved.1" {
         id: PlanId,
         name: String,
         version: u32,
@@ -153,6 +155,12 @@ events! {
         /// It is kept to make plans of, and not to run.
         #[serde(default, skip_serializing_if = "no")]
         template: bool,
+        /// The project that wrote it first; None: it is older than projects, and all of them see it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        project: Option<String>,
+        /// Every project sees it.
+        #[serde(default, skip_serializing_if = "no")]
+        everywhere: bool,
     }
     /// Of a plan, or of a template.
     PlanDeleted = "plan_deleted.1" { id: PlanId }
@@ -396,12 +404,15 @@ events! {
     /// An agent undid the step itself, outside any compensation of the plan; these attempts are undone.
     CompensationRecorded = "compensation_recorded.1" { step: StepId, attempts: Vec<u32> }
     /// What an agent did, in its own words: of a step, or outside the plan. Decides nothing.
-    ActionRecorded = "action_recorded.1" {
+    ActionRecorded = "action_recorded.2" | "action_recorded.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<StepId>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<Reported>,
         facts: Kept,
+        /// Of an act that belongs to no execution: the project that recorded it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        project: Option<String>,
     }
     /// What was decided and why. What it asks of the execution follows as an entry of its own.
     DecisionRecorded = "decision_recorded.1" {
@@ -415,7 +426,7 @@ events! {
     }
 
     /// A note got this value; the payload is the value and its metadata. A stream of its own per key.
-    NoteSet = "note_set.1" {
+    NoteSet = "note_set.2" | "note_set.1" {
         key: String,
         r#type: String,
         #[serde(default, skip_serializing_if = "Scope::is_everybodys")]
@@ -423,6 +434,12 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at_ms: Option<i64>,
         note: Kept,
+        /// The project that wrote it first; None: it is older than projects, and all of them see it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        project: Option<String>,
+        /// Every project sees it.
+        #[serde(default, skip_serializing_if = "no")]
+        everywhere: bool,
     }
     /// It is not found any more; what it was stays in the journal.
     NoteDeleted = "note_deleted.1" {
@@ -431,7 +448,7 @@ events! {
         scope: Scope,
     }
     /// A task is there, or what it says has changed; what is left out stays as it was.
-    TaskSet = "task_set.1" {
+    TaskSet = "task_set.2" | "task_set.1" {
         id: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
@@ -455,6 +472,9 @@ events! {
         /// What else is said of it, by name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fields: Option<Kept>,
+        /// The project that wrote it first; None: it is older than projects, and all of them see it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        project: Option<String>,
     }
 
     ExecutionEnded = "execution_ended.1" { status: End }
@@ -466,8 +486,18 @@ impl Event {
     /// The project that the first entry of a stream puts the stream into. None where it was written before
     /// there were projects, and for every entry that is not the first of a stream.
     pub fn project(&self) -> Option<&str> {
-        let Self::ExecutionStarted(started) = self else { return None };
-        started.project.as_deref()
+        let project = if let Self::ExecutionStarted(event) = self {
+            &event.project
+        } else if let Self::NoteSet(event) = self {
+            &event.project
+        } else if let Self::TaskSet(event) = self {
+            &event.project
+        } else if let Self::ActionRecorded(event) = self {
+            &event.project
+        } else {
+            return None;
+        };
+        project.as_deref()
     }
 
     /// The payload that the entry owns, if it has one.

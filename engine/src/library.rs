@@ -11,8 +11,8 @@ use crate::plan::Plan;
 #[derive(Debug, Default)]
 pub struct Library {
     shelves: BTreeMap<PlanId, Shelf>,
-    /// Templates have names of their own.
-    by_name: BTreeMap<(bool, String), PlanId>,
+    /// Templates have names of their own, and so has each project.
+    by_name: BTreeMap<(Option<String>, bool, String), PlanId>,
     /// The definition of a tool that an operator took last.
     accepted: BTreeMap<String, Digest>,
     /// How many entries the stream has.
@@ -24,6 +24,7 @@ pub struct Library {
 /// All versions of one plan or template, oldest first.
 #[derive(Debug)]
 struct Shelf {
+    project: Option<String>,
     template: bool,
     name: String,
     versions: Vec<Version>,
@@ -33,6 +34,17 @@ struct Shelf {
 struct Version {
     digest: Digest,
     pins: Pins,
+    everywhere: bool,
+}
+
+/// As what, and for whom, a document is saved.
+#[derive(Clone, Debug, Default)]
+pub struct Placement {
+    /// It is kept to make plans of.
+    pub template: bool,
+    pub project: Option<String>,
+    /// Every project sees it.
+    pub everywhere: bool,
 }
 
 /// The definition of each tool that a version was checked against.
@@ -44,19 +56,23 @@ impl Library {
     pub fn save(
         &self,
         plan: &Plan,
-        template: bool,
+        placement: &Placement,
         pins: Option<&Pins>,
         new_id: PlanId,
     ) -> (PlanRef, Option<PlanSaved>) {
-        let found =
-            self.by_name.get(&(template, plan.name.clone())).and_then(|id| Some((id, self.shelves.get(id)?)));
+        let Placement { template, project, everywhere } = placement.clone();
+        let name = (project.clone(), template, plan.name.clone());
+        let found = self.by_name.get(&name).and_then(|id| Some((id, self.shelves.get(id)?)));
         let (id, last) = match found {
             Some((id, shelf)) => (id.clone(), shelf.versions.len() as u32),
             None => (new_id, 0),
         };
         let newest = found.and_then(|(_, shelf)| shelf.versions.last());
-        let same =
-            |newest: &Version| newest.digest == plan.digest && pins.is_none_or(|pins| *pins == newest.pins);
+        let same = |newest: &Version| {
+            newest.digest == plan.digest
+                && newest.everywhere == everywhere
+                && pins.is_none_or(|pins| *pins == newest.pins)
+        };
         let version = if newest.is_some_and(same) { last } else { last + 1 };
         let reference = PlanRef { id: id.clone(), name: plan.name.clone(), version, digest: plan.digest };
         let saved = (version > last).then(|| PlanSaved {
@@ -69,6 +85,8 @@ impl Library {
             pins: pins.cloned().unwrap_or_default(),
             task: plan.task.clone(),
             template,
+            project,
+            everywhere,
         });
         (reference, saved)
     }
@@ -99,7 +117,7 @@ impl Library {
             Event::PlanSaved(saved) => self.put(saved),
             Event::PlanDeleted(deleted) => {
                 if let Some(shelf) = self.shelves.remove(&deleted.id) {
-                    self.by_name.remove(&(shelf.template, shelf.name));
+                    self.by_name.remove(&(shelf.project, shelf.template, shelf.name));
                 }
             }
             Event::ToolAccepted(ToolAccepted { tool, digest, .. }) => {
@@ -116,13 +134,19 @@ impl Library {
     }
 
     fn put(&mut self, saved: &PlanSaved) {
-        self.by_name.insert((saved.template, saved.name.clone()), saved.id.clone());
+        let name = (saved.project.clone(), saved.template, saved.name.clone());
+        self.by_name.insert(name, saved.id.clone());
         let shelf = self.shelves.entry(saved.id.clone());
         let shelf = shelf.or_insert_with(|| Shelf {
+            project: saved.project.clone(),
             template: saved.template,
             name: saved.name.clone(),
             versions: Vec::new(),
         });
-        shelf.versions.push(Version { digest: saved.digest, pins: saved.pins.clone() });
+        shelf.versions.push(Version {
+            digest: saved.digest,
+            pins: saved.pins.clone(),
+            everywhere: saved.everywhere,
+        });
     }
 }

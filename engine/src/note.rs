@@ -60,13 +60,24 @@ pub struct Note {
     /// None: as it was, or the default.
     pub r#type: Option<String>,
     pub expires_at_ms: Option<i64>,
+    /// None: it is older than projects.
+    pub project: Option<String>,
+    /// Every project sees it; none: as it was, or not.
+    pub everywhere: Option<bool>,
     /// The value and its metadata.
     pub payload: Vec<u8>,
 }
 
-/// The entry that gives a note its value. `was`: its type until now.
-pub fn set(note: &Note, was: Option<&str>, salt: &[u8]) -> Result<Fresh, Refusal> {
-    let named = note.r#type.as_deref().or(was).unwrap_or(TYPE_DEFAULT);
+/// What a note was before it is written again.
+#[derive(Clone, Copy, Debug)]
+pub struct Before<'a> {
+    pub r#type: &'a str,
+    pub everywhere: bool,
+}
+
+/// The entry that gives a note its value. `before`: none where there is no such note, or it was deleted.
+pub fn set(note: &Note, before: Option<Before<'_>>, salt: &[u8]) -> Result<Fresh, Refusal> {
+    let named = note.r#type.as_deref().or(before.map(|before| before.r#type)).unwrap_or(TYPE_DEFAULT);
     fits("a key", &note.key, KEY_BYTES_MAX)?;
     fits("a type", named, TYPE_BYTES_MAX)?;
     if let Scope::Task(task) = &note.scope {
@@ -84,6 +95,8 @@ pub fn set(note: &Note, was: Option<&str>, salt: &[u8]) -> Result<Fresh, Refusal
         scope: note.scope.clone(),
         expires_at_ms: note.expires_at_ms,
         note: kept,
+        project: note.project.clone(),
+        everywhere: note.everywhere.unwrap_or(before.is_some_and(|before| before.everywhere)),
     };
     Ok(Fresh { event: event.into(), payload: Some(note.payload.clone()) })
 }

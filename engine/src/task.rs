@@ -40,6 +40,8 @@ pub struct Task {
     pub labels: Option<Vec<String>>,
     pub plan: Option<PlanId>,
     pub step: Option<StepId>,
+    /// None: it is older than projects.
+    pub project: Option<String>,
     /// A JSON object.
     pub fields: Option<Vec<u8>>,
 }
@@ -67,6 +69,7 @@ pub fn set(task: &Task, salt: &[u8]) -> Result<Fresh, Refusal> {
         plan: task.plan.clone(),
         step: task.step.clone(),
         fields,
+        project: task.project.clone(),
     };
     Ok(Fresh { event: event.into(), payload: task.fields.clone() })
 }

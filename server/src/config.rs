@@ -25,6 +25,7 @@ use serde_json::Value;
 
 pub use find::{Location, locate};
 pub use inherit::InheritEnv;
+pub use project::Sharing;
 pub use secret_name::is_secret_name;
 use section::Section;
 pub use template::{Part, Scope, Shape, Template};
@@ -48,6 +49,7 @@ pub struct Config {
     pub approvals: Approvals,
     /// Names the project; none: the folder does.
     pub project: Option<String>,
+    pub everywhere: Sharing,
     pub mcp_servers: BTreeMap<String, McpServer>,
     pub servers: BTreeMap<String, ServerWords>,
     pub http: BTreeMap<String, HttpTool>,
@@ -315,6 +317,7 @@ fn read_document(document: Value) -> Result<Config, Problem> {
     let mut config = Config {
         approvals: read_approvals(&mut top)?,
         project: project::read_project(&mut top)?,
+        everywhere: project::read_sharing(&mut top)?,
         mcp_servers: read_mcp_servers(top.section("mcpServers")?)?,
         servers: top.section("servers")?.map_entries(read_server_words)?,
         http: top.section("http")?.map_entries(read_http)?,

@@ -17,7 +17,7 @@ use actbook_engine::chain::Digest;
 use actbook_engine::event::{PlanRef, Reported};
 use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Facts, Refusal, StartContext, due};
 use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
-use actbook_engine::library::{Library, Pins};
+use actbook_engine::library::{Library, Pins, Placement};
 use actbook_engine::note::{Note, Scope};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::Status;
@@ -80,6 +80,7 @@ pub enum Request {
     Act {
         facts: Box<Facts>,
         status: Option<Reported>,
+        project: Option<String>,
         salt: Arc<[u8]>,
     },
     /// Erases what such an act keeps.
@@ -88,6 +89,7 @@ pub enum Request {
     },
     SetNote(Box<NoteAsked>),
     DeleteNote {
+        project: Option<String>,
         scope: Scope,
         key: String,
     },
@@ -109,8 +111,7 @@ pub enum Request {
 pub struct PlanAsked {
     pub plan: Arc<Plan>,
     pub new_id: PlanId,
-    /// It is kept to make plans of.
-    pub template: bool,
+    pub placement: Placement,
     /// None: its tools were not asked for.
     pub pins: Option<Pins>,
     /// The tools that they name, as they were described.

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 use crate::bell::Bell;
-use crate::config::{Approvals, Config, TaskPlan};
+use crate::config::{Approvals, Config, Sharing, TaskPlan};
 use crate::error::Error;
 use crate::ledger::{Ledger, Plans};
 use crate::runner::Runner;
@@ -94,6 +94,8 @@ pub struct Service {
     is_confined: bool,
     /// The config lets agents answer approvals.
     agents_may_approve: bool,
+    /// The config lets agents share notes and templates with every project.
+    agents_may_share: bool,
 }
 
 impl Service {
@@ -117,8 +119,9 @@ impl Service {
         let service = Self::with_tools(url, options, tools).await?;
         let task_plans = config.task_plans.values().cloned().collect();
         let agents_may_approve = config.approvals == Approvals::Agents;
+        let agents_may_share = config.everywhere == Sharing::Agents;
         let project = config.project_name().into();
-        Ok(Self { project, agents_may_approve, ..service.with_task_plans(task_plans) })
+        Ok(Self { project, agents_may_approve, agents_may_share, ..service.with_task_plans(task_plans) })
     }
 
     /// What new tasks bring with them.
@@ -136,7 +139,6 @@ impl Service {
         let (tools, plans, runner) = (Arc::new(tools), ledger.plans(), Arc::default());
         let task_plans = Arc::default();
         let project = Config::default().project_name().into();
-        let (is_confined, agents_may_approve) = (false, false);
         Ok(Self {
             db,
             tenant,
@@ -148,8 +150,9 @@ impl Service {
             task_plans,
             runner,
             project,
-            is_confined,
-            agents_may_approve,
+            is_confined: false,
+            agents_may_approve: false,
+            agents_may_share: false,
         })
     }
 

@@ -62,7 +62,7 @@ fn action(
     not_erased(execution)?;
     let payload = facts.written()?;
     let step = no.map(|no| execution.step_id(no));
-    let event = ActionRecorded { step, status, facts: execution.keep(&payload) };
+    let event = ActionRecorded { step, status, facts: execution.keep(&payload), project: None };
     Ok(Fresh { event: event.into(), payload: Some(payload) })
 }
 

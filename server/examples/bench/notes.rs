@@ -33,7 +33,7 @@ pub async fn fill(url: &str, notes: usize) -> anyhow::Result<Value> {
                 r#type: Some("research".into()),
                 belongs: Belongs::default(),
                 metadata: None,
-                expires_in_ms: None,
+                ..NoteGiven::default()
             };
             let written = service.set_note(&caller, given).await.map(drop);
             drop(slot);

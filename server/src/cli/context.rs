@@ -15,9 +15,10 @@ const VALUE_SHOWN: usize = 300;
 
 pub async fn context(session: &Session, asked: Asked) -> Ended {
     match asked {
-        Asked::Set { key, value, r#type, of, metadata, expires_in } => {
-            let given =
-                NoteGiven { key, value, r#type, belongs: belongs(of), metadata, expires_in_ms: expires_in };
+        Asked::Set { key, value, r#type, of, metadata, expires_in, everywhere } => {
+            let (belongs, everywhere) = (belongs(of), everywhere.then_some(true));
+            let expires_in_ms = expires_in;
+            let given = NoteGiven { key, value, r#type, belongs, metadata, expires_in_ms, everywhere };
             let written = session.service.set_note(&session.caller, given).await?;
             let text =
                 format!("noted {} (value {}, position {})", written.key, written.version, written.position);
@@ -51,14 +52,13 @@ fn told(session: &Session, shown: &impl serde::Serialize, text: &str) -> Ended {
 async fn get(session: &Session, key: String, of: Of, history: bool) -> Ended {
     let filter =
         NoteFilter { key: Some(key.clone()), belongs: belongs(of), history, ..NoteFilter::default() };
-    let found = session.service.notes(&filter, 1).await?;
-    let Some(note) = found.notes.first() else {
+    let Some(note) = session.service.note(&filter).await? else {
         let message = format!("there is no note `{key}`");
         return Err(Error::new("no_such_note", message, "`actbook context search WORDS` finds notes"));
     };
     let output = &session.output;
     if output.json {
-        output.document(note);
+        output.document(&note);
         return Ok(Exit::Done);
     }
     match &note.history {

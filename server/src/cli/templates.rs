@@ -20,12 +20,12 @@ pub async fn templates(session: &Session, asked: Asked) -> Ended {
         Asked::List => list(session).await,
         Asked::Show { template } => show(session, &template).await,
         Asked::Use(asked) => used(session, asked).await,
-        Asked::Save { plan, name } => {
+        Asked::Save { plan, name, everywhere } => {
             let plan = plans::named(session, &plan).await?;
-            made(session, &service.save_template(caller, &plan, name.as_deref()).await?)
+            made(session, &service.save_template(caller, &plan, name.as_deref(), everywhere).await?)
         }
-        Asked::From { execution, name } => {
-            made(session, &service.template_from(caller, &execution, &name).await?)
+        Asked::From { execution, name, everywhere } => {
+            made(session, &service.template_from(caller, &execution, &name, everywhere).await?)
         }
         Asked::Delete { template } => {
             let deleted = service.delete_template(caller, &template).await?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use actbook::config::{
-    Approvals, Candidate, Config, FILE_NAMES, InheritEnv, Location, McpServer, Template, locate,
+    Approvals, Candidate, Config, FILE_NAMES, InheritEnv, Location, McpServer, Sharing, Template, locate,
 };
 use actbook::error::Error;
 use actbook::service::visible;
@@ -125,6 +125,9 @@ fn policies(config: &Config) -> Vec<String> {
     let mut lines: Vec<String> = project.collect();
     if config.approvals == Approvals::Agents {
         lines.push("let agents approve what asks for an approval".to_owned());
+    }
+    if config.everywhere == Sharing::Agents {
+        lines.push("let agents share notes and templates with every project".to_owned());
     }
     for (name, words) in &config.servers {
         if words.trusted {

@@ -12,16 +12,17 @@ use crate::service::{
 impl Client {
     /// Writes a note; the newest value of a key wins, and earlier ones stay in its history.
     pub async fn set_note(&self, note: NoteGiven) -> Result<NoteWritten, Error> {
-        let NoteGiven { key, value, r#type, belongs, metadata, expires_in_ms } = &note;
-        let request = json!([key, value, r#type, owner(belongs), metadata, expires_in_ms]);
-        let caller = self.asking(&json!(["set_note", request]));
+        let NoteGiven { key, value, r#type, belongs, metadata, expires_in_ms, everywhere } = &note;
+        let mut request = vec![json!([key, value, r#type, owner(belongs), metadata, expires_in_ms])];
+        request.extend(everywhere.map(|everywhere| json!(everywhere)));
+        let caller = self.asking(&json!([json!("set_note")].into_iter().chain(request).collect::<Vec<_>>()));
         self.service().set_note(&caller, note).await
     }
 
-    /// The newest note under a key, whatever it belongs to.
+    /// The newest note under a key, whatever it belongs to; the own project's before another's.
     pub async fn note(&self, key: &str) -> Result<Option<NoteView>, Error> {
         let filter = NoteFilter { key: Some(key.to_owned()), ..NoteFilter::default() };
-        Ok(self.notes(&filter, 1).await?.notes.into_iter().next())
+        self.service().note(&filter).await
     }
 
     /// Notes that fit, newest first; where words are sought, those with the words in their key first.

@@ -283,15 +283,17 @@ impl Book {
             Request::Do { stream, command } => {
                 Reply::Moved(Box::new(self.command(*stream, command, &asked.actor)?))
             }
-            Request::Act { facts, status, salt } => {
-                let fresh = act::record(facts, *status, salt)?;
+            Request::Act { facts, status, project, salt } => {
+                let fresh = act::record(facts, *status, project.as_deref(), salt)?;
                 let stream = self.next_position().0;
                 self.queue.others.push(payloads::insert_salt(self.tenant, stream, salt));
                 Reply::Recorded(self.append(stream, Stands::begins(stream), fresh, &asked.actor).position)
             }
             Request::EraseAct { stream } => self.erase_act(*stream, &asked.actor)?,
             Request::SetNote(note) => self.set_note(note, &asked.actor)?,
-            Request::DeleteNote { scope, key } => self.delete_note(scope, key, &asked.actor)?,
+            Request::DeleteNote { project, scope, key } => {
+                self.delete_note((project.clone(), scope.clone(), key.clone()), &asked.actor)?
+            }
             Request::EraseNote { stream, version } => self.erase_note(*stream, *version, &asked.actor)?,
             Request::SetTasks { tasks, fresh } => self.set_tasks(tasks, *fresh, &asked.actor)?,
             Request::AddTask(task) => self.add_task(task, &asked.actor)?,

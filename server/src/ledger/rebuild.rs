@@ -80,7 +80,10 @@ fn execution_rows(db: &Db, tenant: i64) -> Result<Vec<Statement>, Error> {
 /// Notes and tasks: the statements, and how many rows they leave.
 fn memory_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), Error> {
     let (mut rows, mut count) = (Vec::new(), 0);
-    for stream in journal::streams_of(tenant, [NoteSet::KIND, TaskSet::KIND]).all_blocking(db)? {
+    let [&[note, note_older], &[task, task_older]] = [NoteSet::VERSIONS, TaskSet::VERSIONS] else {
+        unreachable!("notes and tasks have two versions each")
+    };
+    for stream in journal::streams_of(tenant, [note, note_older, task, task_older]).all_blocking(db)? {
         let (note, task) = stands(db, tenant, stream)?;
         count += usize::from(note.is_some()) + usize::from(task.is_some());
         rows.extend(task.map(|task| tasks::put(tenant, &task)));

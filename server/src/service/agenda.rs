@@ -71,7 +71,7 @@ impl Service {
                 items.push(self.item(&row, false).await?);
             }
         }
-        let unstarted = plans::unstarted(self.tenant, UNSTARTED_MAX).all(&self.db).await?;
+        let unstarted = plans::unstarted(self.tenant, self.boundary(), UNSTARTED_MAX).all(&self.db).await?;
         Ok(Agenda { items, more, unstarted: unstarted.iter().map(PlanView::of).collect() })
     }
 
@@ -87,7 +87,7 @@ impl Service {
 
     async fn count_notes(&self, id: &ExecutionId) -> Result<usize, Error> {
         let scope = Some(Scope::Execution(ExecutionId::new(id.as_str())));
-        let filter = notes::Filter { scope, now_ms: self.ledger.clock().now_ms(), ..Default::default() };
+        let filter = notes::Filter { scope, ..self.note_filter() };
         Ok(notes::list(self.tenant, &filter, NOTES_COUNTED_MAX).all(&self.db).await?.len())
     }
 }

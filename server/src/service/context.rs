@@ -19,6 +19,8 @@ use crate::random;
 use crate::store::words::{Sought, Words, readable};
 use crate::store::{journal, notes, payloads};
 
+/// Notes of one key that are looked through for the one that is meant.
+const SAME_KEY_MAX: u64 = 200;
 /// Older values than these are in the journal.
 const HISTORY_MAX: usize = 200;
 
@@ -40,6 +42,8 @@ pub struct NoteGiven {
     pub belongs: Belongs,
     pub metadata: Option<Value>,
     pub expires_in_ms: Option<i64>,
+    /// Every project sees it; none: as it was, or not.
+    pub everywhere: Option<bool>,
 }
 
 impl NoteGiven {
@@ -71,6 +75,11 @@ pub struct NoteView {
     pub metadata: Option<Value>,
     #[serde(flatten)]
     pub of: Owner,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// Every project sees it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub everywhere: bool,
     pub author: String,
     pub at: String,
     /// Of the entry that holds the value.
@@ -144,7 +153,9 @@ impl Service {
         self.tools.redact_text(&mut given.key);
         self.tools.redact(&mut given.value);
         given.metadata.iter_mut().for_each(|metadata| self.tools.redact(metadata));
+        self.require_sharer(caller, given.everywhere.unwrap_or(false))?;
         let scope = self.scope(&given.belongs).await?.unwrap_or_default();
+        let project = self.project_of_note(&scope, &given.key).await?;
         let words = Words::of(&given.key, &readable(&given.value));
         let mut payload = json!({ "value": given.value });
         if let Some(metadata) = given.metadata {
@@ -155,6 +166,8 @@ impl Service {
             scope,
             r#type: given.r#type,
             expires_at_ms: given.expires_in_ms.map(|ms| self.ledger.clock().now_ms().saturating_add(ms)),
+            project,
+            everywhere: given.everywhere,
             payload: payload.to_string().into_bytes(),
         };
         let salt = random::bytes::<16>().to_vec().into();
@@ -169,12 +182,12 @@ impl Service {
         key: &str,
         belongs: &Belongs,
     ) -> Result<NoteWritten, Error> {
-        let scope = match (self.scope(belongs).await?, self.repeated(caller).await?) {
-            (Some(scope), _) => scope,
-            (None, Some(_)) => Scope::Everybody,
-            (None, None) => self.only_scope(key).await?,
+        let scope = self.scope(belongs).await?;
+        let (project, scope) = match self.repeated(caller).await? {
+            Some(_) => (None, scope.unwrap_or_default()),
+            None => self.note_to_delete(scope, key).await?,
         };
-        let request = Request::DeleteNote { scope, key: key.to_owned() };
+        let request = Request::DeleteNote { project, scope, key: key.to_owned() };
         self.written(self.ask(caller, request).await?).await
     }
 
@@ -183,9 +196,9 @@ impl Service {
             key: filter.key.clone(),
             r#type: filter.r#type.clone(),
             scope: self.scope(&filter.belongs).await?,
-            now_ms: self.ledger.clock().now_ms(),
             before: filter.cursor,
             with_deleted: filter.history,
+            ..self.note_filter()
         };
         let sought = filter.search.as_deref().map(sought).transpose()?;
         let hits = match &sought {
@@ -208,6 +221,14 @@ impl Service {
             }
         }
         Ok(NotesFound { notes, cursor })
+    }
+
+    /// The newest note that fits, the own project's before another's.
+    pub async fn note(&self, filter: &NoteFilter) -> Result<Option<NoteView>, Error> {
+        let mut found = self.notes(filter, SAME_KEY_MAX).await?.notes;
+        let own = found.iter().position(|note| note.project.as_deref() == Some(self.project()));
+        let wanted = own.unwrap_or(0);
+        Ok((wanted < found.len()).then(|| found.swap_remove(wanted)))
     }
 
     pub(super) async fn views(
@@ -258,16 +279,28 @@ impl Service {
         }
     }
 
-    /// Where the one note lies that bears this key.
-    async fn only_scope(&self, key: &str) -> Result<Scope, Error> {
-        let filter = notes::Filter { key: Some(key.to_owned()), ..notes::Filter::default() };
-        let found = notes::list(self.tenant, &filter, 2).all(&self.db).await?;
+    /// The project and the scope of the one note that bears this key, in this scope where one is given. The own
+    /// project's come first; what another project shares is its own to delete.
+    async fn note_to_delete(
+        &self,
+        scope: Option<Scope>,
+        key: &str,
+    ) -> Result<(Option<String>, Scope), Error> {
+        let filter = notes::Filter { key: Some(key.to_owned()), scope, now_ms: 0, ..self.note_filter() };
+        let mut found = notes::list(self.tenant, &filter, SAME_KEY_MAX).all(&self.db).await?;
+        let own = |note: &notes::Note| note.project.as_deref() == Some(self.project());
+        if self.boundary().is_some() {
+            found.retain(|note| own(note) || note.project.is_none());
+        }
+        if found.iter().any(own) {
+            found.retain(own);
+        }
         match found.as_slice() {
             [] => {
                 let message = format!("there is no note `{key}`");
                 Err(Error::new("no_such_note", message, "`actbook context search WORDS` finds notes"))
             }
-            [only] => Ok(scope_of(only)),
+            [only] => Ok((only.project.clone(), scope_of(only))),
             [_, ..] => {
                 let message = format!("more than one note bears the key `{key}`");
                 Err(Error::new("ambiguous", message, "name its task, its plan or its execution"))
@@ -347,6 +380,8 @@ fn view(hit: &notes::Hit, payload: Option<&[u8]>, sought: Option<&Sought>) -> Re
         value,
         metadata,
         of: Owner::of(&scope_of(note)),
+        project: note.project.clone(),
+        everywhere: note.everywhere,
         author: note.author.clone(),
         at: time(note.at),
         position: note.position,

@@ -228,7 +228,8 @@ impl Service {
     /// What agents put on record is kept beside its entry, and shown with it until it is erased.
     async fn add_records(&self, shown: &mut [EntryView]) -> Result<(), Error> {
         let is_record = |entry: &&mut EntryView| {
-            [ActionRecorded::KIND, DecisionRecorded::KIND].contains(&entry.kind.as_str())
+            let kind = entry.kind.as_str();
+            ActionRecorded::VERSIONS.contains(&kind) || DecisionRecorded::VERSIONS.contains(&kind)
         };
         let mut records: Vec<&mut EntryView> = shown.iter_mut().filter(is_record).collect();
         let positions: Vec<u64> = records.iter().map(|entry| entry.position).collect();

@@ -171,7 +171,7 @@ pub struct Calibration {
 impl Service {
     pub async fn stats(&self, of: &StatsFilter) -> Result<Stats, Error> {
         ledger::catch_up_seen(&self.db, self.tenant, &self.plans).await?;
-        let of = &StatsFilter { within: self.boundary().map(str::to_owned), ..of.clone() };
+        let of = &StatsFilter { within: self.within(), ..of.clone() };
         let (db, tenant) = (&self.db, self.tenant);
         let retries = figures::retries(tenant, of).first(db).await?.unwrap_or_default();
         let failures = figures::troubles(tenant, of).all(db).await?.into_iter();

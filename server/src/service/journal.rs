@@ -93,8 +93,16 @@ impl Service {
             let round =
                 journal::acts_before(self.tenant, before_ms, after, CLEANUP_ROUND).all(&self.db).await?;
             let Some(last) = round.last() else { return Ok(count) };
-            (count, after) = (count + round.len(), *last);
-            for stream in round.into_iter().filter(|_| !dry_run) {
+            after = *last;
+            for stream in round {
+                let first = journal::at(self.tenant, stream).first(&self.db).await?;
+                if !first.is_some_and(|first| self.is_first_entry_visible(&first)) {
+                    continue;
+                }
+                count += 1;
+                if dry_run {
+                    continue;
+                }
                 let request = Request::EraseAct { stream };
                 self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await?;
             }
@@ -104,7 +112,8 @@ impl Service {
     async fn erase_notes(&self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<usize, Error> {
         let (mut count, mut after) = (0, 0);
         loop {
-            let round = notes::past(self.tenant, before_ms, after, CLEANUP_ROUND).all(&self.db).await?;
+            let round = notes::past(self.tenant, self.boundary(), before_ms, after, CLEANUP_ROUND);
+            let round = round.all(&self.db).await?;
             let Some(last) = round.last() else { return Ok(count) };
             (count, after) = (count + round.len(), last.stream);
             for note in round.iter().filter(|_| !dry_run) {

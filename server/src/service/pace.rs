@@ -82,8 +82,7 @@ impl Service {
         let scopes = [own, plan].into_iter().chain(execution.task.clone().map(Scope::Task));
         let asked = scopes.map(|scope| {
             let (scope, r#type) = (Some(scope), Some(BLOCKERS.to_owned()));
-            let filter =
-                notes::Filter { r#type, scope, now_ms: self.ledger.clock().now_ms(), ..Default::default() };
+            let filter = notes::Filter { r#type, scope, ..self.note_filter() };
             notes::list(self.tenant, &filter, BLOCKERS_MAX).all(&self.db)
         });
         let rows = futures_util::future::try_join_all(asked).await?.into_iter().flatten();

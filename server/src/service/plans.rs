@@ -5,6 +5,7 @@ use std::sync::Arc;
 use actbook_engine::analysis::{self, Check};
 use actbook_engine::event::PlanRef;
 use actbook_engine::id::PlanId;
+use actbook_engine::library::Placement;
 use actbook_engine::plan::{Finding, Plan, Severity, Undo};
 use serde::Serialize;
 
@@ -105,7 +106,7 @@ impl Service {
         let asked = PlanAsked {
             plan,
             new_id: PlanId::new(random::id()),
-            template: false,
+            placement: Placement { project: Some(self.project().to_owned()), ..Placement::default() },
             pins: tools.as_ref().map(Seen::pins),
             tools: tools.map(|tools| tools.rows(self)).unwrap_or_default(),
         };
@@ -158,7 +159,7 @@ impl Service {
     }
 
     pub async fn plans(&self) -> Result<Vec<PlanView>, Error> {
-        let rows = plans::list(self.tenant, PLANS_LISTED).all(&self.db).await?;
+        let rows = plans::list(self.tenant, self.boundary(), PLANS_LISTED).all(&self.db).await?;
         Ok(rows.iter().map(PlanView::of).collect())
     }
 
@@ -198,7 +199,7 @@ impl Service {
     }
 
     pub(super) async fn plan_row(&self, name_or_id: &str) -> Result<plans::Plan, Error> {
-        match plans::find(&self.db, self.tenant, name_or_id).await? {
+        match plans::find(&self.db, self.tenant, self.boundary(), self.project(), name_or_id).await? {
             store::Found::One(row) => Ok(row),
             store::Found::Several => {
                 let message = format!("more than one plan's id begins with `{name_or_id}`");
@@ -209,7 +210,7 @@ impl Service {
     }
 
     async fn no_such_plan(&self, name: &str) -> Result<Error, Error> {
-        let known = plans::list(self.tenant, PLANS_LISTED).all(&self.db).await?;
+        let known = plans::list(self.tenant, self.boundary(), PLANS_LISTED).all(&self.db).await?;
         let near = analysis::nearest(name, known.iter().map(|row| row.name.as_str()));
         let cure = match near {
             Some(near) => format!("did you mean `{near}`?"),
@@ -220,6 +221,7 @@ impl Service {
 
     pub async fn delete_plan(&self, caller: &Caller, name_or_id: &str) -> Result<PlanView, Error> {
         let row = self.plan_row(name_or_id).await?;
+        self.require_own(row.project.as_deref(), "plan")?;
         let request = Request::DeletePlan { id: PlanId::new(row.id.as_str()) };
         self.ask(caller, request).await?;
         Ok(PlanView::of(&row))

@@ -7,13 +7,14 @@ use std::collections::HashMap;
 
 use actbook_engine::event::Event;
 use actbook_engine::execution::StartContext;
+use actbook_engine::note::Scope;
 use actbook_engine::plan::Plan;
 
 use super::Service;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger;
-use crate::store::{Entry, journal};
+use crate::store::{Entry, journal, notes, plans, tasks};
 
 /// Entries that are read at a time to find those that pass the boundary, at first and at most.
 const PAGE: u64 = 500;
@@ -35,6 +36,48 @@ impl Service {
     /// The project that reads and commands are confined to; none: all projects are open.
     pub(super) fn boundary(&self) -> Option<&str> {
         self.is_confined.then_some(&*self.project)
+    }
+
+    /// The same, as filters hold it.
+    pub(super) fn within(&self) -> Option<String> {
+        self.boundary().map(str::to_owned)
+    }
+
+    /// Which notes there are for whoever asks, now.
+    pub(super) fn note_filter(&self) -> notes::Filter {
+        let now_ms = self.ledger.clock().now_ms();
+        notes::Filter { now_ms, within: self.within(), ..notes::Filter::default() }
+    }
+
+    /// The project of a note that is about to be written: that of the note that bears the key already, which may be
+    /// older than projects, else the own one.
+    pub(super) async fn project_of_note(&self, scope: &Scope, key: &str) -> Result<Option<String>, Error> {
+        let there = notes::to_write(self.tenant, &self.project, scope, key).first(&self.db).await?;
+        Ok(there.map_or_else(|| Some(self.project.to_string()), |note| note.project))
+    }
+
+    /// A task as whoever asks may see it: the own project's before another's.
+    pub(super) async fn task_row(&self, id: &str) -> Result<Option<tasks::Task>, Error> {
+        Ok(tasks::by_id(self.tenant, self.boundary(), &self.project, id).first(&self.db).await?)
+    }
+
+    /// Refuses a confined caller who would delete what is not its own project's.
+    pub(super) fn require_own(&self, project: Option<&str>, what: &str) -> Result<(), Error> {
+        if self.boundary().is_none_or(|own| project == Some(own)) {
+            return Ok(());
+        }
+        let message = format!("the {what} does not belong to this project");
+        Err(Error::new("needs_a_person", message, "a person can delete it at the command line"))
+    }
+
+    /// Refuses an agent who would share something with every project, unless the config lets agents.
+    pub(super) fn require_sharer(&self, caller: &Caller, everywhere: bool) -> Result<(), Error> {
+        if !everywhere || !self.is_confined || !caller.is_agent() || self.agents_may_share {
+            return Ok(());
+        }
+        let message = "only a person shares something with every project";
+        let cure = "leave `everywhere` out, or ask your user for `everywhere: agents` in the config";
+        Err(Error::new("needs_a_person", message, cure))
     }
 
     fn is_visible(&self, project: Option<&str>) -> bool {
@@ -104,7 +147,7 @@ impl Service {
     /// `streams`: what is known of each already.
     async fn shows_stream_of(&self, entry: &Entry, streams: &mut HashMap<u64, bool>) -> Result<bool, Error> {
         if entry.stream == ledger::LIBRARY {
-            return Ok(true);
+            return self.shows_library_entry(entry).await;
         }
         if let Some(known) = streams.get(&entry.stream) {
             return Ok(*known);
@@ -120,8 +163,20 @@ impl Service {
         Ok(visible)
     }
 
+    async fn shows_library_entry(&self, entry: &Entry) -> Result<bool, Error> {
+        match Event::decode(&entry.kind, &entry.body) {
+            Ok(Event::PlanSaved(saved)) => Ok(saved.everywhere || self.is_visible(saved.project.as_deref())),
+            Ok(Event::PlanDeleted(deleted)) => {
+                let first = plans::version(self.tenant, deleted.id.as_str(), 1).first(&self.db).await?;
+                Ok(first.is_some_and(|plan| plan.everywhere || self.is_visible(plan.project.as_deref())))
+            }
+            Ok(Event::ToolAccepted(_)) => Ok(true),
+            Ok(_) | Err(_) => Ok(false),
+        }
+    }
+
     /// An entry that cannot be read belongs to nobody who is confined.
-    fn is_first_entry_visible(&self, first: &Entry) -> bool {
+    pub(super) fn is_first_entry_visible(&self, first: &Entry) -> bool {
         Event::decode(&first.kind, &first.body).is_ok_and(|event| self.is_visible(event.project()))
     }
 }

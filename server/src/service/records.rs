@@ -110,7 +110,8 @@ impl Service {
             return Err(Error::new("no_execution", message, "name the execution, or leave the step out"));
         }
         let salt = random::bytes::<16>().to_vec().into();
-        let request = Request::Act { facts: Box::new(facts), status, salt };
+        let project = Some(self.project().to_owned());
+        let request = Request::Act { facts: Box::new(facts), status, project, salt };
         match self.ask(caller, request).await? {
             Reply::Recorded(position) => Ok(Noted::Alone(position)),
             Reply::Repeated(result) => {

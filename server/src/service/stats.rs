@@ -60,7 +60,7 @@ impl Service {
     /// Everything that was seen since a time, up to this moment.
     pub async fn tools_seen(&self, since_ms: Option<i64>) -> Result<ToolsSeen, Error> {
         ledger::catch_up_seen(&self.db, self.tenant, &self.plans).await?;
-        let within = self.boundary().map(str::to_owned);
+        let within = self.within();
         self.seen_of(&Of { since: since_ms, within, ..Of::default() }).await
     }
 

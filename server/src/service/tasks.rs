@@ -72,6 +72,8 @@ pub struct TaskView {
     pub execution_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fields: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     pub added_at: String,
     pub position: u64,
 }
@@ -113,15 +115,16 @@ impl Service {
         given.title.iter().try_for_each(|title| plain_name("title", title))?;
         self.redact_task(&mut given);
         let id = given.id.clone();
-        self.write_tasks(caller, vec![told(given)], false).await?;
+        let project = self.project_of_task(&id).await?;
+        self.write_tasks(caller, vec![told(given, project)], false).await?;
         self.task(&id).await
     }
 
     /// One subtask per step of a saved plan. Steps that have one already keep it.
     pub async fn split_task(&self, caller: &Caller, id: &str, plan: &str) -> Result<Vec<TaskView>, Error> {
-        self.task(id).await?;
+        let row = self.task_row(id).await?.ok_or_else(|| no_such_task(id))?;
         let (reference, plan) = self.saved_plan(plan).await?;
-        self.add_subtasks(caller, id, &reference, &plan).await?;
+        self.add_subtasks(caller, &(row.project, row.id), &reference, &plan).await?;
         self.subtasks(id).await
     }
 
@@ -134,8 +137,8 @@ impl Service {
         plan: &Plan,
     ) -> Result<(), Error> {
         let caller = caller.clone().with_key(None);
-        for id in tasks::split_by(self.tenant, reference.id.as_str(), SPLIT_MAX).all(&self.db).await? {
-            match self.add_subtasks(&caller, &id, reference, plan).await {
+        for task in tasks::split_by(self.tenant, reference.id.as_str(), SPLIT_MAX).all(&self.db).await? {
+            match self.add_subtasks(&caller, &task, reference, plan).await {
                 // Somebody else's task bears the name; the plan is saved all the same.
                 Err(error) if error.code == "task_exists" => {}
                 added => added?,
@@ -144,22 +147,26 @@ impl Service {
         Ok(())
     }
 
+    /// To the task of a project, by its id: its subtasks belong to the same project.
     async fn add_subtasks(
         &self,
         caller: &Caller,
-        id: &str,
+        (project, id): &(Option<String>, String),
         reference: &PlanRef,
         plan: &Plan,
     ) -> Result<(), Error> {
-        let there = tasks::of_parent(self.tenant, id, SUBTASKS_MAX).all(&self.db).await?;
+        let there = tasks::of_parent(self.tenant, self.boundary(), id, SUBTASKS_MAX).all(&self.db).await?;
         let has = |step: &Step| {
             there.iter().any(|task| {
-                task.step.as_deref() == Some(step.id.as_str())
+                task.project == *project
+                    && task.step.as_deref() == Some(step.id.as_str())
                     && task.plan.as_deref() == Some(reference.id.as_str())
             })
         };
         let missing = plan.steps.iter().filter(|step| !has(step));
-        let fresh: Vec<task::Task> = missing.map(|step| subtask(id, &reference.id, step)).collect();
+        let fresh: Vec<task::Task> = missing
+            .map(|step| task::Task { project: project.clone(), ..subtask(id, &reference.id, step) })
+            .collect();
         match fresh.is_empty() {
             true => Ok(()),
             false => self.write_tasks(caller, fresh, true).await,
@@ -167,15 +174,20 @@ impl Service {
     }
 
     pub async fn task(&self, id: &str) -> Result<TaskView, Error> {
-        let row = tasks::by_id(self.tenant, id).first(&self.db).await?;
-        let row = row.ok_or_else(|| no_such_task(id))?;
+        let row = self.task_row(id).await?.ok_or_else(|| no_such_task(id))?;
         self.task_view(&row).await
+    }
+
+    /// The project of a task that is about to be changed; where there is none of that id, the own one.
+    async fn project_of_task(&self, id: &str) -> Result<Option<String>, Error> {
+        let row = self.task_row(id).await?;
+        Ok(row.map_or_else(|| Some(self.project().to_owned()), |row| row.project))
     }
 
     /// Those that belong under no other: what is open first, the most urgent first.
     pub async fn tasks(&self, status: Option<Status>) -> Result<Vec<TaskView>, Error> {
         let mut views = Vec::new();
-        for row in tasks::list(self.tenant, LISTED_MAX).all(&self.db).await? {
+        for row in tasks::list(self.tenant, self.boundary(), LISTED_MAX).all(&self.db).await? {
             views.push(self.task_view(&row).await?);
         }
         views.retain(|view| status.is_none_or(|status| view.status == status));
@@ -185,7 +197,10 @@ impl Service {
     pub async fn subtasks(&self, id: &str) -> Result<Vec<TaskView>, Error> {
         let mut views = Vec::new();
         let mut seen = Vec::new();
-        for row in tasks::of_parent(self.tenant, id, SUBTASKS_MAX).all(&self.db).await? {
+        let project = self.project_of_task(id).await?;
+        let within = self.boundary().or(project.as_deref());
+        let there = tasks::of_parent(self.tenant, within, id, SUBTASKS_MAX).all(&self.db).await?;
+        for row in there {
             views.push(match self.step_status(&row, &mut seen).await? {
                 Some((status, execution)) => shown(&row, status, execution, None),
                 None => self.task_view(&row).await?,
@@ -202,7 +217,7 @@ impl Service {
         let fields = fields.and_then(|payload| serde_json::from_slice(&payload.body).ok());
         let derived = match row.step {
             Some(_) => self.step_status(row, &mut Vec::new()).await?,
-            None => self.executions_status(&row.id).await?,
+            None => self.executions_status(row).await?,
         };
         let own = row
             .status
@@ -262,9 +277,10 @@ impl Service {
     }
 
     /// What the executions of a task say of it, while they are under way.
-    async fn executions_status(&self, task: &str) -> Result<Option<Derived>, Error> {
-        let filter = executions::Filter { task: Some(task.to_owned()), ..Default::default() };
-        let rows = executions::list(self.tenant, self.boundary(), &filter, LOOKED_AT).all(&self.db).await?;
+    async fn executions_status(&self, row: &tasks::Task) -> Result<Option<Derived>, Error> {
+        let filter = executions::Filter { task: Some(row.id.clone()), ..Default::default() };
+        let within = self.boundary().or(row.project.as_deref());
+        let rows = executions::list(self.tenant, within, &filter, LOOKED_AT).all(&self.db).await?;
         let first = |statuses: &[&str]| rows.iter().find(|row| statuses.contains(&row.status.as_str()));
         let blocked = first(&["blocked"]).map(|row| (Status::Blocked, row));
         let going = first(&["running", "paused", "compensating"]).map(|row| (Status::InProgress, row));
@@ -318,7 +334,7 @@ fn of_step(status: StepStatus) -> Status {
     }
 }
 
-fn told(given: TaskGiven) -> task::Task {
+fn told(given: TaskGiven, project: Option<String>) -> task::Task {
     task::Task {
         id: given.id,
         title: given.title,
@@ -330,6 +346,7 @@ fn told(given: TaskGiven) -> task::Task {
         labels: given.labels,
         plan: None,
         step: None,
+        project,
         fields: given.fields.map(|fields| fields.to_string().into_bytes()),
     }
 }
@@ -372,6 +389,7 @@ fn shown(row: &tasks::Task, status: Status, execution: Option<String>, fields: O
         step: row.step.clone(),
         execution_id: execution,
         fields,
+        project: row.project.clone(),
         added_at: time(row.added_at),
         position: row.position,
     }

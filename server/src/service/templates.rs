@@ -96,7 +96,7 @@ impl Service {
     /// Those that were made here first, then those that were shipped.
     pub async fn templates(&self) -> Result<Vec<TemplateView>, Error> {
         let mut views = Vec::new();
-        for row in plans::templates(self.tenant, LISTED_MAX).all(&self.db).await? {
+        for row in plans::templates(self.tenant, self.boundary(), LISTED_MAX).all(&self.db).await? {
             let plan = self.document_at(row.plan.position).await?;
             views.push(view(&Held { plan, row: Some(row), text: None }));
         }
@@ -129,7 +129,8 @@ impl Service {
     }
 
     async fn held(&self, name: &str) -> Result<Held, Error> {
-        if let Some(row) = plans::template(self.tenant, name).first(&self.db).await? {
+        let named = plans::template(self.tenant, self.boundary(), self.project(), name);
+        if let Some(row) = named.first(&self.db).await? {
             let plan = self.document_at(row.plan.position).await?;
             return Ok(Held { plan, row: Some(row), text: None });
         }
@@ -149,19 +150,26 @@ impl Service {
         Ok(Error::new("no_such_template", format!("there is no template `{name}`"), cure))
     }
 
-    /// A template from a plan's document; without a name it keeps the plan's.
+    /// A template from a plan's document; without a name it keeps the plan's. `everywhere`: for all projects.
     pub async fn save_template(
         &self,
         caller: &Caller,
         plan: &Plan,
         name: Option<&str>,
+        everywhere: bool,
     ) -> Result<PlanSaved, Error> {
         let document = template::of_plan(plan, name.unwrap_or(&plan.name));
-        self.keep_template(caller, document).await
+        self.keep_template(caller, document, everywhere).await
     }
 
     /// A template from what an execution ran, its literals lifted into inputs.
-    pub async fn template_from(&self, caller: &Caller, id: &str, name: &str) -> Result<PlanSaved, Error> {
+    pub async fn template_from(
+        &self,
+        caller: &Caller,
+        id: &str,
+        name: &str,
+        everywhere: bool,
+    ) -> Result<PlanSaved, Error> {
         let execution = self.fold(self.find(id).await?.stream)?;
         let given = match execution.inputs {
             Some(kept) => payloads::at(self.tenant, kept.position.0).first(&self.db).await?,
@@ -174,14 +182,21 @@ impl Service {
         let given: Option<Value> = given.and_then(|payload| serde_json::from_slice(&payload.body).ok());
         let document =
             template::of_execution(&execution.plan, name, given.as_ref(), &|value| self.is_secret(value));
-        self.keep_template(caller, document).await
+        self.keep_template(caller, document, everywhere).await
     }
 
     /// It is checked as far as it goes without its tools: they are asked for when it is used.
-    async fn keep_template(&self, caller: &Caller, mut document: Value) -> Result<PlanSaved, Error> {
+    async fn keep_template(
+        &self,
+        caller: &Caller,
+        mut document: Value,
+        everywhere: bool,
+    ) -> Result<PlanSaved, Error> {
+        self.require_sharer(caller, everywhere)?;
         self.tools.redact(&mut document);
         let (mut asked, check) = self.ready(&document.to_string(), true).await?;
-        asked.template = true;
+        asked.placement.template = true;
+        asked.placement.everywhere = everywhere;
         self.put_plan(caller, asked, check).await
     }
 
@@ -216,6 +231,7 @@ impl Service {
             let message = format!("the template `{name}` comes with Actbook");
             return Err(Error::new("shipped", message, "only templates that were made can be deleted"));
         };
+        self.require_own(row.plan.project.as_deref(), "template")?;
         self.ask(caller, Request::DeletePlan { id: PlanId::new(row.plan.id.as_str()) }).await?;
         Ok(view(&held))
     }

@@ -216,6 +216,8 @@ pub struct PlanView {
     pub version: u64,
     pub digest: String,
     pub steps: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     pub saved_at: String,
 }
 
@@ -253,6 +255,7 @@ impl PlanView {
             version: row.version,
             digest: row.digest.clone(),
             steps: row.steps,
+            project: row.project.clone(),
             saved_at: time(row.saved_at),
         }
     }

@@ -177,7 +177,7 @@ pub(super) mod entries {
                 " AND (CAST($",
                 $word,
                 " AS TEXT) IS NULL OR lower(kind || ' ' || actor || ' ' || body || ' ' || CASE \
-                 WHEN kind IN ('action_recorded.1', 'decision_recorded.1') THEN COALESCE((SELECT ",
+                 WHEN kind IN ('action_recorded.1', 'action_recorded.2', 'decision_recorded.1') THEN COALESCE((SELECT ",
                 $recorded,
                 " FROM payloads WHERE payloads.entry = journal.entry), '') ELSE '' END) LIKE $",
                 $word,
@@ -227,6 +227,8 @@ pub(super) mod entries {
 /// handed words that Actbook has made and split at spaces only, so that both find the same. The rank
 /// is the position, with 2^42 added where a term is in the key: key before value, then newest first.
 pub(super) mod search {
+    use crate::store::executions::{within, within_or_everywhere};
+
     pub const SQLITE_INSERT: &str =
         "INSERT INTO note_words (rowid, key, value) VALUES ($1 * 1099511627776 + $2, $3, $4)";
     pub const POSTGRES_INSERT: &str = "INSERT INTO note_words (rowid, words) \
@@ -236,14 +238,16 @@ pub(super) mod search {
         ($hits:literal, $join:literal, $order:literal) => {
             concat!(
                 "SELECT stream, scope, owner, key, type, version, position, at, author, expires_at, deleted, \
-                 hits.rank FROM (",
+                 project, everywhere, hits.rank FROM (",
                 $hits,
                 ") AS hits ",
                 $join,
                 " notes ON notes.tenant = $1 AND notes.position = hits.found \
                  WHERE hits.rank < $4 AND (notes.expires_at IS NULL OR notes.expires_at > $5) \
                  AND ($6 = '' OR notes.type = $6) AND ($7 = '' OR notes.key = $7) \
-                 AND ($8 = '' OR notes.scope = $8 AND notes.owner = $9) ",
+                 AND ($8 = '' OR notes.scope = $8 AND notes.owner = $9) AND ",
+                within_or_everywhere!(11),
+                " ",
                 $order,
                 "LIMIT $10"
             )

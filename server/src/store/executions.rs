@@ -56,7 +56,7 @@ pub fn insert(tenant: i64, execution: &Execution) -> Statement {
             execution.started_at.into(),
             execution.ended_at.into(),
             execution.look_again_at.into(),
-            execution.project.as_deref().unwrap_or_default().into(),
+            stored(execution.project.as_deref()),
         ],
     )
 }
@@ -108,7 +108,7 @@ fn execution(mut row: Row) -> Result<Execution, Error> {
         started_at: row.int(10)?,
         ended_at: row.maybe_int(11)?,
         look_again_at: row.maybe_int(12)?,
-        project: Some(row.take_text(13)?).filter(|project| !project.is_empty()),
+        project: read_project(&mut row, 13)?,
     })
 }
 
@@ -128,6 +128,36 @@ macro_rules! within {
     };
 }
 pub(super) use within;
+
+/// The same for what may be shared with every project.
+macro_rules! within_or_everywhere {
+    ($n:literal) => {
+        concat!("(everywhere = 1 OR ", within!($n), ")")
+    };
+}
+pub(super) use within_or_everywhere;
+
+/// Of rows that bear one name, those of project `$n` come first, then those older than projects, then the newest.
+macro_rules! own_first {
+    ($n:literal) => {
+        concat!(
+            " ORDER BY CASE WHEN project = $",
+            $n,
+            " THEN 0 WHEN project = '' THEN 1 ELSE 2 END, position DESC LIMIT 1"
+        )
+    };
+}
+pub(super) use own_first;
+
+/// A project as rows hold it.
+pub(super) fn stored(project: Option<&str>) -> super::Value {
+    project.unwrap_or_default().into()
+}
+
+/// A project as a row has it; none where the row is older than projects.
+pub(super) fn read_project(row: &mut Row, column: usize) -> Result<Option<String>, Error> {
+    Ok(Some(row.take_text(column)?).filter(|project| !project.is_empty()))
+}
 
 /// The execution whose public id is, or alone begins with, `prefix`. `within`: what other projects started does
 /// not exist.
@@ -149,7 +179,7 @@ fn beginning_with(tenant: i64, within: Option<&str>, prefix: &str) -> Select<Exe
             within!(4),
             " ORDER BY public_id LIMIT 2"
         ),
-        vec![tenant.into(), prefix.into(), prefix_end(prefix).into(), within.unwrap_or_default().into()],
+        vec![tenant.into(), prefix.into(), prefix_end(prefix).into(), stored(within)],
         execution,
     )
 }
@@ -216,7 +246,7 @@ pub fn list(tenant: i64, within: Option<&str>, filter: &Filter, limit: u64) -> S
     let wanted = [&filter.status, &filter.plan, &filter.task, &filter.actor, &filter.category];
     params.extend(wanted.map(|word| word.as_deref().unwrap_or_default().into()));
     params.extend(patterns(&filter.words));
-    params.extend([within, filter.project.as_deref()].map(|project| project.unwrap_or_default().into()));
+    params.extend([within, filter.project.as_deref()].map(stored));
     // Written out, so that the index by task, by status or by when to look is used where one is wanted.
     let sql = match (&filter.task, filter.status.as_deref()) {
         (Some(_), _) => listed!(" AND ($6 = '' OR status = $6) AND task = $8"),
@@ -260,7 +290,7 @@ pub fn ended_before(tenant: i64, within: Option<&str>, at: i64, after: u64, limi
             within!(5),
             " ORDER BY id LIMIT $4"
         ),
-        vec![tenant.into(), at.into(), after.into(), limit.into(), within.unwrap_or_default().into()],
+        vec![tenant.into(), at.into(), after.into(), limit.into(), stored(within)],
         execution,
     )
 }

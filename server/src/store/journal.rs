@@ -272,11 +272,11 @@ pub fn streams(tenant: i64) -> Select<u64> {
 }
 
 /// The streams that begin with one of these kinds, in order of their start.
-pub fn streams_of(tenant: i64, kinds: [&str; 2]) -> Select<u64> {
+pub fn streams_of(tenant: i64, kinds: [&str; 4]) -> Select<u64> {
     Select::new(
-        "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 AND kind IN ($2, $3) \
+        "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 AND kind IN ($2, $3, $4, $5) \
          AND entry = $1 * 1099511627776 + stream ORDER BY entry",
-        vec![tenant.into(), kinds[0].into(), kinds[1].into()],
+        std::iter::once(tenant.into()).chain(kinds.map(Value::from)).collect(),
         |row| row.count(0),
     )
 }
@@ -286,7 +286,7 @@ pub fn streams_of(tenant: i64, kinds: [&str; 2]) -> Select<u64> {
 pub fn acts_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<u64> {
     Select::new(
         "SELECT stream FROM journal WHERE tenant = $1 AND entry > $1 * 1099511627776 + $2 AND version = 1 \
-         AND entry = $1 * 1099511627776 + stream AND kind = 'action_recorded.1' AND at < $3 \
+         AND entry = $1 * 1099511627776 + stream AND kind IN ('action_recorded.1', 'action_recorded.2') AND at < $3 \
          AND NOT EXISTS (SELECT 1 FROM pages WHERE pages.tenant = $1 AND pages.stream = journal.stream) \
          AND NOT EXISTS (SELECT 1 FROM journal AS later WHERE later.entry > journal.entry \
          AND later.entry < (journal.entry / 128 + 1) * 128 AND later.stream = journal.stream) \

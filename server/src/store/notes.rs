@@ -4,6 +4,7 @@
 use actbook_engine::execution::Recorded;
 use actbook_engine::note::Scope;
 
+use super::executions::{read_project, stored, within, within_or_everywhere};
 use super::words::{Sought, Words};
 use super::{Dialect, Error, Row, Select, Statement, dialect};
 
@@ -23,6 +24,10 @@ pub struct Note {
     pub author: String,
     pub expires_at: Option<i64>,
     pub deleted: bool,
+    /// None: it is older than projects.
+    pub project: Option<String>,
+    /// Every project sees it.
+    pub everywhere: bool,
 }
 
 /// An entry as a projection sees it.
@@ -70,7 +75,8 @@ pub fn erase_all(tenant: i64) -> Vec<Statement> {
 fn insert(tenant: i64, note: &Note) -> Statement {
     Statement::new(
         "INSERT INTO notes (tenant, stream, scope, owner, key, type, version, position, at, author, \
-         expires_at, deleted) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+         expires_at, deleted, project, everywhere) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
         vec![
             tenant.into(),
             note.stream.into(),
@@ -84,6 +90,8 @@ fn insert(tenant: i64, note: &Note) -> Statement {
             note.author.as_str().into(),
             note.expires_at.into(),
             note.deleted.into(),
+            stored(note.project.as_deref()),
+            note.everywhere.into(),
         ],
     )
 }
@@ -91,7 +99,7 @@ fn insert(tenant: i64, note: &Note) -> Statement {
 fn update(tenant: i64, note: &Note) -> Statement {
     Statement::new(
         "UPDATE notes SET type = $3, version = $4, position = $5, at = $6, author = $7, expires_at = $8, \
-         deleted = $9 WHERE tenant = $1 AND stream = $2",
+         deleted = $9, everywhere = $10 WHERE tenant = $1 AND stream = $2",
         vec![
             tenant.into(),
             note.stream.into(),
@@ -102,6 +110,7 @@ fn update(tenant: i64, note: &Note) -> Statement {
             note.author.as_str().into(),
             note.expires_at.into(),
             note.deleted.into(),
+            note.everywhere.into(),
         ],
     )
 }
@@ -130,11 +139,11 @@ fn forget_words(tenant: i64, position: u64) -> Statement {
 }
 
 macro_rules! notes {
-    ($rest:literal) => {
+    ($($rest:expr),+ $(,)?) => {
         concat!(
-            "SELECT stream, scope, owner, key, type, version, position, at, author, expires_at, deleted \
-             FROM notes ",
-            $rest
+            "SELECT stream, scope, owner, key, type, version, position, at, author, expires_at, deleted, project, \
+             everywhere FROM notes ",
+            $($rest),+
         )
     };
 }
@@ -152,14 +161,28 @@ fn note(mut row: Row) -> Result<Note, Error> {
         author: row.take_text(8)?,
         expires_at: row.maybe_int(9)?,
         deleted: row.flag(10)?,
+        project: read_project(&mut row, 11)?,
+        everywhere: row.flag(12)?,
     })
 }
 
-/// The note of a key, deleted or not.
-pub fn of_key(tenant: i64, scope: &Scope, key: &str) -> Select<Note> {
+/// A project's note of a key, deleted or not; no project: the one that is older than projects.
+pub fn of_key(tenant: i64, project: Option<&str>, scope: &Scope, key: &str) -> Select<Note> {
     Select::new(
-        notes!("WHERE tenant = $1 AND scope = $2 AND owner = $3 AND key = $4"),
-        vec![tenant.into(), scope.word().into(), scope.owner().into(), key.into()],
+        notes!("WHERE tenant = $1 AND scope = $2 AND owner = $3 AND key = $4 AND project = $5"),
+        vec![tenant.into(), scope.word().into(), scope.owner().into(), key.into(), stored(project)],
+        note,
+    )
+}
+
+/// The note that a project writes on under this key: its own, else the one that is older than projects.
+pub fn to_write(tenant: i64, project: &str, scope: &Scope, key: &str) -> Select<Note> {
+    Select::new(
+        notes!(
+            "WHERE tenant = $1 AND scope = $2 AND owner = $3 AND key = $4 \
+             AND (project = $5 OR project = '' AND deleted = 0) ORDER BY project DESC LIMIT 1"
+        ),
+        vec![tenant.into(), scope.word().into(), scope.owner().into(), key.into(), project.into()],
         note,
     )
 }
@@ -185,6 +208,8 @@ pub struct Filter {
     pub before: Option<u64>,
     /// Those that were deleted, too.
     pub with_deleted: bool,
+    /// The boundary: only this project's, those older than projects, and those that every project sees.
+    pub within: Option<String>,
 }
 
 /// Newest first.
@@ -197,27 +222,36 @@ pub fn list(tenant: i64, filter: &Filter, limit: u64) -> Select<Note> {
     params.push(word(filter.scope.as_ref().map(Scope::word)));
     params.push(word(filter.scope.as_ref().map(Scope::owner)));
     params.push(filter.with_deleted.into());
+    params.push(stored(filter.within.as_deref()));
     // Written out, so that the index that narrows most is used.
     let sql = match (&filter.key, &filter.scope, &filter.r#type) {
         (Some(_), _, _) => notes!(
             "WHERE tenant = $1 AND key = $6 AND position < $2 AND deleted <= $9 \
              AND (expires_at IS NULL OR expires_at > $3) AND ($5 = '' OR type = $5) \
-             AND ($7 = '' OR scope = $7 AND owner = $8) ORDER BY position DESC LIMIT $4"
+             AND ($7 = '' OR scope = $7 AND owner = $8) AND ",
+            within_or_everywhere!(10),
+            " ORDER BY position DESC LIMIT $4"
         ),
         (None, Some(_), _) => notes!(
             "WHERE tenant = $1 AND scope = $7 AND owner = $8 AND position < $2 AND deleted <= $9 \
              AND (expires_at IS NULL OR expires_at > $3) AND ($5 = '' OR type = $5) AND $6 = '' \
-             ORDER BY position DESC LIMIT $4"
+             AND ",
+            within_or_everywhere!(10),
+            " ORDER BY position DESC LIMIT $4"
         ),
         (None, None, Some(_)) => notes!(
             "WHERE tenant = $1 AND type = $5 AND position < $2 AND deleted <= $9 \
              AND (expires_at IS NULL OR expires_at > $3) AND $6 = '' AND $7 = '' AND $8 = '' \
-             ORDER BY position DESC LIMIT $4"
+             AND ",
+            within_or_everywhere!(10),
+            " ORDER BY position DESC LIMIT $4"
         ),
         (None, None, None) => notes!(
             "WHERE tenant = $1 AND position < $2 AND deleted <= $9 \
              AND (expires_at IS NULL OR expires_at > $3) AND $5 = '' AND $6 = '' AND $7 = '' AND $8 = '' \
-             ORDER BY position DESC LIMIT $4"
+             AND ",
+            within_or_everywhere!(10),
+            " ORDER BY position DESC LIMIT $4"
         ),
     };
     Select::new(sql, params, note)
@@ -253,18 +287,21 @@ pub fn search(dialect: Dialect, tenant: i64, sought: &Sought, filter: &Filter, l
     params.push(word(filter.scope.as_ref().map(Scope::word)));
     params.push(word(filter.scope.as_ref().map(Scope::owner)));
     params.push(limit.into());
-    Select::new(sql, params, |row| Ok(Hit { rank: row.count(11)?, note: note(row)? }))
+    params.push(stored(filter.within.as_deref()));
+    Select::new(sql, params, |row| Ok(Hit { rank: row.count(13)?, note: note(row)? }))
 }
 
 /// What `cleanup` erases: deleted or expired before a time, or of an execution that ended before it.
-pub fn past(tenant: i64, at: i64, after: u64, limit: u64) -> Select<Note> {
+pub fn past(tenant: i64, within: Option<&str>, at: i64, after: u64, limit: u64) -> Select<Note> {
     Select::new(
         notes!(
             "WHERE tenant = $1 AND stream > $3 AND (deleted = 1 AND at < $2 OR expires_at < $2 \
              OR scope = 'execution' AND EXISTS (SELECT 1 FROM executions WHERE executions.tenant = $1 \
-             AND executions.public_id = notes.owner AND executions.ended_at < $2)) ORDER BY stream LIMIT $4"
+             AND executions.public_id = notes.owner AND executions.ended_at < $2)) AND ",
+            within!(5),
+            " ORDER BY stream LIMIT $4"
         ),
-        vec![tenant.into(), at.into(), after.into(), limit.into()],
+        vec![tenant.into(), at.into(), after.into(), limit.into(), stored(within)],
         note,
     )
 }

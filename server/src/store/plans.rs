@@ -1,6 +1,7 @@
 //! The projection of the plan library: one row per saved version of a plan or a template. The document itself is the
 //! payload of the entry at `position`.
 
+use super::executions::{own_first, read_project, stored, within, within_or_everywhere};
 use super::select::prefix_end;
 use super::{Db, Error, Found, Row, Select, Statement};
 
@@ -16,6 +17,10 @@ pub struct Plan {
     pub deleted: bool,
     pub task: Option<String>,
     pub template: bool,
+    /// None: it is older than projects.
+    pub project: Option<String>,
+    /// Every project sees it.
+    pub everywhere: bool,
 }
 
 /// A version of a template, and who saved it.
@@ -28,7 +33,8 @@ pub struct Authored {
 pub fn insert(tenant: i64, plan: &Plan) -> Statement {
     Statement::new(
         "INSERT INTO plans (tenant, id, name, version, digest, position, saved_at, steps, deleted, task, \
-         template) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+         template, project, everywhere) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         vec![
             tenant.into(),
             plan.id.as_str().into(),
@@ -41,6 +47,8 @@ pub fn insert(tenant: i64, plan: &Plan) -> Statement {
             plan.deleted.into(),
             plan.task.as_deref().into(),
             plan.template.into(),
+            stored(plan.project.as_deref()),
+            plan.everywhere.into(),
         ],
     )
 }
@@ -59,21 +67,22 @@ pub fn erase_all(tenant: i64) -> Statement {
 }
 
 macro_rules! plans {
-    ($rest:literal) => {
+    ($($rest:expr),+ $(,)?) => {
         concat!(
-            "SELECT id, name, version, digest, position, saved_at, steps, deleted, task, template FROM plans ",
-            $rest
+            "SELECT id, name, version, digest, position, saved_at, steps, deleted, task, template, project, \
+             everywhere FROM plans ",
+            $($rest),+
         )
     };
 }
 
 macro_rules! authored {
-    ($rest:literal) => {
+    ($($rest:expr),+ $(,)?) => {
         concat!(
-            "SELECT id, name, plans.version, digest, position, saved_at, steps, deleted, task, template, actor \
-             FROM plans JOIN journal ON journal.entry = $1 * 1099511627776 + plans.position \
+            "SELECT id, name, plans.version, digest, position, saved_at, steps, deleted, task, template, project, \
+             everywhere, actor FROM plans JOIN journal ON journal.entry = $1 * 1099511627776 + plans.position \
              WHERE plans.tenant = $1 AND template = 1 ",
-            $rest
+            $($rest),+
         )
     };
 }
@@ -90,31 +99,35 @@ fn plan(mut row: Row) -> Result<Plan, Error> {
         deleted: row.flag(7)?,
         task: row.maybe_text(8)?.map(str::to_owned),
         template: row.flag(9)?,
+        project: read_project(&mut row, 10)?,
+        everywhere: row.flag(11)?,
     })
 }
 
 fn authored(mut row: Row) -> Result<Authored, Error> {
-    let author = row.take_text(10)?;
+    let author = row.take_text(12)?;
     Ok(Authored { plan: plan(row)?, author })
 }
 
-/// The newest version of the template that bears this name.
-pub fn template(tenant: i64, name: &str) -> Select<Authored> {
+/// The newest version of the template that bears this name, `home`'s own before another project's.
+pub fn template(tenant: i64, within: Option<&str>, home: &str, name: &str) -> Select<Authored> {
     Select::new(
-        authored!("AND name = $2 AND deleted = 0 ORDER BY plans.version DESC LIMIT 1"),
-        vec![tenant.into(), name.into()],
+        authored!("AND name = $2 AND deleted = 0 AND ", within_or_everywhere!(3), own_first!(4)),
+        vec![tenant.into(), name.into(), stored(within), home.into()],
         authored,
     )
 }
 
 /// The newest version of each template, by name.
-pub fn templates(tenant: i64, limit: u64) -> Select<Authored> {
+pub fn templates(tenant: i64, within: Option<&str>, limit: u64) -> Select<Authored> {
     Select::new(
         authored!(
             "AND deleted = 0 AND plans.version = (SELECT MAX(version) FROM plans AS newest \
-             WHERE newest.tenant = plans.tenant AND newest.id = plans.id) ORDER BY name LIMIT $2"
+             WHERE newest.tenant = plans.tenant AND newest.id = plans.id) AND ",
+            within_or_everywhere!(3),
+            " ORDER BY name LIMIT $2"
         ),
-        vec![tenant.into(), limit.into()],
+        vec![tenant.into(), limit.into(), stored(within)],
         authored,
     )
 }
@@ -136,47 +149,53 @@ pub fn version(tenant: i64, id: &str, version: u64) -> Select<Plan> {
     )
 }
 
-/// The newest version that bears this name.
-pub fn by_name(tenant: i64, name: &str) -> Select<Plan> {
+/// The newest version that bears this name, `home`'s own before another project's.
+pub fn by_name(tenant: i64, within: Option<&str>, home: &str, name: &str) -> Select<Plan> {
     Select::new(
         plans!(
-            "WHERE tenant = $1 AND template = 0 AND name = $2 AND deleted = 0 ORDER BY version DESC LIMIT 1"
+            "WHERE tenant = $1 AND template = 0 AND name = $2 AND deleted = 0 AND ",
+            within!(3),
+            own_first!(4)
         ),
-        vec![tenant.into(), name.into()],
+        vec![tenant.into(), name.into(), stored(within), home.into()],
         plan,
     )
 }
 
 /// The newest version of each plan, by name.
-pub fn list(tenant: i64, limit: u64) -> Select<Plan> {
+pub fn list(tenant: i64, within: Option<&str>, limit: u64) -> Select<Plan> {
     Select::new(
         plans!(
             "WHERE tenant = $1 AND template = 0 AND deleted = 0 AND version = (SELECT MAX(version) FROM plans AS newest \
-             WHERE newest.tenant = plans.tenant AND newest.id = plans.id) ORDER BY name, id LIMIT $2"
+             WHERE newest.tenant = plans.tenant AND newest.id = plans.id) AND ",
+            within!(3),
+            " ORDER BY name, id LIMIT $2"
         ),
-        vec![tenant.into(), limit.into()],
+        vec![tenant.into(), limit.into(), stored(within)],
         plan,
     )
 }
 
 /// The newest version of each plan of which no version was ever started, the newest first.
-pub fn unstarted(tenant: i64, limit: u64) -> Select<Plan> {
+pub fn unstarted(tenant: i64, within: Option<&str>, limit: u64) -> Select<Plan> {
     Select::new(
         plans!(
             "WHERE tenant = $1 AND template = 0 AND deleted = 0 AND version = (SELECT MAX(version) FROM plans AS newest \
              WHERE newest.tenant = plans.tenant AND newest.id = plans.id) \
-             AND id NOT IN (SELECT plan FROM executions WHERE executions.tenant = $1) ORDER BY position DESC LIMIT $2"
+             AND id NOT IN (SELECT plan FROM executions WHERE executions.tenant = $1) AND ",
+            within!(3),
+            " ORDER BY position DESC LIMIT $2"
         ),
-        vec![tenant.into(), limit.into()],
+        vec![tenant.into(), limit.into(), stored(within)],
         plan,
     )
 }
 
 /// The versions that belong to a task, in the order of saving.
-pub fn of_task(tenant: i64, task: &str, limit: u64) -> Select<Plan> {
+pub fn of_task(tenant: i64, within: Option<&str>, task: &str, limit: u64) -> Select<Plan> {
     Select::new(
-        plans!("WHERE tenant = $1 AND task = $2 ORDER BY position LIMIT $3"),
-        vec![tenant.into(), task.into(), limit.into()],
+        plans!("WHERE tenant = $1 AND task = $2 AND ", within!(4), " ORDER BY position LIMIT $3"),
+        vec![tenant.into(), task.into(), limit.into(), stored(within)],
         plan,
     )
 }
@@ -187,23 +206,32 @@ pub fn all(tenant: i64) -> Select<Plan> {
 }
 
 /// The newest version of the plan that is meant by its name, its id, or the unique beginning of its id.
-pub async fn find(db: &Db, tenant: i64, name_or_id: &str) -> Result<Found<Plan>, Error> {
-    if let Some(named) = by_name(tenant, name_or_id).first(db).await? {
+/// `within`: other projects' do not exist; `home`: whose own come first.
+pub async fn find(
+    db: &Db,
+    tenant: i64,
+    within: Option<&str>,
+    home: &str,
+    name_or_id: &str,
+) -> Result<Found<Plan>, Error> {
+    if let Some(named) = by_name(tenant, within, home, name_or_id).first(db).await? {
         return Ok(Found::One(named));
     }
-    let candidates = beginning_with(tenant, name_or_id).all(db).await?;
+    let candidates = beginning_with(tenant, within, name_or_id).all(db).await?;
     Ok(Found::among(name_or_id, candidates, |candidate| &candidate.id))
 }
 
 /// Two are enough to see that a prefix is not unique; in byte order a whole id comes first.
-fn beginning_with(tenant: i64, prefix: &str) -> Select<Plan> {
+fn beginning_with(tenant: i64, within: Option<&str>, prefix: &str) -> Select<Plan> {
     Select::new(
         plans!(
             "WHERE tenant = $1 AND template = 0 AND id >= $2 AND id < $3 AND deleted = 0 \
              AND version = (SELECT MAX(version) FROM plans AS newest \
-             WHERE newest.tenant = plans.tenant AND newest.id = plans.id) ORDER BY id LIMIT 2"
+             WHERE newest.tenant = plans.tenant AND newest.id = plans.id) AND ",
+            within!(4),
+            " ORDER BY id LIMIT 2"
         ),
-        vec![tenant.into(), prefix.into(), prefix_end(prefix).into()],
+        vec![tenant.into(), prefix.into(), prefix_end(prefix).into(), stored(within)],
         plan,
     )
 }

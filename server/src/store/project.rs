@@ -33,6 +33,8 @@ pub fn plan(tenant: i64, recorded: &Recorded) -> Option<Statement> {
                 deleted: false,
                 task: saved.task.clone(),
                 template: saved.template,
+                project: saved.project.clone(),
+                everywhere: saved.everywhere,
             },
         )),
         Event::PlanDeleted(deleted) => Some(plans::delete(tenant, deleted.id.as_str())),
@@ -57,6 +59,8 @@ pub fn note(before: Option<notes::Note>, entry: &notes::Written<'_>) -> Option<n
             author: author.to_owned(),
             expires_at: set.expires_at_ms,
             deleted: false,
+            project: set.project.clone(),
+            everywhere: set.everywhere,
         }),
         Event::NoteDeleted(_) => {
             before.map(|note| notes::Note { version, position, at, deleted: true, ..note })
@@ -82,6 +86,7 @@ pub fn task(before: Option<tasks::Task>, entry: &notes::Written<'_>) -> Option<t
         plan: set.plan.as_ref().map(ToString::to_string).or(before.plan),
         step: set.step.as_ref().map(ToString::to_string).or(before.step),
         fields: set.fields.map(|_| position).or(before.fields),
+        project: set.project.clone(),
         version,
         position,
         at,

@@ -1,6 +1,7 @@
 //! The projection of tasks: one row per task as it stands. What else is said of one is the payload of
 //! the entry at `fields`.
 
+use super::executions::{own_first, read_project, stored, within};
 use super::{Error, Row, Select, Statement};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Task {
     pub at: i64,
     pub author: String,
     pub fields: Option<u64>,
+    /// None: it is older than projects.
+    pub project: Option<String>,
 }
 
 impl Task {
@@ -46,6 +49,7 @@ impl Task {
             at,
             author: author.to_owned(),
             fields: None,
+            project: None,
         }
     }
 }
@@ -54,8 +58,8 @@ impl Task {
 pub fn put(tenant: i64, task: &Task) -> Statement {
     Statement::new(
         "INSERT INTO tasks (tenant, stream, id, title, status, priority, estimate_ms, parent, type, labels, \
-         plan, step, version, position, added_at, at, author, fields) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) \
+         plan, step, version, position, added_at, at, author, fields, project) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) \
          ON CONFLICT (tenant, stream) DO UPDATE SET title = excluded.title, status = excluded.status, \
          priority = excluded.priority, estimate_ms = excluded.estimate_ms, parent = excluded.parent, \
          type = excluded.type, labels = excluded.labels, plan = excluded.plan, step = excluded.step, \
@@ -79,6 +83,7 @@ pub fn put(tenant: i64, task: &Task) -> Statement {
             task.at.into(),
             task.author.as_str().into(),
             task.fields.into(),
+            stored(task.project.as_deref()),
         ],
     )
 }
@@ -89,11 +94,11 @@ pub fn erase_all(tenant: i64) -> Statement {
 }
 
 macro_rules! tasks {
-    ($rest:literal) => {
+    ($($rest:expr),+ $(,)?) => {
         concat!(
             "SELECT stream, id, title, status, priority, estimate_ms, parent, type, labels, plan, step, \
-             version, position, added_at, at, author, fields FROM tasks ",
-            $rest
+             version, position, added_at, at, author, fields, project FROM tasks ",
+            $($rest),+
         )
     };
 }
@@ -119,11 +124,26 @@ fn task(mut row: Row) -> Result<Task, Error> {
         at: row.int(14)?,
         author: row.take_text(15)?,
         fields: count(&row, 16)?,
+        project: read_project(&mut row, 17)?,
     })
 }
 
-pub fn by_id(tenant: i64, id: &str) -> Select<Task> {
-    Select::new(tasks!("WHERE tenant = $1 AND id = $2"), vec![tenant.into(), id.into()], task)
+/// The task that bears this id, `home`'s own before another project's. `within`: other projects' do not exist.
+pub fn by_id(tenant: i64, within: Option<&str>, home: &str, id: &str) -> Select<Task> {
+    Select::new(
+        tasks!("WHERE tenant = $1 AND id = $2 AND ", within!(3), own_first!(4)),
+        vec![tenant.into(), id.into(), stored(within), home.into()],
+        task,
+    )
+}
+
+/// A project's task of this id; no project: the one that is older than projects.
+pub fn of_project(tenant: i64, project: Option<&str>, id: &str) -> Select<Task> {
+    Select::new(
+        tasks!("WHERE tenant = $1 AND id = $2 AND project = $3"),
+        vec![tenant.into(), id.into(), stored(project)],
+        task,
+    )
 }
 
 /// Every row, by stream: what a rebuilt projection is compared by.
@@ -131,33 +151,35 @@ pub fn all(tenant: i64) -> Select<Task> {
     Select::new(tasks!("WHERE tenant = $1 ORDER BY stream"), vec![tenant.into()], task)
 }
 
-/// Subtasks, in the order in which they were put down.
-pub fn of_parent(tenant: i64, parent: &str, limit: u64) -> Select<Task> {
+/// Subtasks that pass a project's boundary, in the order in which they were put down.
+pub fn of_parent(tenant: i64, within: Option<&str>, parent: &str, limit: u64) -> Select<Task> {
     Select::new(
-        tasks!("WHERE tenant = $1 AND parent = $2 ORDER BY stream LIMIT $3"),
-        vec![tenant.into(), parent.into(), limit.into()],
+        tasks!("WHERE tenant = $1 AND parent = $2 AND ", within!(4), " ORDER BY stream LIMIT $3"),
+        vec![tenant.into(), parent.into(), limit.into(), stored(within)],
         task,
     )
 }
 
-/// The tasks that were split into the steps of a plan.
-pub fn split_by(tenant: i64, plan: &str, limit: u64) -> Select<String> {
+/// The tasks that were split into the steps of a plan: the project and the id of each.
+pub fn split_by(tenant: i64, plan: &str, limit: u64) -> Select<(Option<String>, String)> {
     Select::new(
-        "SELECT DISTINCT parent FROM tasks WHERE tenant = $1 AND plan = $2 AND parent IS NOT NULL \
+        "SELECT DISTINCT parent, project FROM tasks WHERE tenant = $1 AND plan = $2 AND parent IS NOT NULL \
          ORDER BY parent LIMIT $3",
         vec![tenant.into(), plan.into(), limit.into()],
-        |mut row| row.take_text(0),
+        |mut row| Ok((read_project(&mut row, 1)?, row.take_text(0)?)),
     )
 }
 
 /// Those that belong under no other, the most urgent first, then the newest.
-pub fn list(tenant: i64, limit: u64) -> Select<Task> {
+pub fn list(tenant: i64, within: Option<&str>, limit: u64) -> Select<Task> {
     Select::new(
         tasks!(
-            "WHERE tenant = $1 AND parent IS NULL ORDER BY CASE WHEN status IN ('done', 'cancelled') THEN 1 \
+            "WHERE tenant = $1 AND parent IS NULL AND ",
+            within!(3),
+            " ORDER BY CASE WHEN status IN ('done', 'cancelled') THEN 1 \
              ELSE 0 END, priority DESC, stream DESC LIMIT $2"
         ),
-        vec![tenant.into(), limit.into()],
+        vec![tenant.into(), limit.into(), stored(within)],
         task,
     )
 }

@@ -9,6 +9,7 @@ mod figures;
 mod history;
 mod looking;
 mod notes;
+mod projects;
 mod raw;
 mod search;
 mod tasks;
@@ -25,7 +26,7 @@ fn note(key: &str, value: impl Into<Value>) -> NoteGiven {
         r#type: None,
         belongs: Belongs::default(),
         metadata: None,
-        expires_in_ms: None,
+        ..NoteGiven::default()
     }
 }
 

@@ -30,6 +30,9 @@ Examples:
         /// Not found any more after this long: `30m`, `12h`, `90d`
         #[arg(long, value_name = "AGE", value_parser = times::age)]
         expires_in: Option<i64>,
+        /// Every project sees it
+        #[arg(long)]
+        everywhere: bool,
     },
     /// Print the newest value of a key
     #[command(after_help = "\
@@ -134,6 +137,9 @@ Examples:
         plan: String,
         /// The template's name [default: the plan's]
         name: Option<String>,
+        /// Every project sees it
+        #[arg(long)]
+        everywhere: bool,
     },
     /// Make a template of what an execution ran: its literals become inputs, with their old values as defaults
     #[command(after_help = "\
@@ -145,6 +151,9 @@ Examples:
         execution: String,
         /// The template's name
         name: String,
+        /// Every project sees it
+        #[arg(long)]
+        everywhere: bool,
     },
     /// Delete a template that was made here; that is journaled, and plans made of it stay
     #[command(after_help = "Example:\n  actbook template delete publish")]

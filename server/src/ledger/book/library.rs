@@ -22,9 +22,9 @@ impl Book {
     }
 
     pub(super) fn save(&mut self, asked: &PlanAsked, actor: &Arc<str>) -> Answer {
-        let PlanAsked { plan, new_id, template, pins, tools } = asked;
+        let PlanAsked { plan, new_id, placement, pins, tools } = asked;
         let library = self.library()?;
-        let (reference, saved) = library.save(plan, *template, pins.as_ref(), new_id.clone());
+        let (reference, saved) = library.save(plan, placement, pins.as_ref(), new_id.clone());
         let fresh = saved.is_some();
         if let Some(saved) = saved {
             let payload = Some(plan.document.clone().into_bytes());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use actbook_engine::event::{NoteDeleted, PayloadsErased};
 use actbook_engine::execution::{Fresh, Recorded, Refusal};
-use actbook_engine::note::{self, Scope};
+use actbook_engine::note::{self, Before, Scope};
 use actbook_engine::task;
 
 use super::super::{Error, NoteAsked, Reply, Start, TaskAsked};
@@ -19,10 +19,15 @@ struct Held<T> {
     salt: Arc<[u8]>,
 }
 
+/// A note's project, scope and key.
+pub(super) type NoteName = (Option<String>, Scope, String);
+/// A task's project and id.
+type TaskName = (Option<String>, String);
+
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    notes: std::collections::HashMap<(Scope, String), Held<notes::Note>>,
-    tasks: std::collections::HashMap<String, Held<tasks::Task>>,
+    notes: std::collections::HashMap<NoteName, Held<notes::Note>>,
+    tasks: std::collections::HashMap<TaskName, Held<tasks::Task>>,
 }
 
 impl Memory {
@@ -40,10 +45,11 @@ impl Memory {
 
 impl Book {
     pub(super) fn set_note(&mut self, asked: &NoteAsked, actor: &Arc<str>) -> Result<Reply, Error> {
-        let place = (asked.note.scope.clone(), asked.note.key.clone());
+        let place = (asked.note.project.clone(), asked.note.scope.clone(), asked.note.key.clone());
         let before = self.note(&place)?;
         let salt = before.as_ref().map_or_else(|| asked.salt.clone(), |held| held.salt.clone());
-        let was = before.as_ref().filter(|held| !held.row.deleted).map(|held| held.row.r#type.as_str());
+        let was = before.as_ref().map(|held| &held.row).filter(|row| !row.deleted);
+        let was = was.map(|row| Before { r#type: &row.r#type, everywhere: row.everywhere });
         let fresh = note::set(&asked.note, was, &salt)?;
         let row = before.map(|held| held.row);
         let (written, recorded) = self.append_to(row.as_ref().map(stand), fresh, &salt, actor);
@@ -55,11 +61,11 @@ impl Book {
         Ok(Reply::Recorded(recorded.position))
     }
 
-    pub(super) fn delete_note(&mut self, scope: &Scope, key: &str, actor: &Arc<str>) -> Result<Reply, Error> {
-        let place = (scope.clone(), key.to_owned());
+    pub(super) fn delete_note(&mut self, place: NoteName, actor: &Arc<str>) -> Result<Reply, Error> {
+        let (_, scope, key) = &place;
         let found = self.note(&place)?.filter(|held| !held.row.deleted);
         let Held { row, salt } = found.ok_or_else(|| no_such_note(key))?;
-        let deleted = Fresh::from(NoteDeleted { key: key.to_owned(), scope: scope.clone() });
+        let deleted = Fresh::from(NoteDeleted { key: key.clone(), scope: scope.clone() });
         let (written, recorded) = self.append_to(Some(stand(&row)), deleted, &salt, actor);
         let entry = written.as_written(actor, &recorded);
         let note = project::note(Some(row.clone()), &entry).expect("the entry deletes a note that is there");
@@ -92,7 +98,7 @@ impl Book {
     ) -> Result<Reply, Error> {
         let mut decided = Vec::with_capacity(asked.len());
         for (index, (task, salt)) in asked.iter().enumerate() {
-            let before = self.task(&task.id)?;
+            let before = self.task(&(task.project.clone(), task.id.clone()))?;
             let twice = asked[..index].iter().any(|(other, _)| other.id == task.id);
             refuse_task(&task.id, before.is_some() || twice, fresh)?;
             let salt = before.as_ref().map_or_else(|| salt.clone(), |held| held.salt.clone());
@@ -107,7 +113,8 @@ impl Book {
             let entry = written.as_written(actor, &recorded);
             let row = project::task(before, &entry).expect("the entry sets a task");
             self.queue.others.push(tasks::put(self.tenant, &row));
-            self.memory.tasks.insert(row.id.clone(), Held { row, salt });
+            let name = (row.project.clone(), row.id.clone());
+            self.memory.tasks.insert(name, Held { row, salt });
             reply = Reply::Recorded(recorded.position);
         }
         Ok(reply)
@@ -127,19 +134,21 @@ impl Book {
         }
     }
 
-    fn note(&self, place: &(Scope, String)) -> Result<Option<Held<notes::Note>>, Error> {
+    fn note(&self, place: &NoteName) -> Result<Option<Held<notes::Note>>, Error> {
         if let Some(held) = self.memory.notes.get(place) {
             return Ok(Some(held.clone()));
         }
-        let row = notes::of_key(self.tenant, &place.0, &place.1).first_blocking(&self.db)?;
+        let (project, scope, key) = place;
+        let row = notes::of_key(self.tenant, project.as_deref(), scope, key).first_blocking(&self.db)?;
         row.map(|row| Ok(Held { salt: self.salt_of(row.stream)?, row })).transpose()
     }
 
-    fn task(&self, id: &str) -> Result<Option<Held<tasks::Task>>, Error> {
-        if let Some(held) = self.memory.tasks.get(id) {
+    fn task(&self, name: &TaskName) -> Result<Option<Held<tasks::Task>>, Error> {
+        if let Some(held) = self.memory.tasks.get(name) {
             return Ok(Some(held.clone()));
         }
-        let row = tasks::by_id(self.tenant, id).first_blocking(&self.db)?;
+        let (project, id) = name;
+        let row = tasks::of_project(self.tenant, project.as_deref(), id).first_blocking(&self.db)?;
         row.map(|row| Ok(Held { salt: self.salt_of(row.stream)?, row })).transpose()
     }
 

@@ -37,6 +37,8 @@ pub struct SetContext {
     metadata: Option<Value>,
     /// Such as 12h
     expires_in: Option<String>,
+    /// All projects see it
+    everywhere: Option<bool>,
     /// Instead of value
     delete: Option<bool>,
     #[expect(dead_code, reason = "read where the call comes in")]
@@ -104,7 +106,8 @@ pub async fn set(door: &Door, ask: &Ask, asked: SetContext) -> Result<Answer, Er
         (Some(value), false) => {
             let expires_in_ms = asked.expires_in.as_deref().map(lifetime).transpose()?;
             let (key, r#type, metadata) = (asked.key, asked.r#type, asked.metadata);
-            let given = NoteGiven { key, value, r#type, belongs, metadata, expires_in_ms };
+            let everywhere = asked.everywhere;
+            let given = NoteGiven { key, value, r#type, belongs, metadata, expires_in_ms, everywhere };
             service.set_note(&ask.caller, given).await?
         }
         (None, true) => service.delete_note(&ask.caller, &asked.key, &belongs).await?,

@@ -55,6 +55,8 @@ pub struct Template {
     plan_id: Option<String>,
     /// For save
     execution_id: Option<String>,
+    /// For save: all projects see it
+    everywhere: Option<bool>,
     #[expect(dead_code, reason = "read where the call comes in")]
     idempotency_key: Option<String>,
 }
@@ -189,15 +191,15 @@ pub async fn of_templates(door: &Door, ask: &Ask, asked: Template) -> Result<Ans
 }
 
 async fn save(door: &Door, ask: &Ask, asked: &Template) -> Result<PlanSaved, Error> {
-    let service = door.service();
+    let (service, everywhere) = (door.service(), asked.everywhere.unwrap_or(false));
     match (&asked.execution_id, &asked.plan_id) {
         (Some(execution), None) => {
             let name = asked.name.as_deref().ok_or_else(|| missing("template", "name"))?;
-            service.template_from(&ask.caller, execution, name).await
+            service.template_from(&ask.caller, execution, name, everywhere).await
         }
         (None, Some(plan)) => {
             let (_, plan) = service.plan(plan).await?;
-            service.save_template(&ask.caller, &plan, asked.name.as_deref()).await
+            service.save_template(&ask.caller, &plan, asked.name.as_deref(), everywhere).await
         }
         (Some(_), Some(_)) | (None, None) => {
             let message = "template save needs either `execution_id` or `plan_id`";

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::ledger::{PlanAsked, Progress, Reply, Request, Start, TaskAsked};
 use crate::service::Service;
 use crate::service::executions::complete;
+use crate::store::tasks;
 
 /// What a new task has brought with it.
 #[derive(Debug, Default)]
@@ -26,8 +27,10 @@ pub(super) struct Brought {
 impl Service {
     /// What is to be written of a new task, and of what the first rule that fits makes of it.
     pub(super) async fn adding(&self, given: TaskGiven, drive: bool) -> Result<Request, Error> {
+        self.refuse_known(&given.id).await?;
+        let project = Some(self.project().to_owned());
         let Some(rule) = self.task_plans.iter().find(|rule| fits(rule, &given)) else {
-            return Ok(Request::SetTasks { tasks: vec![(told(given), salt())], fresh: true });
+            return Ok(Request::SetTasks { tasks: vec![(told(given, project), salt())], fresh: true });
         };
         let plan = match &rule.brings {
             Brings::Plan(name) => self.saved_plan(name).await?.1,
@@ -39,7 +42,17 @@ impl Service {
             true => Some(self.begun(&plan, drive).await?),
             false => None,
         };
-        Ok(Request::AddTask(Box::new(TaskAsked { task: told(given), salt: salt(), plan, start })))
+        Ok(Request::AddTask(Box::new(TaskAsked { task: told(given, project), salt: salt(), plan, start })))
+    }
+
+    /// A new task is its project's own: the ledger refuses a second one of its id there, this one that is older than
+    /// projects.
+    async fn refuse_known(&self, id: &str) -> Result<(), Error> {
+        if tasks::of_project(self.tenant, None, id).first(&self.db).await?.is_none() {
+            return Ok(());
+        }
+        let message = format!("there is a task `{id}` already");
+        Err(Error::new("task_exists", message, "choose another id, or change that one"))
     }
 
     async fn begun(&self, asked: &PlanAsked, drive: bool) -> Result<Start, Error> {

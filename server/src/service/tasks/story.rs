@@ -15,7 +15,7 @@ use crate::service::context::NoteView;
 use crate::service::view::{ExecutionRow, PlanView, time};
 use crate::service::{ExecutionFilter, Service};
 use crate::store::words::readable;
-use crate::store::{Entry, journal, notes, payloads, plans, tasks};
+use crate::store::{Entry, journal, notes, payloads, plans};
 
 const PLANS_MAX: u64 = 100;
 /// The newest; older ones are for the ledger's queries.
@@ -51,8 +51,8 @@ pub struct Happening {
 
 impl Service {
     pub async fn task_story(&self, id: &str) -> Result<Story, Error> {
-        let row = tasks::by_id(self.tenant, id).first(&self.db).await?;
-        let plans = plans::of_task(self.tenant, id, PLANS_MAX).all(&self.db).await?;
+        let row = self.task_row(id).await?;
+        let plans = plans::of_task(self.tenant, self.boundary(), id, PLANS_MAX).all(&self.db).await?;
         let filter = ExecutionFilter { task: Some(id.to_owned()), ..Default::default() };
         let executions = self.list(&filter, EXECUTIONS_MAX).await?;
         let notes = self.notes_of_task(id, &plans, &executions).await?;
@@ -104,8 +104,7 @@ impl Service {
         scopes.extend(executions.iter().map(|row| Scope::Execution(ExecutionId::new(row.id.as_str()))));
         let mut found = Vec::new();
         for scope in scopes {
-            let now_ms = self.ledger.clock().now_ms();
-            let filter = notes::Filter { scope: Some(scope), now_ms, ..notes::Filter::default() };
+            let filter = notes::Filter { scope: Some(scope), ..self.note_filter() };
             let rows = notes::list(self.tenant, &filter, NOTES_MAX).all(&self.db).await?;
             found.extend(rows.into_iter().map(|note| notes::Hit { rank: note.position, note }));
         }

@@ -91,7 +91,7 @@ fn ended(raw: &mut Raw, body: &Value, since: i64, at: i64) {
 async fn documents(db: &Db) -> BTreeMap<String, Value> {
     let mut documents = BTreeMap::new();
     for entry in journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap() {
-        if entry.kind == "plan_saved.1" {
+        if entry.kind == "plan_saved.2" {
             let saved: Value = serde_json::from_str(&entry.body).unwrap();
             let payload = payloads::at(TENANT, entry.position).first(db).await.unwrap().unwrap();
             let document = serde_json::from_slice(&payload.body).unwrap();

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use actbook::bell::Bell;
+use actbook::config::Config;
 use actbook::ledger::{Asked, Error, Ledger, PlanAsked, Reply, Request, RequestKey, Start};
 use actbook::service::PlanSaved;
 use actbook::store::{Db, Options, executions};
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, StartContext};
 use actbook_engine::id::{ExecutionId, PlanId};
+use actbook_engine::library::Placement;
 use actbook_engine::plan::Plan;
 
 use super::book::{self, Book};
@@ -88,7 +90,13 @@ pub async fn play(url: &str) {
 fn save(plan: &Arc<Plan>) -> Request {
     let plan = plan.clone();
     let new_id = PlanId::new("fresh");
-    Request::SavePlan(Box::new(PlanAsked { plan, new_id, template: false, pins: None, tools: Vec::new() }))
+    Request::SavePlan(Box::new(PlanAsked {
+        plan,
+        new_id,
+        placement: Placement { project: Some(Config::default().project_name()), ..Placement::default() },
+        pins: None,
+        tools: Vec::new(),
+    }))
 }
 
 #[test]

@@ -22,8 +22,8 @@ async fn write(book: &Book) {
     book.service.delete_plan(&book.caller, "waits").await.unwrap();
     book::mixed(book, "late").await;
     let (_, plan) = book.service.plan("auto").await.unwrap();
-    book.service.save_template(&book.caller, &plan, None).await.unwrap();
-    book.service.save_template(&book.caller, &plan, Some("gone")).await.unwrap();
+    book.service.save_template(&book.caller, &plan, None, false).await.unwrap();
+    book.service.save_template(&book.caller, &plan, Some("gone"), false).await.unwrap();
     book.service.delete_template(&book.caller, "gone").await.unwrap();
 }
 
@@ -37,7 +37,7 @@ fn rebuilt_projections_equal_the_live_ones() {
         "DELETE FROM plans; DELETE FROM executions",
         "UPDATE plans SET deleted = 1, digest = 'x', position = position + 1",
         "UPDATE executions SET status = 'failed', ended_at = 1, seat = NULL, plan_name = 'x', look_again_at = 7",
-        "INSERT INTO plans VALUES (1, 'ghost', 'ghost', 1, 'x', 1, 1, 1, 0, 'T-0', 1)",
+        "INSERT INTO plans VALUES (1, 'ghost', 'ghost', 1, 'x', 1, 1, 1, 0, 'T-0', 1, '', 0)",
     ];
     for_each_database(async |scratch| {
         let book = Book::open(&scratch.url).await;

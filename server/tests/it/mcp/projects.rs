@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::agent::{Agent, Answer};
+use super::web::Server;
 use super::{steps, write};
 use crate::cli::House;
 
@@ -41,37 +42,60 @@ fn gated() -> Value {
     steps(&[write("draft", &format!("{MARK}.txt")), publish])
 }
 
-/// What the first project has: an execution that succeeded, and one that waits for a yes.
+/// What the first project has: an execution that succeeded, one that waits for a yes, and the id of a saved plan.
 struct Theirs {
     ended: String,
     blocked: String,
-    /// A step that both have.
-    step: &'static str,
+    plan: String,
 }
+
+/// A step of both executions, and the names of the first project's plan, template, note and task.
+const STEP: &str = "draft";
+const PLAN: &str = "rollout";
+const TEMPLATE: &str = "handbook";
+const NOTE: &str = "harbour";
+const TASK: &str = "TASK-7";
 
 fn theirs(house: &House) -> Theirs {
     let mut agent = agent(house, "full");
-    let plan = steps(&[write("draft", &format!("{MARK}.txt"))]);
+    let plan = steps(&[write(STEP, &format!("{MARK}.txt"))]);
     let ended = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
     let blocked = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 })).id().to_owned();
-    Theirs { ended, blocked, step: "draft" }
+    let mut document = gated();
+    document["name"] = json!(PLAN);
+    document["description"] = json!(MARK);
+    let saved = agent.good("save_plan", json!({ "plan": document })).content["plan_id"].clone();
+    let template = json!({ "action": "save", "name": TEMPLATE, "plan_id": saved });
+    agent.good("template", template);
+    agent.good("set_context", json!({ "key": NOTE, "value": MARK, "type": "research" }));
+    agent.good("task", json!({ "action": "add", "id": TASK, "title": MARK }));
+    agent.good("record_action", json!({ "description": MARK }));
+    Theirs { ended, blocked, plan: saved.as_str().unwrap().to_owned() }
 }
 
 /// The calls that name something of the other project, and those that could come upon it, by tool. A tool that is
 /// not among them fails the test: whoever adds one says here how it is kept within its project.
 fn attempts(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
-    let (id, step) = (theirs.blocked.as_str(), theirs.step);
+    [on_executions(theirs), on_what_is_kept(theirs)].concat()
+}
+
+fn on_executions(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
+    let (id, step, plan) = (theirs.blocked.as_str(), STEP, theirs.plan.as_str());
     let beginning = &id[..id.len() - 4];
     let control = |action: &str| json!({ "execution_id": id, "action": action });
     let of_step = |action: &str| json!({ "execution_id": id, "action": action, "step_id": step });
     vec![
         ("save_plan", vec![]),
-        ("execute_plan", vec![]),
+        ("execute_plan", vec![json!({ "plan_id": plan }), json!({ "plan_id": PLAN })]),
         (
             "status",
-            vec![json!({ "execution_id": id }), json!({ "execution_id": beginning }), json!({}), {
-                json!({ "execution_id": theirs.ended, "wait_s": 1 })
-            }],
+            vec![
+                json!({ "execution_id": id }),
+                json!({ "execution_id": beginning }),
+                json!({}),
+                json!({ "execution_id": theirs.ended, "wait_s": 1 }),
+                json!({ "task": TASK }),
+            ],
         ),
         (
             "control",
@@ -103,6 +127,11 @@ fn attempts(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
                 json!({ "execution_id": id }),
                 json!({ "kind": "attempt_started" }),
                 json!({ "kind": "execution_started" }),
+                json!({ "kind": "plan_saved" }),
+                json!({ "kind": "note_set" }),
+                json!({ "kind": "task_set" }),
+                json!({ "kind": "action_recorded" }),
+                json!({ "actor": "agent:scripted" }),
                 json!({ "search": MARK }),
                 json!({ "status": "blocked" }),
                 json!({ "status": "succeeded" }),
@@ -110,15 +139,64 @@ fn attempts(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
         ),
         ("query_history", vec![json!({}), json!({ "actor": "agent:scripted" })]),
         ("cleanup_history", vec![]),
-        ("set_context", vec![json!({ "execution_id": id, "key": "k", "value": "v" })]),
-        ("query_context", vec![json!({ "execution_id": id })]),
-        ("task", vec![]),
-        ("stats", vec![json!({})]),
-        ("plan", vec![]),
-        ("template", vec![json!({ "action": "save", "name": "t", "execution_id": id })]),
+        ("stats", vec![json!({}), json!({ "plan_id": plan })]),
         ("list_tools", vec![json!({})]),
         ("record_plan", vec![]),
-        ("record_execution_start", vec![]),
+        ("record_execution_start", vec![json!({ "plan_id": plan })]),
+    ]
+}
+
+/// Plans, templates, notes and tasks.
+fn on_what_is_kept(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
+    let (id, plan) = (theirs.blocked.as_str(), theirs.plan.as_str());
+    vec![
+        (
+            "set_context",
+            vec![
+                json!({ "execution_id": id, "key": "k", "value": "v" }),
+                json!({ "plan_id": plan, "key": "k", "value": "v" }),
+                json!({ "key": NOTE, "delete": true }),
+            ],
+        ),
+        (
+            "query_context",
+            vec![
+                json!({ "execution_id": id }),
+                json!({}),
+                json!({ "key": NOTE, "history": true }),
+                json!({ "search": MARK }),
+                json!({ "type": "research" }),
+            ],
+        ),
+        (
+            "task",
+            vec![
+                json!({ "action": "list" }),
+                json!({ "action": "show", "id": TASK }),
+                json!({ "action": "set", "id": TASK, "title": "x" }),
+                json!({ "action": "split", "id": TASK, "plan_id": plan }),
+            ],
+        ),
+        (
+            "plan",
+            vec![
+                json!({ "action": "list" }),
+                json!({ "action": "show", "plan_id": plan }),
+                json!({ "action": "show", "plan_id": PLAN }),
+                json!({ "action": "delete", "plan_id": PLAN }),
+            ],
+        ),
+        (
+            "template",
+            vec![
+                json!({ "action": "save", "name": "t", "execution_id": id }),
+                json!({ "action": "save", "name": "t", "plan_id": plan }),
+                json!({ "action": "list" }),
+                json!({ "action": "show", "name": TEMPLATE }),
+                json!({ "action": "use", "name": TEMPLATE }),
+                json!({ "action": "delete", "name": TEMPLATE }),
+            ],
+        ),
     ]
 }
 
@@ -145,16 +223,18 @@ fn every_tool_answers_for_another_projects_things_as_for_nothing() {
     let table = attempts(&theirs);
     let named: BTreeSet<String> = table.iter().map(|(tool, _)| (*tool).to_owned()).collect();
     assert_eq!(named, tools(&second), "every tool has its line in the table, and no other has");
-    let before = [&theirs.ended, &theirs.blocked].map(|id| entries(&first, id));
+    let before = first.expect(0, &["journal", "--limit", "100000", "--json"]);
     let mut agents = ["full", "record"].map(|tools| agent(&second, tools));
-    let whole = [theirs.ended.as_str(), theirs.blocked.as_str()];
     let beginning = &theirs.blocked[..theirs.blocked.len() - 4];
-    let ids = [whole[0], whole[1], beginning];
+    let ids = [&theirs.ended, &theirs.blocked, beginning, &theirs.plan, PLAN, TEMPLATE, NOTE, TASK];
     for (tool, calls) in &table {
         let agent = agents.iter_mut().find(|agent| agent.schemas.contains_key(*tool)).unwrap();
         for call in calls {
             let answer = agent.call(tool, call.clone());
-            assert!(!answer.whole.to_string().contains(MARK), "{tool} {call} shows:\n{}", answer.text);
+            let unasked = ids.iter().filter(|id| !call.to_string().contains(**id));
+            for mark in unasked.chain([&MARK]) {
+                assert!(!answer.whole.to_string().contains(mark), "{tool} {call} shows:\n{}", answer.text);
+            }
             let of_nothing = ids.iter().fold(call.to_string(), |text, id| text.replace(id, NOTHING));
             let of_nothing = agent.call(tool, serde_json::from_str(&of_nothing).unwrap());
             assert_eq!(renamed(&answer, &ids), of_nothing.whole.to_string(), "{tool} {call}");
@@ -162,7 +242,8 @@ fn every_tool_answers_for_another_projects_things_as_for_nothing() {
             assert!(!names_one || answer.is_error, "{tool} {call} is answered:\n{}", answer.text);
         }
     }
-    assert_eq!([&theirs.ended, &theirs.blocked].map(|id| entries(&first, id)), before, "nothing was written");
+    let after = first.expect(0, &["journal", "--limit", "100000", "--json"]);
+    assert_eq!(after, before, "nothing was written");
 }
 
 #[test]
@@ -187,6 +268,11 @@ fn resources_prompts_and_tasks_of_another_project_do_not_exist() {
             assert_eq!(error.to_string().replace(id, NOTHING), of_nothing.to_string(), "{method}");
         }
     }
+    for name in [theirs.plan.as_str(), PLAN] {
+        let review = json!({ "name": "review_plan", "arguments": { "plan_id": name } });
+        agent.request("prompts/get", review).expect_err("a plan of the other project");
+        agent.request("resources/read", json!({ "uri": format!("actbook://plans/{name}") })).unwrap_err();
+    }
     let resumed = agent.request("prompts/get", json!({ "name": "resume_work" })).unwrap().to_string();
     assert!(resumed.contains("Nothing is under way"), "{resumed}");
     let typed = json!({
@@ -195,6 +281,66 @@ fn resources_prompts_and_tasks_of_another_project_do_not_exist() {
     });
     let completed = agent.request("completion/complete", typed).unwrap();
     assert_eq!(completed["completion"]["values"], json!([]), "{completed}");
+    let typed = json!({
+        "ref": { "type": "ref/resource", "uri": "actbook://plans/{id}" },
+        "argument": { "name": "id", "value": "" },
+    });
+    let completed = agent.request("completion/complete", typed).unwrap();
+    assert_eq!(completed["completion"]["values"], json!([]), "{completed}");
+}
+
+#[test]
+fn two_projects_have_plans_notes_and_tasks_of_one_name() {
+    let (first, second) = neighbours();
+    let mut agents = [&first, &second].map(|house| agent(house, "full"));
+    for (agent, word) in agents.iter_mut().zip(["one", "two"]) {
+        let mut plan = steps(&[write(STEP, &format!("{word}.txt"))]);
+        plan["name"] = json!(PLAN);
+        agent.good("save_plan", json!({ "plan": plan }));
+        agent.good("set_context", json!({ "key": NOTE, "value": word }));
+        agent.good("task", json!({ "action": "add", "id": TASK, "title": word }));
+    }
+    for (agent, word) in agents.iter_mut().zip(["one", "two"]) {
+        let ended = agent.good("execute_plan", json!({ "plan_id": PLAN, "wait_s": 60 }));
+        assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
+        let notes = agent.good("query_context", json!({ "key": NOTE })).content["notes"].clone();
+        assert_eq!(notes.as_array().map(Vec::len), Some(1), "{notes}");
+        assert_eq!(notes[0]["value"], *word, "{notes}");
+        let tasks = agent.good("task", json!({ "action": "list" })).content["tasks"].clone();
+        assert_eq!((tasks.as_array().map(Vec::len), &tasks[0]["title"]), (Some(1), &json!(word)), "{tasks}");
+    }
+    assert!(first.path("work/one.txt").exists() && second.path("work/two.txt").exists());
+    agents[1].good("set_context", json!({ "key": NOTE, "delete": true }));
+    agents[1].good("plan", json!({ "action": "delete", "plan_id": PLAN }));
+    assert_eq!(agents[0].good("query_context", json!({ "key": NOTE })).content["notes"][0]["value"], "one");
+    agents[0].good("plan", json!({ "action": "show", "plan_id": PLAN }));
+}
+
+#[test]
+fn only_a_person_shares_with_every_project_unless_config_says_agents() {
+    let (first, second) = neighbours();
+    let mut own = agent(&first, "full");
+    let shared = json!({ "key": NOTE, "value": "for all", "everywhere": true });
+    let refusal = own.refused("set_context", shared.clone());
+    assert_eq!(refusal.content["error"]["code"], "needs_a_person", "{}", refusal.text);
+    let mut plan = steps(&[write(STEP, "draft.txt")]);
+    plan["name"] = json!(PLAN);
+    own.good("save_plan", json!({ "plan": plan }));
+    let template = json!({ "action": "save", "name": TEMPLATE, "plan_id": PLAN, "everywhere": true });
+    let refusal = own.refused("template", template);
+    assert_eq!(refusal.content["error"]["code"], "needs_a_person", "{}", refusal.text);
+    first.expect(0, &["context", "set", NOTE, "for all", "--everywhere"]);
+    first.expect(0, &["template", "save", PLAN, TEMPLATE, "--everywhere"]);
+    let mut other = agent(&second, "full");
+    assert_eq!(other.good("query_context", json!({ "key": NOTE })).content["notes"][0]["value"], "for all");
+    assert_eq!(other.good("query_context", json!({ "search": "all" })).content["notes"][0]["key"], NOTE);
+    other.good("template", json!({ "action": "use", "name": TEMPLATE }));
+    // What is shared can be used everywhere, and changed where it was written.
+    other.refused("template", json!({ "action": "delete", "name": TEMPLATE }));
+    other.refused("set_context", json!({ "key": NOTE, "delete": true }));
+    configure(&second, "everywhere", json!("agents"));
+    agent(&second, "full").good("set_context", json!({ "key": "quay", "value": "two", "everywhere": true }));
+    assert_eq!(own.good("query_context", json!({ "key": "quay" })).content["notes"][0]["value"], "two");
 }
 
 #[test]
@@ -210,6 +356,26 @@ fn agent_of_another_project_cannot_undo_what_a_live_process_would_carry_out() {
     let still = live.good("status", json!({ "execution_id": ended.id() }));
     assert_eq!(still.content["status"], "succeeded", "{}", still.text);
     assert!(first.path("work/draft.txt").exists());
+}
+
+#[test]
+fn agents_over_http_are_confined_to_the_servers_project() {
+    let (first, second) = neighbours();
+    let theirs = theirs(&first);
+    let server = Server::start(&second);
+    for (method, params) in [
+        ("tools/call", json!({ "name": "status", "arguments": { "execution_id": theirs.blocked } })),
+        ("resources/read", json!({ "uri": format!("actbook://executions/{}", theirs.ended) })),
+        ("tasks/get", json!({ "taskId": theirs.blocked })),
+        ("tasks/cancel", json!({ "taskId": theirs.blocked })),
+    ] {
+        let able = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+        let said = server.exchange(&server.bytes_as("scripted", able, method, params)).message().to_string();
+        let (blocked, ended) = (theirs.blocked.as_str(), theirs.ended.as_str());
+        let unknown = [blocked, ended].map(|id| said.contains(&format!("there is no execution `{id}`")));
+        assert!(unknown.contains(&true), "{method}: {said}");
+    }
+    assert!(!entries(&first, &theirs.blocked).contains("cancel_asked"));
 }
 
 #[test]

@@ -187,7 +187,7 @@ async fn an_act_of_no_execution_is_kept_once_per_key_and_can_be_erased() {
     assert!(agent.no("record_action", lost).await.contains("execution"));
     let sure = json!({ "description": "surely", "confidence": 7 });
     assert!(agent.no("record_action", sure).await.contains("0 to 1"));
-    assert_eq!(agent.journal().await, ["action_recorded.1"]);
+    assert_eq!(agent.journal().await, ["action_recorded.2"]);
     agent.verify().await;
     assert!(agent.no("cleanup_history", json!({ "older_than_days": 0 })).await.contains("1 or more"));
     let cleaned = agent.say("cleanup_history", json!({ "older_than_days": 1 })).await;

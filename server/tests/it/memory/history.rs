@@ -201,7 +201,7 @@ fn what_was_put_on_record_is_seen_and_found_until_it_is_erased() {
         };
         let act = &found(&["FILE_EDIT", "greeting.txt"]).await[0];
         let recorded = act.recorded.clone().unwrap();
-        assert_eq!(act.kind, "action_recorded.1");
+        assert_eq!(act.kind, "action_recorded.2");
         assert_eq!((&recorded["type"], &recorded["entity"]), (&json!("file_edit"), &json!("greeting.txt")));
         assert_eq!(
             (&recorded["before_state"], &recorded["after_state"]),

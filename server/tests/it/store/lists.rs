@@ -163,6 +163,8 @@ fn plan(id: &str, name: &str, version: u64) -> plans::Plan {
         deleted: false,
         task: None,
         template: false,
+        project: None,
+        everywhere: false,
     }
 }
 
@@ -174,7 +176,7 @@ fn a_plan_is_found_by_name_or_id_in_its_newest_version() {
             [plan("pa1", "publish", 1), plan("pa1", "publish", 2), plan("pb1", "pa", 1), plan("pb2", "q", 1)];
         db.transact(rows.iter().map(|row| plans::insert(TENANT, row)).collect()).await.unwrap();
         let check = async |wanted: &str, expected| {
-            assert_eq!(plans::find(db, TENANT, wanted).await.unwrap(), expected, "{wanted}");
+            assert_eq!(plans::find(db, TENANT, None, "home", wanted).await.unwrap(), expected, "{wanted}");
         };
         check("publish", Found::One(rows[1].clone())).await;
         check("pa1", Found::One(rows[1].clone())).await;
@@ -182,7 +184,7 @@ fn a_plan_is_found_by_name_or_id_in_its_newest_version() {
         check("pb", Found::Several).await;
         check("nothing", Found::None).await;
         assert_eq!(plans::version(TENANT, "pa1", 1).first(db).await.unwrap(), Some(rows[0].clone()));
-        let listed = plans::list(TENANT, 10).all(db).await.unwrap();
+        let listed = plans::list(TENANT, None, 10).all(db).await.unwrap();
         assert_eq!(listed, [rows[2].clone(), rows[1].clone(), rows[3].clone()]);
 
         let again = plans::insert(TENANT, &plan("pc1", "publish", 2));

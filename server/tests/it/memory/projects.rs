@@ -1,0 +1,116 @@
+//! What two projects wrote and what is older than both, as confined services find it, on both databases.
+
+use std::sync::Arc;
+
+use actbook::bell::Bell;
+use actbook::caller::Caller;
+use actbook::config::Config;
+use actbook::ledger::{Asked, Ledger, NoteAsked, Request};
+use actbook::service::{NoteFilter, NoteGiven, Options, Service, StatsFilter, TaskGiven};
+use actbook::store::words::Words;
+use actbook_engine::note::Note;
+use actbook_engine::task::Task;
+use serde_json::json;
+
+use super::{by_key, by_words};
+use crate::store::{Scratch, TENANT, for_each_database};
+
+/// A service of a project, and the same as its agents have it.
+async fn service(scratch: &Scratch, project: &str) -> Service {
+    let config = Config { project: Some(project.to_owned()), ..Config::default() };
+    Service::open(&scratch.url, Options::default(), &config).await.unwrap()
+}
+
+fn agent() -> Caller {
+    Caller::new("agent:scripted")
+}
+
+/// A note and a task as they were written before there were projects.
+async fn write_older(scratch: &Scratch) {
+    let db = scratch.db.clone();
+    let ledger = Ledger::open(db.clone(), TENANT, Bell::new(db, TENANT)).unwrap();
+    let salt: Arc<[u8]> = Arc::from(*b"salt");
+    let payload = json!({ "value": "ancient words" });
+    let note = Note {
+        key: "older".into(),
+        scope: Default::default(),
+        r#type: None,
+        expires_at_ms: None,
+        project: None,
+        everywhere: None,
+        payload: payload.to_string().into_bytes(),
+    };
+    let words = Words::of("older", "ancient words");
+    let note = Request::SetNote(Box::new(NoteAsked { note, words, salt: salt.clone() }));
+    let task = Task { id: "T-0".into(), title: Some("ancient".into()), ..Task::default() };
+    let task = Request::SetTasks { tasks: vec![(task, salt)], fresh: true };
+    for request in [note, task] {
+        ledger.ask(Asked { actor: "person:ada".into(), request, key: None }).await.unwrap();
+    }
+}
+
+async fn values(service: &Service, filter: NoteFilter) -> Vec<serde_json::Value> {
+    service.notes(&filter, 10).await.unwrap().notes.into_iter().map(|note| note.value).collect()
+}
+
+#[test]
+fn what_is_older_than_projects_is_seen_and_continued_by_all() {
+    for_each_database(async |scratch| {
+        write_older(&scratch).await;
+        let [one, two] =
+            [service(&scratch, "one").await.confined(), service(&scratch, "two").await.confined()];
+        for service in [&one, &two] {
+            assert_eq!(values(service, by_key("older")).await, ["ancient words"]);
+            assert_eq!(values(service, by_words("ancient")).await, ["ancient words"]);
+            assert_eq!(service.task("T-0").await.unwrap().title, "ancient");
+        }
+        one.set_note(&agent(), NoteGiven::new("older", "newer words")).await.unwrap();
+        assert_eq!(values(&two, by_key("older")).await, ["newer words"], "it is still one note");
+        let title = Some("changed".to_owned());
+        one.change_task(&agent(), TaskGiven { id: "T-0".into(), title, ..TaskGiven::default() })
+            .await
+            .unwrap();
+        assert_eq!(two.task("T-0").await.unwrap().title, "changed");
+        let again = TaskGiven { id: "T-0".into(), ..TaskGiven::default() };
+        assert_eq!(two.add_task(&agent(), again, false).await.unwrap_err().code, "task_exists");
+    });
+}
+
+#[test]
+fn what_a_project_writes_is_its_own_until_it_is_shared() {
+    for_each_database(async |scratch| {
+        let [all_of_one, all_of_two] = [service(&scratch, "one").await, service(&scratch, "two").await];
+        let (one, two) = (all_of_one.confined(), all_of_two.confined());
+        one.set_note(&agent(), NoteGiven::new("port", "5433 here")).await.unwrap();
+        let id = || TaskGiven { id: "T-1".into(), ..TaskGiven::default() };
+        one.add_task(&agent(), id(), false).await.unwrap();
+        assert_eq!(values(&one, by_key("port")).await, ["5433 here"]);
+        for filter in [by_key("port"), by_words("5433"), NoteFilter::default()] {
+            assert!(values(&two, filter).await.is_empty());
+        }
+        assert_eq!(two.task("T-1").await.unwrap_err().code, "no_such_task");
+        assert!(two.tasks(None).await.unwrap().is_empty());
+        assert_eq!(values(&all_of_two, by_key("port")).await, ["5433 here"], "a person sees both");
+        assert_eq!(
+            two.delete_note(&agent(), "port", &Default::default()).await.unwrap_err().code,
+            "no_such_note"
+        );
+        two.add_task(&agent(), id(), false).await.unwrap();
+
+        let shared = NoteGiven { everywhere: Some(true), ..NoteGiven::new("port", "5434 for all") };
+        assert_eq!(one.set_note(&agent(), shared.clone()).await.unwrap_err().code, "needs_a_person");
+        all_of_one.set_note(&Caller::new("person:ada"), shared).await.unwrap();
+        assert_eq!(values(&two, by_key("port")).await, ["5434 for all"]);
+        one.set_note(&agent(), NoteGiven::new("port", "5435")).await.unwrap();
+        assert_eq!(
+            values(&two, by_words("5435")).await,
+            ["5435"],
+            "it stays shared when it is written again"
+        );
+        let stats = two.stats(&StatsFilter::default()).await.unwrap();
+        assert_eq!(stats.executions.total, 0);
+        let rows = one.rebuild().await.unwrap();
+        assert_eq!(rows, 3, "a note and two tasks");
+        assert_eq!(values(&two, by_key("port")).await, ["5435"]);
+    });
+}
