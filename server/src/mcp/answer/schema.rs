@@ -20,10 +20,7 @@ pub fn answer(properties: Value, required: &[&str]) -> Arc<JsonObject> {
 
 /// An execution as it stands and what to do next.
 pub fn execution() -> Arc<JsonObject> {
-    let mut properties = standing();
-    properties["plan"] = json!({ "type": "object" });
-    properties["progress"] = json!({ "type": "object" });
-    answer(properties, &["id", "status", "progress", "position", "steps", "waiting", "next"])
+    answer(standing(), &["id", "status", "progress", "position", "steps", "waiting", "next"])
 }
 
 /// The same, or something else: `lists` of it, and what is always there.
