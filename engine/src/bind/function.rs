@@ -4,8 +4,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::budget::{Budget, Fault, Held};
+use super::budget::{Budget, Fault, Held, weight};
 use super::number::float;
+use crate::chain::in_order;
 use crate::policy::words;
 use crate::spelling::nearest;
 
@@ -18,6 +19,7 @@ words!(
         EndsWith = "endsWith",
         Int = "int",
         Join = "join",
+        Json = "json",
         LowerAscii = "lowerAscii",
         Matches = "matches",
         Replace = "replace",
@@ -54,7 +56,7 @@ impl Function {
     /// How many values it takes, its target counted first.
     pub fn takes(self, given: usize) -> Result<(), String> {
         let wanted = match self {
-            Self::Bool | Self::Double | Self::Dyn | Self::Int | Self::LowerAscii => 1..=1,
+            Self::Bool | Self::Double | Self::Dyn | Self::Int | Self::Json | Self::LowerAscii => 1..=1,
             Self::Size | Self::String | Self::Trim | Self::Type | Self::UpperAscii => 1..=1,
             Self::Contains | Self::EndsWith | Self::Matches | Self::Split | Self::StartsWith => 2..=2,
             Self::Join => 1..=2,
@@ -69,8 +71,8 @@ impl Function {
     pub fn never_boolean(self) -> Option<&'static str> {
         match self {
             Self::Double | Self::Int | Self::Size => Some("a number"),
-            Self::Join | Self::LowerAscii | Self::Replace | Self::String | Self::Trim => Some("a text"),
-            Self::Type | Self::UpperAscii => Some("a text"),
+            Self::Join | Self::Json | Self::LowerAscii | Self::Replace | Self::String => Some("a text"),
+            Self::Trim | Self::Type | Self::UpperAscii => Some("a text"),
             Self::Split => Some("a list"),
             Self::Bool | Self::Contains | Self::Dyn | Self::EndsWith | Self::Matches | Self::StartsWith => {
                 None
@@ -87,6 +89,7 @@ impl Function {
             (Self::Dyn, _) => return Ok(first.clone()),
             (Self::Size, _) => Value::from(size(first).ok_or_else(wrong)?),
             (Self::Type, _) => Value::from(type_name(first)),
+            (Self::Json, _) => Value::from(json_text(first, budget)?),
             (Self::String, _) => Value::from(text(first).ok_or_else(wrong)?),
             (Self::Int, _) => Value::from(integer(first).ok_or_else(wrong)?),
             (Self::Double, _) => float(double(first).ok_or_else(wrong)?).map_err(Fault::Plain)?,
@@ -148,6 +151,14 @@ fn text(value: &Value) -> Option<String> {
         }),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
+}
+
+/// The value's JSON text, compact, keys in order.
+fn json_text(value: &Value, budget: &mut Budget) -> Result<String, Fault> {
+    let bytes = weight(value);
+    budget.work(bytes as u64 / 64)?;
+    budget.fits(bytes)?;
+    Ok(in_order(value).to_string())
 }
 
 fn integer(value: &Value) -> Option<i64> {

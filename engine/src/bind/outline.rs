@@ -112,9 +112,8 @@ fn of_function(function: Function) -> Option<&'static str> {
     match function {
         F::Int | F::Size => Some("integer"),
         F::Double => Some("number"),
-        F::Join | F::LowerAscii | F::Replace | F::String | F::Trim | F::Type | F::UpperAscii => {
-            Some("string")
-        }
+        F::Join | F::Json | F::LowerAscii | F::Replace | F::String => Some("string"),
+        F::Trim | F::Type | F::UpperAscii => Some("string"),
         F::Split => Some("array"),
         F::Bool | F::Contains | F::EndsWith | F::Matches | F::StartsWith => Some("boolean"),
         F::Dyn => None,

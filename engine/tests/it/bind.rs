@@ -113,6 +113,9 @@ fn expressions_calculate_as_cel_does() {
         ("' X '.trim().lowerAscii().upperAscii()", json!("X")),
         ("'aXbX'.replace('X', '.')", json!("a.b.")),
         ("size('äö')", json!(2)),
+        ("json(inputs.tags)", json!("{\"a\":1,\"b\":2}")),
+        ("json(inputs.version) + json(inputs.none) + json([1.5, true])", json!("\"1.2\"null[1.5,true]")),
+        ("inputs.files.map(f, json(f)).join()", json!("\"a.txt\"\"b.md\"")),
         ("{'b': 1, 'a': [inputs.count]}.a[0]", json!(3)),
     ];
     for (expression, expected) in cases {
@@ -157,6 +160,10 @@ fn what_cannot_be_bound_is_refused_by_name() {
         (
             "size(inputs)",
             "bind: `size(inputs)`: inputs.nested.key is secret and is not kept; take it from the environment in the config with ${env:NAME}",
+        ),
+        (
+            "json(inputs.nested)",
+            "bind: `json(inputs.nested)`: inputs.nested.key is secret and is not kept; take it from the environment in the config with ${env:NAME}",
         ),
         (
             "inputs.password.length",
