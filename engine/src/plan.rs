@@ -4,6 +4,7 @@
 mod ancestry;
 mod document;
 mod duration;
+mod exact;
 mod fields;
 mod finding;
 mod graph;
@@ -15,9 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-pub use document::{DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX};
+pub use document::{DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX, read_document, yaml_message};
 pub use duration::{duration_text, parse_age_ms, parse_duration_ms};
-pub use finding::{Finding, Severity};
+pub use exact::{InexactNumber, inexact_in_json};
+pub use finding::{Finding, Severity, name_steps};
 pub(crate) use inputs::{dotted, input_reads, is_closed, undeclared, undeclared_input};
 
 use crate::bind::{Condition, Reads, Template, with_room};
@@ -156,7 +158,7 @@ impl Plan {
     /// A plan from YAML or JSON text, or everything that is wrong with it.
     pub fn parse(text: &str) -> Result<Self, Vec<Finding>> {
         with_room(|| {
-            let value = document::read(text).map_err(|finding| vec![finding])?;
+            let value = document::read_document(text).map_err(|finding| vec![finding])?;
             read::plan(&value)
         })
     }
@@ -164,7 +166,7 @@ impl Plan {
     /// As much of a plan as can be read, with everything that is wrong with it: for looking at, never to
     /// be run. Where nothing is wrong it is a plan like any other.
     pub fn draft(text: &str) -> (Option<Self>, Vec<Finding>) {
-        with_room(|| match document::read(text) {
+        with_room(|| match document::read_document(text) {
             Ok(value) => read::draft(&value),
             Err(finding) => (None, vec![finding]),
         })

@@ -36,13 +36,13 @@ impl Error {
     /// A document with findings: the first one speaks for all.
     pub fn findings(what: &str, findings: Vec<Finding>) -> Self {
         let count = findings.len();
-        let (message, cure, path) = match findings.first() {
-            Some(first) => (first.message.clone(), first.cure.clone(), Some(first.path.clone())),
-            None => (String::new(), String::new(), None),
-        };
+        let first = findings.first();
+        let text = |part: fn(&Finding) -> &String| first.map(part).cloned().unwrap_or_default();
+        let (message, cure) = (text(|first| &first.message), text(|first| &first.cure));
+        let path = first.map(|first| first.path.clone());
         let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-        let place =
-            path.as_deref().filter(|path| !path.is_empty()).map_or(String::new(), |path| format!("{path}: "));
+        let place = first.map(Finding::place).filter(|place| !place.is_empty());
+        let place = place.map_or(String::new(), |place| format!("{place}: "));
         Self { code: "invalid", message: format!("{what}: {place}{message}{more}"), cure, path, findings }
     }
 }
@@ -53,7 +53,7 @@ impl From<ConfigError> for Error {
             ConfigError::Unreadable { .. } => "check --config (or ACTBOOK_CONFIG)",
             ConfigError::Ambiguous { .. } => "keep one of them, or name it with --config",
             ConfigError::Malformed { .. } | ConfigError::Refused { .. } => {
-                "correct the config; docs/guide.md has every word of it"
+                "correct the config; `actbook help config` has every word of it"
             }
         };
         Self::new("config", error.to_string(), cure)
@@ -80,8 +80,21 @@ impl From<Refusal> for Error {
 
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
+        let code = if matches!(error, store::Error::Full { .. }) {
+            "disk_full"
+        } else if matches!(error, store::Error::ReadOnly { .. }) {
+            "read_only"
+        } else {
+            "store"
+        };
         let cure = match &error {
             store::Error::Open { .. } => "check --database (or ACTBOOK_DATABASE)",
+            store::Error::Full { .. } => {
+                "free some room, then do it again; nothing that was answered is lost"
+            }
+            store::Error::ReadOnly { .. } => {
+                "make both writable for this account, or choose another place with --database (or ACTBOOK_DATABASE)"
+            }
             store::Error::UnsafeDurability { .. } => {
                 "turn it on, or accept that with --unsafe-durability (`unsafe_durability()` in a program)"
             }
@@ -101,7 +114,7 @@ impl From<store::Error> for Error {
             | store::Error::Failed(_)
             | store::Error::Column { .. } => "nothing was lost; `actbook doctor` looks at the database",
         };
-        Self::new("store", error.to_string(), cure)
+        Self::new(code, error.to_string(), cure)
     }
 }
 
@@ -123,7 +136,13 @@ impl From<runner::Error> for Error {
         match error {
             runner::Error::Ledger(error) => error.into(),
             runner::Error::Store(error) => error.into(),
-            runner::Error::Seat(_) => Self::new("seat", error.to_string(), "make the data folder writable"),
+            runner::Error::Seat(ref cause) => {
+                let cure = match cause.kind() {
+                    std::io::ErrorKind::StorageFull => "free some room on the disk of the data folder",
+                    _ => "make the data folder writable",
+                };
+                Self::new("seat", error.to_string(), cure)
+            }
         }
     }
 }

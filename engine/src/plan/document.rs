@@ -5,8 +5,11 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use serde_saphyr::UserMessageFormatter;
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
+use super::exact::{InexactNumber, inexact_in_json, inexact_in_yaml};
 use super::finding::{At, Finding};
 use crate::chain::in_order;
 
@@ -17,12 +20,12 @@ pub const DOCUMENT_DEPTH_MAX: usize = 64;
 const NODES_MAX: usize = 1_000_000;
 const ALIASES_MAX: usize = 1_000;
 
-pub(super) fn read(text: &str) -> Result<Value, Finding> {
+/// The value of a document in YAML or JSON, or what is wrong with its text.
+pub fn read_document(text: &str) -> Result<Value, Finding> {
     if text.len() > DOCUMENT_BYTES_MAX {
         return Err(too_long());
     }
-    let Strict(value) = if looks_like_json(text) { json(text)? } else { yaml(text)? };
-    Ok(value)
+    if looks_like_json(text) { json(text) } else { yaml(text) }
 }
 
 /// YAML's own maps in braces do not quote their keys.
@@ -45,13 +48,19 @@ fn too_long() -> Finding {
     Finding::error("too_long", At::Plan, message, "keep large values in files and pass their names")
 }
 
-fn json(text: &str) -> Result<Strict, Finding> {
-    serde_json::from_str(text).map_err(|error| {
+fn json(text: &str) -> Result<Value, Finding> {
+    let Strict(value) = serde_json::from_str(text).map_err(|error| {
         unreadable(error.line() as u64, error.column() as u64, without_place(&error.to_string()))
-    })
+    })?;
+    exact(value, inexact_in_json(text))
 }
 
-fn yaml(text: &str) -> Result<Strict, Finding> {
+/// The value, unless a whole number in it is no longer what was written.
+fn exact(value: Value, inexact: Option<InexactNumber>) -> Result<Value, Finding> {
+    inexact.map_or(Ok(value), |number| Err(number.into_finding()))
+}
+
+fn yaml(text: &str) -> Result<Value, Finding> {
     let budget = serde_saphyr::budget! {
         max_depth: DOCUMENT_DEPTH_MAX,
         flow_nesting_limit: DOCUMENT_DEPTH_MAX,
@@ -67,18 +76,40 @@ fn yaml(text: &str) -> Result<Strict, Finding> {
         reject_unsupported_tags: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+    let Strict(value) = serde_saphyr::from_str_with_options(text, options.clone()).map_err(|error| {
         let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
-        unreadable(line, column, yaml_message(error.without_snippet()))
-    })
+        unreadable(line, column, yaml_message(&error))
+    })?;
+    let inexact = inexact_in_yaml(text, options, &value);
+    exact(value, inexact)
 }
 
-fn yaml_message(error: &serde_saphyr::Error) -> String {
-    match error {
-        serde_saphyr::Error::DuplicateMappingKey { key, .. } => {
+/// What is wrong with a YAML text, without its place and without the words of the library that read it.
+pub fn yaml_message(error: &serde_saphyr::Error) -> String {
+    use serde_saphyr::Error;
+    match error.without_snippet() {
+        Error::DuplicateMappingKey { key, .. } => {
             format!("the key `{}` is there twice", key.as_deref().unwrap_or("?"))
         }
-        other => without_place(&other.to_string()),
+        Error::NullIntoString { .. } => "a key is empty".to_owned(),
+        Error::Budget { breach, .. } => limit_message(breach),
+        other => without_place(&other.render_with_formatter(&UserMessageFormatter)),
+    }
+}
+
+fn limit_message(breach: &BudgetBreach) -> String {
+    use BudgetBreach as Breach;
+    match breach {
+        Breach::Depth { .. } => format!("values nest deeper than {DOCUMENT_DEPTH_MAX}"),
+        Breach::Documents { .. } => "there is more than one document".to_owned(),
+        Breach::Aliases { .. }
+        | Breach::Anchors { .. }
+        | Breach::AliasAnchorRatio { .. }
+        | Breach::RecordedAnchorEvents { .. }
+        | Breach::RecordedAnchorBytes { .. } => {
+            "there are too many anchors (&) and aliases (*), or they stand for too much".to_owned()
+        }
+        _ => "the document is too large or too complex".to_owned(),
     }
 }
 

@@ -21,11 +21,22 @@ pub struct Finding {
     pub code: &'static str,
     /// Where in the document, as in `steps[2].retry.max_attempts`.
     pub path: String,
+    /// The id of the step that `path` points into.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     pub message: String,
     pub cure: String,
 }
 
 impl Finding {
+    /// The path with the step's id, as people read it: `steps[2].retry (publish)`.
+    pub fn place(&self) -> String {
+        match &self.step {
+            Some(step) => format!("{} ({step})", self.path),
+            None => self.path.clone(),
+        }
+    }
+
     pub fn error(
         code: &'static str,
         path: impl fmt::Display,
@@ -36,6 +47,7 @@ impl Finding {
             severity: Severity::Error,
             code,
             path: path.to_string(),
+            step: None,
             message: message.into(),
             cure: cure.into(),
         }
@@ -63,6 +75,14 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}; {}", self.severity, self.path, self.message, self.cure)
+    }
+}
+
+/// Adds to each finding the id of its step, which `id_of` gives for the step's number.
+pub fn name_steps(findings: &mut [Finding], id_of: impl Fn(usize) -> Option<String>) {
+    for finding in findings.iter_mut().filter(|finding| finding.step.is_none()) {
+        let inside = finding.path.strip_prefix("steps[").and_then(|rest| rest.split_once(']'));
+        finding.step = inside.and_then(|(number, _)| id_of(number.parse().ok()?));
     }
 }
 

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::fields::{Fields, wrong_type};
-use super::finding::{At, Finding, Findings};
-use super::step::{self, Draft};
+use super::finding::{At, Finding, Findings, name_steps};
+use super::step::{self, Draft, is_step_id};
 use super::{Plan, Policy, STEPS_MAX, Step, document, graph, inputs};
 use crate::chain::Digest;
 use crate::policy::{OnFailure, PlanApproval};
@@ -29,7 +29,15 @@ pub(super) fn draft(value: &Value) -> (Option<Plan>, Vec<Finding>) {
     };
     let mut found = Findings::default();
     let plan = whole(value, document, &mut found);
-    (plan, found.into_list())
+    let mut findings = found.into_list();
+    name_steps(&mut findings, |number| step_id(value, number));
+    (plan, findings)
+}
+
+/// The id that the document gives a step, where it can stand in one line.
+fn step_id(value: &Value, number: usize) -> Option<String> {
+    let id = value.get("steps")?.get(number)?.get("id")?.as_str()?;
+    is_step_id(id).then(|| id.to_owned())
 }
 
 fn whole(value: &Value, document: String, found: &mut Findings) -> Option<Plan> {

@@ -100,12 +100,17 @@ pub(super) fn read(value: &Value, at: &At<'_>, found: &mut Findings) -> Option<D
 
 fn id(fields: &Fields<'_, '_>, found: &mut Findings) -> String {
     let Some(id) = fields.required_text("id", found) else { return String::new() };
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if id.len() > ID_MAX || !id.chars().all(fits) {
+    if !is_step_id(id) {
         let cure = format!("use 1 to {ID_MAX} of A-Z, a-z, 0-9, `_` and `-`");
         found.error("bad_id", fields.at.field("id"), format!("`{id}` is no step id"), cure);
     }
     id.to_owned()
+}
+
+/// Whether a text is 1 to 64 of the characters that step ids are made of.
+pub(super) fn is_step_id(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !text.is_empty() && text.len() <= ID_MAX && text.chars().all(fits)
 }
 
 fn default_timeout(by_actbook: bool) -> Option<u64> {

@@ -87,6 +87,14 @@ fn the_stored_document_gives_the_same_plan_again() {
 }
 
 #[test]
+fn findings_name_the_step_that_they_are_about() {
+    let findings =
+        Plan::parse(&steps(&["{id: a, tool: s/t}", "{id: b, tool: s/t, retri: 1}"])).expect_err("refused");
+    assert_eq!(findings[0].step.as_deref(), Some("b"));
+    assert_eq!(findings[0].place(), "steps[1].retri (b)");
+}
+
+#[test]
 fn references_make_dependencies_by_themselves() {
     let plan = parsed(&steps(&[
         "{id: a, tool: s/t}",

@@ -48,7 +48,7 @@ pub fn findings(output: &Output, findings: &[Finding]) {
         };
         for finding in findings.iter().filter(|finding| finding.severity == *severity) {
             let word = painted(style, severity);
-            output.line(format_args!("{word} {}: {}", painted(STRONG, &finding.path), finding.message));
+            output.line(format_args!("{word} {}: {}", painted(STRONG, finding.place()), finding.message));
             output.line(format_args!("  → {}", finding.cure));
         }
     }

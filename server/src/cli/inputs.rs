@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use actbook::error::Error;
-use actbook_engine::plan::{DOCUMENT_BYTES_MAX, Plan};
+use actbook_engine::plan::{DOCUMENT_BYTES_MAX, Plan, inexact_in_json, read_document};
 use serde_json::{Map, Value};
 
 use super::args::Given;
@@ -78,26 +78,22 @@ pub fn given(asked: &Given, plan: &Plan) -> Result<Map<String, Value>, Error> {
         None => Map::new(),
     };
     for (key, text) in &asked.inputs {
-        given.insert(key.to_owned(), value(text, declared(plan, key)));
+        given.insert(key.to_owned(), value(key, text, declared(plan, key))?);
     }
     Ok(given)
 }
 
 fn from_file(file: &Path) -> Result<Map<String, Value>, Error> {
     let text = read(file)?;
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let read: Result<Value, _> = serde_saphyr::from_str_with_options(&text, options);
-    let wrong = |why: String| {
-        Error::new(
-            "bad_input",
-            format!("{}: {why}", file.display()),
-            "write the inputs by name, in YAML or JSON",
-        )
-    };
-    match read {
+    let wrong = |why: String, cure: &str| Error::new("bad_input", format!("{}: {why}", file.display()), cure);
+    const CURE: &str = "write the inputs by name, in YAML or JSON";
+    match read_document(&text) {
         Ok(Value::Object(inputs)) => Ok(inputs),
-        Ok(_) => Err(wrong("it holds no names with values".to_owned())),
-        Err(error) => Err(wrong(error.to_string())),
+        Ok(_) => Err(wrong("it holds no names with values".to_owned(), CURE)),
+        Err(finding) if finding.code == "inexact_number" => {
+            Err(wrong(format!("{}: {}", finding.path, finding.message), &finding.cure))
+        }
+        Err(finding) => Err(wrong(format!("{}: {}", finding.path, finding.message), CURE)),
     }
 }
 
@@ -112,14 +108,19 @@ fn declared<'a>(plan: &'a Plan, key: &str) -> Vec<&'a str> {
 }
 
 /// As the schema says; where it is silent, what reads as a number, a truth value, a list or a map is one.
-fn value(text: &str, types: Vec<&str>) -> Value {
+fn value(key: &str, text: &str, types: Vec<&str>) -> Result<Value, Error> {
     let as_text = || Value::String(text.to_owned());
     if types.contains(&"string") {
-        return as_text();
+        return Ok(as_text());
     }
-    match serde_json::from_str::<Value>(text) {
+    if let Some(number) = inexact_in_json(text) {
+        let (message, _) = number.message_and_cure();
+        let cure = "declare the input as `type: string`, or give it as a text in an --inputs file";
+        return Err(Error::new("inexact_number", format!("--input {key}: {message}"), cure));
+    }
+    Ok(match serde_json::from_str::<Value>(text) {
         Ok(Value::String(_)) if types.is_empty() => as_text(),
         Ok(read) => read,
         Err(_) => as_text(),
-    }
+    })
 }

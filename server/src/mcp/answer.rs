@@ -62,7 +62,7 @@ pub fn refused(error: &Error) -> CallToolResult {
     let mut text = Text::new(format!("{}: {}", error.code, error.message));
     text.line(format!("→ {}", error.cure));
     for finding in error.findings.iter().skip(1).take(FINDINGS_SHOWN_MAX) {
-        text.item(format!("{}: {} → {}", finding.path, finding.message, finding.cure));
+        text.item(format!("{}: {} → {}", finding.place(), finding.message, finding.cure));
     }
     let mut result = CallToolResult::error(vec![ContentBlock::text(text.into_string())]);
     result.structured_content = Some(json!({ "error": error }));

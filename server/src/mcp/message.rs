@@ -1,6 +1,7 @@
 //! A message as it came in: what it asks, or what is wrong with it and whose it is, so that nobody waits
 //! for an answer that never comes. Knows the protocol's methods and nothing of what they do.
 
+use actbook_engine::plan::inexact_in_json;
 use rmcp::model::{
     CallToolRequestParams, CancelTaskParams, ClientJsonRpcMessage, ClientRequest, CompleteRequestParams,
     DiscoverRequestParams, ErrorData, GetPromptRequestParams, GetTaskParams, InitializeRequestParams,
@@ -78,7 +79,19 @@ pub fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Fault> {
     {
         return Err(Fault { id: id.clone().into_json_value(), error, owed: true });
     }
+    if let ClientJsonRpcMessage::Request(JsonRpcRequest { id, .. }) = &message
+        && let Some(error) = inexact(bytes)
+    {
+        return Err(Fault { id: id.clone().into_json_value(), error, owed: true });
+    }
     Ok(message)
+}
+
+/// A whole number that no value here can hold is refused rather than rounded.
+fn inexact(bytes: &[u8]) -> Option<ErrorData> {
+    let number = inexact_in_json(std::str::from_utf8(bytes).ok()?)?;
+    let (message, cure) = number.message_and_cure();
+    Some(ErrorData::invalid_params(format!("Invalid params: `{}`: {message}; {cure}", number.path), None))
 }
 
 #[expect(deprecated, reason = "the older revisions of the protocol still set the level of logging")]

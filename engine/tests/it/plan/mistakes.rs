@@ -52,6 +52,7 @@ fn plans_beyond_their_limits_are_refused() {
         format!("{text}a{n}: &a{n} [{aliases}]\n")
     });
     assert!(refusal(&laughs).starts_with("unreadable"), "{}", refusal(&laughs));
+    assert!(refusal(&laughs).contains("too many anchors (&) and aliases (*)"), "{}", refusal(&laughs));
     let many_errors = vec!["{id: '', tool: x}"; 300];
     assert!(
         refusal(&steps(&many_errors))

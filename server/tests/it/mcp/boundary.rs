@@ -64,6 +64,24 @@ fn parameters_that_cannot_be_read_are_named_by_their_path() {
 }
 
 #[test]
+fn whole_number_of_more_than_64_bits_is_refused() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let line = |id: u32| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"set_context","arguments":{{"key":"k","value":{{"n":[18446744073709551616]}}}}}}}}"#
+        )
+    };
+    agent.send_line(&line(77));
+    let said = agent.message();
+    assert_eq!((&said["id"], &said["error"]["code"]), (&json!(77), &json!(-32602)), "{said}");
+    let place = "`params.arguments.value.n[0]`: 18446744073709551616 does not fit into 64 bits";
+    assert!(said["error"]["message"].as_str().unwrap().contains(place), "{said}");
+    assert_eq!(house.json(&["context", "search", "k"]).to_string().matches("\"key\"").count(), 0);
+    assert_eq!(agent.leave(), Some(0));
+}
+
+#[test]
 fn a_hello_that_cannot_be_read_is_told_so_and_may_be_said_again() {
     let house = House::new();
     let mut agent = Agent::start(&house, &["mcp"]);
