@@ -1,10 +1,9 @@
 //! Warnings and notes: what a plan may say, but its author probably did not mean. Only what a
-//! reader would act on; errors are the parser's.
+//! reader would act on; errors are the parser's, and those of `inputs`.
 
+use super::inputs;
 use crate::id::StepNo;
-use crate::plan::{
-    Finding, Plan, Probe, Step, Undo, duration_text, input_reads, is_closed, undeclared, undeclared_input,
-};
+use crate::plan::{Finding, Plan, Probe, Step, Undo, duration_text};
 use crate::policy::{Cancellable, Category, OnFailure, PlanApproval};
 use crate::terms::Rules;
 
@@ -13,11 +12,11 @@ const SAME_SHOWN: usize = 20;
 
 pub(super) fn findings(plan: &Plan, order: &[StepNo], rules: &[Rules]) -> Vec<Finding> {
     let mut findings = policy(plan, rules);
-    findings.extend(undeclared_inputs(plan));
+    findings.extend(inputs::findings(plan));
     findings.extend(early_irreversible(plan, order, rules));
     for (no, step) in plan.numbered() {
         let at = format!("steps[{}]", no.0);
-        findings.extend(step_advice(plan, step, &at));
+        findings.extend(step_advice(plan, step, rules[no.index()], &at));
     }
     condensed(findings)
 }
@@ -68,22 +67,6 @@ fn policy(plan: &Plan, rules: &[Rules]) -> Vec<Finding> {
     findings
 }
 
-fn undeclared_inputs(plan: &Plan) -> Vec<Finding> {
-    let none = serde_json::json!({});
-    let schema = plan.inputs.as_ref().unwrap_or(&none);
-    if is_closed(schema) {
-        return Vec::new();
-    }
-    let mut findings = Vec::new();
-    for (path, reads) in input_reads(plan) {
-        for name in reads.input_fields.iter().filter_map(|fields| undeclared(schema, fields)) {
-            let (message, cure) = undeclared_input(schema, name);
-            findings.push(Finding::warning("undeclared_input", path.clone(), message, cure));
-        }
-    }
-    findings
-}
-
 /// The later the point of no return, the more a failure can still be undone.
 fn early_irreversible(plan: &Plan, order: &[StepNo], rules: &[Rules]) -> Option<Finding> {
     let place = order.iter().position(|no| rules[no.index()].leaves_behind())?;
@@ -102,12 +85,12 @@ fn early_irreversible(plan: &Plan, order: &[StepNo], rules: &[Rules]) -> Option<
     Some(Finding::note("early_point_of_no_return", format!("steps[{}]", turning.0), message, cure))
 }
 
-fn step_advice(plan: &Plan, step: &Step, at: &str) -> Vec<Finding> {
+fn step_advice(plan: &Plan, step: &Step, rules: Rules, at: &str) -> Vec<Finding> {
     let findings = [
         never_runs(step, at),
         auto_without_compensation(plan, step, at),
         agent_without_timeout(step, at),
-        unsafe_retry(step, at),
+        unsafe_retry(step, rules, at),
         long_timeout(plan, step, at),
         compensated_irreversible(step, at),
         output_of_unknown(step, at),
@@ -142,23 +125,27 @@ fn agent_without_timeout(step: &Step, at: &str) -> Option<Finding> {
     endless.then(|| Finding::note("no_timeout", at, message, "add a `timeout` if the report may never come"))
 }
 
-/// After `unknown`, only what may be sent twice is sent again.
-fn unsafe_retry(step: &Step, at: &str) -> Option<Finding> {
-    let tried_again = step.retry.max_attempts > 1 && !step.repeatable();
-    let only_timeouts = step.retry.on.iter().all(|category| *category == Category::Timeout);
-    if !tried_again || step.retry.on.is_empty() || !only_timeouts {
+/// After `unknown`, only what may be sent twice is sent again; after `failed`, whatever the plan lists.
+fn unsafe_retry(step: &Step, rules: Rules, at: &str) -> Option<Finding> {
+    let retried = step.retry.max_attempts > 1 && !step.retry.on.is_empty() && !step.by_agent();
+    if !retried || rules.repeatable {
         return None;
     }
+    let id = &step.id;
+    if step.retry.on.iter().all(|category| *category == Category::Timeout) {
+        let message = format!(
+            "`{id}` is neither idempotent nor read-only, so a time-out is `unknown` and not tried again"
+        );
+        let cure = "say `idempotent: true` if sending it twice does no harm, or add a `probe`";
+        return Some(Finding::warning("retry_without_effect", format!("{at}.retry.on"), message, cure));
+    }
     let message = format!(
-        "`{}` is neither idempotent nor read-only, so a time-out is `unknown` and not tried again",
-        step.id
+        "`{id}` is tried again after a failure, and neither the plan nor the config calls it idempotent: \
+         what a failed call has done already is done twice"
     );
-    Some(Finding::warning(
-        "retry_without_effect",
-        format!("{at}.retry.on"),
-        message,
-        "say `idempotent: true` if sending it twice does no harm, or add a `probe`",
-    ))
+    let cure =
+        "say `idempotent: true` if sending it twice does no harm, or retry only where nothing was done";
+    Some(Finding::note("retry_of_effects", format!("{at}.retry"), message, cure))
 }
 
 fn long_timeout(plan: &Plan, step: &Step, at: &str) -> Option<Finding> {

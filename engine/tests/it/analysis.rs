@@ -1,6 +1,8 @@
 //! Valid plans in text, and what is said of them before they run.
 
-use actbook_engine::analysis::{Check, LEFT_BEHIND_SHOWN, check, check_names, name_trouble, nearest};
+use actbook_engine::analysis::{
+    Check, LEFT_BEHIND_SHOWN, Severity, check, check_names, name_trouble, nearest,
+};
 use actbook_engine::id::StepId;
 use actbook_engine::plan::Plan;
 use serde_json::json;
@@ -100,6 +102,21 @@ fn advice_is_given_where_an_author_would_act_on_it() {
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn plan_saved_before_a_stricter_rule_still_runs() {
+    let plan =
+        "name: x\ninputs: {version: {type: string}}\nsteps: [{id: a, action: 'Ship ${inputs.version}'}]";
+    let plan = parsed(plan);
+    let found = check(&parsed(&plan.document), &Default::default());
+    let errors = |check: &Check| {
+        let errors = check.findings.iter().filter(|finding| finding.severity == Severity::Error);
+        errors.map(|finding| finding.code).collect::<Vec<_>>()
+    };
+    assert_eq!(errors(&found), ["not_a_schema"]);
+    let saved = found.of_saved_plan();
+    assert!(saved.ok && errors(&saved).is_empty(), "{saved:?}");
 }
 
 #[test]

@@ -289,3 +289,63 @@ fn inputs_are_completed_and_slips_in_them_refused() {
     let usage = house.run(&["run", "in", "--input", "count"]);
     assert_eq!(usage.code, Some(2), "{}", usage.err);
 }
+
+#[test]
+fn what_no_run_could_be_given_is_refused_by_the_check() {
+    let house = House::new();
+    let config = json!({ "commands": {
+        "build": { "argv": ["echo", "${env:ACTBOOK_TEST_UNSET}"] },
+        "clean": { "argv": ["echo", "${env:ACTBOOK_TEST_UNSET:-none}"] },
+    } });
+    house.write("actbook.yaml", &config.to_string());
+    house.write(
+        "p.yaml",
+        "name: p\nsteps:\n  - { id: clean, tool: command/clean, read_only: true }\n  \
+         - { id: make, tool: command/build, read_only: true }\n",
+    );
+    let ran = house.run(&["check", "p.yaml"]);
+    assert_eq!(ran.code, Some(1));
+    let named = "steps[1].tool (make): `command/build` needs the environment variable ACTBOOK_TEST_UNSET";
+    assert!(ran.out.contains(named), "{}", ran.out);
+    assert_eq!(house.json(&["check", "p.yaml"])["findings"][0]["step"], "make");
+    house.expect(0, &["check", "p.yaml", "--offline"]);
+    let set = house.command(&["check", "p.yaml"]).env("ACTBOOK_TEST_UNSET", "x").output().unwrap();
+    assert!(set.status.success(), "{set:?}");
+
+    for (inputs, code) in [
+        ("", "undeclared_input"),
+        ("inputs: { version: { type: string } }\n", "not_a_schema"),
+        ("inputs: { type: object, properties: { verson: { type: string } } }\n", "undeclared_input"),
+    ] {
+        let steps = "steps: [{ id: a, action: 'Ship ${inputs.version}' }]";
+        house.write("p.yaml", &format!("name: p\n{inputs}{steps}"));
+        let check = house.json(&["check", "p.yaml", "--offline"]);
+        assert_eq!(check["ok"], false, "{check}");
+        assert!(check["findings"].as_array().unwrap().iter().any(|found| found["code"] == code), "{check}");
+        house.expect(1, &["plan", "save", "p.yaml", "--offline"]);
+    }
+}
+
+#[test]
+fn whole_number_that_would_lose_digits_is_refused_wherever_it_is_given() {
+    let house = House::new();
+    house.write("p.yaml", "name: p\nsteps: [{ id: a, tool: files/echo, arguments: { code: 010 } }]");
+    let ran = house.run(&["check", "p.yaml", "--offline"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.out.contains("steps[0].arguments.code") && ran.out.contains("leading zero"), "{}", ran.out);
+    house.write(
+        "p.yaml",
+        "name: p\ninputs: { type: object, properties: { id: {} } }\n\
+         steps: [{ id: a, tool: files/echo, read_only: true, arguments: { text: 'n ${inputs.id}' } }]",
+    );
+    const LARGE: &str = "18446744073709551616";
+    house.write("inputs.json", &format!("{{\"id\": {LARGE}}}"));
+    for words in [["--input", &format!("id={LARGE}")], ["--inputs", "inputs.json"]] {
+        let ran = house.run(&[&["run", "p.yaml"], &words[..]].concat());
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert!(ran.err.contains("does not fit into 64 bits"), "{}", ran.err);
+    }
+    assert_eq!(house.json(&["list"]), json!([]), "nothing was started");
+    let ran = house.run(&["tools", "call", "files/echo", &format!("{{\"text\": {LARGE}}}")]);
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+}
