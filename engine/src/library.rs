@@ -12,7 +12,10 @@ use crate::plan::Plan;
 pub struct Library {
     shelves: BTreeMap<PlanId, Shelf>,
     /// Templates have names of their own, and so has each project.
-    by_name: BTreeMap<(Option<String>, bool, String), PlanId>,
+    by_name: BTreeMap<Name, PlanId>,
+    /// The newest version that each name ever had. Deleting a plan keeps it, so that a name and a version mean
+    /// one document for good.
+    last_versions: BTreeMap<Name, u32>,
     /// The definition of a tool that an operator took last.
     accepted: BTreeMap<String, Digest>,
     /// How many entries the stream has.
@@ -21,17 +24,23 @@ pub struct Library {
     pub position: Position,
 }
 
+/// The project, whether it is a template's, and the name itself.
+type Name = (Option<String>, bool, String);
+
 /// All versions of one plan or template, oldest first.
 #[derive(Debug)]
 struct Shelf {
     project: Option<String>,
     template: bool,
     name: String,
+    /// No longer offered by its name; executions of its versions keep what they were checked against.
+    deleted: bool,
     versions: Vec<Version>,
 }
 
 #[derive(Debug)]
 struct Version {
+    number: u32,
     digest: Digest,
     pins: Pins,
     everywhere: bool,
@@ -63,10 +72,8 @@ impl Library {
         let Placement { template, project, everywhere } = placement.clone();
         let name = (project.clone(), template, plan.name.clone());
         let found = self.by_name.get(&name).and_then(|id| Some((id, self.shelves.get(id)?)));
-        let (id, last) = match found {
-            Some((id, shelf)) => (id.clone(), shelf.versions.len() as u32),
-            None => (new_id, 0),
-        };
+        let last = self.last_versions.get(&name).copied().unwrap_or(0);
+        let id = found.map_or(new_id, |(id, _)| id.clone());
         let newest = found.and_then(|(_, shelf)| shelf.versions.last());
         let same = |newest: &Version| {
             newest.digest == plan.digest
@@ -93,8 +100,8 @@ impl Library {
 
     /// What a version was checked against, also once its plan is no longer offered.
     pub fn pins(&self, plan: &PlanRef) -> Option<&Pins> {
-        let index = usize::try_from(plan.version).ok()?.checked_sub(1)?;
-        self.shelves.get(&plan.id)?.versions.get(index).map(|version| &version.pins)
+        let versions = &self.shelves.get(&plan.id)?.versions;
+        versions.iter().rev().find(|version| version.number == plan.version).map(|version| &version.pins)
     }
 
     pub fn accepted(&self, tool: &str) -> Option<Digest> {
@@ -102,22 +109,20 @@ impl Library {
     }
 
     pub fn delete(&self, id: &PlanId) -> Result<PlanDeleted, Refusal> {
-        match self.shelves.contains_key(id) {
-            true => Ok(PlanDeleted { id: id.clone() }),
-            false => Err(Refusal::new(
-                "no_such_plan",
-                format!("there is no plan `{id}`"),
-                "`plan list` shows them",
-            )),
+        if self.shelves.get(id).is_some_and(|shelf| !shelf.deleted) {
+            return Ok(PlanDeleted { id: id.clone() });
         }
+        Err(Refusal::new("no_such_plan", format!("there is no plan `{id}`"), "`plan list` shows them"))
     }
 
     pub fn evolve(mut self, recorded: &Recorded) -> Result<Self, Corrupt> {
         match &recorded.event {
             Event::PlanSaved(saved) => self.put(saved),
             Event::PlanDeleted(deleted) => {
-                if let Some(shelf) = self.shelves.remove(&deleted.id) {
-                    self.by_name.remove(&(shelf.project, shelf.template, shelf.name));
+                if let Some(shelf) = self.shelves.get_mut(&deleted.id) {
+                    shelf.deleted = true;
+                    let name = (shelf.project.clone(), shelf.template, shelf.name.clone());
+                    self.by_name.remove(&name);
                 }
             }
             Event::ToolAccepted(ToolAccepted { tool, digest, .. }) => {
@@ -135,15 +140,20 @@ impl Library {
 
     fn put(&mut self, saved: &PlanSaved) {
         let name = (saved.project.clone(), saved.template, saved.name.clone());
+        // Journals of earlier releases hold names whose versions began again at 1 after a deletion.
+        let last = self.last_versions.entry(name.clone()).or_insert(0);
+        *last = saved.version.max(*last);
         self.by_name.insert(name, saved.id.clone());
         let shelf = self.shelves.entry(saved.id.clone());
         let shelf = shelf.or_insert_with(|| Shelf {
             project: saved.project.clone(),
             template: saved.template,
             name: saved.name.clone(),
+            deleted: false,
             versions: Vec::new(),
         });
         shelf.versions.push(Version {
+            number: saved.version,
             digest: saved.digest,
             pins: saved.pins.clone(),
             everywhere: saved.everywhere,

@@ -25,6 +25,9 @@ const PAYLOAD_SHOWN: usize = 4_000;
 
 pub async fn journal(session: &Session, asked: Journal) -> Ended {
     let mut filter = filter(&asked);
+    if asked.newest || asked.tail.is_some() {
+        return newest(session, &asked, filter).await;
+    }
     let (_listening, mut bell) = session.service.journal_bell()?;
     let mut left = asked.limit.unwrap_or(u64::MAX);
     loop {
@@ -48,6 +51,25 @@ pub async fn journal(session: &Session, asked: Journal) -> Ended {
             _ = signals.0.next() => return Ok(Exit::Done),
         }
     }
+}
+
+/// Newest first, page by page, back to the beginning or to the limit.
+async fn newest(session: &Session, asked: &Journal, mut filter: JournalFilter) -> Ended {
+    let mut before = Some(filter.after).filter(|cursor| *cursor > 0);
+    filter.after = 0;
+    let mut left = asked.tail.or(asked.limit).unwrap_or(u64::MAX);
+    while left > 0 && !session.output.closed() {
+        let page = session.service.journal_newest(&filter, before, left.min(PAGE)).await?;
+        let Some(last) = page.last() else { return Ok(Exit::Done) };
+        before = Some(last.position);
+        left -= page.len() as u64;
+        page.iter().for_each(|entry| show(&session.output, entry));
+    }
+    if let (Some(before), 0, false) = (before, left, session.output.json) {
+        let more = format_args!("more: --newest --cursor {before}").to_string();
+        session.output.aside(painted(QUIET, more));
+    }
+    Ok(Exit::Done)
 }
 
 fn filter(asked: &Journal) -> JournalFilter {

@@ -1,25 +1,27 @@
-//! Saved plans: saved, listed, shown, drawn, deleted.
+//! Saved plans: saved, listed, shown, compared, drawn, deleted.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use actbook::error::Error;
+use actbook::service::PlanFilter;
 use actbook_engine::plan::Plan;
 use serde_json::{Value, json};
 
-use super::args::{GraphFormat, Plan as Asked};
+use super::args::{GraphFormat, Plan as Asked, PlanList};
 use super::inputs::{self, Named};
 use super::paint::plain;
 use super::session::Session;
 use super::signs::{QUIET, painted, short};
 use super::table::{Table, cell, coloured};
-use super::{Ended, Exit, check, graph, times};
+use super::{Ended, Exit, check, diff, graph, times};
 
 pub async fn plans(session: &Session, asked: Asked) -> Ended {
     match asked {
         Asked::Save { file, offline } => save(session, &file, offline).await,
-        Asked::List => list(session).await,
-        Asked::Show { plan } => show(session, &plan).await,
+        Asked::List(asked) => list(session, asked).await,
+        Asked::Show { plan, version } => show(session, &plan, version).await,
+        Asked::Diff { plan, from, to } => compare(session, &plan, from, to).await,
         Asked::Graph { plan, format, output } => draw(session, &plan, format, output.as_deref()).await,
         Asked::Delete { plan } => delete(session, &plan).await,
     }
@@ -41,15 +43,20 @@ async fn save(session: &Session, file: &str, offline: bool) -> Ended {
     Ok(Exit::Done)
 }
 
-async fn list(session: &Session) -> Ended {
-    let plans = session.service.plans().await?;
+async fn list(session: &Session, asked: PlanList) -> Ended {
+    let words = asked.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect();
+    let filter = PlanFilter { kind: asked.kind, task: asked.task, words };
+    let plans = session.service.find_plans(&filter).await?;
     let output = &session.output;
     if output.json {
         output.document(&plans);
         return Ok(Exit::Done);
     }
     if plans.is_empty() {
-        output.line("no plans are saved; `actbook plan save FILE` saves one");
+        output.line(match filter == PlanFilter::default() {
+            true => "no plans are saved; `actbook plan save FILE` saves one",
+            false => "no saved plan is of that kind; `actbook plan list` shows all",
+        });
         return Ok(Exit::Done);
     }
     let mut table = Table::new(0, &["plan", "version", "steps", "saved", "id"]);
@@ -68,11 +75,9 @@ async fn list(session: &Session) -> Ended {
     Ok(Exit::Done)
 }
 
-async fn show(session: &Session, name: &str) -> Ended {
-    let (view, plan) = session.service.plan(name).await?;
-    let unreadable =
-        |error: serde_json::Error| Error::new("corrupt", error.to_string(), "run `actbook verify`");
-    let document: Value = serde_json::from_str(&plan.document).map_err(unreadable)?;
+async fn show(session: &Session, name: &str, version: Option<u64>) -> Ended {
+    let (view, plan) = session.service.plan_version(name, version).await?;
+    let document = document(&plan)?;
     let output = &session.output;
     if output.json {
         output.document(&json!({ "plan": view, "document": document }));
@@ -83,8 +88,47 @@ async fn show(session: &Session, name: &str) -> Ended {
         QUIET,
         format_args!("# {} version {version}, saved {saved}, digest {}", view.name, view.digest),
     ));
-    let yaml = serde_saphyr::to_string(&document);
-    output.text(yaml.unwrap_or_else(|_| plan.document.clone()).trim_end());
+    output.text(yaml(&document).trim_end());
+    Ok(Exit::Done)
+}
+
+fn document(plan: &Plan) -> Result<Value, Error> {
+    let unreadable =
+        |error: serde_json::Error| Error::new("corrupt", error.to_string(), "run `actbook verify`");
+    serde_json::from_str(&plan.document).map_err(unreadable)
+}
+
+fn yaml(document: &Value) -> String {
+    serde_saphyr::to_string(document).unwrap_or_else(|_| document.to_string())
+}
+
+/// The newest version against the one before, or the versions that were named.
+async fn compare(session: &Session, name: &str, from: Option<u64>, to: Option<u64>) -> Ended {
+    let (new, new_plan) = session.service.plan_version(name, to).await?;
+    let before = from.or_else(|| new.version.checked_sub(1).filter(|before| *before > 0));
+    let Some(before) = before else {
+        let message = format!("version 1 of the plan `{}` has none before it", new.name);
+        return Err(Error::new("no_such_version", message, "name two versions with --from and --to"));
+    };
+    let (old, old_plan) = session.service.plan_version(name, Some(before)).await?;
+    let (old_document, new_document) = (document(&old_plan)?, document(&new_plan)?);
+    let (old_text, new_text) = (yaml(&old_document), yaml(&new_document));
+    let lines = diff::painted_lines(&diff::lines(&old_text, &new_text));
+    let output = &session.output;
+    if output.json {
+        let plain: Vec<String> = lines.iter().map(|line| plain(line)).collect();
+        output.document(&json!({
+            "from": { "plan": old, "document": old_document },
+            "to": { "plan": new, "document": new_document },
+            "diff": plain,
+        }));
+        return Ok(Exit::Done);
+    }
+    output.line(painted(QUIET, format_args!("# {} version {} → {}", new.name, old.version, new.version)));
+    match lines.is_empty() {
+        true => output.line("the documents are equal; the tools that they were checked against differ"),
+        false => lines.iter().for_each(|line| output.line(line)),
+    }
     Ok(Exit::Done)
 }
 

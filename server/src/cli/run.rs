@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use actbook::error::Error;
-use actbook::service::Started;
+use actbook::service::{Executed, Started};
 use actbook_engine::analysis::Check;
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::{Plan, Severity};
 use actbook_engine::policy::PlanApproval;
 use serde_json::Value;
 
-use super::args::{How, Run};
+use super::args::{How, Rerun, Run};
 use super::foreground::{self, Eyes, Goal};
 use super::inputs::{self, Named};
 use super::session::Session;
@@ -20,6 +20,15 @@ use super::{Ended, detach};
 pub async fn run(session: &Session, asked: Run) -> Ended {
     let (reference, plan) = ready(session, &asked.plan).await?;
     let inputs = inputs::inputs(&asked.given, &plan)?;
+    start(session, reference, plan, inputs, asked.how).await
+}
+
+/// The same plan version as an earlier execution's, with its inputs under what is given now.
+pub async fn rerun(session: &Session, asked: Rerun) -> Ended {
+    let Executed { reference, plan, mut inputs } = session.service.executed(&asked.execution).await?;
+    inputs.extend(inputs::given(&asked.given, &plan)?);
+    warn(session, &session.service.check_saved(&plan).await?);
+    let inputs = (!inputs.is_empty()).then_some(Value::Object(inputs));
     start(session, reference, plan, inputs, asked.how).await
 }
 
@@ -71,7 +80,7 @@ pub async fn ready(session: &Session, word: &str) -> Result<(PlanRef, Arc<Plan>)
 pub fn warn(session: &Session, check: &Check) {
     for finding in check.findings.iter().filter(|finding| finding.severity == Severity::Warning) {
         let word = painted(ASKS, "warning:");
-        session.output.aside(format_args!("{word} {}: {}", finding.path, finding.message));
+        session.output.aside(format_args!("{word} {}: {}", finding.place(), finding.message));
         session.output.aside(format_args!("  → {}", finding.cure));
     }
 }

@@ -71,6 +71,8 @@ pub struct JournalFilter {
 const NEAR: u64 = 5 * stretches::ENTRIES;
 /// How much longer each further part is that is read through.
 const PART_GROWTH: u64 = 4;
+/// Positions that are read through at a time, at most, where the newest are sought.
+const WINDOW_MAX: u64 = 20_000;
 /// Stretches that are asked for at a time.
 const STRETCHES: u64 = 2_000;
 /// Neighbouring stretches that are read as one, at first and at most: a database that thinks little of its
@@ -84,6 +86,37 @@ impl Service {
         let with_payloads = filter.payloads;
         let Some((filter, plan_name)) = self.resolved(filter).await? else { return Ok(Vec::new()) };
         let entries = self.entries(filter, plan_name, limit).await?;
+        self.entry_views(entries, with_payloads).await
+    }
+
+    /// Newest first, from the head or from before a position; the last one's position is the cursor of the
+    /// next page.
+    pub async fn journal_newest(
+        &self,
+        filter: &JournalFilter,
+        before: Option<u64>,
+        limit: u64,
+    ) -> Result<Vec<EntryView>, Error> {
+        let with_payloads = filter.payloads;
+        let Some((filter, _)) = self.resolved(filter).await? else { return Ok(Vec::new()) };
+        let (head, _) = self.head().await?;
+        let mut end = before.map_or(head, |before| before.saturating_sub(1).min(head));
+        let (mut window, mut found) = (limit.clamp(1, stretches::ENTRIES), Vec::new());
+        while (found.len() as u64) < limit && end > filter.after {
+            let start = end.saturating_sub(window).max(filter.after);
+            let part = self.read_entries(&through(&filter, start, end), window).await?;
+            found.extend(part.into_iter().rev());
+            (end, window) = (start, (window * PART_GROWTH).min(WINDOW_MAX));
+        }
+        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        self.entry_views(found, with_payloads).await
+    }
+
+    async fn entry_views(
+        &self,
+        entries: Vec<journal::Entry>,
+        with_payloads: bool,
+    ) -> Result<Vec<EntryView>, Error> {
         let mut names = Names::new();
         let mut shown = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -308,7 +341,7 @@ fn kinds(word: &str) -> Result<(String, Option<String>), Error> {
     newest.map(|newest| (newest, known.next_back().map(|kind| (*kind).to_owned()))).ok_or_else(|| {
         let near = actbook_engine::analysis::nearest(word, Event::KINDS.iter().map(|kind| bare(kind)));
         let cure = near.map_or_else(
-            || "docs/journal.md lists them".to_owned(),
+            || "`actbook help journal` lists them".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         Error::new("no_such_kind", format!("there is no kind `{word}`"), cure)

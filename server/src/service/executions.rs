@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use actbook_engine::bind::redacted_in;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::PlanRef;
 use actbook_engine::execution::{Brief, Command, Execution};
@@ -300,6 +301,10 @@ impl Service {
 
 /// The inputs with their defaults, if there are any; refused where they are not what the plan asks for.
 pub(super) fn complete(plan: &Plan, inputs: Option<Value>) -> Result<Option<Value>, Error> {
+    if let Some(name) = inputs.as_ref().and_then(redacted_in) {
+        let message = format!("{name} is secret and was not kept");
+        return Err(Error::new("secret_input", message, "give it again by its name"));
+    }
     let named = inputs.is_some();
     let given = plan.with_defaults(inputs.unwrap_or_else(|| Value::Object(Default::default())));
     plan.check_inputs(&given).map_err(|findings| Error::findings("the inputs are refused", findings))?;

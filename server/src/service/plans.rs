@@ -6,7 +6,7 @@ use actbook_engine::analysis::{self, Check};
 use actbook_engine::event::PlanRef;
 use actbook_engine::id::PlanId;
 use actbook_engine::library::Placement;
-use actbook_engine::plan::{Finding, Plan, Severity, Undo};
+use actbook_engine::plan::{Finding, Plan, Severity, Undo, name_steps};
 use serde::Serialize;
 
 use super::Service;
@@ -79,6 +79,7 @@ impl Service {
         }
         check.findings.extend(self.secret_in_plan(&plan.document));
         self.redact_findings(&mut check.findings);
+        name_steps(&mut check.findings, |number| Some(plan.steps.get(number)?.id.to_string()));
         check.ok = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
         PlanChecked { plan: Some(plan), check, tools }
     }
@@ -88,6 +89,7 @@ impl Service {
         let (seen, mut findings) = self.look_at_tools(draft).await;
         let terms = seen.terms(self, draft);
         findings.extend(self.held_against_tools(draft, &seen, &terms));
+        name_steps(&mut findings, |number| Some(draft.steps.get(number)?.id.to_string()));
         findings
     }
 
@@ -159,8 +161,12 @@ impl Service {
     }
 
     pub async fn plans(&self) -> Result<Vec<PlanView>, Error> {
-        let rows = plans::list(self.tenant, self.boundary(), PLANS_LISTED).all(&self.db).await?;
-        Ok(rows.iter().map(PlanView::of).collect())
+        Ok(self.plan_rows().await?.iter().map(PlanView::of).collect())
+    }
+
+    /// The newest version of each plan that is seen from here, by name.
+    pub(super) async fn plan_rows(&self) -> Result<Vec<plans::Plan>, Error> {
+        Ok(plans::list(self.tenant, self.boundary(), PLANS_LISTED).all(&self.db).await?)
     }
 
     /// By name, id, or the unique beginning of an id.
@@ -191,11 +197,8 @@ impl Service {
     /// The same, checked anew, for its tools may have gone.
     pub async fn ready_plan(&self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>, Check), Error> {
         let (reference, plan) = self.saved_plan(name_or_id).await?;
-        let check = self.check(&plan.document, false).await.check;
-        match check.ok {
-            true => Ok((reference, plan, check)),
-            false => Err(refused(check)),
-        }
+        let check = self.check_saved(&plan).await?;
+        Ok((reference, plan, check))
     }
 
     pub(super) async fn plan_row(&self, name_or_id: &str) -> Result<plans::Plan, Error> {
@@ -210,7 +213,7 @@ impl Service {
     }
 
     async fn no_such_plan(&self, name: &str) -> Result<Error, Error> {
-        let known = plans::list(self.tenant, self.boundary(), PLANS_LISTED).all(&self.db).await?;
+        let known = self.plan_rows().await?;
         let near = analysis::nearest(name, known.iter().map(|row| row.name.as_str()));
         let cure = match near {
             Some(near) => format!("did you mean `{near}`?"),
@@ -228,7 +231,7 @@ impl Service {
     }
 }
 
-fn refused(check: Check) -> Error {
+pub(super) fn refused(check: Check) -> Error {
     let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
     let errors: Vec<Finding> = errors.collect();
     // Codes of their own, for what is wrong is not the plan's shape.

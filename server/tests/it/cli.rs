@@ -23,6 +23,7 @@ mod signals;
 mod templates;
 mod terminal;
 mod trust;
+mod versions;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

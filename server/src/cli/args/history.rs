@@ -31,7 +31,7 @@ pub struct List {
     /// Only those in which somebody has entries: `person:ada`, or `ada`
     #[arg(long)]
     pub actor: Option<String>,
-    /// Only those started since: `30m`, `2h`, `3d` ago, or a time such as 2030-01-31T12:00:00Z
+    /// Only those started since: `30m`, `2h`, `3d` ago, a date, or a time such as 2030-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = times::point)]
     pub since: Option<i64>,
     #[arg(long, value_name = "TIME", value_parser = times::point)]
@@ -53,6 +53,7 @@ Examples:
   actbook journal --kind decided --since 7d
   actbook journal --plan publish-notes --category timeout --limit 20
   actbook journal --limit 20 --cursor 1040      the page behind position 1040
+  actbook journal --tail 20 --since 2030-01-31  the newest twenty since that day, newest first
   actbook journal --follow --json")]
 pub struct Journal {
     #[arg(long, value_name = "ID")]
@@ -75,7 +76,7 @@ pub struct Journal {
     /// What went wrong for this reason
     #[arg(long, value_parser = words(Category::ALL.iter().map(|word| word.as_str()), str::parse::<Category>))]
     pub category: Option<Category>,
-    /// `30m`, `2h`, `3d` ago, or a time such as 2030-01-31T12:00:00Z
+    /// `30m`, `2h`, `3d` ago, a date, or a time such as 2030-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = times::point)]
     pub since: Option<i64>,
     #[arg(long, value_name = "TIME", value_parser = times::point)]
@@ -89,6 +90,12 @@ pub struct Journal {
     /// Stop after this many entries
     #[arg(long)]
     pub limit: Option<u64>,
+    /// The newest N entries, newest first
+    #[arg(long, value_name = "N", conflicts_with_all = ["limit", "follow"])]
+    pub tail: Option<u64>,
+    /// Newest first; `--cursor` then goes on with what is older
+    #[arg(long, conflicts_with_all = ["tail", "follow"])]
+    pub newest: bool,
     /// Show the arguments, outputs and errors that belong to the entries
     #[arg(long, short)]
     pub verbose: bool,
@@ -104,7 +111,7 @@ Examples:
   actbook stats --since 7d --plan publish-notes
   actbook stats --json | jq .tools")]
 pub struct Stats {
-    /// Only what began since: `30m`, `2h`, `3d` ago, or a time such as 2030-01-31T12:00:00Z
+    /// Only what began since: `30m`, `2h`, `3d` ago, a date, or a time such as 2030-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = times::point)]
     pub since: Option<i64>,
     #[arg(long, value_name = "TIME", value_parser = times::point)]

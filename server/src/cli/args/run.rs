@@ -21,6 +21,21 @@ pub struct Run {
     pub how: How,
 }
 
+/// A run with what an earlier one was given.
+#[derive(Debug, Group)]
+#[command(after_help = "\
+Examples:
+  actbook rerun 7k2m
+  actbook rerun 7k2m --input version=1.3      the other inputs as before")]
+pub struct Rerun {
+    /// The earlier execution: its id, or a unique beginning of it
+    pub execution: String,
+    #[command(flatten)]
+    pub given: Given,
+    #[command(flatten)]
+    pub how: How,
+}
+
 /// What a plan is given.
 #[derive(Debug, Group)]
 pub struct Given {
