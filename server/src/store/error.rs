@@ -14,6 +14,10 @@ pub enum Error {
         "the database has the migration `{migration}`, which this Actbook does not know: a newer one has opened it"
     )]
     Newer { migration: String },
+    #[error("the disk is full{}", of_file(file))]
+    Full { file: Option<String> },
+    #[error("the database{} cannot be written: its folder or file is read-only", of_file(file))]
+    ReadOnly { file: Option<String> },
     #[error("{} kept the database locked for {waited_s} s", holder.as_deref().unwrap_or("another process"))]
     Busy {
         waited_s: u64,
@@ -40,7 +44,22 @@ pub enum Error {
     NoBackup,
 }
 
+/// ` (FILE)` where the file is known.
+fn of_file(file: &Option<String>) -> String {
+    file.as_ref().map_or(String::new(), |file| format!(" ({file})"))
+}
+
 impl Error {
+    /// The same error, with the file that it is about.
+    pub(super) fn at(self, file: &std::path::Path) -> Self {
+        let name = Some(super::without_password(&file.to_string_lossy()));
+        match self {
+            Self::Full { .. } => Self::Full { file: name },
+            Self::ReadOnly { .. } => Self::ReadOnly { file: name },
+            other => other,
+        }
+    }
+
     /// The database is away or held by others; it may answer again, and then nothing is amiss.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::Busy { .. })

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql};
+use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
 
 use super::markers::numbered;
 use super::{CHUNK_ROWS, Chunks};
@@ -42,15 +42,18 @@ pub struct Sqlite {
 
 impl Sqlite {
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let failed = |error: Error| Error::Open {
-            url: without_password(&path.to_string_lossy()),
-            reason: error.to_string(),
+        let failed = |error: Error| {
+            let error = error.at(path);
+            if matches!(error, Error::Full { .. } | Error::ReadOnly { .. } | Error::Foreign { .. }) {
+                return error;
+            }
+            if !open::may_write(path) {
+                return Error::ReadOnly { file: None }.at(path);
+            }
+            Error::Open { url: without_password(&path.to_string_lossy()), reason: error.to_string() }
         };
-        open::create_folder(path).map_err(|error| failed(Error::Failed(error.to_string())))?;
-        let mut writer = Writer::open(path).map_err(|error| match error {
-            foreign @ Error::Foreign { .. } => foreign,
-            other => failed(other),
-        })?;
+        open::create_folder(path).map_err(|error| failed(open::obstacle(&error)))?;
+        let mut writer = Writer::open(path).map_err(failed)?;
         writer.migrate().map_err(|error| match error {
             newer @ Error::Newer { .. } => newer,
             other => failed(other),
@@ -221,6 +224,10 @@ impl ToSql for Value {
     }
 }
 
+fn extended_code(error: &rusqlite::Error) -> Option<std::ffi::c_int> {
+    error.sqlite_error().map(|error| error.extended_code)
+}
+
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         // Without the statement, which may be a whole migration.
@@ -232,6 +239,10 @@ impl From<rusqlite::Error> for Error {
                 Error::Busy { waited_s: open::BUSY_LIMIT.as_secs(), holder: None }
             }
             Some(ErrorCode::ConstraintViolation) => Error::Constraint(error.to_string()),
+            Some(ErrorCode::DiskFull) => Error::Full { file: None },
+            Some(ErrorCode::ReadOnly) => Error::ReadOnly { file: None },
+            // The file that is shared in memory cannot grow: on a full disk, a new process meets this first.
+            Some(_) if extended_code(&error) == Some(ffi::SQLITE_IOERR_SHMSIZE) => Error::Full { file: None },
             Some(_) | None => Error::Failed(error.to_string()),
         }
     }

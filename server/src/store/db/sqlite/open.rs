@@ -2,6 +2,7 @@
 //! another process holds.
 
 use std::fs::{DirBuilder, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -44,6 +45,22 @@ pub fn create_folder(path: &Path) -> std::io::Result<()> {
         File::open(parent)?.sync_all()?;
     }
     Ok(())
+}
+
+/// Whether this account may write the file, or make it where there is none.
+pub fn may_write(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let writable = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+    writable(folder) && (!path.exists() || writable(path))
+}
+
+/// What an error of the file system means for the database.
+pub fn obstacle(error: &std::io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full { file: None },
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Error::ReadOnly { file: None },
+        _ => Error::Failed(error.to_string()),
+    }
 }
 
 /// A new file outlives a power cut once its folder, too, is synced.

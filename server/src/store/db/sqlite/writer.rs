@@ -83,7 +83,7 @@ impl Writer {
             Some(connection) => connection,
             None => open::connect(&self.path)?,
         };
-        match work(&connection).map_err(|error| locks::named(error.into(), &self.path)) {
+        match work(&connection).map_err(|error| locks::named(error.into(), &self.path).at(&self.path)) {
             Ok(done) => {
                 self.connection = Some(connection);
                 Ok(done)
