@@ -31,6 +31,8 @@ struct Node {
     does: String,
     by_agent: bool,
     approval: bool,
+    /// The condition without which the step is skipped, as written, in one line.
+    when: Option<String>,
     needs: Vec<Need>,
     back: Back,
     point_of_no_return: bool,
@@ -150,6 +152,7 @@ fn node(step: &Step, point_of_no_return: bool) -> Node {
         does,
         by_agent: step.by_agent(),
         approval: step.approval,
+        when: step.when.as_ref().map(|when| when.source().split_whitespace().collect::<Vec<_>>().join(" ")),
         needs: needs.collect(),
         back: back(step),
         point_of_no_return,

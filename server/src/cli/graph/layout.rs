@@ -7,6 +7,8 @@ const GAP_X: f64 = 36.0;
 const GAP_Y: f64 = 46.0;
 /// Beyond this many boxes careful placing takes too long, and nobody reads the picture for its beauty.
 const CAREFUL_MAX: usize = 400;
+/// A wider drawing is wrapped: a wave of many steps takes several rows.
+const WIDTH_MAX: f64 = 2_000.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
@@ -26,6 +28,7 @@ pub struct Layout {
 /// Sizes of boxes, arrows between them, and the waves in which they may be put down at worst.
 pub fn place(sizes: &[(f64, f64)], arrows: &[(usize, usize)], waves: &[Vec<usize>]) -> Layout {
     let careful = if sizes.len() <= CAREFUL_MAX { carefully(sizes, arrows) } else { None };
+    let careful = careful.filter(|layout| layout.width <= WIDTH_MAX);
     careful.unwrap_or_else(|| by_waves(sizes, arrows, waves))
 }
 
@@ -68,16 +71,34 @@ fn by_waves(sizes: &[(f64, f64)], arrows: &[(usize, usize)], waves: &[Vec<usize>
     let mut boxes = vec![Point { x: 0.0, y: 0.0 }; sizes.len()];
     let mut top = 0.0;
     for wave in waves {
-        let tallest = wave.iter().map(|index| sizes[*index].1).fold(0.0, f64::max);
-        let mut left = 0.0;
-        for index in wave {
-            boxes[*index] = Point { x: left + sizes[*index].0 / 2.0, y: top + tallest / 2.0 };
-            left += sizes[*index].0 + GAP_X;
+        for row in rows(sizes, wave) {
+            let tallest = row.iter().map(|index| sizes[*index].1).fold(0.0, f64::max);
+            let mut left = 0.0;
+            for index in row {
+                boxes[*index] = Point { x: left + sizes[*index].0 / 2.0, y: top + tallest / 2.0 };
+                left += sizes[*index].0 + GAP_X;
+            }
+            top += tallest + GAP_Y / 2.0;
         }
-        top += tallest + GAP_Y;
+        top += GAP_Y / 2.0;
     }
     let arrows = arrows.iter().map(|(from, to)| between(&boxes, sizes, *from, *to, Vec::new())).collect();
     framed(boxes, arrows, sizes)
+}
+
+/// A wave cut into rows, each as wide as the drawing may be.
+fn rows<'a>(sizes: &[(f64, f64)], wave: &'a [usize]) -> Vec<&'a [usize]> {
+    let (mut rows, mut start, mut used) = (Vec::new(), 0, 0.0);
+    for (place, index) in wave.iter().enumerate() {
+        let width = sizes[*index].0;
+        if place > start && used + width > WIDTH_MAX {
+            rows.push(&wave[start..place]);
+            (start, used) = (place, 0.0);
+        }
+        used += width + GAP_X;
+    }
+    rows.push(&wave[start..]);
+    rows
 }
 
 /// Moved so that everything begins at zero.

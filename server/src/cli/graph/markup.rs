@@ -1,6 +1,10 @@
 //! The drawing for other people's programs: Mermaid and Graphviz.
 
 use super::{Back, Drawing, Kind, Node};
+use crate::cli::table::cut;
+
+/// Longer conditions are cut in a label.
+const WHEN_MAX: usize = 60;
 
 pub fn mermaid(drawing: &Drawing) -> String {
     let mut text = String::from("flowchart TD\n");
@@ -8,6 +12,9 @@ pub fn mermaid(drawing: &Drawing) -> String {
         let [open, close] = if node.by_agent { ["([", "])"] } else { ["[", "]"] };
         let lines: Vec<String> = lines(node).iter().map(|line| mermaid_text(line)).collect();
         text.push_str(&format!("  s{index}{open}\"{}\"{close}:::{}\n", lines.join("<br/>"), class(node)));
+    }
+    for (index, _) in drawing.nodes.iter().enumerate().filter(|(_, node)| node.when.is_some()) {
+        text.push_str(&format!("  style s{index} stroke-dasharray: 5 4\n"));
     }
     for edge in drawing.edges() {
         let arrow = match edge.kind {
@@ -44,8 +51,11 @@ pub fn dot(drawing: &Drawing) -> String {
             _ => ("#fdeaea", "#c0392b"),
         };
         let width = if node.point_of_no_return { " penwidth=3" } else { "" };
+        let dashed = if node.when.is_some() { " style=\"rounded,filled,dashed\"" } else { "" };
         let label = dot_text(&lines(node).join("\n"));
-        text.push_str(&format!("  s{index} [label={label} fillcolor=\"{fill}\" color=\"{line}\"{width}];\n"));
+        text.push_str(&format!(
+            "  s{index} [label={label} fillcolor=\"{fill}\" color=\"{line}\"{width}{dashed}];\n"
+        ));
     }
     for edge in drawing.edges() {
         let style = match edge.kind {
@@ -65,6 +75,7 @@ fn dot_text(text: &str) -> String {
 
 fn lines(node: &Node) -> Vec<String> {
     let mut lines = vec![node.id.clone(), node.does.clone(), node.back.words()];
+    lines.extend(node.when.iter().map(|when| format!("when {}", cut(when, WHEN_MAX))));
     if node.point_of_no_return {
         lines.push("◆ point of no return".to_owned());
     }

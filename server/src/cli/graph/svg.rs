@@ -13,13 +13,14 @@ const BOX_MIN: f64 = 170.0;
 /// How wide a sign is drawn, on average, at the sizes used here.
 const SIGN: f64 = 7.2;
 const TEXT_MAX: usize = 40;
+const TITLE_MAX: usize = 120;
 const NO_RETURN_WIDTH: f64 = 128.0;
 
 const STYLE: &str = "\
 text{font-family:ui-sans-serif,system-ui,'Segoe UI','DejaVu Sans',sans-serif;font-size:12.5px;fill:#2b3440}\
 .title{font-size:17px;font-weight:600;fill:#18202b}.sub{fill:#667085}\
 .id{font-size:14px;font-weight:600;fill:#18202b}.does{fill:#475467}\
-.box{stroke-width:1.4}.whole{fill:#effaf3;stroke:#57a777}.reads{fill:#f5f7fa;stroke:#a3aebd}\
+.when{fill:#35618e}.box{stroke-width:1.4}.maybe{stroke-dasharray:5 4}.whole{fill:#effaf3;stroke:#57a777}.reads{fill:#f5f7fa;stroke:#a3aebd}\
 .partly{fill:#fff8e6;stroke:#d19a2e}.stays{fill:#fdf0ef;stroke:#d4584c}\
 .bar-whole{fill:#57a777}.bar-reads{fill:#a3aebd}.bar-partly{fill:#d19a2e}.bar-stays{fill:#d4584c}\
 .t-whole{fill:#2e7d4f}.t-reads{fill:#667085}.t-partly{fill:#96660f}.t-stays{fill:#b3372b}\
@@ -35,7 +36,7 @@ pub fn draw(drawing: &Drawing) -> String {
     let arrows: Vec<(usize, usize)> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let layout = place(&sizes, &arrows, &drawing.waves);
     let legend = legend_width();
-    let whole_width = layout.width.max(signs_width(&drawing.headline(), 9.0)).max(legend) + 2.0 * MARGIN;
+    let whole_width = layout.width.max(signs_width(&headline(drawing), 9.0)).max(legend) + 2.0 * MARGIN;
     let whole_height = layout.height + HEAD + FOOT + 2.0 * MARGIN;
     let left = (whole_width - layout.width) / 2.0;
     let mut svg = format!(
@@ -60,10 +61,15 @@ const ARROWS: &str = "<defs>\
 <path d=\"M0 0L10 5L0 10z\" fill=\"#c3cad5\"/></marker></defs>";
 
 fn head(drawing: &Drawing) -> String {
-    let title = text(MARGIN, MARGIN + 6.0, "title", &drawing.name);
+    let title = text(MARGIN, MARGIN + 6.0, "title", &cut(&drawing.name, TITLE_MAX));
     let headline = drawing.headline();
     let rest = headline.strip_prefix(&drawing.name).unwrap_or(&headline).trim_start_matches([':', ' ']);
     title + &text(MARGIN, MARGIN + 26.0, "sub", rest)
+}
+
+/// As long as the title may be drawn.
+fn headline(drawing: &Drawing) -> String {
+    cut(&drawing.headline(), TITLE_MAX)
 }
 
 fn body(drawing: &Drawing, layout: &Layout, sizes: &[(f64, f64)], edges: &[Edge]) -> String {
@@ -82,6 +88,7 @@ fn lines(node: &Node) -> Vec<(String, String)> {
     lines.extend(node.name.iter().map(|name| ("does".to_owned(), cut(name, TEXT_MAX))));
     lines.push(("sub".to_owned(), cut(&node.does, TEXT_MAX)));
     lines.push((format!("t-{}", class(node)), cut(&node.back.words(), TEXT_MAX)));
+    lines.extend(node.when.iter().map(|when| ("when".to_owned(), cut(&format!("when {when}"), TEXT_MAX))));
     lines
 }
 
@@ -100,9 +107,10 @@ fn boxed(node: &Node, middle: Point, (width, height): (f64, f64)) -> String {
     let (left, top) = (middle.x - width / 2.0, middle.y - height / 2.0);
     let class = class(node);
     let radius = if node.by_agent { 18.0 } else { 8.0 };
+    let maybe = if node.when.is_some() { " maybe" } else { "" };
     let mut svg = format!(
-        "<g><title>{}</title><rect class=\"box {class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{radius}\"/>",
-        escaped(&node.does)
+        "<g><title>{}</title><rect class=\"box {class}{maybe}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{radius}\"/>",
+        escaped(&tooltip(node))
     );
     if !node.by_agent {
         svg.push_str(&format!(
@@ -121,6 +129,14 @@ fn boxed(node: &Node, middle: Point, (width, height): (f64, f64)) -> String {
         svg.push_str(&badge("ask", left + width - 74.0, top + height - 9.0, 64.0, "asks first"));
     }
     svg + "</g>\n"
+}
+
+/// What the box may have had to cut.
+fn tooltip(node: &Node) -> String {
+    match &node.when {
+        Some(when) => format!("{}, when {when}", node.does),
+        None => node.does.clone(),
+    }
 }
 
 fn no_return(left: f64, top: f64, width: f64, height: f64) -> String {

@@ -82,7 +82,10 @@ impl Columns {
         );
         let asks = if node.approval { painted(ASKS, "  asks first") } else { String::new() };
         let back = painted(style, node.back.words());
-        format!("{}  {does}  {}  {back}{asks}", painted(STRONG, id), painted(BUSY, needs))
+        let when =
+            node.when.as_ref().map(|when| painted(BUSY, format_args!("  when {}", cut(when, COLUMN_MAX))));
+        let when = when.unwrap_or_default();
+        format!("{}  {does}  {}  {back}{asks}{when}", painted(STRONG, id), painted(BUSY, needs))
     }
 }
 

@@ -15,9 +15,13 @@ struct SmallDisk {
 impl SmallDisk {
     /// None where this process may not mount.
     fn mount() -> Option<Self> {
+        Self::mount_with("size=4m")
+    }
+
+    fn mount_with(options: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=4m", "actbook-test"]).arg(folder.path());
+        mount.args(["-t", "tmpfs", "-o", options, "actbook-test"]).arg(folder.path());
         mount.output().is_ok_and(|output| output.status.success()).then_some(Self { folder })
     }
 
@@ -72,6 +76,8 @@ fn a_full_disk_is_an_error_and_room_is_the_cure() {
         let book = Book::open(&file.to_string_lossy()).await;
         let (first, error) = fill(&book).await;
         assert!(first > 10 && error.message.contains("full"), "{first}: {error:?}");
+        assert_eq!(error.code, "disk_full");
+        assert!(error.message.contains("book.db") && error.cure.contains("free some room"), "{error:?}");
         assert_kept(&book, &file, first).await;
 
         std::fs::remove_file(disk.ballast()).unwrap();
@@ -79,4 +85,21 @@ fn a_full_disk_is_an_error_and_room_is_the_cure() {
         assert!(second > first + 10 && error.message.contains("full"), "{second} after {first}: {error:?}");
         assert_kept(&book, &file, second).await;
     });
+}
+
+#[test]
+fn read_only_folder_is_named_with_what_to_do() {
+    let Some(disk) = SmallDisk::mount_with("size=4m,ro") else {
+        eprintln!("skipped: this process may not mount a file system");
+        return;
+    };
+    let house = crate::cli::House::new();
+    for file in ["book.db", "new/folder/book.db"] {
+        let file = disk.folder.path().join(file);
+        let ran = house.run(&["plan", "list", "--database", &file.to_string_lossy()]);
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        let [what, cure] = ran.err.lines().collect::<Vec<_>>()[..] else { panic!("two lines: {}", ran.err) };
+        assert!(what.contains("book.db") && what.contains("read-only"), "{what}");
+        assert!(cure.contains("make both writable") && cure.contains("--database"), "{cure}");
+    }
 }
