@@ -11,9 +11,11 @@ mod context;
 mod demo;
 pub mod demo_tools;
 mod detach;
+mod diff;
 mod doctor;
 mod foreground;
 mod graph;
+mod help;
 mod import;
 mod inputs;
 mod install;
@@ -99,6 +101,7 @@ async fn answer(args: Args, output: &Output) -> Ended {
         Ask::Demo { keep } => demo::demo(output, keep).await,
         Ask::Completions { shell } => completions(output, shell),
         Ask::Man => man(output),
+        Ask::Help { topic } => help::help(output, &topic),
         Ask::Install(asked) => install::install(output, &args.common, &asked),
         Ask::Trust(asked) => trust::trust(output, &args.common, &asked),
         Ask::McpConformance { listen } => serve::conformance(output, listen).await,
@@ -140,6 +143,7 @@ fn reads_only(ask: &Ask) -> bool {
 async fn dispatch(session: &Session, ask: Ask) -> Ended {
     match ask {
         Ask::Run(asked) => run::run(session, asked).await,
+        Ask::Rerun(asked) => run::rerun(session, asked).await,
         Ask::Check { plan, offline } => check::check(session, &plan, offline).await,
         Ask::Plan(asked) => plans::plans(session, asked).await,
         Ask::List(asked) => list::list(session, asked).await,
@@ -177,6 +181,7 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         | Ask::Demo { .. }
         | Ask::Completions { .. }
         | Ask::Man
+        | Ask::Help { .. }
         | Ask::Install(_)
         | Ask::Trust(_)
         | Ask::McpConformance { .. } => {

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use actbook_engine::plan::yaml_message;
 use actbook_engine::policy::Category;
 use serde_json::Value;
 
@@ -309,7 +310,10 @@ fn yaml(text: &str) -> Result<Value, String> {
         return Ok(Value::Null);
     }
     let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let at = error.location().map(|at| format!("line {}, column {}: ", at.line(), at.column()));
+        at.unwrap_or_default() + &yaml_message(&error)
+    })
 }
 
 fn read_document(document: Value) -> Result<Config, Problem> {

@@ -3,11 +3,13 @@
 mod decide;
 mod history;
 mod memory;
+mod plan;
 mod run;
 
 use std::path::PathBuf;
 
 use actbook::service::Reported;
+use actbook_engine::plan::inexact_in_json;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args as Group, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -17,7 +19,8 @@ use super::times;
 pub use decide::{Decide, Unsettled};
 pub use history::{Journal, List, Stats};
 pub use memory::{Context, Of, Task, TaskWords, Template, UseTemplate};
-pub use run::{Given, How, Run};
+pub use plan::{GraphFormat, Plan, PlanList};
+pub use run::{Given, How, Rerun, Run};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -28,6 +31,7 @@ const STYLES: Styles = Styles::styled()
 /// The book of acts for AI agents: checks a plan of tool calls, runs it, journals it, undoes it.
 #[derive(Debug, Parser)]
 #[command(name = "actbook", version, styles = STYLES, propagate_version = true, max_term_width = 110)]
+#[command(disable_help_subcommand = true)]
 #[command(after_help = "\
 Examples:
   actbook demo                                  the whole story in a minute, in a scratch folder
@@ -36,7 +40,8 @@ Examples:
   actbook show 7k2m                             what happened, what waits, what to type next
 
 Exit codes: 0 done; 1 refused or failed; 2 usage; 3 the execution waits for an answer.
-Ids may be shortened to a unique beginning.")]
+Ids may be shortened to a unique beginning.
+Reference: actbook help plan|config|expressions|answers|semantics|journal|agents|clients …")]
 pub struct Args {
     #[command(flatten)]
     pub common: Common,
@@ -84,6 +89,8 @@ pub struct Detach {
 pub enum Ask {
     /// Run a plan to its end or the first question, with live progress
     Run(Run),
+    /// Run the plan of an execution again: the same version, the same inputs
+    Rerun(Rerun),
     /// Look a plan over before anything happens: schema, graph, references, live tools, point of no return
     #[command(after_help = "\
 Examples:
@@ -96,7 +103,7 @@ Examples:
         #[arg(long)]
         offline: bool,
     },
-    /// Saved plans: save, list, show, draw, delete
+    /// Saved plans: save, list, show, diff, draw, delete
     #[command(subcommand)]
     Plan(Plan),
     /// List executions, newest first
@@ -305,6 +312,17 @@ Examples:
         #[arg(long, hide = true)]
         long: bool,
     },
+    /// The reference: plans, config, answers, the journal …; or the help of a command
+    #[command(after_help = "\
+Examples:
+  actbook help                 the commands and the topics
+  actbook help plan            every field of a plan
+  actbook help config          every word of actbook.yaml")]
+    Help {
+        /// A topic, or a command
+        #[arg(value_name = "TOPIC")]
+        topic: Vec<String>,
+    },
     /// Print shell completions
     #[command(
         after_help = "Example:\n  actbook completions bash > ~/.local/share/bash-completion/completions/actbook"
@@ -380,51 +398,6 @@ pub enum ToolSet {
     Record,
     /// Those of `run`, and plans, templates, tasks and statistics
     Full,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Plan {
-    /// Check a plan and save it; a new version only if it changed
-    #[command(after_help = "Example:\n  actbook plan save notes.yaml")]
-    Save {
-        /// A file, or `-` for stdin
-        file: String,
-        /// Save it without asking the servers for their tools
-        #[arg(long)]
-        offline: bool,
-    },
-    /// List the saved plans
-    #[command(after_help = "Example:\n  actbook plan list")]
-    List,
-    /// Show a saved plan's document
-    #[command(after_help = "Example:\n  actbook plan show publish-notes")]
-    Show { plan: String },
-    /// Draw a plan: dependencies, compensations, point of no return
-    #[command(after_help = "\
-Examples:
-  actbook plan graph notes.yaml
-  actbook plan graph publish-notes --format svg --output notes.svg")]
-    Graph {
-        /// A file, `-` for stdin, or the name or id of a saved plan
-        plan: String,
-        #[arg(long, value_enum, default_value_t)]
-        format: GraphFormat,
-        /// Instead of stdout
-        #[arg(long, short, value_name = "FILE")]
-        output: Option<PathBuf>,
-    },
-    /// Delete a saved plan; its executions and its journal entries stay
-    #[command(after_help = "Example:\n  actbook plan delete publish-notes")]
-    Delete { plan: String },
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub enum GraphFormat {
-    #[default]
-    Text,
-    Mermaid,
-    Dot,
-    Svg,
 }
 
 #[derive(Debug, Subcommand)]
@@ -522,11 +495,20 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 fn json(text: &str) -> Result<Value, String> {
+    exact(text)?;
     serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))
 }
 
 fn json_or_text(text: &str) -> Result<Value, String> {
+    exact(text)?;
     Ok(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)))
+}
+
+/// Refuses a whole number that would lose digits.
+fn exact(text: &str) -> Result<(), String> {
+    let Some(number) = inexact_in_json(text) else { return Ok(()) };
+    let (message, cure) = number.message_and_cure();
+    Err(format!("{message}; {cure}"))
 }
 
 /// One of the engine's closed words.

@@ -12,7 +12,7 @@ use super::trust;
 /// What a command needs of the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It starts servers or sends something. On a terminal, `run` asks whether the config is to be trusted.
+    /// It starts servers or sends something. On a terminal, `run` and `rerun` ask whether the config is to be trusted.
     InEffect { may_ask: bool },
     /// It serves agents: it starts whatever the config holds, with what was trusted.
     Trusted,
@@ -24,7 +24,7 @@ impl Need {
     pub fn of(ask: &Ask) -> Self {
         let online = |offline: bool| if offline { Self::Nothing } else { Self::InEffect { may_ask: false } };
         match ask {
-            Ask::Run(_) => Self::InEffect { may_ask: true },
+            Ask::Run(_) | Ask::Rerun(_) => Self::InEffect { may_ask: true },
             Ask::Mcp { .. } | Ask::Serve(_) => Self::Trusted,
             Ask::Check { offline, .. } | Ask::Plan(Plan::Save { offline, .. }) => online(*offline),
             Ask::Undo { dry_run, .. } => online(*dry_run),
@@ -37,7 +37,9 @@ impl Need {
             | Ask::Task(Task::Add { .. })
             | Ask::Doctor
             | Ask::Drive { .. } => online(false),
-            Ask::Plan(Plan::List | Plan::Show { .. } | Plan::Graph { .. } | Plan::Delete { .. })
+            Ask::Plan(
+                Plan::List(_) | Plan::Show { .. } | Plan::Diff { .. } | Plan::Graph { .. } | Plan::Delete { .. },
+            )
             | Ask::List(_)
             | Ask::Show { .. }
             | Ask::Watch { .. }
@@ -69,6 +71,7 @@ impl Need {
             | Ask::DemoTools { .. }
             | Ask::Completions { .. }
             | Ask::McpConformance { .. }
+            | Ask::Help { .. }
             | Ask::Man => Self::Nothing,
         }
     }

@@ -56,8 +56,6 @@ impl Service {
             if let Some(error) = lost.get(tool) {
                 let cure = self.cure_of(tool, error).await;
                 findings.push(Finding::error(code_of(error), path, error.to_string(), cure));
-            } else {
-                findings.extend(self.unset_variables(tool, &path));
             }
         }
         findings.extend(named_tools(plan).into_iter().filter_map(|(path, tool)| {
@@ -65,15 +63,6 @@ impl Service {
             needs_task.then(|| task_only(path, tool))
         }));
         (seen, findings)
-    }
-
-    /// A call that could not be filled in is an error before anything runs.
-    fn unset_variables<'a>(&'a self, tool: &'a str, path: &'a str) -> impl Iterator<Item = Finding> + 'a {
-        self.tools.unset_variables(tool).into_iter().map(move |name| {
-            let message = format!("`{tool}` needs the environment variable {name}, and it is not set");
-            let cure = format!("set {name} where actbook runs, or give a default: ${{env:{name}:-…}}");
-            Finding::error("unset_variable", path, message, cure)
-        })
     }
 
     /// What the operator says of a tool must not be dropped for a slip in its name.

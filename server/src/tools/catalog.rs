@@ -10,10 +10,10 @@ use actbook_engine::policy::Category;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::Call;
 use super::classify::Came;
 use super::hidden::hidden_in;
-use super::{Call, Tools};
-use crate::config::{COMMAND_SERVER, CommandTool, HTTP_SERVER, HttpTool, Schema, Shape};
+use crate::config::{CommandTool, HttpTool, Schema, Shape};
 
 /// One server's tools, or why they could not be had.
 #[derive(Clone, Debug, Serialize)]
@@ -73,25 +73,6 @@ pub enum CatalogError {
     UnknownTool { server: String, tool: String },
     #[error("{why}")]
     Unreachable { server: String, why: String },
-}
-
-impl Tools {
-    /// The environment variables that a command's or HTTP tool's calls need and that are not set. An MCP server
-    /// with one does not start, and is reported as unreachable.
-    pub fn unset_variables(&self, name: &str) -> Vec<String> {
-        match name.split_once('/') {
-            Some((COMMAND_SERVER, tool)) => self.config.commands.get(tool).map(|command| {
-                let CommandTool { argv, cwd, env, .. } = command;
-                self.secrets.unset(argv.iter().chain(cwd).chain(env.values()))
-            }),
-            Some((HTTP_SERVER, tool)) => self.config.http.get(tool).map(|http| {
-                let body = http.body.iter().flat_map(Shape::templates);
-                self.secrets.unset([&http.url].into_iter().chain(http.headers.values()).chain(body))
-            }),
-            Some(_) | None => None,
-        }
-        .unwrap_or_default()
-    }
 }
 
 impl ToolInfo {

@@ -186,20 +186,6 @@ impl Secrets {
         if refused.is_empty() { None } else { find_in(&refused, value, "") }
     }
 
-    /// The variables without a default that the templates read and the environment does not have, each once.
-    pub fn unset<'a>(&self, templates: impl IntoIterator<Item = &'a Template>) -> Vec<String> {
-        let mut unset = Vec::new();
-        for part in templates.into_iter().flat_map(|template| &template.parts) {
-            if let Part::Environment { name, default: None } = part
-                && (self.environment)(name).is_none()
-                && !unset.contains(name)
-            {
-                unset.push(name.clone());
-            }
-        }
-        unset
-    }
-
     /// Fills a template in. An unset variable is an error that names it, never text.
     pub fn resolve(&self, template: &Template, arguments: &Value) -> Result<Secret, Unresolved> {
         let mut text = String::new();

@@ -44,6 +44,19 @@ fn rooms_name_only_the_rooms_they_may() {
 }
 
 #[test]
+fn messages_cite_no_pages_of_the_repository() {
+    let bad = [("server/src/error.rs", "let cure = \"docs/guide.md has every word of it\";")];
+    let good = [
+        (
+            "server/src/error.rs",
+            "let cure = \"`actbook help config` has every word of it\"; // docs/guide.md",
+        ),
+        ("server/src/cli/help.rs", "const GUIDE: &str = include_str!(\"../../../docs/guide.md\");"),
+    ];
+    check(rules::messages_cite_no_pages, &bad, &good);
+}
+
+#[test]
 fn the_table_of_rooms_has_no_circle() {
     assert_eq!(rooms::circle(rooms::ROOMS), None);
     assert!(rooms::circle(&[("ledger", &["bell"]), ("bell", &["ledger"])]).is_some());

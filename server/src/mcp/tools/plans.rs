@@ -154,7 +154,13 @@ pub(super) fn told(word: &str, check: &Check, next: &[Next]) -> String {
         None => {}
     }
     for finding in check.findings.iter().take(FINDINGS_SHOWN_MAX) {
-        text.line(format!("{} {}: {} → {}", finding.severity, finding.place(), finding.message, finding.cure));
+        text.line(format!(
+            "{} {}: {} → {}",
+            finding.severity,
+            finding.place(),
+            finding.message,
+            finding.cure
+        ));
     }
     if let Some(more) = check.findings.len().checked_sub(FINDINGS_SHOWN_MAX).filter(|more| *more > 0) {
         text.line(format!(

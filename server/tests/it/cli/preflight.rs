@@ -305,7 +305,7 @@ fn what_no_run_could_be_given_is_refused_by_the_check() {
     );
     let ran = house.run(&["check", "p.yaml"]);
     assert_eq!(ran.code, Some(1));
-    let named = "steps[1].tool (make): `command/build` needs the environment variable ACTBOOK_TEST_UNSET";
+    let named = "steps[1].tool (make): `command/build` needs ACTBOOK_TEST_UNSET";
     assert!(ran.out.contains(named), "{}", ran.out);
     assert_eq!(house.json(&["check", "p.yaml"])["findings"][0]["step"], "make");
     house.expect(0, &["check", "p.yaml", "--offline"]);

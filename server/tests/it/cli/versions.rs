@@ -166,6 +166,6 @@ fn reference_comes_out_of_the_binary() {
     assert_eq!(refused.code, Some(1));
     assert!(refused.err.contains("did you mean `actbook help config`?"), "{}", refused.err);
     house.write("actbook.yaml", "servers: 7");
-    let refused = house.run(&["tools", "list"]);
+    let refused = house.run(&["tools", "list", "--config", "actbook.yaml"]);
     assert!(refused.err.contains("actbook help config"), "{}", refused.err);
 }

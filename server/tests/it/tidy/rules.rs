@@ -65,6 +65,19 @@ pub fn journal_is_append_only(source: &Source) -> Vec<String> {
     named.map(|phrase| format!("{}: `{phrase}`: the journal is append-only", source.path)).collect()
 }
 
+/// Who has only the binary cannot open a page of the repository: messages cite `actbook help TOPIC`.
+pub fn messages_cite_no_pages(source: &Source) -> Vec<String> {
+    if !source.is_product() || !source.path.ends_with(".rs") {
+        return vec![];
+    }
+    let cites = |line: &&str| {
+        let code = line.split("//").next().unwrap_or_default();
+        code.contains("docs/") && code.contains('"') && !code.contains("include_str!")
+    };
+    let cited = source.text.lines().filter(cites);
+    cited.map(|line| format!("{}: `{}`: cite `actbook help TOPIC`", source.path, line.trim())).collect()
+}
+
 pub fn attributes(source: &Source) -> Vec<String> {
     let packed: String = source.code.chars().filter(|c| !c.is_whitespace()).collect();
     let forbidden = ["#[allow(", "#![allow(", "#[ignore"];
