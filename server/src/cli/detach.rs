@@ -120,7 +120,7 @@ pub async fn drive(session: &Session, id: &str) -> Ended {
     loop {
         tokio::select! {
             status = &mut driving => return status.map(|_| Exit::Done),
-            asked = signals.0.next() => if stop.send_replace(true) { end_process(asked) },
+            asked = signals.next() => if stop.send_replace(true) { end_process(asked) },
         }
     }
 }

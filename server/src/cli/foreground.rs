@@ -270,7 +270,7 @@ impl Eyes {
                 moved.map(|()| Seen::Moved)
             }
             _ = self.tick.tick() => Ok(Seen::Tick),
-            asked = self.signals.0.next() => Ok(Seen::Signal(asked)),
+            asked = self.signals.next() => Ok(Seen::Signal(asked)),
         }
     }
 }

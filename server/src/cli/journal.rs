@@ -48,7 +48,7 @@ pub async fn journal(session: &Session, asked: Journal) -> Ended {
         let mut signals = TakenOver::take()?;
         tokio::select! {
             changed = bell.changed() => if changed.is_err() { return Ok(Exit::Done) },
-            _ = signals.0.next() => return Ok(Exit::Done),
+            _ = signals.next() => return Ok(Exit::Done),
         }
     }
 }

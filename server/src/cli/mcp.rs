@@ -39,6 +39,6 @@ pub fn profile(tools: ToolSet) -> Profile {
 
 /// Resolves at the first Ctrl-C or SIGTERM.
 pub async fn terminated() -> Result<(), Error> {
-    TakenOver::take()?.0.next().await;
+    TakenOver::take()?.next().await;
     Ok(())
 }

@@ -1,22 +1,15 @@
 //! Ctrl-C and SIGTERM. A command that has an answer to them takes them over for a time; any other one ends at
-//! once, and the child processes that it started end with it.
+//! once, and the child processes that it started end with it. One task hears every signal and hands it to one
+//! place, so that a signal that was answered never ends the process as well.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use actbook::error::Error;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::output::Output;
-
-/// How many parts of this process answer signals themselves.
-static TAKEN_OVER: AtomicUsize = AtomicUsize::new(0);
-
-/// Both signals, heard from the moment this was made.
-#[derive(Debug)]
-pub struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
 
 /// What the process was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,56 +20,72 @@ pub enum Asked {
     Terminate,
 }
 
-impl Signals {
-    fn listen() -> Result<Self, Error> {
-        let deaf = |error: std::io::Error| {
-            Error::new("io", format!("signals cannot be heard: {error}"), "try again")
-        };
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt()).map_err(deaf)?,
-            terminate: signal(SignalKind::terminate()).map_err(deaf)?,
-        })
-    }
+/// The parts of this process that answer signals themselves, by number; the last one is handed the next signal.
+static HOLDERS: Mutex<Vec<(u64, UnboundedSender<Asked>)>> = Mutex::new(Vec::new());
+static LISTENING: AtomicBool = AtomicBool::new(false);
 
-    /// The next signal. Dropping the future loses none.
-    pub async fn next(&mut self) -> Asked {
-        tokio::select! {
-            _ = self.interrupt.recv() => Asked::Interrupt,
-            _ = self.terminate.recv() => Asked::Terminate,
-        }
-    }
+fn holders() -> MutexGuard<'static, Vec<(u64, UnboundedSender<Asked>)>> {
+    HOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// While this lives, signals are its holder's to answer.
 #[derive(Debug)]
-pub struct TakenOver(pub Signals);
+pub struct TakenOver {
+    number: u64,
+    asked: UnboundedReceiver<Asked>,
+}
 
 impl TakenOver {
     pub fn take() -> Result<Self, Error> {
-        let signals = Signals::listen()?;
-        TAKEN_OVER.fetch_add(1, Ordering::SeqCst);
-        Ok(Self(signals))
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        end_process_when_asked()?;
+        let (sender, asked) = unbounded_channel();
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        holders().push((number, sender));
+        Ok(Self { number, asked })
+    }
+
+    /// The next signal. Dropping the future loses none.
+    pub async fn next(&mut self) -> Asked {
+        match self.asked.recv().await {
+            Some(asked) => asked,
+            None => std::future::pending().await,
+        }
     }
 }
 
 impl Drop for TakenOver {
     fn drop(&mut self) {
-        TAKEN_OVER.fetch_sub(1, Ordering::SeqCst);
+        holders().retain(|(number, _)| *number != self.number);
     }
 }
 
-/// Ends the process at the first signal that no part of it has taken over.
+/// From here on a signal that no part of this process has taken over ends it. Asking twice changes nothing.
 pub fn end_process_when_asked() -> Result<(), Error> {
-    let mut signals = Signals::listen()?;
+    if LISTENING.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
+    let deaf =
+        |error: std::io::Error| Error::new("io", format!("signals cannot be heard: {error}"), "try again");
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(deaf)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(deaf)?;
     tokio::spawn(async move {
         loop {
-            let asked = signals.next().await;
-            if TAKEN_OVER.load(Ordering::SeqCst) == 0 {
-                end_process(asked);
-            }
+            let asked = tokio::select! {
+                _ = interrupt.recv() => Asked::Interrupt,
+                _ = terminate.recv() => Asked::Terminate,
+            };
+            hand_over(asked);
         }
     });
     Ok(())
+}
+
+fn hand_over(asked: Asked) {
+    let handed = holders().last().is_some_and(|(_, holder)| holder.send(asked).is_ok());
+    if !handed {
+        end_process(asked);
+    }
 }
 
 /// At once, with the exit code that shells give to a process ended by this signal.
