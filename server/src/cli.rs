@@ -34,6 +34,7 @@ mod show;
 mod signals;
 mod signs;
 mod stats;
+mod step;
 mod store_care;
 mod table;
 mod tasks;
@@ -147,7 +148,8 @@ async fn dispatch(session: &Session, ask: Ask) -> Ended {
         Ask::Check { plan, offline } => check::check(session, &plan, offline).await,
         Ask::Plan(asked) => plans::plans(session, asked).await,
         Ask::List(asked) => list::list(session, asked).await,
-        Ask::Show { execution } => show::show(session, &execution).await,
+        Ask::Show { execution, step: None } => show::show(session, &execution).await,
+        Ask::Show { execution, step: Some(step) } => step::show(session, &execution, &step).await,
         Ask::Watch { execution } => foreground::watch(session, &execution).await,
         Ask::Pause { execution, reason } => answers::pause(session, &execution, reason).await,
         Ask::Resume { execution, here, detach } => {

@@ -108,14 +108,17 @@ Examples:
     Plan(Plan),
     /// List executions, newest first
     List(List),
-    /// Explain an execution: what happened, what waits, what to type next
+    /// Explain an execution: what happened, what waits, what to type next; or one of its steps whole
     #[command(after_help = "\
 Examples:
   actbook show 7k2m
+  actbook show 7k2m publish      its arguments, output, attempts, approval, compensation
   actbook show 7k2m --json | jq .brief")]
     Show {
         /// Its id, or a unique beginning of it
         execution: String,
+        /// The step's id in its plan
+        step: Option<String>,
     },
     /// Follow an execution to its end or its next question
     #[command(after_help = "Example:\n  actbook watch 7k2m")]

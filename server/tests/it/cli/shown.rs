@@ -37,6 +37,35 @@ fn outputs_of_a_small_run_are_in_its_summary_and_in_show() {
 }
 
 #[test]
+fn show_of_one_step_has_its_values_approval_and_compensation() {
+    let (house, id, _) = ran();
+    let say = house.expect(0, &["show", &id, "say"]);
+    for words in
+        ["succeeded", "arguments", "\"said\": \"heron\"", "output", "approved by person:", "read it twice"]
+    {
+        assert!(say.contains(words), "{words}: {say}");
+    }
+    let keep = house.expect(0, &["show", &id, "keep"]);
+    assert!(keep.contains("compensation") && keep.contains("files/delete_file"), "{keep}");
+    assert_eq!(house.json(&["show", &id, "say"])["approvals"][0]["reason"], "read it twice");
+    let wrong = house.run(&["show", &id, "kep"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.err.contains("did you mean `keep`?"), "{}", wrong.err);
+}
+
+#[test]
+fn show_of_one_step_tells_every_attempt() {
+    let house = House::new();
+    let retry = "{ max_attempts: 2, backoff: 1ms, on: [tool_error] }";
+    let flaky = "tool: files/fail_times, arguments: { name: f, times: 1 }, read_only: true";
+    house.write("flaky.yaml", &format!("name: flaky\nsteps: [{{ id: a, {flaky}, retry: {retry} }}]"));
+    house.expect(0, &["run", "flaky.yaml"]);
+    let shown = house.expect(0, &["show", &house.newest(), "a"]);
+    assert!(shown.contains("1. ") && shown.contains("failed (tool_error)"), "{shown}");
+    assert!(shown.contains("2. ") && shown.contains("succeeded"), "{shown}");
+}
+
+#[test]
 fn verbose_run_prints_the_output_of_a_command() {
     let house = House::new();
     house.config(
