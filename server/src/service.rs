@@ -28,6 +28,7 @@ mod stats;
 mod step;
 mod tasks;
 mod templates;
+mod tool_questions;
 mod tools;
 mod verify;
 pub mod view;
