@@ -9,9 +9,10 @@ use super::command::{Ended, FACTS_BYTES_MAX, Facts, Refusal, Report};
 use super::decide::{bytes, call_report, cancel, find, not_now, resume};
 use super::due::{CallId, CallKind};
 use super::state::{Execution, Phase};
+use super::unwind::effect_remains;
 use crate::event::*;
 use crate::id::StepNo;
-use crate::policy::Outcome;
+use crate::policy::{End, Outcome};
 
 /// A decision and its reason are part of the entry itself, so they are kept short.
 const WORDS_BYTES_MAX: usize = 8 * 1024;
@@ -150,8 +151,27 @@ pub(super) fn compensation(
         let attempts =
             execution.step(no).to_undo(execution.rules(no)).into_iter().map(|attempt| attempt + 1).collect();
         events.push(CompensationRecorded { step: spec.id.clone(), attempts }.into());
+        events.extend(end_after_undo(execution, no).map(|status| ExecutionEnded { status }.into()));
     }
     Ok(events)
+}
+
+/// How an ended execution ends anew once `undone` is undone by hand: as an unwinding would end it. `None`
+/// before the first end, while another step that has a way back still stands, and where the end stays: what
+/// failed or was cancelled becomes `compensated` or stays as it is.
+fn end_after_undo(execution: &Execution, undone: StepNo) -> Option<End> {
+    let ended = execution.ended?;
+    let others = || execution.numbers().filter(|no| *no != undone);
+    if others().any(|no| has_way_back(execution, no)) {
+        return None;
+    }
+    let leaves_behind = execution.rules(undone).leaves_behind();
+    let remains = leaves_behind || others().any(|no| effect_remains(execution, no));
+    match (remains, ended) {
+        (false, End::Succeeded | End::Failed | End::Cancelled) => Some(End::Compensated),
+        (true, End::Succeeded | End::Compensated) => Some(End::Failed),
+        (true, End::Failed | End::Cancelled) | (false, End::Compensated) => None,
+    }
 }
 
 fn failure(facts: &Facts) -> Report {
@@ -197,6 +217,13 @@ fn stands(execution: &Execution, no: StepNo) -> bool {
     !execution.step(no).to_undo(execution.rules(no)).is_empty()
 }
 
+/// The step stands and can be undone. What was left on purpose, or is irreversible without a compensation,
+/// holds nothing up, as in an unwinding.
+fn has_way_back(execution: &Execution, no: StepNo) -> bool {
+    let irreversible = execution.rules(no).irreversible() && execution.plan.step(no).compensation.is_none();
+    stands(execution, no) && !irreversible && !execution.step(no).left
+}
+
 fn what_stands(execution: &Execution) -> String {
     let standing: Vec<String> = named(execution, execution.numbers().filter(|no| stands(execution, *no)));
     match standing.is_empty() {
@@ -215,7 +242,7 @@ fn standing_dependants(execution: &Execution, no: StepNo) -> Vec<String> {
             }
         }
     }
-    named(execution, found.into_iter().filter(|other| stands(execution, *other)))
+    named(execution, found.into_iter().filter(|other| has_way_back(execution, *other)))
 }
 
 fn named(execution: &Execution, steps: impl Iterator<Item = StepNo>) -> Vec<String> {

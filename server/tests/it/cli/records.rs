@@ -6,7 +6,7 @@ const PLAN: &str = r#"
 name: by-hand
 steps:
   - { id: draft, action: Write it, compensation: { action: Throw it away } }
-  - { id: tell, action: Tell them, depends_on: [draft] }
+  - { id: tell, action: Tell them, depends_on: [draft], compensation: { action: Tell them otherwise } }
 "#;
 
 #[test]
@@ -58,6 +58,48 @@ fn a_step_can_be_undone_by_hand_after_the_end() {
     assert_eq!(step(&house.json(&["show", &id]), "draft")["status"], "compensated");
     let again = house.run(&["undo", &id]);
     assert!(again.err.contains("nothing that ran is left"), "{}", again.err);
+}
+
+#[test]
+fn execution_whose_steps_were_all_undone_by_hand_is_compensated_in_every_list() {
+    let house = House::new();
+    house.write("p.yaml", PLAN);
+    let id = finished(&house);
+    house.expect(0, &["record", &id, "tell", "compensated", "--description", "told them otherwise"]);
+    assert_eq!(house.json(&["show", &id])["status"], "succeeded", "the draft still stands");
+    house.expect(0, &["record", &id, "draft", "compensated", "--description", "threw it away"]);
+    assert_eq!(house.json(&["show", &id])["status"], "compensated");
+    assert_eq!(house.json(&["list"])[0]["status"], "compensated");
+    assert_eq!(house.json(&["stats"])["executions"]["by_status"], json!({ "compensated": 1 }));
+    house.expect(0, &["rebuild"]);
+    assert_eq!(house.json(&["list"])[0]["status"], "compensated", "rebuilt as it was written");
+    house.expect(0, &["verify"]);
+}
+
+#[test]
+fn irreversible_dependant_does_not_block_undoing_by_hand() {
+    let house = House::new();
+    let irreversible = "depends_on: [draft], cancellable: irreversible }";
+    house.write(
+        "p.yaml",
+        &PLAN.replace("depends_on: [draft], compensation: { action: Tell them otherwise } }", irreversible),
+    );
+    let id = finished(&house);
+    house.expect(0, &["record", &id, "draft", "compensated", "--description", "threw it away"]);
+    let shown = house.json(&["show", &id]);
+    assert_eq!((&shown["status"], &step(&shown, "tell")["status"]), (&json!("failed"), &json!("succeeded")));
+    assert_eq!(shown["brief"]["cannot_undo"][0]["step"], "tell");
+}
+
+/// Both steps reported as done.
+fn finished(house: &House) -> String {
+    house.expect(3, &["run", "p.yaml"]);
+    let id = house.newest();
+    house.expect(0, &["record", &id, "draft", "succeeded"]);
+    house.expect(3, &["resume", &id]);
+    house.expect(0, &["record", &id, "tell", "succeeded"]);
+    house.expect(0, &["resume", &id]);
+    id
 }
 
 #[test]

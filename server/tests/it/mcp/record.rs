@@ -100,7 +100,10 @@ fn plan() -> Value {
         "id": "edit", "tool": "files/write", "arguments": { "path": "a.md" }, "by": "agent",
         "compensation": { "action": "Put the old text back" },
     });
-    let review = json!({ "id": "review", "action": "Read it once more", "depends_on": ["edit"] });
+    let review = json!({
+        "id": "review", "action": "Read it once more", "depends_on": ["edit"],
+        "compensation": { "action": "Forget it" },
+    });
     json!({ "name": "edit-a-file", "task": "TASK-1", "steps": [edit, review] })
 }
 
@@ -170,6 +173,7 @@ async fn a_stop_cancels_and_what_was_done_is_compensated_in_order() {
     let undone = agent.say("record_compensation", undo("edit")).await;
     assert_eq!(undone["steps"][0]["status"], "compensated");
     assert_eq!(undone["steps"][0]["recorded"]["action_taken"], "put it back");
+    assert_eq!(undone["status"], "compensated", "nothing of it stands any more");
     let journal = agent.journal().await;
     let stop = journal.iter().position(|kind| kind == "cancel_asked.1").unwrap();
     assert_eq!(journal[stop - 1], "decision_recorded.1", "the reason and the stop are one append");
