@@ -1,6 +1,7 @@
 //! A plan: a named, immutable list of steps with a policy, parsed and checked. Whoever holds a
 //! `Plan` may trust it: ids are unique, references resolve, the graph has no cycle, expressions compile.
 
+mod adapt;
 mod ancestry;
 mod document;
 mod duration;

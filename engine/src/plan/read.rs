@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::adapt::Adapted;
 use super::fields::{Fields, wrong_type};
 use super::finding::{At, Finding, Findings, name_steps};
 use super::step::{self, Draft, is_step_id};
@@ -29,15 +30,37 @@ pub(super) fn draft(value: &Value) -> (Option<Plan>, Vec<Finding>) {
     };
     let mut found = Findings::default();
     let plan = whole(value, document, &mut found);
+    let found = named(found, value);
+    match adapted(value, &found) {
+        Some(instead) => (None, instead),
+        None => (plan, found),
+    }
+}
+
+/// The findings about a document, those of a step with its id.
+fn named(found: Findings, value: &Value) -> Vec<Finding> {
     let mut findings = found.into_list();
     name_steps(&mut findings, |number| step_id(value, number));
-    (plan, findings)
+    findings
 }
 
 /// The id that the document gives a step, where it can stand in one line.
 fn step_id(value: &Value, number: usize) -> Option<String> {
     let id = value.get("steps")?.get(number)?.get("id")?.as_str()?;
     is_step_id(id).then(|| id.to_owned())
+}
+
+/// What is said of a document in another store's shape: the corrected document, and what is still wrong with
+/// that one. `None` where the correction would not leave less to do.
+fn adapted(value: &Value, found: &[Finding]) -> Option<Vec<Finding>> {
+    if found.is_empty() {
+        return None;
+    }
+    let adapted = Adapted::of(value)?;
+    let mut left = Findings::default();
+    whole(&adapted.document, document::canonical(&adapted.document).ok()?, &mut left);
+    let left = named(left, &adapted.document);
+    (left.len() < found.len()).then(|| [adapted.finding()].into_iter().chain(left).collect())
 }
 
 fn whole(value: &Value, document: String, found: &mut Findings) -> Option<Plan> {
