@@ -16,15 +16,25 @@ type Told = Result<(Found, Progress), Error>;
 impl Service {
     pub(super) async fn tell(&self, caller: &Caller, id: &str, command: Command) -> Told {
         let found = self.find(id).await?;
-        let request = Request::Do { stream: found.stream, command: command.into() };
-        let progress = match self.ask(caller, request).await? {
-            Reply::Moved(progress) => *progress,
-            Reply::Repeated(_) => self.stands(found.stream)?,
+        let progress = self.command(caller, found.stream, command).await?;
+        Ok((found, progress))
+    }
+
+    /// A caller's command on an execution that was found before.
+    pub(super) async fn command(
+        &self,
+        caller: &Caller,
+        stream: u64,
+        command: Command,
+    ) -> Result<Progress, Error> {
+        let request = Request::Do { stream, command: command.into() };
+        match self.ask(caller, request).await? {
+            Reply::Moved(progress) => Ok(*progress),
+            Reply::Repeated(_) => self.stands(stream),
             Reply::Saved { .. } | Reply::Deleted | Reply::Accepted { .. } | Reply::Recorded(_) => {
                 unreachable!("a command moves its execution")
             }
-        };
-        Ok((found, progress))
+        }
     }
 
     pub async fn pause(&self, caller: &Caller, id: &str, reason: Option<String>) -> Told {

@@ -93,7 +93,7 @@ impl Background {
             Err(error) if error.code == "other_place" => Some(error),
             Err(error) => return Err(error),
         };
-        Ok((self.0.service.view(found.id.as_str()).await?, elsewhere))
+        Ok((self.0.service.view_of(found.stream).await?, elsewhere))
     }
 
     /// Lifts a pause; what merely has no driver needs no word for that.

@@ -187,8 +187,13 @@ impl Service {
 
     pub async fn view(&self, id: &str) -> Result<ExecutionView, Error> {
         let found = self.find(id).await?;
-        let execution = self.fold(found.stream)?;
-        self.render_live(found.stream, &execution).await
+        self.view_of(found.stream).await
+    }
+
+    /// The view of an execution that was found before.
+    pub(super) async fn view_of(&self, stream: u64) -> Result<ExecutionView, Error> {
+        let execution = self.fold(stream)?;
+        self.render_live(stream, &execution).await
     }
 
     pub(super) fn fold(&self, stream: u64) -> Result<Execution, Error> {
@@ -203,11 +208,15 @@ impl Service {
 
     /// Follows an execution from the position it was last seen at.
     pub async fn watch(&self, id: &str) -> Result<Watching, Error> {
-        let found = self.find(id).await?;
+        self.watch_stream(self.find(id).await?.stream)
+    }
+
+    /// The same for an execution that was found before.
+    pub(super) fn watch_stream(&self, stream: u64) -> Result<Watching, Error> {
         let listening = self.bell.listen()?;
         let bell = self.bell.subscribe();
-        let execution = self.fold(found.stream)?;
-        Ok(Watching { service: self.clone(), stream: found.stream, execution, bell, _listening: listening })
+        let execution = self.fold(stream)?;
+        Ok(Watching { service: self.clone(), stream, execution, bell, _listening: listening })
     }
 
     /// Takes up an execution, unless a living process drives it already.

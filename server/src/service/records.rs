@@ -150,29 +150,29 @@ impl Service {
         id: &str,
         command: Command,
     ) -> Result<(Found, Progress), Error> {
-        let told = match self.tell(caller, id, command.clone()).await {
+        let found = self.find(id).await?;
+        let stream = found.stream;
+        let progress = match self.command(caller, stream, command.clone()).await {
             Err(early) if early.code == "not_awaited" => {
-                self.come_to_rest(id).await?;
-                self.tell(caller, id, command).await
+                self.come_to_rest(stream, found.seat.as_deref()).await?;
+                self.command(caller, stream, command).await
             }
             told => told,
         }?;
-        self.come_to_rest(id).await?;
-        Ok(told)
+        self.come_to_rest(stream, progress.seat.as_ref().map(|seat| seat.as_str())).await?;
+        Ok((found, progress))
     }
 
-    /// Waits until a living driver has done what follows by itself.
-    async fn come_to_rest(&self, id: &str) -> Result<(), Error> {
-        let found = self.find(id).await?;
-        let own = self.runner.get().map(|runner| runner.seat_id().to_string());
-        let driven = match own.is_some() && own == found.seat {
-            true => self.ledger.is_watched(found.stream),
-            false => self.driver(&found).await?.is_some(),
-        };
-        if !driven {
+    /// Waits until a living driver on `seat` has done what follows by itself.
+    async fn come_to_rest(&self, stream: u64, seat: Option<&str>) -> Result<(), Error> {
+        let Some(seat) = seat else { return Ok(()) };
+        let is_own = self.runner.get().is_some_and(|runner| runner.seat_id().as_str() == seat);
+        let is_driven =
+            if is_own { self.ledger.is_watched(stream) } else { self.living(seat).await?.is_some() };
+        if !is_driven {
             return Ok(());
         }
-        let mut watching = self.watch(id).await?;
+        let mut watching = self.watch_stream(stream)?;
         let rest = async {
             while watching.execution().goes_on(self.ledger.clock().now_ms()) {
                 watching.moved().await?;

@@ -77,6 +77,15 @@ impl Db {
         }
     }
 
+    /// Reads a few rows by their keys. SQLite answers on the caller's own thread: such a read takes
+    /// microseconds, and handing it to another thread takes longer.
+    pub async fn look_up(&self, sql: &'static str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error> {
+        match &self.backend {
+            Backend::Sqlite(sqlite) => sqlite.read_many(sql, &sets),
+            Backend::Postgres(postgres) => postgres.read_many(sql, sets).await,
+        }
+    }
+
     /// Reads on the caller's own thread: what the ledger does under its mutex.
     pub fn read_blocking(&self, sql: &'static str, params: Vec<Value>) -> Result<Vec<Row>, Error> {
         self.read_many_blocking(sql, vec![params]).map(only)

@@ -167,7 +167,7 @@ pub async fn find(
     within: Option<&str>,
     prefix: &str,
 ) -> Result<Found<Execution>, Error> {
-    let candidates = beginning_with(tenant, within, prefix).all(db).await?;
+    let candidates = beginning_with(tenant, within, prefix).look_up(db).await?;
     Ok(Found::among(prefix, candidates, |candidate| &candidate.public_id))
 }
 

@@ -25,9 +25,16 @@ pub fn at(tenant: i64, position: u64) -> Select<Payload> {
     Select::new(AT, vec![tenant.into(), position.into()], payload)
 }
 
+/// More payloads than this are read on another thread.
+const LOOKED_UP_MAX: usize = 100;
+
 /// The payloads at these positions; an erased one is simply not among them.
 pub async fn at_each(db: &Db, tenant: i64, positions: &[u64]) -> Result<Vec<Payload>, Error> {
-    let found = db.read_many(AT, sets(tenant, positions)).await?;
+    let found = match positions.len() {
+        0 => return Ok(Vec::new()),
+        1..=LOOKED_UP_MAX => db.look_up(AT, sets(tenant, positions)).await?,
+        _ => db.read_many(AT, sets(tenant, positions)).await?,
+    };
     found.into_iter().flatten().map(payload).collect()
 }
 

@@ -22,6 +22,12 @@ impl<T> Select<T> {
         rows.into_iter().map(self.decode).collect()
     }
 
+    /// The same for a few rows that are found by a key; see `Db::look_up`.
+    pub async fn look_up(self, db: &Db) -> Result<Vec<T>, Error> {
+        let rows = db.look_up(self.statement.sql, vec![self.statement.params]).await?;
+        rows.into_iter().flatten().map(self.decode).collect()
+    }
+
     pub fn all_blocking(self, db: &Db) -> Result<Vec<T>, Error> {
         let rows = db.read_blocking(self.statement.sql, self.statement.params)?;
         rows.into_iter().map(self.decode).collect()
