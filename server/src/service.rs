@@ -28,6 +28,7 @@ mod stats;
 mod step;
 mod tasks;
 mod templates;
+mod times;
 mod tool_questions;
 mod tools;
 mod verify;
@@ -78,6 +79,7 @@ pub use stats::{LastError, Seen, ToolsSeen};
 pub use step::{ApprovalView, AttemptView, CompensationView, StepDetail};
 pub use tasks::{Happening, Story, TaskAdded, TaskGiven, TaskView};
 pub use templates::{InputView, Shipped, TemplateShown, TemplateUse, TemplateVersion, TemplateView, shipped};
+pub use times::{DayEdge, parse_time};
 pub use tools::ToolCalled;
 
 /// Everything a door needs. Clones are the same house.

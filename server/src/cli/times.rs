@@ -4,6 +4,8 @@ use actbook_engine::plan::{parse_age_ms, parse_duration_ms};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use actbook::service::{DayEdge, parse_time};
+
 pub fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
@@ -18,16 +20,19 @@ pub fn span(text: &str) -> Result<u64, String> {
     parse_duration_ms(text).ok_or_else(|| "write it as in 500ms, 30s or 5m".to_owned())
 }
 
-/// A point in time: an age, RFC 3339, or a date, which stands for its first moment here.
-pub fn point(text: &str) -> Result<i64, String> {
-    if let Ok(ago) = age(text) {
-        return Ok(now_ms().saturating_sub(ago));
-    }
-    let parsed = text.parse::<Timestamp>().map(|at| at.as_millisecond());
-    let day = || text.parse::<jiff::civil::Date>().ok().filter(|_| text.len() == "2030-01-31".len());
-    let begins = || day()?.to_zoned(TimeZone::system()).ok().map(|at| at.timestamp().as_millisecond());
-    let cure = "write it as in 30m, 2h, 3d (ago), 2030-01-31, or 2030-01-31T12:00:00Z";
-    parsed.ok().or_else(begins).ok_or_else(|| cure.to_owned())
+/// For `--since`: an age, a date (its beginning, here), or RFC 3339.
+pub fn since(text: &str) -> Result<i64, String> {
+    point(text, DayEdge::Start)
+}
+
+/// For `--until`: the same, and a date includes its whole day.
+pub fn until(text: &str) -> Result<i64, String> {
+    point(text, DayEdge::End)
+}
+
+fn point(text: &str, edge: DayEdge) -> Result<i64, String> {
+    let wrong = || "write it as in 30m, 2h, 3d (ago), 2030-01-31, or 2030-01-31T12:00:00Z".to_owned();
+    parse_time(text, edge, &TimeZone::system()).ok_or_else(wrong)
 }
 
 fn local(at: Timestamp) -> jiff::Zoned {

@@ -1,7 +1,7 @@
 //! The journal's entries, filtered and in pages. A page costs about the same wherever it lies: where a
 //! filter lets little pass, only the stretches of the journal are read that can hold something.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use actbook_engine::event::{ActionRecorded, DecisionRecorded, Event};
 use actbook_engine::policy::{Category, Status};
@@ -54,7 +54,7 @@ pub struct JournalFilter {
     pub task: Option<String>,
     /// Of executions that have it now.
     pub status: Option<String>,
-    /// With or without its version.
+    /// With or without its version, or the beginning of one or more kinds.
     pub kind: Option<String>,
     /// A name without a colon is a person's.
     pub actor: Option<String>,
@@ -278,7 +278,8 @@ impl Service {
 /// What an index helps to find; none where nothing narrows.
 fn sought(filter: &journal::Filter, plan: Option<String>) -> Option<stretches::Sought> {
     let sought = stretches::Sought {
-        kind: filter.kind.clone(),
+        // A beginning that several kinds share is not indexed.
+        kind: filter.kind.clone().filter(|kind| Event::KINDS_READ.contains(&kind.as_str())),
         kind_older: filter.kind_older.clone(),
         actor: filter.actor.clone(),
         plan,
@@ -333,19 +334,37 @@ pub(super) fn actor(name: &str) -> String {
     }
 }
 
-/// The newest and the oldest version that is meant by a kind; with its version it is that one alone.
+/// The newest and the oldest version that is meant by a kind; with its version it is that one alone. Any other
+/// word is the beginning that the kinds which are meant have in common.
 fn kinds(word: &str) -> Result<(String, Option<String>), Error> {
-    let bare = |kind: &'static str| kind.split('.').next().unwrap_or(kind);
+    let word = word.trim();
     let mut known = Event::KINDS_READ.iter().filter(|kind| **kind == word || bare(kind) == word);
-    let newest = known.next().map(|kind| (*kind).to_owned());
-    newest.map(|newest| (newest, known.next_back().map(|kind| (*kind).to_owned()))).ok_or_else(|| {
-        let near = actbook_engine::analysis::nearest(word, Event::KINDS.iter().map(|kind| bare(kind)));
-        let cure = near.map_or_else(
-            || "`actbook help journal` lists them".to_owned(),
-            |near| format!("did you mean `{near}`?"),
-        );
-        Error::new("no_such_kind", format!("there is no kind `{word}`"), cure)
-    })
+    if let Some(newest) = known.next() {
+        return Ok(((*newest).to_owned(), known.next_back().map(|kind| (*kind).to_owned())));
+    }
+    let begins = !word.is_empty() && Event::KINDS_READ.iter().any(|kind| kind.starts_with(word));
+    if begins { Ok((word.to_owned(), None)) } else { Err(no_such_kind(word)) }
+}
+
+/// A kind without its version.
+fn bare(kind: &str) -> &str {
+    kind.split('.').next().unwrap_or(kind)
+}
+
+fn no_such_kind(word: &str) -> Error {
+    let names: BTreeSet<&str> = Event::KINDS.iter().map(|kind| bare(kind)).collect();
+    let near = actbook_engine::analysis::nearest(word, names.iter().copied());
+    let holds = names.iter().copied().filter(|name| word.len() > 2 && name.contains(word));
+    let alike: BTreeSet<&str> = near.into_iter().chain(holds).collect();
+    let listed =
+        |names: &BTreeSet<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let cure = match alike.is_empty() {
+        true => format!("give one of: {}; its beginning is enough, as in `attempt`", listed(&names)),
+        false => {
+            format!("did you mean {}? The beginning of a kind is enough, as in `attempt`", listed(&alike))
+        }
+    };
+    Error::new("no_such_kind", format!("there is no kind `{word}`"), cure)
 }
 
 #[cfg(test)]

@@ -403,7 +403,7 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
         stored.and_then(|stored| values.0.get(&stored.position)).map(|value| value.as_ref().clone())
     };
     let arguments = state.attempts.last().and_then(|attempt| attempt.arguments).or(state.asked);
-    let error = state.error.map(|error| ErrorView {
+    let error = state.error.filter(|_| !has_begun_anew(state)).map(|error| ErrorView {
         category: error.category,
         message: value(error.said).as_ref().and_then(message_of).unwrap_or_else(|| silent(execution, state)),
     });
@@ -429,6 +429,23 @@ fn step_view(execution: &Execution, no: StepNo, values: &Values) -> StepView {
         error,
         recorded: value(state.facts).filter(|facts| !facts.is_null()),
         late: LateView::of(state),
+    }
+}
+
+/// The step waits to run or runs again, so that its last error is about an earlier attempt. Between two
+/// automatic attempts the error says what is being retried.
+fn has_begun_anew(state: &StepState) -> bool {
+    match state.status() {
+        StepStatus::Pending | StepStatus::AwaitingApproval | StepStatus::AwaitingAgent => true,
+        StepStatus::Running => state.last().is_some_and(|attempt| attempt.open()),
+        StepStatus::Succeeded
+        | StepStatus::Failed
+        | StepStatus::Unknown
+        | StepStatus::Skipped
+        | StepStatus::Cancelled
+        | StepStatus::Compensating
+        | StepStatus::Compensated
+        | StepStatus::CompensationFailed => false,
     }
 }
 

@@ -194,7 +194,8 @@ pub(super) mod entries {
                 "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM ",
                 $from,
                 " WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
-                 AND ($4 = '' OR kind IN ($4, $18)) AND ($5 = '' OR actor = $5) AND at >= $6 AND at < $7 \
+                 AND ($4 = '' OR kind = $18 OR substr(kind, 1, length(CAST($4 AS TEXT))) = $4) \
+                 AND ($5 = '' OR actor = $5) AND at >= $6 AND at < $7 \
                  AND (CAST($8 AS TEXT) IS NULL OR body LIKE $8)",
                 holds!(9, $recorded),
                 holds!(10, $recorded),

@@ -313,6 +313,7 @@ pub const WORDS_MAX: usize = 4;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     pub stream: Option<u64>,
+    /// What the kind begins with.
     pub kind: Option<String>,
     /// An older version of the kind, which passes too.
     pub kind_older: Option<String>,

@@ -32,9 +32,9 @@ pub struct List {
     #[arg(long)]
     pub actor: Option<String>,
     /// Only those started since: `30m`, `2h`, `3d` ago, a date, or a time such as 2030-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    #[arg(long, value_name = "TIME", value_parser = times::since)]
     pub since: Option<i64>,
-    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    #[arg(long, value_name = "TIME", value_parser = times::until)]
     pub until: Option<i64>,
     /// Words of the id, the plan's name or the task, which must all occur
     #[arg(long, value_name = "WORDS")]
@@ -77,9 +77,9 @@ pub struct Journal {
     #[arg(long, value_parser = words(Category::ALL.iter().map(|word| word.as_str()), str::parse::<Category>))]
     pub category: Option<Category>,
     /// `30m`, `2h`, `3d` ago, a date, or a time such as 2030-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    #[arg(long, value_name = "TIME", value_parser = times::since)]
     pub since: Option<i64>,
-    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    #[arg(long, value_name = "TIME", value_parser = times::until)]
     pub until: Option<i64>,
     /// Words that must all occur
     #[arg(long, value_name = "WORDS")]
@@ -112,9 +112,9 @@ Examples:
   actbook stats --json | jq .tools")]
 pub struct Stats {
     /// Only what began since: `30m`, `2h`, `3d` ago, a date, or a time such as 2030-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    #[arg(long, value_name = "TIME", value_parser = times::since)]
     pub since: Option<i64>,
-    #[arg(long, value_name = "TIME", value_parser = times::point)]
+    #[arg(long, value_name = "TIME", value_parser = times::until)]
     pub until: Option<i64>,
     /// Only of this plan, by its name or id
     #[arg(long, value_name = "PLAN")]
