@@ -10,6 +10,7 @@ mod cures;
 mod elicit;
 pub mod http;
 mod message;
+mod profile;
 mod prompts;
 mod resources;
 mod stdio;
@@ -17,6 +18,7 @@ mod subscriptions;
 mod tasks;
 mod text;
 mod tools;
+mod uses;
 mod waiting;
 
 use std::borrow::Cow;
@@ -47,11 +49,6 @@ pub use tools::Profile;
 /// The list changes only with the binary, so a client may keep it for an hour.
 const LIST_TTL_MS: u64 = 3_600_000;
 
-const INSTRUCTIONS: &str = "Actbook runs plans of tool calls, journals every outcome, stops at failures \
-and can undo. Start with `status`: it shows work in progress and the next call to make. To do something: \
-list_tools, save_plan (fix what it finds), execute_plan with wait_s, then follow the Next lines of each \
-answer. Send an idempotency_key with calls that change something and repeat the same key when you retry.";
-
 /// The revisions that clients speak today, oldest first.
 const VERSIONS: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2025_03_26,
@@ -73,6 +70,7 @@ pub struct Door(Arc<Inside>);
 struct Inside {
     background: Background,
     approvals: Approvals,
+    profile: Profile,
     offered: Vec<tools::Offered>,
     seal: RequestStateCodec,
 }
@@ -86,7 +84,7 @@ impl Door {
             seal.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))?;
         let offered = tools::offered(profile);
         let background = Background::new(service.confined());
-        Ok(Self(Arc::new(Inside { background, approvals: config.approvals, offered, seal })))
+        Ok(Self(Arc::new(Inside { background, approvals: config.approvals, profile, offered, seal })))
     }
 
     fn service(&self) -> &Service {
@@ -95,6 +93,10 @@ impl Door {
 
     pub fn background(&self) -> &Background {
         &self.0.background
+    }
+
+    fn profile(&self) -> Profile {
+        self.0.profile
     }
 
     fn seal(&self) -> &RequestStateCodec {
@@ -201,7 +203,7 @@ impl ServerHandler for Client {
         ServerConfig::new(capabilities)
             .with_server_info(own_name())
             .with_protocol_version(ProtocolVersion::V_2025_11_25)
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(self.door.profile().instructions())
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
@@ -272,7 +274,7 @@ impl ServerHandler for Client {
     ) -> Result<GetPromptResponse, ErrorData> {
         let doors = self.door.doors(&Ask::new(context));
         let arguments = request.arguments.unwrap_or_default();
-        Ok(prompts::get(self.door.service(), doors, &request.name, &arguments).await?.into())
+        Ok(prompts::get(&self.door, doors, &request.name, &arguments).await?.into())
     }
 
     async fn complete(
@@ -304,7 +306,7 @@ impl ServerHandler for Client {
         request: ReadResourceRequestParams,
         _context: Context,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        Ok(resources::read(self.door.service(), &request.uri).await?.into())
+        Ok(resources::read(&self.door, &request.uri).await?.into())
     }
 
     async fn subscribe(&self, request: SubscribeRequestParams, context: Context) -> Result<(), ErrorData> {

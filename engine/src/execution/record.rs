@@ -13,6 +13,7 @@ use super::unwind::effect_remains;
 use crate::event::*;
 use crate::id::StepNo;
 use crate::policy::{End, Outcome};
+use crate::spelling::nearest;
 
 /// A decision and its reason are part of the entry itself, so they are kept short.
 const WORDS_BYTES_MAX: usize = 8 * 1024;
@@ -96,11 +97,11 @@ pub(super) fn decision(
     if payload.as_ref().is_some_and(|payload| payload.len() > FACTS_BYTES_MAX) {
         return Err(too_large("the details", FACTS_BYTES_MAX));
     }
-    let follows = match decision {
-        STOP => cancel(execution, reason)?,
-        CONTINUE if execution.paused => resume(execution)?,
-        CONTINUE if execution.ended.is_some() => return Err(not_now(execution, CONTINUE)),
-        _ => Vec::new(),
+    let follows = match acting_word(decision)? {
+        Some(STOP) => cancel(execution, reason)?,
+        Some(_) if execution.paused => resume(execution)?,
+        Some(_) if execution.ended.is_some() => return Err(not_now(execution, CONTINUE)),
+        Some(_) | None => Vec::new(),
     };
     let event = DecisionRecorded {
         step: no.map(|no| execution.step_id(no)),
@@ -111,6 +112,24 @@ pub(super) fn decision(
     let mut events = vec![Fresh { event: event.into(), payload }];
     events.extend(follows);
     Ok(events)
+}
+
+/// The decision that acts, in any case and with a full stop or not; `None`: free text. A single word that is
+/// nearly one of the two is refused: recorded as free text it would silently not act.
+fn acting_word(decision: &str) -> Result<Option<&'static str>, Refusal> {
+    let word = decision.trim().trim_end_matches(['.', '!']);
+    let acts = [STOP, CONTINUE].into_iter().find(|one| one.eq_ignore_ascii_case(word));
+    if acts.is_some() || word.contains(char::is_whitespace) {
+        return Ok(acts);
+    }
+    match nearest(word, [STOP, CONTINUE]) {
+        Some(near) => {
+            let message = format!("`{decision}` would only be kept, and nothing would follow from it");
+            let cure = format!("did you mean `{near}`? To keep a remark, say it in more than one word");
+            Err(Refusal::new("unclear_decision", message, cure))
+        }
+        None => Ok(None),
+    }
 }
 
 fn short_enough(words: &str) -> Result<(), Refusal> {

@@ -18,6 +18,7 @@ pub use outputs::last_outputs;
 pub use schema::{answer, execution as execution_schema, execution_or, objects};
 pub use step::step;
 
+use super::cures;
 use super::text::{Next, Text};
 use crate::error::Error;
 use crate::service::quote::{self, quoted};
@@ -106,6 +107,7 @@ fn shown(view: &ExecutionView, next: Vec<Next>) -> Answer {
     let mut structured = serde_json::to_value(view).unwrap_or_default();
     structured["steps"] = json!(steps);
     structured["next"] = json!(next);
+    name_actions(&mut structured["waiting"]);
     let blockers = structured.get_mut("blockers").and_then(Value::as_array_mut);
     blockers.into_iter().flatten().for_each(|note| clip(&mut note["value"]));
     if left_out > 0 {
@@ -115,6 +117,17 @@ fn shown(view: &ExecutionView, next: Vec<Next>) -> Answer {
         clip_brief(brief);
     }
     Answer { structured, text: told(view, &next) }
+}
+
+/// What a question can be answered with, as `control` spells it.
+pub fn name_actions(waiting: &mut Value) {
+    let options = waiting.as_array_mut().into_iter().flatten();
+    let options = options.filter_map(|one| one["options"].as_array_mut());
+    for option in options.flatten() {
+        if let Value::String(text) = option {
+            *text = cures::spelled_here(text);
+        }
+    }
 }
 
 /// Everything that is at work, has gone wrong or waits; of the rest as many as there is room for.

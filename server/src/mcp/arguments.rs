@@ -10,13 +10,23 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::uses::{ToolUse, uses_that_take};
 use crate::error::Error;
+
+/// Where an agent finds a value for an argument.
+const SOURCES: [(&str, &str); 3] = [
+    ("execution_id", "status without arguments shows executions"),
+    ("step_id", "status with the execution_id names its steps"),
+    ("plan_id", "plan {\"action\":\"list\"} shows saved plans"),
+];
 
 /// What a tool takes, as offered and as checked.
 #[derive(Clone, Debug)]
 pub struct Arguments {
     pub schema: Arc<JsonObject>,
     validator: Arc<jsonschema::Validator>,
+    /// Empty: any arguments go together.
+    uses: &'static [ToolUse],
 }
 
 impl Arguments {
@@ -29,13 +39,30 @@ impl Arguments {
         slim(&mut schema);
         let validator = jsonschema::validator_for(&schema).expect("a schema made from a type compiles");
         let Value::Object(schema) = schema else { unreachable!("arguments are an object") };
-        Self { schema: Arc::new(schema), validator: Arc::new(validator) }
+        Self { schema: Arc::new(schema), validator: Arc::new(validator), uses: &[] }
+    }
+
+    /// The same, with a table that says which of them go together.
+    pub fn with_uses(self, uses: &'static [ToolUse]) -> Self {
+        Self { uses, ..self }
+    }
+
+    /// Names that only the schema or only the table of uses has. A test wants none.
+    #[cfg(test)]
+    pub fn unmatched(&self) -> Vec<String> {
+        let (known, uses) = (self.properties(), self.uses);
+        let named = uses.iter().flat_map(ToolUse::names).map(str::to_owned);
+        let named = named.filter(|name| !known.contains_key(name));
+        let taken = |name: &str| uses.is_empty() || uses.iter().any(|one| one.accepts(name));
+        named.chain(known.keys().filter(|name| !taken(name)).cloned()).collect()
     }
 
     pub fn read<T: DeserializeOwned>(&self, tool: &str, mut given: JsonObject) -> Result<T, Error> {
         // Some models write `null` where they mean to leave an argument out.
         given.retain(|_, value| !value.is_null());
+        self.fold_words(&mut given);
         self.check_names(tool, &given)?;
+        self.check_use(tool, &given)?;
         let given = Value::Object(given);
         if let Some(error) = self.validator.iter_errors(&given).next() {
             let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
@@ -68,17 +95,60 @@ impl Arguments {
         }
     }
 
+    /// Refuses an argument that does not go with the others, and names one that is missing beside them.
+    fn check_use(&self, tool: &str, given: &JsonObject) -> Result<(), Error> {
+        let Some(chosen) = self.uses.iter().find(|one| one.fits(given)) else { return Ok(()) };
+        let called = chosen.describe(tool);
+        // An argument that the table does not know goes with everything.
+        let elsewhere = |name: &str| uses_that_take(self.uses, tool, name);
+        let stranger = given
+            .keys()
+            .find_map(|name| elsewhere(name).filter(|_| !chosen.accepts(name)).map(|uses| (name, uses)));
+        if let Some((stranger, elsewhere)) = stranger {
+            let takes: Vec<&str> = chosen.names().collect();
+            let takes = if takes.is_empty() { "nothing else".to_owned() } else { takes.join(", ") };
+            let cure = format!("leave it out: {called} takes {takes}; it goes with: {elsewhere}");
+            let message = format!("{called} does not take `{stranger}`");
+            return Err(at(stranger, "unexpected_argument", message, cure));
+        }
+        match chosen.needs.iter().find(|name| !given.contains_key(**name)) {
+            Some(name) => {
+                let message = format!("{called} needs `{name}`");
+                Err(at(name, "missing_argument", message, self.cure(name, &Value::Null)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A word of a closed list is taken in any case, and with `-` or a space for `_`.
+    fn fold_words(&self, given: &mut JsonObject) {
+        for (name, value) in given.iter_mut() {
+            let Some(text) = value.as_str() else { continue };
+            let folded = text.trim().to_lowercase().replace(['-', ' '], "_");
+            if text != folded && self.words(name).contains(&folded.as_str()) {
+                *value = Value::String(folded);
+            }
+        }
+    }
+
+    /// The closed list of words that an argument is one of; empty where it is anything else.
+    fn words(&self, name: &str) -> Vec<&str> {
+        let words = self.properties().get(name).and_then(|property| property["enum"].as_array());
+        words.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
     /// What an argument may be.
     fn cure(&self, path: &str, given: &Value) -> String {
         let name = path.split('.').next().unwrap_or(path);
         let Some(property) = self.properties().get(name) else {
             return format!("it takes: {}", self.names());
         };
-        let words: Vec<&str> =
-            property["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let words = self.words(name);
         if words.is_empty() {
-            let about = property["description"].as_str().unwrap_or("see the tool's schema");
-            return format!("`{name}`: {about}");
+            let about = property["description"].as_str().map_or_else(|| kind_text(property), str::to_owned);
+            let source = SOURCES.iter().find(|(of, _)| *of == name);
+            let source = source.map(|(_, source)| format!("; {source}")).unwrap_or_default();
+            return format!("`{name}`: {about}{source}");
         }
         let near = given.as_str().and_then(|given| nearest(given, words.iter().copied()));
         let near = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
@@ -91,6 +161,23 @@ impl Arguments {
 
     fn names(&self) -> String {
         self.properties().keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What kind of value a property's schema asks for, in words.
+fn kind_text(property: &Value) -> String {
+    let word = |kind: &Value| match kind["type"].as_str() {
+        Some("string") => "text",
+        Some("integer") => "a whole number",
+        Some("number") => "a number",
+        Some("boolean") => "true or false",
+        Some("array") => "a list",
+        Some("object") => "an object",
+        Some(_) | None => "any value",
+    };
+    match property["anyOf"].as_array() {
+        Some(kinds) => kinds.iter().map(word).collect::<Vec<_>>().join(" or "),
+        None => word(property).to_owned(),
     }
 }
 

@@ -11,10 +11,14 @@ const CURES: [(&str, &str, &str); 20] = [
     (
         "no_such_plan",
         "`actbook plan list`",
-        "give the plan_id that saving it answered, or the document as `plan`",
+        "plan {\"action\":\"list\"} shows them; or give the document as `plan`",
     ),
     ("no_such_template", "`actbook template list`", "template with action \"list\" shows them"),
-    ("no_such_task", "`actbook task list`", "name it as its plans, its notes or your user do"),
+    (
+        "no_such_task",
+        "`actbook task list`",
+        "give the id of a task that a plan, an execution or a note names, or leave it out",
+    ),
     ("no_such_note", "`actbook context", "query_context with `search` finds notes"),
     ("no_such_tool", "`actbook doctor`", "list_tools says what is wrong with its server; tell your user"),
     (
@@ -67,7 +71,19 @@ pub fn told_here(error: Error) -> Error {
     let findings = found_here(error.findings);
     // The first finding speaks for all.
     let cure = findings.first().map_or_else(|| of(error.code, &error.cure), |first| first.cure.clone());
-    Error { cure, findings, ..error }
+    match error.code {
+        // The refusal lists the answers that fit, as the command line writes them.
+        "does_not_fit" => {
+            let (message, cure) = (spelled_here(&error.message), spelled_here(&cure));
+            Error { message, cure, findings, ..error }
+        }
+        _ => Error { cure, findings, ..error },
+    }
+}
+
+/// The answer that the command line writes with hyphens is an action with underscores here.
+pub fn spelled_here(text: &str) -> String {
+    text.replace("did-not-happen", "did_not_happen")
 }
 
 pub fn found_here(findings: Vec<Finding>) -> Vec<Finding> {

@@ -6,6 +6,7 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value};
 
+use super::Door;
 use super::answer::{self, Doors};
 use super::cures;
 use super::tools::agenda_text;
@@ -54,7 +55,7 @@ pub fn list() -> ListPromptsResult {
 }
 
 pub async fn get(
-    service: &Service,
+    door: &Door,
     doors: Doors,
     name: &str,
     arguments: &Map<String, Value>,
@@ -64,11 +65,13 @@ pub async fn get(
         given(argument)
             .ok_or_else(|| ErrorData::invalid_params(format!("the prompt `{name}` needs `{argument}`"), None))
     };
+    check_arguments(name, arguments)?;
+    let service = door.service();
     let text = match name {
-        "plan_work" => plan_work(service, needed("goal")?, given("complexity"), given("domain")).await,
+        "plan_work" => plan_work(door, needed("goal")?, given("complexity"), given("domain")).await,
         "review_plan" => review_plan(service, needed("plan_id")?).await.map_err(refused)?,
         "recover_execution" => recover(service, doors, needed("execution_id")?).await.map_err(refused)?,
-        "resume_work" => resume(service, doors).await.map_err(refused)?,
+        "resume_work" => resume(door, doors).await.map_err(refused)?,
         _ => {
             let known = NAMES.join(", ");
             return Err(ErrorData::invalid_params(
@@ -80,12 +83,27 @@ pub async fn get(
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
 }
 
+/// An argument that the prompt does not take is refused with those that it takes.
+fn check_arguments(name: &str, given: &Map<String, Value>) -> Result<(), ErrorData> {
+    let Some(prompt) = list().prompts.into_iter().find(|prompt| prompt.name == name) else { return Ok(()) };
+    let known: Vec<String> = prompt.arguments.into_iter().flatten().map(|argument| argument.name).collect();
+    match given.keys().find(|argument| !known.contains(argument)) {
+        Some(stranger) => {
+            let takes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let message = format!("`{stranger}` is no argument of the prompt `{name}`; it takes: {takes}");
+            Err(ErrorData::invalid_params(message, None))
+        }
+        None => Ok(()),
+    }
+}
+
 fn refused(error: Error) -> ErrorData {
     ErrorData::invalid_params(format!("{}; {}", error.message, cures::of(error.code, &error.cure)), None)
 }
 
-async fn plan_work(service: &Service, goal: &str, complexity: Option<&str>, domain: Option<&str>) -> String {
-    let tools = fitting(service, &format!("{goal} {}", domain.unwrap_or_default())).await;
+async fn plan_work(door: &Door, goal: &str, complexity: Option<&str>, domain: Option<&str>) -> String {
+    let calls = door.profile().planning_calls();
+    let tools = fitting(door.service(), &format!("{goal} {}", domain.unwrap_or_default())).await;
     let about = match (complexity, domain) {
         (None, None) => String::new(),
         (complexity, domain) => {
@@ -98,7 +116,7 @@ async fn plan_work(service: &Service, goal: &str, complexity: Option<&str>, doma
          1. Choose the calls from the tools below; what no tool can do becomes a step with an `action` that you do yourself.\n\
          2. Give every step that changes something a `compensation`, and put what cannot be taken back last.\n\
          3. Pass values with ${{steps.ID.output.FIELD}} and ${{inputs.NAME}} instead of writing them twice.\n\
-         4. save_plan with dry_run true; correct what it finds; save it; show your user the point of no return; execute_plan with wait_s 45.\n\n\
+         4. {calls}\n\n\
          Tools:\n{tools}\n\nAll fields of a plan: resource actbook://plan-format. Plans that run: actbook://examples/travel-booking."
     )
 }
@@ -165,11 +183,11 @@ async fn recover(service: &Service, doors: Doors, id: &str) -> Result<String, Er
     ))
 }
 
-async fn resume(service: &Service, doors: Doors) -> Result<String, Error> {
-    let agenda = service.agenda().await?;
+async fn resume(door: &Door, doors: Doors) -> Result<String, Error> {
+    let agenda = door.service().agenda().await?;
     let mut text =
         "You are taking work over and remember nothing of it. This is what the journal knows.\n\n".to_owned();
-    text.push_str(&agenda_text(&agenda).into_string());
+    text.push_str(&agenda_text(door.profile(), &agenda).into_string());
     if agenda.items.is_empty() {
         text.push_str("\nNothing is under way.");
     }

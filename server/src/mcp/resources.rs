@@ -6,10 +6,10 @@ use rmcp::model::{
 };
 use serde_json::json;
 
+use super::Door;
 use crate::error::Error;
 use crate::service::{ExecutionFilter, JournalFilter, Service, shipped};
 
-const GUIDE: &str = include_str!("../../../docs/agents.md");
 const FORMAT: &str = include_str!("../../../docs/guide.md");
 pub const PLAN_SCHEMA: &str = include_str!("resources/plan.schema.json");
 /// Where the plan format stands in the guide for people.
@@ -86,11 +86,11 @@ pub fn templates() -> ListResourceTemplatesResult {
     listed
 }
 
-pub async fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+pub async fn read(door: &Door, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let Some(address) = Address::parse(uri) else { return Err(not_found(uri, "there is no such resource")) };
     let text = |text: &str, kind: &str| ResourceContents::text(text, uri).with_mime_type(kind);
     let (contents, fixed) = match &address {
-        Address::Guide => (vec![text(GUIDE, "text/markdown")], true),
+        Address::Guide => (vec![text(&door.profile().guide(), "text/markdown")], true),
         Address::PlanFormat => {
             let schema = ResourceContents::text(PLAN_SCHEMA, "actbook://plan-format#schema");
             (
@@ -103,7 +103,8 @@ pub async fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, Er
             None => return Err(not_found(uri, "there is no such example")),
         },
         Address::Plan(_) | Address::Execution(_) | Address::Journal(_) => {
-            let shown = kept(service, &address).await.map_err(|error| not_found(uri, &error.message))?;
+            let shown =
+                kept(door.service(), &address).await.map_err(|error| not_found(uri, &error.message))?;
             (vec![text(&shown, "application/json")], false)
         }
     };

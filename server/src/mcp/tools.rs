@@ -22,6 +22,7 @@ use super::Door;
 use super::answer::{self, Answer};
 use super::arguments::Arguments;
 use super::ask::Ask;
+use super::uses::ToolUse;
 use crate::caller::Key;
 use crate::error::Error;
 
@@ -33,7 +34,7 @@ pub enum Profile {
     Run,
     /// The agent calls its tools itself and reports.
     Record,
-    /// Everything.
+    /// Everything: Actbook runs plans, and the agent records work of its own.
     Full,
 }
 
@@ -55,7 +56,7 @@ pub struct Offered {
 }
 
 const EVERYWHERE: &[Profile] = &[Profile::Run, Profile::Record, Profile::Full];
-const WHERE_AGENTS_RECORD: &[Profile] = &[Profile::Record];
+const WHERE_AGENTS_RECORD: &[Profile] = &[Profile::Record, Profile::Full];
 const IN_FULL: &[Profile] = &[Profile::Full];
 const WHERE_PLANS_RUN: &[Profile] = &[Profile::Run, Profile::Full];
 
@@ -78,6 +79,11 @@ impl Offered {
             .with_raw_output_schema(answers)
             .with_annotations(hints);
         Self { tool, arguments, profiles }
+    }
+
+    /// The same, with the table of which arguments go together.
+    fn with_uses(self, uses: &'static [ToolUse]) -> Self {
+        Self { arguments: self.arguments.with_uses(uses), ..self }
     }
 }
 
@@ -139,7 +145,7 @@ async fn perform(
         "record_plan" => recorder::save(door, ask, arguments.read(name, given)?).await?,
         "record_execution_start" => recorder::start(door, ask, arguments.read(name, given)?).await?,
         "query_history" => recorder::history(door, arguments.read(name, given)?).await?,
-        "cleanup_history" => recorder::cleanup(door, ask, arguments.read(name, given)?).await?,
+        "cleanup_history" => recorder::count_old(door, ask, arguments.read(name, given)?).await?,
         "set_context" => context::set(door, ask, arguments.read(name, given)?).await?,
         "query_context" => context::query(door, arguments.read(name, given)?).await?,
         "stats" => stats::look(door, arguments.read(name, given)?).await?,
@@ -150,4 +156,16 @@ async fn perform(
         other => unreachable!("`{other}` is in the table of tools and has no call"),
     };
     Ok(answer.into_result().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_uses_name_every_argument_and_no_other() {
+        for offered in offered(Profile::Full) {
+            assert_eq!(offered.arguments.unmatched(), Vec::<String>::new(), "{}", offered.tool.name);
+        }
+    }
 }

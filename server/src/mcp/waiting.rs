@@ -11,7 +11,7 @@ use crate::service::quote::quoted;
 use crate::service::view::{ExecutionView, StepProgress};
 use crate::service::{Service, Watching};
 
-/// A longer wait is cut to this: clients and proxies give up on silent requests.
+/// A longer wait is refused: clients and proxies give up on silent requests.
 pub const WAIT_S_MAX: f64 = 300.0;
 /// What answers suggest: some clients give up on a request after 60 seconds.
 pub const WAIT_S_SUGGESTED: u32 = 45;
@@ -31,12 +31,15 @@ pub enum Until {
 
 pub fn span(wait_s: Option<f64>) -> Result<Duration, Error> {
     let wait_s = wait_s.unwrap_or(0.0);
-    if wait_s < 0.0 {
-        let message = format!("`wait_s`: {wait_s} is no length of time");
-        let error = Error::new("invalid_argument", message, "give 0 or more seconds, or leave it out");
-        return Err(Error { path: Some("wait_s".to_owned()), ..error });
+    if !(0.0..=WAIT_S_MAX).contains(&wait_s) {
+        let message = format!("`wait_s` is 0 to {WAIT_S_MAX} seconds, and {wait_s} was given");
+        let cure = "give less, and call status with wait_s again while it runs on";
+        return Err(Error {
+            path: Some("wait_s".to_owned()),
+            ..Error::new("invalid_argument", message, cure)
+        });
     }
-    Ok(Duration::from_secs_f64(wait_s.min(WAIT_S_MAX)))
+    Ok(Duration::from_secs_f64(wait_s))
 }
 
 /// The execution as it is once it has changed, or when the time is over. Who cancels the call ends the

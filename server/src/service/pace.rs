@@ -83,7 +83,7 @@ impl Service {
         let asked = scopes.map(|scope| {
             let (scope, r#type) = (Some(scope), Some(BLOCKERS.to_owned()));
             let filter = notes::Filter { r#type, scope, ..self.note_filter() };
-            notes::list(self.tenant, &filter, BLOCKERS_MAX).all(&self.db)
+            notes::list(self.tenant, &filter, BLOCKERS_MAX).look_up(&self.db)
         });
         let rows = futures_util::future::try_join_all(asked).await?.into_iter().flatten();
         let mut found: Vec<notes::Hit> = rows.map(|note| notes::Hit { rank: note.position, note }).collect();

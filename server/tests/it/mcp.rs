@@ -2,6 +2,7 @@
 //! protocol speak to it. Every answer is held against the schema that its tool declares.
 
 pub mod agent;
+mod arguments;
 mod boundary;
 mod claims;
 mod clients;
@@ -15,6 +16,7 @@ mod install;
 mod keys;
 mod live;
 mod offers;
+mod profiles;
 mod projects;
 mod record;
 mod results;

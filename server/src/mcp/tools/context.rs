@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::ledger::{LIMIT_DEFAULT, LIMIT_MAX};
-use super::{EVERYWHERE, Effect, Offered};
+use super::ledger::page_limit;
+use super::{EVERYWHERE, Effect, Offered, ToolUse};
 use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer};
@@ -83,7 +83,27 @@ pub fn set_context() -> Offered {
         answer::answer(properties, &["key", "position"]),
         EVERYWHERE,
     )
+    .with_uses(SET_USES)
 }
+
+const SET_USES: &[ToolUse] = &[
+    ToolUse::given("delete", &["key"], &["task", "plan_id", "execution_id"]),
+    ToolUse::otherwise(
+        "set_context with `value`",
+        &[
+            "key",
+            "value",
+            "type",
+            "task",
+            "plan_id",
+            "execution_id",
+            "metadata",
+            "expires_in",
+            "everywhere",
+            "delete",
+        ],
+    ),
+];
 
 pub fn query_context() -> Offered {
     let properties = json!({
@@ -113,7 +133,7 @@ pub async fn set(door: &Door, ask: &Ask, asked: SetContext) -> Result<Answer, Er
         (None, true) => service.delete_note(&ask.caller, &asked.key, &belongs).await?,
         (Some(_), true) | (None, false) => {
             let message = "set_context needs either `value` or `delete`: true";
-            return Err(Error::new("missing_argument", message, "give the value to write"));
+            return Err(Error::new("missing_argument", message, "give the text or JSON to write as `value`"));
         }
     };
     let text = told(&written);
@@ -140,7 +160,7 @@ fn lifetime(text: &str) -> Result<i64, Error> {
 }
 
 pub async fn query(door: &Door, asked: QueryContext) -> Result<Answer, Error> {
-    let limit = asked.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
+    let limit = page_limit(asked.limit)?;
     let is_named = asked.key.is_some();
     let filter = NoteFilter {
         search: asked.search,

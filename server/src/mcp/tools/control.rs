@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{EVERYWHERE, Effect, Offered};
+use super::{EVERYWHERE, Effect, Offered, ToolUse};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::mcp::Door;
@@ -15,7 +15,7 @@ use crate::mcp::answer::{self, Doors};
 use crate::mcp::ask::Ask;
 use crate::mcp::cures;
 use crate::mcp::elicit;
-use crate::service::{Found, quote};
+use crate::service::{Decision, Found, quote};
 
 const ERROR_CHARS_MAX: usize = 500;
 
@@ -52,6 +52,21 @@ enum Action {
     Abandon,
 }
 
+/// `execution_id` and `action` are required of every call.
+const USES: &[ToolUse] = &[
+    ToolUse::action("pause", &["execution_id"], &["reason"]),
+    ToolUse::action("resume", &["execution_id"], &["reason"]),
+    ToolUse::action("cancel", &["execution_id"], &["reason"]),
+    ToolUse::action("retry", &["execution_id", "step_id"], &["reason", "output", "arguments"]),
+    ToolUse::action("skip", &["execution_id", "step_id"], &["reason", "output"]),
+    ToolUse::action("approve", &["execution_id"], &["step_id", "reason"]),
+    ToolUse::action("reject", &["execution_id"], &["step_id", "reason"]),
+    ToolUse::action("happened", &["execution_id", "step_id"], &["reason", "output"]),
+    ToolUse::action("did_not_happen", &["execution_id", "step_id"], &["reason", "arguments"]),
+    ToolUse::action("compensate", &["execution_id"], &["step_id", "reason"]),
+    ToolUse::action("abandon", &["execution_id", "step_id"], &["reason"]),
+];
+
 pub fn control() -> Offered {
     Offered::new::<Control>(
         "control",
@@ -60,6 +75,7 @@ pub fn control() -> Offered {
         answer::execution_schema(),
         EVERYWHERE,
     )
+    .with_uses(USES)
 }
 
 pub async fn say(door: &Door, ask: &Ask, asked: Control) -> Result<CallToolResponse, Error> {
@@ -124,7 +140,7 @@ async fn told(door: &Door, by: &Caller, asked: Control) -> Result<Found, Error> 
     let Control { execution_id: id, action, step_id, reason, output, arguments, .. } = asked;
     let verdict = match action {
         Action::Pause => return Ok(service.pause(by, &id, reason).await?.0),
-        Action::Resume => return door.background().resume(by, &id).await,
+        Action::Resume => return resumed(door, by, &id, reason).await,
         Action::Cancel => return Ok(service.cancel(by, &id, reason).await?.0),
         Action::Approve => return Ok(service.approve(by, &id, step_id, reason).await?.0),
         Action::Reject => return Ok(service.reject(by, &id, step_id, reason).await?.0),
@@ -136,15 +152,24 @@ async fn told(door: &Door, by: &Caller, asked: Control) -> Result<Found, Error> 
         Action::DidNotHappen => Verdict::DidNotHappen,
         Action::Abandon => Verdict::Abandon,
     };
-    let Some(step) = step_id else {
-        let message = format!("`{verdict}` is about one step: control needs `step_id`");
-        return Err(Error::new("missing_argument", message, "status names the steps that wait"));
-    };
-    let told = match arguments {
-        Some(arguments) => service.retry_with(by, &id, step, verdict, reason, arguments).await?,
-        None => service.decide(by, &id, step, verdict, reason, output).await?,
+    let step = step_id.expect("the table of uses asks for it");
+    let told = match (arguments, output) {
+        (Some(_), Some(_)) => {
+            let message = "control with action \"retry\" takes either `arguments` or `output`";
+            return Err(Error::new("invalid_argument", message, "leave one of the two out"));
+        }
+        (Some(arguments), None) => service.retry_with(by, &id, step, verdict, reason, arguments).await?,
+        (None, output) => service.decide(by, &id, step, verdict, reason, output).await?,
     };
     Ok(told.0)
+}
+
+/// A resume has no place for a reason of its own: with one, it is journaled as the decision to continue.
+async fn resumed(door: &Door, by: &Caller, id: &str, reason: Option<String>) -> Result<Found, Error> {
+    let Some(reason) = reason else { return door.background().resume(by, id).await };
+    let decision =
+        Decision { decision: "continue".to_owned(), reason: Some(reason), step: None, details: None };
+    Ok(door.service().record_decision(by, id, decision).await?.0)
 }
 
 /// What a person can do about an approval that is waited for.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::plans::Document;
-use super::{EVERYWHERE, Effect, Offered, WHERE_PLANS_RUN};
+use super::{EVERYWHERE, Effect, Offered, Profile, ToolUse, WHERE_PLANS_RUN};
 use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer, Doors};
@@ -82,7 +82,14 @@ pub fn status() -> Offered {
         answer::execution_or(&["executions", "story", "plans"], &["next"]),
         EVERYWHERE,
     )
+    .with_uses(STATUS_USES)
 }
+
+const STATUS_USES: &[ToolUse] = &[
+    ToolUse::given("execution_id", &[], &["step_id", "offset", "since", "wait_s"]),
+    ToolUse::given("task", &[], &[]),
+    ToolUse::otherwise("status without an id", &[]),
+];
 
 pub async fn execute(door: &Door, ask: &Ask, asked: ExecutePlan) -> Result<CallToolResponse, Error> {
     let wait = waiting::span(asked.wait_s)?;
@@ -225,13 +232,11 @@ async fn agenda(door: &Door, ask: &Ask) -> Result<Answer, Error> {
         }
     }
     if agenda.items.is_empty() && agenda.unstarted.is_empty() {
-        next.push(Next::say(
-            "save_plan with a plan, then execute_plan; list_tools shows what a plan can call",
-        ));
+        next.push(Next::say(door.profile().first_calls()));
     } else if next.is_empty() {
         next.push(Next::say("nothing waits; status with an execution_id tells more of one"));
     }
-    let mut text = agenda_text(&agenda);
+    let mut text = agenda_text(door.profile(), &agenda);
     text.next(&next);
     let structured = json!({
         "executions": agenda.items,
@@ -242,7 +247,7 @@ async fn agenda(door: &Door, ask: &Ask) -> Result<Answer, Error> {
     Ok(Answer { structured, text: text.into_string() })
 }
 
-pub fn agenda_text(agenda: &Agenda) -> Text {
+pub fn agenda_text(profile: Profile, agenda: &Agenda) -> Text {
     let mut text = Text::default();
     if agenda.items.is_empty() {
         text.line("Nothing is active, blocked or recent.");
@@ -258,9 +263,9 @@ pub fn agenda_text(agenda: &Agenda) -> Text {
         text.line("Saved, and never started:");
     }
     for plan in &agenda.unstarted {
-        let runs = json!({ "plan_id": plan.id });
+        let starts = profile.start(&plan.id, "").line();
         text.item(format!(
-            "plan {} v{}, {} steps, saved {}: execute_plan {runs}",
+            "plan {} v{}, {} steps, saved {}: {starts}",
             quote::name(&plan.name),
             plan.version,
             plan.steps,

@@ -4,13 +4,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Effect, IN_FULL, Offered};
+use super::{EVERYWHERE, Effect, IN_FULL, Offered, Profile, ToolUse};
 use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer, cut};
 use crate::mcp::ask::Ask;
 use crate::mcp::text::{Next, Text};
-use crate::mcp::waiting::WAIT_S_SUGGESTED;
 use crate::service::view::PlanView;
 use crate::service::{PlanSaved, TemplateUse, TemplateView, quote};
 
@@ -82,9 +81,16 @@ pub fn plan() -> Offered {
         "Saved plans: list, show the document, delete.",
         Effect::Writes,
         answer::answer(properties, &["next"]),
-        IN_FULL,
+        EVERYWHERE,
     )
+    .with_uses(PLAN_USES)
 }
+
+const PLAN_USES: &[ToolUse] = &[
+    ToolUse::action("list", &[], &[]),
+    ToolUse::action("show", &["plan_id"], &["offset"]),
+    ToolUse::action("delete", &["plan_id"], &[]),
+];
 
 pub fn template() -> Offered {
     let properties = json!({
@@ -100,19 +106,28 @@ pub fn template() -> Offered {
         answer::answer(properties, &["next"]),
         IN_FULL,
     )
+    .with_uses(TEMPLATE_USES)
 }
+
+const TEMPLATE_USES: &[ToolUse] = &[
+    ToolUse::action("list", &[], &[]),
+    ToolUse::action("show", &["name"], &[]),
+    ToolUse::action("use", &["name"], &["inputs", "as", "task"]),
+    ToolUse::action("save", &[], &["name", "plan_id", "execution_id", "everywhere"]),
+    ToolUse::action("delete", &["name"], &[]),
+];
 
 pub async fn of_plans(door: &Door, ask: &Ask, asked: Plan) -> Result<Answer, Error> {
     let service = door.service();
-    let named = || asked.plan_id.as_deref().ok_or_else(|| missing("plan", "plan_id"));
+    let named = || asked.plan_id.as_deref().expect("the table of uses asks for it");
     match asked.action {
-        PlanAction::List => Ok(listed_plans(&service.plans().await?)),
+        PlanAction::List => Ok(listed_plans(door.profile(), &service.plans().await?)),
         PlanAction::Show => {
-            let (view, plan) = service.plan(named()?).await?;
-            shown(&view, &plan.document, asked.offset.unwrap_or(0))
+            let (view, plan) = service.plan(named()).await?;
+            shown(door.profile(), &view, &plan.document, asked.offset.unwrap_or(0))
         }
         PlanAction::Delete => {
-            let deleted = service.delete_plan(&ask.caller, named()?).await?;
+            let deleted = service.delete_plan(&ask.caller, named()).await?;
             let text =
                 Text::new(format!("Deleted plan {}; its executions stay.", quote::name(&deleted.name)));
             let next = Next::call("plan", json!({ "action": "list" }), "shows the others");
@@ -121,7 +136,7 @@ pub async fn of_plans(door: &Door, ask: &Ask, asked: Plan) -> Result<Answer, Err
     }
 }
 
-fn listed_plans(plans: &[PlanView]) -> Answer {
+fn listed_plans(profile: Profile, plans: &[PlanView]) -> Answer {
     let mut text = Text::new(format!("{} plans are saved.", plans.len()));
     for plan in plans.iter().take(LISTED_MAX) {
         text.item(format!("{} {} v{}, {} steps", plan.id, quote::name(&plan.name), plan.version, plan.steps));
@@ -129,11 +144,15 @@ fn listed_plans(plans: &[PlanView]) -> Answer {
     if plans.len() > LISTED_MAX {
         text.line(format!("and {} more, in the structured content", plans.len() - LISTED_MAX));
     }
-    then(json!({ "plans": plans }), text, Next::say("execute_plan with a plan_id runs one"))
+    let next = match plans.first() {
+        Some(first) => profile.start(first.id.as_str(), "starts the first; any other by its plan_id"),
+        None => Next::say(profile.first_calls()),
+    };
+    then(json!({ "plans": plans }), text, next)
 }
 
 /// A plan's document; a long one page by page.
-fn shown(view: &PlanView, document: &str, offset: u64) -> Result<Answer, Error> {
+fn shown(profile: Profile, view: &PlanView, document: &str, offset: u64) -> Result<Answer, Error> {
     let (size, from) = (document.chars().count(), usize::try_from(offset).unwrap_or(usize::MAX));
     if from > 0 && from >= size {
         let message = format!("`offset`: the document has {size} characters");
@@ -148,25 +167,21 @@ fn shown(view: &PlanView, document: &str, offset: u64) -> Result<Answer, Error> 
         let arguments = json!({ "action": "show", "plan_id": view.id, "offset": on });
         (json!({ "plan": view }), Next::call("plan", arguments, "reads on"))
     } else if from > 0 {
-        (json!({ "plan": view }), runs(&view.id))
+        (json!({ "plan": view }), profile.start(&view.id, ""))
     } else {
         let whole: Value = serde_json::from_str(document).unwrap_or_default();
-        (json!({ "plan": view, "document": whole }), runs(&view.id))
+        (json!({ "plan": view, "document": whole }), profile.start(&view.id, ""))
     };
     Ok(then(content, text, next))
 }
 
-fn runs(plan: &str) -> Next {
-    Next::call("execute_plan", json!({ "plan_id": plan, "wait_s": WAIT_S_SUGGESTED }), "")
-}
-
 pub async fn of_templates(door: &Door, ask: &Ask, asked: Template) -> Result<Answer, Error> {
     let service = door.service();
-    let name = || asked.name.as_deref().ok_or_else(|| missing("template", "name"));
+    let name = || asked.name.as_deref().expect("the table of uses asks for it");
     match asked.action {
         TemplateAction::List => Ok(listed(&service.templates().await?)),
         TemplateAction::Show => {
-            let shown = service.template(name()?).await?;
+            let shown = service.template(name()).await?;
             let document = shown.text.map_or_else(|| shown.document.to_string(), str::to_owned);
             let mut text = Text::new(format!("Template {}:", quote::name(&shown.view.name)));
             text.block(&document, DOCUMENT_CHARS_MAX);
@@ -174,15 +189,15 @@ pub async fn of_templates(door: &Door, ask: &Ask, asked: Template) -> Result<Ans
             Ok(then(json!(shown), text, next))
         }
         TemplateAction::Use => {
-            let template = name()?.to_owned();
+            let template = name().to_owned();
             let (inputs, offline) = (asked.inputs.unwrap_or_default(), false);
             let used = TemplateUse { name: asked.r#as, task: asked.task, inputs, offline };
             let saved = service.use_template(&ask.caller, &template, used).await?;
-            Ok(super::plans::kept("Saved", &saved, vec![runs(saved.plan_id.as_str())]))
+            Ok(super::plans::kept("Saved", &saved, vec![door.profile().start(saved.plan_id.as_str(), "")]))
         }
         TemplateAction::Save => kept(&save(door, ask, &asked).await?),
         TemplateAction::Delete => {
-            let deleted = service.delete_template(&ask.caller, name()?).await?;
+            let deleted = service.delete_template(&ask.caller, name()).await?;
             let text = Text::new(format!("Deleted template {}.", quote::name(&deleted.name)));
             let next = Next::call("template", json!({ "action": "list" }), "shows the others");
             Ok(then(json!({}), text, next))
@@ -194,7 +209,10 @@ async fn save(door: &Door, ask: &Ask, asked: &Template) -> Result<PlanSaved, Err
     let (service, everywhere) = (door.service(), asked.everywhere.unwrap_or(false));
     match (&asked.execution_id, &asked.plan_id) {
         (Some(execution), None) => {
-            let name = asked.name.as_deref().ok_or_else(|| missing("template", "name"))?;
+            let name = asked.name.as_deref().ok_or_else(|| {
+                let message = "template with action \"save\" and `execution_id` needs `name`";
+                Error::new("missing_argument", message, "give the name that the template is to have")
+            })?;
             service.template_from(&ask.caller, execution, name, everywhere).await
         }
         (None, Some(plan)) => {
@@ -202,14 +220,12 @@ async fn save(door: &Door, ask: &Ask, asked: &Template) -> Result<PlanSaved, Err
             service.save_template(&ask.caller, &plan, asked.name.as_deref(), everywhere).await
         }
         (Some(_), Some(_)) | (None, None) => {
-            let message = "template save needs either `execution_id` or `plan_id`";
-            Err(Error::new("missing_argument", message, "name what the template is to be made of"))
+            let message = "template with action \"save\" needs either `execution_id` or `plan_id`";
+            let cure = "give the one that the template is to be made of; plan {\"action\":\"list\"} shows \
+                        saved plans, status without arguments shows executions";
+            Err(Error::new("missing_argument", message, cure))
         }
     }
-}
-
-fn missing(tool: &str, name: &str) -> Error {
-    Error::new("missing_argument", format!("this action of {tool} needs `{name}`"), "name it")
 }
 
 fn then(mut structured: Value, mut text: Text, next: Next) -> Answer {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{EVERYWHERE, Effect, Offered};
+use super::{EVERYWHERE, Effect, Offered, ToolUse};
 use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer};
@@ -18,7 +18,7 @@ pub struct RecordAction {
     execution_id: Option<String>,
     /// Without it: an act outside the plan
     step_id: Option<String>,
-    /// Of the step; without it only a remark
+    /// Of the step, or of an act of no execution; a step without it: only a remark
     status: Option<Reported>,
     /// What was done, in a sentence
     description: String,
@@ -91,7 +91,46 @@ pub fn record_action() -> Offered {
         answer::execution_or(&[], &["position"]),
         EVERYWHERE,
     )
+    .with_uses(ACTION_USES)
 }
+
+/// An act outside the plan has no status: a report without its step would only be a remark.
+const ACTION_USES: &[ToolUse] = &[
+    ToolUse::given(
+        "step_id",
+        &["execution_id", "description"],
+        &[
+            "status",
+            "type",
+            "entity",
+            "before_state",
+            "after_state",
+            "output",
+            "confidence",
+            "error",
+            "take_over",
+        ],
+    ),
+    ToolUse::given(
+        "execution_id",
+        &["description"],
+        &["type", "entity", "before_state", "after_state", "output", "confidence", "error"],
+    ),
+    ToolUse::otherwise(
+        "record_action without an execution",
+        &[
+            "description",
+            "status",
+            "type",
+            "entity",
+            "before_state",
+            "after_state",
+            "output",
+            "confidence",
+            "error",
+        ],
+    ),
+];
 
 pub fn record_decision() -> Offered {
     Offered::new::<RecordDecision>(

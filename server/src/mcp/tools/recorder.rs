@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::ledger::{LIMIT_DEFAULT, LIMIT_MAX, listed_executions, point, words};
+use super::ledger::{listed_executions, page_limit, point, words};
 use super::plans::{Document, both, kept};
 use super::{Effect, Offered, WHERE_AGENTS_RECORD};
 use crate::error::Error;
@@ -50,9 +50,10 @@ pub struct QueryHistory {
     plan_id: Option<String>,
     task: Option<String>,
     status: Option<String>,
+    /// agent:NAME or person:NAME
     actor: Option<String>,
     category: Option<String>,
-    /// RFC 3339
+    /// RFC 3339, a date, or an age such as 2h
     since: Option<String>,
     until: Option<String>,
     search: Option<String>,
@@ -67,10 +68,8 @@ pub struct QueryHistory {
 pub struct CleanupHistory {
     /// At least 1
     older_than_days: u32,
-    /// Default true: only count
+    /// Only true, the default: erasing is a person's act
     dry_run: Option<bool>,
-    #[expect(dead_code, reason = "read where the call comes in")]
-    idempotency_key: Option<String>,
 }
 
 pub fn record_plan() -> Offered {
@@ -122,8 +121,8 @@ pub fn cleanup_history() -> Offered {
     });
     Offered::new::<CleanupHistory>(
         "cleanup_history",
-        "Erase arguments, outputs and facts of what ended long ago. The journal's entries stay.",
-        Effect::Acts,
+        "Count what a person could erase with `actbook cleanup`: arguments, outputs and facts of what ended long ago.",
+        Effect::Reads,
         answer::answer(properties, &["executions", "dry_run"]),
         WHERE_AGENTS_RECORD,
     )
@@ -188,20 +187,29 @@ pub async fn history(door: &Door, asked: QueryHistory) -> Result<Answer, Error> 
         before: asked.cursor,
         ..ExecutionFilter::default()
     };
-    let limit = asked.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
-    listed_executions(door, &filter, limit).await
+    listed_executions(door, &filter, page_limit(asked.limit)?).await
 }
 
-pub async fn cleanup(door: &Door, ask: &Ask, asked: CleanupHistory) -> Result<Answer, Error> {
-    if asked.older_than_days < DAYS_MIN {
-        let message = "what ended less than a day ago is not erased from here";
+/// What a cleanup would erase. Erasing history cannot be taken back, so an agent is given the command instead.
+pub async fn count_old(door: &Door, ask: &Ask, asked: CleanupHistory) -> Result<Answer, Error> {
+    let days = asked.older_than_days;
+    if days < DAYS_MIN {
+        let message = "what ended less than a day ago is not erased";
         return Err(Error::new("invalid_argument", message, "give `older_than_days` of 1 or more"));
     }
-    let dry_run = asked.dry_run.unwrap_or(true);
-    let before = jiff::Timestamp::now().as_millisecond() - i64::from(asked.older_than_days) * DAY_MS;
-    let cleaned = door.service().cleanup(&ask.caller, before, dry_run).await?;
-    let would = if dry_run { "would be erased; dry_run false erases them" } else { "were erased" };
+    if asked.dry_run == Some(false) {
+        let cure = format!(
+            "ask your user to run `actbook cleanup --older-than {days}d`; with dry_run true this call counts what it would erase"
+        );
+        let message = "erasing history is a person's act; an agent cannot do it";
+        return Err(Error::new("needs_a_person", message, cure));
+    }
+    let before = jiff::Timestamp::now().as_millisecond() - i64::from(days) * DAY_MS;
+    let cleaned = door.service().cleanup(&ask.caller, before, true).await?;
     let (executions, acts, notes) = (cleaned.executions, cleaned.acts, cleaned.notes);
-    let text = format!("What {executions} executions, {acts} acts and {notes} notes keep {would}.");
+    let text = format!(
+        "What {executions} executions, {acts} acts and {notes} notes keep would be erased. Nothing was.\n\
+         Next: your user erases it with `actbook cleanup --older-than {days}d`"
+    );
     Ok(Answer::new(&cleaned, text))
 }

@@ -17,7 +17,7 @@ const SHOWN_MAX: usize = 10;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LookAtStats {
-    /// RFC 3339
+    /// RFC 3339, a date, or an age such as 2h
     since: Option<String>,
     until: Option<String>,
     /// Id or name

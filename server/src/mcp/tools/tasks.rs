@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Effect, IN_FULL, Offered};
+use super::{Effect, IN_FULL, Offered, ToolUse};
 use crate::error::Error;
 use crate::mcp::Door;
 use crate::mcp::answer::{self, Answer};
@@ -78,38 +78,41 @@ pub fn task() -> Offered {
         answer::answer(properties, &["next"]),
         IN_FULL,
     )
+    .with_uses(USES)
 }
+
+const OF_A_TASK: &[&str] = &["title", "status", "priority", "estimate", "parent", "type", "labels", "fields"];
+
+const USES: &[ToolUse] = &[
+    ToolUse::action("add", &["id"], OF_A_TASK),
+    ToolUse::action("set", &["id"], OF_A_TASK),
+    ToolUse::action("split", &["id", "plan_id"], &[]),
+    ToolUse::action("list", &[], &["status"]),
+    ToolUse::action("show", &["id"], &[]),
+];
 
 pub async fn say(door: &Door, ask: &Ask, asked: Task) -> Result<Answer, Error> {
     let service = door.service();
-    let id = match (&asked.id, asked.action) {
-        (Some(id), _) => id.clone(),
-        (None, Action::List) => String::new(),
-        (None, Action::Add | Action::Set | Action::Split | Action::Show) => return Err(missing("id")),
-    };
+    let id = || asked.id.clone().expect("the table of uses asks for it");
     match asked.action {
         Action::Add => {
-            let mut added = service.add_task(&ask.caller, given(id, asked)?, true).await?;
+            let mut added = service.add_task(&ask.caller, given(id(), asked)?, true).await?;
             if let Some(progress) = added.drive.take() {
                 door.background().keep(progress);
             }
             Ok(one(&added.task, json!(added), "Added"))
         }
         Action::Set => {
-            let task = service.change_task(&ask.caller, given(id, asked)?).await?;
+            let task = service.change_task(&ask.caller, given(id(), asked)?).await?;
             Ok(one(&task, json!(task), "Changed"))
         }
         Action::Split => {
-            let plan = asked.plan_id.as_deref().ok_or_else(|| missing("plan_id"))?;
-            Ok(listed(&service.split_task(&ask.caller, &id, plan).await?))
+            let plan = asked.plan_id.as_deref().expect("the table of uses asks for it");
+            Ok(listed(&service.split_task(&ask.caller, &id(), plan).await?))
         }
         Action::List => Ok(listed(&service.tasks(asked.status.map(status)).await?)),
-        Action::Show => story(door, &id).await,
+        Action::Show => story(door, &id()).await,
     }
-}
-
-fn missing(name: &str) -> Error {
-    Error::new("missing_argument", format!("this action of task needs `{name}`"), "name it")
 }
 
 fn given(id: String, asked: Task) -> Result<TaskGiven, Error> {

@@ -9,8 +9,9 @@ use crate::cli::House;
 
 /// Tokens of `tools/list`, as a model counts them.
 const RUN_MAX: usize = 5_000;
-const RECORD_MAX: usize = 3_500;
-const FULL_MAX: usize = 5_000;
+const RECORD_MAX: usize = 4_000;
+/// The run and the record tools together, with everything else.
+const FULL_MAX: usize = 6_500;
 
 fn listed(house: &House, profile: &str) -> Value {
     let mut agent = Agent::legacy(house, &["mcp", "--tools", profile], "2025-11-25", json!({}));
@@ -86,8 +87,8 @@ fn refusals_name_what_an_agent_can_do() {
     let undo = json!({ "execution_id": id, "step_id": "first", "action_taken": "removed it" });
     let cases = [
         ("status", json!({ "execution_id": "nope" }), "status without arguments"),
-        ("status", json!({ "task": "nope" }), "name it as its plans"),
-        ("execute_plan", json!({ "plan_id": "nope" }), "the plan_id that saving it answered"),
+        ("status", json!({ "task": "nope" }), "the id of a task that a plan, an execution or a note names"),
+        ("execute_plan", json!({ "plan_id": "nope" }), "plan {\"action\":\"list\"} shows them"),
         ("save_plan", json!({ "plan": unreached }), "list_tools shows what there is"),
         ("control", json!({ "execution_id": id, "action": "pause" }), "status with its execution_id"),
         ("record_compensation", undo, "action \"cancel\""),

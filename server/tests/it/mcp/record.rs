@@ -181,7 +181,7 @@ async fn a_stop_cancels_and_what_was_done_is_compensated_in_order() {
 }
 
 #[tokio::test]
-async fn an_act_of_no_execution_is_kept_once_per_key_and_can_be_erased() {
+async fn an_act_of_no_execution_is_kept_once_per_key_and_counted() {
     let agent = Agent::open().await;
     let act = json!({ "description": "looked at the logs", "entity": "server-7", "idempotency_key": "k1" });
     let (first, second) =
@@ -196,6 +196,14 @@ async fn an_act_of_no_execution_is_kept_once_per_key_and_can_be_erased() {
     assert!(agent.no("cleanup_history", json!({ "older_than_days": 0 })).await.contains("1 or more"));
     let cleaned = agent.say("cleanup_history", json!({ "older_than_days": 1 })).await;
     assert_eq!((&cleaned["acts"], &cleaned["dry_run"]), (&json!(0), &json!(true)));
+}
+
+#[tokio::test]
+async fn agent_that_asks_to_erase_history_is_given_the_command_for_a_person() {
+    let agent = Agent::open().await;
+    let refused = agent.no("cleanup_history", json!({ "older_than_days": 90, "dry_run": false })).await;
+    assert!(refused.starts_with("needs_a_person"), "{refused}");
+    assert!(refused.contains("`actbook cleanup --older-than 90d`"), "{refused}");
 }
 
 #[tokio::test]

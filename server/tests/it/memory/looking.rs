@@ -72,8 +72,26 @@ fn an_agent_looks_back_by_plan_task_status_kind_category_and_words() {
         let first = agent.say("query_ledger", json!({ "kind": "attempt_started", "limit": 3 })).await.0;
         let rest = json!({ "kind": "attempt_started", "limit": 200, "cursor": first["cursor"] });
         assert_eq!(kinds(rest).await.len(), 4, "the cursor goes on behind the page");
+        let attempts = kinds(json!({ "kind": "attempt", "limit": 200 })).await;
+        for kind in ["attempt_started.1", "attempt_ended.1"] {
+            assert!(attempts.iter().any(|(found, _)| found == kind), "a beginning finds {kind}");
+        }
+        assert!(attempts.iter().all(|(found, _)| found.starts_with("attempt_")));
+        assert_eq!(kinds(json!({ "since": "2999-01-31" })).await.len(), 0, "a date is a time");
+        assert!(!kinds(json!({ "since": "1999-01-31", "until": "2999-01-31" })).await.is_empty());
+        assert!(!kinds(json!({ "since": "2h" })).await.is_empty(), "an age is one, too");
+        let nobody = agent.say("query_ledger", json!({ "actor": "claude" })).await.1;
+        assert!(nobody.contains("agent:NAME or person:NAME"), "{nobody}");
         for (query, word) in [
             (json!({ "kind": "attempt_endet" }), "did you mean `attempt_ended`?"),
+            (
+                json!({ "kind": "recorded" }),
+                "`action_recorded`, `compensation_recorded`, `decision_recorded`",
+            ),
+            (json!({ "kind": "xyz" }), "`execution_started`"),
+            (json!({ "since": "last week" }), "2030-01-31"),
+            (json!({ "limit": 201 }), "1 to 200"),
+            (json!({ "limit": 0 }), "1 to 200"),
             (json!({ "status": "blokced" }), "`blokced` is none of running"),
             (json!({ "category": "slow" }), "`slow` is none of invalid_arguments"),
         ] {

@@ -1,0 +1,94 @@
+//! What each set of tools is told before it asks: instructions, first calls and the guide. Each text names only
+//! tools that its set has.
+
+use serde_json::json;
+
+use super::text::Next;
+use super::tools::Profile;
+use super::waiting::WAIT_S_SUGGESTED;
+
+const RUN: &str = "Actbook runs plans of tool calls, journals every outcome, stops at failures \
+and can undo. Start with `status`: it shows work in progress and the next call to make. To do something: \
+list_tools, save_plan (fix what it finds), execute_plan with wait_s, then follow the Next lines of each \
+answer. Send an idempotency_key with calls that change something and repeat the same key when you retry.";
+
+const RECORD: &str = "Actbook keeps a journal of work that you do yourself: plans, steps, decisions, \
+compensations, notes. Start with `status`: it shows work in progress and the next call to make. To begin: \
+record_plan, record_execution_start, do each step yourself and report it with record_action, then follow the \
+Next lines of each answer. Send an idempotency_key with calls that change something and repeat the same key \
+when you retry.";
+
+const FULL: &str = "Actbook runs plans of tool calls, journals every outcome, stops at failures \
+and can undo; it also records work that you do yourself. Start with `status`: it shows work in progress and \
+the next call to make. To have tools called: list_tools, save_plan (fix what it finds), execute_plan with \
+wait_s. To record your own work: record_plan, record_execution_start, record_action. Then follow the Next \
+lines of each answer. Send an idempotency_key with calls that change something and repeat the same key when \
+you retry.";
+
+const RUN_GUIDE: &str = include_str!("../../../docs/agents.md");
+const RECORD_GUIDE: &str = include_str!("../../../docs/recording.md");
+/// The section of the guide that needs the full set.
+const FULL_ONLY: &str = "\n## Again\n";
+
+impl Profile {
+    pub fn instructions(self) -> &'static str {
+        match self {
+            Self::Run => RUN,
+            Self::Record => RECORD,
+            Self::Full => FULL,
+        }
+    }
+
+    /// How to begin where nothing is under way.
+    pub fn first_calls(self) -> &'static str {
+        match self {
+            Self::Run => "save_plan with a plan, then execute_plan; list_tools shows what a plan can call",
+            Self::Record => "record_plan with a plan of what you will do, then record_execution_start",
+            Self::Full => {
+                "save_plan with a plan, then execute_plan; list_tools shows what a plan can call. For work \
+                 that you do yourself: record_plan, then record_execution_start"
+            }
+        }
+    }
+
+    /// The call that starts a saved plan, and what is said of it.
+    pub fn start(self, plan_id: &str, why: &str) -> Next {
+        match self {
+            Self::Run | Self::Full => {
+                let arguments = json!({ "plan_id": plan_id, "wait_s": WAIT_S_SUGGESTED });
+                Next::call("execute_plan", arguments, why)
+            }
+            Self::Record => Next::call("record_execution_start", json!({ "plan_id": plan_id }), why),
+        }
+    }
+
+    /// How a plan that answers a goal is checked, saved and started.
+    pub fn planning_calls(self) -> &'static str {
+        match self {
+            Self::Run | Self::Full => {
+                "save_plan with dry_run true; correct what it finds; save it; show your user the point of no \
+                 return; execute_plan with wait_s 45."
+            }
+            Self::Record => {
+                "record_plan; correct what it finds; show your user the point of no return; \
+                 record_execution_start, then do each step yourself and report it with record_action."
+            }
+        }
+    }
+
+    /// The resource `actbook://guide`.
+    pub fn guide(self) -> String {
+        match self {
+            Self::Run => without_section(RUN_GUIDE, FULL_ONLY),
+            Self::Record => RECORD_GUIDE.to_owned(),
+            Self::Full => format!("{RUN_GUIDE}\n{RECORD_GUIDE}"),
+        }
+    }
+}
+
+/// The text without the section that begins with this heading.
+fn without_section(text: &str, heading: &str) -> String {
+    let Some((before, section)) = text.split_once(heading) else { return text.to_owned() };
+    let after = section.find("\n## ").map_or("", |at| &section[at..]);
+    format!("{before}{after}")
+}

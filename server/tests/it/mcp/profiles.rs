@@ -1,0 +1,91 @@
+//! Each set of tools is told only of tools that it has, and can find its plans.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::agent::Agent;
+use super::{steps, write};
+use crate::cli::House;
+
+const PROFILES: [&str; 3] = ["run", "record", "full"];
+
+fn open(house: &House, profile: &str) -> Agent {
+    Agent::legacy(house, &["mcp", "--tools", profile], "2025-11-25", json!({}))
+}
+
+fn names(agent: &mut Agent) -> BTreeSet<String> {
+    let listed = agent.request("tools/list", json!({})).unwrap();
+    let tools = listed["tools"].as_array().unwrap().iter();
+    tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Everything that an agent reads before there is any work.
+fn texts(house: &House, profile: &str) -> Vec<String> {
+    let mut greeted = Agent::start(house, &["mcp", "--tools", profile]);
+    let client = json!({ "name": "scripted", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let said = greeted.request("initialize", hello).unwrap();
+    let mut agent = open(house, profile);
+    let mut texts = vec![said["instructions"].as_str().unwrap().to_owned()];
+    texts.push(agent.good("status", json!({})).text);
+    for uri in ["actbook://guide", "actbook://plan-format"] {
+        let read = agent.request("resources/read", json!({ "uri": uri })).unwrap();
+        texts.push(read["contents"][0]["text"].as_str().unwrap().to_owned());
+    }
+    for (name, arguments) in [("plan_work", json!({ "goal": "tidy the shelf" })), ("resume_work", json!({}))]
+    {
+        let got = agent.request("prompts/get", json!({ "name": name, "arguments": arguments })).unwrap();
+        texts.push(got["messages"][0]["content"]["text"].as_str().unwrap().to_owned());
+    }
+    let listed = agent.request("tools/list", json!({})).unwrap();
+    texts.extend(listed["tools"].as_array().unwrap().iter().map(Value::to_string));
+    texts
+}
+
+#[test]
+fn texts_of_a_profile_name_only_tools_that_it_has() {
+    let house = House::new();
+    let offered: Vec<BTreeSet<String>> =
+        PROFILES.iter().map(|profile| names(&mut open(&house, profile))).collect();
+    let all: BTreeSet<&String> = offered.iter().flatten().collect();
+    for (profile, own) in PROFILES.iter().zip(&offered) {
+        for text in texts(&house, profile) {
+            let words: BTreeSet<&str> = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_')).collect();
+            // One word alone, such as `plan`, is also an argument's name.
+            let foreign = all.iter().filter(|name| name.contains('_') && !own.contains(**name));
+            for name in foreign {
+                assert!(!words.contains(name.as_str()), "{profile} is told of {name}:\n{text}");
+            }
+            assert!(own.contains("template") || !text.contains("`template`"), "{profile}:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn every_profile_lists_plans_and_names_the_call_that_starts_one() {
+    let house = House::new();
+    let plan = steps(&[json!({ "id": "mine", "action": "Do it" })]);
+    open(&house, "run").good("save_plan", json!({ "plan": plan }));
+    for profile in PROFILES {
+        let mut agent = open(&house, profile);
+        let listed = agent.good("plan", json!({ "action": "list" }));
+        assert_eq!(listed.content["plans"][0]["name"], "work");
+        let started = agent.follow(listed.next());
+        assert_eq!(started.content["plan"]["name"], "work", "{profile}");
+    }
+}
+
+#[test]
+fn full_profile_runs_plans_and_records_work() {
+    let house = House::new();
+    let mut agent = open(&house, "full");
+    let (run, record) = (names(&mut open(&house, "run")), names(&mut open(&house, "record")));
+    let full = names(&mut agent);
+    assert!(run.is_subset(&full) && record.is_subset(&full), "{full:?}");
+    let ran = agent.good("execute_plan", json!({ "plan": steps(&[write("a", "a.txt")]), "wait_s": 60 }));
+    assert_eq!(ran.content["status"], "succeeded");
+    let own = json!({ "name": "own", "steps": [{ "id": "mine", "action": "Do it" }] });
+    let recorded = agent.good("record_execution_start", json!({ "plan": own }));
+    assert_eq!(recorded.content["waiting"][0]["step"], "mine");
+}
