@@ -44,7 +44,6 @@ fn standing() -> Value {
         "position": { "type": "integer" },
         "steps": objects(),
         "waiting": objects(),
-        "brief": { "type": "object" },
         "next": objects(),
     })
 }
