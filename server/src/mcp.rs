@@ -39,7 +39,6 @@ use rmcp::{ServerHandler, transport};
 
 use crate::config::{Approvals, Config};
 use crate::error::Error;
-use crate::random;
 use crate::service::{Background, Service};
 use answer::Doors;
 use ask::Ask;
@@ -56,9 +55,6 @@ const VERSIONS: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2025_11_25,
     ProtocolVersion::V_2026_07_28,
 ];
-
-/// Of a random id: enough to tell the clients of one day apart.
-const SESSION_CHARS: usize = 6;
 
 type Context = RequestContext<RoleServer>;
 
@@ -139,8 +135,8 @@ pub struct Client {
 
 impl Client {
     pub fn new(door: Door) -> Self {
-        let session = random::id()[..SESSION_CHARS].into();
-        Self { door, subscriptions: Subscriptions::default(), in_flight: Mutex::default(), session }
+        let (subscriptions, in_flight) = (Subscriptions::default(), Mutex::default());
+        Self { door, subscriptions, in_flight, session: Service::new_session() }
     }
 
     /// None: over HTTP the newer protocol has no sessions, and each request is a client of its own.

@@ -43,6 +43,7 @@ use crate::bell::Bell;
 use crate::config::{Approvals, Config, Sharing, TaskPlan};
 use crate::error::Error;
 use crate::ledger::{Ledger, Plans};
+use crate::random;
 use crate::runner::Runner;
 use crate::store::{DEFAULT_TENANT, Db};
 use crate::tools::Tools;
@@ -81,6 +82,9 @@ pub use tasks::{Happening, Story, TaskAdded, TaskGiven, TaskView};
 pub use templates::{InputView, Shipped, TemplateShown, TemplateUse, TemplateVersion, TemplateView, shipped};
 pub use times::{DayEdge, parse_time};
 pub use tools::ToolCalled;
+
+/// Of a random id: enough to tell the clients of one day apart.
+const SESSION_CHARS: usize = 6;
 
 /// Everything a door needs. Clones are the same house.
 #[derive(Clone, Debug)]
@@ -170,6 +174,11 @@ impl Service {
             Runner::open(db, self.tenant, ledger, bell, self.tools.clone(), &self.seats).await
         };
         Ok(self.runner.get_or_try_init(open).await?)
+    }
+
+    /// A name for one connection: agents of one name are told apart by it.
+    pub fn new_session() -> Arc<str> {
+        random::id()[..SESSION_CHARS].into()
     }
 
     pub fn tools(&self) -> &Arc<Tools> {

@@ -87,7 +87,12 @@ fn yaml(text: &str) -> Result<Value, Finding> {
 /// What is wrong with a YAML text, without its place and without the words of the library that read it.
 pub fn yaml_message(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
-    match error.without_snippet() {
+    let mut error = error.without_snippet();
+    // What goes wrong behind an alias comes wrapped in the places of both.
+    while let Error::AliasError { error: inner, .. } = error {
+        error = inner;
+    }
+    match error {
         Error::DuplicateMappingKey { key, .. } => {
             format!("the key `{}` is there twice", key.as_deref().unwrap_or("?"))
         }

@@ -87,7 +87,7 @@ fn argument_that_does_not_go_with_the_others_is_refused_with_what_does() {
         ("task", json!({ "action": "show", "id": "x", "title": "y" }), "title", "takes action, id;"),
         ("control", json!({ "execution_id": "x", "action": "pause", "step_id": "y" }), "step_id", "reason"),
         ("control", json!({ "execution_id": "x", "action": "cancel", "output": {} }), "output", "\"skip\""),
-        ("status", json!({ "execution_id": "x", "task": "y" }), "task", "takes execution_id, since"),
+        ("status", json!({ "execution_id": "x", "task": "y" }), "task", "takes execution_id, step_id"),
         ("status", json!({ "wait_s": 1 }), "wait_s", "status with `execution_id`"),
         (
             "record_action",

@@ -8,7 +8,7 @@ import sys
 import mcp
 from mcp.client.stdio import StdioServerParameters
 
-PLAN = {"name": "python", "steps": [{"id": "own", "action": "Say hello"}]}
+PLAN = {"name": "python", "steps": [{"id": "own", "action": "Say hello", "compensation": {"action": "Take it back"}}]}
 
 
 async def calls(client):
@@ -25,6 +25,7 @@ async def calls(client):
     await call("list_tools")
     await call("status")
     saved = await call("save_plan", plan=PLAN)
+    assert (await call("plan", action="list"))["plans"], "the saved plan is listed"
     started = await call("execute_plan", plan_id=saved["plan_id"], wait_s=30)
     execution = started["id"]
     assert started["status"] == "blocked", started
