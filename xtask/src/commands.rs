@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::dist;
 use crate::machine::{Machine, answers};
+use crate::planted;
 use crate::postgres::Postgres;
 use crate::stage::{self, command, loud, quiet, skipped};
 
@@ -37,6 +38,7 @@ const SOAKS: [Soak; 3] = [
 pub fn test() -> Result<()> {
     let machine = Machine::prepare()?;
     quiet("fmt", &mut command(&["cargo", "fmt", "--all", "--check"]), "Run `cargo fmt --all`.")?;
+    planted::check()?;
     let clippy = ["cargo", "clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     loud("clippy", &mut command(&clippy), "STYLE.md says what a lint exception looks like.")?;
     let mut doc = command(&["cargo", "doc", "--workspace", "--no-deps"]);

@@ -1,7 +1,9 @@
-//! Planted bugs: each patch in `xtask/planted` breaks one guarantee, and the test that it names must fail.
+//! Planted bugs: each file in `xtask/planted` breaks one guarantee, and the test that it names must fail.
 //! They are applied to a scratch copy, one at a time; the product knows nothing of them.
 //!
-//! A patch opens with two lines: `# guards: what must hold` and `# test: arguments of cargo test`.
+//! A bug opens with `guards: what must hold` and `test: arguments of cargo test`. Each of its edits is a line
+//! `file: path`, a line `find:` with whole lines of that file below it, and a line `replace:` with the lines that
+//! take their place. The lines to find occur once in the file, so that an edit survives changes around it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,9 +20,16 @@ const TEST_TIMEOUT_S: &str = "900";
 
 struct Bug {
     name: String,
-    patch: PathBuf,
     guards: String,
     test: Vec<String>,
+    edits: Vec<Edit>,
+}
+
+/// Whole lines of one file, and the lines that take their place.
+struct Edit {
+    file: PathBuf,
+    find: String,
+    replace: String,
 }
 
 struct Scratch {
@@ -54,13 +63,29 @@ pub fn run(only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
+/// Fails where an edit of a planted bug no longer finds its lines in the working tree.
+pub fn check() -> Result<()> {
+    let mut stale = vec![];
+    for bug in bugs(None)? {
+        for edit in &bug.edits {
+            if let Err(why) = edit.changed(&root()) {
+                stale.push(format!("{}: {why:#}", bug.name));
+            }
+        }
+    }
+    if !stale.is_empty() {
+        bail!("{} planted bugs no longer apply; plant them anew:\n{}", stale.len(), stale.join("\n"));
+    }
+    Ok(())
+}
+
 fn bugs(only: Option<&str>) -> Result<Vec<Bug>> {
     let folder = root().join("xtask/planted");
     let mut bugs = vec![];
     for entry in folder.read_dir().context("xtask/planted")? {
-        let patch = entry?.path();
-        if patch.extension().is_some_and(|extension| extension == "patch") {
-            bugs.push(Bug::read(patch)?);
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "bug") {
+            bugs.push(Bug::read(&path).with_context(|| path.display().to_string())?);
         }
     }
     bugs.retain(|bug| only.is_none_or(|name| bug.name == name));
@@ -72,16 +97,40 @@ fn bugs(only: Option<&str>) -> Result<Vec<Bug>> {
 }
 
 impl Bug {
-    fn read(patch: PathBuf) -> Result<Self> {
-        let text = std::fs::read_to_string(&patch)?;
+    fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)?;
         let header = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key));
-            line.with_context(|| format!("{} has no line `{key} …`", patch.display()))
+            line.map(str::trim).with_context(|| format!("no line `{key} …`"))
         };
-        let test = header("# test:")?.split_whitespace().map(str::to_owned).collect();
-        let guards = header("# guards:")?.trim().to_owned();
-        let name = patch.file_stem().context("a patch has a name")?.to_string_lossy().into_owned();
-        Ok(Self { name, guards, test, patch })
+        let test = header("test:")?.split_whitespace().map(str::to_owned).collect();
+        let guards = header("guards:")?.to_owned();
+        let name = path.file_stem().context("a bug has a name")?.to_string_lossy().into_owned();
+        let edits = text.split("\nfile: ").skip(1).map(Edit::read).collect::<Result<_>>()?;
+        Ok(Self { name, guards, test, edits })
+    }
+}
+
+impl Edit {
+    /// Reads what follows `file: `.
+    fn read(text: &str) -> Result<Self> {
+        let (file, lines) = text.split_once("\nfind:\n").context("no line `find:`")?;
+        let (find, replace) = lines.split_once("\nreplace:").context("no line `replace:`")?;
+        let replace = replace.trim_start_matches('\n').trim_end();
+        Ok(Self { file: file.trim().into(), find: find.into(), replace: replace.into() })
+    }
+
+    /// The file's text with the edit made. An error where the lines do not occur exactly once.
+    fn changed(&self, tree: &Path) -> Result<String> {
+        let text = std::fs::read_to_string(tree.join(&self.file))
+            .with_context(|| self.file.display().to_string())?;
+        let (whole, find) = (format!("\n{text}"), format!("\n{}\n", self.find));
+        match whole.matches(&find).count() {
+            1 => Ok(whole.replacen(&find, &format!("\n{}\n", self.replace), 1)[1..].to_owned()),
+            count => {
+                bail!("{} has {count} places with these lines, not one:\n{}", self.file.display(), self.find)
+            }
+        }
     }
 }
 
@@ -117,7 +166,7 @@ impl Scratch {
     }
 
     fn plant(&self, bug: &Bug) -> Result<()> {
-        self.apply(&bug.patch)?;
+        self.apply(bug)?;
         let built = self.cargo_test(&["--no-run"], &bug.test)?;
         if !built.status.success() {
             bail!("it does not compile:\n{}", stage::text_of(&built));
@@ -132,14 +181,9 @@ impl Scratch {
         }
     }
 
-    /// The ceiling keeps git from taking the copy for a part of the repository around it, where it would
-    /// pass over the patch without a word.
-    fn apply(&self, patch: &Path) -> Result<()> {
-        let mut apply = command(&["git", "apply", "--whitespace=nowarn"]);
-        apply.arg(patch).current_dir(&self.tree);
-        let output = apply.env("GIT_CEILING_DIRECTORIES", target().join("planted")).output()?;
-        if !output.status.success() {
-            bail!("it no longer applies: {}", stage::text_of(&output).trim());
+    fn apply(&self, bug: &Bug) -> Result<()> {
+        for edit in &bug.edits {
+            std::fs::write(self.tree.join(&edit.file), edit.changed(&self.tree)?)?;
         }
         Ok(())
     }
