@@ -1,13 +1,13 @@
-//! What can be said of a plan before it runs: findings beyond its errors, the waves of its graph,
-//! the point of no return, and what stopping after each step would leave behind. Reads plans, and what
-//! it is told of their tools.
+//! Static analysis of a plan before it runs: findings beyond the parser's errors, the waves of its graph, the
+//! point of no return, and the effects that would remain after stopping at each step. Looks at the plan and
+//! at the given facts about its tools, and at nothing else.
 
 mod advice;
 mod arguments;
-mod claims;
-mod flow;
+mod inference;
 mod inputs;
 mod names;
+mod tool_claims;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,105 +15,113 @@ use std::collections::{BTreeMap, BinaryHeap};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::bind::with_room;
+use crate::bind::with_large_stack;
 use crate::id::{StepId, StepNo};
 use crate::plan::Plan;
 pub use crate::plan::{Finding, Severity};
 pub use crate::spelling::nearest;
-use crate::terms::{Rules, Terms};
-pub use names::{check_names, name_trouble};
+use crate::tool_policy::{StepRules, ToolPolicies};
+pub use names::{check_names, forbidden_character};
 
-/// Names in one list of leftovers; the count tells of the rest.
+/// Most step ids in one `left_behind` list; `left_behind_total` counts them all.
 pub const LEFT_BEHIND_SHOWN: usize = 20;
 
-/// The plan check, as every door shows it.
+/// The result of checking a plan, in the form that CLI, MCP and HTTP show.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Check {
+pub struct PlanCheck {
+    /// Whether the plan may run. `check_plan` considers forbidden probes only; the service sets the final
+    /// value from all findings.
     pub ok: bool,
     pub findings: Vec<Finding>,
-    /// Steps that could run side by side, wave after wave.
+    /// Groups of steps that could run at the same time, in order.
     pub waves: Vec<Vec<StepId>>,
+    /// The first step after which a full undo is impossible; `None` where everything can be undone.
     pub point_of_no_return: Option<StepId>,
-    /// In the order in which the steps run one at a time.
-    pub stopping: Vec<Leftover>,
+    /// What stopping after each step would leave, in the order in which steps run at concurrency 1.
+    pub stopping: Vec<LeftoverEffects>,
 }
 
-/// What remains in the world if the execution stops right after `step` and undoes all it can.
+/// The effects that remain if the execution stops right after `step` and undoes all it can.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Leftover {
+pub struct LeftoverEffects {
     pub step: StepId,
-    /// The latest steps whose effect cannot be taken back, or not wholly.
+    /// The latest steps whose effect cannot be undone, or not fully; at most `LEFT_BEHIND_SHOWN`.
     pub left_behind: Vec<StepId>,
     pub left_behind_total: usize,
 }
 
-/// What a live tool says of itself.
+/// A live tool's schemas and its server's claims about it.
 #[derive(Clone, Debug, Default)]
 pub struct ToolFacts {
     pub input_schema: Value,
     pub output_schema: Option<Value>,
-    /// Claims of its server.
+    /// The server's claim that the tool only reads; `None` where it makes none.
     pub read_only: Option<bool>,
+    /// The server's claim that the tool destroys something; `None` where it makes none.
     pub destructive: Option<bool>,
-    /// Where its description holds characters that nobody sees.
-    pub hidden: Vec<String>,
+    /// Locations of hidden characters in the tool's definition, as in `description: U+202E at 12`.
+    pub hidden_characters: Vec<String>,
 }
 
-/// By name, written `server/tool`; of a tool that is not here nothing is known.
-pub type Tools = BTreeMap<String, ToolFacts>;
+/// Facts by tool name, `server/tool`. Nothing is known of a tool without an entry.
+pub type ToolFactsByName = BTreeMap<String, ToolFacts>;
 
-/// The check of a plan, under what the operator says of its tools.
-pub fn check(plan: &Plan, terms: &Terms) -> Check {
-    let rules: Vec<Rules> = plan.steps.iter().map(|step| Rules::of(step, terms)).collect();
-    let order = order(plan);
-    let turning = order.iter().copied().find(|no| rules[no.index()].leaves_behind());
-    let mut findings = claims::forbidden_probes(plan, terms);
+/// Checks a plan offline, under the operator's terms for its tools.
+pub fn check_plan(plan: &Plan, terms: &ToolPolicies) -> PlanCheck {
+    let rules: Vec<StepRules> = plan.steps.iter().map(|step| StepRules::resolve(step, terms)).collect();
+    let order = sequential_order(plan);
+    let no_return = order.iter().copied().find(|no| rules[no.index()].leaves_effect_after_undo());
+    let mut findings = tool_claims::forbidden_probes(plan, terms);
     let ok = findings.is_empty();
     findings.extend(advice::findings(plan, &order, &rules));
-    Check {
+    PlanCheck {
         ok,
         findings,
         waves: waves(plan),
-        point_of_no_return: turning.map(|no| plan.step(no).id.clone()),
-        stopping: stopping(plan, &order, &rules),
+        point_of_no_return: no_return.map(|no| plan.step(no).id.clone()),
+        stopping: leftover_effects(plan, &order, &rules),
     }
 }
 
-/// The plan held against its live tools: arguments, outputs, claims.
-pub fn check_tools(plan: &Plan, tools: &Tools, terms: &Terms) -> Vec<Finding> {
-    let mut findings = with_room(|| arguments::findings(plan, tools));
-    findings.extend(claims::findings(plan, tools, terms));
-    advice::condensed(findings)
+/// Checks a plan against its live tools: arguments, outputs, and what the servers and the config claim.
+pub fn check_against_tools(plan: &Plan, tools: &ToolFactsByName, terms: &ToolPolicies) -> Vec<Finding> {
+    let mut findings = with_large_stack(|| arguments::findings(plan, tools));
+    findings.extend(tool_claims::findings(plan, tools, terms));
+    advice::limit_per_code(findings)
 }
 
-/// Errors that refuse a new version only: plans that were saved before these rules existed still run.
-const AUTHORS_ONLY: [&str; 2] = ["undeclared_input", "not_a_schema"];
+/// Codes of errors that refuse only a new plan or version: plans saved before these rules existed still run.
+const NEW_VERSION_ONLY_CODES: [&str; 2] = ["undeclared_input", "not_a_schema"];
 
-impl Check {
-    /// The check as it counts for a plan that was saved before.
-    pub fn of_saved_plan(mut self) -> Self {
-        for finding in self.findings.iter_mut().filter(|finding| AUTHORS_ONLY.contains(&finding.code)) {
+impl PlanCheck {
+    /// The check for a plan that was saved earlier: errors of rules that are newer than it become warnings.
+    pub fn for_saved_plan(mut self) -> Self {
+        for finding in
+            self.findings.iter_mut().filter(|finding| NEW_VERSION_ONLY_CODES.contains(&finding.code))
+        {
             finding.severity = Severity::Warning;
         }
         self.ok = !self.findings.iter().any(|finding| finding.severity == Severity::Error);
         self
     }
 
-    /// The check of a document that is no plan.
-    pub fn refused(findings: Vec<Finding>) -> Self {
+    /// The check of a document that did not parse: not ok, with the parser's errors.
+    pub fn from_errors(findings: Vec<Finding>) -> Self {
         Self { findings, ..Self::default() }
     }
 }
 
-/// The order at concurrency 1: the first step in the list whose dependencies have run.
-pub fn order(plan: &Plan) -> Vec<StepNo> {
-    let mut waiting: Vec<usize> = plan.steps.iter().map(|step| step.needs.len()).collect();
-    let ready = plan.numbered().filter(|(_, step)| step.needs.is_empty()).map(|(no, _)| Reverse(no));
+/// The order in which steps run at concurrency 1: always the first step in the list whose dependencies have
+/// run.
+pub fn sequential_order(plan: &Plan) -> Vec<StepNo> {
+    let mut waiting: Vec<usize> = plan.steps.iter().map(|step| step.dependencies.len()).collect();
+    let ready =
+        plan.numbered_steps().filter(|(_, step)| step.dependencies.is_empty()).map(|(no, _)| Reverse(no));
     let mut ready: BinaryHeap<_> = ready.collect();
     let mut order = Vec::with_capacity(plan.steps.len());
     while let Some(Reverse(no)) = ready.pop() {
         order.push(no);
-        for next in &plan.step(no).needed_by {
+        for next in &plan.step(no).dependents {
             waiting[next.index()] -= 1;
             if waiting[next.index()] == 0 {
                 ready.push(Reverse(*next));
@@ -123,39 +131,44 @@ pub fn order(plan: &Plan) -> Vec<StepNo> {
     order
 }
 
-/// Each step in the wave after the last of those it needs.
+/// Groups the steps into waves: each step is in the wave after the latest of its dependencies.
 pub fn waves(plan: &Plan) -> Vec<Vec<StepId>> {
-    let mut level = vec![0; plan.steps.len()];
+    let mut wave_of = vec![0; plan.steps.len()];
     let mut count = 0;
-    for no in order(plan) {
-        let needs = plan.step(no).needs.iter();
-        level[no.index()] = needs.map(|need| level[need.step.index()] + 1).max().unwrap_or(0);
-        count = count.max(level[no.index()] + 1);
+    for no in sequential_order(plan) {
+        let dependencies = plan.step(no).dependencies.iter();
+        let waves = dependencies.map(|dependency| wave_of[dependency.step.index()] + 1);
+        wave_of[no.index()] = waves.max().unwrap_or(0);
+        count = count.max(wave_of[no.index()] + 1);
     }
     let mut waves = vec![Vec::new(); count];
-    for (no, step) in plan.numbered() {
-        waves[level[no.index()]].push(step.id.clone());
+    for (no, step) in plan.numbered_steps() {
+        waves[wave_of[no.index()]].push(step.id.clone());
     }
     waves
 }
 
-/// The first step that runs after which full undo is impossible.
+/// The first step at concurrency 1 after which a full undo is impossible, by the plan alone; `None` where
+/// everything can be undone.
 pub fn point_of_no_return(plan: &Plan) -> Option<StepNo> {
-    let none = Terms::new();
-    order(plan).into_iter().find(|no| Rules::of(plan.step(*no), &none).leaves_behind())
+    let no_terms = ToolPolicies::new();
+    sequential_order(plan)
+        .into_iter()
+        .find(|no| StepRules::resolve(plan.step(*no), &no_terms).leaves_effect_after_undo())
 }
 
-fn stopping(plan: &Plan, order: &[StepNo], rules: &[Rules]) -> Vec<Leftover> {
+/// What stopping after each step of `order` would leave behind.
+fn leftover_effects(plan: &Plan, order: &[StepNo], rules: &[StepRules]) -> Vec<LeftoverEffects> {
     let mut left: Vec<&StepId> = Vec::new();
     let mut stopping = Vec::with_capacity(order.len());
     for no in order {
         let step = plan.step(*no);
-        if rules[no.index()].leaves_behind() {
+        if rules[no.index()].leaves_effect_after_undo() {
             left.push(&step.id);
         }
         let shown = &left[left.len().saturating_sub(LEFT_BEHIND_SHOWN)..];
         let left_behind = shown.iter().map(|id| (*id).clone()).collect();
-        stopping.push(Leftover { step: step.id.clone(), left_behind, left_behind_total: left.len() });
+        stopping.push(LeftoverEffects { step: step.id.clone(), left_behind, left_behind_total: left.len() });
     }
     stopping
 }

@@ -1,20 +1,20 @@
-//! `${…}` in a plan's values, and `when`: CEL, compiled once, with types kept.
-//! Text that comes from a tool is data: an expression inside it is never evaluated.
+//! Expressions in plans: `${…}` in values, and conditions such as `when`. A subset of CEL over JSON values,
+//! compiled once. Text that comes from a tool is data: an expression inside it is never evaluated.
 //!
-//! The `cel` crate parses; what it parsed is lowered into a small tree of our own (`node`) and
-//! evaluated here (`evaluate`). Its own evaluator knows no budget, walks maps in hash order and
-//! needs a stack that grows with the author's text; ours is bounded in depth, work and bytes.
+//! The `cel` crate parses; `lowering` turns its syntax tree into a smaller one (`expression`), which
+//! `evaluator` evaluates. The crate's own evaluator has no budget, walks maps in hash order and needs a stack
+//! that grows with the author's text; this one is bounded in depth, work and bytes.
 
 mod budget;
 mod condition;
-mod evaluate;
+mod evaluator;
+mod expression;
 mod function;
-mod lower;
-mod node;
+mod lowering;
 mod number;
 mod outline;
 mod source;
-mod template;
+mod value_template;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,65 +22,69 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-pub use condition::Condition;
-pub(crate) use node::{Path, Root, Segment};
-pub(crate) use outline::{Outline, kind_of};
-pub(crate) use source::with_room;
-pub use template::Template;
+pub use condition::ConditionExpression;
+pub(crate) use expression::{PathSegment, ReferencePath, ReferenceRoot};
+pub(crate) use outline::{TemplateOutline, json_type_of};
+pub(crate) use source::with_large_stack;
+pub use value_template::ValueTemplate;
 
 /// Longest expression, in bytes.
-pub const SOURCE_MAX: usize = 4_096;
-/// Words, numbers, strings, operators and brackets in one expression.
+pub const SOURCE_BYTES_MAX: usize = 4_096;
+/// Most tokens in one expression: words, numbers, strings, operators and brackets.
 pub const TOKENS_MAX: usize = 400;
-/// Brackets inside brackets in one expression.
-pub const BRACKETS_MAX: usize = 24;
-/// Operations inside operations in one expression; also bounds the stack of evaluation and drop.
+/// Deepest nesting of brackets in one expression.
+pub const BRACKET_DEPTH_MAX: usize = 24;
+/// Deepest nesting of operations in one expression; also bounds the stack of evaluation and drop.
 pub const DEPTH_MAX: usize = 64;
-/// `map`, `filter`, `all`, `exists`, `exists_one` inside one another.
-pub const LOOPS_MAX: usize = 2;
-/// Operations that evaluating one expression may take, loops and long strings included.
+/// Deepest nesting of the loops `map`, `filter`, `all`, `exists` and `exists_one`.
+pub const LOOP_DEPTH_MAX: usize = 2;
+/// Most operations that evaluating one expression may take; loops and long strings count.
 pub const WORK_MAX: u64 = 1_000_000;
-/// Bytes that binding one template, or testing one condition, may produce on its way.
+/// Most bytes of values that binding one template, or testing one condition, may create.
 pub const BOUND_BYTES_MAX: usize = 8 << 20;
 
-/// The key of the object that stands where a secret stood.
-pub const REDACTED: &str = "actbook:redacted";
+/// The only key of the object that replaces a secret value.
+pub const REDACTED_KEY: &str = "actbook:redacted";
 
-/// What is kept instead of the secret `name`.
-pub fn redacted(name: &str) -> Value {
-    json!({ REDACTED: name })
+/// The object that is stored in place of the secret `name`.
+pub fn redaction_marker(name: &str) -> Value {
+    json!({ REDACTED_KEY: name })
 }
 
-/// The name of the first secret that was taken out of `value`, if there is one.
-pub fn redacted_in(value: &Value) -> Option<&str> {
+/// The name of the first redacted secret inside `value`; `None` if there is none.
+pub fn find_redacted(value: &Value) -> Option<&str> {
     match value {
-        Value::Object(fields) => match fields.get(REDACTED) {
+        Value::Object(fields) => match fields.get(REDACTED_KEY) {
             Some(name) => Some(name.as_str().unwrap_or("a value")),
-            None => fields.values().find_map(redacted_in),
+            None => fields.values().find_map(find_redacted),
         },
-        Value::Array(items) => items.iter().find_map(redacted_in),
+        Value::Array(items) => items.iter().find_map(find_redacted),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }
 
-/// What an expression reads; tells the plan its dependencies and the ledger which values to load.
+/// What an expression, template or condition reads. The plan derives its dependencies from it, and the ledger
+/// the values to load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reads {
+pub struct ReadSet {
+    /// Whether any input is read.
     pub inputs: bool,
-    /// The fields of `inputs` by name, outermost first, as far as they are spelled out; an empty
-    /// one reads them all.
+    /// Paths into `inputs`, outermost name first, as far as their names are literal; an empty path reads all
+    /// inputs.
     pub input_fields: BTreeSet<Vec<String>>,
-    /// `steps.<id>.output`
+    /// Ids of the steps whose `steps.<id>.output` is read.
     pub outputs: BTreeSet<String>,
-    /// `steps.<id>.status`
+    /// Ids of the steps whose `steps.<id>.status` is read.
     pub statuses: BTreeSet<String>,
-    /// The step's own `arguments` and `output`, in scope in compensations and probes only.
+    /// The step's own `arguments` are read: allowed in compensations and probes only.
     pub own_arguments: bool,
+    /// The step's own `output` is read: allowed in compensations and probes only.
     pub own_output: bool,
 }
 
-impl Reads {
-    pub(crate) fn add(&mut self, other: &Self) {
+impl ReadSet {
+    /// Adds everything that `other` reads.
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.inputs |= other.inputs;
         self.own_arguments |= other.own_arguments;
         self.own_output |= other.own_output;
@@ -90,25 +94,30 @@ impl Reads {
     }
 }
 
-/// The values in scope.
+/// The values that an expression can read. A value that is absent makes a read of it fail.
 #[derive(Debug, Default)]
-pub struct Scope {
+pub struct ExpressionScope {
     pub inputs: Option<Arc<Value>>,
+    /// Outputs by step id.
     pub outputs: BTreeMap<String, Arc<Value>>,
+    /// Statuses by step id.
     pub statuses: BTreeMap<String, &'static str>,
     pub execution_id: String,
+    /// The step's own arguments, in compensations and probes.
     pub arguments: Option<Arc<Value>>,
+    /// The step's own output, in compensations and probes; in `happened`, the probe's.
     pub output: Option<Arc<Value>>,
 }
 
-/// Why an expression gave no value. `path` is where in the template it stands; empty at its root.
+/// Why an expression did not parse or gave no value. `path` is its location in the template; empty at the
+/// root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unbound {
+pub struct BindError {
     pub path: String,
     pub message: String,
 }
 
-impl fmt::Display for Unbound {
+impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.path.as_str() {
             "" => f.write_str(&self.message),
@@ -117,4 +126,4 @@ impl fmt::Display for Unbound {
     }
 }
 
-impl std::error::Error for Unbound {}
+impl std::error::Error for BindError {}

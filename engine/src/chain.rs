@@ -1,7 +1,7 @@
-//! The hash chain: what makes the journal tamper-evident. Golden vectors are in docs/journal.md.
+//! The hash chain that makes the journal tamper-evident. Golden vectors are in docs/journal.md.
 //!
 //! `entry = SHA-256(parts)`, each part length-prefixed; `hash = SHA-256(previous hash, entry)`.
-//! Everything is computed over the exact stored bytes, never over re-serialised JSON.
+//! All hashes are over the exact stored bytes, never over re-serialised JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,20 +11,22 @@ use sha2::{Digest as _, Sha256};
 
 use crate::id::Position;
 
-/// Written into every entry's hash, so that a later layout cannot be confused with this one.
+/// Layout version, hashed into every entry so that a later layout cannot be confused with this one.
 pub const FORMAT_VERSION: u64 = 1;
 
+/// A SHA-256 hash.
 pub type Hash = [u8; 32];
 
-/// The hash before the first entry of a journal.
+/// The previous hash of a journal's first entry.
 pub const GENESIS: Hash = [0; 32];
 
-/// An entry's stored columns, borrowed.
+/// The stored columns of a journal entry that its hash covers.
 #[derive(Clone, Copy, Debug)]
-pub struct Parts<'a> {
+pub struct EntryParts<'a> {
     pub tenant: u64,
     pub position: Position,
     pub stream: u64,
+    /// The entry's number within its stream, from 1.
     pub version: u64,
     pub at_ms: i64,
     pub actor: &'a str,
@@ -32,19 +34,21 @@ pub struct Parts<'a> {
     pub body: &'a str,
 }
 
-pub fn entry_hash(parts: &Parts<'_>) -> Hash {
+/// Hashes an entry's columns, without the chain.
+pub fn entry_hash(parts: &EntryParts<'_>) -> Hash {
     let mut hasher = Sha256::new();
     let numbers = [FORMAT_VERSION, parts.tenant, parts.position.0, parts.stream, parts.version];
     for number in numbers {
-        put(&mut hasher, &number.to_be_bytes());
+        hash_length_prefixed(&mut hasher, &number.to_be_bytes());
     }
-    put(&mut hasher, &parts.at_ms.to_be_bytes());
+    hash_length_prefixed(&mut hasher, &parts.at_ms.to_be_bytes());
     for text in [parts.actor, parts.kind, parts.body] {
-        put(&mut hasher, text.as_bytes());
+        hash_length_prefixed(&mut hasher, text.as_bytes());
     }
     hasher.finalize().into()
 }
 
+/// Links an entry's hash to the hash of the journal before it.
 pub fn chain_hash(previous: &Hash, entry: &Hash) -> Hash {
     let mut hasher = Sha256::new();
     hasher.update(previous);
@@ -52,18 +56,19 @@ pub fn chain_hash(previous: &Hash, entry: &Hash) -> Hash {
     hasher.finalize().into()
 }
 
-fn put(hasher: &mut Sha256, bytes: &[u8]) {
+/// Hashes the length before the bytes, so that text cannot move from one part to the next unnoticed.
+fn hash_length_prefixed(hasher: &mut Sha256, bytes: &[u8]) {
     hasher.update((bytes.len() as u64).to_be_bytes());
     hasher.update(bytes);
 }
 
-/// What an entry's body says of a payload that is kept beside it: enough to prove it, and nothing
-/// that would give it away once it is erased.
+/// A SHA-256 digest, written as base64url. An entry's body holds the salted digest of its payload: it proves
+/// the payload and reveals nothing of it after erasure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(pub Hash);
 
 impl Digest {
-    /// The salt makes short, guessable payloads unguessable after they have been erased.
+    /// Hashes `salt` and `bytes`. After erasure the salt is gone, so that short payloads cannot be guessed.
     pub fn salted(salt: &[u8], bytes: &[u8]) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(salt);
@@ -71,6 +76,7 @@ impl Digest {
         Self(hasher.finalize().into())
     }
 
+    /// The digest without a salt.
     pub fn of(bytes: &[u8]) -> Self {
         Self::salted(&[], bytes)
     }
@@ -97,15 +103,17 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// The value with its keys in order, even where serde_json is built to keep the author's: what is
-/// digested must not depend on who wrote it down.
-pub fn in_order(value: &Value) -> Value {
+/// A copy of the value with all object keys sorted, also where serde_json is built to preserve their order:
+/// the digest of a value must not depend on the order in which its author wrote the keys.
+pub fn with_sorted_keys(value: &Value) -> Value {
     match value {
-        Value::Array(items) => Value::Array(items.iter().map(in_order).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(with_sorted_keys).collect()),
         Value::Object(fields) => {
             let mut entries: Vec<_> = fields.iter().collect();
             entries.sort_unstable_by_key(|(name, _)| name.as_str());
-            Value::Object(entries.into_iter().map(|(name, field)| (name.clone(), in_order(field))).collect())
+            Value::Object(
+                entries.into_iter().map(|(name, field)| (name.clone(), with_sorted_keys(field))).collect(),
+            )
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }

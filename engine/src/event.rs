@@ -1,34 +1,34 @@
-//! What happened: the closed vocabulary of the journal, one struct per kind.
+//! Journal events: one struct per kind, and the enum that holds any of them.
 //!
-//! A kind carries its version (`attempt_started.1`); bodies are never rewritten. `decode` is the one
-//! place where an older version is read into today's shape. docs/journal.md explains each kind.
+//! A kind carries its version (`attempt_started.1`); stored bodies are never rewritten. Only `decode` reads
+//! an older version into the current struct. docs/journal.md explains each kind.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::chain::Digest;
-use crate::id::{Epoch, ExecutionId, PlanId, SeatId, StepId};
-use crate::note::Scope;
-use crate::policy::{Answer, Category, End, Outcome, words};
-use crate::task::Status as TaskStatus;
-use crate::terms::Terms;
+use crate::id::{Epoch, ExecutionId, NodeId, PlanId, StepId};
+use crate::note::NoteScope;
+use crate::policy::{EndStatus, ErrorCategory, Outcome, StepAnswer, string_enum};
+use crate::task;
+use crate::tool_policy::ToolPolicies;
 
-/// A payload that is kept beside its entry: the entry itself holds only what proves it.
+/// Salted digest and size, in bytes, of a payload. The entry holds these; the payload is stored beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct PayloadDigest {
     pub digest: Digest,
     pub size: u64,
 }
 
-/// Written `digest.size`: narrow, since nearly every entry has one.
-impl Serialize for Kept {
+/// Serialised as `digest.size`: short, because nearly every entry has one.
+impl Serialize for PayloadDigest {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format!("{}.{}", self.digest, self.size))
     }
 }
 
-impl<'de> Deserialize<'de> for Kept {
+impl<'de> Deserialize<'de> for PayloadDigest {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::{Error, IntoDeserializer};
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
@@ -47,48 +47,49 @@ pub struct PlanRef {
     pub digest: Digest,
 }
 
-words!(
-    /// What a probe found. `Lost`: the process that probed went away; a probe is read-only, so it runs again.
-    Probed { Happened = "happened", DidNotHappen = "did_not_happen", Error = "error", Lost = "lost" }
+string_enum!(
+    /// What a probe found out about an unknown attempt. `Lost`: its process died, and the probe runs again.
+    ProbeFinding { Happened = "happened", DidNotHappen = "did_not_happen", Error = "error", Lost = "lost" }
 );
 
-words!(
-    /// What an agent says of its own act.
-    Reported { Started = "started", Succeeded = "succeeded", Failed = "failed", Compensated = "compensated" }
+string_enum!(
+    /// How far an agent says that its own action has come.
+    ReportedStatus { Started = "started", Succeeded = "succeeded", Failed = "failed", Compensated = "compensated" }
 );
 
-/// A compensation that an unwinding would call, as it is put to the person who says yes to it.
+/// A compensation call that an unwinding would make, as shown to the person who approves it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UndoCall {
     pub step: StepId,
-    /// The attempt whose effect it takes back, counted from 1.
+    /// The attempt whose effect the call undoes, counted from 1.
     pub attempt: u32,
     pub tool: String,
-    /// Of the bound arguments; none where they cannot be bound yet.
+    /// Digest of the bound arguments; `None` where they cannot be bound yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Digest>,
-    /// The definition of the tool that the yes is given to.
+    /// Digest of the tool definition that the approval is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<Digest>,
 }
 
-/// An entry was written by a later release, or is not what it claims to be.
+/// Why a stored entry cannot be decoded: a later release wrote it, or its body does not match its kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Undecodable {
+pub enum DecodeError {
     #[error("entries of kind `{0}` were written by a newer actbook; update this one")]
     UnknownKind(String),
     #[error("the body of a `{kind}` entry does not read: {why}")]
-    Body { kind: String, why: String },
+    InvalidBody { kind: String, why: String },
 }
 
-fn no(flag: &bool) -> bool {
-    !*flag
+/// For fields that are left out of the body where they have their default.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
-/// Declares one struct per kind, the `Event` that holds any of them, and the two ways between an
-/// event and its stored form. A new kind is one block here; the compiler lists the rest. After a `|` stand
-/// the older versions whose bodies read into the same struct, the fields that they lack by default.
+/// Declares one struct per kind, the `Event` enum, and the conversions between an event and its stored form.
+/// A new kind is one block here; the compiler then lists every match to extend. After `|` come the older
+/// versions that decode into the same struct; fields that they lack get their default.
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident = $kind:literal $(| $older:literal)* { $($(#[$fdoc:meta])* $field:ident : $type:ty),* $(,)? })+) => {
         $(
@@ -98,8 +99,9 @@ macro_rules! events {
             pub struct $name { $($(#[$fdoc])* pub $field: $type),* }
 
             impl $name {
+                /// The kind and version that is written today.
                 pub const KIND: &'static str = $kind;
-                /// Every version that can be read, the newest first.
+                /// All versions that can be decoded, the newest first.
                 pub const VERSIONS: &'static [&'static str] = &[$kind, $($older),*];
             }
 
@@ -108,37 +110,41 @@ macro_rules! events {
             }
         )+
 
+        /// A journal event of any kind.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Event { $($name($name)),+ }
 
         impl Event {
-            /// The versions that are written today.
+            /// Each kind in the version that is written today.
             pub const KINDS: &'static [&'static str] = &[$($kind),+];
-            /// Every version that can be read, those of one kind next to each other.
+            /// All versions that can be decoded; those of one kind are adjacent.
             pub const KINDS_READ: &'static [&'static str] = &[$($kind, $($older,)*)+];
 
+            /// The kind with its version, as stored.
             pub fn kind(&self) -> &'static str {
                 match self { $(Self::$name(_) => $kind),+ }
             }
 
+            /// The body as stored: JSON.
             pub fn body(&self) -> String {
                 let body = match self { $(Self::$name(event) => serde_json::to_string(event)),+ };
                 body.expect("an event holds only text, numbers and lists, which always serialise")
             }
 
-            pub fn decode(kind: &str, body: &str) -> Result<Self, Undecodable> {
+            /// Decodes a stored entry of any readable version.
+            pub fn decode(kind: &str, body: &str) -> Result<Self, DecodeError> {
                 match kind {
                     $($kind $(| $older)* => serde_json::from_str(body).map(Self::$name),)+
-                    _ => return Err(Undecodable::UnknownKind(kind.to_owned())),
+                    _ => return Err(DecodeError::UnknownKind(kind.to_owned())),
                 }
-                .map_err(|error| Undecodable::Body { kind: kind.to_owned(), why: error.to_string() })
+                .map_err(|error| DecodeError::InvalidBody { kind: kind.to_owned(), why: error.to_string() })
             }
         }
     };
 }
 
 events! {
-    /// A version of a plan was added to the library. Its document is the entry's payload.
+    /// A version of a plan or template was saved. Its document is the entry's payload.
     PlanSaved = "plan_saved.2" | "plan_saved.1" {
         id: PlanId,
         name: String,
@@ -146,25 +152,25 @@ events! {
         digest: Digest,
         size: u64,
         steps: u32,
-        /// The definition of each tool that it was checked against; none of them where it was not.
+        /// By tool: the definition that the plan was checked against; empty where it was not checked.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         pins: BTreeMap<String, Digest>,
-        /// The outside task that it belongs to.
+        /// The outside task that the plan belongs to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
-        /// It is kept to make plans of, and not to run.
-        #[serde(default, skip_serializing_if = "no")]
+        /// Saved as a template: plans are made from it, and it does not run itself.
+        #[serde(default, skip_serializing_if = "is_default")]
         template: bool,
-        /// The project that wrote it first; None: it is older than projects, and all of them see it.
+        /// The project that wrote it first; `None`: written before projects existed, visible in all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
-        /// Every project sees it.
-        #[serde(default, skip_serializing_if = "no")]
+        /// Visible in every project.
+        #[serde(default, skip_serializing_if = "is_default")]
         everywhere: bool,
     }
-    /// Of a plan, or of a template.
+    /// A plan or template was deleted: its name no longer finds it.
     PlanDeleted = "plan_deleted.1" { id: PlanId }
-    /// An operator takes a tool as it is now: from here on this definition counts for every plan.
+    /// An operator accepted a tool's current definition; from here on it counts for every plan.
     ToolAccepted = "tool_accepted.1" {
         tool: String,
         digest: Digest,
@@ -172,80 +178,87 @@ events! {
         reason: Option<String>,
     }
 
+    /// An execution was started; the first entry of its stream.
     ExecutionStarted = "execution_started.2" | "execution_started.1" {
         id: ExecutionId,
         plan: PlanRef,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        inputs: Option<Kept>,
-        /// The digest of the definitions of the servers that the plan names.
+        inputs: Option<PayloadDigest>,
+        /// The toolset: the digest of the definitions of the servers that the plan names.
         place: Digest,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
-        /// What the operator said of its tools, and what they are pinned to.
+        /// The tool policies: what the operator's config says of each tool, and its pin.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        terms: Terms,
-        /// The project that it belongs to: agents of other projects neither see it nor act on it. None in
-        /// entries of version 1, which were written before there were projects.
+        terms: ToolPolicies,
+        /// The execution's project: agents of other projects neither see it nor act on it. `None` in entries
+        /// of version 1, which were written before projects existed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
-        /// Whether the config that it was started under lets agents answer its approvals.
-        #[serde(default, skip_serializing_if = "no")]
+        /// Whether the config at the start lets agents answer the execution's approvals.
+        #[serde(default, skip_serializing_if = "is_default")]
         agents_may_approve: bool,
     }
-    /// Who drives from here on: only commands that carry this epoch start attempts.
-    DriverChanged = "driver_changed.1" { epoch: Epoch, seat: SeatId }
-    /// The execution goes on with the tools as this place defines them.
+    /// A node became the driver; from here on only commands that carry this epoch start attempts.
+    DriverChanged = "driver_changed.1" { epoch: Epoch, seat: NodeId }
+    /// The execution continues with another toolset.
     PlaceAdopted = "place_adopted.1" { place: Digest }
-    /// A tool that was accepted since goes by its new definition here too.
+    /// The execution follows a tool's definition that was accepted after its start.
     PinMoved = "pin_moved.1" { tool: String, digest: Digest }
 
+    /// The execution waits for an approval of the whole plan.
     PlanApprovalAsked = "plan_approval_asked.1" {}
+    /// The whole plan was approved.
     PlanApproved = "plan_approved.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
+    /// The whole plan was rejected: the execution ends cancelled.
     PlanRejected = "plan_rejected.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
 
-    /// A step waits for a yes to exactly these arguments, and to the tool as this pin has it.
+    /// A step waits for an approval of exactly these arguments, and of the tool definition in `pin`.
     ApprovalAsked = "approval_asked.1" {
         step: StepId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        arguments: Option<Kept>,
+        arguments: Option<PayloadDigest>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pin: Option<Digest>,
     }
+    /// A step's call was approved.
     StepApproved = "step_approved.1" {
         step: StepId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
+    /// A step's call was rejected: the step fails with category `policy`.
     StepRejected = "step_rejected.1" {
         step: StepId,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
 
-    /// The intent: durable before anything leaves. Without `arguments` it sends what was approved.
+    /// The intent to call, durable before the call is sent. Without `arguments` the attempt sends what was
+    /// approved, or what the attempt before sent.
     AttemptStarted = "attempt_started.1" {
         step: StepId,
         attempt: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        arguments: Option<Kept>,
+        arguments: Option<PayloadDigest>,
     }
-    /// The server goes on with the call by itself and gave this handle; durable before it is asked after.
+    /// The server runs the call as a task of its own and returned this handle; durable before the first poll.
     TaskAccepted = "task_accepted.1" {
         step: StepId,
-        /// The attempt, or the compensation.
+        /// The number of the attempt; exactly one of `attempt` and `compensation` is given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempt: Option<u32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         compensation: Option<u32>,
         task: String,
     }
-    /// The agent said that it has begun; from then on the step is the holder's until its claim lapses.
+    /// An agent started its step: it holds the step until its claim lapses.
     AgentStarted = "agent_started.2" | "agent_started.1" {
         step: StepId,
         attempt: u32,
@@ -254,64 +267,70 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until_ms: Option<i64>,
     }
+    /// An attempt ended.
     AttemptEnded = "attempt_ended.1" {
         step: StepId,
         attempt: u32,
         outcome: Outcome,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        category: Option<Category>,
-        /// The output, or what the tool said.
+        category: Option<ErrorCategory>,
+        /// The output, or the error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        result: Option<Kept>,
-        /// It certainly did not leave the house.
-        #[serde(default, skip_serializing_if = "no")]
+        result: Option<PayloadDigest>,
+        /// The call was certainly not sent.
+        #[serde(default, skip_serializing_if = "is_default")]
         unsent: bool,
-        /// Concluded by the process that took over, not seen.
-        #[serde(default, skip_serializing_if = "no")]
+        /// The process that took over concluded the outcome; nobody observed it.
+        #[serde(default, skip_serializing_if = "is_default")]
         takeover: bool,
-        /// The least that the server wants to be left alone for before the next attempt.
+        /// The server's minimum wait before the next attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
-        /// The tool wants to know something first; `result` is its question.
-        #[serde(default, skip_serializing_if = "no")]
+        /// The tool asks for input first; `result` is its question.
+        #[serde(default, skip_serializing_if = "is_default")]
         asks: bool,
     }
-    /// An answer to an attempt that had already been given up.
+    /// The outcome of an attempt arrived after the attempt had been given up.
     LateAnswer = "late_answer.1" {
         step: StepId,
         attempt: u32,
         outcome: Outcome,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        category: Option<Category>,
+        category: Option<ErrorCategory>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        result: Option<Kept>,
+        result: Option<PayloadDigest>,
     }
-    /// The next attempt, at the step or its compensation, with the backoff and jitter that were chosen.
+    /// The time of the next attempt at the step or its compensation, with backoff and jitter included.
     RetryScheduled = "retry_scheduled.1" { step: StepId, at_ms: i64 }
 
-    ProbeStarted = "probe_started.1" { step: StepId, attempt: u32, arguments: Kept }
+    /// The intent to probe an unknown attempt, durable before the call is sent.
+    ProbeStarted = "probe_started.1" { step: StepId, attempt: u32, arguments: PayloadDigest }
+    /// A probe ended.
     ProbeEnded = "probe_ended.1" {
         step: StepId,
         attempt: u32,
-        found: Probed,
+        found: ProbeFinding,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        result: Option<Kept>,
+        result: Option<PayloadDigest>,
     }
 
-    /// The step ends as its last attempt did, or without one where nothing could be sent.
+    /// The step failed as its last attempt did, or without an attempt where nothing could be sent.
     StepFailed = "step_failed.1" {
         step: StepId,
-        category: Category,
+        category: ErrorCategory,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        result: Option<Kept>,
+        result: Option<PayloadDigest>,
     }
-    StepUnknown = "step_unknown.1" { step: StepId, category: Category }
+    /// The step ended with an unknown outcome.
+    StepUnknown = "step_unknown.1" { step: StepId, category: ErrorCategory }
+    /// The step succeeded by an attempt that a probe or a late answer settled.
     StepSucceeded = "step_succeeded.1" { step: StepId }
-    /// Its `when` was false.
+    /// The step was skipped because its `when` was false.
     StepSkipped = "step_skipped.1" { step: StepId }
+    /// A compensation is not tried again; it waits for an answer.
     CompensationGivenUp = "compensation_given_up.1" { step: StepId }
 
-    /// What a failure did to other steps.
+    /// The failure policy of a failed step was applied to these other steps.
     FailureHandled = "failure_handled.1" {
         step: StepId,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -319,102 +338,111 @@ events! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         skipped: Vec<StepId>,
     }
-    /// Steps that will not start: the execution stops.
+    /// These steps will not start, because the execution stops or a dependency was cancelled.
     StepsCancelled = "steps_cancelled.1" { steps: Vec<StepId> }
 
+    /// Nothing starts until `Resumed`; calls in flight finish.
     Paused = "paused.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
+    /// The pause is over.
     Resumed = "resumed.1" {}
+    /// Somebody cancelled the execution: it ends once the calls in flight have ended.
     CancelAsked = "cancel_asked.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
+    /// A person or an agent answered about a step, or abandoned the execution.
     Decided = "decided.2" | "decided.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<StepId>,
-        answer: Answer,
+        answer: StepAnswer,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        output: Option<Kept>,
-        /// With `retry` and `did-not-happen`: what the next attempt sends instead of what was bound.
+        output: Option<PayloadDigest>,
+        /// With `retry` and `did-not-happen`: arguments that replace the bound ones in the next attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        arguments: Option<Kept>,
+        arguments: Option<PayloadDigest>,
     }
 
-    /// A caller who may not approve asks for an unwinding that needs a yes. Nothing starts until it is answered.
+    /// A caller who may not approve asked for an unwinding that needs an approval. Nothing starts until then.
     UndoAsked = "undo_asked.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
-    /// The unwinding, or what was not listed when it began, waits for a yes to exactly these calls.
+    /// The unwinding, or calls that its start did not list, wait for an approval of exactly these calls.
     UnwindProposed = "unwind_proposed.2" | "unwind_proposed.1" {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<UndoCall>,
     }
-    /// A yes to calls that an unwinding under way has asked for.
+    /// The calls that a running unwinding proposed were approved.
     UnwindApproved = "unwind_approved.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
+    /// The proposed calls were rejected.
     UnwindRejected = "unwind_rejected.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
+    /// The unwinding started.
     UnwindStarted = "unwind_started.2" | "unwind_started.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// The calls under approval that the word of whoever started it says yes to.
+        /// The calls under approval that are approved because their approver started the unwinding.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<UndoCall>,
     }
-    /// `compensation` counts the tries at undoing this step; `attempt` is the one to undo.
+    /// The intent to compensate, durable before the call is sent. `compensation` counts the step's
+    /// compensations from 1; `attempt` is the attempt to undo.
     CompensationStarted = "compensation_started.1" {
         step: StepId,
         compensation: u32,
         attempt: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        arguments: Option<Kept>,
+        arguments: Option<PayloadDigest>,
     }
+    /// A compensation ended.
     CompensationEnded = "compensation_ended.1" {
         step: StepId,
         compensation: u32,
         outcome: Outcome,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        category: Option<Category>,
+        category: Option<ErrorCategory>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        result: Option<Kept>,
-        #[serde(default, skip_serializing_if = "no")]
+        result: Option<PayloadDigest>,
+        #[serde(default, skip_serializing_if = "is_default")]
         unsent: bool,
-        #[serde(default, skip_serializing_if = "no")]
+        #[serde(default, skip_serializing_if = "is_default")]
         takeover: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
     }
+    /// The outcome of a compensation arrived after it had been given up.
     LateCompensation = "late_compensation.1" {
         step: StepId,
         compensation: u32,
         outcome: Outcome,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        result: Option<Kept>,
+        result: Option<PayloadDigest>,
     }
 
-    /// An agent undid the step itself, outside any compensation of the plan; these attempts are undone.
+    /// An agent undid these attempts of a step itself, without a compensation of the plan.
     CompensationRecorded = "compensation_recorded.1" { step: StepId, attempts: Vec<u32> }
-    /// What an agent did, in its own words: of a step, or outside the plan. Decides nothing.
+    /// An agent described what it did, for a step or outside the plan. Nothing follows from it.
     ActionRecorded = "action_recorded.2" | "action_recorded.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<StepId>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        status: Option<Reported>,
-        facts: Kept,
-        /// Of an act that belongs to no execution: the project that recorded it.
+        status: Option<ReportedStatus>,
+        facts: PayloadDigest,
+        /// For an action outside any execution: the project that recorded it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
     }
-    /// What was decided and why. What it asks of the execution follows as an entry of its own.
+    /// A decision and its reason. What it does to the execution follows as an entry of its own.
     DecisionRecorded = "decision_recorded.1" {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<StepId>,
@@ -422,38 +450,38 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        details: Option<Kept>,
+        details: Option<PayloadDigest>,
     }
 
-    /// A note got this value; the payload is the value and its metadata. A stream of its own per key.
+    /// A note was stored; the payload is its value and metadata. Each key has a stream of its own.
     NoteSet = "note_set.2" | "note_set.1" {
         key: String,
         r#type: String,
-        #[serde(default, skip_serializing_if = "Scope::is_everybodys")]
-        scope: Scope,
+        #[serde(default, skip_serializing_if = "is_default")]
+        scope: NoteScope,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at_ms: Option<i64>,
-        note: Kept,
-        /// The project that wrote it first; None: it is older than projects, and all of them see it.
+        note: PayloadDigest,
+        /// The project that wrote it first; `None`: written before projects existed, visible in all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
-        /// Every project sees it.
-        #[serde(default, skip_serializing_if = "no")]
+        /// Visible in every project.
+        #[serde(default, skip_serializing_if = "is_default")]
         everywhere: bool,
     }
-    /// It is not found any more; what it was stays in the journal.
+    /// A note was deleted: it is no longer found; its history stays in the journal.
     NoteDeleted = "note_deleted.1" {
         key: String,
-        #[serde(default, skip_serializing_if = "Scope::is_everybodys")]
-        scope: Scope,
+        #[serde(default, skip_serializing_if = "is_default")]
+        scope: NoteScope,
     }
-    /// A task is there, or what it says has changed; what is left out stays as it was.
+    /// A task was created or changed; a field that is absent stays as it was.
     TaskSet = "task_set.2" | "task_set.1" {
         id: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        status: Option<TaskStatus>,
+        status: Option<task::TaskStatus>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         priority: Option<i64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -464,27 +492,28 @@ events! {
         r#type: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         labels: Option<Vec<String>>,
-        /// The plan and the step that it stands for.
+        /// The plan and the step that the task stands for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         plan: Option<PlanId>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<StepId>,
-        /// What else is said of it, by name.
+        /// Further fields, by name: a JSON object.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        fields: Option<Kept>,
-        /// The project that wrote it first; None: it is older than projects, and all of them see it.
+        fields: Option<PayloadDigest>,
+        /// The project that wrote it first; `None`: written before projects existed, visible in all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
     }
 
-    ExecutionEnded = "execution_ended.1" { status: End }
-    /// The payloads and the salt of this ended execution are gone; the chain still closes.
+    /// The execution ended, or, after an undo by hand, ended anew with another status.
+    ExecutionEnded = "execution_ended.1" { status: EndStatus }
+    /// The payloads and the salt of this ended stream were erased; the hash chain still verifies.
     PayloadsErased = "payloads_erased.1" {}
 }
 
 impl Event {
-    /// The project that the first entry of a stream puts the stream into. None where it was written before
-    /// there were projects, and for every entry that is not the first of a stream.
+    /// The project that a stream's first entry assigns the stream to. `None` where the entry was written
+    /// before projects existed, and for events that start no stream.
     pub fn project(&self) -> Option<&str> {
         let project = if let Self::ExecutionStarted(event) = self {
             &event.project
@@ -500,10 +529,10 @@ impl Event {
         project.as_deref()
     }
 
-    /// The payload that the entry owns, if it has one.
-    pub fn kept(&self) -> Option<Kept> {
+    /// The digest of the payload that the entry owns; `None` where it has no payload.
+    pub fn payload_digest(&self) -> Option<PayloadDigest> {
         match self {
-            Self::PlanSaved(event) => Some(Kept { digest: event.digest, size: event.size }),
+            Self::PlanSaved(event) => Some(PayloadDigest { digest: event.digest, size: event.size }),
             Self::ExecutionStarted(event) => event.inputs,
             Self::ApprovalAsked(event) => event.arguments,
             Self::AttemptStarted(event) => event.arguments,

@@ -1,60 +1,63 @@
-//! One run of one version of a plan, as a fold over its entries.
+//! One run of one version of a plan, as a fold over its journal entries.
 //!
-//!   decide (&Execution, &Command, &Values) → the events that a command gives, or a refusal
-//!   follow (&Execution, Now, &Values)  → the events that follow by themselves, for the driver alone
-//!   evolve (Execution, &Recorded)      → the next state; the only code that changes one
-//!   due    (&Execution)                → the calls whose intent is durable, and when to look again
+//!   decide (&Execution, &Command, &LoadedPayloads) → the events that a command causes, or a rejection
+//!   follow (&Execution, Now, &LoadedPayloads)      → the next automatic events, for the driver alone
+//!   evolve (Execution, &RecordedEvent)             → the next state; the only code that changes the state
+//!   due    (&Execution)                            → the calls whose intent is durable, and when to wake up
 //!
-//! What should happen next is derived from the state each time (`next`), so a crash needs no path of its own.
+//! The next action is derived from the state each time (`next_action`), so crash recovery needs no code path
+//! of its own.
 
-mod asks;
 mod brief;
+mod call_ending;
 mod claim;
 mod command;
 mod decide;
 mod due;
-mod ending;
 mod evolve;
 mod follow;
 mod index;
 mod next;
-mod question;
+mod questions;
 mod record;
 mod state;
-mod terms;
+mod tool_policy;
+mod tool_question;
 mod unwind;
 
-pub use asks::{Question, Subject, answers, questions};
-pub use brief::{Brief, CannotUndo, ToUndo, brief, planned_arguments};
-pub use claim::{CLAIM_MS, Claim, Reporter};
-pub use command::{Command, Ended, FACTS_BYTES_MAX, Facts, Refusal, Report};
-pub use decide::{No, StartContext, begin, decide};
-pub use due::{Call, CallId, CallKind, Due, due};
-pub use evolve::{Corrupt, Recorded, evolve, open};
-pub use follow::{Missing, Values, follow, undo_arguments};
+pub use brief::{Brief, NotUndoable, UndoItem, brief, planned_arguments};
+pub use claim::{CLAIM_DURATION_MS, Claim, Reporter};
+pub use command::{ActionFacts, AgentReport, Command, FACTS_BYTES_MAX, Refusal, ReportedOutcome};
+pub use decide::{Rejection, StartContext, build_start_event, decide};
+pub use due::{CallId, CallKind, DueCall, DueWork, due};
+pub use evolve::{CorruptJournal, RecordedEvent, evolve, initial_state};
+pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};
+pub use questions::{Question, QuestionSubject, allowed_answers, questions};
 pub use state::{
-    Answered, Attempt, Compensation, Execution, Failure, Gate, NOTES_KEPT, Note, Noted, Phase, ProbeState,
-    Proposal, StepState, Stop, Stored, UndoYes,
+    ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalGate, Attempt, CompensationAttempt, Execution,
+    PayloadRef, Phase, ProbeState, QuestionReply, StepFailure, StepState, StopReason, UndoApproval,
+    UnwindProposal,
 };
 
 use crate::event::Event;
 
-/// The clock and the dice, handed in.
+/// The current time and random bits, passed in because the engine reads neither clock nor randomness.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
+    /// Unix time in milliseconds.
     pub at_ms: i64,
-    /// Fresh randomness for one decision (a retry's jitter).
-    pub dice: u64,
+    /// Random bits for one decision: the jitter of a retry.
+    pub random: u64,
 }
 
-/// An event that is about to be appended, with the payload that its entry owns.
+/// An event that is to be appended, with the payload that is stored beside its entry.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fresh {
+pub struct NewEvent {
     pub event: Event,
     pub payload: Option<Vec<u8>>,
 }
 
-impl<E: Into<Event>> From<E> for Fresh {
+impl<E: Into<Event>> From<E> for NewEvent {
     fn from(event: E) -> Self {
         Self { event: event.into(), payload: None }
     }

@@ -1,11 +1,12 @@
-//! Names for things: every id has its own type, so that one cannot stand in for another.
-//! Nothing here knows how an id is drawn; random ids are made outside and handed in.
+//! Id types: each kind of id has its own type, so that the compiler rejects a mix-up.
+//! The engine generates no ids; the caller passes random ids in.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+/// Declares an id type that wraps a shared text.
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -40,11 +41,11 @@ macro_rules! text_id {
 }
 
 text_id!(
-    /// A step's id as its plan's author wrote it.
+    /// A step's id as the plan's author wrote it.
     StepId
 );
 text_id!(
-    /// A plan's public id; its versions share it.
+    /// A plan's public id; all versions of a plan share it.
     PlanId
 );
 text_id!(
@@ -52,11 +53,11 @@ text_id!(
     ExecutionId
 );
 text_id!(
-    /// The process that drives, as its seat file names it.
-    SeatId
+    /// The id of a node: one running process, as named by its lock file and its row.
+    NodeId
 );
 
-/// A step's place in its plan's list. Inside the engine steps are numbers; outside they are text.
+/// A step's index in its plan's list, from 0. Used inside the engine; journal and interfaces use `StepId`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepNo(pub u32);
 
@@ -66,12 +67,12 @@ impl StepNo {
     }
 }
 
-/// An entry's place in its tenant's journal: gapless, from 1.
+/// An entry's position in its tenant's journal: gapless, from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Position(pub u64);
 
-/// Who may start attempts: each change of driver adds one.
+/// An execution's fencing number: each change of driver adds 1, and only the current epoch starts attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);

@@ -1,7 +1,7 @@
-//! The pure heart of Actbook. Plans come in as text, commands as values; out come events, states and
-//! what is due. No I/O, no clock, no randomness: time, ids and dice are arguments.
+//! Actbook's engine, a pure library: it parses plans, turns commands into events, folds events into state and
+//! lists the calls that are due. It does no I/O and reads neither clock nor randomness: the caller passes in
+//! the time, ids and random bits.
 
-pub mod act;
 pub mod analysis;
 pub mod bind;
 pub mod chain;
@@ -14,6 +14,7 @@ pub mod plan;
 pub mod policy;
 pub mod schema;
 pub mod spelling;
+pub mod standalone_action;
 pub mod task;
 pub mod template;
-pub mod terms;
+pub mod tool_policy;

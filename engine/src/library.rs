@@ -1,86 +1,90 @@
-//! The plans of a tenant: one stream, folded. Saving the same document again gives the same version.
+//! A tenant's saved plans and templates, folded from one stream. Saving the same document again yields the
+//! same version.
 
 use std::collections::BTreeMap;
 
 use crate::chain::Digest;
 use crate::event::{Event, PlanDeleted, PlanRef, PlanSaved, ToolAccepted};
-use crate::execution::{Corrupt, Recorded, Refusal};
+use crate::execution::{CorruptJournal, RecordedEvent, Refusal};
 use crate::id::{PlanId, Position};
 use crate::plan::Plan;
 
+/// All saved plans and templates of a tenant, and the tool definitions that its operator accepted.
 #[derive(Debug, Default)]
-pub struct Library {
-    shelves: BTreeMap<PlanId, Shelf>,
-    /// Templates have names of their own, and so has each project.
-    by_name: BTreeMap<Name, PlanId>,
-    /// The newest version that each name ever had. Deleting a plan keeps it, so that a name and a version mean
-    /// one document for good.
-    last_versions: BTreeMap<Name, u32>,
-    /// The definition of a tool that an operator took last.
-    accepted: BTreeMap<String, Digest>,
-    /// How many entries the stream has.
+pub struct PlanLibrary {
+    plans: BTreeMap<PlanId, LibraryPlan>,
+    /// The plan that each name stands for now; a deleted plan is not in here.
+    by_name: BTreeMap<QualifiedName, PlanId>,
+    /// The highest version that each name ever had. Deleting a plan keeps it, so that a name and a version
+    /// identify one document for ever.
+    last_versions: BTreeMap<QualifiedName, u32>,
+    /// By tool: the digest of the definition that an operator accepted last.
+    accepted_definitions: BTreeMap<String, Digest>,
+    /// Number of entries in the stream.
     pub version: u64,
-    /// Where the last of them is; zero before the first.
+    /// Position of the last entry; 0 before the first.
     pub position: Position,
 }
 
-/// The project, whether it is a template's, and the name itself.
-type Name = (Option<String>, bool, String);
+/// A name within its namespace: the project, whether it names a template, and the name itself.
+type QualifiedName = (Option<String>, bool, String);
 
 /// All versions of one plan or template, oldest first.
 #[derive(Debug)]
-struct Shelf {
+struct LibraryPlan {
     project: Option<String>,
     template: bool,
     name: String,
-    /// No longer offered by its name; executions of its versions keep what they were checked against.
+    /// A deleted plan cannot be found by name; its versions stay, because executions still read their pins.
     deleted: bool,
-    versions: Vec<Version>,
+    versions: Vec<SavedVersion>,
 }
 
+/// One saved version of a plan or template.
 #[derive(Debug)]
-struct Version {
+struct SavedVersion {
     number: u32,
     digest: Digest,
-    pins: Pins,
+    pins: ToolPins,
+    /// Visible in every project.
     everywhere: bool,
 }
 
-/// As what, and for whom, a document is saved.
+/// How a document is saved: as a plan or a template, and who can see it.
 #[derive(Clone, Debug, Default)]
-pub struct Placement {
-    /// It is kept to make plans of.
+pub struct SaveOptions {
+    /// Saved as a template, from which plans are made.
     pub template: bool,
     pub project: Option<String>,
-    /// Every project sees it.
+    /// Visible in every project.
     pub everywhere: bool,
 }
 
-/// The definition of each tool that a version was checked against.
-pub type Pins = BTreeMap<String, Digest>;
+/// By tool: the digest of the definition that a plan version was checked against.
+pub type ToolPins = BTreeMap<String, Digest>;
 
-impl Library {
-    /// The plan's place in the library, and the entry that puts it there where it is not yet. The same
-    /// document checked against other tools is a version of its own; unchecked (no `pins`) it is not.
+impl PlanLibrary {
+    /// The plan's reference in the library, and the event that saves it; `None` where its newest version is
+    /// the same. The same document with other `pins` is a new version; without `pins` (unchecked) it is not.
     pub fn save(
         &self,
         plan: &Plan,
-        placement: &Placement,
-        pins: Option<&Pins>,
+        placement: &SaveOptions,
+        pins: Option<&ToolPins>,
         new_id: PlanId,
     ) -> (PlanRef, Option<PlanSaved>) {
-        let Placement { template, project, everywhere } = placement.clone();
+        let SaveOptions { template, project, everywhere } = placement.clone();
         let name = (project.clone(), template, plan.name.clone());
-        let found = self.by_name.get(&name).and_then(|id| Some((id, self.shelves.get(id)?)));
+        let existing = self.by_name.get(&name).and_then(|id| Some((id, self.plans.get(id)?)));
         let last = self.last_versions.get(&name).copied().unwrap_or(0);
-        let id = found.map_or(new_id, |(id, _)| id.clone());
-        let newest = found.and_then(|(_, shelf)| shelf.versions.last());
-        let same = |newest: &Version| {
+        let id = existing.map_or(new_id, |(id, _)| id.clone());
+        let newest = existing.and_then(|(_, plan)| plan.versions.last());
+        let is_unchanged = |newest: &SavedVersion| {
             newest.digest == plan.digest
                 && newest.everywhere == everywhere
                 && pins.is_none_or(|pins| *pins == newest.pins)
         };
-        let version = if newest.is_some_and(same) { last } else { last + 1 };
+        let version = if newest.is_some_and(is_unchanged) { last } else { last + 1 };
         let reference = PlanRef { id: id.clone(), name: plan.name.clone(), version, digest: plan.digest };
         let saved = (version > last).then(|| PlanSaved {
             id,
@@ -98,39 +102,42 @@ impl Library {
         (reference, saved)
     }
 
-    /// What a version was checked against, also once its plan is no longer offered.
-    pub fn pins(&self, plan: &PlanRef) -> Option<&Pins> {
-        let versions = &self.shelves.get(&plan.id)?.versions;
+    /// The pins of a plan version, also of a deleted plan; `None` for an unknown version.
+    pub fn pins(&self, plan: &PlanRef) -> Option<&ToolPins> {
+        let versions = &self.plans.get(&plan.id)?.versions;
         versions.iter().rev().find(|version| version.number == plan.version).map(|version| &version.pins)
     }
 
-    pub fn accepted(&self, tool: &str) -> Option<Digest> {
-        self.accepted.get(tool).copied()
+    /// The digest of the definition that an operator accepted last for this tool.
+    pub fn accepted_definition(&self, tool: &str) -> Option<Digest> {
+        self.accepted_definitions.get(tool).copied()
     }
 
+    /// The event that deletes a plan or template; refused where there is none with this id.
     pub fn delete(&self, id: &PlanId) -> Result<PlanDeleted, Refusal> {
-        if self.shelves.get(id).is_some_and(|shelf| !shelf.deleted) {
+        if self.plans.get(id).is_some_and(|plan| !plan.deleted) {
             return Ok(PlanDeleted { id: id.clone() });
         }
         Err(Refusal::new("no_such_plan", format!("there is no plan `{id}`"), "`plan list` shows them"))
     }
 
-    pub fn evolve(mut self, recorded: &Recorded) -> Result<Self, Corrupt> {
+    /// Folds one entry of the library's stream.
+    pub fn evolve(mut self, recorded: &RecordedEvent) -> Result<Self, CorruptJournal> {
         match &recorded.event {
-            Event::PlanSaved(saved) => self.put(saved),
+            Event::PlanSaved(saved) => self.add_version(saved),
             Event::PlanDeleted(deleted) => {
-                if let Some(shelf) = self.shelves.get_mut(&deleted.id) {
-                    shelf.deleted = true;
-                    let name = (shelf.project.clone(), shelf.template, shelf.name.clone());
+                if let Some(plan) = self.plans.get_mut(&deleted.id) {
+                    plan.deleted = true;
+                    let name = (plan.project.clone(), plan.template, plan.name.clone());
                     self.by_name.remove(&name);
                 }
             }
             Event::ToolAccepted(ToolAccepted { tool, digest, .. }) => {
-                self.accepted.insert(tool.clone(), *digest);
+                self.accepted_definitions.insert(tool.clone(), *digest);
             }
             other => {
                 let why = format!("`{}` in the library of plans", other.kind());
-                return Err(Corrupt { position: recorded.position, why });
+                return Err(CorruptJournal { position: recorded.position, why });
             }
         }
         self.version += 1;
@@ -138,21 +145,22 @@ impl Library {
         Ok(self)
     }
 
-    fn put(&mut self, saved: &PlanSaved) {
+    /// Adds a saved version, and its plan where the version is the first.
+    fn add_version(&mut self, saved: &PlanSaved) {
         let name = (saved.project.clone(), saved.template, saved.name.clone());
-        // Journals of earlier releases hold names whose versions began again at 1 after a deletion.
+        // In journals of earlier releases a name's versions restart at 1 after a deletion.
         let last = self.last_versions.entry(name.clone()).or_insert(0);
         *last = saved.version.max(*last);
         self.by_name.insert(name, saved.id.clone());
-        let shelf = self.shelves.entry(saved.id.clone());
-        let shelf = shelf.or_insert_with(|| Shelf {
+        let plan = self.plans.entry(saved.id.clone());
+        let plan = plan.or_insert_with(|| LibraryPlan {
             project: saved.project.clone(),
             template: saved.template,
             name: saved.name.clone(),
             deleted: false,
             versions: Vec::new(),
         });
-        shelf.versions.push(Version {
+        plan.versions.push(SavedVersion {
             number: saved.version,
             digest: saved.digest,
             pins: saved.pins.clone(),

@@ -1,24 +1,26 @@
-//! Notes: what an agent or a person wants found again. Each key of a scope is a stream of its own, so that
-//! it has a history, and a salt that goes with it when it is erased.
+//! Notes: values that an agent or a person stores under a key. Each key of a scope has a journal stream of
+//! its own, so that it has a history, and a salt that is erased with it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::chain::Digest;
-use crate::event::{Kept, NoteSet};
-use crate::execution::{Fresh, Refusal};
+use crate::event::{NoteSet, PayloadDigest};
+use crate::execution::{NewEvent, Refusal};
 use crate::id::{ExecutionId, PlanId};
 
-/// A key is for looking things up, a value for reading: neither is a place for files.
+/// Longest key of a note, in bytes.
 pub const KEY_BYTES_MAX: usize = 200;
+/// Longest type of a note, in bytes.
 pub const TYPE_BYTES_MAX: usize = 60;
+/// Largest value of a note with its metadata, in bytes. Notes are for text, not for files.
 pub const NOTE_BYTES_MAX: usize = 256 * 1024;
-/// What a note is whose author does not say.
+/// The type of a note whose author gives none.
 pub const TYPE_DEFAULT: &str = "notes";
 
-/// What a note belongs to; by itself to everybody.
+/// What a note belongs to; by default to nothing in particular, so that everybody sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum NoteScope {
     #[default]
     Everybody,
     Task(String),
@@ -26,13 +28,9 @@ pub enum Scope {
     Execution(ExecutionId),
 }
 
-impl Scope {
-    pub fn is_everybodys(&self) -> bool {
-        *self == Self::Everybody
-    }
-
-    /// As rows hold it.
-    pub fn word(&self) -> &'static str {
+impl NoteScope {
+    /// The scope's kind, as database rows store it.
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Everybody => "everybody",
             Self::Task(_) => "task",
@@ -41,8 +39,8 @@ impl Scope {
         }
     }
 
-    /// Whose it is; empty where it is everybody's.
-    pub fn owner(&self) -> &str {
+    /// The id of the task, plan or execution; empty for `Everybody`.
+    pub fn owner_id(&self) -> &str {
         match self {
             Self::Everybody => "",
             Self::Task(task) => task,
@@ -52,35 +50,40 @@ impl Scope {
     }
 }
 
-/// What is to be noted.
+/// A note that is to be stored under its key.
 #[derive(Clone, Debug)]
 pub struct Note {
     pub key: String,
-    pub scope: Scope,
-    /// None: as it was, or the default.
+    pub scope: NoteScope,
+    /// `None`: the previous note's type, or the default.
     pub r#type: Option<String>,
     pub expires_at_ms: Option<i64>,
-    /// None: it is older than projects.
+    /// `None`: the note was written before projects existed.
     pub project: Option<String>,
-    /// Every project sees it; none: as it was, or not.
+    /// Visible in every project; `None`: as the previous note was, or not.
     pub everywhere: Option<bool>,
-    /// The value and its metadata.
+    /// The value and its metadata, as JSON.
     pub payload: Vec<u8>,
 }
 
-/// What a note was before it is written again.
+/// What a new note takes over from the one stored before under the same key.
 #[derive(Clone, Copy, Debug)]
-pub struct Before<'a> {
+pub struct PreviousNote<'a> {
     pub r#type: &'a str,
     pub everywhere: bool,
 }
 
-/// The entry that gives a note its value. `before`: none where there is no such note, or it was deleted.
-pub fn set(note: &Note, before: Option<Before<'_>>, salt: &[u8]) -> Result<Fresh, Refusal> {
-    let named = note.r#type.as_deref().or(before.map(|before| before.r#type)).unwrap_or(TYPE_DEFAULT);
-    fits("a key", &note.key, KEY_BYTES_MAX)?;
-    fits("a type", named, TYPE_BYTES_MAX)?;
-    if let Scope::Task(task) = &note.scope {
+/// Builds the event that stores a note; refused where a name is invalid or the note too large. `before` is
+/// `None` where there is no such note, or it was deleted.
+pub fn build_note_event(
+    note: &Note,
+    before: Option<PreviousNote<'_>>,
+    salt: &[u8],
+) -> Result<NewEvent, Refusal> {
+    let note_type = note.r#type.as_deref().or(before.map(|before| before.r#type)).unwrap_or(TYPE_DEFAULT);
+    check_name("a key", &note.key, KEY_BYTES_MAX)?;
+    check_name("a type", note_type, TYPE_BYTES_MAX)?;
+    if let NoteScope::Task(task) = &note.scope {
         crate::task::check_id(task)?;
     }
     if note.payload.len() > NOTE_BYTES_MAX {
@@ -88,20 +91,23 @@ pub fn set(note: &Note, before: Option<Before<'_>>, salt: &[u8]) -> Result<Fresh
         let cure = format!("keep it below {NOTE_BYTES_MAX} bytes; name a file instead of quoting it");
         return Err(Refusal::new("too_large", message, cure));
     }
-    let kept = Kept { digest: Digest::salted(salt, &note.payload), size: note.payload.len() as u64 };
+    let digest =
+        PayloadDigest { digest: Digest::salted(salt, &note.payload), size: note.payload.len() as u64 };
     let event = NoteSet {
         key: note.key.clone(),
-        r#type: named.to_owned(),
+        r#type: note_type.to_owned(),
         scope: note.scope.clone(),
         expires_at_ms: note.expires_at_ms,
-        note: kept,
+        note: digest,
         project: note.project.clone(),
         everywhere: note.everywhere.unwrap_or(before.is_some_and(|before| before.everywhere)),
     };
-    Ok(Fresh { event: event.into(), payload: Some(note.payload.clone()) })
+    Ok(NewEvent { event: event.into(), payload: Some(note.payload.clone()) })
 }
 
-pub(crate) fn fits(what: &str, text: &str, bytes_max: usize) -> Result<(), Refusal> {
+/// Refuses a text that is blank, longer than `bytes_max` or holds control characters; the refusal calls it
+/// `what`.
+pub(crate) fn check_name(what: &str, text: &str, bytes_max: usize) -> Result<(), Refusal> {
     if text.trim().is_empty() || text.len() > bytes_max || text.chars().any(char::is_control) {
         let message = format!("{what} has 1 to {bytes_max} bytes and no control characters");
         return Err(Refusal::new("invalid_name", message, "give a short name"));

@@ -1,16 +1,18 @@
-//! The words in which a plan states how careful to be. Closed sets, each with its one spelling.
+//! Enums with a fixed text for each variant: policies that a plan may name, outcomes, statuses and answers.
 
 use serde::{Deserialize, Serialize};
 
-/// A closed set of words with one spelling each, used in plans, the journal and every view.
-macro_rules! words {
+/// Declares an enum whose variants each have one text, the same in plans, in the journal and in every view.
+macro_rules! string_enum {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum $name { $(#[serde(rename = $text)] $variant),+ }
 
         impl $name {
+            /// All variants, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            /// The variant's text, as serialised.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
@@ -31,14 +33,14 @@ macro_rules! words {
         }
     };
 }
-pub(crate) use words;
+pub(crate) use string_enum;
 
-words!(
-    /// What becomes of effects when a step fails.
+string_enum!(
+    /// What happens to the effects so far when a step fails: ask a person, propose to undo, or undo at once.
     OnFailure { Manual = "manual", Propose = "propose", Auto = "auto" }
 );
-words!(
-    /// Which approvals a plan's policy asks for by itself.
+string_enum!(
+    /// Which approvals a plan's policy demands, besides those of single steps and of the config.
     PlanApproval {
         None = "none",
         Plan = "plan",
@@ -46,8 +48,8 @@ words!(
         EveryWrite = "every_write",
     }
 );
-words!(
-    /// What becomes of other steps when one fails.
+string_enum!(
+    /// What a step's failure does to the other steps.
     FailureAction {
         CancelAll = "cancel_all",
         CancelDependent = "cancel_dependent",
@@ -55,17 +57,17 @@ words!(
         ManualDecision = "manual_decision",
     }
 );
-words!(
-    /// How far a step's effect can be taken back.
-    Cancellable {
+string_enum!(
+    /// How far a step's effect can be undone; the plan's `cancellable`.
+    Reversibility {
         Reversible = "reversible",
         PartiallyReversible = "partially-reversible",
         Irreversible = "irreversible",
     }
 );
-words!(
-    /// Why a call failed, or why nobody knows.
-    Category {
+string_enum!(
+    /// Why a call failed, or why its outcome is unknown.
+    ErrorCategory {
         InvalidArguments = "invalid_arguments",
         NotFound = "not_found",
         Permission = "permission",
@@ -78,11 +80,12 @@ words!(
         Internal = "internal",
     }
 );
-words!(
-    /// How an attempt ended. `Unknown` is never rounded to `Failed`.
+string_enum!(
+    /// How an attempt ended. `Unknown`: the call may have had its effect; it never counts as `Failed`.
     Outcome { Succeeded = "succeeded", Failed = "failed", Unknown = "unknown" }
 );
-words!(
+string_enum!(
+    /// The status of a step within an execution.
     StepStatus {
         Pending = "pending",
         Running = "running",
@@ -98,8 +101,9 @@ words!(
         CompensationFailed = "compensation_failed",
     }
 );
-words!(
-    Status {
+string_enum!(
+    /// The status of an execution, derived from its state. `Blocked`: it waits for a person or an agent.
+    ExecutionStatus {
         Running = "running",
         Paused = "paused",
         Blocked = "blocked",
@@ -110,13 +114,13 @@ words!(
         Compensated = "compensated",
     }
 );
-words!(
+string_enum!(
     /// How an execution ended.
-    End { Succeeded = "succeeded", Failed = "failed", Cancelled = "cancelled", Compensated = "compensated" }
+    EndStatus { Succeeded = "succeeded", Failed = "failed", Cancelled = "cancelled", Compensated = "compensated" }
 );
-words!(
-    /// What a person or an agent may answer to a failed, unknown or half-undone step.
-    Answer {
+string_enum!(
+    /// What a person or an agent may answer about a step that failed, is unknown or could not be undone.
+    StepAnswer {
         Retry = "retry",
         Skip = "skip",
         Happened = "happened",
@@ -126,13 +130,13 @@ words!(
     }
 );
 
-impl From<End> for Status {
-    fn from(end: End) -> Self {
+impl From<EndStatus> for ExecutionStatus {
+    fn from(end: EndStatus) -> Self {
         match end {
-            End::Succeeded => Self::Succeeded,
-            End::Failed => Self::Failed,
-            End::Cancelled => Self::Cancelled,
-            End::Compensated => Self::Compensated,
+            EndStatus::Succeeded => Self::Succeeded,
+            EndStatus::Failed => Self::Failed,
+            EndStatus::Cancelled => Self::Cancelled,
+            EndStatus::Compensated => Self::Compensated,
         }
     }
 }

@@ -1,87 +1,94 @@
-//! A JSON Schema, of a plan's inputs or of a tool's arguments, measured before anybody runs it. A few
-//! references that double one another, or refer to themselves, make a validator work for ever: 2^n from
-//! n lines. So a schema may refer only within itself, not in circles, and only as often as can be counted.
+//! Limits the size of a JSON Schema, of a plan's inputs or of a tool's arguments, before a validator uses it.
+//! References that double one another, or refer to themselves, could make a validator run for ever: 2^n
+//! values from n lines. So references must stay within the schema, form no cycle, and expand to a bounded
+//! size.
 
 use std::collections::BTreeMap;
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-use crate::bind::with_room;
+use crate::bind::with_large_stack;
 
-/// Values in the schema, each counted as often as it is referred to.
+/// Most values in a schema, each counted as often as it is referred to.
 const SCHEMA_VALUES_MAX: usize = 100_000;
-/// References that lead on to further references.
+/// Longest chain of references that lead to one another.
 const REFERENCES_MAX: usize = 32;
-/// Other ways to refer, which would escape the count.
-const REFUSED: [&str; 5] = ["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$vocabulary"];
+/// Keywords for other kinds of references, which the count does not follow; they are refused.
+const REFUSED_KEYWORDS: [&str; 5] =
+    ["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$vocabulary"];
 
-/// A validator of a schema that somebody else wrote, of whichever draft it names. Nothing is fetched.
+/// Compiles an untrusted schema of whichever draft it names; `Err` says why it cannot be used. Nothing is
+/// fetched.
 pub fn compile(schema: &Value) -> Result<Validator, String> {
-    measured(schema)?;
+    check_size(schema)?;
     let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-    with_room(|| options.build(schema)).map_err(|error| error.to_string())
+    with_large_stack(|| options.build(schema)).map_err(|error| error.to_string())
 }
 
-/// Patterns run in linear time: a plan cannot hang its reader.
-pub(crate) fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+/// Compiles a schema of draft 2020-12 whose size was checked. Patterns run in linear time, so that no input
+/// can stall validation.
+pub(crate) fn compile_checked(schema: &Value) -> Result<Validator, ValidationError<'static>> {
     jsonschema::draft202012::options().with_pattern_options(PatternOptions::regex()).build(schema)
 }
 
-pub(crate) fn measured(schema: &Value) -> Result<(), String> {
-    let mut measure = Measure { schema, known: BTreeMap::new(), trail: Vec::new() };
-    measure.values(schema, true).map(drop)
+/// Checks the schema's size and references; `Err` is the message and, after the last semicolon, the cure.
+pub(crate) fn check_size(schema: &Value) -> Result<(), String> {
+    let mut measure = SchemaSizeCounter { schema, counted: BTreeMap::new(), reference_chain: Vec::new() };
+    measure.count_values(schema, true).map(drop)
 }
 
-struct Measure<'a> {
+/// Counts the values of a schema with its references expanded.
+struct SchemaSizeCounter<'a> {
     schema: &'a Value,
-    /// What each reference adds.
-    known: BTreeMap<&'a str, usize>,
-    /// The references being followed.
-    trail: Vec<&'a str>,
+    /// The number of values behind each reference that was counted.
+    counted: BTreeMap<&'a str, usize>,
+    /// The chain of references that is being followed.
+    reference_chain: Vec<&'a str>,
 }
 
-impl<'a> Measure<'a> {
-    fn values(&mut self, value: &'a Value, outermost: bool) -> Result<usize, String> {
+impl<'a> SchemaSizeCounter<'a> {
+    /// The number of values in `value`, references expanded; `Err` where a limit is exceeded.
+    fn count_values(&mut self, value: &'a Value, outermost: bool) -> Result<usize, String> {
         let mut count = 1;
         match value {
             Value::Array(items) => {
                 for item in items {
-                    count += self.values(item, false)?;
+                    count += self.count_values(item, false)?;
                 }
             }
             Value::Object(fields) => {
                 for (name, field) in fields {
-                    let anchored = REFUSED.contains(&name.as_str()) || (name == "$id" && !outermost);
+                    let anchored = REFUSED_KEYWORDS.contains(&name.as_str()) || (name == "$id" && !outermost);
                     if anchored && field.is_string() {
                         return Err(format!(
                             "`{name}` is not taken in inputs; refer with `$ref: \"#/$defs/…\"`"
                         ));
                     }
                     count += match field.as_str() {
-                        Some(reference) if name == "$ref" => self.referred(reference)?,
-                        Some(_) | None => self.values(field, false)?,
+                        Some(reference) if name == "$ref" => self.count_reference(reference)?,
+                        Some(_) | None => self.count_values(field, false)?,
                     };
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
-        match count <= SCHEMA_VALUES_MAX {
-            true => Ok(count),
-            false => Err(format!(
-                "its references add up to more than {SCHEMA_VALUES_MAX} values; refer less often"
-            )),
+        if count <= SCHEMA_VALUES_MAX {
+            Ok(count)
+        } else {
+            Err(format!("its references add up to more than {SCHEMA_VALUES_MAX} values; refer less often"))
         }
     }
 
-    fn referred(&mut self, reference: &'a str) -> Result<usize, String> {
-        if let Some(count) = self.known.get(reference) {
+    /// The number of values behind a reference, counted once for each target.
+    fn count_reference(&mut self, reference: &'a str) -> Result<usize, String> {
+        if let Some(count) = self.counted.get(reference) {
             return Ok(*count);
         }
-        if self.trail.contains(&reference) {
+        if self.reference_chain.contains(&reference) {
             return Err(format!("`{reference}` refers to itself; write the levels out"));
         }
-        if self.trail.len() >= REFERENCES_MAX {
+        if self.reference_chain.len() >= REFERENCES_MAX {
             return Err(format!(
                 "more than {REFERENCES_MAX} references lead on to one another; refer directly"
             ));
@@ -91,10 +98,10 @@ impl<'a> Measure<'a> {
         let Some(target) = target else {
             return Err(format!("`{reference}` is not in the schema; refer with `#/$defs/…`"));
         };
-        self.trail.push(reference);
-        let count = self.values(target, std::ptr::eq(target, self.schema));
-        self.trail.pop();
-        self.known.insert(reference, count.clone()?);
+        self.reference_chain.push(reference);
+        let count = self.count_values(target, std::ptr::eq(target, self.schema));
+        self.reference_chain.pop();
+        self.counted.insert(reference, count.clone()?);
         count
     }
 }

@@ -1,24 +1,29 @@
-//! Tasks: things to do that have an id elsewhere. A task is a stream of its own; plans, executions, notes
-//! and other tasks name it by its id, whether or not it was put down here.
+//! Tasks: things to do that have an id in an outside system. Each task has a journal stream of its own;
+//! plans, executions, notes and other tasks refer to it by its id, whether or not it was recorded here.
 
 use serde::{Deserialize, Serialize};
 
 use crate::chain::Digest;
-use crate::event::{Kept, TaskSet};
-use crate::execution::{Fresh, Refusal};
+use crate::event::{PayloadDigest, TaskSet};
+use crate::execution::{NewEvent, Refusal};
 use crate::id::{PlanId, StepId};
-use crate::note::fits;
-use crate::policy::words;
+use crate::note::check_name;
+use crate::policy::string_enum;
 
+/// Longest task id, in bytes.
 pub const ID_BYTES_MAX: usize = 200;
+/// Longest title, in bytes.
 pub const TITLE_BYTES_MAX: usize = 500;
+/// Most labels of one task.
 pub const LABELS_MAX: usize = 20;
+/// Longest label or type, in bytes.
 pub const LABEL_BYTES_MAX: usize = 60;
+/// Largest JSON object of further fields, in bytes.
 pub const FIELDS_BYTES_MAX: usize = 64 * 1024;
 
-words!(
-    /// How far a task is.
-    Status {
+string_enum!(
+    /// The progress of a task.
+    TaskStatus {
         Open = "open",
         InProgress = "in_progress",
         Blocked = "blocked",
@@ -27,36 +32,38 @@ words!(
     }
 );
 
-/// What is to be said of a task; what is left out stays as it was.
+/// A new task, or changes to one: a field that is `None` stays as it was.
 #[derive(Clone, Debug, Default)]
 pub struct Task {
     pub id: String,
     pub title: Option<String>,
-    pub status: Option<Status>,
+    pub status: Option<TaskStatus>,
     pub priority: Option<i64>,
     pub estimate_ms: Option<u64>,
     pub parent: Option<String>,
     pub r#type: Option<String>,
     pub labels: Option<Vec<String>>,
+    /// The plan and the step that the task stands for.
     pub plan: Option<PlanId>,
     pub step: Option<StepId>,
-    /// None: it is older than projects.
+    /// `None`: the task was written before projects existed.
     pub project: Option<String>,
-    /// A JSON object.
+    /// Further fields, as the bytes of a JSON object.
     pub fields: Option<Vec<u8>>,
 }
 
+/// Refuses a task id that is blank, too long or holds control characters.
 pub fn check_id(id: &str) -> Result<(), Refusal> {
-    fits("a task's id", id, ID_BYTES_MAX)
+    check_name("a task's id", id, ID_BYTES_MAX)
 }
 
-/// The entry that says it.
-pub fn set(task: &Task, salt: &[u8]) -> Result<Fresh, Refusal> {
-    check(task)?;
+/// Builds the event that creates or changes a task; refused where a field exceeds its limit.
+pub fn build_task_event(task: &Task, salt: &[u8]) -> Result<NewEvent, Refusal> {
+    check_task(task)?;
     let fields = task
         .fields
         .as_ref()
-        .map(|fields| Kept { digest: Digest::salted(salt, fields), size: fields.len() as u64 });
+        .map(|fields| PayloadDigest { digest: Digest::salted(salt, fields), size: fields.len() as u64 });
     let event = TaskSet {
         id: task.id.clone(),
         title: task.title.clone(),
@@ -71,13 +78,14 @@ pub fn set(task: &Task, salt: &[u8]) -> Result<Fresh, Refusal> {
         fields,
         project: task.project.clone(),
     };
-    Ok(Fresh { event: event.into(), payload: task.fields.clone() })
+    Ok(NewEvent { event: event.into(), payload: task.fields.clone() })
 }
 
-fn check(task: &Task) -> Result<(), Refusal> {
+/// Refuses fields that exceed their limits, and a task that names itself as parent.
+fn check_task(task: &Task) -> Result<(), Refusal> {
     check_id(&task.id)?;
     if let Some(title) = &task.title {
-        fits("a title", title, TITLE_BYTES_MAX)?;
+        check_name("a title", title, TITLE_BYTES_MAX)?;
     }
     if let Some(parent) = &task.parent {
         check_id(parent)?;
@@ -86,19 +94,17 @@ fn check(task: &Task) -> Result<(), Refusal> {
         }
     }
     if let Some(kind) = &task.r#type {
-        fits("a type", kind, LABEL_BYTES_MAX)?;
+        check_name("a type", kind, LABEL_BYTES_MAX)?;
     }
     let labels = task.labels.as_deref().unwrap_or_default();
     if labels.len() > LABELS_MAX {
         let message = format!("a task has {LABELS_MAX} labels at most");
         return Err(Refusal::new("too_many", message, "keep those that matter"));
     }
-    labels.iter().try_for_each(|label| fits("a label", label, LABEL_BYTES_MAX))?;
-    match task.fields.as_ref().is_some_and(|fields| fields.len() > FIELDS_BYTES_MAX) {
-        true => {
-            let message = format!("a task's fields have {FIELDS_BYTES_MAX} bytes at most");
-            Err(Refusal::new("too_large", message, "keep what is long in a note"))
-        }
-        false => Ok(()),
+    labels.iter().try_for_each(|label| check_name("a label", label, LABEL_BYTES_MAX))?;
+    if task.fields.as_ref().is_some_and(|fields| fields.len() > FIELDS_BYTES_MAX) {
+        let message = format!("a task's fields have {FIELDS_BYTES_MAX} bytes at most");
+        return Err(Refusal::new("too_large", message, "keep what is long in a note"));
     }
+    Ok(())
 }

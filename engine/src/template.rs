@@ -1,5 +1,5 @@
-//! Templates: plans with inputs, kept under a name to be used again. How one is made of a plan, or of
-//! what an execution ran; and how a plan is made of one. Documents in, documents out.
+//! Templates: plans with inputs, saved under a name for reuse. Makes a template from a plan or from an
+//! execution, and a plan from a template. Takes and returns plan documents.
 
 mod lift;
 
@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 
 use crate::plan::{Finding, Plan};
 
-pub use lift::of_execution;
+pub use lift::template_from_execution;
 
-/// A template from a plan: the same under another name, belonging to no task.
-pub fn of_plan(plan: &Plan, name: &str) -> Value {
-    let mut document = document(plan);
+/// Makes a template document from a plan: the same plan under another name, without its task.
+pub fn template_from_plan(plan: &Plan, name: &str) -> Value {
+    let mut document = parse_document(plan);
     document["name"] = json!(name);
     if let Value::Object(fields) = &mut document {
         fields.remove("task");
@@ -19,19 +19,20 @@ pub fn of_plan(plan: &Plan, name: &str) -> Value {
     document
 }
 
-/// What a plan that is made of a template is to be.
+/// The name, task and inputs of a plan to be made from a template.
 #[derive(Clone, Copy, Debug)]
-pub struct Made<'a> {
+pub struct PlanFromTemplate<'a> {
     pub name: &'a str,
     pub task: Option<&'a str>,
     pub inputs: &'a Map<String, Value>,
 }
 
-/// A plan from a template. What is given becomes the default of its input, so that the plan can be started
-/// by anybody who does not know it; what is not given is asked for then.
-pub fn used(template: &Plan, made: Made<'_>) -> Result<Value, Vec<Finding>> {
-    template.check_given(made.inputs)?;
-    let mut document = document(template);
+/// Makes a plan document from a template. Each given value becomes the default of its input, so that the plan
+/// can be started without knowing it; the other inputs are given at the start. `Err`: the given inputs are
+/// invalid.
+pub fn plan_from_template(template: &Plan, made: PlanFromTemplate<'_>) -> Result<Value, Vec<Finding>> {
+    template.check_partial_inputs(made.inputs)?;
+    let mut document = parse_document(template);
     document["name"] = json!(made.name);
     if let Some(task) = made.task {
         document["task"] = json!(task);
@@ -46,6 +47,7 @@ pub fn used(template: &Plan, made: Made<'_>) -> Result<Value, Vec<Finding>> {
     Ok(document)
 }
 
-fn document(plan: &Plan) -> Value {
+/// The plan's document, parsed.
+fn parse_document(plan: &Plan) -> Value {
     serde_json::from_str(&plan.document).expect("a plan's document is the JSON that it was written to")
 }

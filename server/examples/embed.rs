@@ -8,7 +8,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use actbook::{Answer, Call, Category, Client, Error, ExecutionView, Executor, Fault, JournalFilter};
+use actbook::{
+    Call, Client, Error, ErrorCategory, ExecutionView, Executor, Fault, JournalFilter, StepAnswer,
+};
 use serde_json::{Value, json};
 
 const ORDER: &str = r#"
@@ -84,7 +86,7 @@ async fn story(database: &str) -> Result<(), Error> {
     tell(&view);
     println!("Mia calls the courier: the parcel is on its way.");
     let mia = client.acting_as("person:mia");
-    mia.decide(view.id.as_str(), "send", Answer::Happened, Some("the courier has it"), None).await?;
+    mia.decide(view.id.as_str(), "send", StepAnswer::Happened, Some("the courier has it"), None).await?;
     tell(&client.wait(view.id.as_str()).await?);
 
     println!("\nThe shop: {:?}", lock(&shop));
@@ -122,7 +124,8 @@ fn on(shop: &Shared, act: fn(&mut Shop, &Call) -> Result<Value, Fault>) -> Execu
 fn reserve(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
     let item = call.arguments["item"].as_str().unwrap_or_default();
     let found = shop.shelf.iter().position(|on_shelf| on_shelf == item);
-    let at = found.ok_or_else(|| Fault::failed(Category::NotFound, format!("no {item} on the shelf")))?;
+    let at =
+        found.ok_or_else(|| Fault::failed(ErrorCategory::NotFound, format!("no {item} on the shelf")))?;
     shop.shelf.remove(at);
     Ok(json!({ "cents": 4_900 }))
 }
@@ -135,7 +138,7 @@ fn release(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
 /// A real one would pass `call.key` to the bank: two attempts with one key are one payment.
 fn charge(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
     if call.arguments["card"] == "declined" {
-        return Err(Fault::failed(Category::Permission, "the card was declined"));
+        return Err(Fault::failed(ErrorCategory::Permission, "the card was declined"));
     }
     shop.earned_cents += call.arguments["cents"].as_i64().unwrap_or_default();
     Ok(json!({ "payment": call.key }))

@@ -1,82 +1,83 @@
-//! Who asks, and under which request key. Every entry of the journal names its actor.
+//! The caller of a request, and its idempotency key. Every entry of the journal names its actor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use actbook_engine::chain::{Digest, in_order};
+use actbook_engine::chain::{Digest, with_sorted_keys};
 use serde_json::Value;
 
-/// Whoever asks.
+/// The person, agent or program that makes a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// As the journal writes it: `person:name`, `agent:name`, `program:name`.
     pub actor: Arc<str>,
-    /// Makes a repeated request one request.
-    pub key: Option<Key>,
-    /// Tells two agents of one name apart, where their connection does.
+    /// Makes a repeated request take effect once.
+    pub key: Option<IdempotencyKey>,
+    /// Tells two agents of one name apart, if their connections do.
     pub session: Option<Arc<str>>,
 }
 
-/// A name that the caller chose for its request, and the digest of what it asks for.
+/// A name that the caller chose for its request, and the digest of that request.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct IdempotencyKey {
     pub name: String,
-    pub request: Digest,
-    /// Shared by all clones: the request was found to have been made before.
+    pub request_digest: Digest,
+    /// The request turned out to be a repetition. Shared by all clones.
     repeated: Arc<AtomicBool>,
 }
 
-impl Key {
+impl IdempotencyKey {
+    /// A key for this request; the order of its JSON keys does not count.
     pub fn new(name: impl Into<String>, request: &Value) -> Self {
-        let request = Digest::of(in_order(request).to_string().as_bytes());
-        Self { name: name.into(), request, repeated: Arc::default() }
+        let request = Digest::of(with_sorted_keys(request).to_string().as_bytes());
+        Self { name: name.into(), request_digest: request, repeated: Arc::default() }
     }
 
     pub fn mark_repeated(&self) {
         self.repeated.store(true, Ordering::Relaxed);
     }
 
-    /// The request was made before under this key: nothing was done for it this time.
+    /// Whether the request was made before under this key, so that nothing was done this time.
     pub fn was_repeated(&self) -> bool {
         self.repeated.load(Ordering::Relaxed)
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for IdempotencyKey {
     fn eq(&self, other: &Self) -> bool {
-        (&self.name, self.request) == (&other.name, other.request)
+        (&self.name, self.request_digest) == (&other.name, other.request_digest)
     }
 }
 
-impl Eq for Key {}
+impl Eq for IdempotencyKey {}
 
 impl Caller {
-    /// By the name that the journal writes.
+    /// A caller under this name, without a key or a session.
     pub fn new(actor: impl Into<Arc<str>>) -> Self {
         Self { actor: actor.into(), key: None, session: None }
     }
 
-    /// The program that this is a part of, by the name of its file.
+    /// The running program, by the name of its executable.
     pub fn program() -> Self {
         let file = std::env::current_exe().ok();
         let name = file.as_deref().and_then(|file| file.file_stem()).unwrap_or_default().to_string_lossy();
         Self::new(format!("program:{}", if name.is_empty() { "unnamed" } else { &name }))
     }
 
-    /// The person at this machine's terminal, by the account's name.
+    /// The person at the terminal, by the name of the account.
     pub fn person() -> Self {
         let name = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
         let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "someone".to_owned());
         Self::new(format!("person:{name}"))
     }
 
-    /// An agent's word counts for less than a person's: see `approvals` in the config.
+    /// Whether the caller is an agent, which may not give every approval: see `approvals` in the config.
     pub fn is_agent(&self) -> bool {
         self.actor.starts_with("agent:")
     }
 
-    /// Whose an agent step is that this caller starts.
-    pub fn holder(&self) -> String {
+    /// The holder of an agent step that this caller starts: the actor, with its session if there is one.
+    pub fn step_holder(&self) -> String {
         match &self.session {
             Some(session) => format!("{}#{session}", self.actor),
             None => self.actor.to_string(),
@@ -87,7 +88,7 @@ impl Caller {
         Self { session, ..self }
     }
 
-    pub fn with_key(self, key: Option<Key>) -> Self {
+    pub fn with_key(self, key: Option<IdempotencyKey>) -> Self {
         Self { key, ..self }
     }
 }

@@ -1,13 +1,13 @@
-//! The command line: words in, one call to the service, words out. Each family of commands has a
-//! file; none of them knows rows, events or the engine's state.
+//! The command line: parses the arguments, calls the service, prints the result. Each family of commands has
+//! a file; none of them knows rows, events or the engine's state.
 
-mod answers;
+mod approval_prompt;
 mod args;
-mod asking;
 mod brief;
 mod check;
 mod config;
 mod context;
+mod control;
 mod demo;
 pub mod demo_tools;
 mod detach;
@@ -21,7 +21,7 @@ mod inputs;
 mod install;
 mod journal;
 mod list;
-mod live;
+mod live_progress;
 mod mcp;
 mod output;
 mod paint;
@@ -32,8 +32,8 @@ mod serve;
 mod session;
 mod show;
 mod signals;
-mod signs;
 mod stats;
+mod status_style;
 mod step;
 mod store_care;
 mod table;
@@ -48,43 +48,46 @@ use std::process::ExitCode;
 use actbook::error::Error;
 use clap::{CommandFactory, Parser};
 
-use args::{Args, Ask};
+use args::{CliArgs, CliCommand};
 use output::Output;
 use session::Session;
 
-/// How a command ended, as the shell sees it.
+/// How a command ended; `run` maps it to the exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
+    /// Exit code 0.
     Done,
-    /// Refused or failed.
+    /// Refused or failed: exit code 1.
     Failed,
-    /// The execution waits for an answer.
+    /// The execution waits for an answer: exit code 3.
     Waits,
 }
 
-type Ended = Result<Exit, Error>;
+/// What every command returns; an `Err` is printed by `run` and ends the process with exit code 1.
+type CommandResult = Result<Exit, Error>;
 
-/// The command line; a process that was called wrongly says so and ends.
-pub fn read() -> Args {
-    Args::try_parse().and_then(Args::checked).unwrap_or_else(|error| {
-        let said = error.render().to_string();
-        if printable::paragraphs(&said) == said {
+/// Parses the process's arguments. On a usage error, prints it and exits the process.
+pub fn parse_args() -> CliArgs {
+    CliArgs::try_parse().and_then(CliArgs::validate).unwrap_or_else(|error| {
+        let message = error.render().to_string();
+        if printable::escape_text(&message) == message {
             error.exit()
         }
-        // It quotes words that a terminal would act on.
-        output::log_text(&said);
+        // The message quotes arguments with control characters, which clap would print raw.
+        output::write_log_line(&message);
         std::process::exit(error.exit_code())
     })
 }
 
-/// A line of the log, or what a panic says.
-pub fn log(text: &str) {
-    output::log_text(text);
+/// Writes a log line or a panic message to stderr, with control characters escaped.
+pub fn write_log(text: &str) {
+    output::write_log_line(text);
 }
 
-pub async fn run(args: Args) -> ExitCode {
+/// Runs the command, prints its error if it has one, and returns the exit code of the process.
+pub async fn run(args: CliArgs) -> ExitCode {
     let output = Output::new(args.common.json);
-    let ended = answer(args, &output).await;
+    let ended = run_command(args, &output).await;
     let exit = ended.unwrap_or_else(|error| {
         output.error(&error);
         Exit::Failed
@@ -96,125 +99,137 @@ pub async fn run(args: Args) -> ExitCode {
     }
 }
 
-async fn answer(args: Args, output: &Output) -> Ended {
-    match args.ask {
-        Ask::DemoTools { folder, long } => serve_demo_tools(folder, long).await,
-        Ask::Demo { keep } => demo::demo(output, keep).await,
-        Ask::Completions { shell } => completions(output, shell),
-        Ask::Man => man(output),
-        Ask::Help { topic } => help::help(output, &topic),
-        Ask::Install(asked) => install::install(output, &args.common, &asked),
-        Ask::Trust(asked) => trust::trust(output, &args.common, &asked),
-        Ask::McpConformance { listen } => serve::conformance(output, listen).await,
-        Ask::Verify { file: Some(file) } => journal::verify_file(output, &file),
-        Ask::Tools(args::Tools::Import { from, dry_run }) => {
+/// Runs a command that needs no database, or passes it on to the commands that do.
+async fn run_command(args: CliArgs, output: &Output) -> CommandResult {
+    match args.command {
+        CliCommand::DemoTools { folder, long } => serve_demo_tools(folder, long).await,
+        CliCommand::Demo { keep } => demo::demo(output, keep).await,
+        CliCommand::Completions { shell } => print_completions(output, shell),
+        CliCommand::Man => print_man_page(output),
+        CliCommand::Help { topic } => help::help(output, &topic),
+        CliCommand::Install(install_args) => install::install(output, &args.common, &install_args),
+        CliCommand::Trust(trust_args) => trust::trust(output, &args.common, &trust_args),
+        CliCommand::McpConformance { listen } => serve::serve_conformance(output, listen).await,
+        CliCommand::Verify { file: Some(file) } => journal::verify_file(output, &file),
+        CliCommand::Tools(args::ToolsSubcommand::Import { from, dry_run }) => {
             import::import(output, &args.common, &from, dry_run)
         }
-        ask => asked(ask, &args.common, output.clone()).await,
+        command => run_with_session(command, &args.common, output.clone()).await,
     }
 }
 
-async fn asked(ask: Ask, common: &args::Common, output: Output) -> Ended {
-    // Before signals are caught: Ctrl-C at its question ends the process.
-    let config = config::open(config::Need::of(&ask), common, &output)?;
-    signals::end_process_when_asked()?;
-    let session = match reads_only(&ask) {
-        true => Session::open_existing(common, config, output).await?,
-        false => Session::open(common, config, output).await?,
+/// Opens the config and the database, runs the command, and closes the service whatever the result.
+async fn run_with_session(command: CliCommand, common: &args::CommonArgs, output: Output) -> CommandResult {
+    // Before signals are caught: Ctrl-C at the question whether to trust a config ends the process.
+    let config = config::load_config(config::ConfigNeed::for_command(&command), common, &output)?;
+    signals::start_signal_task()?;
+    let session = if is_read_only(&command) {
+        Session::open_existing(common, config, output).await?
+    } else {
+        Session::open(common, config, output).await?
     };
-    let ended = dispatch(&session, ask).await;
+    let ended = dispatch(&session, command).await;
     session.service.close().await;
     ended
 }
 
-fn reads_only(ask: &Ask) -> bool {
+/// Whether the command only reads, so that a missing database file is an error rather than created.
+fn is_read_only(command: &CliCommand) -> bool {
     matches!(
-        ask,
-        Ask::List(_)
-            | Ask::Show { .. }
-            | Ask::Watch { .. }
-            | Ask::Journal(_)
-            | Ask::Stats(_)
-            | Ask::Verify { .. }
-            | Ask::Export { .. }
-            | Ask::Backup { .. }
+        command,
+        CliCommand::List(_)
+            | CliCommand::Show { .. }
+            | CliCommand::Watch { .. }
+            | CliCommand::Journal(_)
+            | CliCommand::Stats(_)
+            | CliCommand::Verify { .. }
+            | CliCommand::Export { .. }
+            | CliCommand::Backup { .. }
     )
 }
 
-async fn dispatch(session: &Session, ask: Ask) -> Ended {
-    match ask {
-        Ask::Run(asked) => run::run(session, asked).await,
-        Ask::Rerun(asked) => run::rerun(session, asked).await,
-        Ask::Check { plan, offline } => check::check(session, &plan, offline).await,
-        Ask::Plan(asked) => plans::plans(session, asked).await,
-        Ask::List(asked) => list::list(session, asked).await,
-        Ask::Show { execution, step: None } => show::show(session, &execution).await,
-        Ask::Show { execution, step: Some(step) } => step::show(session, &execution, &step).await,
-        Ask::Watch { execution } => foreground::watch(session, &execution).await,
-        Ask::Pause { execution, reason } => answers::pause(session, &execution, reason).await,
-        Ask::Resume { execution, here, detach } => {
-            answers::resume(session, &execution, here, detach.detach).await
+async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {
+    match command {
+        CliCommand::Run(args) => run::run(session, args).await,
+        CliCommand::Rerun(args) => run::rerun(session, args).await,
+        CliCommand::Check { plan, offline } => check::check(session, &plan, offline).await,
+        CliCommand::Plan(subcommand) => plans::plans(session, subcommand).await,
+        CliCommand::List(args) => list::list(session, args).await,
+        CliCommand::Show { execution, step: None } => show::show(session, &execution).await,
+        CliCommand::Show { execution, step: Some(step) } => step::show(session, &execution, &step).await,
+        CliCommand::Watch { execution } => foreground::watch(session, &execution).await,
+        CliCommand::Pause { execution, reason } => control::pause(session, &execution, reason).await,
+        CliCommand::Resume { execution, here, detach } => {
+            control::resume(session, &execution, here, detach.detach).await
         }
-        Ask::Cancel { execution, reason } => answers::cancel(session, &execution, reason).await,
-        Ask::Undo { execution, dry_run, reason, here, detach } => match dry_run {
-            true => answers::would_undo(session, &execution).await,
-            false => answers::undo(session, &execution, reason, here, detach.detach).await,
-        },
-        Ask::Decide(asked) => answers::decide(session, asked).await,
-        Ask::Approve { execution, step, reason } => answers::approve(session, &execution, step, reason).await,
-        Ask::Reject { execution, step, reason } => answers::reject(session, &execution, step, reason).await,
-        Ask::Record(asked) => answers::record(session, asked).await,
-        Ask::Journal(asked) => journal::journal(session, asked).await,
-        Ask::Stats(asked) => stats::stats(session, asked).await,
-        Ask::Verify { .. } => journal::verify(session).await,
-        Ask::Export { execution, output } => store_care::export(session, &execution, output.as_deref()).await,
-        Ask::Rebuild => store_care::rebuild(session).await,
-        Ask::Backup { file } => store_care::backup(session, &file).await,
-        Ask::Cleanup { older_than, dry_run } => store_care::cleanup(session, older_than, dry_run).await,
-        Ask::Context(asked) => context::context(session, asked).await,
-        Ask::Task(asked) => tasks::tasks(session, asked).await,
-        Ask::Template(asked) => templates::templates(session, asked).await,
-        Ask::Tools(asked) => tools::tools(session, asked).await,
-        Ask::Mcp { tools } => mcp::mcp(session, tools).await,
-        Ask::Serve(asked) => serve::serve(session, asked).await,
-        Ask::Doctor => doctor::doctor(session).await,
-        Ask::Drive { execution } => detach::drive(session, &execution).await,
-        Ask::DemoTools { .. }
-        | Ask::Demo { .. }
-        | Ask::Completions { .. }
-        | Ask::Man
-        | Ask::Help { .. }
-        | Ask::Install(_)
-        | Ask::Trust(_)
-        | Ask::McpConformance { .. } => {
-            unreachable!("what needs no database is answered before one is opened")
+        CliCommand::Cancel { execution, reason } => control::cancel(session, &execution, reason).await,
+        CliCommand::Undo { execution, dry_run: true, .. } => control::preview_undo(session, &execution).await,
+        CliCommand::Undo { execution, dry_run: false, reason, here, detach } => {
+            control::undo(session, &execution, reason, here, detach.detach).await
+        }
+        CliCommand::Decide(args) => control::decide(session, args).await,
+        CliCommand::Approve { execution, step, reason } => {
+            control::approve(session, &execution, step, reason).await
+        }
+        CliCommand::Reject { execution, step, reason } => {
+            control::reject(session, &execution, step, reason).await
+        }
+        CliCommand::Record(args) => control::record(session, args).await,
+        CliCommand::Journal(args) => journal::journal(session, args).await,
+        CliCommand::Stats(args) => stats::stats(session, args).await,
+        CliCommand::Verify { .. } => journal::verify(session).await,
+        CliCommand::Export { execution, output } => {
+            store_care::export(session, &execution, output.as_deref()).await
+        }
+        CliCommand::Rebuild => store_care::rebuild(session).await,
+        CliCommand::Backup { file } => store_care::backup(session, &file).await,
+        CliCommand::Cleanup { older_than, dry_run } => {
+            store_care::cleanup(session, older_than, dry_run).await
+        }
+        CliCommand::Context(subcommand) => context::context(session, subcommand).await,
+        CliCommand::Task(subcommand) => tasks::tasks(session, subcommand).await,
+        CliCommand::Template(subcommand) => templates::templates(session, subcommand).await,
+        CliCommand::Tools(subcommand) => tools::tools(session, subcommand).await,
+        CliCommand::Mcp { tools } => mcp::mcp(session, tools).await,
+        CliCommand::Serve(args) => serve::serve(session, args).await,
+        CliCommand::Doctor => doctor::doctor(session).await,
+        CliCommand::Drive { execution } => detach::drive_in_background(session, &execution).await,
+        CliCommand::DemoTools { .. }
+        | CliCommand::Demo { .. }
+        | CliCommand::Completions { .. }
+        | CliCommand::Man
+        | CliCommand::Help { .. }
+        | CliCommand::Install(_)
+        | CliCommand::Trust(_)
+        | CliCommand::McpConformance { .. } => {
+            unreachable!("commands without a database run before one is opened")
         }
     }
 }
 
-async fn serve_demo_tools(folder: std::path::PathBuf, long: bool) -> Ended {
+async fn serve_demo_tools(folder: std::path::PathBuf, long: bool) -> CommandResult {
     let failed =
         |error: anyhow::Error| Error::new("demo_tools", error.to_string(), "choose another --folder");
     demo_tools::serve(folder, long).await.map_err(failed).map(|()| Exit::Done)
 }
 
-fn completions(output: &Output, shell: clap_complete::Shell) -> Ended {
+fn print_completions(output: &Output, shell: clap_complete::Shell) -> CommandResult {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "actbook", &mut text);
+    clap_complete::generate(shell, &mut CliArgs::command(), "actbook", &mut text);
     output.raw(&text);
     Ok(Exit::Done)
 }
 
-/// One page with every command on it.
-fn man(output: &Output) -> Ended {
+/// Prints the man page: one page with every command on it.
+fn print_man_page(output: &Output) -> CommandResult {
     let failed = |error: std::io::Error| Error::new("io", error.to_string(), "try again");
     let mut text = Vec::new();
-    let mut command = Args::command().disable_help_subcommand(true);
+    let mut command = CliArgs::command().disable_help_subcommand(true);
     command.build();
     clap_mangen::Man::new(command.clone()).render(&mut text).map_err(failed)?;
-    for part in command.get_subcommands().filter(|part| !part.is_hide_set()) {
-        let man = clap_mangen::Man::new(part.clone());
-        let name = part.get_name().to_uppercase();
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        let man = clap_mangen::Man::new(subcommand.clone());
+        let name = subcommand.get_name().to_uppercase();
         text.extend_from_slice(format!(".SH \"ACTBOOK {name}\"\n").as_bytes());
         man.render_description_section(&mut text).map_err(failed)?;
         man.render_synopsis_section(&mut text).map_err(failed)?;

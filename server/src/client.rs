@@ -1,10 +1,10 @@
-//! The library's door: what the other doors offer, for the program that this crate is a part of. It
-//! translates and holds no rules; everything it asks goes through `service`, under the program's name.
+//! The library's interface: what the other interfaces offer, for a program that embeds this crate. It only
+//! translates and holds no rules; every request goes through `service`, under the program's name.
 #![warn(missing_docs)]
 
 mod builder;
 mod executions;
-mod memory;
+mod notes_and_tasks;
 mod watch;
 
 use std::sync::Arc;
@@ -14,110 +14,112 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use crate::caller::{Caller, Key};
+use crate::caller::{Caller, IdempotencyKey};
 use crate::error::Error;
-use crate::service::{Background, Service};
+use crate::service::{BackgroundDriver, Service};
 
 pub use builder::Builder;
 pub use watch::Watch;
 
-/// How long calls in flight are waited for where the last client is dropped without a word.
-const LEAVING: Duration = Duration::from_secs(30);
+/// How long calls in flight are waited for if the last client is dropped without a shutdown.
+const DROP_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Actbook inside a program.
 ///
 /// [`Client::builder`] opens one on a database, with the program's own executors. Clones are the same client;
 /// several clients, processes and `actbook` itself may work on one database at once.
 ///
-/// Executions run in the background of the runtime on which the client was opened: to drop the future of a
-/// call, or a [`Watch`], stops nothing. Nothing that was answered is lost with the client. When the last
-/// clone is dropped nothing further starts, and what is in flight is recorded while the runtime lives;
-/// [`Client::shutdown`] waits for that. Where the process dies instead, whoever opens the database next with
-/// executors of the same names takes its executions up: an attempt that may have begun and has no outcome is
-/// unknown, and is not made again unless it may be.
+/// Executions run in the background, on the runtime on which the client was opened: dropping the future of a
+/// method, or a [`Watch`], stops no execution. Every change that a method has returned for is durable. When
+/// the last clone is dropped, no further call starts, and the outcomes of calls in flight are recorded while
+/// the runtime lives; [`Client::shutdown`] waits for that. If the process dies instead, the next process that
+/// opens the database with executors of the same names takes its executions over: an attempt that may have
+/// begun and has no outcome is unknown, and is repeated only if its plan or tool allows that.
 #[derive(Clone, Debug)]
 pub struct Client {
-    house: Arc<House>,
+    shared: Arc<ClientShared>,
     caller: Caller,
     key: Option<Arc<str>>,
 }
 
-/// What all clones share.
+/// What all clones of a client share.
 #[derive(Debug)]
-struct House {
-    background: Background,
+struct ClientShared {
+    background: BackgroundDriver,
     runtime: Handle,
     closed: AtomicBool,
 }
 
 impl Client {
-    /// Opens one with all that it needs.
+    /// A builder for a client.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// The same client in another's name, as the journal writes it: `person:mia`, `agent:planner`. An approval
-    /// is worth as much as the name under which it was given.
+    /// The same client under another actor's name, as the journal writes it: `person:mia`, `agent:planner`.
+    /// Actbook trusts the name, so the program must have checked who gives an approval.
     #[must_use]
     pub fn acting_as(&self, actor: impl Into<Arc<str>>) -> Self {
         Self { caller: Caller::new(actor), ..self.clone() }
     }
 
-    /// The same client under a request key: a change that is asked for twice with one key is made once, and
-    /// both are answered alike, also after a crash. Another request under the key is refused.
+    /// The same client under an idempotency key: a request that is repeated with the same key takes effect
+    /// once and gets the same result, also after a crash. A different request under the key is refused.
     #[must_use]
     pub fn with_key(&self, key: impl Into<Arc<str>>) -> Self {
         Self { key: Some(key.into()), ..self.clone() }
     }
 
-    /// Leaves: nothing further starts, calls in flight are waited for this long at most, servers are ended.
-    /// What was not waited for is unknown to whoever takes it up.
+    /// Shuts down: no further call starts, calls in flight are waited for at most this long, MCP servers are
+    /// stopped. A call that did not finish in time is unknown to the process that takes its execution over.
     pub async fn shutdown(&self, patience: Duration) {
-        if self.house.closed.swap(true, Ordering::Relaxed) {
+        if self.shared.closed.swap(true, Ordering::Relaxed) {
             return;
         }
-        leave(self.house.background.clone(), patience).await;
+        shut_down(self.shared.background.clone(), patience).await;
     }
 
+    /// With `takes_up`, starts a task that takes over the executions of exited processes.
     fn open(service: Service, caller: Caller, takes_up: bool) -> Self {
-        let background = Background::new(service);
+        let background = BackgroundDriver::new(service);
         if takes_up {
             let background = background.clone();
-            tokio::spawn(async move { background.look_out().await });
+            tokio::spawn(async move { background.run_takeover_loop().await });
         }
         let (runtime, closed) = (Handle::current(), AtomicBool::new(false));
-        Self { house: Arc::new(House { background, runtime, closed }), caller, key: None }
+        Self { shared: Arc::new(ClientShared { background, runtime, closed }), caller, key: None }
     }
 
     fn service(&self) -> &Service {
-        self.house.background.service()
+        self.shared.background.service()
     }
 
-    /// Who asks, and for what: the key stands for this request and no other.
-    fn asking(&self, request: &Value) -> Caller {
-        let key = self.key.as_deref().map(|name| Key::new(name, request));
+    /// The caller, with the client's idempotency key bound to this request.
+    fn caller_for(&self, request: &Value) -> Caller {
+        let key = self.key.as_deref().map(|name| IdempotencyKey::new(name, request));
         self.caller.clone().with_key(key)
     }
 
-    /// Whoever has left starts nothing.
-    fn still_open(&self) -> Result<(), Error> {
-        match self.house.closed.load(Ordering::Relaxed) {
-            true => Err(Error::new("closed", "this client was shut down", "open another one")),
-            false => Ok(()),
+    /// Refuses after a shutdown, for methods that start something.
+    fn check_open(&self) -> Result<(), Error> {
+        if self.shared.closed.load(Ordering::Relaxed) {
+            return Err(Error::new("closed", "this client was shut down", "open another one"));
         }
+        Ok(())
     }
 }
 
-impl Drop for House {
+impl Drop for ClientShared {
     fn drop(&mut self) {
         if !self.closed.load(Ordering::Relaxed) {
             self.background.halt();
-            self.runtime.spawn(leave(self.background.clone(), LEAVING));
+            self.runtime.spawn(shut_down(self.background.clone(), DROP_PATIENCE));
         }
     }
 }
 
-async fn leave(background: Background, patience: Duration) {
-    background.leave(patience).await;
+/// Stops the background, waiting at most `patience` for calls in flight, and closes the service.
+async fn shut_down(background: BackgroundDriver, patience: Duration) {
+    background.halt_and_drain(patience).await;
     background.service().close().await;
 }

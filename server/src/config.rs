@@ -1,13 +1,13 @@
-//! `actbook.yaml`: which servers and tools there are and how far they are trusted, read and checked.
+//! `actbook.yaml`: which servers and tools there are and how far they are trusted, parsed and checked.
 //!
-//! The `mcpServers` block is other people's format and read leniently; every word of our own is
-//! checked, and an unknown one is refused with its path and the nearest name. References to the
-//! environment stay references here: only `tools` resolves them, when a call needs them.
+//! The `mcpServers` block has the format of other clients, and unknown keys in it are ignored. Everywhere
+//! else an unknown key is refused, with its path and the nearest known name. References to the environment
+//! stay references here: only `tools` resolves them, when a call needs them.
 
-mod comments;
 mod find;
 pub mod import;
 mod inherit;
+mod jsonc;
 mod project;
 mod references;
 mod secret_name;
@@ -21,65 +21,69 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actbook_engine::plan::yaml_message;
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
 
-pub use find::{Location, locate};
+pub use find::{ConfigLocation, locate_config};
 pub use inherit::InheritEnv;
 pub use project::Sharing;
 pub use secret_name::is_secret_name;
 use section::Section;
-pub use template::{Part, Scope, Shape, Template};
-pub use trust::{Candidate, Reason, Standing, TrustStore, Withheld};
+pub use template::{ConfigTemplate, JsonTemplate, ReferenceScope, TemplatePart};
+pub use trust::{ConfigCandidate, ConfigStatus, TrustStore, WithheldConfig, WithheldReason};
 
-/// The names of a config; the first is the one that is written where there is none.
+/// The file names of a config; a new config gets the first.
 pub const FILE_NAMES: [&str; 2] = ["actbook.yaml", "actbook.yml"];
-/// Server names that Actbook gives a meaning of its own.
+/// The server name of the tools under `commands`.
 pub const COMMAND_SERVER: &str = "command";
+/// The server name of the tools under `http`.
 pub const HTTP_SERVER: &str = "http";
 const CONFIG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
+/// A parsed and checked config.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Where relative paths start and where servers run.
+    /// The base of relative paths and the working folder of servers.
     pub folder: PathBuf,
-    /// The file it was read from, if there is one.
+    /// The file that the config was read from, if there is one.
     pub file: Option<PathBuf>,
-    /// Set where that file has no effect, and so nothing is configured.
-    pub withheld: Option<Withheld>,
+    /// Set if that file has no effect, so that nothing is configured.
+    pub withheld: Option<WithheldConfig>,
     pub approvals: Approvals,
-    /// Names the project; none: the folder does.
+    /// The project's name; None: the folder is the name.
     pub project: Option<String>,
+    /// Who may share notes and templates with all projects.
     pub everywhere: Sharing,
     pub mcp_servers: BTreeMap<String, McpServer>,
-    pub servers: BTreeMap<String, ServerWords>,
+    pub servers: BTreeMap<String, ServerConfig>,
     pub http: BTreeMap<String, HttpTool>,
     pub commands: BTreeMap<String, CommandTool>,
-    /// Hosts, or hosts with a port, that may lie inside the house for whoever is sent there.
+    /// Hosts, or hosts with a port, that calls may reach although they have private addresses.
     pub egress_allow: Vec<String>,
-    /// By the name of the rule; the first that fits counts.
-    pub task_plans: BTreeMap<String, TaskPlan>,
+    /// By the name of the rule; the first rule that matches a task counts.
+    pub task_plans: BTreeMap<String, TaskPlanRule>,
 }
 
-/// A new task of this type, and with all of these labels, gets this plan.
+/// A rule: a new task of this type, and with all of these labels, gets this plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskPlan {
+pub struct TaskPlanRule {
     pub r#type: Option<String>,
     pub labels: Vec<String>,
-    pub brings: Brings,
+    pub source: PlanSource,
+    /// Whether an execution of the plan is started at once.
     pub start: bool,
 }
 
-/// What a new task's plan is made of.
+/// Where a new task's plan comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Brings {
-    /// The name or id of a saved one.
+pub enum PlanSource {
+    /// The name or id of a saved plan.
     Plan(String),
-    /// The name of one that was shipped or made.
+    /// The name of a template, built in or saved.
     Template(String),
 }
 
-/// Who may answer an approval.
+/// Who may answer an approval: only people, or agents too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Approvals {
     #[default]
@@ -87,117 +91,125 @@ pub enum Approvals {
     Agents,
 }
 
+/// How an MCP server is started or reached.
 #[derive(Clone, Debug)]
 pub enum McpServer {
     Stdio {
-        command: Template,
-        args: Vec<Template>,
-        env: BTreeMap<String, Template>,
+        command: ConfigTemplate,
+        args: Vec<ConfigTemplate>,
+        env: BTreeMap<String, ConfigTemplate>,
         inherit_env: InheritEnv,
-        cwd: Option<Template>,
+        cwd: Option<ConfigTemplate>,
     },
     Http {
-        url: Template,
-        headers: BTreeMap<String, Template>,
+        url: ConfigTemplate,
+        headers: BTreeMap<String, ConfigTemplate>,
     },
 }
 
-/// What the operator says of a server, beside how it is reached.
+/// The operator's settings for a server, apart from how it is reached.
 #[derive(Clone, Debug, Default)]
-pub struct ServerWords {
+pub struct ServerConfig {
     pub trusted: bool,
     pub concurrency: Option<usize>,
-    /// Of all its tools, where nothing else is said of one.
-    pub all: ToolWords,
-    pub rate: Option<RateWords>,
+    /// The settings of all tools of the server, where `tools` does not override them.
+    pub tool_defaults: ToolConfig,
+    pub rate: Option<RateConfig>,
     pub output_bytes_max: Option<usize>,
-    pub breaker: BreakerWords,
-    pub restart: RestartWords,
-    /// A server that was silent for so long is asked whether it is well before the next call.
+    pub breaker: BreakerConfig,
+    pub restart: RestartConfig,
+    /// A server that was silent for this long is pinged before the next call.
     pub check_after: Option<Duration>,
-    /// Taken over into the server's definition when the config is read.
+    /// Moved to the server's definition when the config is read.
     pub inherit_env: Option<InheritEnv>,
-    /// A server that does not answer the handshake within this is given up.
+    /// The time limit of the handshake.
     pub start_timeout: Option<Duration>,
-    pub tools: BTreeMap<String, ToolWords>,
+    pub tools: BTreeMap<String, ToolConfig>,
 }
 
-/// So many calls in any stretch of so much time.
+/// A rate limit: at most `calls` in any period of length `per`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateWords {
+pub struct RateConfig {
     pub calls: u32,
     pub per: Duration,
 }
 
-/// When a server that is out of reach is left alone, and for how long.
+/// The circuit breaker of a server that cannot be reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BreakerWords {
+pub struct BreakerConfig {
+    /// Failures in a row after which the breaker opens.
     pub after: Option<u32>,
+    /// How long the breaker stays open.
     pub cool_down: Option<Duration>,
 }
 
-/// How far apart the starts of a server that keeps falling are.
+/// The backoff between restarts of a server that keeps exiting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RestartWords {
+pub struct RestartConfig {
     pub backoff: Option<Duration>,
     pub max_backoff: Option<Duration>,
 }
 
-/// What the operator says of one tool. Absent means: nothing said.
+/// The operator's settings for one tool; None: not set.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ToolWords {
+pub struct ToolConfig {
     pub timeout: Option<Duration>,
     pub idempotent: Option<bool>,
     pub read_only: Option<bool>,
+    /// Whether each call needs an approval.
     pub approval: Option<bool>,
-    pub retry: Option<RetryWords>,
+    pub retry: Option<RetryConfig>,
 }
 
-impl ToolWords {
-    /// What is said in general, under what is said in particular.
-    pub(crate) fn under(self, own: Self) -> Self {
+impl ToolConfig {
+    /// These settings, overridden by those that are set in `specific`.
+    pub(crate) fn overridden_by(self, specific: Self) -> Self {
         Self {
-            timeout: own.timeout.or(self.timeout),
-            idempotent: own.idempotent.or(self.idempotent),
-            read_only: own.read_only.or(self.read_only),
-            approval: own.approval.or(self.approval),
-            retry: own.retry.or(self.retry),
+            timeout: specific.timeout.or(self.timeout),
+            idempotent: specific.idempotent.or(self.idempotent),
+            read_only: specific.read_only.or(self.read_only),
+            approval: specific.approval.or(self.approval),
+            retry: specific.retry.or(self.retry),
         }
     }
 }
 
+/// The operator's retry policy for a tool; None: not set.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RetryWords {
+pub struct RetryConfig {
     pub max_attempts: Option<u32>,
     pub backoff: Option<Duration>,
     pub factor: Option<f64>,
     pub max_backoff: Option<Duration>,
-    pub on: Option<BTreeSet<Category>>,
+    /// The error categories that are retried.
+    pub on: Option<BTreeSet<ErrorCategory>>,
 }
 
+/// A tool that is one HTTP request.
 #[derive(Clone, Debug)]
 pub struct HttpTool {
     pub method: String,
-    pub url: Template,
-    pub headers: BTreeMap<String, Template>,
-    pub body: Option<Shape>,
+    pub url: ConfigTemplate,
+    pub headers: BTreeMap<String, ConfigTemplate>,
+    pub body: Option<JsonTemplate>,
     pub input_schema: Option<Schema>,
     pub timeout: Option<Duration>,
     pub description: Option<String>,
 }
 
+/// A tool that is one command, run as a child process.
 #[derive(Clone, Debug)]
 pub struct CommandTool {
-    pub argv: Vec<Template>,
-    pub cwd: Option<Template>,
-    pub env: BTreeMap<String, Template>,
+    pub argv: Vec<ConfigTemplate>,
+    pub cwd: Option<ConfigTemplate>,
+    pub env: BTreeMap<String, ConfigTemplate>,
     pub inherit_env: InheritEnv,
     pub input_schema: Option<Schema>,
     pub timeout: Option<Duration>,
     pub description: Option<String>,
 }
 
-/// A JSON Schema that compiled.
+/// A JSON Schema and its compiled validator.
 #[derive(Clone, Debug)]
 pub struct Schema {
     pub document: Value,
@@ -205,12 +217,13 @@ pub struct Schema {
 }
 
 impl Schema {
+    /// Compiles a schema; `Err` says what is wrong with it.
     pub fn compile(document: Value) -> Result<Self, String> {
         let validator = actbook_engine::schema::compile(&document)?;
         Ok(Self { document, validator: Arc::new(validator) })
     }
 
-    /// The first thing that does not fit, with its path.
+    /// Validates a value; `Err` is the first violation, with its path.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         self.validator.validate(value).map_err(|error| match error.instance_path().as_str() {
             "" => error.to_string(),
@@ -219,6 +232,7 @@ impl Schema {
     }
 }
 
+/// Why a config was not found or not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("there are two configs, {} and {}", .one.display(), .other.display())]
@@ -231,51 +245,53 @@ pub enum ConfigError {
     Refused { path: Option<PathBuf>, at: String, problem: String },
 }
 
-/// A word of ours that is wrong, and where it stands.
+/// A wrong value in the config, and the path of its key.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub(crate) struct ConfigProblem {
     at: String,
     problem: String,
 }
 
 impl Config {
-    /// Reads the config in a file.
+    /// Reads a config from a file.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = read_text(path)?;
+        let text = read_config_text(path)?;
         let unreadable = |error| ConfigError::Unreadable { path: path.to_owned(), error };
         let file = std::path::absolute(path).map_err(unreadable)?;
         let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
-        let config = Self::parse(&text, &folder).map_err(|error| error.in_file(path))?;
+        let config = Self::parse(&text, &folder).map_err(|error| error.with_file(path))?;
         Ok(Self { file: Some(file), ..config })
     }
 
     /// Reads a config from text, YAML or JSON. Relative paths start at `folder`.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ConfigError> {
-        Self::of_document(document(text)?, folder)
+        Self::from_document(parse_document(text)?, folder)
     }
 
-    fn of_document(document: Value, folder: &Path) -> Result<Self, ConfigError> {
-        let refused = |Problem { at, problem }| ConfigError::Refused { path: None, at, problem };
+    fn from_document(document: Value, folder: &Path) -> Result<Self, ConfigError> {
+        let refused = |ConfigProblem { at, problem }| ConfigError::Refused { path: None, at, problem };
         Ok(Self { folder: folder.to_owned(), ..read_document(document).map_err(refused)? })
     }
 
-    /// What the operator said of a tool, written `server/tool`.
-    pub fn tool_words(&self, server: &str, tool: &str) -> ToolWords {
-        let server_words = self.servers.get(server);
-        let said = server_words.and_then(|words| words.tools.get(tool)).cloned().unwrap_or_default();
-        let mut words = server_words.map_or_else(ToolWords::default, |words| words.all.clone()).under(said);
-        let own = match server {
+    /// The operator's settings for the tool `server/tool`: those of the tool override those of its server.
+    pub fn tool_config(&self, server: &str, tool: &str) -> ToolConfig {
+        let server_config = self.servers.get(server);
+        let specific = server_config.and_then(|config| config.tools.get(tool)).cloned().unwrap_or_default();
+        let general = server_config.map_or_else(ToolConfig::default, |config| config.tool_defaults.clone());
+        let mut settings = general.overridden_by(specific);
+        let timeout_of_definition = match server {
             COMMAND_SERVER => self.commands.get(tool).and_then(|command| command.timeout),
             HTTP_SERVER => self.http.get(tool).and_then(|http| http.timeout),
             _ => None,
         };
-        words.timeout = words.timeout.or(own);
-        words
+        settings.timeout = settings.timeout.or(timeout_of_definition);
+        settings
     }
 }
 
 impl ConfigError {
-    fn in_file(self, file: &Path) -> Self {
+    /// The same error with the file's path, unless it has one.
+    fn with_file(self, file: &Path) -> Self {
         let path = Some(file.to_owned());
         match self {
             Self::Unreadable { path, error } => Self::Unreadable { path, error },
@@ -286,8 +302,8 @@ impl ConfigError {
     }
 }
 
-/// The file's text, unless it is too long to be a config.
-fn read_text(path: &Path) -> Result<String, ConfigError> {
+/// The file's text; `Malformed` if it is too long for a config.
+fn read_config_text(path: &Path) -> Result<String, ConfigError> {
     let unreadable = |error| ConfigError::Unreadable { path: path.to_owned(), error };
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
     if size > CONFIG_BYTES_MAX {
@@ -297,15 +313,17 @@ fn read_text(path: &Path) -> Result<String, ConfigError> {
     std::fs::read_to_string(path).map_err(unreadable)
 }
 
-fn document(text: &str) -> Result<Value, ConfigError> {
+/// Parses JSON or YAML.
+fn parse_document(text: &str) -> Result<Value, ConfigError> {
     let malformed = |error: String| ConfigError::Malformed { path: None, error };
     if text.trim_start().starts_with('{') && text.trim_end().ends_with('}') {
-        return serde_json::from_str(text).or_else(|_| yaml(text)).map_err(malformed);
+        return serde_json::from_str(text).or_else(|_| parse_yaml(text)).map_err(malformed);
     }
-    yaml(text).map_err(malformed)
+    parse_yaml(text).map_err(malformed)
 }
 
-fn yaml(text: &str) -> Result<Value, String> {
+/// Parses YAML; `Err` has the line and column.
+fn parse_yaml(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Value::Null);
     }
@@ -316,14 +334,14 @@ fn yaml(text: &str) -> Result<Value, String> {
     })
 }
 
-fn read_document(document: Value) -> Result<Config, Problem> {
+fn read_document(document: Value) -> Result<Config, ConfigProblem> {
     let mut top = Section::open("", document)?;
     let mut config = Config {
         approvals: read_approvals(&mut top)?,
         project: project::read_project(&mut top)?,
         everywhere: project::read_sharing(&mut top)?,
         mcp_servers: read_mcp_servers(top.section("mcpServers")?)?,
-        servers: top.section("servers")?.map_entries(read_server_words)?,
+        servers: top.section("servers")?.map_entries(read_server)?,
         http: top.section("http")?.map_entries(read_http)?,
         commands: top.section("commands")?.map_entries(read_command)?,
         task_plans: top.section("task_plans")?.map_entries(read_task_plan)?,
@@ -332,42 +350,42 @@ fn read_document(document: Value) -> Result<Config, Problem> {
     };
     top.finish()?;
     check_server_names(&config)?;
-    inherit::settle(&mut config)?;
+    inherit::move_to_definitions(&mut config)?;
     Ok(config)
 }
 
-fn read_approvals(top: &mut Section) -> Result<Approvals, Problem> {
+fn read_approvals(top: &mut Section) -> Result<Approvals, ConfigProblem> {
     match top.text("approvals")?.as_deref() {
         None | Some("people") => Ok(Approvals::People),
         Some("agents") => Ok(Approvals::Agents),
-        Some(other) => Err(top.wrong("approvals", format!("`{other}` is none of people, agents"))),
+        Some(other) => Err(top.problem_at("approvals", format!("`{other}` is none of people, agents"))),
     }
 }
 
-/// Entries come from clients of all sorts: what we do not know in them is none of our business.
-fn read_mcp_servers(section: Section) -> Result<BTreeMap<String, McpServer>, Problem> {
+/// Disabled servers are left out. Unknown keys are ignored: the entries may come from any other client.
+fn read_mcp_servers(section: Section) -> Result<BTreeMap<String, McpServer>, ConfigProblem> {
     let read = section.map_entries(|mut entry| {
         if entry.flag("disabled")? == Some(true) {
             entry.ignore_rest();
             return Ok(None);
         }
-        let url = match entry.template("url", Scope::Client)? {
+        let url = match entry.template("url", ReferenceScope::Client)? {
             Some(url) => Some(url),
-            None => entry.template("serverUrl", Scope::Client)?,
+            None => entry.template("serverUrl", ReferenceScope::Client)?,
         };
-        let server = match (entry.template("command", Scope::Client)?, url) {
+        let server = match (entry.template("command", ReferenceScope::Client)?, url) {
             (Some(command), None) => McpServer::Stdio {
                 command,
-                args: entry.templates("args", Scope::Client)?,
-                env: entry.template_map("env", Scope::Client)?,
+                args: entry.templates("args", ReferenceScope::Client)?,
+                env: entry.template_map("env", ReferenceScope::Client)?,
                 inherit_env: entry.inherit_env()?.unwrap_or_default(),
-                cwd: entry.template("cwd", Scope::Client)?,
+                cwd: entry.template("cwd", ReferenceScope::Client)?,
             },
             (None, Some(url)) => {
-                McpServer::Http { url, headers: entry.template_map("headers", Scope::Client)? }
+                McpServer::Http { url, headers: entry.template_map("headers", ReferenceScope::Client)? }
             }
-            (None, None) => return Err(entry.wrong("", "needs a `command` or a `url`".into())),
-            (Some(_), Some(_)) => return Err(entry.wrong("", "has both `command` and `url`".into())),
+            (None, None) => return Err(entry.problem_at("", "needs a `command` or a `url`".into())),
+            (Some(_), Some(_)) => return Err(entry.problem_at("", "has both `command` and `url`".into())),
         };
         entry.ignore_rest();
         Ok(Some(server))
@@ -375,11 +393,11 @@ fn read_mcp_servers(section: Section) -> Result<BTreeMap<String, McpServer>, Pro
     Ok(read.into_iter().filter_map(|(name, server)| Some((name, server?))).collect())
 }
 
-fn read_server_words(mut entry: Section) -> Result<ServerWords, Problem> {
-    let words = ServerWords {
+fn read_server(mut entry: Section) -> Result<ServerConfig, ConfigProblem> {
+    let config = ServerConfig {
         trusted: entry.flag("trusted")?.unwrap_or(false),
         concurrency: entry.count("concurrency")?.map(|count| count as usize),
-        all: read_words(&mut entry)?,
+        tool_defaults: take_tool_settings(&mut entry)?,
         rate: entry.rate("rate")?,
         output_bytes_max: entry.count("output_bytes_max")?.map(|count| count as usize),
         breaker: read_breaker(entry.section("breaker")?)?,
@@ -387,42 +405,42 @@ fn read_server_words(mut entry: Section) -> Result<ServerWords, Problem> {
         check_after: entry.duration("check_after")?,
         inherit_env: entry.inherit_env()?,
         start_timeout: entry.duration("start_timeout")?,
-        tools: entry.section("tools")?.map_entries(read_tool_words)?,
+        tools: entry.section("tools")?.map_entries(read_tool)?,
     };
     entry.finish()?;
-    Ok(words)
+    Ok(config)
 }
 
-fn read_breaker(mut entry: Section) -> Result<BreakerWords, Problem> {
-    let words = BreakerWords { after: entry.count("after")?, cool_down: entry.duration("cool_down")? };
+fn read_breaker(mut entry: Section) -> Result<BreakerConfig, ConfigProblem> {
+    let config = BreakerConfig { after: entry.count("after")?, cool_down: entry.duration("cool_down")? };
     entry.finish()?;
-    Ok(words)
+    Ok(config)
 }
 
-fn read_restart(mut entry: Section) -> Result<RestartWords, Problem> {
-    let words =
-        RestartWords { backoff: entry.duration("backoff")?, max_backoff: entry.duration("max_backoff")? };
+fn read_restart(mut entry: Section) -> Result<RestartConfig, ConfigProblem> {
+    let config =
+        RestartConfig { backoff: entry.duration("backoff")?, max_backoff: entry.duration("max_backoff")? };
     entry.finish()?;
-    Ok(words)
+    Ok(config)
 }
 
-fn read_tool_words(mut entry: Section) -> Result<ToolWords, Problem> {
-    let words = read_words(&mut entry)?;
+fn read_tool(mut entry: Section) -> Result<ToolConfig, ConfigProblem> {
+    let config = take_tool_settings(&mut entry)?;
     entry.finish()?;
-    Ok(words)
+    Ok(config)
 }
 
-/// Said of one tool, or of all tools of a server.
-fn read_words(entry: &mut Section) -> Result<ToolWords, Problem> {
+/// Takes the settings of one tool, or of all tools of a server, out of a section.
+fn take_tool_settings(entry: &mut Section) -> Result<ToolConfig, ConfigProblem> {
     let approval = match entry.text("approval")?.as_deref() {
         None => None,
         Some("required") => Some(true),
         Some("none") => Some(false),
         Some(other) => {
-            return Err(entry.wrong("approval", format!("`{other}` is none of required, none")));
+            return Err(entry.problem_at("approval", format!("`{other}` is none of required, none")));
         }
     };
-    Ok(ToolWords {
+    Ok(ToolConfig {
         timeout: entry.duration("timeout")?,
         idempotent: entry.flag("idempotent")?,
         read_only: entry.flag("read_only")?,
@@ -431,8 +449,8 @@ fn read_words(entry: &mut Section) -> Result<ToolWords, Problem> {
     })
 }
 
-fn read_retry(mut entry: Section) -> Result<RetryWords, Problem> {
-    let words = RetryWords {
+fn read_retry(mut entry: Section) -> Result<RetryConfig, ConfigProblem> {
+    let config = RetryConfig {
         max_attempts: entry.count("max_attempts")?,
         backoff: entry.duration("backoff")?,
         factor: entry.factor("factor")?,
@@ -440,17 +458,17 @@ fn read_retry(mut entry: Section) -> Result<RetryWords, Problem> {
         on: entry.categories("on")?,
     };
     entry.finish()?;
-    Ok(words)
+    Ok(config)
 }
 
-/// Names only: a host that stands for many would open the house by mistake.
-fn read_egress(mut entry: Section) -> Result<Vec<String>, Problem> {
+/// Takes single hosts only: a pattern could open private addresses by mistake.
+fn read_egress(mut entry: Section) -> Result<Vec<String>, ConfigProblem> {
     let allow = entry.texts("allow")?;
     let is_host = |text: &String| {
         !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c))
     };
     if let Some(wrong) = allow.iter().find(|text| !is_host(text)) {
-        return Err(entry.wrong("allow", format!("`{wrong}` is neither a host nor host:port")));
+        return Err(entry.problem_at("allow", format!("`{wrong}` is neither a host nor host:port")));
     }
     entry.finish()?;
     Ok(allow)
@@ -458,20 +476,22 @@ fn read_egress(mut entry: Section) -> Result<Vec<String>, Problem> {
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
-fn read_method(entry: &mut Section) -> Result<String, Problem> {
+fn read_method(entry: &mut Section) -> Result<String, ConfigProblem> {
     let method = entry.text("method")?.map_or_else(|| "POST".into(), |method| method.to_ascii_uppercase());
-    match METHODS.contains(&method.as_str()) {
-        true => Ok(method),
-        false => Err(entry.wrong("method", format!("`{method}` is none of {}", METHODS.join(", ")))),
+    if !METHODS.contains(&method.as_str()) {
+        return Err(entry.problem_at("method", format!("`{method}` is none of {}", METHODS.join(", "))));
     }
+    Ok(method)
 }
 
-fn read_http(mut entry: Section) -> Result<HttpTool, Problem> {
+fn read_http(mut entry: Section) -> Result<HttpTool, ConfigProblem> {
     let tool = HttpTool {
         method: read_method(&mut entry)?,
-        url: entry.template("url", Scope::Call)?.ok_or_else(|| entry.wrong("url", "is missing".into()))?,
-        headers: entry.template_map("headers", Scope::Call)?,
-        body: entry.shape("body", Scope::Call)?,
+        url: entry
+            .template("url", ReferenceScope::Call)?
+            .ok_or_else(|| entry.problem_at("url", "is missing".into()))?,
+        headers: entry.template_map("headers", ReferenceScope::Call)?,
+        body: entry.json_template("body", ReferenceScope::Call)?,
         input_schema: entry.schema("input_schema")?,
         timeout: entry.duration("timeout")?,
         description: entry.text("description")?,
@@ -480,19 +500,19 @@ fn read_http(mut entry: Section) -> Result<HttpTool, Problem> {
     Ok(tool)
 }
 
-fn read_command(mut entry: Section) -> Result<CommandTool, Problem> {
-    let argv = entry.templates("argv", Scope::Call)?;
+fn read_command(mut entry: Section) -> Result<CommandTool, ConfigProblem> {
+    let argv = entry.templates("argv", ReferenceScope::Call)?;
     let Some(program) = argv.first() else {
-        return Err(entry.wrong("argv", "needs at least the program".into()));
+        return Err(entry.problem_at("argv", "needs at least the program".into()));
     };
     if program.reads_arguments() {
         // Otherwise a plan could run any program on the machine.
-        return Err(entry.wrong("argv[0]", "the program may not come from the arguments".into()));
+        return Err(entry.problem_at("argv[0]", "the program may not come from the arguments".into()));
     }
     let tool = CommandTool {
         argv,
-        cwd: entry.template("cwd", Scope::Environment)?,
-        env: entry.template_map("env", Scope::Call)?,
+        cwd: entry.template("cwd", ReferenceScope::Environment)?,
+        env: entry.template_map("env", ReferenceScope::Call)?,
         inherit_env: entry.inherit_env()?.unwrap_or_default(),
         input_schema: entry.schema("input_schema")?,
         timeout: entry.duration("timeout")?,
@@ -502,43 +522,44 @@ fn read_command(mut entry: Section) -> Result<CommandTool, Problem> {
     Ok(tool)
 }
 
-fn read_task_plan(mut entry: Section) -> Result<TaskPlan, Problem> {
-    let rule = TaskPlan {
+fn read_task_plan(mut entry: Section) -> Result<TaskPlanRule, ConfigProblem> {
+    let rule = TaskPlanRule {
         r#type: entry.text("type")?,
         labels: entry.texts("labels")?,
-        brings: match (entry.text("plan")?, entry.text("template")?) {
-            (Some(plan), None) => Brings::Plan(plan),
-            (None, Some(template)) => Brings::Template(template),
-            (None, None) => return Err(entry.wrong("", "needs a `plan` or a `template`".into())),
-            (Some(_), Some(_)) => return Err(entry.wrong("template", "comes instead of `plan`".into())),
+        source: match (entry.text("plan")?, entry.text("template")?) {
+            (Some(plan), None) => PlanSource::Plan(plan),
+            (None, Some(template)) => PlanSource::Template(template),
+            (None, None) => return Err(entry.problem_at("", "needs a `plan` or a `template`".into())),
+            (Some(_), Some(_)) => return Err(entry.problem_at("template", "comes instead of `plan`".into())),
         },
         start: entry.flag("start")?.unwrap_or(false),
     };
     if rule.r#type.is_none() && rule.labels.is_empty() {
-        return Err(entry.wrong("", "needs a `type` or `labels`, or it would fit every task".into()));
+        return Err(entry.problem_at("", "needs a `type` or `labels`, or it would fit every task".into()));
     }
     entry.finish()?;
     Ok(rule)
 }
 
-fn check_server_names(config: &Config) -> Result<(), Problem> {
+/// Refuses reserved and malformed names under `mcpServers`, and names under `servers` without a definition.
+fn check_server_names(config: &Config) -> Result<(), ConfigProblem> {
     for name in config.mcp_servers.keys() {
         let at = format!("mcpServers.{name}");
         if name == COMMAND_SERVER || name == HTTP_SERVER {
-            return Err(Problem {
+            return Err(ConfigProblem {
                 at,
                 problem: format!("`{name}` is the name of Actbook's own {name} tools"),
             });
         }
         if name.is_empty() || name.contains('/') {
-            return Err(Problem { at, problem: "a server's name is not empty and has no `/`".into() });
+            return Err(ConfigProblem { at, problem: "a server's name is not empty and has no `/`".into() });
         }
     }
     let known = || config.mcp_servers.keys().map(String::as_str).chain([COMMAND_SERVER, HTTP_SERVER]);
     for name in config.servers.keys() {
         if !known().any(|server| server == name) {
             let hint = section::did_you_mean(name, known());
-            return Err(Problem {
+            return Err(ConfigProblem {
                 at: format!("servers.{name}"),
                 problem: format!("there is no such server in `mcpServers`{hint}"),
             });

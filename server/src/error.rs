@@ -1,16 +1,16 @@
-//! What went wrong, as every door shows it: a code, a sentence, and what to do.
+//! The error that all interfaces (CLI, MCP, HTTP, library) show: a code, a sentence, and what to do.
 
 use actbook_engine::execution::Refusal;
 use actbook_engine::plan::Finding;
 use serde::Serialize;
 
-use crate::config::{ConfigError, Reason, Withheld};
+use crate::config::{ConfigError, WithheldConfig, WithheldReason};
 use crate::{ledger, runner, store};
 
-/// The code of a refusal whose cause is a config that nobody has trusted.
+/// The code of a refusal because the config is not trusted.
 pub const UNTRUSTED_CONFIG: &str = "untrusted_config";
 
-/// The one error of every door.
+/// The error of all interfaces.
 #[derive(Clone, Debug, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -20,30 +20,31 @@ pub struct Error {
     pub message: String,
     /// What to do instead.
     pub cure: String,
-    /// Where in a document.
+    /// The path within a document at which the problem is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Where a document was refused: everything that is wrong with it.
+    /// All problems of a document that was refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
 }
 
 impl Error {
+    /// An error without a path or findings.
     pub fn new(code: &'static str, message: impl Into<String>, cure: impl Into<String>) -> Self {
         Self { code, message: message.into(), cure: cure.into(), path: None, findings: Vec::new() }
     }
 
-    /// A document with findings: the first one speaks for all.
-    pub fn findings(what: &str, findings: Vec<Finding>) -> Self {
+    /// The error for a document with findings; the message and the cure are those of the first one.
+    pub fn from_findings(what: &str, findings: Vec<Finding>) -> Self {
         let count = findings.len();
         let first = findings.first();
         let text = |part: fn(&Finding) -> &String| first.map(part).cloned().unwrap_or_default();
         let (message, cure) = (text(|first| &first.message), text(|first| &first.cure));
         let path = first.map(|first| first.path.clone());
         let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-        let place = first.map(Finding::place).filter(|place| !place.is_empty());
-        let place = place.map_or(String::new(), |place| format!("{place}: "));
-        Self { code: "invalid", message: format!("{what}: {place}{message}{more}"), cure, path, findings }
+        let location = first.map(Finding::path_with_step).filter(|location| !location.is_empty());
+        let location = location.map_or(String::new(), |location| format!("{location}: "));
+        Self { code: "invalid", message: format!("{what}: {location}{message}{more}"), cure, path, findings }
     }
 }
 
@@ -60,13 +61,13 @@ impl From<ConfigError> for Error {
     }
 }
 
-impl From<&Withheld> for Error {
-    fn from(withheld: &Withheld) -> Self {
+impl From<&WithheldConfig> for Error {
+    fn from(withheld: &WithheldConfig) -> Self {
         let cure = match withheld.reason {
-            Reason::NeverTrusted | Reason::ChangedSince => {
+            WithheldReason::NeverTrusted | WithheldReason::ChangedSince => {
                 format!("read it, then run `actbook trust` in {}", withheld.folder().display())
             }
-            Reason::Broken(_) => "correct it, then run `actbook trust` there".to_owned(),
+            WithheldReason::Broken(_) => "correct it, then run `actbook trust` there".to_owned(),
         };
         Self::new(UNTRUSTED_CONFIG, withheld.to_string(), cure)
     }
@@ -80,7 +81,7 @@ impl From<Refusal> for Error {
 
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
-        let code = if matches!(error, store::Error::Full { .. }) {
+        let code = if matches!(error, store::Error::DiskFull { .. }) {
             "disk_full"
         } else if matches!(error, store::Error::ReadOnly { .. }) {
             "read_only"
@@ -89,7 +90,7 @@ impl From<store::Error> for Error {
         };
         let cure = match &error {
             store::Error::Open { .. } => "check --database (or ACTBOOK_DATABASE)",
-            store::Error::Full { .. } => {
+            store::Error::DiskFull { .. } => {
                 "free some room, then do it again; nothing that was answered is lost"
             }
             store::Error::ReadOnly { .. } => {
@@ -98,21 +99,23 @@ impl From<store::Error> for Error {
             store::Error::UnsafeDurability { .. } => {
                 "turn it on, or accept that with --unsafe-durability (`unsafe_durability()` in a program)"
             }
-            store::Error::Newer { .. } => "run that Actbook, or open a copy from before it with --database",
+            store::Error::NewerSchema { .. } => {
+                "run that Actbook, or open a copy from before it with --database"
+            }
             store::Error::Busy { .. } => {
                 "try again when that process has finished; continue it if it was stopped (`kill -CONT`), or end it"
             }
-            store::Error::Foreign { .. } => {
+            store::Error::ForeignDatabase { .. } => {
                 "give Actbook a file of its own with --database (or ACTBOOK_DATABASE); a new one is made where there is none"
             }
             store::Error::TooManyWords { .. } => "search for fewer words",
             store::Error::Backup { .. } => "choose another file",
-            store::Error::NoBackup => "`pg_dump` copies it while others write",
+            store::Error::BackupUnsupported => "`pg_dump` copies it while others write",
             store::Error::Constraint(_)
-            | store::Error::Lost(_)
+            | store::Error::ConnectionLost(_)
             | store::Error::HeadMoved
             | store::Error::Failed(_)
-            | store::Error::Column { .. } => "nothing was lost; `actbook doctor` looks at the database",
+            | store::Error::WrongColumn { .. } => "nothing was lost; `actbook doctor` looks at the database",
         };
         Self::new(code, error.to_string(), cure)
     }
@@ -136,7 +139,7 @@ impl From<runner::Error> for Error {
         match error {
             runner::Error::Ledger(error) => error.into(),
             runner::Error::Store(error) => error.into(),
-            runner::Error::Seat(ref cause) => {
+            runner::Error::NodeLock(ref cause) => {
                 let cure = match cause.kind() {
                     std::io::ErrorKind::StorageFull => "free some room on the disk of the data folder",
                     _ => "make the data folder writable",

@@ -1,15 +1,16 @@
-//! Where things are kept when nobody says otherwise.
+//! The default locations of Actbook's files.
 
 use std::path::PathBuf;
 
-/// The user's data folder for Actbook.
-pub fn data() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let data = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local").join("share")));
-    data.unwrap_or_else(|| PathBuf::from(".")).join("actbook")
+/// Actbook's data folder: under `XDG_DATA_HOME`, else `~/.local/share`, else the working folder.
+pub fn data_folder() -> PathBuf {
+    let path_in = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let share = || path_in("HOME").map(|home| home.join(".local").join("share"));
+    let parent = path_in("XDG_DATA_HOME").or_else(share);
+    parent.unwrap_or_else(|| PathBuf::from(".")).join("actbook")
 }
 
-/// The database that is used where no other is named.
-pub fn database() -> String {
-    data().join("actbook.db").to_string_lossy().into_owned()
+/// The path of the SQLite database that is used if none is named.
+pub fn default_database() -> String {
+    data_folder().join("actbook.db").to_string_lossy().into_owned()
 }

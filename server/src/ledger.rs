@@ -1,216 +1,230 @@
-//! The one door to the journal: command → load → fold → decide → append → ring.
+//! The only code that appends to the journal: command → load → fold → decide → append → notify.
 //!
 //! The caller's thread decides, evolves, serialises and chains under the mutex and pushes rows onto the
-//! batch; one writer thread takes whatever has queued up, appends it in one transaction, and only then
-//! answers. Where the head moved, everything pending is decided again on a fresh fold.
-//! It knows how commands become appended events, never why a command was given.
+//! queue. One writer thread takes everything queued as a batch, appends it in one transaction, and only
+//! then replies. If another process has moved the head, all pending requests are decided again on a new
+//! fold. The ledger knows how commands become appended events, never why a command was given.
 
-mod book;
+mod call_stats;
 mod fold;
+mod pending;
 mod rebuild;
-mod seen;
 mod writer;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use actbook_engine::chain::Digest;
-use actbook_engine::event::{PlanRef, Reported};
-use actbook_engine::execution::{Call, Command, Corrupt, Due, Execution, Facts, Refusal, StartContext, due};
-use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
-use actbook_engine::library::{Library, Pins, Placement};
-use actbook_engine::note::{Note, Scope};
+use actbook_engine::event::{PlanRef, ReportedStatus};
+use actbook_engine::execution::{
+    ActionFacts, Command, CorruptJournal, DueCall, DueWork, Execution, Refusal, StartContext, due,
+};
+use actbook_engine::id::{Epoch, ExecutionId, NodeId, PlanId, Position};
+use actbook_engine::library::{PlanLibrary, SaveOptions, ToolPins};
+use actbook_engine::note::{Note, NoteScope};
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::Status;
+use actbook_engine::policy::ExecutionStatus;
 use actbook_engine::task::Task;
-use actbook_engine::terms::Terms;
+use actbook_engine::tool_policy::ToolPolicies;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
-use crate::bell::Bell;
+use crate::boot_instant::BootInstant;
 use crate::clock::Clock;
-use crate::moment::Moment;
-use crate::store::tools::Tool;
-use crate::store::words::Words;
+use crate::notify::Notifier;
+use crate::store::tokenizer::NoteTokens;
+use crate::store::tools::ToolRow;
 use crate::store::{self, Appender, Db};
-use book::Book;
-pub use book::DRIVER;
-pub use fold::{LIBRARY, Plans, catch_up, fold, fold_library, look_again};
+pub use call_stats::{catch_up_call_stats, catch_up_journal_index};
+pub use fold::{LIBRARY_STREAM, PlanCache, catch_up, catch_up_in_place, fold_execution, fold_library};
+pub use pending::DRIVER_ACTOR;
+use pending::PendingState;
 pub use rebuild::rebuild;
-pub use seen::{catch_up_seen, catch_up_stretches};
-use writer::Until;
+use writer::WriteUntil;
 
-/// An epoch that no driver has: a report under it is a fact from which nothing follows by itself.
+/// An epoch that no driver ever has: a report under it records an outcome and starts nothing.
 pub const STALE_EPOCH: Epoch = Epoch(u64::MAX);
 
-/// Somebody asks for something; `actor` is who the journal names.
+/// An operation to append, the actor that the journal names for it, and an optional request key.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct LedgerRequest {
     pub actor: Arc<str>,
-    pub request: Request,
+    pub operation: Operation,
     pub key: Option<RequestKey>,
 }
 
-impl Asked {
-    /// A driver goes on with its own execution.
-    fn is_progress(&self) -> bool {
-        let of_driver = |epoch| epoch != STALE_EPOCH;
-        matches!(&self.request, Request::Do { command, .. } if command.epoch().is_some_and(of_driver))
+impl LedgerRequest {
+    /// Whether the request is a command by the execution's own driver, under that driver's epoch.
+    fn is_from_driver(&self) -> bool {
+        let is_driver_epoch = |epoch| epoch != STALE_EPOCH;
+        matches!(&self.operation, Operation::Command { command, .. } if command.epoch().is_some_and(is_driver_epoch))
     }
 }
 
+/// What a caller can ask the ledger to append.
 #[derive(Clone, Debug)]
-pub enum Request {
-    SavePlan(Box<PlanAsked>),
+pub enum Operation {
+    SavePlan(Box<SavePlanRequest>),
     DeletePlan {
         id: PlanId,
     },
-    /// From here on this definition of the tool counts for every plan.
+    /// Accepts this definition of the tool for every plan from now on.
     AcceptTool {
         digest: Digest,
-        tool: Tool,
+        tool: ToolRow,
         reason: Option<String>,
     },
-    /// With a seat: the caller drives it from the start.
-    Start(Box<Start>),
-    Do {
+    /// Starts an execution; with a node, that node claims it in the same batch.
+    Start(Box<StartRequest>),
+    /// Applies a command to the execution of this stream.
+    Command {
         stream: u64,
         command: Arc<Command>,
     },
-    /// An act that belongs to no execution.
-    Act {
-        facts: Box<Facts>,
-        status: Option<Reported>,
+    /// Records an act that belongs to no execution.
+    RecordAct {
+        facts: Box<ActionFacts>,
+        status: Option<ReportedStatus>,
         project: Option<String>,
         salt: Arc<[u8]>,
     },
-    /// Erases what such an act keeps.
+    /// Erases the payloads and the salt of such an act.
     EraseAct {
         stream: u64,
     },
-    SetNote(Box<NoteAsked>),
+    SetNote(Box<SetNoteRequest>),
     DeleteNote {
         project: Option<String>,
-        scope: Scope,
+        scope: NoteScope,
         key: String,
     },
-    /// Erases what a note keeps that is still at this version.
+    /// Erases a note's payloads and salt, if the note is still at this version.
     EraseNote {
         stream: u64,
         version: u64,
     },
-    /// New ones, or changes of those that are there; each with the salt of a stream that begins with it.
+    /// Creates tasks (`create`) or changes existing ones; each comes with the salt for a new stream.
     SetTasks {
         tasks: Vec<(Task, Arc<[u8]>)>,
-        fresh: bool,
+        create: bool,
     },
-    /// A new one with a plan of its own, and an execution of it: all of it, or nothing.
-    AddTask(Box<TaskAsked>),
+    /// Creates a task with a plan of its own and optionally an execution of that plan, atomically.
+    AddTask(Box<AddTaskRequest>),
 }
 
+/// A plan to save as the newest version of its name.
 #[derive(Clone, Debug)]
-pub struct PlanAsked {
+pub struct SavePlanRequest {
     pub plan: Arc<Plan>,
+    /// The id that the plan gets if its name is new.
     pub new_id: PlanId,
-    pub placement: Placement,
-    /// None: its tools were not asked for.
-    pub pins: Option<Pins>,
-    /// The tools that they name, as they were described.
-    pub tools: Vec<Tool>,
+    pub placement: SaveOptions,
+    /// The digests of the tools' definitions; None: the tools were not queried.
+    pub pins: Option<ToolPins>,
+    /// The definitions of the pinned tools.
+    pub tools: Vec<ToolRow>,
 }
 
+/// A task to create, with its plan.
 #[derive(Clone, Debug)]
-pub struct TaskAsked {
+pub struct AddTaskRequest {
     pub task: Task,
     pub salt: Arc<[u8]>,
-    pub plan: PlanAsked,
-    /// Of the plan as it is saved then, whatever this names.
-    pub start: Option<Start>,
+    pub plan: SavePlanRequest,
+    /// The execution to start; its `plan_ref` is replaced by the version saved with this task.
+    pub start: Option<StartRequest>,
 }
 
+/// A note's value to set.
 #[derive(Clone, Debug)]
-pub struct NoteAsked {
+pub struct SetNoteRequest {
     pub note: Note,
-    /// By which it is found.
-    pub words: Words,
-    /// Of its stream, where this is its first value.
+    /// The tokens that the search index holds of the note.
+    pub tokens: NoteTokens,
+    /// The salt of the note's stream, used only if this is the note's first value.
     pub salt: Arc<[u8]>,
 }
 
+/// An execution to start.
 #[derive(Clone, Debug)]
-pub struct Start {
+pub struct StartRequest {
     pub id: ExecutionId,
     pub plan_ref: PlanRef,
     pub plan: Arc<Plan>,
     pub inputs: Option<Value>,
     pub context: StartContext,
-    pub terms: Terms,
+    pub terms: ToolPolicies,
     pub salt: Arc<[u8]>,
-    pub seat: Option<SeatId>,
+    /// The node that claims the execution at once; None: any node claims it later.
+    pub node: Option<NodeId>,
 }
 
-/// The same key and the same request give the same answer; with another request it is refused.
+/// A caller's idempotency key: a repeated request gets the first reply, a different one is refused.
 #[derive(Clone, Debug)]
 pub struct RequestKey {
     pub caller: String,
     pub key: String,
+    /// The digest of the request.
     pub digest: Digest,
 }
 
+/// What a durable request gave.
 #[derive(Clone, Debug)]
-pub enum Reply {
-    Saved {
-        plan: PlanRef,
-        fresh: bool,
-    },
-    Deleted,
-    Accepted {
-        fresh: bool,
-    },
-    Moved(Box<Progress>),
-    /// Where the act stands in the journal.
+pub enum LedgerReply {
+    /// `is_new` is false where the newest version already equals the plan.
+    PlanSaved { plan: PlanRef, is_new: bool },
+    /// A deletion or erasure is done; there is nothing to return.
+    Done,
+    /// `is_new` is false where this definition was accepted already.
+    ToolAccepted { is_new: bool },
+    /// The execution after a start or a command.
+    Advanced(Box<DriveState>),
+    /// The position of the appended entry.
     Recorded(Position),
-    /// A request key that was used before: the public id of what it gave.
+    /// The request key was used before: the public id of what the first request gave.
     Repeated(String),
 }
 
-/// Where an execution stands after a command, and what its driver has to do.
+/// An execution's position and status after a command, and the calls that its driver has to make.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub struct DriveState {
     pub stream: u64,
     pub id: ExecutionId,
     pub position: Position,
     pub epoch: Epoch,
-    pub seat: Option<SeatId>,
-    pub status: Status,
-    pub due: Due,
-    /// When this was decided. Who goes on driving keeps the moment at which it became the driver.
-    pub decided: Moment,
-    /// The arguments of the calls that this command started.
+    /// The node that drives the execution.
+    pub node: Option<NodeId>,
+    pub status: ExecutionStatus,
+    pub due: DueWork,
+    /// When the command was decided. A driver keeps the value from its claim: it drives since then.
+    pub decided_at: BootInstant,
+    /// The arguments of the calls that this command started, by the position of their entry.
     pub arguments: Vec<(Position, Vec<u8>)>,
 }
 
-impl Progress {
-    /// Where it stands now; nothing new led there.
-    pub fn of(stream: u64, execution: &Execution) -> Self {
+impl DriveState {
+    /// The progress of an execution as it is, without a command and so without new arguments.
+    pub fn from_execution(stream: u64, execution: &Execution) -> Self {
         Self {
             stream,
             id: execution.id.clone(),
             position: execution.position,
             epoch: execution.epoch,
-            seat: execution.seat.clone(),
+            node: execution.node.clone(),
             status: execution.status(),
             due: due(execution),
-            decided: Moment::now(),
+            decided_at: BootInstant::now(),
             arguments: Vec::new(),
         }
     }
 
-    pub fn arguments_of(&self, call: &Call) -> Option<&[u8]> {
+    /// The call's arguments as JSON; None: this command did not start the call, or it has none.
+    pub fn arguments_of(&self, call: &DueCall) -> Option<&[u8]> {
         let position = call.arguments?.position;
         self.arguments.iter().find(|(at, _)| *at == position).map(|(_, bytes)| bytes.as_slice())
     }
 }
 
+/// Why the ledger did not append a request.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -223,151 +237,164 @@ pub enum Error {
     Closed,
 }
 
-impl From<Corrupt> for Error {
-    fn from(corrupt: Corrupt) -> Self {
+impl From<CorruptJournal> for Error {
+    fn from(corrupt: CorruptJournal) -> Self {
         Self::Corrupt(corrupt.to_string())
     }
 }
 
-type Answer = Result<Reply, Error>;
+type LedgerResult = Result<LedgerReply, Error>;
 
-/// One tenant's journal in this process. Clones are the same door.
+/// One tenant's journal in this process. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    door: Arc<Door>,
-    /// Dropped last: tells the writer to finish and leave.
-    _open: Arc<Open>,
+    shared: Arc<Shared>,
+    /// Dropped with the last clone: tells the writer thread to finish and stop.
+    _close_guard: Arc<CloseGuard>,
 }
 
+/// What all clones of a ledger and its writer thread share.
 #[derive(Debug)]
-struct Door {
-    book: Mutex<Book>,
-    work: Condvar,
-    /// Whoever holds it writes. Taken before the book, or only tried.
-    pen: Mutex<Appender>,
-    bell: Bell,
+struct Shared {
+    pending: Mutex<PendingState>,
+    /// Wakes the writer thread.
+    work_available: Condvar,
+    /// The thread that holds this lock writes. It is locked before `pending`, or only tried.
+    appender: Mutex<Appender>,
+    notifier: Notifier,
     clock: Arc<Clock>,
 }
 
+/// Closes the ledger when dropped.
 #[derive(Debug)]
-struct Open(Arc<Door>);
+struct CloseGuard(Arc<Shared>);
 
-impl Drop for Open {
+impl Drop for CloseGuard {
     fn drop(&mut self) {
         self.0.lock().closed = true;
-        self.0.work.notify_all();
+        self.0.work_available.notify_all();
     }
 }
 
-impl Door {
-    /// Decides; then leaves the writing to the writer, or does it here where nobody could join in.
-    fn take_in(&self, asked: Asked, answer: oneshot::Sender<Answer>) -> Result<(), Error> {
-        let mut book = self.lock();
-        if book.closed {
+impl Shared {
+    /// Decides the request and queues it for the writer thread, or writes it on this thread where no other
+    /// request could join the batch. `reply_to` gets the result once it is durable.
+    fn enqueue(&self, request: LedgerRequest, reply_to: oneshot::Sender<LedgerResult>) -> Result<(), Error> {
+        let mut pending = self.lock();
+        if pending.closed {
             return Err(Error::Closed);
         }
-        let alone = book.alone(&asked);
-        book.take_in(asked, answer);
-        let mut owes_word = false;
-        if alone && let Ok(pen) = self.pen.try_lock() {
-            let db = book.db();
-            owes_word = db.write_here(|| writer::write(self, book, pen, Until::Written)).is_some();
-            book = self.lock();
+        let writes_inline = pending.can_write_inline(&request);
+        pending.enqueue(request, reply_to);
+        let mut owes_notify = false;
+        if writes_inline && let Ok(appender) = self.appender.try_lock() {
+            let db = pending.db();
+            owes_notify = db
+                .run_write_inline(|| {
+                    writer::write_batches(self, pending, appender, WriteUntil::OneBatchWritten)
+                })
+                .is_some();
+            pending = self.lock();
         }
-        // A word to somebody who does not wait costs as much as one to somebody who does.
-        let to_tell = owes_word && !std::mem::replace(&mut book.word_is_due, true);
-        if book.writer_waits && (!book.idle() || to_tell) {
-            self.work.notify_one();
+        // Skip the wake-up when the writer is not waiting: it is a system call either way.
+        let notify_is_new = owes_notify && !std::mem::replace(&mut pending.notify_pending, true);
+        if pending.writer_is_waiting && (!pending.is_idle() || notify_is_new) {
+            self.work_available.notify_one();
         }
-        let spent = book.take_spent();
-        drop(book);
-        drop(spent);
+        let retired = pending.take_retired();
+        drop(pending);
+        // Freed outside the lock.
+        drop(retired);
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PendingState> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Ledger {
-    pub fn open(db: Db, tenant: i64, bell: Bell) -> Result<Self, Error> {
-        let pen = Mutex::new(db.appender()?);
+    /// Opens the journal of a tenant and starts its writer thread.
+    pub fn open(db: Db, tenant: i64, notifier: Notifier) -> Result<Self, Error> {
+        let appender = Mutex::new(db.appender()?);
         let clock = Arc::new(Clock::new());
-        let book = Mutex::new(Book::new(db, tenant, clock.clone()));
-        let door = Arc::new(Door { book, work: Condvar::new(), pen, bell, clock });
-        writer::spawn(door.clone())?;
-        let open = Arc::new(Open(door.clone()));
-        Ok(Self { door, _open: open })
+        let pending = Mutex::new(PendingState::new(db, tenant, clock.clone()));
+        let work_available = Condvar::new();
+        let shared = Arc::new(Shared { pending, work_available, appender, notifier, clock });
+        writer::spawn(shared.clone())?;
+        let close_guard = Arc::new(CloseGuard(shared.clone()));
+        Ok(Self { shared, _close_guard: close_guard })
     }
 
-    /// The clock that entries are stamped by, and that backoffs and time limits are measured with.
+    /// The clock that stamps entries and measures backoffs and time limits.
     pub fn clock(&self) -> &Clock {
-        &self.door.clock
+        &self.shared.clock
     }
 
-    /// Answers once what was decided is durable.
-    pub async fn ask(&self, asked: Asked) -> Answer {
-        let (answer, answered) = oneshot::channel();
-        self.door.take_in(asked, answer)?;
-        answered.await.unwrap_or(Err(Error::Closed))
+    /// Decides the request and replies once its entries are durable.
+    pub async fn submit(&self, request: LedgerRequest) -> LedgerResult {
+        let (reply_to, reply) = oneshot::channel();
+        self.shared.enqueue(request, reply_to)?;
+        reply.await.unwrap_or(Err(Error::Closed))
     }
 
-    /// Tells when somebody else than its driver has moved an execution.
-    pub fn watch(&self, stream: u64) -> Arc<Notify> {
-        self.door.lock().watch(stream)
+    /// Registers a driver of the execution, for as long as the result is held. The result is notified
+    /// when anyone but the driver has appended to the execution.
+    pub fn register_driver(&self, stream: u64) -> Arc<Notify> {
+        self.shared.lock().register_driver(stream)
     }
 
-    /// A driver in this process is at work on it.
-    pub fn is_watched(&self, stream: u64) -> bool {
-        self.door.lock().is_watched(stream)
+    /// Whether a driver in this process is registered for the execution.
+    pub fn is_driven_here(&self, stream: u64) -> bool {
+        self.shared.lock().is_driven_here(stream)
     }
 
-    /// The journal was seen at this position. Where that is news, another process has been at work.
-    pub async fn heard(&self, position: u64) -> Result<(), Error> {
-        self.door.lock().heard(position)
+    /// Handles a notification that the journal has reached `position`. If this process did not write up to
+    /// there, drops its cached state and wakes the drivers of the executions that others have changed.
+    pub async fn on_remote_append(&self, position: u64) -> Result<(), Error> {
+        self.shared.lock().on_remote_append(position)
     }
 
-    /// A look at an execution as it stands here, entries on their way included. A hint, not a fact.
-    pub fn look<T>(&self, stream: u64, look: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
-        self.door.lock().look(stream, look)
+    /// Reads an execution, queued entries included. They may yet fail to be written: the result is a hint.
+    pub fn with_execution<T>(&self, stream: u64, read: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
+        self.shared.lock().with_execution(stream, read)
     }
 
-    /// An execution as it stood in the database not long ago; none: it is not at hand.
-    pub fn at_hand(&self, stream: u64) -> Option<Execution> {
-        self.door.lock().at_hand(stream)
+    /// The cached state of an execution. None: not cached, or not known to be durable.
+    pub fn cached_execution(&self, stream: u64) -> Option<Execution> {
+        self.shared.lock().cached_execution(stream)
     }
 
-    /// A look at the library as it stands here. A hint, like any look.
-    pub fn look_at_library<T>(&self, look: impl FnOnce(&Library) -> T) -> Result<T, Error> {
-        self.door.lock().look_at_library(look)
+    /// Reads the library, queued entries included. The result is a hint, as with `with_execution`.
+    pub fn with_library<T>(&self, read: impl FnOnce(&PlanLibrary) -> T) -> Result<T, Error> {
+        self.shared.lock().with_library(read)
     }
 
-    /// Has these executions at hand: many are folded faster together than one by one.
-    pub fn warm(&self, streams: &[u64]) -> Result<(), Error> {
-        self.door.lock().warm(streams)
+    /// Folds these executions into the cache: one bulk read is faster than one read for each.
+    pub fn prefetch(&self, streams: &[u64]) -> Result<(), Error> {
+        self.shared.lock().prefetch(streams)
     }
 
-    /// The parsed plans, shared by everybody who folds.
-    pub fn plans(&self) -> Plans {
-        self.door.lock().plans()
+    /// The cache of parsed plans that all folds share.
+    pub fn plans(&self) -> PlanCache {
+        self.shared.lock().plans()
     }
 
-    /// A command on one execution.
+    /// Applies a command to an execution, and returns its progress once the entries are durable.
     pub async fn command(
         &self,
         actor: &Arc<str>,
         stream: u64,
         command: impl Into<Arc<Command>>,
-    ) -> Result<Progress, Error> {
-        let request = Request::Do { stream, command: command.into() };
-        match self.ask(Asked { actor: actor.clone(), request, key: None }).await? {
-            Reply::Moved(progress) => Ok(*progress),
-            Reply::Saved { .. }
-            | Reply::Deleted
-            | Reply::Accepted { .. }
-            | Reply::Recorded(_)
-            | Reply::Repeated(_) => {
+    ) -> Result<DriveState, Error> {
+        let request = Operation::Command { stream, command: command.into() };
+        match self.submit(LedgerRequest { actor: actor.clone(), operation: request, key: None }).await? {
+            LedgerReply::Advanced(progress) => Ok(*progress),
+            LedgerReply::PlanSaved { .. }
+            | LedgerReply::Done
+            | LedgerReply::ToolAccepted { .. }
+            | LedgerReply::Recorded(_)
+            | LedgerReply::Repeated(_) => {
                 unreachable!("a command without a key moves its execution")
             }
         }

@@ -1,9 +1,9 @@
-//! Actbook is the book of acts for AI agents: it checks a plan of tool calls before anything happens, runs it, writes every
-//! call, outcome and decision into a journal that nobody can quietly rewrite, stops at a failure with a brief of what is
-//! done and what can still be undone, and undoes it when told to.
+//! Actbook is the book of acts for AI agents: it checks a plan of tool calls before anything happens, runs
+//! it, writes every call, outcome and decision into a tamper-evident journal, stops at a failure with a brief
+//! of what is done and what can still be undone, and undoes it when told to.
 //!
-//! This crate is the binary `actbook` and, for programs that want the same inside themselves, a library. Its door is
-//! [`Client`]: the program gives an async function for each tool of its own, and Actbook calls it.
+//! This crate is the binary `actbook` and, for programs that embed it, a library. The library's entry point
+//! is [`Client`]: the program registers an async function for each tool of its own, and Actbook calls it.
 //!
 //! ```
 //! use std::sync::{Arc, Mutex};
@@ -53,13 +53,13 @@
 //!     .open()
 //!     .await?;
 //!
-//! // Held against the tools before anything happens; then run, to its end or its first question.
+//! // The plan is checked against the tools and saved, then run to its end or its first question.
 //! client.save_plan(ORDER).await?;
 //! let view = client.run("order", Some(json!({ "item": "lamp" }))).await?;
 //! assert_eq!(view.status, Status::Blocked);
 //! assert_eq!(view.waiting[0].options, ["retry", "skip", "happened", "compensate", "abandon"]);
 //!
-//! // The brief: what is done, and which calls would take it back.
+//! // The brief: what is done, and which calls would undo it.
 //! let brief = view.brief.expect("something went wrong");
 //! assert_eq!(brief.undo[0].tool.as_deref(), Some("shop/release"));
 //! assert!(shelf.lock().unwrap().is_empty());
@@ -75,11 +75,10 @@
 //! # }
 //! ```
 //!
-//! What a plan can say is in `docs/guide.md`, what exactly happens in `docs/semantics.md`, and more on embedding in
-//! `docs/library.md`. The modules that this page does not show are the rooms of the house; they are not for use from outside.
+//! What a plan can say is in `docs/guide.md`, what exactly happens in `docs/semantics.md`, and more on
+//! embedding in `docs/library.md`. The modules that this page does not show are internal.
 
-#[doc(hidden)]
-pub mod bell;
+mod boot_instant;
 #[doc(hidden)]
 pub mod caller;
 mod client;
@@ -94,7 +93,8 @@ pub mod folders;
 pub mod ledger;
 #[doc(hidden)]
 pub mod mcp;
-mod moment;
+#[doc(hidden)]
+pub mod notify;
 mod random;
 mod runner;
 #[doc(hidden)]
@@ -108,17 +108,17 @@ pub use client::{Builder, Client, Watch};
 pub use config::{Config, ConfigError};
 pub use error::Error;
 pub use service::view::{
-    EntryView, ErrorView, ExecutionRow, ExecutionView, PlanShown, PlanView, ProgressView, RecordView,
+    EntryView, ErrorView, ExecutionSummary, ExecutionView, PlanRefView, PlanView, ProgressView, RecordView,
     StepProgress, StepView, WaitingView,
 };
 pub use service::{
-    Action, Bad, Belongs, Brief, Call, CannotUndo, Decision, ExecutionFilter, Executor, Exported, Facts,
-    Fault, Happening, JournalFilter, NoteFilter, NoteGiven, NoteView, NoteWritten, NotesFound, Origin, Owner,
-    PlanSaved, Purpose, Reported, ServerTools, Story, TaskAdded, TaskGiven, TaskStatus, TaskView, ToUndo,
-    ToolInfo, ValueView, Verified,
+    ActionFacts, ActionRecord, AddedTask, Brief, Call, Decision, ExecutionFilter, Executor, ExportReport,
+    Fault, JournalFilter, NotUndoable, NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec,
+    NoteValueView, NoteView, Origin, Purpose, ReportedStatus, SavedPlan, ServerTools, TaskHistory,
+    TaskHistoryEvent, TaskSpec, TaskStatus, TaskView, ToolInfo, UndoItem, VerifyFailure, VerifyReport,
 };
 
-pub use actbook_engine::analysis::Check;
+pub use actbook_engine::analysis::PlanCheck;
 pub use actbook_engine::id::{ExecutionId, PlanId, StepId};
 pub use actbook_engine::plan::{Finding, Severity};
-pub use actbook_engine::policy::{Answer, Category, Status, StepStatus};
+pub use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepAnswer, StepStatus};

@@ -1,4 +1,4 @@
-//! The binary: reads the command line, sets up the log, and leaves with the right code.
+//! The binary: parses the command line, sets up logging, runs the command, and returns its exit code.
 
 mod cli;
 
@@ -7,35 +7,35 @@ use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let asked = cli::read();
-    log();
+    let command = cli::parse_args();
+    init_logging();
     std::panic::set_hook(Box::new(report_panic));
     match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => {
-            let exit = runtime.block_on(cli::run(asked));
-            // A blocking read that never ends, such as of a terminal, must not hold the exit up.
+            let exit = runtime.block_on(cli::run(command));
+            // A blocking read that never ends, such as of a terminal, must not delay the exit.
             runtime.shutdown_background();
             exit
         }
         Err(error) => {
-            cli::log(&format!("error: the runtime does not start: {error}"));
-            cli::log("  → look at this machine's limits");
+            cli::write_log(&format!("error: the runtime does not start: {error}"));
+            cli::write_log("  → look at this machine's limits");
             ExitCode::FAILURE
         }
     }
 }
 
-/// To stderr: stdout belongs to what was asked for.
-fn log() {
-    // What a connection's library says of its end, the error at the call says better.
+/// Sends log lines to stderr; stdout is for the command's output.
+fn init_logging() {
+    // rmcp is off: when a connection ends, the error of the call says more than rmcp's log line.
     let level = EnvFilter::try_from_env("ACTBOOK_LOG").unwrap_or_else(|_| EnvFilter::new("warn,rmcp=off"));
-    // Colours would be escape sequences of somebody else's making; the output lets none pass.
-    let log = tracing_subscriber::fmt().with_env_filter(level).with_ansi(false).with_writer(|| LogLines);
-    // By default it complains of a closed stderr on stderr, and panics where that fails.
+    // No colours: the output removes escape sequences that it did not write itself.
+    let log = tracing_subscriber::fmt().with_env_filter(level).with_ansi(false).with_writer(|| LogWriter);
+    // By default the subscriber reports a closed stderr on stderr, and panics if that fails.
     log.log_internal_errors(false).init();
 }
 
-/// A panic quotes values, which may come from outside: it goes the way of the log.
+/// Writes a panic like a log line: its message may quote untrusted values.
 fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let backtrace = std::backtrace::Backtrace::capture();
     let traced = backtrace.status() == std::backtrace::BacktraceStatus::Captured;
@@ -43,17 +43,17 @@ fn report_panic(panic: &std::panic::PanicHookInfo<'_>) {
     log_redacted(&format!("{panic}{backtrace}"));
 }
 
-/// To stderr, without what this process knows to be secret: libraries log whole messages when asked to.
+/// Writes to stderr with known secrets redacted: at a verbose level, libraries log whole messages.
 fn log_redacted(text: &str) {
     let mut text = text.to_owned();
-    actbook::tools::redact_log(&mut text);
-    cli::log(&text);
+    actbook::tools::redact_log_line(&mut text);
+    cli::write_log(&text);
 }
 
-/// Where the log is written to.
-struct LogLines;
+/// A writer that redacts each log line and writes it to stderr.
+struct LogWriter;
 
-impl std::io::Write for LogLines {
+impl std::io::Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         log_redacted(&String::from_utf8_lossy(line));
         Ok(line.len())

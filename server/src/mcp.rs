@@ -1,24 +1,25 @@
-//! The agent's door: one handler for stdio and HTTP, for the protocol with sessions and the one without.
-//! It translates calls into the service's words and views into answers, and holds no rules.
+//! The MCP server that agents use. One handler serves stdio and Streamable HTTP, and both the protocol
+//! revisions with sessions and the sessionless one. It translates MCP calls into service calls and views into
+//! answers; all rules live in `service`.
 
 mod answer;
 mod arguments;
-mod ask;
+mod call_variants;
 mod completions;
 pub mod conformance;
 mod cures;
 mod elicit;
 pub mod http;
+mod mcp_tasks;
 mod message;
 mod profile;
 mod prompts;
+mod request;
 mod resources;
 mod stdio;
 mod subscriptions;
-mod tasks;
 mod text;
 mod tools;
-mod uses;
 mod waiting;
 
 use std::borrow::Cow;
@@ -39,143 +40,163 @@ use rmcp::{ServerHandler, transport};
 
 use crate::config::{Approvals, Config};
 use crate::error::Error;
-use crate::service::{Background, Service};
-use answer::Doors;
-use ask::Ask;
-use subscriptions::Subscriptions;
-pub use tools::Profile;
+use crate::service::{BackgroundDriver, Service};
+use answer::ApprovalRoute;
+use request::AgentRequest;
+use subscriptions::SessionSubscriptions;
+pub use tools::ToolProfile;
 
-/// The list changes only with the binary, so a client may keep it for an hour.
+/// How long a client may cache the list of tools: it changes only with the binary.
 const LIST_TTL_MS: u64 = 3_600_000;
 
-/// The revisions that clients speak today, oldest first.
-const VERSIONS: [ProtocolVersion; 4] = [
+/// The supported revisions of the protocol, oldest first.
+const PROTOCOL_VERSIONS: [ProtocolVersion; 4] = [
     ProtocolVersion::V_2025_03_26,
     ProtocolVersion::V_2025_06_18,
     ProtocolVersion::V_2025_11_25,
     ProtocolVersion::V_2026_07_28,
 ];
 
-type Context = RequestContext<RoleServer>;
+/// The library's context of one request to this server.
+type McpRequestContext = RequestContext<RoleServer>;
 
-/// Clones are the same door.
+/// The MCP endpoint of this process: service, tools and settings. Clones share one state.
 #[derive(Clone, Debug)]
-pub struct Door(Arc<Inside>);
+pub struct McpEndpoint(Arc<EndpointState>);
 
+/// The state that all clones of an `McpEndpoint` share.
 #[derive(Debug)]
-struct Inside {
-    background: Background,
+struct EndpointState {
+    background: BackgroundDriver,
     approvals: Approvals,
-    profile: Profile,
-    offered: Vec<tools::Offered>,
-    seal: RequestStateCodec,
+    profile: ToolProfile,
+    tools: Vec<tools::OfferedTool>,
+    /// Seals and opens the `requestState` of questions that the client carries back.
+    state_codec: RequestStateCodec,
 }
 
-impl Door {
-    /// Agents are confined to the service's project; what it drives in the background is not.
-    pub fn new(service: &Service, config: &Config, profile: Profile) -> Result<Self, Error> {
+impl McpEndpoint {
+    /// Confines agents, not background drives, to the service's project. Err: no key for the state codec.
+    pub fn new(service: &Service, config: &Config, profile: ToolProfile) -> Result<Self, Error> {
         let key = service.seal_key()?;
-        let seal = RequestStateCodec::try_new(key.to_vec());
-        let seal =
-            seal.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))?;
-        let offered = tools::offered(profile);
-        let background = Background::new(service.confined());
-        Ok(Self(Arc::new(Inside { background, approvals: config.approvals, profile, offered, seal })))
+        let codec = RequestStateCodec::try_new(key.to_vec());
+        let codec =
+            codec.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))?;
+        let offered = tools::offered_tools(profile);
+        let background = BackgroundDriver::new(service.confined());
+        Ok(Self(Arc::new(EndpointState {
+            background,
+            approvals: config.approvals,
+            profile,
+            tools: offered,
+            state_codec: codec,
+        })))
     }
 
     fn service(&self) -> &Service {
         self.0.background.service()
     }
 
-    pub fn background(&self) -> &Background {
+    /// The keeper that drives this endpoint's executions independently of any connection.
+    pub fn background(&self) -> &BackgroundDriver {
         &self.0.background
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> ToolProfile {
         self.0.profile
     }
 
-    fn seal(&self) -> &RequestStateCodec {
-        &self.0.seal
+    fn state_codec(&self) -> &RequestStateCodec {
+        &self.0.state_codec
     }
 
-    /// Which ways to an approval are open to a caller.
-    fn doors(&self, ask: &Ask) -> Doors {
+    /// How an approval can be given for this request, as far as the config and its client decide that.
+    fn approval_route(&self, request: &AgentRequest) -> ApprovalRoute {
         match self.0.approvals {
-            Approvals::Agents => Doors::Agent,
-            Approvals::People if ask.can_elicit() => Doors::Person,
-            Approvals::People => Doors::Terminal,
+            Approvals::Agents => ApprovalRoute::Agent,
+            Approvals::People if request.can_elicit() => ApprovalRoute::Elicitation,
+            Approvals::People => ApprovalRoute::CommandLine,
         }
     }
 
-    /// The same for one execution: an agent's answer counts only where the execution was started to let it.
-    async fn doors_of(&self, ask: &Ask, id: &str) -> Result<Doors, Error> {
-        match self.doors(ask) {
-            Doors::Agent if self.service().agents_may_approve(id).await? => Ok(Doors::Agent),
-            Doors::Agent | Doors::Person if ask.can_elicit() => Ok(Doors::Person),
-            Doors::Agent | Doors::Person | Doors::Terminal => Ok(Doors::Terminal),
+    /// Like `approval_route`, for one execution: agents approve only if it was started with that permission.
+    async fn approval_route_of_execution(
+        &self,
+        request: &AgentRequest,
+        id: &str,
+    ) -> Result<ApprovalRoute, Error> {
+        match self.approval_route(request) {
+            ApprovalRoute::Agent if self.service().agents_may_approve(id).await? => Ok(ApprovalRoute::Agent),
+            ApprovalRoute::Agent | ApprovalRoute::Elicitation if request.can_elicit() => {
+                Ok(ApprovalRoute::Elicitation)
+            }
+            ApprovalRoute::Agent | ApprovalRoute::Elicitation | ApprovalRoute::CommandLine => {
+                Ok(ApprovalRoute::CommandLine)
+            }
         }
     }
 
-    fn offered(&self, name: &str) -> Option<&tools::Offered> {
-        self.0.offered.iter().find(|offered| offered.tool.name == name)
+    /// The offered tool of this name; None: this profile does not offer it.
+    fn find_tool(&self, name: &str) -> Option<&tools::OfferedTool> {
+        self.0.tools.iter().find(|tool| tool.definition.name == name)
     }
 }
 
-/// The door as one client sees it: it remembers what that client has subscribed to.
+/// Serves one client session; holds its subscriptions and the ids of its tool calls in flight.
 #[derive(Debug)]
-pub struct Client {
-    door: Door,
-    subscriptions: Subscriptions,
-    /// Calls of tools that are being answered on this connection.
+pub struct SessionHandler {
+    endpoint: McpEndpoint,
+    subscriptions: SessionSubscriptions,
+    /// The request ids of tool calls that are being answered on this connection.
     in_flight: Mutex<HashSet<RequestId>>,
-    /// Tells this client's agent apart from others of its name.
-    session: Arc<str>,
+    /// Distinguishes this client's agent from other agents with the same name.
+    session_id: Arc<str>,
 }
 
-impl Client {
-    pub fn new(door: Door) -> Self {
-        let (subscriptions, in_flight) = (Subscriptions::default(), Mutex::default());
-        Self { door, subscriptions, in_flight, session: Service::new_session() }
+impl SessionHandler {
+    pub fn new(endpoint: McpEndpoint) -> Self {
+        let (subscriptions, in_flight) = (SessionSubscriptions::default(), Mutex::default());
+        Self { endpoint, subscriptions, in_flight, session_id: Service::new_session() }
     }
 
-    /// None: over HTTP the newer protocol has no sessions, and each request is a client of its own.
-    fn session_of(&self, ask: &Ask) -> Option<Arc<str>> {
-        let is_http = ask.context.extensions.get::<axum::http::request::Parts>().is_some();
-        (!(is_http && ask.is_modern())).then(|| self.session.clone())
+    /// The session id of a request; None over sessionless HTTP, where each request has its own handler.
+    fn session_id_of(&self, request: &AgentRequest) -> Option<Arc<str>> {
+        let is_http = request.context.extensions.get::<axum::http::request::Parts>().is_some();
+        (!(is_http && request.is_sessionless())).then(|| self.session_id.clone())
     }
 
-    /// Takes the id for as long as its call is being answered; None: another call has it.
-    fn take_id(&self, id: &RequestId) -> Option<TakenId<'_>> {
-        let mut taken = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.insert(id.clone()).then(|| TakenId { client: self, id: id.clone() })
+    /// Reserves the id until its call is answered; None: another call in flight has the same id.
+    fn reserve_id(&self, id: &RequestId) -> Option<RequestIdGuard<'_>> {
+        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        in_flight.insert(id.clone()).then(|| RequestIdGuard { handler: self, id: id.clone() })
     }
 }
 
-/// The id of a call that is being answered, until it is dropped.
-struct TakenId<'a> {
-    client: &'a Client,
+/// Keeps the id of a call reserved until the guard is dropped.
+struct RequestIdGuard<'a> {
+    handler: &'a SessionHandler,
     id: RequestId,
 }
 
-impl Drop for TakenId<'_> {
+impl Drop for RequestIdGuard<'_> {
     fn drop(&mut self) {
-        self.client.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.handler.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 }
 
 /// Serves one client over this process's own stdin and stdout, until stdin ends.
-pub async fn stdio(door: Door) -> Result<(), Error> {
+pub async fn serve_stdio(endpoint: McpEndpoint) -> Result<(), Error> {
     let lost = |error: &dyn std::fmt::Display| {
         Error::new("protocol", format!("the client was lost: {error}"), "start it again from the client")
     };
     let (read, write) = transport::stdio_pipes();
-    let serving = match Client::new(door).serve(stdio::Lines::new(read, write)).await {
-        Ok(serving) => serving,
-        // A client that only looked whether the command starts.
-        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-        Err(error) => return Err(lost(&error)),
-    };
+    let serving =
+        match SessionHandler::new(endpoint).serve(stdio::StdioServerTransport::new(read, write)).await {
+            Ok(serving) => serving,
+            // Some clients only probe whether the command starts, and close stdin before the handshake.
+            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            Err(error) => return Err(lost(&error)),
+        };
     serving.waiting().await.map_err(|error| lost(&error))?;
     Ok(())
 }
@@ -184,7 +205,7 @@ pub async fn stdio(door: Door) -> Result<(), Error> {
 use rmcp::model::SetLevelRequestParams;
 
 #[expect(deprecated, reason = "the older revisions of the protocol still set the level of logging")]
-impl ServerHandler for Client {
+impl ServerHandler for SessionHandler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_completions()
@@ -197,21 +218,21 @@ impl ServerHandler for Client {
             .enable_tasks()
             .build();
         ServerConfig::new(capabilities)
-            .with_server_info(own_name())
+            .with_server_info(implementation_info())
             .with_protocol_version(ProtocolVersion::V_2025_11_25)
-            .with_instructions(self.door.profile().instructions())
+            .with_instructions(self.endpoint.profile().instructions())
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        Cow::Owned(VERSIONS.to_vec())
+        Cow::Owned(PROTOCOL_VERSIONS.to_vec())
     }
 
     async fn list_tools(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.door.0.offered.iter().map(|offered| offered.tool.clone()).collect();
+        let tools = self.endpoint.0.tools.iter().map(|tool| tool.definition.clone()).collect();
         let mut listed = ListToolsResult::with_all_items(tools);
         listed.ttl_ms = Some(LIST_TTL_MS);
         listed.cache_scope = Some(CacheScope::Public);
@@ -219,37 +240,37 @@ impl ServerHandler for Client {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.door.offered(name).map(|offered| offered.tool.clone())
+        self.endpoint.find_tool(name).map(|tool| tool.definition.clone())
     }
 
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        context: Context,
+        context: McpRequestContext,
     ) -> Result<CallToolResponse, ErrorData> {
-        let door = self.door.clone();
-        if door.offered(&request.name).is_none() {
-            return Err(door.no_such_tool(&request.name));
+        let endpoint = self.endpoint.clone();
+        if endpoint.find_tool(&request.name).is_none() {
+            return Err(endpoint.unknown_tool_error(&request.name));
         }
-        let has_key = message::has_key(&request);
-        let taken = self.take_id(&context.id);
-        if taken.is_none() && !has_key {
-            return Err(message::id_in_use(&context.id));
+        let has_key = message::has_idempotency_key(&request);
+        let id_guard = self.reserve_id(&context.id);
+        if id_guard.is_none() && !has_key {
+            return Err(message::id_in_use_error(&context.id));
         }
-        let mut ask = Ask::new(context);
-        ask.caller.session = self.session_of(&ask);
-        ask.responses = request.input_responses;
-        ask.request_state = request.request_state;
-        // In a task of its own: a client that goes away half-way must not leave half of the work behind.
+        let mut agent_request = AgentRequest::new(context);
+        agent_request.caller.session = self.session_id_of(&agent_request);
+        agent_request.input_responses = request.input_responses;
+        agent_request.request_state = request.request_state;
+        // Spawned, so that the call completes even if the client disconnects and this future is dropped.
         let work = tokio::spawn(async move {
-            let offered = door.offered(&request.name).expect("looked for above");
-            tools::call(&door, ask, offered, request.arguments.unwrap_or_default()).await
+            let tool = endpoint.find_tool(&request.name).expect("checked above");
+            tools::call_tool(&endpoint, agent_request, tool, request.arguments.unwrap_or_default()).await
         });
         match work.await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Ok(answer::refused(&cures::told_here(error)).into()),
+            Ok(Err(error)) => Ok(answer::error_result(&cures::error_for_agent(error)).into()),
             Err(error) => {
-                tracing::error!("a call broke off: {error}");
+                tracing::error!("a tool call panicked or was aborted: {error}");
                 Err(ErrorData::internal_error("the call broke off; its journal entries stand", None))
             }
         }
@@ -258,7 +279,7 @@ impl ServerHandler for Client {
     async fn list_prompts(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<ListPromptsResult, ErrorData> {
         Ok(prompts::list())
     }
@@ -266,25 +287,25 @@ impl ServerHandler for Client {
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        context: Context,
+        context: McpRequestContext,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let doors = self.door.doors(&Ask::new(context));
+        let route = self.endpoint.approval_route(&AgentRequest::new(context));
         let arguments = request.arguments.unwrap_or_default();
-        Ok(prompts::get(&self.door, doors, &request.name, &arguments).await?.into())
+        Ok(prompts::get(&self.endpoint, route, &request.name, &arguments).await?.into())
     }
 
     async fn complete(
         &self,
         request: CompleteRequestParams,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<CompleteResult, ErrorData> {
-        completions::complete(self.door.service(), &request).await
+        completions::complete(self.endpoint.service(), &request).await
     }
 
     async fn list_resources(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<ListResourcesResult, ErrorData> {
         Ok(resources::list())
     }
@@ -292,76 +313,104 @@ impl ServerHandler for Client {
     async fn list_resource_templates(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(resources::templates())
+        Ok(resources::list_templates())
     }
 
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        Ok(resources::read(&self.door, &request.uri).await?.into())
+        Ok(resources::read(&self.endpoint, &request.uri).await?.into())
     }
 
-    async fn subscribe(&self, request: SubscribeRequestParams, context: Context) -> Result<(), ErrorData> {
-        self.subscriptions.add(self.door.service(), context.peer, request.uri).await
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: McpRequestContext,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions.add(self.endpoint.service(), context.peer, request.uri).await
     }
 
     async fn unsubscribe(
         &self,
         request: UnsubscribeRequestParams,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<(), ErrorData> {
         self.subscriptions.remove(&request.uri);
         Ok(())
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(subscriptions::accepted(requested))
+        Some(subscriptions::accepted_filter(requested))
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        subscriptions::listen(self.door.service(), subscription).await
+        subscriptions::listen(self.endpoint.service(), subscription).await
     }
 
-    /// Nothing is logged to clients: what happens is in the journal. Older ones may set a level all the same.
-    async fn set_level(&self, _request: SetLevelRequestParams, _context: Context) -> Result<(), ErrorData> {
+    /// Accepted and ignored: this server sends no log messages, but older clients set a level anyway.
+    async fn set_level(
+        &self,
+        _request: SetLevelRequestParams,
+        _context: McpRequestContext,
+    ) -> Result<(), ErrorData> {
         Ok(())
     }
 
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<CustomResult, ErrorData> {
-        let misread = message::misread(&request.method, request.params.as_ref());
-        Err(misread.unwrap_or_else(|| ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)))
+        let params_error = message::params_error(&request.method, request.params.as_ref());
+        Err(params_error.unwrap_or_else(|| ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)))
     }
 
-    async fn get_task(&self, request: GetTaskParams, context: Context) -> Result<GetTaskResult, ErrorData> {
-        tasks::get(&self.door, &Ask::new(context), &request.task_id).await
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: McpRequestContext,
+    ) -> Result<GetTaskResult, ErrorData> {
+        mcp_tasks::get_mcp_task(&self.endpoint, &AgentRequest::new(context), &request.task_id).await
     }
 
-    async fn update_task(&self, request: UpdateTaskParams, context: Context) -> Result<(), ErrorData> {
-        tasks::update(&self.door, &Ask::new(context), &request.task_id, &request.input_responses).await
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: McpRequestContext,
+    ) -> Result<(), ErrorData> {
+        mcp_tasks::update_mcp_task(
+            &self.endpoint,
+            &AgentRequest::new(context),
+            &request.task_id,
+            &request.input_responses,
+        )
+        .await
     }
 
-    async fn cancel_task(&self, request: CancelTaskParams, context: Context) -> Result<(), ErrorData> {
-        tasks::cancel(&self.door, &Ask::new(context), &request.task_id).await
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: McpRequestContext,
+    ) -> Result<(), ErrorData> {
+        mcp_tasks::cancel_mcp_task(&self.endpoint, &AgentRequest::new(context), &request.task_id).await
     }
 }
 
-impl Door {
-    fn no_such_tool(&self, name: &str) -> ErrorData {
-        let names: Vec<&str> = self.0.offered.iter().map(|offered| offered.tool.name.as_ref()).collect();
+impl McpEndpoint {
+    /// The protocol error for an unknown tool, with the nearest name and all names.
+    fn unknown_tool_error(&self, name: &str) -> ErrorData {
+        let names: Vec<&str> = self.0.tools.iter().map(|tool| tool.definition.name.as_ref()).collect();
         let near = actbook_engine::analysis::nearest(name, names.iter().copied());
         let near = near.map_or_else(|| ".".to_owned(), |near| format!("; did you mean `{near}`?"));
         ErrorData::invalid_params(format!("Unknown tool: {name}{near} There are: {}", names.join(", ")), None)
     }
 }
 
-pub fn own_name() -> Implementation {
+/// Name and version of this server, as told to clients.
+pub fn implementation_info() -> Implementation {
     Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
 }

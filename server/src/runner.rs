@@ -1,15 +1,15 @@
-//! Drives executions: claims them, makes the calls that are due, hands the outcomes in.
-//! Correctness comes from the epoch; liveness from the seat's lease. It decides no policy: whether to
-//! retry is the engine's.
+//! Drives executions: claims them, makes the calls that are due, reports the outcomes.
+//! Correctness comes from the epoch, liveness from the node's lease. The runner decides no policy: whether
+//! to retry is the engine's decision.
 //!
-//!   claim ─► due ─► perform (tools) ─► report ─► due ─► …        every arrow goes through the one door
+//!   claim ─► due ─► perform (tools) ─► report ─► due ─► …        every arrow is a command to the ledger
 
-mod board;
 mod drive;
 mod lease;
+mod node;
 mod perform;
 mod pins;
-mod seat;
+mod progress_board;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,32 +21,34 @@ use actbook_engine::id::StepNo;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::bell::{Bell, Listening};
-use crate::ledger::{self, Ledger, Progress};
-use crate::store::{self, Db, seats};
+use crate::ledger::{self, DriveState, Ledger};
+use crate::notify::{Notifier, RemoteListener};
+use crate::store::{self, Db, nodes};
 use crate::tools::Tools;
-use board::Board;
-pub use drive::Halt;
+pub use drive::HaltSignal;
 use lease::Lease;
-pub use seat::is_gone;
-use seat::{Proof, Seat, Sent};
+pub use node::node_has_exited;
+use node::{NodeLock, NodeStatus, SentCalls};
+use progress_board::ProgressBoard;
 
-/// How soon another's word is read again where it could not be.
-const READ_AGAIN: Duration = Duration::from_secs(1);
+/// How long after a failed read other processes' appends are read again.
+const READ_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Why an execution could not be claimed or driven.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Ledger(#[from] ledger::Error),
     #[error(transparent)]
     Store(#[from] store::Error),
-    #[error("the seat file cannot be kept: {0}")]
-    Seat(#[from] std::io::Error),
+    #[error("the node's lock file cannot be written: {0}")]
+    NodeLock(#[from] std::io::Error),
 }
 
 impl Error {
-    fn may_pass(&self) -> bool {
-        matches!(self, Self::Store(error) | Self::Ledger(ledger::Error::Store(error)) if error.may_pass())
+    /// Whether the same command may succeed later, because the database was only out of reach.
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Store(error) | Self::Ledger(ledger::Error::Store(error)) if error.is_transient())
     }
 }
 
@@ -56,30 +58,34 @@ impl From<Refusal> for Error {
     }
 }
 
-/// One process's place at the table. Dropping the last clone frees it.
+/// Drives this process's executions, under one node lock and lease. Clones share them; dropping the last
+/// clone releases the lock.
 #[derive(Clone, Debug)]
-pub struct Runner(Arc<Inner>);
+pub struct Runner(Arc<RunnerInner>);
 
+/// What all clones of a runner share.
 #[derive(Debug)]
-struct Inner {
+struct RunnerInner {
     db: Db,
     tenant: i64,
     ledger: Ledger,
     tools: Arc<Tools>,
-    seat: Seat,
+    node: NodeLock,
     actor: Arc<str>,
-    proofs: Mutex<HashMap<String, Arc<Sent>>>,
-    board: Board,
+    /// The calls of exited nodes, by node id: each node's file is read once.
+    exited_nodes: Mutex<HashMap<String, Arc<SentCalls>>>,
+    progress: ProgressBoard,
     lease: watch::Receiver<Lease>,
-    _listening: Listening,
-    renewing: Mutex<Option<JoinHandle<()>>>,
-    /// Ends the background tasks with a word, or when dropped.
-    alive: watch::Sender<()>,
+    _listener: RemoteListener,
+    renewal: Mutex<Option<JoinHandle<()>>>,
+    /// Ends the background tasks when it sends or is dropped.
+    shutdown: watch::Sender<()>,
 }
 
-impl Inner {
-    /// The database is back once the lease is renewed. Where it is back and refuses, asking again after a while shows it.
-    async fn answers_again(&self) {
+impl RunnerInner {
+    /// Waits for the next renewal of the lease, which shows that the database is back; at most for one lease
+    /// period, because the database may be back and refuse the renewal.
+    async fn wait_for_database(&self) {
         let mut lease = self.lease.clone();
         lease.mark_unchanged();
         let renewed = async {
@@ -92,77 +98,80 @@ impl Inner {
 }
 
 impl Runner {
+    /// Takes a node lock in the folder and a lease in the database, and starts the background tasks that
+    /// renew the lease and listen for other processes' appends.
     pub async fn open(
         db: Db,
         tenant: i64,
         ledger: Ledger,
-        bell: Bell,
+        notifier: Notifier,
         tools: Arc<Tools>,
-        seats_folder: &std::path::Path,
+        nodes_folder: &std::path::Path,
     ) -> Result<Self, Error> {
-        let seat = Seat::take(seats_folder)?;
-        seats::sweep(&db, lease::LEASE_MS).await?;
-        let (renewed, lease) = watch::channel(Lease::take(&db, &seat).await?);
-        let listening = bell.listen()?;
-        let (alive, dead) = watch::channel(());
-        let renewing = tokio::spawn(lease::renew(db.clone(), lease::Names::of(&seat), renewed, dead.clone()));
-        tokio::spawn(hear(ledger.clone(), bell.subscribe_outside(), dead));
-        let actor = ledger::DRIVER.into();
-        let proofs = Mutex::default();
-        let inner = Inner {
+        let node = NodeLock::acquire(nodes_folder)?;
+        nodes::sweep_leases(&db, lease::LEASE_MS).await?;
+        let (renewed, lease) = watch::channel(Lease::acquire(&db, &node).await?);
+        let listener = notifier.listen_remote()?;
+        let (shutdown, stopped) = watch::channel(());
+        let identity = lease::NodeIdentity::from_lock(&node);
+        let renewal =
+            tokio::spawn(lease::renew_until_shutdown(db.clone(), identity, renewed, stopped.clone()));
+        tokio::spawn(forward_notifications(ledger.clone(), notifier.subscribe_remote(), stopped));
+        let inner = RunnerInner {
             db,
             tenant,
             ledger,
             tools,
-            seat,
-            actor,
-            proofs,
-            board: Board::default(),
+            node,
+            actor: ledger::DRIVER_ACTOR.into(),
+            exited_nodes: Mutex::default(),
+            progress: ProgressBoard::default(),
             lease,
-            _listening: listening,
-            renewing: Mutex::new(Some(renewing)),
-            alive,
+            _listener: listener,
+            renewal: Mutex::new(Some(renewal)),
+            shutdown,
         };
         Ok(Self(Arc::new(inner)))
     }
 
-    pub fn seat_id(&self) -> actbook_engine::id::SeatId {
-        actbook_engine::id::SeatId::new(self.0.seat.id())
+    pub fn node_id(&self) -> actbook_engine::id::NodeId {
+        actbook_engine::id::NodeId::new(self.0.node.id())
     }
 
-    /// What a step's call last said of its progress, if it is out in this process.
-    pub fn progress(&self, stream: u64, step: StepNo) -> Option<crate::tools::Progress> {
-        self.0.board.read(stream, step)
+    /// The last progress that a step's call reported. None: no report, or no such call in this process.
+    pub fn call_progress(&self, stream: u64, step: StepNo) -> Option<crate::tools::CallProgress> {
+        self.0.progress.latest(stream, step)
     }
 
     pub fn tools(&self) -> &Arc<Tools> {
         &self.0.tools
     }
 
-    /// Leaves the table: the next process need not wait for the lease to run out.
+    /// Releases the lease, so that other nodes need not wait for it to expire, and shuts the tools down.
     pub async fn close(&self) {
-        self.stop_renewing().await;
-        if let Err(error) = seats::release(&self.0.db, self.0.seat.id()).await {
-            tracing::warn!("the seat could not be released, its lease will run out: {error}");
+        self.stop_renewal().await;
+        if let Err(error) = nodes::release_lease(&self.0.db, self.0.node.id()).await {
+            tracing::warn!("the node's lease could not be released and will expire: {error}");
         }
         self.0.tools.shutdown().await;
     }
 
-    /// A renewal on its way would take the seat again once it is released.
-    async fn stop_renewing(&self) {
-        self.0.alive.send_replace(());
-        let renewing = self.0.renewing.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(renewing) = renewing
-            && let Err(error) = renewing.await
+    /// Ends the renewal task and waits for it: a renewal in flight would undo the release of the lease.
+    async fn stop_renewal(&self) {
+        self.0.shutdown.send_replace(());
+        let renewal = self.0.renewal.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(renewal) = renewal
+            && let Err(error) = renewal.await
         {
-            tracing::debug!("renewing the seat's lease did not end by itself: {error}");
+            tracing::debug!("the task that renews the node's lease did not end cleanly: {error}");
         }
     }
 
-    /// Takes an execution up, unless somebody living drives it.
-    pub async fn claim(&self, stream: u64, place: Digest) -> Result<Claimed, Error> {
+    /// Claims an execution, unless it has ended or a live node drives it. `toolset` is the digest of this
+    /// process's server definitions; an execution of another toolset is refused.
+    pub async fn claim(&self, stream: u64, toolset: Digest) -> Result<ClaimResult, Error> {
         loop {
-            match self.try_to_claim(stream, place).await {
+            match self.try_claim(stream, toolset).await {
                 Err(Error::Ledger(ledger::Error::Refused(refusal)))
                     if refusal.code == "claimed_by_another" => {}
                 claimed => return claimed,
@@ -170,92 +179,106 @@ impl Runner {
         }
     }
 
-    async fn try_to_claim(&self, stream: u64, place: Digest) -> Result<Claimed, Error> {
-        let (at_home, driver, after, ended) = self.0.ledger.look(stream, |execution| {
-            // One that only has to come to its end calls nothing more, and may do so anywhere.
-            let at_home = execution.place == place || execution.stop.is_some();
-            (at_home, execution.seat.clone(), execution.epoch, execution.ended.is_some())
+    /// One attempt to claim; refused as `claimed_by_another` if another node was faster.
+    async fn try_claim(&self, stream: u64, toolset: Digest) -> Result<ClaimResult, Error> {
+        let (may_run_here, driver, after, ended) = self.0.ledger.with_execution(stream, |execution| {
+            // An execution that is stopping makes no more calls, so it needs no tools.
+            let may_run_here = execution.toolset == toolset || execution.stop.is_some();
+            (may_run_here, execution.node.clone(), execution.epoch, execution.ended.is_some())
         })?;
         if ended {
-            return Ok(Claimed::Ended);
+            return Ok(ClaimResult::Ended);
         }
-        if !at_home {
-            return Err(other_place().into());
+        if !may_run_here {
+            return Err(other_toolset().into());
         }
         let mut unsent = BTreeSet::new();
-        if let Some(seat) = driver.filter(|seat| seat.as_str() != self.0.seat.id()) {
-            match self.proof(seat.as_str()) {
-                Proof::Sent(sent) => {
-                    unsent = self.0.ledger.look(stream, |execution| sent.unsent(stream, execution))?
+        if let Some(node) = driver.filter(|node| node.as_str() != self.0.node.id()) {
+            match self.node_status(node.as_str()) {
+                NodeStatus::Exited(sent) => {
+                    unsent =
+                        self.0.ledger.with_execution(stream, |execution| sent.unsent(stream, execution))?
                 }
-                Proof::Alive | Proof::None if self.lease_runs(seat.as_str()).await? => {
-                    return Ok(Claimed::DrivenElsewhere);
+                NodeStatus::Alive | NodeStatus::Undetermined
+                    if self.has_live_lease(node.as_str()).await? =>
+                {
+                    return Ok(ClaimResult::DrivenElsewhere);
                 }
-                Proof::Alive | Proof::None => {}
+                NodeStatus::Alive | NodeStatus::Undetermined => {}
             }
         }
-        let command = Command::Claim { seat: self.seat_id(), after, unsent };
+        let command = Command::Claim { node: self.node_id(), expected_epoch: after, unsent };
         let progress = self.0.ledger.command(&self.0.actor, stream, command).await?;
-        Ok(Claimed::Mine(Box::new(progress)))
+        Ok(ClaimResult::Claimed(Box::new(progress)))
     }
 
-    /// What a dead process can have sent is read once, and what it left running is ended then.
-    fn proof(&self, seat: &str) -> Proof {
-        let mut proofs = self.0.proofs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sent) = proofs.get(seat) {
-            return Proof::Sent(sent.clone());
+    /// Whether another node is alive. When a node is first found to have exited, its child processes are
+    /// killed and its sent calls are cached.
+    fn node_status(&self, node: &str) -> NodeStatus {
+        let mut exited = self.0.exited_nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sent) = exited.get(node) {
+            return NodeStatus::Exited(sent.clone());
         }
-        let proof = self.0.seat.proof(seat);
-        if let Proof::Sent(sent) = &proof {
-            sent.end_children();
-            proofs.insert(seat.to_owned(), sent.clone());
+        let status = self.0.node.status_of(node);
+        if let NodeStatus::Exited(sent) = &status {
+            sent.kill_children();
+            exited.insert(node.to_owned(), sent.clone());
         }
-        proof
+        status
     }
 
-    async fn lease_runs(&self, seat: &str) -> Result<bool, Error> {
+    /// Whether the node's lease has not expired, by the database's clock.
+    async fn has_live_lease(&self, node: &str) -> Result<bool, Error> {
         let now = self.0.db.now_ms().await?;
-        Ok(seats::by_id(seat).first(&self.0.db).await?.is_some_and(|row| row.until > now))
+        Ok(nodes::by_id(node).first(&self.0.db).await?.is_some_and(|row| row.lease_ends_at > now))
     }
 }
 
-/// Another project's process on the same database must not run the plan with the wrong tools.
-pub fn other_place() -> Refusal {
+/// The refusal to drive an execution that was started with another toolset: another project's process on
+/// the same database must not run the plan with the wrong tools.
+pub fn other_toolset() -> Refusal {
     let message = "this execution was started with other definitions of its servers";
     let cure = "go to the folder it was started from, or name its config with --config; `--here` with `resume` or `undo` goes on with those of this place";
     Refusal::new("other_place", message, cure)
 }
 
+/// What came of an attempt to claim an execution.
 #[derive(Debug)]
-pub enum Claimed {
-    Mine(Box<Progress>),
+pub enum ClaimResult {
+    /// This node drives the execution from now on.
+    Claimed(Box<DriveState>),
+    /// A live node drives the execution.
     DrivenElsewhere,
-    /// There is nothing left to drive.
+    /// The execution has ended: there is nothing left to drive.
     Ended,
 }
 
-/// Waits for it; for ever where nobody can make it so any more.
-async fn becomes<T>(mut watched: watch::Receiver<T>, so: impl FnMut(&T) -> bool) {
-    if watched.wait_for(so).await.is_err() {
+/// Resolves when `predicate` holds; never, if the sender was dropped.
+async fn wait_until_true<T>(mut watched: watch::Receiver<T>, predicate: impl FnMut(&T) -> bool) {
+    if watched.wait_for(predicate).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Another process's word: wakes the drivers of the executions it was about. It is said once, so what cannot be
-/// read is read later.
-async fn hear(ledger: Ledger, mut bell: watch::Receiver<u64>, mut dead: watch::Receiver<()>) {
-    let mut unread = false;
+/// Passes the database's notifications on to the ledger until `shutdown` fires. Each notification comes only
+/// once, so a failed read is tried again later.
+async fn forward_notifications(
+    ledger: Ledger,
+    mut positions: watch::Receiver<u64>,
+    mut shutdown: watch::Receiver<()>,
+) {
+    let mut read_failed = false;
     loop {
         tokio::select! {
-            changed = bell.changed() => if changed.is_err() { return },
-            () = tokio::time::sleep(READ_AGAIN), if unread => {}
-            _ = dead.changed() => return,
+            changed = positions.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(READ_RETRY_INTERVAL), if read_failed => {}
+            _ = shutdown.changed() => return,
         }
-        let position = *bell.borrow_and_update();
-        let read = ledger.heard(position).await;
-        unread = read.is_err();
+        let position = *positions.borrow_and_update();
+        let read = ledger.on_remote_append(position).await;
+        read_failed = read.is_err();
         if let Err(error) = read {
-            tracing::debug!("another process's word could not be read: {error}");
+            tracing::debug!("other processes' appends could not be read: {error}");
         }
     }
 }

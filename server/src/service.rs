@@ -1,8 +1,10 @@
-//! One function per intent: what a caller may ask, and what it sees. Names no SQL, HTTP, MCP or HTML.
+//! The application layer under the CLI, MCP, HTTP and library interfaces: one function per intent of a
+//! caller, and the views that are shown to callers. Checks what the caller may do. Names no SQL, HTTP, MCP or
+//! HTML.
 
 mod agenda;
-mod answers;
 mod background;
+mod commands;
 mod context;
 mod entries;
 mod executions;
@@ -12,11 +14,11 @@ mod guarantee;
 mod journal;
 mod keys;
 pub mod late;
-mod pace;
 mod pins;
 mod plan_versions;
 mod plans;
 mod preflight;
+mod progress;
 mod project;
 mod question;
 pub mod quote;
@@ -33,75 +35,84 @@ mod tool_questions;
 mod tools;
 mod verify;
 pub mod view;
+mod waiting;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
-use crate::bell::Bell;
-use crate::config::{Approvals, Config, Sharing, TaskPlan};
+use crate::config::{Approvals, Config, Sharing, TaskPlanRule};
 use crate::error::Error;
-use crate::ledger::{Ledger, Plans};
+use crate::ledger::{Ledger, PlanCache};
+use crate::notify::Notifier;
 use crate::random;
 use crate::runner::Runner;
 use crate::store::{DEFAULT_TENANT, Db};
 use crate::tools::Tools;
 
-pub use crate::ledger::Progress;
-pub use crate::store::executions::Filter as ExecutionFilter;
-pub use crate::store::{Options, without_password};
+pub use crate::ledger::DriveState;
+pub use crate::store::executions::ExecutionFilter;
+pub use crate::store::{DatabaseOptions, without_password};
 pub use crate::tools::{
-    Call, Circuit, Executor, Fault, Origin, Purpose, ServerState, ServerTools, ToolInfo,
-    kill_child_processes, visible,
+    Call, CircuitState, Executor, Fault, Origin, Purpose, ServerState, ServerTools, ToolInfo, escape_hidden,
+    kill_child_processes,
 };
-pub use actbook_engine::event::Reported;
-pub use actbook_engine::execution::{Brief, CannotUndo, Facts, ToUndo};
-pub use actbook_engine::task::Status as TaskStatus;
+pub use actbook_engine::event::ReportedStatus;
+pub use actbook_engine::execution::{ActionFacts, Brief, NotUndoable, UndoItem};
+pub use actbook_engine::task::TaskStatus;
 pub use agenda::{Agenda, AgendaItem};
-pub use background::{Background, Goes};
-pub use context::{Belongs, NoteFilter, NoteGiven, NoteView, NoteWritten, NotesFound, Owner, ValueView};
-pub use entries::JournalFilter;
-pub use executions::{Driver, Found, Glance, Seated, Started, Watching};
-pub use export::{Exported, verify_file};
-pub use figures::{
-    Calibration, Every, ExecutionFigures, FailureFigures, LongStep, Period, PlanFigures, RetryFigures, Stats,
-    StatsFilter, Took, ToolFigures, WaitFigures,
+pub use background::{BackgroundDriver, ContinueResult};
+pub use context::{
+    NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView, NoteView,
 };
-pub use journal::{Bad, Cleaned, Verified};
-pub use pace::Durations;
-pub use pins::{ToolStanding, ToolTaken};
+pub use entries::JournalFilter;
+pub use executions::{
+    Driver, ExecutionWatcher, FoundExecution, RegisteredNode, StartedExecution, StepSnapshot,
+};
+pub use export::{ExportReport, verify_file};
+pub use figures::{
+    CalibrationBucket, DurationPercentiles, ExecutionFigures, FailureFigures, LongestStep, PeriodFigures,
+    PeriodLength, PlanFigures, RetryFigures, Stats, StatsFilter, ToolFigures, WaitFigures,
+};
+pub use journal::{CleanupReport, VerifyFailure, VerifyReport};
+pub use pins::{AcceptedTool, ToolPolicyView};
 pub use plan_versions::PlanFilter;
-pub use plans::{PlanChecked, PlanSaved};
+pub use plans::{CheckedPlan, SavedPlan};
+pub use progress::Durations;
 pub use question::{Asker, PersonQuestion};
-pub use records::{Action, Decision, Noted};
-pub use rerun::Executed;
-pub use stats::{LastError, Seen, ToolsSeen};
+pub use records::{ActionRecord, Decision, RecordResult};
+pub use rerun::ExecutedPlan;
+pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};
 pub use step::{ApprovalView, AttemptView, CompensationView, StepDetail};
-pub use tasks::{Happening, Story, TaskAdded, TaskGiven, TaskView};
-pub use templates::{InputView, Shipped, TemplateShown, TemplateUse, TemplateVersion, TemplateView, shipped};
+pub use tasks::{AddedTask, TaskHistory, TaskHistoryEvent, TaskSpec, TaskView};
+pub use templates::{
+    InputView, ShippedTemplate, TemplateDetail, TemplateUse, TemplateVersion, TemplateView, shipped_templates,
+};
 pub use times::{DayEdge, parse_time};
-pub use tools::ToolCalled;
+pub use tools::ToolCallResult;
 
-/// Of a random id: enough to tell the clients of one day apart.
+/// Length of a session name: enough random characters to tell the clients of one day apart.
 const SESSION_CHARS: usize = 6;
 
-/// Everything a door needs. Clones are the same house.
+/// Everything that an interface needs to serve a caller. Clones share the same state.
 #[derive(Clone, Debug)]
 pub struct Service {
     db: Db,
     tenant: i64,
     ledger: Ledger,
-    bell: Bell,
+    notifier: Notifier,
     tools: Arc<Tools>,
-    plans: Plans,
-    seats: PathBuf,
-    /// Rules for new tasks.
-    task_plans: Arc<[TaskPlan]>,
+    plans: PlanCache,
+    /// The directory that holds the lock file of each node.
+    nodes_dir: PathBuf,
+    /// The config's rules that create a plan for each matching new task.
+    task_plans: Arc<[TaskPlanRule]>,
+    /// Opened on first use, since reading alone needs no node.
     runner: Arc<OnceCell<Runner>>,
-    /// What is started here belongs to it.
+    /// The project that new plans, executions, notes and tasks belong to.
     project: Arc<str>,
-    /// Only what `project` wrote is seen and acted on: see `confined`.
+    /// Reads and commands are limited to what `project` wrote: see `confined`.
     is_confined: bool,
     /// The config lets agents answer approvals.
     agents_may_approve: bool,
@@ -110,14 +121,16 @@ pub struct Service {
 }
 
 impl Service {
-    pub async fn open(url: &str, options: Options, config: &Config) -> Result<Self, Error> {
-        Self::embedded(url, options, config, Vec::new()).await
+    /// Opens the database and the tools that the config names.
+    pub async fn open(url: &str, options: DatabaseOptions, config: &Config) -> Result<Self, Error> {
+        Self::open_embedded(url, options, config, Vec::new()).await
     }
 
-    /// The same inside a program that performs tools of its own, each under its name `server/tool`.
-    pub async fn embedded(
+    /// Like `open`, with executors: tools that the embedding program performs itself, each named
+    /// `server/tool`.
+    pub async fn open_embedded(
         url: &str,
-        options: Options,
+        options: DatabaseOptions,
         config: &Config,
         executors: Vec<(String, Executor)>,
     ) -> Result<Self, Error> {
@@ -127,7 +140,7 @@ impl Service {
                 Error::new("invalid_executor", why, "give each tool of the program once, as server/tool")
             })?;
         }
-        let service = Self::with_tools(url, options, tools).await?;
+        let service = Self::open_with_tools(url, options, tools).await?;
         let task_plans = config.task_plans.values().cloned().collect();
         let agents_may_approve = config.approvals == Approvals::Agents;
         let agents_may_share = config.everywhere == Sharing::Agents;
@@ -135,18 +148,18 @@ impl Service {
         Ok(Self { project, agents_may_approve, agents_may_share, ..service.with_task_plans(task_plans) })
     }
 
-    /// What new tasks bring with them.
-    pub fn with_task_plans(self, task_plans: Vec<TaskPlan>) -> Self {
+    /// Replaces the rules that create plans for new tasks.
+    pub fn with_task_plans(self, task_plans: Vec<TaskPlanRule>) -> Self {
         Self { task_plans: task_plans.into(), ..self }
     }
 
-    /// The same with tools of the caller's own, such as executors inside this process.
-    pub async fn with_tools(url: &str, options: Options, tools: Tools) -> Result<Self, Error> {
+    /// Like `open`, with a ready-made tool set and default settings instead of a config.
+    pub async fn open_with_tools(url: &str, options: DatabaseOptions, tools: Tools) -> Result<Self, Error> {
         let db = Db::open(url, options).await?;
         let tenant = DEFAULT_TENANT;
-        let bell = Bell::new(db.clone(), tenant);
-        let ledger = Ledger::open(db.clone(), tenant, bell.clone())?;
-        let seats = crate::folders::data().join("seats");
+        let notifier = Notifier::new(db.clone(), tenant);
+        let ledger = Ledger::open(db.clone(), tenant, notifier.clone())?;
+        let nodes_dir = crate::folders::data_folder().join("seats");
         let (tools, plans, runner) = (Arc::new(tools), ledger.plans(), Arc::default());
         let task_plans = Arc::default();
         let project = Config::default().project_name().into();
@@ -154,10 +167,10 @@ impl Service {
             db,
             tenant,
             ledger,
-            bell,
+            notifier,
             tools,
             plans,
-            seats,
+            nodes_dir,
             task_plans,
             runner,
             project,
@@ -167,16 +180,16 @@ impl Service {
         })
     }
 
-    /// This process's seat at the table; taken when first needed.
+    /// The runner of this process. The first call opens it and registers the process as a node.
     pub async fn runner(&self) -> Result<&Runner, Error> {
         let open = || async {
-            let (db, ledger, bell) = (self.db.clone(), self.ledger.clone(), self.bell.clone());
-            Runner::open(db, self.tenant, ledger, bell, self.tools.clone(), &self.seats).await
+            let (db, ledger, notifier) = (self.db.clone(), self.ledger.clone(), self.notifier.clone());
+            Runner::open(db, self.tenant, ledger, notifier, self.tools.clone(), &self.nodes_dir).await
         };
         Ok(self.runner.get_or_try_init(open).await?)
     }
 
-    /// A name for one connection: agents of one name are told apart by it.
+    /// A random name for one connection, which tells agents of the same name apart.
     pub fn new_session() -> Arc<str> {
         random::id()[..SESSION_CHARS].into()
     }
@@ -185,18 +198,20 @@ impl Service {
         &self.tools
     }
 
+    /// The database's kind and location, without its password.
     pub fn describe_database(&self) -> String {
         self.db.describe()
     }
 
-    /// Leaves the table, ends the servers that were started, and leaves the database in one file.
+    /// Closes the runner, stops the servers that this process started, and checkpoints a SQLite database into
+    /// one file.
     pub async fn close(&self) {
         match self.runner.get() {
             Some(runner) => runner.close().await,
             None => self.tools.shutdown().await,
         }
-        if let Err(error) = self.db.leave().await {
-            tracing::debug!("the write-ahead log stays as it is: {error}");
+        if let Err(error) = self.db.checkpoint_if_last().await {
+            tracing::debug!("the write-ahead log was not checkpointed: {error}");
         }
     }
 }

@@ -1,39 +1,39 @@
-//! The database room: rows, SQL and transactions on SQLite and PostgreSQL. It decides nothing.
+//! Database access: rows, SQL and transactions on SQLite and PostgreSQL. Holds no policy.
 //!
-//! `db` is the seam below which drivers live; `dialect` holds the statements that truly differ; the
-//! other modules say, table by table, what can be asked (`Select`) and written (`Statement`).
+//! `db` wraps the two drivers; `dialect` holds the statements that differ between them; the other modules
+//! define, table by table, the reads (`Select`) and the writes (`Statement`).
 
 mod address;
+pub mod call_stats;
 pub mod calls;
-pub mod caught_up;
 pub mod db;
 pub(crate) mod dialect;
 mod error;
 pub mod executions;
 pub mod figures;
 pub mod journal;
+pub mod journal_index;
 mod migrations;
+pub mod nodes;
 pub mod notes;
 pub mod payloads;
 pub mod plans;
-pub mod project;
+pub mod projection;
+pub mod projection_cursor;
 pub mod requests;
-pub mod seats;
-pub mod seen;
 mod select;
-pub mod stretches;
 pub mod tasks;
+pub mod tokenizer;
 pub mod tools;
 mod value;
-pub mod words;
 
 pub use address::without_password;
-pub use db::{Appender, Db, Options};
+pub use db::{Appender, DatabaseOptions, Db};
 pub use dialect::Dialect;
 pub use error::Error;
-pub use journal::{Appended, Batch, Entry, Head};
-pub use select::{Found, Select};
+pub use journal::{Appended, Batch, Entry, JournalHead};
+pub use select::{PrefixMatch, Select};
 pub use value::{Row, Statement, Value};
 
-/// The tenant that every installation has.
+/// Id of the tenant that exists in every installation.
 pub const DEFAULT_TENANT: i64 = 1;

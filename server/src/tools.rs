@@ -1,27 +1,29 @@
-//! How to reach a downstream, and what is to be made of what came back. Knows MCP servers, HTTP requests,
-//! commands and in-process executors; knows nothing of plans, executions or the journal.
+//! Calls downstream tools and classifies the outcomes. Knows MCP servers, HTTP requests, commands and
+//! in-process executors; knows nothing of plans, executions or the journal.
 //!
 //! ```text
-//!   Call ──► Tools::call ──► Mcp | Http | Command | Callback ──► Came ──► classify ──► redact ──► Ended
+//!   Call ──► Tools::call ──► Mcp | Http | Command | InProcess ──► RawOutcome
+//!        ──► classify ──► redact ──► CallOutcome
 //! ```
 
-mod callback;
+mod call;
 mod catalog;
-mod changes;
 mod classify;
 mod command;
+mod config_secrets;
+mod description_diff;
 mod egress;
 mod environment;
-mod guard;
-mod hidden;
+mod executor;
+mod hidden_characters;
 mod http;
 mod limits;
-mod literal;
 mod mcp;
-mod place;
+mod orphan_reaper;
 mod process;
 mod redaction;
 mod secret;
+mod toolset;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,161 +32,51 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actbook_engine::chain::Digest;
-use actbook_engine::id::{ExecutionId, StepId};
-use actbook_engine::policy::Category;
-use futures_util::future::{BoxFuture, join_all};
-use serde_json::Value;
-use tokio::sync::watch;
+use actbook_engine::policy::ErrorCategory;
+use futures_util::future::join_all;
 
-use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolWords, Withheld};
-use callback::Executors;
-pub use callback::{Executor, Fault};
-use catalog::Listing;
+use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolConfig, WithheldConfig};
+use call::OnLateRawOutcome;
+pub use call::{
+    Call, CallContext, CallOutcome, CallProgress, OnLateOutcome, OnProgress, Origin, Purpose, SaveMcpTask,
+    ToolQuestionReply,
+};
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
-pub use changes::changes_of;
 pub use classify::OUTPUT_BYTES_MAX;
-use classify::{Came, cap, classify};
-pub use command::KEY_VARIABLE;
-use egress::Egress;
-pub use egress::{CONNECT_LIMIT, Lookup};
-pub use hidden::visible;
-pub use limits::Circuit;
-use limits::Limits;
+use classify::{RawOutcome, classify, truncate_outcome};
+pub use command::IDEMPOTENCY_KEY_VARIABLE;
+pub use description_diff::summarize_changes;
+use egress::EgressClient;
+pub use egress::{CONNECT_TIMEOUT, DnsLookup};
+use executor::Executors;
+pub use executor::{Executor, Fault};
+pub use hidden_characters::escape_hidden;
+pub use limits::CircuitState;
+use limits::ServerLimits;
 pub use mcp::ServerState;
-pub use process::{ChildProcess, kill_child_processes};
-use secret::Unresolved;
-pub use secret::{REDACTED, Secret, Secrets, redact_log};
+pub use process::{ProcessIdentity, kill_child_processes};
+use secret::UnresolvedReference;
+pub use secret::{REDACTED, Secret, Secrets, redact_log_line};
 
-/// How much of a word on progress is passed on.
-const PROGRESS_WORDS_CHARS: usize = 200;
+/// A longer progress message is truncated.
+const PROGRESS_MESSAGE_CHARS_MAX: usize = 200;
 
-/// One call to one tool.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// `server/tool`.
-    pub tool: String,
-    /// As they were bound and journaled.
-    pub arguments: Value,
-    /// The definition of the tool that is meant; any, where there is none.
-    #[doc(hidden)]
-    pub pin: Option<Digest>,
-    /// The same for every attempt that must not take effect twice.
-    pub key: String,
-    /// From sending to the answer. Waiting for a server to start is bounded by the same length of time,
-    /// but counted apart: it must not turn a slow start into an unknown outcome.
-    pub timeout: Duration,
-    #[doc(hidden)]
-    pub carry: Carry,
-    /// None: a call by hand.
-    pub origin: Option<Origin>,
-}
-
-/// Which attempt of which execution a call is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// Its public id.
-    pub execution: ExecutionId,
-    /// As the plan names it.
-    pub step: StepId,
-    /// What of the step it is for.
-    pub purpose: Purpose,
-    /// Counted from 1 for each step and purpose.
-    pub attempt: u32,
-}
-
-/// What a call of a step is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// The step itself.
-    Run,
-    /// Whether an attempt of unknown outcome took effect.
-    Probe,
-    /// Taking the step's effect back.
-    Undo,
-}
-
-/// What a call brings along from before, and who is told of what must outlive this process.
-#[derive(Clone, Default)]
-pub struct Carry {
-    /// The call was made before, and the server goes on with it: it is asked after, not made again.
-    pub task: Option<String>,
-    pub reply: Option<Reply>,
-    /// Keeps the handle of a task, durably, before it is asked after.
-    pub keep: Option<Keep>,
-    /// Told what an MCP server answers after the call's time was up, while this process and the connection last.
-    pub late: Option<OnLate>,
-    /// For executors inside this process: whether the call is asked to stop, and whom it tells of its progress.
-    pub stop: Option<watch::Receiver<bool>>,
-    pub progress: Option<OnProgress>,
-}
-
-/// A tool's question as it came, and the answer by the names under which it asked.
-#[derive(Clone, Debug)]
-pub struct Reply {
-    pub question: Value,
-    pub answer: Value,
-}
-
-/// Takes a call's end that came after its time was up.
-pub type OnLate = Arc<dyn Fn(Ended) + Send + Sync>;
-
-/// The same for what the transport saw, before it is judged.
-type OnLateCame = Box<dyn FnOnce(Came) + Send>;
-
-pub type Keep = Arc<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
-
-impl fmt::Debug for Carry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Carry").field("task", &self.task).field("reply", &self.reply).finish_non_exhaustive()
-    }
-}
-
-/// How a call ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Ended {
-    /// `structuredContent`, or `{"text": …}` where there is none.
-    Succeeded { output: Value },
-    /// The tool said no; or, where `sent` is false, it certainly did not leave the house.
-    Failed {
-        category: Category,
-        message: String,
-        sent: bool,
-        output: Option<Value>,
-        retry_after: Option<Duration>,
-    },
-    /// Nobody can tell.
-    Unknown { category: Category, message: String, retry_after: Option<Duration> },
-    /// The tool wants to know something first. `began`: it may have done something already.
-    Asks { question: Value, began: bool },
-}
-
-/// How far a call has come, in its tool's own measure.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Progress {
-    pub done: f64,
-    pub total: Option<f64>,
-    pub message: Option<String>,
-}
-
-/// Hears of progress, from whichever task happens to read it.
-pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
-
-/// The ways to a downstream.
-enum Upstream {
-    Mcp(Box<mcp::Server>),
+/// One configured server and the means to call its tools.
+enum Downstream {
+    Mcp(Box<mcp::DownstreamServer>),
     Http,
     Command,
-    Callback(Box<Executors>),
+    InProcess(Box<Executors>),
 }
 
+/// Calls and describes the tools of every configured server.
 pub struct Tools {
     config: Arc<Config>,
-    upstreams: BTreeMap<String, Upstream>,
-    /// Of every server outside this process.
-    limits: BTreeMap<String, Limits>,
+    downstreams: BTreeMap<String, Downstream>,
+    /// By server name.
+    limits: BTreeMap<String, ServerLimits>,
     secrets: Secrets,
-    egress: Egress,
+    egress: EgressClient,
 }
 
 impl fmt::Debug for Tools {
@@ -194,137 +86,151 @@ impl fmt::Debug for Tools {
 }
 
 impl Tools {
-    /// Starts nothing: a server is started when it is first needed.
+    /// Starts no server: each is started on first use.
     pub fn new(config: &Config) -> Self {
         Self::with_environment(config, |name| std::env::var(name).ok())
     }
 
-    /// The same, with `${env:NAME}` taken from somewhere else than this process.
+    /// The same, with values for `${env:NAME}` taken from `environment` instead of this process.
     pub fn with_environment(
         config: &Config,
         environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        Self::with(config, environment, egress::system_lookup())
+        Self::with_environment_and_dns(config, environment, egress::system_dns_lookup())
     }
 
-    /// The same, with the addresses of names taken from somewhere else than this machine, too.
-    pub fn with(
+    /// The same, with host names resolved by `lookup` instead of this machine's resolver.
+    pub fn with_environment_and_dns(
         config: &Config,
         environment: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
-        lookup: Lookup,
+        lookup: DnsLookup,
     ) -> Self {
         let secrets = Secrets::new(environment);
-        secrets.learn(config);
-        let egress = Egress::new(lookup, &config.egress_allow);
-        let mut upstreams = BTreeMap::new();
+        secrets.learn_config(config);
+        let egress = EgressClient::new(lookup, &config.egress_allow);
+        let mut downstreams = BTreeMap::new();
         for (name, server) in &config.mcp_servers {
-            let words = config.servers.get(name).cloned().unwrap_or_default();
-            let server = mcp::Server::new(name, server, &config.folder, &secrets, &egress, &words);
-            upstreams.insert(name.clone(), Upstream::Mcp(Box::new(server)));
+            let settings = config.servers.get(name).cloned().unwrap_or_default();
+            let server =
+                mcp::DownstreamServer::new(name, server, &config.folder, &secrets, &egress, &settings);
+            downstreams.insert(name.clone(), Downstream::Mcp(Box::new(server)));
         }
         if !config.commands.is_empty() {
-            upstreams.insert(COMMAND_SERVER.to_owned(), Upstream::Command);
+            downstreams.insert(COMMAND_SERVER.to_owned(), Downstream::Command);
         }
         if !config.http.is_empty() {
-            upstreams.insert(HTTP_SERVER.to_owned(), Upstream::Http);
+            downstreams.insert(HTTP_SERVER.to_owned(), Downstream::Http);
         }
-        let limits = upstreams.keys().map(|name| (name.clone(), Limits::of(config, name))).collect();
-        Self { config: Arc::new(config.clone()), upstreams, limits, secrets, egress }
+        let limits =
+            downstreams.keys().map(|name| (name.clone(), ServerLimits::for_server(config, name))).collect();
+        Self { config: Arc::new(config.clone()), downstreams, limits, secrets, egress }
     }
 
     /// Calls a tool.
     ///
-    /// `sending` runs immediately before the first byte may leave: for an MCP server once it is up,
-    /// with its process; for a command right before it is started and again right after, with it.
-    /// When `stop` resolves, the call is asked to stop and still ends under its own timeout.
+    /// `sending` runs immediately before the first byte may be sent: for an MCP server once it is up, with
+    /// its process; for a command right before it is started, and again right after, with its process.
+    /// When `stop` resolves, the call is asked to stop; its own timeout still applies.
     pub async fn call(
         &self,
         call: Call,
-        sending: impl Fn(Option<ChildProcess>) + Send,
+        sending: impl Fn(Option<ProcessIdentity>) + Send,
         stop: impl Future<Output = ()> + Send,
-    ) -> Ended {
+    ) -> CallOutcome {
         let sending = move |child| {
             sending(child);
             true
         };
-        self.call_reporting(call, sending, Arc::new(|_| {}), stop).await
+        self.call_with_progress(call, sending, Arc::new(|_| {}), stop).await
     }
 
-    /// The same, passing on what the tool says of its progress. Here `sending` also says whether the call may leave.
-    pub async fn call_reporting(
+    /// The same, and reports progress. Here `sending` returns whether the call may be sent.
+    pub async fn call_with_progress(
         &self,
         call: Call,
-        sending: impl Fn(Option<ChildProcess>) -> bool + Send,
+        sending: impl Fn(Option<ProcessIdentity>) -> bool + Send,
         progress: OnProgress,
         stop: impl Future<Output = ()> + Send,
-    ) -> Ended {
-        if let Some(task) = &call.carry.task {
-            return Box::pin(self.follow(&call, task, stop)).await;
+    ) -> CallOutcome {
+        if let Some(task) = &call.context.mcp_task {
+            return Box::pin(self.follow_mcp_task(&call, task, stop)).await;
         }
-        let (upstream, limits, tool) = match self.reach(&call.tool) {
-            Ok((Upstream::Callback(executors), limits, tool)) => {
-                if call.carry.stop.as_ref().is_some_and(|stop| *stop.borrow()) {
-                    return classify(stopped_unsent(), false);
+        let (downstream, limits, tool) = match self.find_downstream(&call.tool) {
+            Ok((Downstream::InProcess(executors), limits, tool)) => {
+                if call.context.stop_requested.as_ref().is_some_and(|stop| *stop.borrow()) {
+                    return classify(stopped_before_send(), false);
                 }
-                let (tool, progress) = (tool.to_owned(), Some(self.discreet(progress)));
-                let call = Call { carry: Carry { progress, ..call.carry }, ..call };
-                return self.fit_to_keep(executors.call(&tool, call, sending).await, limits);
+                let (tool, progress) = (tool.to_owned(), Some(self.redacted_progress(progress)));
+                let call = Call { context: CallContext { on_progress: progress, ..call.context }, ..call };
+                return self.redact_and_truncate(executors.call(&tool, call, sending).await, limits);
             }
-            Ok(reached) => reached,
-            Err(why) => return classify(Came::NotSent { category: Category::NotFound, why }, false),
+            Ok(found) => found,
+            Err(why) => {
+                return classify(RawOutcome::NotSent { category: ErrorCategory::NotFound, why }, false);
+            }
         };
-        // Boxed, so that a call to an executor in the process does not carry their size about.
+        // Boxed to keep this future small for calls to in-process executors.
         Box::pin(async {
             let mut stop = pin!(stop);
-            let turn = tokio::select! {
+            let permit = tokio::select! {
                 biased;
-                () = &mut stop => Err(stopped_unsent()),
-                turn = limits.enter(tool) => turn,
+                () = &mut stop => Err(stopped_before_send()),
+                permit = limits.acquire(tool) => permit,
             };
-            let turn = match turn {
-                Ok(turn) => turn,
-                Err(came) => return self.fit_to_keep(left_alone(came, &limits.circuit(tool)), limits),
-            };
-            let (came, stopped) = match upstream {
-                Upstream::Mcp(server) => {
-                    let told = (self.discreet(progress), self.late_answer(&call, limits));
-                    server.call(tool, &call, sending, told, stop).await
+            let permit = match permit {
+                Ok(permit) => permit,
+                Err(raw) => {
+                    return self.redact_and_truncate(not_admitted(raw, &limits.circuit_state(tool)), limits);
                 }
-                upstream if let Err(came) = self.admit_pin(upstream, tool, &call) => (came, false),
-                Upstream::Http => self.exchange(tool, limits).call(&call, sending, stop).await,
-                Upstream::Command => self.run(tool, limits).call(&call, sending, stop).await,
-                Upstream::Callback(_) => unreachable!("answered above"),
             };
-            let ended = classify(came, stopped);
-            turn.over(&ended);
-            self.fit_to_keep(ended, limits)
+            let (raw, stopped) = match downstream {
+                Downstream::Mcp(server) => {
+                    let handlers =
+                        (self.redacted_progress(progress), self.late_outcome_handler(&call, limits));
+                    server.call(tool, &call, sending, handlers, stop).await
+                }
+                downstream if let Err(raw) = self.check_pin(downstream, tool, &call) => (raw, false),
+                Downstream::Http => self.http_call(tool, limits).call(&call, sending, stop).await,
+                Downstream::Command => self.command_call(tool, limits).call(&call, sending, stop).await,
+                Downstream::InProcess(_) => unreachable!("answered above"),
+            };
+            let outcome = classify(raw, stopped);
+            permit.record_outcome(&outcome);
+            self.redact_and_truncate(outcome, limits)
         })
         .await
     }
 
-    /// Asking after a task makes no new call: no limit holds it up, and whatever comes, it was sent.
-    async fn follow(&self, call: &Call, task: &str, stop: impl Future<Output = ()> + Send) -> Ended {
-        let (came, stopped) = match self.reach(&call.tool) {
-            Ok((Upstream::Mcp(server), _, _)) => server.follow(call, task, stop).await,
+    /// Polls an MCP task until it ends. No new call is made: no limit applies, and the call counts as sent.
+    async fn follow_mcp_task(
+        &self,
+        call: &Call,
+        task: &str,
+        stop: impl Future<Output = ()> + Send,
+    ) -> CallOutcome {
+        let (raw, stopped) = match self.find_downstream(&call.tool) {
+            Ok((Downstream::Mcp(server), _, _)) => server.follow_mcp_task(call, task, stop).await,
             Ok(_) | Err(_) => {
                 let why = format!("nothing here knows task {task} of `{}`", call.tool);
-                (Came::TaskLost { why }, false)
+                (RawOutcome::McpTaskLost { why }, false)
             }
         };
-        cap(self.secrets.redacted(classify(came, stopped)), OUTPUT_BYTES_MAX)
+        truncate_outcome(self.secrets.redact_outcome(classify(raw, stopped)), OUTPUT_BYTES_MAX)
     }
 
-    /// A tool of the config must be what it was; an MCP server is looked at once it is up.
-    fn admit_pin(&self, upstream: &Upstream, tool: &str, call: &Call) -> Result<(), Came> {
-        match upstream {
-            Upstream::Http => catalog::http_info(tool, &self.config.http[tool]).admit_pin(call),
-            Upstream::Command => catalog::command_info(tool, &self.config.commands[tool]).admit_pin(call),
-            Upstream::Mcp(_) | Upstream::Callback(_) => Ok(()),
+    /// Checks a config tool against the call's pin; an MCP tool is checked once its server is up.
+    fn check_pin(&self, downstream: &Downstream, tool: &str, call: &Call) -> Result<(), RawOutcome> {
+        match downstream {
+            Downstream::Http => catalog::http_tool_info(tool, &self.config.http[tool]).check_pin(call),
+            Downstream::Command => {
+                catalog::command_tool_info(tool, &self.config.commands[tool]).check_pin(call)
+            }
+            Downstream::Mcp(_) | Downstream::InProcess(_) => Ok(()),
         }
     }
 
-    fn exchange<'a>(&'a self, tool: &str, limits: &'a Limits) -> http::Exchange<'a> {
-        http::Exchange {
+    fn http_call<'a>(&'a self, tool: &str, limits: &'a ServerLimits) -> http::HttpCall<'a> {
+        http::HttpCall {
             tool: &self.config.http[tool],
             secrets: &self.secrets,
             egress: &self.egress,
@@ -332,8 +238,8 @@ impl Tools {
         }
     }
 
-    fn run<'a>(&'a self, tool: &str, limits: &'a Limits) -> command::Run<'a> {
-        command::Run {
+    fn command_call<'a>(&'a self, tool: &str, limits: &'a ServerLimits) -> command::CommandCall<'a> {
+        command::CommandCall {
             tool: &self.config.commands[tool],
             folder: &self.config.folder,
             secrets: &self.secrets,
@@ -341,66 +247,64 @@ impl Tools {
         }
     }
 
-    /// Struck out before it is cut, lest half of a secret remain at the cut.
-    fn fit_to_keep(&self, ended: Ended, limits: &Limits) -> Ended {
-        cap(self.secrets.redacted(ended), limits.output_bytes_max)
+    /// Redacts before truncating: a secret split by the truncation would not be recognised.
+    fn redact_and_truncate(&self, outcome: CallOutcome, limits: &ServerLimits) -> CallOutcome {
+        truncate_outcome(self.secrets.redact_outcome(outcome), limits.output_bytes_max)
     }
 
-    /// Hands a late answer on as an answer in time would be: judged, without secrets, and cut.
-    fn late_answer(&self, call: &Call, limits: &Limits) -> OnLateCame {
-        let (late, secrets, most) = (call.carry.late.clone(), self.secrets.clone(), limits.output_bytes_max);
-        Box::new(move |came| {
-            if let Some(late) = late {
-                late(cap(secrets.redacted(classify(came, false)), most));
+    /// Returns a handler that classifies, redacts and truncates a late answer for the call's `on_late`.
+    fn late_outcome_handler(&self, call: &Call, limits: &ServerLimits) -> OnLateRawOutcome {
+        let (on_late, secrets, bytes_max) =
+            (call.context.on_late.clone(), self.secrets.clone(), limits.output_bytes_max);
+        Box::new(move |raw| {
+            if let Some(on_late) = on_late {
+                on_late(truncate_outcome(secrets.redact_outcome(classify(raw, false)), bytes_max));
             }
         })
     }
 
-    fn discreet(&self, progress: OnProgress) -> OnProgress {
+    /// Wraps `progress` so that messages are redacted and truncated first.
+    fn redacted_progress(&self, progress: OnProgress) -> OnProgress {
         let secrets = self.secrets.clone();
-        Arc::new(move |mut said: Progress| {
-            if let Some(message) = &mut said.message {
+        Arc::new(move |mut report: CallProgress| {
+            if let Some(message) = &mut report.message {
                 secrets.redact_text(message);
-                *message = message.chars().take(PROGRESS_WORDS_CHARS).collect();
+                *message = message.chars().take(PROGRESS_MESSAGE_CHARS_MAX).collect();
             }
-            progress(said);
+            progress(report);
         })
     }
 
-    /// How a server is doing in this process; none where there is no such server, or nothing to tell.
-    pub fn state(&self, server: &str) -> Option<ServerState> {
-        match self.upstreams.get(server)? {
-            Upstream::Mcp(reached) => Some(reached.state(self.limits.get(server)?.circuit(""))),
-            Upstream::Http | Upstream::Command | Upstream::Callback(_) => None,
+    /// The state of an MCP server in this process. None: there is no such server, or it is not an MCP server.
+    pub fn server_state(&self, server: &str) -> Option<ServerState> {
+        match self.downstreams.get(server)? {
+            Downstream::Mcp(mcp) => Some(mcp.state(self.limits.get(server)?.circuit_state(""))),
+            Downstream::Http | Downstream::Command | Downstream::InProcess(_) => None,
         }
     }
 
-    /// Connects to each configured server; one that cannot be reached carries its error.
-    pub async fn list(&self) -> Vec<ServerTools> {
+    /// Lists every server's tools, connecting where necessary; an unreachable server's entry has its error.
+    pub async fn list_servers(&self) -> Vec<ServerTools> {
         let names = self.server_names();
         join_all(names.iter().map(|name| self.list_server(name))).await
     }
 
-    /// The same for one of them.
+    /// Lists one server's tools.
     pub async fn list_server(&self, name: &str) -> ServerTools {
-        let listed = match self.upstreams.get(name) {
-            Some(Upstream::Mcp(server)) => {
-                let listed = server.listing().await;
-                let infos =
-                    |listing: Arc<Listing>| listing.tools.iter().map(|tool| tool.info.clone()).collect();
-                listed.map(infos).map_err(|error| error.to_string())
+        let listed = match self.downstreams.get(name) {
+            Some(Downstream::Mcp(server)) => {
+                let listed = server.tool_listing().await.map_err(|error| error.to_string());
+                listed.map(|listing| listing.tools.iter().map(|tool| tool.info.clone()).collect())
             }
-            Some(Upstream::Http) => {
-                Ok(self.config.http.iter().map(|(name, tool)| catalog::http_info(name, tool)).collect())
+            Some(Downstream::Http) => {
+                Ok(self.config.http.iter().map(|(name, tool)| catalog::http_tool_info(name, tool)).collect())
             }
-            Some(Upstream::Command) => Ok(self
-                .config
-                .commands
-                .iter()
-                .map(|(name, tool)| catalog::command_info(name, tool))
-                .collect()),
-            Some(Upstream::Callback(executors)) => Ok(executors.list(name)),
-            None => Err(self.no_such_server(name).to_string()),
+            Some(Downstream::Command) => {
+                let commands = self.config.commands.iter();
+                Ok(commands.map(|(name, tool)| catalog::command_tool_info(name, tool)).collect())
+            }
+            Some(Downstream::InProcess(executors)) => Ok(executors.list_tools(name)),
+            None => Err(self.unknown_server_error(name).to_string()),
         };
         let server = name.to_owned();
         match listed {
@@ -412,35 +316,35 @@ impl Tools {
         }
     }
 
-    /// The tools of a server of which the config speaks.
-    pub fn spoken_of(&self, server: &str) -> Vec<String> {
-        self.config.servers.get(server).map(|words| words.tools.keys().cloned().collect()).unwrap_or_default()
+    /// The names of a server's tools that have an entry in the config.
+    pub fn configured_tools(&self, server: &str) -> Vec<String> {
+        self.config.servers.get(server).map(|found| found.tools.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// What a tool, written `server/tool`, says of itself.
+    /// The description of a tool, written `server/tool`.
     pub async fn describe(&self, name: &str) -> Result<ToolInfo, CatalogError> {
         let (server, tool) = name.split_once('/').ok_or_else(|| CatalogError::BadName(name.to_owned()))?;
         let unknown = || CatalogError::UnknownTool { server: server.to_owned(), tool: tool.to_owned() };
-        match self.upstreams.get(server) {
-            Some(Upstream::Mcp(reached)) => {
-                let listing = reached.listing().await?;
+        match self.downstreams.get(server) {
+            Some(Downstream::Mcp(mcp)) => {
+                let listing = mcp.tool_listing().await?;
                 listing.find(name).map(|found| found.info.clone()).ok_or_else(unknown)
             }
-            Some(Upstream::Http) => {
+            Some(Downstream::Http) => {
                 let http = self.config.http.get(tool).ok_or_else(unknown)?;
-                Ok(catalog::http_info(tool, http))
+                Ok(catalog::http_tool_info(tool, http))
             }
-            Some(Upstream::Command) => {
+            Some(Downstream::Command) => {
                 let command = self.config.commands.get(tool).ok_or_else(unknown)?;
-                Ok(catalog::command_info(tool, command))
+                Ok(catalog::command_tool_info(tool, command))
             }
-            Some(Upstream::Callback(executors)) => executors.describe(server, tool),
-            None => Err(self.no_such_server(server)),
+            Some(Downstream::InProcess(executors)) => executors.describe(server, tool),
+            None => Err(self.unknown_server_error(server)),
         }
     }
 
-    /// The same for many at once. A server that cannot be reached is asked once, not for each of its tools.
-    pub async fn describe_each(
+    /// Describes many tools, servers in parallel; an unreachable server is contacted only once.
+    pub async fn describe_all(
         &self,
         names: &BTreeSet<String>,
     ) -> BTreeMap<String, Result<ToolInfo, CatalogError>> {
@@ -452,73 +356,80 @@ impl Tools {
         join_all(described).await.into_iter().flatten().collect()
     }
 
+    /// Describes tools of one server, one after another; repeats the first unreachable error for the rest.
     async fn describe_in_turn(&self, names: Vec<&String>) -> Vec<(String, Result<ToolInfo, CatalogError>)> {
         let mut described = Vec::with_capacity(names.len());
-        let mut lost: Option<CatalogError> = None;
+        let mut unreachable: Option<CatalogError> = None;
         for name in names {
-            let one = match &lost {
-                Some(lost) => Err(lost.clone()),
+            let info = match &unreachable {
+                Some(error) => Err(error.clone()),
                 None => self.describe(name).await,
             };
-            if let Err(error @ CatalogError::Unreachable { .. }) = &one {
-                lost = Some(error.clone());
+            if let Err(error @ CatalogError::Unreachable { .. }) = &info {
+                unreachable = Some(error.clone());
             }
-            described.push((name.clone(), one));
+            described.push((name.clone(), info));
         }
         described
     }
 
-    pub fn knows(&self, server: &str) -> bool {
-        self.upstreams.contains_key(server)
+    pub fn has_server(&self, server: &str) -> bool {
+        self.downstreams.contains_key(server)
     }
 
     pub fn server_names(&self) -> Vec<String> {
-        self.upstreams.keys().cloned().collect()
+        self.downstreams.keys().cloned().collect()
     }
 
-    /// Whether the operator takes a server's hints at their word.
-    pub fn trusts(&self, server: &str) -> bool {
-        self.config.servers.get(server).is_some_and(|words| words.trusted)
+    /// Whether the config trusts the server's tool annotations.
+    pub fn trusts_hints_of(&self, server: &str) -> bool {
+        self.config.servers.get(server).is_some_and(|server| server.trusted)
     }
 
-    /// What the operator said of a tool, written `server/tool`.
-    pub fn words(&self, tool: &str) -> ToolWords {
+    /// The operator's settings for a tool, written `server/tool`.
+    pub fn tool_config(&self, tool: &str) -> ToolConfig {
         let (server, tool) = tool.split_once('/').unwrap_or((tool, ""));
-        let said = self.config.tool_words(server, tool);
-        match self.upstreams.get(server) {
-            Some(Upstream::Callback(executors)) => executors.words(tool).under(said),
-            Some(Upstream::Mcp(_) | Upstream::Http | Upstream::Command) | None => said,
+        let configured = self.config.tool_config(server, tool);
+        match self.downstreams.get(server) {
+            Some(Downstream::InProcess(executors)) => executors.tool_config(tool).overridden_by(configured),
+            Some(Downstream::Mcp(_) | Downstream::Http | Downstream::Command) | None => configured,
         }
     }
 
-    /// Stops every child process group, politely first.
+    /// Stops every MCP server process group: SIGTERM first, then SIGKILL.
     pub async fn shutdown(&self) {
-        let servers = self.upstreams.values().filter_map(|upstream| match upstream {
-            Upstream::Mcp(server) => Some(server.shutdown()),
-            Upstream::Http | Upstream::Command | Upstream::Callback(_) => None,
+        let servers = self.downstreams.values().filter_map(|downstream| match downstream {
+            Downstream::Mcp(server) => Some(server.shutdown()),
+            Downstream::Http | Downstream::Command | Downstream::InProcess(_) => None,
         });
         join_all(servers).await;
     }
 
-    fn reach<'a, 'n>(&'a self, name: &'n str) -> Result<(&'a Upstream, &'a Limits, &'n str), String> {
+    /// Finds the server, its limits and the tool's name for `server/tool`; the error is a sentence for users.
+    fn find_downstream<'a, 'n>(
+        &'a self,
+        name: &'n str,
+    ) -> Result<(&'a Downstream, &'a ServerLimits, &'n str), String> {
         let Some((server, tool)) = name.split_once('/') else {
             return Err(CatalogError::BadName(name.to_owned()).to_string());
         };
-        let upstream = self.upstreams.get(server).ok_or_else(|| self.no_such_server(server).to_string())?;
-        match upstream {
-            Upstream::Command if !self.config.commands.contains_key(tool) => {
+        let downstream =
+            self.downstreams.get(server).ok_or_else(|| self.unknown_server_error(server).to_string())?;
+        match downstream {
+            Downstream::Command if !self.config.commands.contains_key(tool) => {
                 Err(format!("there is no command `{tool}` in the config"))
             }
-            Upstream::Http if !self.config.http.contains_key(tool) => {
+            Downstream::Http if !self.config.http.contains_key(tool) => {
                 Err(format!("there is no HTTP tool `{tool}` in the config"))
             }
-            Upstream::Mcp(_) | Upstream::Http | Upstream::Command | Upstream::Callback(_) => {
-                Ok((upstream, &self.limits[server], tool))
+            Downstream::Mcp(_) | Downstream::Http | Downstream::Command | Downstream::InProcess(_) => {
+                Ok((downstream, &self.limits[server], tool))
             }
         }
     }
 
-    fn no_such_server(&self, server: &str) -> CatalogError {
+    /// The error for a server that no effective config names.
+    fn unknown_server_error(&self, server: &str) -> CatalogError {
         if let Some(withheld) = &self.config.withheld {
             return CatalogError::Untrusted(withheld.to_string());
         }
@@ -528,49 +439,56 @@ impl Tools {
         })
     }
 
-    /// Why the config has no effect. None: it has.
-    pub fn withheld(&self) -> Option<&Withheld> {
+    /// The config that was found but is not in effect, with the reason. None: the config is in effect.
+    pub fn withheld_config(&self) -> Option<&WithheldConfig> {
         self.config.withheld.as_ref()
     }
 }
 
-/// What a call over HTTP carries, whatever kind of tool it is for.
+/// Headers of every call over HTTP.
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 const TRACE_HEADER: &str = "traceparent";
 
-/// The W3C's trace context for one call, begun here. It tells calls apart and keeps no secret: what the hasher's
-/// keys, drawn at random once, make of a count will do.
-fn traceparent() -> String {
-    let drawn = || RandomState::new().build_hasher().finish();
-    format!("00-{:016x}{:016x}-{:016x}-01", drawn(), drawn(), drawn())
+/// A new W3C trace context for one call: unique, but not unpredictable, so the random hasher keys suffice.
+fn new_traceparent() -> String {
+    let number = || RandomState::new().build_hasher().finish();
+    format!("00-{:016x}{:016x}-{:016x}-01", number(), number(), number())
 }
 
-/// A missing argument is the plan's fault, a missing variable the machine's.
-fn unfilled(unresolved: &Unresolved) -> Came {
+/// The outcome of a call whose template could not be filled in: nothing was sent.
+fn template_not_filled(unresolved: &UnresolvedReference) -> RawOutcome {
     let category = match unresolved {
-        Unresolved::NoArgument(_) => Category::InvalidArguments,
-        Unresolved::Unset(_) | Unresolved::Foreign(_) => Category::Unavailable,
+        UnresolvedReference::MissingArgument(_) => ErrorCategory::InvalidArguments,
+        UnresolvedReference::UnsetVariable(_) | UnresolvedReference::UnknownReference(_) => {
+            ErrorCategory::Unavailable
+        }
     };
-    Came::NotSent { category, why: unresolved.to_string() }
+    RawOutcome::NotSent { category, why: unresolved.to_string() }
 }
 
-/// What did not leave because its server is left alone is worth another try when that is over.
-fn left_alone(came: Came, circuit: &Circuit) -> Ended {
-    match (classify(came, false), circuit) {
-        (Ended::Failed { category, message, sent, output, .. }, Circuit::Open { for_ms }) => {
+/// Classifies a call that was not admitted; while the circuit is open, `retry_after` is its remaining time.
+fn not_admitted(raw: RawOutcome, circuit: &CircuitState) -> CallOutcome {
+    match (classify(raw, false), circuit) {
+        (CallOutcome::Failed { category, message, sent, output, .. }, CircuitState::Open { for_ms }) => {
             let retry_after = Some(Duration::from_millis(*for_ms));
-            Ended::Failed { category, message, sent, output, retry_after }
+            CallOutcome::Failed { category, message, sent, output, retry_after }
         }
-        (ended, _) => ended,
+        (outcome, _) => outcome,
     }
 }
 
-/// Stopped while it waited for its turn or its server.
-fn stopped_unsent() -> Came {
-    Came::NotSent { category: Category::Policy, why: "asked to stop before it was sent".to_owned() }
+/// The call was asked to stop while it waited for a permit or for its server.
+fn stopped_before_send() -> RawOutcome {
+    RawOutcome::NotSent {
+        category: ErrorCategory::Policy,
+        why: "asked to stop before it was sent".to_owned(),
+    }
 }
 
-/// Whoever asked for it would not have it sent any more.
-fn withheld() -> Came {
-    Came::NotSent { category: Category::Internal, why: "it was withheld before it was sent".to_owned() }
+/// The `sending` callback refused the call.
+fn withheld_before_send() -> RawOutcome {
+    RawOutcome::NotSent {
+        category: ErrorCategory::Internal,
+        why: "it was withheld before it was sent".to_owned(),
+    }
 }

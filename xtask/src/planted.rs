@@ -68,7 +68,7 @@ pub fn check() -> Result<()> {
     let mut stale = vec![];
     for bug in bugs(None)? {
         for edit in &bug.edits {
-            if let Err(why) = edit.changed(&root()) {
+            if let Err(why) = edit.changed(root()) {
                 stale.push(format!("{}: {why:#}", bug.name));
             }
         }

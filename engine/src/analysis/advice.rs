@@ -1,50 +1,53 @@
-//! Warnings and notes: what a plan may say, but its author probably did not mean. Only what a
-//! reader would act on; errors are the parser's, and those of `inputs`.
+//! Warnings and notes about plans that are valid but probably not what the author meant. Errors come from the
+//! parser and from `inputs`.
 
 use super::inputs;
 use crate::id::StepNo;
-use crate::plan::{Finding, Plan, Probe, Step, Undo, duration_text};
-use crate::policy::{Cancellable, Category, OnFailure, PlanApproval};
-use crate::terms::Rules;
+use crate::plan::{CompensationWork, Finding, Plan, Probe, Step, duration_text};
+use crate::policy::{ErrorCategory, OnFailure, PlanApproval, Reversibility};
+use crate::tool_policy::StepRules;
 
-/// Findings of one kind beyond this are counted, not listed.
-const SAME_SHOWN: usize = 20;
+/// Most findings listed per code; the rest are only counted.
+const FINDINGS_PER_CODE_MAX: usize = 20;
 
-pub(super) fn findings(plan: &Plan, order: &[StepNo], rules: &[Rules]) -> Vec<Finding> {
-    let mut findings = policy(plan, rules);
+/// All advice on a plan, and the findings about its inputs. `rules` is indexed by step number.
+pub(super) fn findings(plan: &Plan, order: &[StepNo], rules: &[StepRules]) -> Vec<Finding> {
+    let mut findings = policy_advice(plan, rules);
     findings.extend(inputs::findings(plan));
-    findings.extend(early_irreversible(plan, order, rules));
-    for (no, step) in plan.numbered() {
+    findings.extend(early_point_of_no_return(plan, order, rules));
+    for (no, step) in plan.numbered_steps() {
         let at = format!("steps[{}]", no.0);
         findings.extend(step_advice(plan, step, rules[no.index()], &at));
     }
-    condensed(findings)
+    limit_per_code(findings)
 }
 
-/// A plan of ten thousand alike steps is told once what is told of each of them.
-pub(super) fn condensed(findings: Vec<Finding>) -> Vec<Finding> {
+/// Keeps the first `FINDINGS_PER_CODE_MAX` findings of each code and adds a note that counts the rest, so that a plan of
+/// thousands of similar steps does not repeat itself.
+pub(super) fn limit_per_code(findings: Vec<Finding>) -> Vec<Finding> {
     let mut counts = std::collections::BTreeMap::new();
     let mut kept = Vec::new();
     for finding in findings {
         let count = counts.entry(finding.code).or_insert(0_usize);
         *count += 1;
-        if *count <= SAME_SHOWN {
+        if *count <= FINDINGS_PER_CODE_MAX {
             kept.push(finding);
         }
     }
     for (code, count) in counts {
-        if count > SAME_SHOWN {
-            let message = format!("there are {} more findings `{code}`", count - SAME_SHOWN);
+        if count > FINDINGS_PER_CODE_MAX {
+            let message = format!("there are {} more findings `{code}`", count - FINDINGS_PER_CODE_MAX);
             kept.push(Finding::note("more_findings", "steps", message, "cure those listed first"));
         }
     }
     kept
 }
 
-fn policy(plan: &Plan, rules: &[Rules]) -> Vec<Finding> {
+/// Advice on the plan-wide policy.
+fn policy_advice(plan: &Plan, rules: &[StepRules]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if plan.policy.approval == PlanApproval::AtPointOfNoReturn
-        && !rules.iter().any(|rules| rules.leaves_behind())
+        && !rules.iter().any(|rules| rules.leaves_effect_after_undo())
     {
         let message = "every step can be undone, so the point of no return is never reached";
         findings.push(Finding::warning(
@@ -54,7 +57,7 @@ fn policy(plan: &Plan, rules: &[Rules]) -> Vec<Finding> {
             "use `plan` or `every_write` to be asked",
         ));
     }
-    let calls = plan.steps.iter().filter(|step| !step.by_agent()).count();
+    let calls = plan.steps.iter().filter(|step| !step.is_agent_step()).count();
     if plan.policy.max_calls.is_some_and(|budget| (budget as usize) < calls) {
         let message = format!("the budget is smaller than the number of calls, {calls}");
         findings.push(Finding::warning(
@@ -67,25 +70,26 @@ fn policy(plan: &Plan, rules: &[Rules]) -> Vec<Finding> {
     findings
 }
 
-/// The later the point of no return, the more a failure can still be undone.
-fn early_irreversible(plan: &Plan, order: &[StepNo], rules: &[Rules]) -> Option<Finding> {
-    let place = order.iter().position(|no| rules[no.index()].leaves_behind())?;
-    let turning = order[place];
-    let mut after = vec![false; plan.steps.len()];
-    after[turning.index()] = true;
-    let free = order[place + 1..].iter().find(|no| {
+/// Notes that the point of no return comes before a step that can be undone and does not depend on it. The
+/// later the point of no return, the longer a failure can be undone fully.
+fn early_point_of_no_return(plan: &Plan, order: &[StepNo], rules: &[StepRules]) -> Option<Finding> {
+    let rank = order.iter().position(|no| rules[no.index()].leaves_effect_after_undo())?;
+    let no_return = order[rank];
+    let mut depends_on_it = vec![false; plan.steps.len()];
+    depends_on_it[no_return.index()] = true;
+    let independent = order[rank + 1..].iter().find(|no| {
         let step = plan.step(**no);
-        after[no.index()] = step.needs.iter().any(|need| after[need.step.index()]);
-        !after[no.index()] && !rules[no.index()].leaves_behind()
+        depends_on_it[no.index()] = step.dependencies.iter().any(|need| depends_on_it[need.step.index()]);
+        !depends_on_it[no.index()] && !rules[no.index()].leaves_effect_after_undo()
     })?;
-    let (turning_id, free_id) = (&plan.step(turning).id, &plan.step(*free).id);
-    let message =
-        format!("`{turning_id}` cannot be undone, and `{free_id}`, which does not need it, runs after it");
+    let (id, later_id) = (&plan.step(no_return).id, &plan.step(*independent).id);
+    let message = format!("`{id}` cannot be undone, and `{later_id}`, which does not need it, runs after it");
     let cure = "move it towards the end of the plan";
-    Some(Finding::note("early_point_of_no_return", format!("steps[{}]", turning.0), message, cure))
+    Some(Finding::note("early_point_of_no_return", format!("steps[{}]", no_return.0), message, cure))
 }
 
-fn step_advice(plan: &Plan, step: &Step, rules: Rules, at: &str) -> Vec<Finding> {
+/// Advice on one step. `at` is its path, as in `steps[2]`.
+fn step_advice(plan: &Plan, step: &Step, rules: StepRules, at: &str) -> Vec<Finding> {
     let findings = [
         never_runs(step, at),
         auto_without_compensation(plan, step, at),
@@ -99,8 +103,9 @@ fn step_advice(plan: &Plan, step: &Step, rules: Rules, at: &str) -> Vec<Finding>
     findings.into_iter().flatten().collect()
 }
 
+/// Warns of `when: false`.
 fn never_runs(step: &Step, at: &str) -> Option<Finding> {
-    let never = step.when.as_ref()?.literal() == Some(false);
+    let never = step.when.as_ref()?.as_literal() == Some(false);
     never.then(|| {
         Finding::warning(
             "never_runs",
@@ -111,6 +116,7 @@ fn never_runs(step: &Step, at: &str) -> Option<Finding> {
     })
 }
 
+/// Warns of a step with effects that `on_failure: auto` could not undo.
 fn auto_without_compensation(plan: &Plan, step: &Step, at: &str) -> Option<Finding> {
     let missing = plan.policy.on_failure == OnFailure::Auto && !step.read_only && step.compensation.is_none();
     let message = format!("`auto` cannot undo `{}`: it has no compensation", step.id);
@@ -119,20 +125,22 @@ fn auto_without_compensation(plan: &Plan, step: &Step, at: &str) -> Option<Findi
     })
 }
 
+/// Notes an agent step that waits for its report without a limit.
 fn agent_without_timeout(step: &Step, at: &str) -> Option<Finding> {
-    let endless = step.by_agent() && step.timeout_ms.is_none();
+    let endless = step.is_agent_step() && step.timeout_ms.is_none();
     let message = format!("`{}` waits for its report without end", step.id);
     endless.then(|| Finding::note("no_timeout", at, message, "add a `timeout` if the report may never come"))
 }
 
-/// After `unknown`, only what may be sent twice is sent again; after `failed`, whatever the plan lists.
-fn unsafe_retry(step: &Step, rules: Rules, at: &str) -> Option<Finding> {
-    let retried = step.retry.max_attempts > 1 && !step.retry.on.is_empty() && !step.by_agent();
+/// Reports a retry of a step that is not repeatable. After `unknown` only repeatable calls are retried; after
+/// `failed`, all that the plan lists are.
+fn unsafe_retry(step: &Step, rules: StepRules, at: &str) -> Option<Finding> {
+    let retried = step.retry.max_attempts > 1 && !step.retry.on.is_empty() && !step.is_agent_step();
     if !retried || rules.repeatable {
         return None;
     }
     let id = &step.id;
-    if step.retry.on.iter().all(|category| *category == Category::Timeout) {
+    if step.retry.on.iter().all(|category| *category == ErrorCategory::Timeout) {
         let message = format!(
             "`{id}` is neither idempotent nor read-only, so a time-out is `unknown` and not tried again"
         );
@@ -148,6 +156,7 @@ fn unsafe_retry(step: &Step, rules: Rules, at: &str) -> Option<Finding> {
     Some(Finding::note("retry_of_effects", format!("{at}.retry"), message, cure))
 }
 
+/// Warns of a step timeout that exceeds the whole execution's.
 fn long_timeout(plan: &Plan, step: &Step, at: &str) -> Option<Finding> {
     let whole = plan.policy.timeout_ms?;
     let own = step.timeout_ms.filter(|own| *own > whole)?;
@@ -164,8 +173,9 @@ fn long_timeout(plan: &Plan, step: &Step, at: &str) -> Option<Finding> {
     ))
 }
 
+/// Warns of a compensation on a step declared irreversible.
 fn compensated_irreversible(step: &Step, at: &str) -> Option<Finding> {
-    let odd = step.cancellable == Cancellable::Irreversible && step.compensation.is_some();
+    let odd = step.cancellable == Reversibility::Irreversible && step.compensation.is_some();
     let message = format!(
         "`{}` is irreversible and has a compensation: it is run, and the effect still counts as left behind",
         step.id
@@ -180,11 +190,12 @@ fn compensated_irreversible(step: &Step, at: &str) -> Option<Finding> {
     })
 }
 
-/// An attempt of unknown outcome has no output, and is undone all the same.
+/// Notes a compensation that reads its step's output: an attempt of unknown outcome is undone too, and has
+/// none.
 fn output_of_unknown(step: &Step, at: &str) -> Option<Finding> {
     let reads = match &step.compensation.as_ref()?.work {
-        Undo::Tool { arguments, .. } => arguments.reads(),
-        Undo::Action { action } => action.reads(),
+        CompensationWork::Tool { arguments, .. } => arguments.reads(),
+        CompensationWork::Action { action } => action.reads(),
     };
     let message = format!(
         "the compensation reads the output of `{}`, which an attempt of unknown outcome does not have",
@@ -195,6 +206,7 @@ fn output_of_unknown(step: &Step, at: &str) -> Option<Finding> {
         .then(|| Finding::note("output_of_unknown", format!("{at}.compensation"), message, cure))
 }
 
+/// Reports a probe that cannot change anything.
 fn pointless_probe(step: &Step, at: &str) -> Option<Finding> {
     let Probe { happened, .. } = step.probe.as_ref()?;
     if step.read_only {

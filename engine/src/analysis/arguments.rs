@@ -1,5 +1,5 @@
-//! A plan's calls held against the live tools' schemas: literal arguments exactly, templated ones as far
-//! as types flow. Asks nobody; what it is given of the tools is all it knows.
+//! Checks a plan's calls against the live tools' schemas: literal arguments exactly, templated ones as far as
+//! their types can be inferred. Works on the given facts only and calls no tool.
 
 use std::collections::BTreeMap;
 
@@ -7,79 +7,109 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value};
 
 use super::ToolFacts;
-use super::flow::{Flow, Scene, called, dereferenced, kinds, may_pass};
-use crate::bind::{Outline, Path, Template, kind_of};
-use crate::plan::{Finding, Plan, Step, Undo, Work, dotted};
+use super::inference::{
+    ExpressionContext, InferredValue, accepted_types, resolve_references, tool_called_by_actbook,
+    types_may_match,
+};
+use crate::bind::{ReferencePath, TemplateOutline, ValueTemplate, json_type_of};
+use crate::plan::{CompensationWork, Finding, Plan, Step, StepWork, pointer_to_path};
 use crate::schema;
 use crate::spelling::nearest;
 
-/// Of one call; a reader is not helped by more.
+/// Most schema errors reported for one call.
 const ERRORS_MAX: usize = 20;
-const VALUE_CHARS_MAX: usize = 160;
+/// Longest validator message shown, in characters.
+const MESSAGE_CHARS_MAX: usize = 160;
 
-/// Validators by tool; none where the schema cannot be run here.
-struct Checker<'a> {
+/// Checks the calls of one plan and collects findings.
+struct ArgumentChecker<'a> {
     plan: &'a Plan,
-    tools: &'a super::Tools,
+    tools: &'a super::ToolFactsByName,
+    /// Compiled schemas by tool; `None` where a schema cannot be used.
     validators: BTreeMap<&'a str, Option<Validator>>,
     findings: Vec<Finding>,
 }
 
-pub(super) fn findings(plan: &Plan, tools: &super::Tools) -> Vec<Finding> {
-    let mut checker = Checker { plan, tools, validators: BTreeMap::new(), findings: Vec::new() };
-    for (no, step) in plan.numbered() {
-        checker.step(step, &format!("steps[{}]", no.0));
+/// The findings about all calls and reads of a plan.
+pub(super) fn findings(plan: &Plan, tools: &super::ToolFactsByName) -> Vec<Finding> {
+    let mut checker = ArgumentChecker { plan, tools, validators: BTreeMap::new(), findings: Vec::new() };
+    for (no, step) in plan.numbered_steps() {
+        checker.check_step(step, &format!("steps[{}]", no.0));
     }
     checker.findings
 }
 
-impl<'a> Checker<'a> {
-    fn step(&mut self, step: &'a Step, at: &str) {
-        let own = called(step);
-        let scene = Scene { plan: self.plan, tools: self.tools, step, output_of: own };
+impl<'a> ArgumentChecker<'a> {
+    /// Checks a step's work, `when`, compensation and probe.
+    fn check_step(&mut self, step: &'a Step, at: &str) {
+        let own = tool_called_by_actbook(step);
+        let context = ExpressionContext { plan: self.plan, tools: self.tools, step, output_of: own };
         match &step.work {
-            Work::Tool { tool, arguments } => self.call(&scene, tool, arguments, at),
-            Work::AgentTool { .. } => {}
-            Work::Action { text, .. } => {
-                self.paths(&scene, text.paths().into_iter(), &format!("{at}.action"), false);
+            StepWork::Tool { tool, arguments } => self.check_call(&context, tool, arguments, at),
+            StepWork::AgentTool { .. } => {}
+            StepWork::Action { text, .. } => {
+                self.check_paths(&context, text.required_paths().into_iter(), &format!("{at}.action"), false);
             }
         }
         if let Some(when) = &step.when {
-            self.paths(&scene, when.paths(), &format!("{at}.when"), false);
+            self.check_paths(&context, when.required_paths(), &format!("{at}.when"), false);
         }
-        if let Some(Undo::Tool { tool, arguments }) = step.compensation.as_ref().map(|one| &one.work) {
-            self.call(&scene, tool, arguments, &format!("{at}.compensation"));
+        if let Some(CompensationWork::Tool { tool, arguments }) =
+            step.compensation.as_ref().map(|compensation| &compensation.work)
+        {
+            self.check_call(&context, tool, arguments, &format!("{at}.compensation"));
         }
-        if let Some(Undo::Action { action }) = step.compensation.as_ref().map(|one| &one.work) {
-            self.paths(&scene, action.paths().into_iter(), &format!("{at}.compensation.action"), true);
+        if let Some(CompensationWork::Action { action }) =
+            step.compensation.as_ref().map(|compensation| &compensation.work)
+        {
+            self.check_paths(
+                &context,
+                action.required_paths().into_iter(),
+                &format!("{at}.compensation.action"),
+                true,
+            );
         }
         if let Some(probe) = &step.probe {
-            self.call(&scene, &probe.tool, &probe.arguments, &format!("{at}.probe"));
-            let scene = Scene { output_of: Some(&probe.tool), ..scene };
-            self.paths(&scene, probe.happened.paths(), &format!("{at}.probe.happened"), false);
+            self.check_call(&context, &probe.tool, &probe.arguments, &format!("{at}.probe"));
+            let context = ExpressionContext { output_of: Some(&probe.tool), ..context };
+            self.check_paths(
+                &context,
+                probe.happened.required_paths(),
+                &format!("{at}.probe.happened"),
+                false,
+            );
         }
     }
 
-    fn call(&mut self, scene: &Scene<'a>, tool: &'a str, arguments: &'a Template, at: &str) {
+    /// Checks the arguments of one tool call. `at` is the path of the map that names the tool.
+    fn check_call(
+        &mut self,
+        context: &ExpressionContext<'a>,
+        tool: &'a str,
+        arguments: &'a ValueTemplate,
+        at: &str,
+    ) {
         let undoes = at.ends_with("compensation");
         let at_arguments = format!("{at}.arguments");
-        self.paths(scene, arguments.paths().into_iter(), &at_arguments, undoes);
+        self.check_paths(context, arguments.required_paths().into_iter(), &at_arguments, undoes);
         let Some(facts) = self.tools.get(tool) else { return };
-        let mut sample = Sample { scene, holes: Vec::new() };
-        let value = sample.of(&arguments.outline(), String::new());
-        let holes = sample.holes;
-        self.held_against_schema(tool, facts, &value, &holes, at);
-        self.findings
-            .extend(holes.iter().filter_map(|hole| mistyped(&facts.input_schema, hole, &at_arguments)));
-        self.findings.extend(unheard_of(tool, &facts.input_schema, &value, &at_arguments));
+        let mut sample = SampleBuilder { context, unknown: Vec::new() };
+        let value = sample.build(&arguments.outline(), String::new());
+        let unknown = sample.unknown;
+        self.validate_arguments(tool, facts, &value, &unknown, at);
+        let mismatches =
+            unknown.iter().filter_map(|one| type_mismatch(&facts.input_schema, one, &at_arguments));
+        self.findings.extend(mismatches);
+        self.findings.extend(undeclared_arguments(tool, &facts.input_schema, &value, &at_arguments));
     }
 
-    fn held_against_schema(
+    /// Validates the sample arguments; errors that an unknown value may have caused are left out.
+    fn validate_arguments(
         &mut self,
         tool: &'a str,
         facts: &'a ToolFacts,
         value: &Value,
-        holes: &[Hole<'_>],
+        unknown: &[UnknownArgument<'_>],
         at: &str,
     ) {
         if !self.validators.contains_key(tool) {
@@ -92,94 +122,109 @@ impl<'a> Checker<'a> {
             self.validators.insert(tool, compiled.ok());
         }
         let Some(Some(validator)) = self.validators.get(tool) else { return };
-        let errors = validator.iter_errors(value).filter(|error| counts(error, holes)).take(ERRORS_MAX);
+        let errors =
+            validator.iter_errors(value).filter(|error| is_conclusive(error, unknown)).take(ERRORS_MAX);
         let at = format!("{at}.arguments");
         let found: Vec<Finding> =
-            errors.flat_map(|error| told(tool, &facts.input_schema, &error, &at)).collect();
+            errors.flat_map(|error| error_findings(tool, &facts.input_schema, &error, &at)).collect();
         self.findings.extend(found);
     }
 
-    /// Reads of what no schema declares. An undo must not need what may be missing.
-    fn paths(&mut self, scene: &Scene<'a>, paths: impl Iterator<Item = &'a Path>, at: &str, undoes: bool) {
+    /// Reports reads of values that no schema declares and, in a compensation (`undoes`), of values that may
+    /// be missing.
+    fn check_paths(
+        &mut self,
+        context: &ExpressionContext<'a>,
+        paths: impl Iterator<Item = &'a ReferencePath>,
+        at: &str,
+        undoes: bool,
+    ) {
         for path in paths {
-            match scene.flow(path) {
-                Flow::Absent { message, cure, never: true } => {
+            match context.infer(path) {
+                InferredValue::Undeclared { message, cure, never: true } => {
                     self.findings.push(Finding::error("not_there", at, message, cure));
                 }
-                Flow::Absent { message, cure, never: false } => {
+                InferredValue::Undeclared { message, cure, never: false } => {
                     self.findings.push(Finding::warning("undeclared_output", at, message, cure));
                 }
-                Flow::Schema { always: false, .. } if undoes => {
+                InferredValue::Schema { always: false, .. } if undoes => {
                     let message = format!(
                         "`{}` is not always there, and the undo needs it",
-                        path.spelled(path.segments.len())
+                        path.source_text(path.segments.len())
                     );
                     let cure = "use `arguments` or a field that the tool's schema requires";
                     self.findings.push(Finding::warning("undo_may_lack", at, message, cure));
                 }
-                Flow::Schema { .. } | Flow::Unknown | Flow::Known(_) | Flow::Kind(_) => {}
+                InferredValue::Schema { .. }
+                | InferredValue::Unknown
+                | InferredValue::Known(_)
+                | InferredValue::Type(_) => {}
             }
         }
     }
 }
 
-/// A place in the arguments whose value is not known yet.
-struct Hole<'a> {
-    /// A JSON pointer.
+/// A location in the arguments whose value is not known before the plan runs.
+struct UnknownArgument<'a> {
+    /// A JSON pointer into the arguments.
     at: String,
-    flow: Flow<'a>,
+    inferred: InferredValue<'a>,
 }
 
-/// The arguments with null where a value is still to come.
-struct Sample<'s, 'a> {
-    scene: &'s Scene<'a>,
-    holes: Vec<Hole<'a>>,
+/// Builds sample arguments for validation: null stands for each value that is not known yet.
+struct SampleBuilder<'s, 'a> {
+    context: &'s ExpressionContext<'a>,
+    unknown: Vec<UnknownArgument<'a>>,
 }
 
-impl<'a> Sample<'_, 'a> {
-    fn of(&mut self, outline: &Outline<'a>, at: String) -> Value {
-        let flow = match outline {
-            Outline::Literal(value) => return (*value).clone(),
-            Outline::List(items) => {
+impl<'a> SampleBuilder<'_, 'a> {
+    /// The sample value for an outline at the JSON pointer `at`; records each unknown value in `unknown`.
+    fn build(&mut self, outline: &TemplateOutline<'a>, at: String) -> Value {
+        let inferred = match outline {
+            TemplateOutline::Literal(value) => return (*value).clone(),
+            TemplateOutline::List(items) => {
                 let items = items.iter().enumerate();
                 return Value::Array(
-                    items.map(|(index, item)| self.of(item, format!("{at}/{index}"))).collect(),
+                    items.map(|(index, item)| self.build(item, format!("{at}/{index}"))).collect(),
                 );
             }
-            Outline::Object(fields) => {
+            TemplateOutline::Object(fields) => {
                 let inner = |name: &str| format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
                 let fields =
-                    fields.iter().map(|(name, field)| ((*name).to_owned(), self.of(field, inner(name))));
+                    fields.iter().map(|(name, field)| ((*name).to_owned(), self.build(field, inner(name))));
                 return Value::Object(fields.collect::<Map<_, _>>());
             }
-            Outline::Read(path) => self.scene.flow(path),
-            Outline::Computed(Some(kind)) => Flow::Kind(kind),
-            Outline::Computed(None) => Flow::Unknown,
+            TemplateOutline::Read(path) => self.context.infer(path),
+            TemplateOutline::Computed(Some(kind)) => InferredValue::Type(kind),
+            TemplateOutline::Computed(None) => InferredValue::Unknown,
         };
-        if let Flow::Known(value) = flow {
+        if let InferredValue::Known(value) = inferred {
             return value.clone();
         }
-        self.holes.push(Hole { at, flow });
+        self.unknown.push(UnknownArgument { at, inferred });
         Value::Null
     }
 }
 
-/// An error at a hole, or one that a hole may have caused, says nothing of the plan.
-fn counts(error: &ValidationError<'_>, holes: &[Hole<'_>]) -> bool {
-    const OF_SHAPE: [&str; 5] =
+/// Whether a validation error holds whatever the unknown values turn out to be: it is neither at one of them
+/// nor caused by the null that stands for it.
+fn is_conclusive(error: &ValidationError<'_>, unknown: &[UnknownArgument<'_>]) -> bool {
+    // Keywords about an object's own shape, which the values inside do not influence.
+    const SHAPE_KEYWORDS: [&str; 5] =
         ["required", "additionalProperties", "type", "minProperties", "maxProperties"];
     let at = error.instance_path().as_str();
     let within = |outer: &str, inner: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
-    !holes.iter().any(|hole| {
-        let of_shape = OF_SHAPE.contains(&error.kind().keyword()) && hole.at != at;
-        within(&hole.at, at) || (within(at, &hole.at) && !of_shape)
+    !unknown.iter().any(|one| {
+        let of_shape = SHAPE_KEYWORDS.contains(&error.kind().keyword()) && one.at != at;
+        within(&one.at, at) || (within(at, &one.at) && !of_shape)
     })
 }
 
-fn told(tool: &str, schema: &Value, error: &ValidationError<'_>, at: &str) -> Vec<Finding> {
+/// Translates a validation error into findings. `at` is the path of the arguments.
+fn error_findings(tool: &str, schema: &Value, error: &ValidationError<'_>, at: &str) -> Vec<Finding> {
     use jsonschema::error::ValidationErrorKind as Kind;
-    let inside = dotted(error.instance_path().as_str());
-    let place = |inner: &str| match (inside.as_str(), inner) {
+    let inside = pointer_to_path(error.instance_path().as_str());
+    let path = |inner: &str| match (inside.as_str(), inner) {
         ("", "") => at.to_owned(),
         ("", inner) => format!("{at}.{inner}"),
         (inside, "") => format!("{at}.{inside}"),
@@ -189,23 +234,25 @@ fn told(tool: &str, schema: &Value, error: &ValidationError<'_>, at: &str) -> Ve
         Kind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
             let (message, cure) = (format!("`{tool}` needs `{name}`"), format!("add `{name}`"));
-            vec![Finding::error("missing_argument", place(name), message, cure)]
+            vec![Finding::error("missing_argument", path(name), message, cure)]
         }
         Kind::AdditionalProperties { unexpected } => {
-            let one = |name: &String| {
-                let (message, cure) = (format!("`{tool}` takes no `{name}`"), meant(schema, name));
-                Finding::error("superfluous_argument", place(name), message, cure)
+            let superfluous = |name: &String| {
+                let (message, cure) =
+                    (format!("`{tool}` takes no `{name}`"), undeclared_argument_cure(schema, name));
+                Finding::error("superfluous_argument", path(name), message, cure)
             };
-            unexpected.iter().map(one).collect()
+            unexpected.iter().map(superfluous).collect()
         }
         _ => {
             let cure = format!("see `actbook tools show {tool}`");
-            vec![Finding::error("bad_argument", place(""), cut(&error.to_string()), cure)]
+            vec![Finding::error("bad_argument", path(""), truncate(&error.to_string()), cure)]
         }
     }
 }
 
-fn meant(schema: &Value, name: &str) -> String {
+/// The cure for an argument that the schema does not declare: the nearest name, or the list of names.
+fn undeclared_argument_cure(schema: &Value, name: &str) -> String {
     let known = || {
         schema
             .get("properties")
@@ -220,40 +267,41 @@ fn meant(schema: &Value, name: &str) -> String {
     }
 }
 
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(VALUE_CHARS_MAX) {
+/// Shortens a text to `MESSAGE_CHARS_MAX` characters.
+fn truncate(text: &str) -> String {
+    match text.char_indices().nth(MESSAGE_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-/// A value that will come, and cannot be of a kind that the tool takes there.
-fn mistyped(schema: &Value, hole: &Hole<'_>, at: &str) -> Option<Finding> {
-    let wanted = kinds(schema, wanted_at(schema, &hole.at)?)?;
-    let given = match &hole.flow {
-        Flow::Kind(kind) => [*kind].into(),
-        Flow::Schema { root, schema, .. } => kinds(root, schema)?,
-        Flow::Known(value) => [kind_of(value)].into(),
-        Flow::Unknown | Flow::Absent { .. } => return None,
+/// The error for an unknown value whose inferred types the tool does not accept; `None` where one may fit.
+fn type_mismatch(schema: &Value, unknown: &UnknownArgument<'_>, at: &str) -> Option<Finding> {
+    let wanted = accepted_types(schema, schema_at(schema, &unknown.at)?)?;
+    let given = match &unknown.inferred {
+        InferredValue::Type(kind) => [*kind].into(),
+        InferredValue::Schema { root, schema, .. } => accepted_types(root, schema)?,
+        InferredValue::Known(value) => [json_type_of(value)].into(),
+        InferredValue::Unknown | InferredValue::Undeclared { .. } => return None,
     };
-    if may_pass(&given, &wanted) {
+    if types_may_match(&given, &wanted) {
         return None;
     }
-    let words = |kinds: std::collections::BTreeSet<&str>| kinds.into_iter().collect::<Vec<_>>().join(" or ");
-    let (given, wanted) = (words(given), words(wanted));
+    let joined = |kinds: std::collections::BTreeSet<&str>| kinds.into_iter().collect::<Vec<_>>().join(" or ");
+    let (given, wanted) = (joined(given), joined(wanted));
     let message = format!("gives {given}, and the tool takes {wanted} here");
     let cure = format!("read something that is {wanted}, or turn it into one: string(…), int(…), double(…)");
-    let inside = dotted(&hole.at);
+    let inside = pointer_to_path(&unknown.at);
     let path = if inside.is_empty() { at.to_owned() } else { format!("{at}.{inside}") };
     Some(Finding::error("mistyped_argument", path, message, cure))
 }
 
-/// The schema of a place in the arguments, where there is one and only one.
-fn wanted_at<'a>(root: &'a Value, pointer: &str) -> Option<&'a Value> {
+/// The schema of the argument at a JSON pointer; `None` where no single schema applies.
+fn schema_at<'a>(root: &'a Value, pointer: &str) -> Option<&'a Value> {
     let mut schema = root;
     for part in pointer.split('/').skip(1) {
         let part = part.replace("~1", "/").replace("~0", "~");
-        let here = dereferenced(root, schema)?;
+        let here = resolve_references(root, schema)?;
         let property = here.get("properties").and_then(|properties| properties.get(&part));
         let item = || {
             part.parse::<usize>().ok().and_then(|index| {
@@ -266,8 +314,8 @@ fn wanted_at<'a>(root: &'a Value, pointer: &str) -> Option<&'a Value> {
     Some(schema)
 }
 
-/// A tool whose schema is open takes any name; one that it does not know is most likely a slip.
-fn unheard_of(tool: &str, schema: &Value, value: &Value, at: &str) -> Vec<Finding> {
+/// Warns of arguments that the schema does not declare but would accept: most likely misspellings.
+fn undeclared_arguments(tool: &str, schema: &Value, value: &Value, at: &str) -> Vec<Finding> {
     let properties = schema.get("properties").and_then(Value::as_object).filter(|names| !names.is_empty());
     let open = ![
         "additionalProperties",
@@ -284,9 +332,14 @@ fn unheard_of(tool: &str, schema: &Value, value: &Value, at: &str) -> Vec<Findin
         return Vec::new();
     };
     let unknown = arguments.keys().filter(|name| !properties.contains_key(*name));
-    let one = |name: &String| {
+    let undeclared = |name: &String| {
         let message = format!("the schema of `{tool}` does not speak of `{name}`");
-        Finding::warning("superfluous_argument", format!("{at}.{name}"), message, meant(schema, name))
+        Finding::warning(
+            "superfluous_argument",
+            format!("{at}.{name}"),
+            message,
+            undeclared_argument_cure(schema, name),
+        )
     };
-    unknown.map(one).collect()
+    unknown.map(undeclared).collect()
 }

@@ -1,12 +1,14 @@
-//! What a plan's `inputs` leave open: reads of inputs that nobody can give, and schemas that declare nothing.
-//! The parser takes these, because stored plans must still load; the check does not.
+//! Finds reads of inputs that the schema does not declare, and `inputs` that are no usable schema. The parser
+//! accepts both, because stored plans must still load; the plan check reports them.
 
 use serde_json::{Map, Value};
 
-use crate::plan::{Finding, Plan, Severity, input_reads, is_closed, undeclared, undeclared_input};
+use crate::plan::{
+    Finding, Plan, Severity, forbids_undeclared, input_reads, undeclared_input_message, undeclared_name,
+};
 use crate::spelling::nearest;
 
-/// What JSON Schema 2020-12 knows, for an object and for the values inside.
+/// The keywords of JSON Schema 2020-12, and of earlier drafts that are still accepted.
 const KEYWORDS: [&str; 59] = [
     "$anchor",
     "$comment",
@@ -70,7 +72,7 @@ const KEYWORDS: [&str; 59] = [
 ];
 
 /// The keywords by which a schema may accept inputs that its `properties` do not name.
-const OPENING: [&str; 10] = [
+const OPENING_KEYWORDS: [&str; 10] = [
     "$ref",
     "additionalProperties",
     "allOf",
@@ -83,27 +85,28 @@ const OPENING: [&str; 10] = [
     "unevaluatedProperties",
 ];
 
+/// The findings about a plan's inputs schema and the reads of inputs.
 pub(super) fn findings(plan: &Plan) -> Vec<Finding> {
     let mut findings = plan.inputs.as_ref().map(schema_findings).unwrap_or_default();
     findings.extend(undeclared_reads(plan));
     findings
 }
 
-/// Reads of inputs that the schema does not name: an error where no such input can be given, else a warning.
+/// Reports reads of undeclared inputs: an error where the schema cannot accept such an input, else a warning.
 fn undeclared_reads(plan: &Plan) -> Vec<Finding> {
     let none = Value::Object(Map::new());
     let schema = plan.inputs.as_ref().unwrap_or(&none);
-    if is_closed(schema) {
-        return Vec::new(); // The parser has refused it.
+    if forbids_undeclared(schema) {
+        return Vec::new(); // The parser reports these reads.
     }
     let severity = match &plan.inputs {
-        Some(schema) if may_take_others(schema) => Severity::Warning,
+        Some(schema) if may_accept_undeclared(schema) => Severity::Warning,
         Some(_) | None => Severity::Error,
     };
     let mut findings = Vec::new();
     for (path, reads) in input_reads(plan) {
-        for name in reads.input_fields.iter().filter_map(|fields| undeclared(schema, fields)) {
-            let (message, cure) = undeclared_input(schema, name);
+        for name in reads.input_fields.iter().filter_map(|fields| undeclared_name(schema, fields)) {
+            let (message, cure) = undeclared_input_message(schema, name);
             let finding = Finding::error("undeclared_input", path.clone(), message, cure);
             findings.push(Finding { severity, ..finding });
         }
@@ -111,14 +114,16 @@ fn undeclared_reads(plan: &Plan) -> Vec<Finding> {
     findings
 }
 
-fn may_take_others(schema: &Value) -> bool {
-    schema.get("properties").is_none() || OPENING.iter().any(|keyword| schema.get(keyword).is_some())
+/// Whether the schema may be meant to accept inputs that its `properties` do not name.
+fn may_accept_undeclared(schema: &Value) -> bool {
+    schema.get("properties").is_none() || OPENING_KEYWORDS.iter().any(|keyword| schema.get(keyword).is_some())
 }
 
-/// Where `inputs` is no schema of a map: what stands there would be ignored, and every input accepted.
+/// Reports `inputs` that is not the schema of an object: its unknown keywords would be ignored, and every
+/// input accepted.
 fn schema_findings(schema: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(kind) = schema.get("type").filter(|kind| !names_object(kind)) {
+    if let Some(kind) = schema.get("type").filter(|kind| !allows_object(kind)) {
         let message = format!("the inputs are a map, and the schema asks for {kind}");
         findings.push(Finding::error("not_a_schema", "inputs.type", message, "write `type: object`"));
     }
@@ -134,19 +139,22 @@ fn schema_findings(schema: &Value) -> Vec<Finding> {
     findings
 }
 
-fn names_object(kind: &Value) -> bool {
+/// Whether the schema's `type` includes `object`.
+fn allows_object(kind: &Value) -> bool {
     match kind {
         Value::Array(several) => several.iter().any(|one| one == "object"),
         one => one == "object",
     }
 }
 
+/// The top-level keys that are no JSON Schema keyword and no `x-` extension.
 fn unknown_keywords(schema: &Value) -> impl Iterator<Item = &str> {
     let names = schema.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
     names.filter(|name| !KEYWORDS.contains(name) && !name.starts_with("x-"))
 }
 
-/// Inside, a keyword of somebody else's may stand; one that is a slip away from a known one is probably none.
+/// Warns of keys in nested properties that look like misspelt keywords. Other unknown keys may be extensions
+/// and are left alone.
 fn misspelt_keywords(schema: &Value, at: &str, findings: &mut Vec<Finding>) {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (field, schema) in properties.into_iter().flatten() {

@@ -1,5 +1,5 @@
-//! What an evaluation holds, and what it may still cost. Every operation costs work and every value
-//! made costs its bytes before it is made; what is spent ends the evaluation for good.
+//! The limits and the values of an evaluation. Every operation is charged to the work limit, and every new
+//! value to the byte limit before it is created; exceeding a limit ends the evaluation with a fatal error.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -8,125 +8,140 @@ use serde_json::Value;
 
 use super::{BOUND_BYTES_MAX, WORK_MAX};
 
-/// Why there is no value.
+/// Why an evaluation gave no value.
 #[derive(Debug)]
-pub(super) enum Fault {
-    /// As CEL has it, `true || fault` is true and `false && fault` is false.
-    Plain(String),
-    /// A secret or a spent budget: no operator makes it good.
-    Final(String),
+pub(super) enum EvaluationError {
+    /// An error that `&&` and `||` absorb, as in CEL: `true || error` is true and `false && error` is false.
+    Recoverable(String),
+    /// A read of a secret, or an exceeded limit: no operator absorbs it.
+    Fatal(String),
 }
 
-pub(super) fn plain(message: impl Into<String>) -> Fault {
-    Fault::Plain(message.into())
+/// An error that `&&` and `||` absorb.
+pub(super) fn recoverable(message: impl Into<String>) -> EvaluationError {
+    EvaluationError::Recoverable(message.into())
 }
 
-/// What one binding may still cost.
+/// The operations and bytes that one binding may still use.
 #[derive(Debug)]
-pub(super) struct Budget {
-    work: u64,
-    bytes: usize,
+pub(super) struct EvaluationBudget {
+    /// Operations left for the current expression.
+    work_left: u64,
+    /// Bytes left for the whole template.
+    bytes_left: usize,
 }
 
-impl Budget {
+impl EvaluationBudget {
     pub fn new() -> Self {
-        Self { work: WORK_MAX, bytes: BOUND_BYTES_MAX }
+        Self { work_left: WORK_MAX, bytes_left: BOUND_BYTES_MAX }
     }
 
-    /// The next expression of the same template: its work is counted afresh, its bytes are not.
-    pub fn next_expression(&mut self) {
-        self.work = WORK_MAX;
+    /// Resets the work limit for the next expression of the same template; the byte limit is shared by all.
+    pub fn reset_work(&mut self) {
+        self.work_left = WORK_MAX;
     }
 
-    pub fn work(&mut self, cost: u64) -> Result<(), Fault> {
-        let left = self.work.checked_sub(cost);
-        self.work = left.unwrap_or(0);
+    /// Charges `cost` operations; fatal error when the limit is exceeded.
+    pub fn charge_work(&mut self, cost: u64) -> Result<(), EvaluationError> {
+        let left = self.work_left.checked_sub(cost);
+        self.work_left = left.unwrap_or(0);
         left.map(drop).ok_or_else(|| {
-            Fault::Final(format!("takes more than {WORK_MAX} operations; split it over several steps"))
+            EvaluationError::Fatal(format!(
+                "takes more than {WORK_MAX} operations; split it over several steps"
+            ))
         })
     }
 
-    pub fn fits(&self, bytes: usize) -> Result<(), Fault> {
-        match bytes <= self.bytes {
-            true => Ok(()),
-            false => Err(Fault::Final(format!("makes more than {} MiB of values", BOUND_BYTES_MAX >> 20))),
+    /// Checks that `bytes` are left, without charging them; fatal error if not.
+    pub fn check_bytes(&self, bytes: usize) -> Result<(), EvaluationError> {
+        if bytes <= self.bytes_left {
+            Ok(())
+        } else {
+            Err(EvaluationError::Fatal(format!("makes more than {} MiB of values", BOUND_BYTES_MAX >> 20)))
         }
     }
 
-    pub fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
-        self.fits(bytes)?;
-        self.bytes -= bytes;
+    /// Charges `bytes`; fatal error when the limit is exceeded.
+    pub fn charge_bytes(&mut self, bytes: usize) -> Result<(), EvaluationError> {
+        self.check_bytes(bytes)?;
+        self.bytes_left -= bytes;
         Ok(())
     }
 
-    pub fn made<'a>(&mut self, value: Value) -> Result<Held<'a>, Fault> {
-        self.spend(weight(&value))?;
-        Ok(Held::Own(Rc::new(value)))
+    /// Charges a newly computed value and wraps it.
+    pub fn charge_value<'a>(&mut self, value: Value) -> Result<EvaluatedValue<'a>, EvaluationError> {
+        self.charge_bytes(approximate_bytes(&value))?;
+        Ok(EvaluatedValue::Shared(Rc::new(value)))
     }
 
-    pub fn copied(&mut self, value: &Value) -> Result<Value, Fault> {
-        self.spend(weight(value))?;
+    /// Charges a copy of the value and makes it.
+    pub fn charge_copy(&mut self, value: &Value) -> Result<Value, EvaluationError> {
+        self.charge_bytes(approximate_bytes(value))?;
         Ok(value.clone())
     }
 }
 
-/// Roughly the bytes a value takes in memory.
-pub(super) fn weight(value: &Value) -> usize {
+/// The approximate size of a value in memory, in bytes.
+pub(super) fn approximate_bytes(value: &Value) -> usize {
     size_of::<Value>()
         + match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,
             Value::String(text) => text.len(),
-            Value::Array(items) => items.iter().map(weight).sum(),
-            Value::Object(fields) => {
-                fields.iter().map(|(name, value)| size_of::<String>() + name.len() + weight(value)).sum()
-            }
+            Value::Array(items) => items.iter().map(approximate_bytes).sum(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(name, value)| size_of::<String>() + name.len() + approximate_bytes(value))
+                .sum(),
         }
 }
 
-/// A value of the scope, or one made on the way.
+/// A value during evaluation: borrowed from the scope or the expression, or computed and shared.
 #[derive(Clone, Debug)]
-pub(super) enum Held<'a> {
-    Ref(&'a Value),
-    Own(Rc<Value>),
+pub(super) enum EvaluatedValue<'a> {
+    Borrowed(&'a Value),
+    Shared(Rc<Value>),
 }
 
-impl Deref for Held<'_> {
+impl Deref for EvaluatedValue<'_> {
     type Target = Value;
 
     fn deref(&self) -> &Value {
         match self {
-            Self::Ref(value) => value,
-            Self::Own(value) => value,
+            Self::Borrowed(value) => value,
+            Self::Shared(value) => value,
         }
     }
 }
 
-impl<'a> Held<'a> {
-    pub fn flag(flag: bool) -> Self {
+impl<'a> EvaluatedValue<'a> {
+    /// A boolean, borrowed from a static.
+    pub fn from_bool(flag: bool) -> Self {
         static FLAGS: [Value; 2] = [Value::Bool(false), Value::Bool(true)];
-        Self::Ref(&FLAGS[usize::from(flag)])
+        Self::Borrowed(&FLAGS[usize::from(flag)])
     }
 
-    /// A part of the value: borrowed where the whole is, else copied.
-    pub fn part(
+    /// The part of the value that `pick` chooses: borrowed if the whole is, else copied. `None` if `pick`
+    /// finds nothing.
+    pub fn select(
         &self,
         pick: impl Fn(&Value) -> Option<&Value>,
-        budget: &mut Budget,
-    ) -> Result<Option<Held<'a>>, Fault> {
+        budget: &mut EvaluationBudget,
+    ) -> Result<Option<EvaluatedValue<'a>>, EvaluationError> {
         match self {
-            Self::Ref(value) => Ok(pick(value).map(Held::Ref)),
-            Self::Own(value) => {
-                pick(value).map(|part| budget.copied(part).map(|part| Held::Own(Rc::new(part)))).transpose()
-            }
+            Self::Borrowed(value) => Ok(pick(value).map(EvaluatedValue::Borrowed)),
+            Self::Shared(value) => pick(value)
+                .map(|part| budget.charge_copy(part).map(|part| EvaluatedValue::Shared(Rc::new(part))))
+                .transpose(),
         }
     }
 
-    pub fn into_value(self, budget: &mut Budget) -> Result<Value, Fault> {
+    /// The value itself, copied (and charged) unless this is its only owner.
+    pub fn into_value(self, budget: &mut EvaluationBudget) -> Result<Value, EvaluationError> {
         match self {
-            Self::Ref(value) => budget.copied(value),
-            Self::Own(value) => match Rc::try_unwrap(value) {
+            Self::Borrowed(value) => budget.charge_copy(value),
+            Self::Shared(value) => match Rc::try_unwrap(value) {
                 Ok(value) => Ok(value),
-                Err(shared) => budget.copied(&shared),
+                Err(shared) => budget.charge_copy(&shared),
             },
         }
     }

@@ -1,62 +1,68 @@
-//! `when` and `happened`: an expression that says yes or no.
+//! Conditions: the boolean expressions in `when` and `happened`.
 
-use super::budget::{Budget, Fault};
-use super::evaluate::evaluate;
-use super::function::type_name;
-use super::node::{Expression, Node, Path, shown};
-use super::{Reads, Scope, Unbound, outline};
+use super::budget::{EvaluationBudget, EvaluationError};
+use super::evaluator::evaluate;
+use super::expression::{Expression, ExpressionNode, ReferencePath, excerpt};
+use super::function::cel_type_name;
+use super::{BindError, ExpressionScope, ReadSet, outline};
 
+/// A compiled expression that must evaluate to true or false.
 #[derive(Debug)]
-pub struct Condition {
+pub struct ConditionExpression {
     expression: Expression,
-    reads: Reads,
+    reads: ReadSet,
 }
 
-impl Condition {
-    pub fn parse(text: &str) -> Result<Self, Unbound> {
-        let refuse = |message: String| Unbound {
+impl ConditionExpression {
+    /// Compiles a condition, written without `${…}`. `Err` also where it can never be a boolean.
+    pub fn parse(text: &str) -> Result<Self, BindError> {
+        let refuse = |message: String| BindError {
             path: String::new(),
-            message: format!("`{}`: {message}", shown(text)),
+            message: format!("`{}`: {message}", excerpt(text)),
         };
         if text.trim_start().starts_with("${") {
             return Err(refuse("a condition is an expression by itself; write it without ${…}".to_owned()));
         }
         let expression = Expression::parse(text)?;
-        match expression.root.never_boolean() {
+        match expression.root.non_boolean_kind() {
             Some(kind) => Err(refuse(format!("gives {kind}, not true or false; compare it with something"))),
             None => Ok(Self { reads: expression.reads(), expression }),
         }
     }
 
-    /// The paths that must be there for it to be tested.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        outline::paths_read(&self.expression)
+    /// The paths that must exist for the condition to be tested.
+    pub(crate) fn required_paths(&self) -> impl Iterator<Item = &ReferencePath> {
+        outline::required_paths(&self.expression)
     }
 
-    pub fn reads(&self) -> &Reads {
+    /// What the condition reads.
+    pub fn reads(&self) -> &ReadSet {
         &self.reads
     }
 
-    /// As the author wrote it.
+    /// The expression as the author wrote it.
     pub fn source(&self) -> &str {
         &self.expression.source
     }
 
-    /// What it says whatever the scope holds, where it is written out as `true` or `false`.
-    pub fn literal(&self) -> Option<bool> {
-        if let Node::Literal(value) = &self.expression.root { value.as_bool() } else { None }
+    /// The result if the condition is the literal `true` or `false`; `None` otherwise.
+    pub fn as_literal(&self) -> Option<bool> {
+        if let ExpressionNode::Literal(value) = &self.expression.root { value.as_bool() } else { None }
     }
 
-    pub fn test(&self, scope: &Scope) -> Result<bool, Unbound> {
-        let refuse = |message: String| Unbound {
+    /// Evaluates the condition; `Err` where it cannot be evaluated or its result is not a boolean.
+    pub fn test(&self, scope: &ExpressionScope) -> Result<bool, BindError> {
+        let refuse = |message: String| BindError {
             path: String::new(),
-            message: format!("`{}`: {message}", shown(self.source())),
+            message: format!("`{}`: {message}", excerpt(self.source())),
         };
-        match evaluate(&self.expression, scope, &mut Budget::new()) {
+        match evaluate(&self.expression, scope, &mut EvaluationBudget::new()) {
             Ok(value) => value
                 .as_bool()
-                .ok_or_else(|| refuse(format!("gave {}, not true or false", type_name(&value)))),
-            Err(Fault::Plain(message) | Fault::Final(message)) => Err(refuse(message)),
+                .ok_or_else(|| refuse(format!("gave {}, not true or false", cel_type_name(&value)))),
+            Err(EvaluationError::Recoverable(message) | EvaluationError::Fatal(message)) => {
+                Err(refuse(message))
+            }
         }
     }
 }

@@ -1,91 +1,113 @@
-//! What can be told of a template without any values: its literals, the paths it reads, and the kind of
-//! value that an expression gives.
+//! What is known of a template without values: its literals, the paths it reads, and the JSON types of its
+//! expressions.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::expression::{
+    BinaryOperator, Expression, ExpressionNode, LoopKind, LoopParts, Pattern, ReferencePath,
+};
 use super::function::Function;
-use super::node::{Binary, Expression, Loop, LoopParts, Node, Path, Pattern};
 
-/// A template's shape. Kinds are JSON Schema's words: `string`, `integer`, …
+/// A template's structure for static checks. Types are named as in JSON Schema: `string`, `integer`, …
 #[derive(Debug)]
-pub(crate) enum Outline<'a> {
+pub(crate) enum TemplateOutline<'a> {
     Literal(&'a Value),
-    /// A value that is read and put in whole, its type kept.
-    Read(&'a Path),
-    /// Computed; with its kind, where that can be told.
+    /// A value that is read and inserted with its type.
+    Read(&'a ReferencePath),
+    /// A computed value, with its type where that is known.
     Computed(Option<&'static str>),
-    List(Vec<Outline<'a>>),
-    Object(Vec<(&'a str, Outline<'a>)>),
+    List(Vec<TemplateOutline<'a>>),
+    Object(Vec<(&'a str, TemplateOutline<'a>)>),
 }
 
-pub(super) fn of_expression(expression: &Expression) -> Outline<'_> {
+/// The outline of a single expression.
+pub(super) fn outline_of(expression: &Expression) -> TemplateOutline<'_> {
     match &expression.root {
-        Node::Path(number) => Outline::Read(&expression.paths[*number]),
-        Node::Literal(value) => Outline::Literal(value),
-        computed => Outline::Computed(kind(computed)),
+        ExpressionNode::Path(number) => TemplateOutline::Read(&expression.paths[*number]),
+        ExpressionNode::Literal(value) => TemplateOutline::Literal(value),
+        computed => TemplateOutline::Computed(node_type(computed)),
     }
 }
 
-/// The paths that must be there: what `has(…)` asks for need not.
-pub(super) fn paths_read(expression: &Expression) -> impl Iterator<Item = &Path> {
+/// The paths that must exist for the expression to evaluate. Paths that only `has(…)` tests are not included.
+pub(super) fn required_paths(expression: &Expression) -> impl Iterator<Item = &ReferencePath> {
     let mut numbers = BTreeSet::new();
-    read_in(&expression.root, &mut numbers);
+    collect_required_paths(&expression.root, &mut numbers);
     numbers.into_iter().map(|number| &expression.paths[number])
 }
 
-fn read_in(node: &Node, numbers: &mut BTreeSet<usize>) {
+/// Collects the indices of the required paths under `node`.
+fn collect_required_paths(node: &ExpressionNode, numbers: &mut BTreeSet<usize>) {
     match node {
-        Node::Path(number) => drop(numbers.insert(*number)),
-        Node::Literal(_) | Node::Variable(_) | Node::HasPath(_) => {}
-        Node::Field(inner, _) | Node::Has(inner, _) | Node::Not(inner) | Node::Negate(inner) => {
-            read_in(inner, numbers);
+        ExpressionNode::Path(number) => drop(numbers.insert(*number)),
+        ExpressionNode::Literal(_) | ExpressionNode::Variable(_) | ExpressionNode::HasPath(_) => {}
+        ExpressionNode::Field(inner, _)
+        | ExpressionNode::Has(inner, _)
+        | ExpressionNode::Not(inner)
+        | ExpressionNode::Negate(inner) => {
+            collect_required_paths(inner, numbers);
         }
-        Node::Index(one, two) | Node::And(one, two) | Node::Or(one, two) | Node::Binary(_, one, two) => {
-            read_in(one, numbers);
-            read_in(two, numbers);
+        ExpressionNode::Index(one, two)
+        | ExpressionNode::And(one, two)
+        | ExpressionNode::Or(one, two)
+        | ExpressionNode::Binary(_, one, two) => {
+            collect_required_paths(one, numbers);
+            collect_required_paths(two, numbers);
         }
-        Node::List(items) | Node::Call(_, items) => items.iter().for_each(|item| read_in(item, numbers)),
-        Node::Map(entries) => entries.iter().for_each(|(name, value)| {
-            read_in(name, numbers);
-            read_in(value, numbers);
+        ExpressionNode::List(items) | ExpressionNode::Call(_, items) => {
+            items.iter().for_each(|item| collect_required_paths(item, numbers))
+        }
+        ExpressionNode::Map(entries) => entries.iter().for_each(|(name, value)| {
+            collect_required_paths(name, numbers);
+            collect_required_paths(value, numbers);
         }),
-        Node::If(parts) => parts.iter().for_each(|part| read_in(part, numbers)),
-        Node::Matches(text, pattern) => {
-            read_in(text, numbers);
+        ExpressionNode::If(parts) => parts.iter().for_each(|part| collect_required_paths(part, numbers)),
+        ExpressionNode::Matches(text, pattern) => {
+            collect_required_paths(text, numbers);
             match pattern {
                 Pattern::Compiled(_) => {}
-                Pattern::Dynamic(pattern) => read_in(pattern, numbers),
+                Pattern::Dynamic(pattern) => collect_required_paths(pattern, numbers),
             }
         }
-        Node::Loop(_, parts) => {
+        ExpressionNode::Loop(_, parts) => {
             let LoopParts { range, condition, body } = parts.as_ref();
             [Some(range), condition.as_ref(), Some(body)]
                 .into_iter()
                 .flatten()
-                .for_each(|part| read_in(part, numbers));
+                .for_each(|part| collect_required_paths(part, numbers));
         }
     }
 }
 
-fn kind(node: &Node) -> Option<&'static str> {
+/// The JSON Schema type of the node's result; `None` where it depends on values.
+fn node_type(node: &ExpressionNode) -> Option<&'static str> {
     match node {
-        Node::Literal(value) => Some(kind_of(value)),
-        Node::List(_) | Node::Loop(Loop::Filter | Loop::Map, _) => Some("array"),
-        Node::Map(_) => Some("object"),
-        Node::Negate(_) => Some("number"),
-        Node::Not(_) | Node::And(..) | Node::Or(..) | Node::Matches(..) => Some("boolean"),
-        Node::Has(..) | Node::HasPath(_) => Some("boolean"),
-        Node::Loop(Loop::All | Loop::Exists | Loop::ExistsOne, _) => Some("boolean"),
-        Node::If(parts) => kind(&parts[1]).filter(|first| kind(&parts[2]) == Some(*first)),
-        Node::Binary(operator, ..) => of_operator(*operator),
-        Node::Call(function, _) => of_function(*function),
-        Node::Path(_) | Node::Variable(_) | Node::Field(..) | Node::Index(..) => None,
+        ExpressionNode::Literal(value) => Some(json_type_of(value)),
+        ExpressionNode::List(_) | ExpressionNode::Loop(LoopKind::Filter | LoopKind::Map, _) => Some("array"),
+        ExpressionNode::Map(_) => Some("object"),
+        ExpressionNode::Negate(_) => Some("number"),
+        ExpressionNode::Not(_)
+        | ExpressionNode::And(..)
+        | ExpressionNode::Or(..)
+        | ExpressionNode::Matches(..) => Some("boolean"),
+        ExpressionNode::Has(..) | ExpressionNode::HasPath(_) => Some("boolean"),
+        ExpressionNode::Loop(LoopKind::All | LoopKind::Exists | LoopKind::ExistsOne, _) => Some("boolean"),
+        ExpressionNode::If(parts) => {
+            node_type(&parts[1]).filter(|first| node_type(&parts[2]) == Some(*first))
+        }
+        ExpressionNode::Binary(operator, ..) => operator_type(*operator),
+        ExpressionNode::Call(function, _) => function_type(*function),
+        ExpressionNode::Path(_)
+        | ExpressionNode::Variable(_)
+        | ExpressionNode::Field(..)
+        | ExpressionNode::Index(..) => None,
     }
 }
 
-pub(crate) fn kind_of(value: &Value) -> &'static str {
+/// The JSON Schema type of a value.
+pub(crate) fn json_type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -97,17 +119,25 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-fn of_operator(operator: Binary) -> Option<&'static str> {
+/// The JSON Schema type of an operator's result; `None` where it depends on the operands.
+fn operator_type(operator: BinaryOperator) -> Option<&'static str> {
     match operator {
-        // Texts and lists are added, too.
-        Binary::Add => None,
-        Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Remainder => Some("number"),
-        Binary::Equal | Binary::NotEqual | Binary::In => Some("boolean"),
-        Binary::Less | Binary::LessEqual | Binary::Greater | Binary::GreaterEqual => Some("boolean"),
+        // Texts and lists can be added too.
+        BinaryOperator::Add => None,
+        BinaryOperator::Subtract
+        | BinaryOperator::Multiply
+        | BinaryOperator::Divide
+        | BinaryOperator::Remainder => Some("number"),
+        BinaryOperator::Equal | BinaryOperator::NotEqual | BinaryOperator::In => Some("boolean"),
+        BinaryOperator::Less
+        | BinaryOperator::LessEqual
+        | BinaryOperator::Greater
+        | BinaryOperator::GreaterEqual => Some("boolean"),
     }
 }
 
-fn of_function(function: Function) -> Option<&'static str> {
+/// The JSON Schema type of a function's result; `None` where it depends on the argument.
+fn function_type(function: Function) -> Option<&'static str> {
     use Function as F;
     match function {
         F::Int | F::Size => Some("integer"),

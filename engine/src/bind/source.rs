@@ -1,87 +1,92 @@
-//! An expression's text before anything recursive sees it. The `cel` parser recurses once per
-//! bracket and operator, with frames of up to 170 KB in a debug build, and a stack that runs out
-//! aborts the process: so the text is measured first, and parsed only where there is room.
+//! Checks an expression's text before the `cel` parser sees it. The parser recurses once per bracket and
+//! operator, with frames of up to 170 KB in a debug build, and a stack overflow aborts the process. So the
+//! text's size and nesting are limited first, and parsing runs on a large stack.
 
 use std::cell::Cell;
 use std::iter::Peekable;
 use std::str::CharIndices;
 
-use super::{BRACKETS_MAX, SOURCE_MAX, TOKENS_MAX};
+use super::{BRACKET_DEPTH_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
 
-/// Eight times what the worst forms at their caps were seen to need. Address space only: pages that are
-/// not touched cost nothing.
+/// Stack size for parsing, in bytes: eight times what the worst expressions within the limits were measured
+/// to need. Only address space is reserved: untouched pages cost nothing.
 const STACK_BYTES: usize = 64 << 20;
 
 thread_local! {
-    static ROOMY: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread was started by `with_large_stack`.
+    static ON_LARGE_STACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` on a thread with a large stack: this one, if it is one already.
-pub(crate) fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    if ROOMY.get() {
+/// Runs `work` on a thread with a large stack and waits for it; runs it here if this is such a thread
+/// already.
+pub(crate) fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    if ON_LARGE_STACK.get() {
         return work();
     }
-    let roomy = || {
-        ROOMY.set(true);
+    let marked_work = || {
+        ON_LARGE_STACK.set(true);
         work()
     };
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, roomy);
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, marked_work);
         let thread = thread.expect("the system refuses a thread: nothing can run here");
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// The text as `cel` is to see it, or why it is not to see it at all.
-pub(super) fn checked(text: &str) -> Result<String, String> {
+/// Checks the text's length, tokens and brackets, and returns it with step ids quoted for `cel`; `Err` says
+/// why it is refused.
+pub(super) fn check_and_quote(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() {
         return Err("is empty; write an expression".to_owned());
     }
-    if text.len() > SOURCE_MAX {
-        return Err(format!("is longer than {SOURCE_MAX} bytes; split it over several steps"));
+    if text.len() > SOURCE_BYTES_MAX {
+        return Err(format!("is longer than {SOURCE_BYTES_MAX} bytes; split it over several steps"));
     }
     let mut tokens = 0;
     let mut open = 0_usize;
-    for (_, token) in Tokens::of(text) {
+    for (_, token) in ExpressionTokens::new(text) {
         tokens += 1;
         match token {
             "(" | "[" | "{" => open += 1,
             ")" | "]" | "}" => open = open.saturating_sub(1),
             _ => {}
         }
-        if open > BRACKETS_MAX {
-            return Err(format!("nests brackets deeper than {BRACKETS_MAX}"));
+        if open > BRACKET_DEPTH_MAX {
+            return Err(format!("nests brackets deeper than {BRACKET_DEPTH_MAX}"));
         }
         if tokens > TOKENS_MAX {
             return Err(format!("has more than {TOKENS_MAX} words and signs; split it over several steps"));
         }
     }
-    Ok(with_quoted_ids(text))
+    Ok(quote_step_ids(text))
 }
 
-/// `steps.my-step.output` would be a subtraction to CEL; a step's id may hold dashes and begin with
-/// a digit, so it is handed on as `steps["my-step"].output`.
-fn with_quoted_ids(text: &str) -> String {
+/// Rewrites `steps.my-step.output` to `steps["my-step"].output`. A step id may hold dashes and begin with a
+/// digit, and CEL would parse the dash as a subtraction.
+fn quote_step_ids(text: &str) -> String {
     let mut written = String::with_capacity(text.len());
-    let mut end = 0;
+    // Everything before `copied` is in `written`.
+    let mut copied = 0;
     let mut before = "";
-    for (start, token) in Tokens::of(text) {
-        if start < end {
+    for (start, token) in ExpressionTokens::new(text) {
+        if start < copied {
             continue;
         }
         let after = start + token.len();
-        if let (true, Some(id)) = (token == "steps" && before != ".", dashed_id(&text[after..])) {
-            written.push_str(&format!("{}[\"{id}\"]", &text[end..after]));
-            end = after + 1 + id.len();
+        if let (true, Some(id)) = (token == "steps" && before != ".", id_to_quote(&text[after..])) {
+            written.push_str(&format!("{}[\"{id}\"]", &text[copied..after]));
+            copied = after + 1 + id.len();
         }
         before = token;
     }
-    written.push_str(&text[end..]);
+    written.push_str(&text[copied..]);
     written
 }
 
-fn dashed_id(after: &str) -> Option<&str> {
+/// The step id at the start of `.<id>.output` or `.<id>.status`, if it must be quoted; `None` if not.
+fn id_to_quote(after: &str) -> Option<&str> {
     let rest = after.strip_prefix('.')?;
     let length =
         rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-')).unwrap_or(rest.len());
@@ -95,10 +100,11 @@ fn dashed_id(after: &str) -> Option<&str> {
     (known && !plain).then_some(id)
 }
 
-/// Where the expression that begins `text` ends: the place of its closing brace.
+/// The byte offset of the brace that closes the expression at the start of `text`; `None` if nothing closes
+/// it.
 pub(super) fn closing_brace(text: &str) -> Option<usize> {
     let mut open = 0_usize;
-    for (start, token) in Tokens::of(text) {
+    for (start, token) in ExpressionTokens::new(text) {
         match token {
             "{" => open += 1,
             "}" if open == 0 => return Some(start),
@@ -109,18 +115,20 @@ pub(super) fn closing_brace(text: &str) -> Option<usize> {
     None
 }
 
-/// Words, strings and single signs, each with its place: just enough to count and to skip what is quoted.
-struct Tokens<'a> {
+/// Iterates over words, string literals and single characters, each with its byte offset: a lexer that is
+/// exact enough to count tokens and to skip string literals.
+struct ExpressionTokens<'a> {
     text: &'a str,
     rest: Peekable<CharIndices<'a>>,
 }
 
-impl<'a> Tokens<'a> {
-    fn of(text: &'a str) -> Self {
+impl<'a> ExpressionTokens<'a> {
+    fn new(text: &'a str) -> Self {
         Self { text, rest: text.char_indices().peekable() }
     }
 
-    fn here(&mut self) -> usize {
+    /// The byte offset of the next character.
+    fn offset(&mut self) -> usize {
         self.rest.peek().map_or(self.text.len(), |(at, _)| *at)
     }
 
@@ -132,7 +140,8 @@ impl<'a> Tokens<'a> {
         while self.rest.next_if(|(at, _)| *at < end).is_some() {}
     }
 
-    /// The end of the string that opens at `start`, triple-quoted and raw ones included.
+    /// The end of the string literal that opens at `start`, which may be triple-quoted. In a `raw` one a
+    /// backslash does not escape.
     fn string_end(&self, start: usize, raw: bool) -> usize {
         let body = &self.text[start..];
         let quote = &body[..1];
@@ -152,7 +161,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-impl<'a> Iterator for Tokens<'a> {
+impl<'a> Iterator for ExpressionTokens<'a> {
     type Item = (usize, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -161,7 +170,7 @@ impl<'a> Iterator for Tokens<'a> {
         if first.is_alphanumeric() || first == '_' {
             self.skip_while(|c| c.is_alphanumeric() || c == '_');
         }
-        let end = self.here();
+        let end = self.offset();
         let prefix = &self.text[start..end];
         let quoted = |at: usize| self.text[at..].starts_with(['"', '\'']);
         if first == '"' || first == '\'' {
@@ -175,7 +184,7 @@ impl<'a> Iterator for Tokens<'a> {
             let end = self.string_end(end, prefix.contains(['r', 'R']));
             self.skip_to(end);
         }
-        let end = self.here();
+        let end = self.offset();
         Some((start, &self.text[start..end]))
     }
 }

@@ -1,27 +1,32 @@
-//! The recovery brief: what is done, what is not, what can be undone, in which order, with which calls.
+//! The recovery brief: which steps are done, which are not, and what can be undone, in which order, by which
+//! calls.
 
-use super::follow::{Missing, Values, scope, undo_arguments};
+use super::follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, load_scope};
 use super::state::Execution;
 use super::unwind::effect_remains;
 use crate::id::{StepId, StepNo};
-use crate::plan::{Undo, Work};
-use crate::policy::{Cancellable, StepStatus};
+use crate::plan::{CompensationWork, StepWork};
+use crate::policy::{Reversibility, StepStatus};
 
 use serde::Serialize;
 use serde_json::Value;
 
+/// A summary for recovery: where each step stands and what `undo` would do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Brief {
     pub done: Vec<StepId>,
     pub not_done: Vec<StepId>,
+    /// Not succeeded, but an effect may remain.
     pub may_have_run: Vec<StepId>,
-    /// In the order in which `undo` would go.
-    pub undo: Vec<ToUndo>,
-    pub cannot_undo: Vec<CannotUndo>,
+    /// The compensations, in the order in which `undo` would run them.
+    pub undo: Vec<UndoItem>,
+    /// Steps whose effect remains after an undo.
+    pub cannot_undo: Vec<NotUndoable>,
 }
 
+/// One compensation that `undo` would run: a call (`tool`), or work for an agent or a person (`action`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ToUndo {
+pub struct UndoItem {
     pub step: StepId,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
@@ -29,113 +34,125 @@ pub struct ToUndo {
     pub action: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// Why the call cannot be made as it stands: its arguments need something that nobody knows.
+    /// Why the arguments cannot be bound: they read a value that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
+/// A step whose effect cannot be undone, or not fully.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CannotUndo {
+pub struct NotUndoable {
     pub step: StepId,
     pub why: String,
 }
 
-pub fn brief(execution: &Execution, values: &Values) -> Result<Brief, Missing> {
+/// Builds the brief; `Err` lists the payloads to load first.
+pub fn brief(execution: &Execution, values: &LoadedPayloads) -> Result<Brief, MissingPayloads> {
     let mut brief = Brief::default();
-    for no in execution.numbers() {
+    for no in execution.step_numbers() {
         let step = execution.step_id(no);
-        match standing(execution, no) {
-            Standing::Done => brief.done.push(step),
-            Standing::NotDone => brief.not_done.push(step),
-            Standing::MayHaveRun => brief.may_have_run.push(step),
-            Standing::NotWanted => {}
+        match brief_section(execution, no) {
+            BriefSection::Done => brief.done.push(step),
+            BriefSection::NotDone => brief.not_done.push(step),
+            BriefSection::MayHaveRun => brief.may_have_run.push(step),
+            BriefSection::NotNeeded => {}
         }
     }
-    brief.undo = to_undo(execution, values)?;
-    brief.cannot_undo = execution.numbers().filter_map(|no| cannot_undo(execution, no)).collect();
+    brief.undo = undo_items(execution, values)?;
+    brief.cannot_undo = execution.step_numbers().filter_map(|no| not_undoable(execution, no)).collect();
     Ok(brief)
 }
 
-enum Standing {
+/// The list of the brief that a step belongs into.
+enum BriefSection {
     Done,
     NotDone,
     MayHaveRun,
-    /// Skipped by its `when` or by an answer: nothing of it is missing.
-    NotWanted,
+    /// In no list: the step was skipped by its `when` or by an answer.
+    NotNeeded,
 }
 
-fn standing(execution: &Execution, no: StepNo) -> Standing {
+/// Sorts a step into a list of the brief.
+fn brief_section(execution: &Execution, no: StepNo) -> BriefSection {
     let step = execution.step(no);
-    let stands = !step.to_undo(execution.rules(no)).is_empty();
+    let may_have_effect = !step.attempts_to_undo(execution.rules(no)).is_empty();
     let skipped = step.status() == StepStatus::Skipped && step.cause.is_none();
-    match (step.status() == StepStatus::Succeeded, stands) {
-        (true, _) => Standing::Done,
-        (false, true) => Standing::MayHaveRun,
-        (false, false) if skipped => Standing::NotWanted,
-        (false, false) => Standing::NotDone,
+    match (step.status() == StepStatus::Succeeded, may_have_effect) {
+        (true, _) => BriefSection::Done,
+        (false, true) => BriefSection::MayHaveRun,
+        (false, false) if skipped => BriefSection::NotNeeded,
+        (false, false) => BriefSection::NotDone,
     }
 }
 
-fn to_undo(execution: &Execution, values: &Values) -> Result<Vec<ToUndo>, Missing> {
+/// The compensations that an undo would run, in its order.
+fn undo_items(execution: &Execution, values: &LoadedPayloads) -> Result<Vec<UndoItem>, MissingPayloads> {
     let mut undo = Vec::new();
     let mut missing = Vec::new();
     for &(_, no) in execution.index.to_undo.iter().rev() {
-        for target in execution.step(no).to_undo(execution.rules(no)).into_iter().rev() {
-            match one(execution, no, target, values) {
-                Ok(one) => undo.push(one),
-                Err(Missing(more)) => missing.extend(more),
+        for target in execution.step(no).attempts_to_undo(execution.rules(no)).into_iter().rev() {
+            match undo_item(execution, no, target, values) {
+                Ok(item) => undo.push(item),
+                Err(MissingPayloads(more)) => missing.extend(more),
             }
         }
     }
-    if missing.is_empty() { Ok(undo) } else { Err(Missing(missing)) }
+    if missing.is_empty() { Ok(undo) } else { Err(MissingPayloads(missing)) }
 }
 
-fn one(execution: &Execution, no: StepNo, target: u32, values: &Values) -> Result<ToUndo, Missing> {
+/// The compensation of one attempt; `target` is the attempt's index.
+fn undo_item(
+    execution: &Execution,
+    no: StepNo,
+    target: u32,
+    values: &LoadedPayloads,
+) -> Result<UndoItem, MissingPayloads> {
     let step = execution.step_id(no);
-    let bound = undo_arguments(execution, no, target, values)?;
+    let bound = bind_undo_arguments(execution, no, target, values)?;
     let trouble = bound.as_ref().err().map(ToString::to_string);
     let work = execution.plan.step(no).compensation.as_ref().map(|compensation| &compensation.work);
     Ok(match work {
-        Some(Undo::Action { .. }) => {
+        Some(CompensationWork::Action { .. }) => {
             let action = bound.ok().map(|text| text.as_str().map_or_else(|| text.to_string(), str::to_owned));
-            ToUndo { step, tool: None, action: Some(action.unwrap_or_default()), arguments: None, trouble }
+            UndoItem { step, tool: None, action: Some(action.unwrap_or_default()), arguments: None, trouble }
         }
-        Some(Undo::Tool { tool, .. }) => {
-            ToUndo { step, tool: Some(tool.clone()), action: None, arguments: bound.ok(), trouble }
+        Some(CompensationWork::Tool { tool, .. }) => {
+            UndoItem { step, tool: Some(tool.clone()), action: None, arguments: bound.ok(), trouble }
         }
-        None => ToUndo { step, tool: None, action: None, arguments: None, trouble },
+        None => UndoItem { step, tool: None, action: None, arguments: None, trouble },
     })
 }
 
-/// The arguments that a step which has not begun will be called with, where its inputs alone decide them.
-/// None: they depend on other steps, cannot be bound, or it is no call.
+/// The arguments of a step that has not started, where they depend on the execution's inputs alone. `None`:
+/// they read other steps, cannot be bound, or the step is an action without arguments.
 pub fn planned_arguments(
     execution: &Execution,
     no: StepNo,
-    values: &Values,
-) -> Result<Option<Value>, Missing> {
+    values: &LoadedPayloads,
+) -> Result<Option<Value>, MissingPayloads> {
     let arguments = match &execution.plan.step(no).work {
-        Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => arguments,
-        Work::Action { .. } => return Ok(None),
+        StepWork::Tool { arguments, .. } | StepWork::AgentTool { arguments, .. } => arguments,
+        StepWork::Action { .. } => return Ok(None),
     };
     let reads = arguments.reads();
     if !reads.outputs.is_empty() || !reads.statuses.is_empty() {
         return Ok(None);
     }
-    Ok(arguments.bind(&scope(execution, reads, None, values)?).ok())
+    Ok(arguments.bind(&load_scope(execution, reads, None, values)?).ok())
 }
 
-fn cannot_undo(execution: &Execution, no: StepNo) -> Option<CannotUndo> {
+/// Why the step's effect remains after an undo; `None` where it does not, or nothing ran.
+fn not_undoable(execution: &Execution, no: StepNo) -> Option<NotUndoable> {
     let (spec, state) = (execution.plan.step(no), execution.step(no));
     if !effect_remains(execution, no) {
         return None;
     }
     let why = match execution.rules(no).cancellable {
-        _ if state.left => "its effect was left in place by an answer",
-        Cancellable::Irreversible => "it is irreversible",
-        Cancellable::PartiallyReversible => "it is only partially reversible",
-        Cancellable::Reversible if spec.compensation.is_none() => "it has no compensation",
-        Cancellable::Reversible => return None,
+        _ if state.left_in_place => "its effect was left in place by an answer",
+        Reversibility::Irreversible => "it is irreversible",
+        Reversibility::PartiallyReversible => "it is only partially reversible",
+        Reversibility::Reversible if spec.compensation.is_none() => "it has no compensation",
+        Reversibility::Reversible => return None,
     };
-    Some(CannotUndo { step: spec.id.clone(), why: why.to_owned() })
+    Some(NotUndoable { step: spec.id.clone(), why: why.to_owned() })
 }

@@ -1,14 +1,14 @@
-//! Claims of agent steps. Who starts one holds it for a while, so that several agents can share a plan and
-//! none reports what another is doing.
+//! Claims on agent steps. An agent that starts a step holds it for a limited time, so that several agents can
+//! share a plan and none reports on another's step.
 
 use serde_json::Value;
 
-use super::command::{Facts, Refusal, Report};
+use super::command::{ActionFacts, AgentReport, Refusal};
 use super::state::{Execution, StepState};
 use crate::id::StepNo;
 
-/// How long a claim lasts after it was made or renewed.
-pub const CLAIM_MS: i64 = 15 * 60 * 1000;
+/// How long a claim lasts after it was made or renewed, in milliseconds.
+pub const CLAIM_DURATION_MS: i64 = 15 * 60 * 1000;
 
 /// Who holds an agent step, and until when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,32 +24,33 @@ pub struct Reporter {
     pub holder: String,
     /// A person may report on any step at any time.
     pub is_person: bool,
-    /// Wants the step though another agent has started it; only after that agent's claim has lapsed.
+    /// Asks to take the step over from another agent; allowed once that agent's claim has lapsed.
     pub takes_over: bool,
-    /// The time of the report.
+    /// The time of the report, in Unix milliseconds.
     pub at_ms: i64,
 }
 
-/// What a report of this caller is to the step.
-pub(super) enum Standing {
-    /// It moves the step.
-    Counts,
-    /// Its step was taken over meanwhile: it is kept, and moves nothing.
-    Evidence,
+/// What a caller's report does to the step.
+pub(super) enum ReportEffect {
+    /// The report changes the step's state.
+    MovesStep,
+    /// The step was taken over from the reporter: the report is recorded and changes nothing.
+    EvidenceOnly,
 }
 
-pub(super) fn standing(execution: &Execution, no: StepNo, by: &Reporter) -> Result<Standing, Refusal> {
+/// Checks a report against the step's claim; refused while another agent holds the step.
+pub(super) fn check_claim(execution: &Execution, no: StepNo, by: &Reporter) -> Result<ReportEffect, Refusal> {
     let step = execution.step(no);
-    let is_open = execution.open_agent(no).is_some();
+    let is_open = execution.open_agent_call(no).is_some();
     if step.former_holders.contains(&by.holder) && !by.takes_over {
-        return Ok(Standing::Evidence);
+        return Ok(ReportEffect::EvidenceOnly);
     }
     let Some(claim) = step.claim.as_ref().filter(|claim| is_open && claim.holder != by.holder) else {
-        return Ok(Standing::Counts);
+        return Ok(ReportEffect::MovesStep);
     };
     let has_lapsed = claim.until_ms <= by.at_ms;
     if by.is_person || (by.takes_over && has_lapsed) {
-        return Ok(Standing::Counts);
+        return Ok(ReportEffect::MovesStep);
     }
     let id = execution.step_id(no);
     let message = format!("step `{id}` was started by {}, not by you", claim.holder);
@@ -65,20 +66,20 @@ pub(super) fn standing(execution: &Execution, no: StepNo, by: &Reporter) -> Resu
 }
 
 impl StepState {
-    /// Gives the step to a holder; the one before has no say in it any more.
-    pub(super) fn give_to(&mut self, claim: Claim) {
-        let before = self.claim.replace(claim).map(|before| before.holder);
-        let now = self.claim.as_ref().map(|claim| &claim.holder);
-        self.former_holders.retain(|holder| Some(holder) != now);
-        self.former_holders.extend(before.filter(|before| Some(before) != now));
+    /// Gives the step to a new holder; later reports of the former holder are evidence only.
+    pub(super) fn assign_claim(&mut self, claim: Claim) {
+        let previous = self.claim.replace(claim).map(|previous| previous.holder);
+        let current = self.claim.as_ref().map(|claim| &claim.holder);
+        self.former_holders.retain(|holder| Some(holder) != current);
+        self.former_holders.extend(previous.filter(|previous| Some(previous) != current));
     }
 }
 
-/// The facts of a report that is only evidence, with its output among them.
-pub(super) fn evidence(report: &Report, facts: &Facts) -> Facts {
+/// The facts to record for a report that is only evidence, with the report's output added.
+pub(super) fn evidence_facts(report: &AgentReport, facts: &ActionFacts) -> ActionFacts {
     let output: Option<Value> = match report {
-        Report::Succeeded { output } | Report::Compensated { output } => output.clone(),
-        Report::Started | Report::Failed { .. } => None,
+        AgentReport::Succeeded { output } | AgentReport::Compensated { output } => output.clone(),
+        AgentReport::Started | AgentReport::Failed { .. } => None,
     };
-    Facts { output: output.or_else(|| facts.output.clone()), ..facts.clone() }
+    ActionFacts { output: output.or_else(|| facts.output.clone()), ..facts.clone() }
 }

@@ -1,4 +1,4 @@
-//! What can be asked of an execution, and how it says no.
+//! Commands to an execution, and the refusal of one.
 
 use std::collections::BTreeSet;
 
@@ -8,167 +8,179 @@ use serde_json::Value;
 use super::claim::Reporter;
 use super::due::CallId;
 use crate::chain::Digest;
-use crate::event::Reported;
-use crate::id::{Epoch, SeatId};
-use crate::policy::{Answer, Category};
+use crate::event::ReportedStatus;
+use crate::id::{Epoch, NodeId};
+use crate::policy::{ErrorCategory, StepAnswer};
 
+/// A command to an execution: from its driver, from a caller, or about a call that was made.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Become the driver. Open calls of the driver before are unknown, but for those proven unsent.
-    /// `after` is the epoch whose driver was found gone: what was proven of it says nothing of another.
+    /// Become the driver. The former driver's open calls become unknown, except those proven unsent.
     Claim {
-        seat: SeatId,
-        after: Epoch,
+        node: NodeId,
+        /// The epoch whose driver was found dead; `unsent` was proven for that driver alone.
+        expected_epoch: Epoch,
+        /// Calls that were certainly not sent.
         unsent: BTreeSet<CallId>,
     },
-    /// Stay the driver, under a new epoch: whoever has found this one gone comes too late with its claim.
-    ClaimAgain {
-        seat: SeatId,
+    /// Stay the driver under a new epoch, so that the claim of a process that took it for dead is too late.
+    Reclaim {
+        node: NodeId,
         epoch: Epoch,
     },
-    /// Go on with whatever follows by itself.
+    /// Continue with the next automatic events.
     Drive {
         epoch: Epoch,
     },
-    /// What became of a call. A fact from whoever made it; only the current driver goes on from there.
-    Report {
+    /// How a call ended, from the process that made it. Only the current driver continues from there.
+    ReportOutcome {
         epoch: Epoch,
         call: CallId,
-        ended: Ended,
+        outcome: ReportedOutcome,
     },
-    Adopt {
-        place: Digest,
+    /// Continue with another toolset: the digest of the current server definitions.
+    AdoptToolset {
+        toolset: Digest,
     },
-    /// Go by the definition of a tool that an operator has accepted since.
+    /// Use the tool definition that an operator has accepted since the start.
     MovePin {
         tool: String,
         digest: Digest,
     },
+    /// Start nothing until `Resume`; calls in flight finish.
     Pause {
         reason: Option<String>,
     },
     Resume,
+    /// Start nothing more, and end cancelled once the calls in flight have ended.
     Cancel {
         reason: Option<String>,
     },
+    /// Unwind the whole execution.
     Undo {
         reason: Option<String>,
-        /// Whether the caller's word is also the yes that calls under approval wait for.
+        /// Whether the caller may approve, so that the command also approves the calls under approval.
         approves: bool,
     },
-    /// Without a step: the plan, or a proposed undo.
+    /// Approve a step; without a step, the whole plan or a proposed undo.
     Approve {
         step: Option<String>,
         reason: Option<String>,
     },
+    /// Reject what `Approve` would approve.
     Reject {
         step: Option<String>,
         reason: Option<String>,
     },
+    /// Answer about a step that failed, is unknown or could not be undone.
     Decide {
         step: String,
-        answer: Answer,
+        answer: StepAnswer,
         reason: Option<String>,
         output: Option<Value>,
-        /// The failed call's arguments, corrected.
+        /// Corrected arguments for the next attempt.
         arguments: Option<Value>,
         /// With `compensate`: as in `Undo`.
         approves: bool,
     },
-    /// How an agent's step or compensation goes, with what else the agent tells of it.
-    Record {
+    /// An agent's report on its own step or compensation, with further facts.
+    RecordReport {
         step: String,
-        report: Report,
-        facts: Box<Facts>,
-        /// None: whoever may report on any step.
+        report: AgentReport,
+        facts: Box<ActionFacts>,
+        /// `None`: a caller that may report on any step.
         by: Option<Reporter>,
     },
-    /// An act that is no report: outside the plan, or a remark about a step.
-    Note {
+    /// An action to record that changes nothing: outside the plan, or a remark about a step.
+    RecordAction {
         step: Option<String>,
-        status: Option<Reported>,
-        facts: Box<Facts>,
+        status: Option<ReportedStatus>,
+        facts: Box<ActionFacts>,
     },
-    /// `stop` and `continue` act; anything else is only kept.
+    /// A decision to record. `stop` cancels and `continue` resumes; any other text is only recorded.
     RecordDecision {
         decision: String,
         reason: Option<String>,
         step: Option<String>,
         details: Option<Value>,
     },
-    /// The agent undid a step itself, or tried to.
+    /// An agent undid a step itself, or tried to and failed (`done: false`).
     RecordCompensation {
         step: String,
         done: bool,
-        facts: Box<Facts>,
+        facts: Box<ActionFacts>,
     },
-    /// The server goes on with a call by itself. A fact from whoever made the call.
-    Accept {
+    /// The server runs a call as a task of its own and returned a handle; reported by the calling process.
+    AcceptTask {
         call: CallId,
         task: String,
     },
-    Erase,
+    /// Erase the payloads and the salt of an ended execution.
+    ErasePayloads,
 }
 
-/// How a call ended, as `tools` classified it.
+/// How a call ended, as reported to the engine; `tools` classifies it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ended {
+pub enum ReportedOutcome {
     Succeeded {
         output: Value,
     },
     Failed {
-        category: Category,
-        said: Value,
+        category: ErrorCategory,
+        error: Value,
+        /// The call was certainly not sent.
         unsent: bool,
         retry_after_ms: Option<u64>,
     },
     Unknown {
-        category: Category,
-        said: Value,
+        category: ErrorCategory,
+        error: Value,
         retry_after_ms: Option<u64>,
     },
-    /// The tool wants to know something before it goes on. `began`: it may have done something already.
-    Asks {
+    /// The tool asks for input before it continues.
+    InputRequired {
         question: Value,
-        began: bool,
+        /// The call may already have had an effect, so its outcome is unknown instead of failed.
+        may_have_run: bool,
     },
 }
 
-/// What an agent or a person reports of its own step.
+/// What an agent or a person reports about its own step or compensation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Report {
+pub enum AgentReport {
     Started,
     Succeeded { output: Option<Value> },
-    Failed { reason: Option<String>, category: Category },
+    Failed { reason: Option<String>, category: ErrorCategory },
     Compensated { output: Option<Value> },
 }
 
-impl Report {
-    pub fn word(&self) -> Reported {
+impl AgentReport {
+    /// The report's status, without its data.
+    pub fn status(&self) -> ReportedStatus {
         match self {
-            Self::Started => Reported::Started,
-            Self::Succeeded { .. } => Reported::Succeeded,
-            Self::Failed { .. } => Reported::Failed,
-            Self::Compensated { .. } => Reported::Compensated,
+            Self::Started => ReportedStatus::Started,
+            Self::Succeeded { .. } => ReportedStatus::Succeeded,
+            Self::Failed { .. } => ReportedStatus::Failed,
+            Self::Compensated { .. } => ReportedStatus::Compensated,
         }
     }
 }
 
-/// What an agent tells of its act besides how it ended. Kept as the payload of an entry, field by field.
+/// What an agent says of its action besides how it ended. Stored as the payload of an entry, field by field.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Facts {
+pub struct ActionFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// What it was about: a file, a record, a ticket.
+    /// The object of the action: a file, a record, a ticket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before_state: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_state: Option<Value>,
-    /// Of an act outside the plan; a step's output is its own payload.
+    /// The output of an action outside the plan; a step's output is a payload of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
     /// How sure the agent is, from 0 to 1.
@@ -185,38 +197,39 @@ pub struct Facts {
     pub details: Option<Value>,
 }
 
-/// What one entry keeps of an agent's words at most.
+/// Largest payload of facts or decision details in one entry, in bytes.
 pub const FACTS_BYTES_MAX: usize = 1024 * 1024;
 
-impl Facts {
+impl ActionFacts {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The payload, where it can be kept.
-    pub fn written(&self) -> Result<Vec<u8>, Refusal> {
+    /// Serialises the facts; refused where the confidence is not from 0 to 1, or the payload too large.
+    pub fn to_payload(&self) -> Result<Vec<u8>, Refusal> {
         if self.confidence.is_some_and(|sure| !(0.0..=1.0).contains(&sure)) {
             let message = "the confidence is a number from 0 to 1";
             return Err(Refusal::new("invalid_confidence", message, "0 is a guess, 1 is certain"));
         }
-        let written = serde_json::to_vec(self).expect("texts, numbers and JSON values always serialise");
-        if written.len() > FACTS_BYTES_MAX {
-            let message = format!("{} bytes are too much to record at once", written.len());
+        let payload = serde_json::to_vec(self).expect("texts, numbers and JSON values always serialise");
+        if payload.len() > FACTS_BYTES_MAX {
+            let message = format!("{} bytes are too much to record at once", payload.len());
             let cure = format!("keep it below {FACTS_BYTES_MAX} bytes; name a file instead of quoting it");
             return Err(Refusal::new("too_large", message, cure));
         }
-        Ok(written)
+        Ok(payload)
     }
 }
 
 impl Command {
-    /// The driver's own commands go on with what follows; all others append facts and ring.
+    /// The epoch of a driver's command, after which automatic events follow; `None` for all others, which
+    /// only append facts and notify the driver.
     pub fn epoch(&self) -> Option<Epoch> {
         match self {
-            Self::Drive { epoch } | Self::Report { epoch, .. } => Some(*epoch),
+            Self::Drive { epoch } | Self::ReportOutcome { epoch, .. } => Some(*epoch),
             Self::Claim { .. }
-            | Self::ClaimAgain { .. }
-            | Self::Adopt { .. }
+            | Self::Reclaim { .. }
+            | Self::AdoptToolset { .. }
             | Self::MovePin { .. }
             | Self::Pause { .. }
             | Self::Resume
@@ -225,17 +238,17 @@ impl Command {
             | Self::Approve { .. }
             | Self::Reject { .. }
             | Self::Decide { .. }
-            | Self::Record { .. }
-            | Self::Note { .. }
+            | Self::RecordReport { .. }
+            | Self::RecordAction { .. }
             | Self::RecordDecision { .. }
             | Self::RecordCompensation { .. }
-            | Self::Accept { .. }
-            | Self::Erase => None,
+            | Self::AcceptTask { .. }
+            | Self::ErasePayloads => None,
         }
     }
 }
 
-/// A no: a value with a code, a sentence, and what to do instead.
+/// Why a command is refused: a stable code, a sentence, and what to do instead (`cure`).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {

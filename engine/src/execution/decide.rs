@@ -1,5 +1,5 @@
-//! Commands become events or refusals. Nothing here starts an attempt: that is `follow`, and only
-//! the driver's commands are followed.
+//! Turns commands into events or rejections. Nothing here starts an attempt: only `follow` does, and it runs
+//! only after the driver's commands.
 
 mod answer;
 mod undo;
@@ -9,78 +9,87 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::command::{Command, Ended, Refusal};
+use super::call_ending::CallEnding;
+use super::command::{Command, Refusal, ReportedOutcome};
 use super::due::{CallId, CallKind};
-use super::ending::Ending;
-use super::follow::{Missing, Values};
-use super::state::{Execution, Gate, Phase, ProbeState};
-use super::{Fresh, record};
+use super::follow::{LoadedPayloads, MissingPayloads};
+use super::state::{ApprovalGate, Execution, Phase, ProbeState};
+use super::{NewEvent, record};
 use crate::chain::Digest;
 use crate::event::*;
-use crate::id::{Epoch, ExecutionId, SeatId, StepNo};
+use crate::id::{Epoch, ExecutionId, NodeId, StepNo};
 use crate::plan::Plan;
-use crate::policy::{Answer, Category, Outcome, StepStatus};
-use crate::terms::Terms;
+use crate::policy::{ErrorCategory, Outcome, StepAnswer, StepStatus};
+use crate::tool_policy::ToolPolicies;
 
-/// Where an execution is started: what its first entry records of the config in effect.
+/// What an execution's first entry records of the config at its start.
 #[derive(Clone, Debug)]
 pub struct StartContext {
-    pub place: Digest,
+    /// Digest of the definitions of the servers that the plan names.
+    pub toolset: Digest,
     pub project: Option<String>,
     pub agents_may_approve: bool,
 }
 
-/// The first entry of an execution; the caller has checked the inputs.
-pub fn begin(
+/// Builds the first event of an execution; the caller has validated the inputs.
+pub fn build_start_event(
     id: ExecutionId,
     plan_ref: PlanRef,
     plan: &Plan,
     inputs: Option<&Value>,
     context: &StartContext,
-    terms: &Terms,
+    terms: &ToolPolicies,
     salt: &Arc<[u8]>,
-) -> Fresh {
-    let payload = inputs.map(bytes);
-    let kept =
-        payload.as_deref().map(|body| Kept { digest: Digest::salted(salt, body), size: body.len() as u64 });
-    let StartContext { place, project, agents_may_approve } = context.clone();
+) -> NewEvent {
+    let payload = inputs.map(to_json_bytes);
+    let inputs = payload
+        .as_deref()
+        .map(|body| PayloadDigest { digest: Digest::salted(salt, body), size: body.len() as u64 });
+    let StartContext { toolset: place, project, agents_may_approve } = context.clone();
     let started = ExecutionStarted {
         id,
         plan: plan_ref,
-        inputs: kept,
+        inputs,
         place,
         task: plan.task.clone(),
         terms: terms.clone(),
         project,
         agents_may_approve,
     };
-    Fresh { event: started.into(), payload }
+    NewEvent { event: started.into(), payload }
 }
 
-pub(super) fn bytes(value: &Value) -> Vec<u8> {
+pub(super) fn to_json_bytes(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).expect("a JSON value always serialises")
 }
 
-/// Why a command gives no events: it is refused, or payloads must be loaded first.
+/// Why a command yields no events: it is refused, or payloads must be loaded first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum No {
+pub enum Rejection {
     Refused(Refusal),
-    Missing(Missing),
+    MissingPayloads(MissingPayloads),
 }
 
-impl From<Missing> for No {
-    fn from(missing: Missing) -> Self {
-        Self::Missing(missing)
+impl From<MissingPayloads> for Rejection {
+    fn from(missing: MissingPayloads) -> Self {
+        Self::MissingPayloads(missing)
     }
 }
 
-pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Result<Vec<Fresh>, No> {
+/// The events that a command causes; empty where it changes nothing.
+pub fn decide(
+    execution: &Execution,
+    command: &Command,
+    values: &LoadedPayloads,
+) -> Result<Vec<NewEvent>, Rejection> {
     let decided = match command {
-        Command::Report { call, ended, .. } => Ok(report(execution, *call, ended, values)?),
-        Command::Claim { seat, after, unsent } => claim(execution, seat, *after, unsent),
-        Command::ClaimAgain { seat, epoch } => claim_again(execution, seat, *epoch),
-        Command::Drive { epoch } => drive(execution, *epoch),
-        Command::Adopt { place } => adopt(execution, *place),
+        Command::ReportOutcome { call, outcome, .. } => {
+            Ok(record_outcome(execution, *call, outcome, values)?)
+        }
+        Command::Claim { node, expected_epoch, unsent } => claim(execution, node, *expected_epoch, unsent),
+        Command::Reclaim { node, epoch } => reclaim(execution, node, *epoch),
+        Command::Drive { epoch } => check_driver(execution, *epoch),
+        Command::AdoptToolset { toolset } => adopt_toolset(execution, *toolset),
         Command::MovePin { tool, digest } => move_pin(execution, tool, *digest),
         Command::Pause { reason } => pause(execution, reason),
         Command::Resume => resume(execution),
@@ -90,7 +99,7 @@ pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Resu
         Command::Reject { step, reason } => reject(execution, step.as_deref(), reason),
         Command::Decide {
             step,
-            answer: Answer::Compensate,
+            answer: StepAnswer::Compensate,
             reason,
             output: None,
             arguments: None,
@@ -98,36 +107,39 @@ pub fn decide(execution: &Execution, command: &Command, values: &Values) -> Resu
         } => {
             return undo::compensate(execution, step, reason, *approves, values);
         }
-        Command::Decide { step, answer: said, reason, output, arguments, .. } => {
-            let given = answer::Given { output: output.as_ref(), arguments: arguments.as_ref() };
-            return answer::answer_step(execution, step, *said, reason, given, values);
+        Command::Decide { step, answer, reason, output, arguments, .. } => {
+            let input = answer::AnswerInput { output: output.as_ref(), arguments: arguments.as_ref() };
+            return answer::answer_step(execution, step, *answer, reason, input, values);
         }
-        Command::Record { step, report, facts, by } => {
-            record::report(execution, step, report, facts, by.as_ref())
+        Command::RecordReport { step, report, facts, by } => {
+            record::record_report(execution, step, report, facts, by.as_ref())
         }
-        Command::Note { step, status, facts } => record::note(execution, step.as_deref(), *status, facts),
+        Command::RecordAction { step, status, facts } => {
+            record::record_action(execution, step.as_deref(), *status, facts)
+        }
         Command::RecordDecision { decision, reason, step, details } => {
-            record::decision(execution, decision, reason, step.as_deref(), details)
+            record::record_decision(execution, decision, reason, step.as_deref(), details)
         }
         Command::RecordCompensation { step, done, facts } => {
-            record::compensation(execution, step, *done, facts)
+            record::record_compensation(execution, step, *done, facts)
         }
-        Command::Accept { call, task } => Ok(accept(execution, *call, task)),
-        Command::Erase => erase(execution),
+        Command::AcceptTask { call, task } => Ok(accept_task(execution, *call, task)),
+        Command::ErasePayloads => erase_payloads(execution),
     };
-    decided.map_err(No::Refused)
+    decided.map_err(Rejection::Refused)
 }
 
-fn drive(execution: &Execution, epoch: Epoch) -> Result<Vec<Fresh>, Refusal> {
-    match epoch == execution.epoch {
-        true => Ok(Vec::new()),
-        false => {
-            Err(Refusal::new("not_the_driver", "another process drives this execution", "watch it instead"))
-        }
+/// Refuses a command whose epoch is not the current one: another process has become the driver.
+fn check_driver(execution: &Execution, epoch: Epoch) -> Result<Vec<NewEvent>, Refusal> {
+    if epoch != execution.epoch {
+        let message = "another process drives this execution";
+        return Err(Refusal::new("not_the_driver", message, "watch it instead"));
     }
+    Ok(Vec::new())
 }
 
-pub(super) fn not_now(execution: &Execution, verb: &str) -> Refusal {
+/// The refusal of a command that the execution's status does not allow.
+pub(super) fn wrong_status_refusal(execution: &Execution, verb: &str) -> Refusal {
     let status = execution.status();
     let cure = match execution.ended {
         Some(_) if execution.can_undo() && !execution.erased => "start a new one, or `undo` this one",
@@ -138,251 +150,272 @@ pub(super) fn not_now(execution: &Execution, verb: &str) -> Refusal {
     Refusal::new("does_not_fit", format!("cannot {verb}: the execution is {status}"), cure)
 }
 
-/// What the driver before left open is unknown, but for calls proven unsent.
+/// Makes `node` the driver. The former driver's open calls become unknown, except those proven unsent.
 fn claim(
     execution: &Execution,
-    seat: &SeatId,
-    after: Epoch,
+    node: &NodeId,
+    expected_epoch: Epoch,
     unsent: &BTreeSet<CallId>,
-) -> Result<Vec<Fresh>, Refusal> {
-    if after != execution.epoch || execution.ended.is_some() {
+) -> Result<Vec<NewEvent>, Refusal> {
+    if expected_epoch != execution.epoch || execution.ended.is_some() {
         let message = "another process was faster to take it up";
         return Err(Refusal::new("claimed_by_another", message, "look again who drives"));
     }
-    let mut events = vec![driven_by(execution, seat)];
-    // What a server goes on with by itself is not lost with the process that had asked for it.
-    for call in execution.index.open_tools.iter().filter(|call| execution.task_of(**call).is_none()) {
-        events.push(lost(execution, *call, unsent.contains(call)).into());
+    let mut events = vec![driver_changed_event(execution, node)];
+    // A call that its server runs as a task of its own is not lost with the process that made it.
+    for call in execution.index.open_tool_calls.iter().filter(|call| execution.task_handle(**call).is_none())
+    {
+        events.push(lost_call_event(execution, *call, unsent.contains(call)).into());
     }
     Ok(events)
 }
 
-/// What it has in flight stays so: nobody else has answered for it. Said twice, it is done once.
-fn claim_again(execution: &Execution, seat: &SeatId, epoch: Epoch) -> Result<Vec<Fresh>, Refusal> {
-    let done = execution.epoch.0 == epoch.0 + 1 && execution.seat.as_ref() == Some(seat);
-    if done || execution.ended.is_some() {
+/// Starts a new epoch for the current driver and keeps its calls in flight. A repeat changes nothing.
+fn reclaim(execution: &Execution, node: &NodeId, epoch: Epoch) -> Result<Vec<NewEvent>, Refusal> {
+    let is_repeat = execution.epoch.0 == epoch.0 + 1 && execution.node.as_ref() == Some(node);
+    if is_repeat || execution.ended.is_some() {
         return Ok(Vec::new());
     }
-    drive(execution, epoch)?;
-    Ok(vec![driven_by(execution, seat)])
+    check_driver(execution, epoch)?;
+    Ok(vec![driver_changed_event(execution, node)])
 }
 
-fn driven_by(execution: &Execution, seat: &SeatId) -> Fresh {
-    DriverChanged { epoch: Epoch(execution.epoch.0 + 1), seat: seat.clone() }.into()
+fn driver_changed_event(execution: &Execution, node: &NodeId) -> NewEvent {
+    DriverChanged { epoch: Epoch(execution.epoch.0 + 1), seat: node.clone() }.into()
 }
 
-/// The handle is kept where the call is still waited for. A probe is asked again instead.
-fn accept(execution: &Execution, call: CallId, task: &str) -> Vec<Fresh> {
-    let waited_for = execution.index.open_tools.contains(&call) && execution.task_of(call).is_none();
+/// Records the task handle of an open call that has none yet. A probe gets none: it is called again instead.
+fn accept_task(execution: &Execution, call: CallId, task: &str) -> Vec<NewEvent> {
+    let needs_handle =
+        execution.index.open_tool_calls.contains(&call) && execution.task_handle(call).is_none();
     let (attempt, compensation) = match call.kind {
-        CallKind::Run => (Some(call.no + 1), None),
-        CallKind::Compensation => (None, Some(call.no + 1)),
+        CallKind::Run => (Some(call.index + 1), None),
+        CallKind::Compensation => (None, Some(call.index + 1)),
         CallKind::Probe => return Vec::new(),
     };
     let (step, task) = (execution.step_id(call.step), task.to_owned());
     let event = TaskAccepted { step, attempt, compensation, task };
-    if waited_for { vec![event.into()] } else { Vec::new() }
+    if needs_handle { vec![event.into()] } else { Vec::new() }
 }
 
-fn lost(execution: &Execution, call: CallId, unsent: bool) -> Event {
+/// The end of a call whose process died: failed where proven unsent, else unknown.
+fn lost_call_event(execution: &Execution, call: CallId, unsent: bool) -> Event {
     let step = execution.step_id(call.step);
     let outcome = if unsent { Outcome::Failed } else { Outcome::Unknown };
     if call.kind == CallKind::Probe {
-        let again = unsent || execution.may_probe_again(call);
-        let found = if again { Probed::Lost } else { Probed::Error };
-        return ProbeEnded { step, attempt: call.no + 1, found, result: None }.into();
+        let may_repeat = unsent || execution.may_probe_again(call);
+        let found = if may_repeat { ProbeFinding::Lost } else { ProbeFinding::Error };
+        return ProbeEnded { step, attempt: call.index + 1, found, result: None }.into();
     }
-    let ending = Ending::new(outcome, Some(Category::Unavailable));
-    Ending { unsent, takeover: true, ..ending }.of(execution, call)
+    let ending = CallEnding::new(outcome, Some(ErrorCategory::Unavailable));
+    CallEnding { unsent, takeover: true, ..ending }.into_event(execution, call)
 }
 
-/// An ended call as an entry's parts, and what the tool said.
-fn told(ended: &Ended) -> (Ending, Vec<u8>) {
-    let (ending, said) = match ended {
-        Ended::Succeeded { output } => (Ending::new(Outcome::Succeeded, None), output),
-        Ended::Failed { category, said, unsent, retry_after_ms } => {
-            let failed = Ending::new(Outcome::Failed, Some(*category));
-            (Ending { unsent: *unsent, retry_after_ms: *retry_after_ms, ..failed }, said)
+/// Splits an outcome into the fields of its event and the payload: the output, the error or the question.
+fn split_outcome(outcome: &ReportedOutcome) -> (CallEnding, Vec<u8>) {
+    let (ending, value) = match outcome {
+        ReportedOutcome::Succeeded { output } => (CallEnding::new(Outcome::Succeeded, None), output),
+        ReportedOutcome::Failed { category, error, unsent, retry_after_ms } => {
+            let failed = CallEnding::new(Outcome::Failed, Some(*category));
+            (CallEnding { unsent: *unsent, retry_after_ms: *retry_after_ms, ..failed }, error)
         }
-        Ended::Unknown { category, said, retry_after_ms } => {
-            let unknown = Ending::new(Outcome::Unknown, Some(*category));
-            (Ending { retry_after_ms: *retry_after_ms, ..unknown }, said)
+        ReportedOutcome::Unknown { category, error, retry_after_ms } => {
+            let unknown = CallEnding::new(Outcome::Unknown, Some(*category));
+            (CallEnding { retry_after_ms: *retry_after_ms, ..unknown }, error)
         }
-        Ended::Asks { question, began } => {
-            let outcome = if *began { Outcome::Unknown } else { Outcome::Failed };
-            (Ending { asks: true, ..Ending::new(outcome, Some(Category::Policy)) }, question)
+        ReportedOutcome::InputRequired { question, may_have_run } => {
+            let outcome = if *may_have_run { Outcome::Unknown } else { Outcome::Failed };
+            (CallEnding { asks: true, ..CallEnding::new(outcome, Some(ErrorCategory::Policy)) }, question)
         }
     };
-    (ending, bytes(said))
+    (ending, to_json_bytes(value))
 }
 
-/// A call's end. The first one counts; what comes later is kept as evidence; a third changes nothing.
-fn report(
+/// Records how a call ended. The first outcome counts, a later one is evidence, a third changes nothing.
+fn record_outcome(
     execution: &Execution,
     call: CallId,
-    ended: &Ended,
-    values: &Values,
-) -> Result<Vec<Fresh>, Missing> {
+    outcome: &ReportedOutcome,
+    values: &LoadedPayloads,
+) -> Result<Vec<NewEvent>, MissingPayloads> {
     if call.kind == CallKind::Probe {
-        return probe_report(execution, call, ended, values);
+        return record_probe_outcome(execution, call, outcome, values);
     }
-    Ok(call_report(execution, call, ended))
+    Ok(record_call_outcome(execution, call, outcome))
 }
 
-pub(super) fn call_report(execution: &Execution, call: CallId, ended: &Ended) -> Vec<Fresh> {
-    let (ending, payload) = told(ended);
+/// The event for the outcome of an attempt or a compensation; none where the outcome is nothing new.
+pub(super) fn record_call_outcome(
+    execution: &Execution,
+    call: CallId,
+    outcome: &ReportedOutcome,
+) -> Vec<NewEvent> {
+    let (ending, payload) = split_outcome(outcome);
     let (step, state) = (execution.step_id(call.step), execution.step(call.step));
-    // What was erased stays erased: the entry alone is evidence enough.
-    let result = (!execution.erased).then(|| execution.keep(&payload));
+    // An erased execution stores no payload any more: the entry alone is evidence enough.
+    let result = (!execution.erased).then(|| execution.digest_payload(&payload));
     let payload = result.is_some().then_some(payload);
-    let Ending { outcome, category, .. } = ending;
-    let definite = outcome != Outcome::Unknown;
-    let ended = || Ending { result, ..ending }.of(execution, call);
+    let CallEnding { outcome, category, .. } = ending;
+    let is_definite = outcome != Outcome::Unknown;
+    let ended = || CallEnding { result, ..ending }.into_event(execution, call);
     let event: Option<Event> = match call.kind {
-        CallKind::Run | CallKind::Probe => state.attempts.get(call.no as usize).and_then(|attempt| {
-            let news = definite && attempt.late.is_none() && attempt.outcome != Some(outcome);
-            match attempt.open() {
-                true => Some(ended()),
-                false => {
-                    news.then(|| LateAnswer { step, attempt: call.no + 1, outcome, category, result }.into())
-                }
+        CallKind::Run | CallKind::Probe => state.attempts.get(call.index as usize).and_then(|attempt| {
+            let is_news = is_definite && attempt.late_outcome.is_none() && attempt.outcome != Some(outcome);
+            if attempt.is_open() {
+                Some(ended())
+            } else {
+                is_news
+                    .then(|| LateAnswer { step, attempt: call.index + 1, outcome, category, result }.into())
             }
         }),
-        CallKind::Compensation => state.compensations.get(call.no as usize).and_then(|one| {
-            let news = definite && one.late.is_none() && one.outcome != Some(outcome);
-            match one.outcome.is_none() {
-                true => Some(ended()),
-                false => {
-                    news.then(|| LateCompensation { step, compensation: call.no + 1, outcome, result }.into())
-                }
+        CallKind::Compensation => state.compensations.get(call.index as usize).and_then(|undo| {
+            let is_news = is_definite && undo.late_outcome.is_none() && undo.outcome != Some(outcome);
+            if undo.outcome.is_none() {
+                Some(ended())
+            } else {
+                is_news
+                    .then(|| LateCompensation { step, compensation: call.index + 1, outcome, result }.into())
             }
         }),
     };
-    event.map(|event| Fresh { event, payload }).into_iter().collect()
+    event.map(|event| NewEvent { event, payload }).into_iter().collect()
 }
 
-/// The probe's tool answered; whether the effect stands is what the plan's `happened` says of it.
-fn probe_report(
+/// Records a probe's outcome; the plan's `happened` expression decides what it says about the effect.
+fn record_probe_outcome(
     execution: &Execution,
     call: CallId,
-    ended: &Ended,
-    values: &Values,
-) -> Result<Vec<Fresh>, Missing> {
-    let attempt = execution.step(call.step).attempts.get(call.no as usize);
+    outcome: &ReportedOutcome,
+    values: &LoadedPayloads,
+) -> Result<Vec<NewEvent>, MissingPayloads> {
+    let attempt = execution.step(call.step).attempts.get(call.index as usize);
     if !attempt.is_some_and(|attempt| matches!(attempt.probe, ProbeState::Open { .. })) {
         return Ok(Vec::new());
     }
-    let found = super::follow::probe_found(execution, call, ended, values)?;
-    let (_, payload) = told(ended);
-    let result = Some(execution.keep(&payload));
-    let event = ProbeEnded { step: execution.step_id(call.step), attempt: call.no + 1, found, result };
-    Ok(vec![Fresh { event: event.into(), payload: Some(payload) }])
+    let found = super::follow::evaluate_probe(execution, call, outcome, values)?;
+    let (_, payload) = split_outcome(outcome);
+    let result = Some(execution.digest_payload(&payload));
+    let event = ProbeEnded { step: execution.step_id(call.step), attempt: call.index + 1, found, result };
+    Ok(vec![NewEvent { event: event.into(), payload: Some(payload) }])
 }
 
-fn adopt(execution: &Execution, place: Digest) -> Result<Vec<Fresh>, Refusal> {
-    if execution.place == place {
+/// Switches to another toolset; no event where it is the current one.
+fn adopt_toolset(execution: &Execution, toolset: Digest) -> Result<Vec<NewEvent>, Refusal> {
+    if execution.toolset == toolset {
         return Ok(Vec::new());
     }
-    Ok(vec![PlaceAdopted { place }.into()])
+    Ok(vec![PlaceAdopted { place: toolset }.into()])
 }
 
-/// Only where there is a pin: a tool that was never pinned has none to move.
-fn move_pin(execution: &Execution, tool: &str, digest: Digest) -> Result<Vec<Fresh>, Refusal> {
-    let pin = execution.terms.get(tool).and_then(|terms| terms.pin);
-    match pin.is_some_and(|pin| pin != digest) && execution.ended.is_none() {
-        true => Ok(vec![PinMoved { tool: tool.to_owned(), digest }.into()]),
-        false => Ok(Vec::new()),
+/// Moves a tool's pin to another definition; a tool that was never pinned stays without a pin.
+fn move_pin(execution: &Execution, tool: &str, digest: Digest) -> Result<Vec<NewEvent>, Refusal> {
+    let pin = execution.tool_policies.get(tool).and_then(|terms| terms.pin);
+    if pin.is_some_and(|pin| pin != digest) && execution.ended.is_none() {
+        return Ok(vec![PinMoved { tool: tool.to_owned(), digest }.into()]);
     }
+    Ok(Vec::new())
 }
 
-fn pause(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, Refusal> {
+/// Pauses the execution; refused where it has ended or is paused.
+fn pause(execution: &Execution, reason: &Option<String>) -> Result<Vec<NewEvent>, Refusal> {
     if execution.ended.is_some() || execution.paused {
-        return Err(not_now(execution, "pause"));
+        return Err(wrong_status_refusal(execution, "pause"));
     }
     Ok(vec![Paused { reason: reason.clone() }.into()])
 }
 
-pub(super) fn resume(execution: &Execution) -> Result<Vec<Fresh>, Refusal> {
-    match execution.paused && execution.ended.is_none() {
-        true => Ok(vec![Resumed {}.into()]),
-        false => Err(not_now(execution, "resume")),
+/// Ends a pause; refused where the execution is not paused.
+pub(super) fn resume(execution: &Execution) -> Result<Vec<NewEvent>, Refusal> {
+    if !execution.paused || execution.ended.is_some() {
+        return Err(wrong_status_refusal(execution, "resume"));
     }
+    Ok(vec![Resumed {}.into()])
 }
 
-pub(super) fn cancel(execution: &Execution, reason: &Option<String>) -> Result<Vec<Fresh>, Refusal> {
-    if execution.ended.is_some() || execution.stopping() {
-        return Err(not_now(execution, "cancel"));
+/// Cancels the execution; refused where it has ended, is being stopped or unwinds.
+pub(super) fn cancel(execution: &Execution, reason: &Option<String>) -> Result<Vec<NewEvent>, Refusal> {
+    if execution.ended.is_some() || execution.is_stopping() {
+        return Err(wrong_status_refusal(execution, "cancel"));
     }
     Ok(vec![CancelAsked { reason: reason.clone() }.into()])
 }
 
+/// Approves the plan, a step or an unwinding.
 fn approve(
     execution: &Execution,
     step: Option<&str>,
     reason: &Option<String>,
-) -> Result<Vec<Fresh>, Refusal> {
+) -> Result<Vec<NewEvent>, Refusal> {
     let reason = reason.clone();
-    Ok(match asked(execution, step)? {
-        Asked::Plan => vec![PlanApproved { reason }.into()],
-        Asked::Undo => vec![UnwindStarted { reason, calls: Vec::new() }.into()],
-        Asked::MoreUndo => vec![UnwindApproved { reason }.into()],
-        Asked::Step(no) => vec![StepApproved { step: execution.step_id(no), reason }.into()],
+    Ok(match find_approval_target(execution, step)? {
+        ApprovalTarget::Plan => vec![PlanApproved { reason }.into()],
+        ApprovalTarget::Undo => vec![UnwindStarted { reason, calls: Vec::new() }.into()],
+        ApprovalTarget::AddedUndoCalls => vec![UnwindApproved { reason }.into()],
+        ApprovalTarget::Step(no) => vec![StepApproved { step: execution.step_id(no), reason }.into()],
     })
 }
 
-fn reject(execution: &Execution, step: Option<&str>, reason: &Option<String>) -> Result<Vec<Fresh>, Refusal> {
+fn reject(
+    execution: &Execution,
+    step: Option<&str>,
+    reason: &Option<String>,
+) -> Result<Vec<NewEvent>, Refusal> {
     let reason = reason.clone();
-    Ok(match asked(execution, step)? {
-        Asked::Plan => vec![PlanRejected { reason }.into()],
-        Asked::Undo | Asked::MoreUndo => vec![UnwindRejected { reason }.into()],
-        Asked::Step(no) => vec![StepRejected { step: execution.step_id(no), reason }.into()],
+    Ok(match find_approval_target(execution, step)? {
+        ApprovalTarget::Plan => vec![PlanRejected { reason }.into()],
+        ApprovalTarget::Undo | ApprovalTarget::AddedUndoCalls => vec![UnwindRejected { reason }.into()],
+        ApprovalTarget::Step(no) => vec![StepRejected { step: execution.step_id(no), reason }.into()],
     })
 }
 
-/// What an approval or a rejection answers.
-enum Asked {
+/// What an approval or a rejection is about.
+enum ApprovalTarget {
     Plan,
     Undo,
-    /// Calls of an unwinding under way.
-    MoreUndo,
+    /// Calls that a running unwinding added to those approved before.
+    AddedUndoCalls,
     Step(StepNo),
 }
 
-fn asked(execution: &Execution, step: Option<&str>) -> Result<Asked, Refusal> {
-    if step.is_none() && execution.asks_for_undo() {
-        let under_way = execution.phase == Phase::Unwind && execution.ended.is_none();
-        return Ok(if under_way { Asked::MoreUndo } else { Asked::Undo });
+/// Finds the open question that an approval or a rejection answers; refused where there is none.
+fn find_approval_target(execution: &Execution, step: Option<&str>) -> Result<ApprovalTarget, Refusal> {
+    if step.is_none() && execution.awaits_undo_approval() {
+        let is_unwinding = execution.phase == Phase::Unwind && execution.ended.is_none();
+        return Ok(if is_unwinding { ApprovalTarget::AddedUndoCalls } else { ApprovalTarget::Undo });
     }
-    if execution.ended.is_some() || execution.stopping() {
-        return Err(not_now(execution, "approve or reject"));
+    if execution.ended.is_some() || execution.is_stopping() {
+        return Err(wrong_status_refusal(execution, "approve or reject"));
     }
     if let Some(step) = step {
-        let no = find(execution, step)?;
-        return match execution.step(no).status() == StepStatus::AwaitingApproval {
-            true => Ok(Asked::Step(no)),
-            false => Err(nothing_asked(execution)),
-        };
+        let no = find_step(execution, step)?;
+        if execution.step(no).status() == StepStatus::AwaitingApproval {
+            return Ok(ApprovalTarget::Step(no));
+        }
+        return Err(nothing_to_approve(execution));
     }
-    if execution.gate == Gate::Asked {
-        return Ok(Asked::Plan);
+    if execution.gate == ApprovalGate::Asked {
+        return Ok(ApprovalTarget::Plan);
     }
-    // A yes to a step names it, so that nobody approves the one that happens to wait by now.
-    Err(nothing_asked(execution))
+    // An approval of a step must name the step: another one may be waiting by the time it arrives.
+    Err(nothing_to_approve(execution))
 }
 
-fn nothing_asked(execution: &Execution) -> Refusal {
+/// The refusal of an approval that nothing waits for; its cure names the steps that do wait.
+fn nothing_to_approve(execution: &Execution) -> Refusal {
     let waiting =
-        execution.numbers().filter(|no| execution.step(*no).status() == StepStatus::AwaitingApproval);
+        execution.step_numbers().filter(|no| execution.step(*no).status() == StepStatus::AwaitingApproval);
     let names: Vec<String> = waiting.map(|no| format!("`{}`", execution.plan.step(no).id)).collect();
-    let cure = match names.is_empty() {
-        true => "`show` it: it says what waits".to_owned(),
-        false => format!("name the step: {}", names.join(", ")),
+    let cure = if names.is_empty() {
+        "`show` it: it says what waits".to_owned()
+    } else {
+        format!("name the step: {}", names.join(", "))
     };
     Refusal::new("nothing_to_approve", "that does not wait for an approval", cure)
 }
 
-pub(super) fn find(execution: &Execution, step: &str) -> Result<StepNo, Refusal> {
-    execution.plan.find(step).ok_or_else(|| {
+/// The number of the step with this id; refused, with the nearest id, where the plan has none.
+pub(super) fn find_step(execution: &Execution, step: &str) -> Result<StepNo, Refusal> {
+    execution.plan.find_step(step).ok_or_else(|| {
         let ids: Vec<&str> = execution.plan.steps.iter().map(|step| step.id.as_str()).collect();
         let cure = match crate::analysis::nearest(step, ids.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -392,7 +425,8 @@ pub(super) fn find(execution: &Execution, step: &str) -> Result<StepNo, Refusal>
     })
 }
 
-fn erase(execution: &Execution) -> Result<Vec<Fresh>, Refusal> {
+/// Erases the payloads; refused before the end, and while an undo waits for its approval.
+fn erase_payloads(execution: &Execution) -> Result<Vec<NewEvent>, Refusal> {
     if execution.ended.is_none() {
         return Err(Refusal::new(
             "not_ended",
@@ -400,7 +434,7 @@ fn erase(execution: &Execution) -> Result<Vec<Fresh>, Refusal> {
             "wait for its end, or cancel it",
         ));
     }
-    if execution.asks_for_undo() {
+    if execution.awaits_undo_approval() {
         let message = "its undo waits for a yes, and needs what would be erased";
         return Err(Refusal::new("awaits_approval", message, "`approve` or `reject` it first"));
     }

@@ -1,5 +1,5 @@
-//! The one fold: the only code that changes an execution's state, live or after a crash.
-//! It decides nothing and recomputes nothing; an entry that cannot be is `Corrupt`.
+//! The fold: the only code that changes an execution's state, live or after a crash. It decides nothing and
+//! recomputes nothing; an entry that cannot follow from the state yields `CorruptJournal`.
 
 mod answers;
 mod attempts;
@@ -10,70 +10,73 @@ mod undo;
 use std::sync::Arc;
 
 use super::claim::Claim;
-use super::state::{Execution, Failure, Gate, Phase, Proposal, StepState, Stop, Stored};
-use crate::event::{self, Event, ExecutionStarted, Kept};
+use super::state::{
+    ApprovalGate, Execution, PayloadRef, Phase, StepFailure, StepState, StopReason, UnwindProposal,
+};
+use crate::event::{self, Event, ExecutionStarted, PayloadDigest};
 use crate::id::{Epoch, Position, StepId, StepNo};
 use crate::plan::Plan;
-use crate::policy::{Category, End, PlanApproval, Status, StepStatus};
-use crate::terms::Rules;
+use crate::policy::{EndStatus, ErrorCategory, ExecutionStatus, PlanApproval, StepStatus};
+use crate::tool_policy::StepRules;
 
-/// An event with its place and time in the journal.
+/// An event with its position and time (Unix milliseconds) in the journal.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct RecordedEvent {
     pub position: Position,
     pub at_ms: i64,
     pub event: Event,
 }
 
-/// The journal says something that cannot have happened. Nothing goes on from here.
+/// An entry that contradicts the entries before it. The execution cannot be driven any further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("entry {} cannot follow from those before it: {why}", position.0)]
-pub struct Corrupt {
+pub struct CorruptJournal {
     pub position: Position,
     pub why: String,
 }
 
-/// The state after its first entry.
-pub fn open(
+/// The state after an execution's first entry.
+pub fn initial_state(
     started: &ExecutionStarted,
     position: Position,
     at_ms: i64,
     plan: Arc<Plan>,
     salt: Arc<[u8]>,
 ) -> Execution {
-    let gate = if plan.policy.approval == PlanApproval::Plan { Gate::Due } else { Gate::Open };
-    let stored = |kept: Kept| Stored { position, kept };
+    let gate =
+        if plan.policy.approval == PlanApproval::Plan { ApprovalGate::Due } else { ApprovalGate::Open };
+    let payload_ref = |digest: PayloadDigest| PayloadRef { position, digest };
     let mut execution = Execution {
         id: started.id.clone(),
         plan_ref: started.plan.clone(),
-        inputs: started.inputs.map(stored),
-        place: started.place,
-        rules: plan.steps.iter().map(|step| Rules::of(step, &started.terms)).collect(),
-        terms: started.terms.clone(),
+        inputs: started.inputs.map(payload_ref),
+        toolset: started.place,
+        rules: plan.steps.iter().map(|step| StepRules::resolve(step, &started.terms)).collect(),
+        tool_policies: started.terms.clone(),
         task: started.task.clone(),
         project: started.project.clone(),
         agents_may_approve: started.agents_may_approve,
         steps: plan.steps.iter().map(|_| StepState::default()).collect(),
         plan,
         epoch: Epoch(0),
-        seat: None,
+        node: None,
         paused: false,
         stop: None,
         phase: Phase::Forward,
         ended: None,
         gate,
-        proposal: Proposal::None,
-        undo_asked: false,
-        calls: 0,
-        past_no_return: false,
+        proposal: UnwindProposal::None,
+        undo_requested: false,
+        calls_made: 0,
+        past_point_of_no_return: false,
         erased: false,
         started_at_ms: at_ms,
         ended_at_ms: None,
         active_ms: 0,
-        at_ms,
+        last_entry_at_ms: at_ms,
         position,
         version: 1,
-        notes: Default::default(),
+        annotations: Default::default(),
         salt,
         index: Default::default(),
     };
@@ -81,36 +84,39 @@ pub fn open(
     execution
 }
 
-pub fn evolve(mut execution: Execution, recorded: &Recorded) -> Result<Execution, Corrupt> {
-    execution.count_time(recorded.at_ms);
+/// The state after one more entry.
+pub fn evolve(mut execution: Execution, recorded: &RecordedEvent) -> Result<Execution, CorruptJournal> {
+    execution.add_active_time(recorded.at_ms);
     match execution.apply(recorded) {
         Ok(()) => {
             execution.position = recorded.position;
             execution.version += 1;
             Ok(execution)
         }
-        Err(why) => Err(Corrupt { position: recorded.position, why }),
+        Err(why) => Err(CorruptJournal { position: recorded.position, why }),
     }
 }
 
 impl Execution {
-    /// Only plans with a time limit pay for deriving the status at every entry.
-    fn count_time(&mut self, at_ms: i64) {
+    /// Adds the time since the last entry, unless paused or blocked. Only for plans with a time limit,
+    /// because deriving the status at every entry costs time.
+    fn add_active_time(&mut self, at_ms: i64) {
         if self.plan.policy.timeout_ms.is_some() {
-            let counts = matches!(self.status(), Status::Running | Status::Compensating);
-            let passed = u64::try_from(at_ms - self.at_ms).unwrap_or(0);
-            self.active_ms += if counts { passed } else { 0 };
+            let is_active = matches!(self.status(), ExecutionStatus::Running | ExecutionStatus::Compensating);
+            let passed = u64::try_from(at_ms - self.last_entry_at_ms).unwrap_or(0);
+            self.active_ms += if is_active { passed } else { 0 };
         }
-        self.at_ms = at_ms;
+        self.last_entry_at_ms = at_ms;
     }
 
-    fn find(&self, id: &StepId) -> Result<StepNo, String> {
-        self.plan.find(id.as_str()).ok_or_else(|| format!("the plan has no step `{id}`"))
+    fn find_step(&self, id: &StepId) -> Result<StepNo, String> {
+        self.plan.find_step(id.as_str()).ok_or_else(|| format!("the plan has no step `{id}`"))
     }
 
-    fn apply(&mut self, recorded: &Recorded) -> Result<(), String> {
+    /// Applies one event by the handler of its name; `Err` says why the event cannot follow from the state.
+    fn apply(&mut self, recorded: &RecordedEvent) -> Result<(), String> {
         let at_ms = recorded.at_ms;
-        let stored = |kept: Kept| Stored { position: recorded.position, kept };
+        let payload_ref = |digest: PayloadDigest| PayloadRef { position: recorded.position, digest };
         match &recorded.event {
             Event::PlanSaved(_)
             | Event::PlanDeleted(_)
@@ -120,152 +126,156 @@ impl Execution {
             | Event::TaskSet(_) => return Err("an entry of another stream in an execution".into()),
             Event::ExecutionStarted(_) => return Err("an execution starts once".into()),
             Event::DriverChanged(event) => self.driver_changed(event),
-            Event::PlaceAdopted(event) => self.place = event.place,
+            Event::PlaceAdopted(event) => self.toolset = event.place,
             Event::PinMoved(event) => self.pin_moved(event),
-            Event::PlanApprovalAsked(_) => self.gate = Gate::Asked,
-            Event::PlanApproved(_) => self.gate = Gate::Open,
-            Event::PlanRejected(_) => self.stop_for(Stop::Cancel),
-            Event::ApprovalAsked(event) => self.approval_asked(event, event.arguments.map(stored))?,
-            Event::StepApproved(event) => self.approved(&event.step)?,
-            Event::StepRejected(event) => self.rejected(event, at_ms)?,
+            Event::PlanApprovalAsked(_) => self.gate = ApprovalGate::Asked,
+            Event::PlanApproved(_) => self.gate = ApprovalGate::Open,
+            Event::PlanRejected(_) => self.set_stop(StopReason::Cancel),
+            Event::ApprovalAsked(event) => self.approval_asked(event, event.arguments.map(payload_ref))?,
+            Event::StepApproved(event) => self.step_approved(&event.step)?,
+            Event::StepRejected(event) => self.step_rejected(event, at_ms)?,
             Event::AttemptStarted(event) => {
-                self.attempt_started(event, event.arguments.map(stored), at_ms)?
+                self.attempt_started(event, event.arguments.map(payload_ref), at_ms)?
             }
             Event::TaskAccepted(event) => self.task_accepted(event)?,
             Event::AgentStarted(event) => self.agent_started(event, at_ms)?,
-            Event::AttemptEnded(event) => self.attempt_ended(event, event.result.map(stored), at_ms)?,
-            Event::LateAnswer(event) => self.late_answer(event, event.result.map(stored), at_ms)?,
+            Event::AttemptEnded(event) => self.attempt_ended(event, event.result.map(payload_ref), at_ms)?,
+            Event::LateAnswer(event) => self.late_answer(event, event.result.map(payload_ref), at_ms)?,
             Event::RetryScheduled(event) => self.retry_scheduled(event)?,
-            Event::ProbeStarted(event) => self.probe_started(event, stored(event.arguments))?,
-            Event::ProbeEnded(event) => self.probe_ended(event, event.result.map(stored), at_ms)?,
-            Event::StepFailed(event) => self.step_failed(event, event.result.map(stored), at_ms)?,
+            Event::ProbeStarted(event) => self.probe_started(event, payload_ref(event.arguments))?,
+            Event::ProbeEnded(event) => self.probe_ended(event, event.result.map(payload_ref), at_ms)?,
+            Event::StepFailed(event) => self.step_failed(event, event.result.map(payload_ref), at_ms)?,
             Event::StepUnknown(event) => self.step_unknown(event, at_ms)?,
-            Event::StepSucceeded(event) => self.succeed(self.find(&event.step)?, at_ms),
+            Event::StepSucceeded(event) => self.succeed_step(self.find_step(&event.step)?, at_ms),
             Event::StepSkipped(event) => {
-                self.end_step(self.find(&event.step)?, StepStatus::Skipped, None, at_ms)
+                self.end_step(self.find_step(&event.step)?, StepStatus::Skipped, None, at_ms)
             }
             Event::CompensationGivenUp(event) => {
-                self.set_status(self.find(&event.step)?, StepStatus::CompensationFailed, None);
+                self.set_status(self.find_step(&event.step)?, StepStatus::CompensationFailed, None);
             }
             Event::FailureHandled(event) => self.failure_handled(event, at_ms)?,
             Event::StepsCancelled(event) => {
-                self.stop_steps(&event.steps, StepStatus::Cancelled, None, at_ms)?
+                self.end_steps(&event.steps, StepStatus::Cancelled, None, at_ms)?
             }
             Event::Paused(_) => self.paused = true,
             Event::Resumed(_) => self.paused = false,
-            Event::CancelAsked(_) => self.stop_for(Stop::Cancel),
+            Event::CancelAsked(_) => self.set_stop(StopReason::Cancel),
             Event::Decided(event) => self.decided(event, recorded)?,
-            Event::UndoAsked(_) => self.undo_asked = true,
+            Event::UndoAsked(_) => self.undo_requested = true,
             Event::UnwindProposed(event) => self.unwind_proposed(event, recorded.position),
             Event::UnwindApproved(_) => self.unwind_approved()?,
             Event::UnwindRejected(_) => self.unwind_rejected()?,
             Event::UnwindStarted(event) => self.unwind_started(&event.calls)?,
             Event::CompensationStarted(event) => {
-                self.compensation_started(event, event.arguments.map(stored), at_ms)?;
+                self.compensation_started(event, event.arguments.map(payload_ref), at_ms)?;
             }
             Event::CompensationEnded(event) => {
-                self.compensation_ended(event, event.result.map(stored), at_ms)?
+                self.compensation_ended(event, event.result.map(payload_ref), at_ms)?
             }
             Event::LateCompensation(event) => {
-                self.late_compensation(event, event.result.map(stored), at_ms)?
+                self.late_compensation(event, event.result.map(payload_ref), at_ms)?
             }
             Event::CompensationRecorded(event) => self.compensation_recorded(event, at_ms)?,
             Event::ActionRecorded(event) => self.action_recorded(event, recorded)?,
             Event::DecisionRecorded(event) => self.decision_recorded(event, recorded)?,
-            Event::ExecutionEnded(event) => self.end(event.status, at_ms),
+            Event::ExecutionEnded(event) => self.end_execution(event.status, at_ms),
             Event::PayloadsErased(_) => self.erased = true,
         }
         Ok(())
     }
 
     fn driver_changed(&mut self, event: &event::DriverChanged) {
-        (self.epoch, self.seat) = (event.epoch, Some(event.seat.clone()));
+        (self.epoch, self.node) = (event.epoch, Some(event.seat.clone()));
     }
 
     fn pin_moved(&mut self, event: &event::PinMoved) {
-        self.terms.entry(event.tool.clone()).or_default().pin = Some(event.digest);
+        self.tool_policies.entry(event.tool.clone()).or_default().pin = Some(event.digest);
     }
 
     fn retry_scheduled(&mut self, event: &event::RetryScheduled) -> Result<(), String> {
-        let no = self.find(&event.step)?;
+        let no = self.find_step(&event.step)?;
         self.steps[no.index()].retry_at_ms = Some(event.at_ms);
         Ok(())
     }
 
-    fn stop_for(&mut self, stop: Stop) {
+    /// Stops the execution for good: nothing more starts, and a pause or a proposed undo is void.
+    fn set_stop(&mut self, stop: StopReason) {
         self.stop = Some(stop);
         self.paused = false;
-        (self.proposal, self.undo_asked) = (Proposal::None, false);
+        (self.proposal, self.undo_requested) = (UnwindProposal::None, false);
     }
 
     fn approval_asked(
         &mut self,
         event: &event::ApprovalAsked,
-        arguments: Option<Stored>,
+        arguments: Option<PayloadRef>,
     ) -> Result<(), String> {
-        let no = self.find(&event.step)?;
+        let no = self.find_step(&event.step)?;
         let step = &mut self.steps[no.index()];
-        (step.asked, step.asked_pin) = (arguments, event.pin);
+        (step.approval_arguments, step.approval_pin) = (arguments, event.pin);
         self.set_status(no, StepStatus::AwaitingApproval, None);
         Ok(())
     }
 
-    fn approved(&mut self, step: &StepId) -> Result<(), String> {
-        let no = self.find(step)?;
+    /// A step was approved; at the point of no return the approval covers all later steps too.
+    fn step_approved(&mut self, step: &StepId) -> Result<(), String> {
+        let no = self.find_step(step)?;
         self.steps[no.index()].approved = true;
-        self.past_no_return |= self.plan.policy.approval == PlanApproval::AtPointOfNoReturn;
+        self.past_point_of_no_return |= self.plan.policy.approval == PlanApproval::AtPointOfNoReturn;
         self.set_status(no, StepStatus::Pending, None);
         Ok(())
     }
 
-    fn rejected(&mut self, event: &event::StepRejected, at_ms: i64) -> Result<(), String> {
-        let failure = Failure { category: Category::Policy, said: None };
-        let no = self.find(&event.step)?;
-        self.steps[no.index()].rejected = event.reason.clone();
-        self.fail(no, StepStatus::Failed, failure, at_ms);
+    /// A step was rejected: it fails with category `policy`.
+    fn step_rejected(&mut self, event: &event::StepRejected, at_ms: i64) -> Result<(), String> {
+        let failure = StepFailure { category: ErrorCategory::Policy, detail: None };
+        let no = self.find_step(&event.step)?;
+        self.steps[no.index()].rejection_reason = event.reason.clone();
+        self.fail_step(no, StepStatus::Failed, failure, at_ms);
         Ok(())
     }
 
     fn agent_started(&mut self, event: &event::AgentStarted, at_ms: i64) -> Result<(), String> {
-        let no = self.find(&event.step)?;
+        let no = self.find_step(&event.step)?;
         let step = &mut self.steps[no.index()];
-        step.agent_began_ms.get_or_insert(at_ms);
+        step.agent_started_at_ms.get_or_insert(at_ms);
         if let (Some(holder), Some(until_ms)) = (event.holder.clone(), event.until_ms) {
-            step.give_to(Claim { holder, until_ms });
+            step.assign_claim(Claim { holder, until_ms });
         }
         self.set_status(no, StepStatus::Running, None);
         Ok(())
     }
 
-    /// Where nothing was sent the entry says why itself; else the attempt has said it.
+    /// The entry carries the error where nothing was sent; otherwise the attempt recorded it.
     fn step_failed(
         &mut self,
         event: &event::StepFailed,
-        result: Option<Stored>,
+        result: Option<PayloadRef>,
         at_ms: i64,
     ) -> Result<(), String> {
-        let no = self.find(&event.step)?;
-        let said = result.or(self.step(no).error.and_then(|error| error.said));
-        self.fail(no, StepStatus::Failed, Failure { category: event.category, said }, at_ms);
+        let no = self.find_step(&event.step)?;
+        let detail = result.or(self.step(no).error.and_then(|error| error.detail));
+        self.fail_step(no, StepStatus::Failed, StepFailure { category: event.category, detail }, at_ms);
         Ok(())
     }
 
     fn step_unknown(&mut self, event: &event::StepUnknown, at_ms: i64) -> Result<(), String> {
-        let no = self.find(&event.step)?;
-        let said = self.step(no).error.and_then(|error| error.said);
-        self.fail(no, StepStatus::Unknown, Failure { category: event.category, said }, at_ms);
+        let no = self.find_step(&event.step)?;
+        let detail = self.step(no).error.and_then(|error| error.detail);
+        self.fail_step(no, StepStatus::Unknown, StepFailure { category: event.category, detail }, at_ms);
         Ok(())
     }
 
     fn failure_handled(&mut self, event: &event::FailureHandled, at_ms: i64) -> Result<(), String> {
-        let no = self.find(&event.step)?;
-        self.steps[no.index()].handled = true;
+        let no = self.find_step(&event.step)?;
+        self.steps[no.index()].failure_handled = true;
         self.refresh(no);
-        self.stop_steps(&event.cancelled, StepStatus::Cancelled, Some(no), at_ms)?;
-        self.stop_steps(&event.skipped, StepStatus::Skipped, Some(no), at_ms)
+        self.end_steps(&event.cancelled, StepStatus::Cancelled, Some(no), at_ms)?;
+        self.end_steps(&event.skipped, StepStatus::Skipped, Some(no), at_ms)
     }
 
-    fn stop_steps(
+    /// Ends unstarted steps as cancelled or skipped; `cause` is the failed step behind it, if any.
+    fn end_steps(
         &mut self,
         steps: &[StepId],
         status: StepStatus,
@@ -273,45 +283,53 @@ impl Execution {
         at_ms: i64,
     ) -> Result<(), String> {
         for step in steps {
-            self.end_step(self.find(step)?, status, cause, at_ms);
+            self.end_step(self.find_step(step)?, status, cause, at_ms);
         }
         Ok(())
     }
 
-    fn end(&mut self, status: End, at_ms: i64) {
+    fn end_execution(&mut self, status: EndStatus, at_ms: i64) {
         (self.ended, self.ended_at_ms) = (Some(status), Some(at_ms));
     }
 
+    /// Ends one step with this status.
     fn end_step(&mut self, no: StepNo, status: StepStatus, cause: Option<StepNo>, at_ms: i64) {
         self.steps[no.index()].ended_at_ms = Some(at_ms);
         self.set_status(no, status, cause);
     }
 
-    fn fail(&mut self, no: StepNo, status: StepStatus, failure: Failure, at_ms: i64) {
-        // A no to the unwinding was about the failures that stood then.
-        if self.proposal == Proposal::Rejected {
-            self.proposal = Proposal::None;
+    /// Ends a step as failed or unknown; its failure policy is to be applied next.
+    fn fail_step(&mut self, no: StepNo, status: StepStatus, failure: StepFailure, at_ms: i64) {
+        // The rejection of an unwinding was about the failures known then, not about this one.
+        if self.proposal == UnwindProposal::Rejected {
+            self.proposal = UnwindProposal::None;
         }
         let step = &mut self.steps[no.index()];
-        step.handled = false;
+        step.failure_handled = false;
         step.forced = false;
         step.retry_at_ms = None;
         step.error = Some(failure);
         self.end_step(no, status, None, at_ms);
     }
 
-    fn succeed(&mut self, no: StepNo, at_ms: i64) {
+    /// Ends a step as succeeded, with the output of its newest successful attempt.
+    fn succeed_step(&mut self, no: StepNo, at_ms: i64) {
         let step = &mut self.steps[no.index()];
         step.forced = false;
         step.retry_at_ms = None;
         step.error = None;
-        let result =
-            step.attempts.iter().rev().find(|attempt| attempt.succeeded()).and_then(|attempt| attempt.result);
+        let result = step
+            .attempts
+            .iter()
+            .rev()
+            .find(|attempt| attempt.has_succeeded())
+            .and_then(|attempt| attempt.result);
         step.output = result;
         self.end_step(no, StepStatus::Succeeded, None, at_ms);
     }
 }
 
+/// Whether a step with this status is being undone, or was.
 fn is_undoing(status: StepStatus) -> bool {
     matches!(status, StepStatus::Compensating | StepStatus::Compensated | StepStatus::CompensationFailed)
 }

@@ -1,124 +1,158 @@
-//! Sets that are kept along with the state, so that deciding costs what has changed and not the whole
-//! plan. Everything here can be derived from the steps; `refresh` is the one place that does.
+//! Sets of steps and calls, maintained along with the state so that a decision costs what changed and not the
+//! whole plan. All of them can be derived from the steps; only `refresh` does so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::due::{CallId, CallKind};
-use super::state::{Compensation, Execution, Phase, ProbeState, StepState, Stop};
+use super::state::{CompensationAttempt, Execution, Phase, ProbeState, StepState, StopReason};
 use crate::id::StepNo;
-use crate::plan::{Need, Step};
+use crate::plan::{Dependency, Step};
 use crate::policy::{FailureAction, Outcome, StepStatus};
-use crate::terms::Rules;
+use crate::tool_policy::StepRules;
 
-/// Where a ready step stands in the line.
+/// The start order of a ready step: negated priority (0 at concurrency 1), then list order.
 pub(super) type Rank = (i64, StepNo);
 
+/// The steps and calls of an execution by what may happen to them next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Index {
-    /// Pending with every need satisfied; those that must run alone are kept apart.
+pub(super) struct StepIndex {
+    /// Pending, with every dependency satisfied.
     pub ready: BTreeSet<Rank>,
-    pub ready_alone: BTreeSet<Rank>,
-    /// Ready because an answer says so, though a failure stands.
+    /// Like `ready`, for irreversible steps, which run alone.
+    pub ready_exclusive: BTreeSet<Rank>,
+    /// Ready, and an answer demands the start in spite of another failure.
     pub ready_forced: BTreeSet<Rank>,
-    /// Not started, and a need was cancelled or skipped by a failure.
-    pub doomed: BTreeSet<StepNo>,
-    /// Running with no call out: to be settled or tried again.
+    /// Not started, and a dependency can never be satisfied: it was cancelled, or skipped by a failure.
+    pub unsatisfiable: BTreeSet<StepNo>,
+    /// Running with no call in flight: to be settled or retried.
     pub settling: BTreeSet<StepNo>,
+    /// Compensating with an unsuccessful compensation: to be retried or given up.
     pub undo_settling: BTreeSet<StepNo>,
+    /// The last attempt is unknown and has not been probed.
     pub probes_due: BTreeSet<StepNo>,
+    /// Failed or unknown.
     pub failed: BTreeSet<StepNo>,
-    /// Those of them whose tool wants to know something.
-    pub asking: BTreeSet<StepNo>,
-    pub unhandled: BTreeSet<StepNo>,
-    /// Steps with an effect that may stand and a way back, by their order in the graph.
+    /// The steps of `failed` whose tool asks for input.
+    pub with_question: BTreeSet<StepNo>,
+    /// The steps of `failed` whose failure policy is still to be applied.
+    pub unhandled_failures: BTreeSet<StepNo>,
+    /// Steps that may have an effect and have a compensation, by their order in the graph.
     pub to_undo: BTreeSet<(u32, StepNo)>,
-    /// While unwinding: those of them that no step still to be undone depends on.
+    /// While unwinding: the steps of `to_undo` that no other step to be undone depends on.
     pub undo_ready: BTreeSet<(u32, StepNo)>,
-    /// Steps that an answer said to leave as they are; a later `undo` takes them up again.
-    pub left: BTreeSet<StepNo>,
+    /// Steps whose effect an answer left in place; a later `undo` includes them again.
+    pub left_in_place: BTreeSet<StepNo>,
     /// Compensations that wait for an answer.
     pub undo_failed: BTreeSet<StepNo>,
-    pub open_tools: BTreeSet<CallId>,
-    pub open_agents: BTreeSet<CallId>,
-    /// Irreversible steps in flight.
-    pub alone: BTreeSet<StepNo>,
+    /// Tool calls whose outcome is open: attempts, probes and compensations.
+    pub open_tool_calls: BTreeSet<CallId>,
+    /// Steps and compensations that wait for an agent's report.
+    pub open_agent_calls: BTreeSet<CallId>,
+    /// Irreversible steps in flight: nothing else starts.
+    pub exclusive_in_flight: BTreeSet<StepNo>,
+    /// Number of steps by status.
     counts: [u32; StepStatus::ALL.len()],
+    /// Number of failed and unknown steps by failure policy; see `failure_slot`.
     failures: [u32; FailureAction::ALL.len() + 1],
 }
 
-fn slot(action: Option<FailureAction>) -> usize {
+/// The index in `failures` of a failure policy; the last one is for steps without a policy.
+fn failure_slot(action: Option<FailureAction>) -> usize {
     action.map_or(FailureAction::ALL.len(), |action| action as usize)
 }
 
-fn manual() -> usize {
-    slot(Some(FailureAction::ManualDecision))
+fn manual_slot() -> usize {
+    failure_slot(Some(FailureAction::ManualDecision))
 }
 
-fn put<T: Ord>(set: &mut BTreeSet<T>, item: T, member: bool) -> bool {
+/// Inserts or removes an item; returns whether the set changed.
+fn set_membership<T: Ord>(set: &mut BTreeSet<T>, item: T, member: bool) -> bool {
     if member { set.insert(item) } else { set.remove(&item) }
 }
 
-impl Index {
+impl StepIndex {
+    /// The number of steps with this status.
     pub fn count(&self, status: StepStatus) -> usize {
         self.counts[status as usize] as usize
     }
 
-    pub fn failures(&self, action: Option<FailureAction>) -> u32 {
-        self.failures[slot(action)]
+    /// The number of failed and unknown steps with this failure policy.
+    pub fn failure_count(&self, action: Option<FailureAction>) -> u32 {
+        self.failures[failure_slot(action)]
     }
 
-    /// Failures that let nothing further start.
-    pub fn halting(&self) -> bool {
-        let halts = [None, Some(FailureAction::ManualDecision), Some(FailureAction::CancelAll)];
-        halts.into_iter().any(|action| self.failures(action) > 0)
+    /// Whether a failure keeps further steps from starting.
+    pub fn blocks_new_steps(&self) -> bool {
+        let halting = [None, Some(FailureAction::ManualDecision), Some(FailureAction::CancelAll)];
+        halting.into_iter().any(|action| self.failure_count(action) > 0)
     }
 
-    /// Steps that hold a slot: a call out, an agent at work, or a retry to come.
-    pub fn occupied(&self) -> usize {
-        self.open_tools.len() + self.open_agents.len() + self.settling.len()
+    /// The number of occupied concurrency slots: calls in flight, agents at work and steps between attempts.
+    pub fn occupied_slots(&self) -> usize {
+        self.open_tool_calls.len() + self.open_agent_calls.len() + self.settling.len()
     }
 
-    /// Puts a step into the sets in which its state says it stands, and takes it out of the others.
-    fn place(&mut self, (spec, rules): (&Step, Rules), step: &StepState, rank: Rank, ordered: (u32, StepNo)) {
+    /// Inserts a step into the sets that its state belongs to, and removes it from all others.
+    fn update_sets(
+        &mut self,
+        (spec, rules): (&Step, StepRules),
+        step: &StepState,
+        rank: Rank,
+        ordered: (u32, StepNo),
+    ) {
         use StepStatus as S;
         let no = ordered.1;
         let status = step.status();
         let unstarted = matches!(status, S::Pending | S::AwaitingApproval);
-        let ready = status == S::Pending && step.unmet == 0 && step.dead == 0;
+        let ready =
+            status == S::Pending && step.unmet_dependencies == 0 && step.unsatisfiable_dependencies == 0;
         let failed = matches!(status, S::Failed | S::Unknown);
-        let call_open = step.last().is_some_and(|attempt| attempt.open() || probe_open(attempt.probe));
-        let settled_down = step.last().is_some() && !call_open;
-        let unsettled = matches!(status, S::Running | S::Unknown | S::Skipped) && !step.compensation_open();
-        let unknown = step.last().is_some_and(|attempt| {
-            let unsettled = attempt.counts_as() == Some(Outcome::Unknown) && !attempt.asks;
-            unsettled && attempt.probe == ProbeState::None
+        let is_call_open =
+            step.last_attempt().is_some_and(|attempt| attempt.is_open() || is_probe_open(attempt.probe));
+        let is_between_calls = step.last_attempt().is_some() && !is_call_open;
+        let may_settle =
+            matches!(status, S::Running | S::Unknown | S::Skipped) && !step.is_compensation_open();
+        let is_unprobed = step.last_attempt().is_some_and(|attempt| {
+            let is_unknown =
+                attempt.effective_outcome() == Some(Outcome::Unknown) && !attempt.ended_with_question;
+            is_unknown && attempt.probe == ProbeState::None
         });
-        let stands = spec.compensation.is_some() && !step.to_undo(rules).is_empty();
-        let undo_retries = status == S::Compensating && undo_ended_badly(step) && !step.undo_retry;
-        put(&mut self.ready, rank, ready && !rules.irreversible());
-        put(&mut self.ready_alone, rank, ready && rules.irreversible());
-        put(&mut self.ready_forced, rank, ready && step.forced);
-        put(&mut self.doomed, no, unstarted && step.dead > 0);
-        put(&mut self.settling, no, status == S::Running && settled_down);
-        put(&mut self.undo_settling, no, undo_retries);
+        let is_undoable = spec.compensation.is_some() && !step.attempts_to_undo(rules).is_empty();
+        let undo_retries = status == S::Compensating && last_undo_unsuccessful(step) && !step.undo_retry;
+        set_membership(&mut self.ready, rank, ready && !rules.is_irreversible());
+        set_membership(&mut self.ready_exclusive, rank, ready && rules.is_irreversible());
+        set_membership(&mut self.ready_forced, rank, ready && step.forced);
+        set_membership(&mut self.unsatisfiable, no, unstarted && step.unsatisfiable_dependencies > 0);
+        set_membership(&mut self.settling, no, status == S::Running && is_between_calls);
+        set_membership(&mut self.undo_settling, no, undo_retries);
         let may_probe = spec.probe.is_some() && rules.may_probe;
-        put(&mut self.probes_due, no, may_probe && unknown && settled_down && unsettled);
-        put(&mut self.unhandled, no, failed && !step.handled);
-        put(&mut self.to_undo, ordered, stands && !step.left);
-        put(&mut self.left, no, stands && step.left);
-        put(&mut self.undo_failed, no, status == S::CompensationFailed && !step.left && !step.undo_retry);
-        put(&mut self.alone, no, rules.irreversible() && matches!(status, S::Running | S::AwaitingAgent));
-        let asks = put(&mut self.asking, no, step.question().is_some());
-        self.count_failure(no, failed, asks, slot(spec.failure));
+        set_membership(&mut self.probes_due, no, may_probe && is_unprobed && is_between_calls && may_settle);
+        set_membership(&mut self.unhandled_failures, no, failed && !step.failure_handled);
+        set_membership(&mut self.to_undo, ordered, is_undoable && !step.left_in_place);
+        set_membership(&mut self.left_in_place, no, is_undoable && step.left_in_place);
+        set_membership(
+            &mut self.undo_failed,
+            no,
+            status == S::CompensationFailed && !step.left_in_place && !step.undo_retry,
+        );
+        set_membership(
+            &mut self.exclusive_in_flight,
+            no,
+            rules.is_irreversible() && matches!(status, S::Running | S::AwaitingAgent),
+        );
+        let question_changed = set_membership(&mut self.with_question, no, step.open_question().is_some());
+        self.count_failure(no, failed, question_changed, failure_slot(spec.failure_action));
     }
 
-    /// A step that asks counts as one for a manual decision, whatever its own policy says.
-    fn count_failure(&mut self, no: StepNo, failed: bool, changed: bool, own: usize) {
-        let asks = self.asking.contains(&no);
-        let was = self.failed.contains(&no).then_some(if asks != changed { manual() } else { own });
-        let is = failed.then_some(if asks { manual() } else { own });
-        put(&mut self.failed, no, failed);
+    /// Updates `failed` and `failures`. A step whose tool asks for input counts under manual decision,
+    /// whatever its own policy (`own`) says; `question_changed`: it has just entered or left `with_question`.
+    fn count_failure(&mut self, no: StepNo, failed: bool, question_changed: bool, own: usize) {
+        let asks = self.with_question.contains(&no);
+        let was =
+            self.failed.contains(&no).then_some(if asks != question_changed { manual_slot() } else { own });
+        let is = failed.then_some(if asks { manual_slot() } else { own });
+        set_membership(&mut self.failed, no, failed);
         if was != is {
             was.into_iter().for_each(|slot| self.failures[slot] -= 1);
             is.into_iter().for_each(|slot| self.failures[slot] += 1);
@@ -126,70 +160,82 @@ impl Index {
     }
 }
 
-/// What a step's state means to one that needs it.
+/// What a step's state means to a step that depends on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum DependencyState {
     Waiting,
     Satisfied,
-    Dead,
+    Unsatisfiable,
 }
 
 impl Execution {
+    /// Fills the index of an execution whose steps are all pending.
     pub(super) fn build_index(&mut self) {
         self.index.counts[StepStatus::Pending as usize] = self.steps.len() as u32;
-        for no in self.numbers() {
-            self.steps[no.index()].unmet = self.plan.step(no).needs.len() as u32;
+        for no in self.step_numbers() {
+            self.steps[no.index()].unmet_dependencies = self.plan.step(no).dependencies.len() as u32;
             self.refresh(no);
         }
     }
 
-    /// The only way a step's status changes: the counts and those that need the step change with it.
+    /// The only way to change a step's status: it also updates the counts and the step's dependents.
     pub(super) fn set_status(&mut self, no: StepNo, status: StepStatus, cause: Option<StepNo>) {
-        let before = (self.standing(no, false), self.standing(no, true));
+        let before = (self.dependency_state(no, false), self.dependency_state(no, true));
         let step = &mut self.steps[no.index()];
         self.index.counts[step.status.0 as usize] -= 1;
         self.index.counts[status as usize] += 1;
         step.status.0 = status;
         step.cause = cause;
-        let after = (self.standing(no, false), self.standing(no, true));
+        let after = (self.dependency_state(no, false), self.dependency_state(no, true));
         if before != after {
-            self.tell_dependants(no, before, after);
+            self.update_dependents(no, before, after);
         }
         self.refresh(no);
     }
 
-    fn tell_dependants(&mut self, no: StepNo, before: (Standing, Standing), after: (Standing, Standing)) {
+    /// Updates the counts of unmet and unsatisfiable dependencies in the step's dependents. `before` and
+    /// `after` hold the state for ordinary dependents and for those that read the status.
+    fn update_dependents(
+        &mut self,
+        no: StepNo,
+        before: (DependencyState, DependencyState),
+        after: (DependencyState, DependencyState),
+    ) {
         let plan = self.plan.clone();
-        for &other in &plan.step(no).needed_by {
-            let status_read = need(&plan.step(other).needs, no);
+        for &other in &plan.step(no).dependents {
+            let status_read = reads_status(&plan.step(other).dependencies, no);
             let (old, new) = if status_read { (before.1, after.1) } else { (before.0, after.0) };
             if old == new {
                 continue;
             }
             let step = &mut self.steps[other.index()];
-            step.unmet =
-                step.unmet + u32::from(old == Standing::Satisfied) - u32::from(new == Standing::Satisfied);
-            step.dead = step.dead + u32::from(new == Standing::Dead) - u32::from(old == Standing::Dead);
+            step.unmet_dependencies = step.unmet_dependencies + u32::from(old == DependencyState::Satisfied)
+                - u32::from(new == DependencyState::Satisfied);
+            step.unsatisfiable_dependencies = step.unsatisfiable_dependencies
+                + u32::from(new == DependencyState::Unsatisfiable)
+                - u32::from(old == DependencyState::Unsatisfiable);
             self.refresh(other);
         }
     }
 
-    fn standing(&self, no: StepNo, status_read: bool) -> Standing {
+    /// What a step's status means to a dependent; `status_read`: the dependent's `when` reads the status.
+    fn dependency_state(&self, no: StepNo, status_read: bool) -> DependencyState {
         use StepStatus as S;
         let step = self.step(no);
         match step.status() {
-            S::Succeeded => Standing::Satisfied,
-            S::Skipped if step.cause.is_none() || status_read => Standing::Satisfied,
-            S::Failed | S::Unknown | S::Cancelled if status_read => Standing::Satisfied,
-            S::Skipped | S::Cancelled => Standing::Dead,
+            S::Succeeded => DependencyState::Satisfied,
+            S::Skipped if step.cause.is_none() || status_read => DependencyState::Satisfied,
+            S::Failed | S::Unknown | S::Cancelled if status_read => DependencyState::Satisfied,
+            S::Skipped | S::Cancelled => DependencyState::Unsatisfiable,
             S::Failed | S::Unknown | S::Pending | S::Running | S::AwaitingApproval | S::AwaitingAgent => {
-                Standing::Waiting
+                DependencyState::Waiting
             }
-            // What has been undone was satisfied before, and nothing starts any more.
-            S::Compensating | S::Compensated | S::CompensationFailed => Standing::Satisfied,
+            // A step that is undone was satisfied before; while unwinding nothing starts anyway.
+            S::Compensating | S::Compensated | S::CompensationFailed => DependencyState::Satisfied,
         }
     }
 
+    /// The step's start order among the ready steps.
     pub(super) fn rank(&self, no: StepNo) -> Rank {
         match self.plan.policy.concurrency {
             1 => (0, no),
@@ -197,106 +243,120 @@ impl Execution {
         }
     }
 
-    /// Recomputes in which sets a step stands. Called after every change to it.
+    /// Recomputes the sets that a step belongs to. Called after every change to the step.
     pub(super) fn refresh(&mut self, no: StepNo) {
         let (plan, rank) = (self.plan.clone(), self.rank(no));
         let spec = (plan.step(no), self.rules(no));
-        self.index.place(spec, &self.steps[no.index()], rank, (plan.order(no), no));
+        self.index.update_sets(spec, &self.steps[no.index()], rank, (plan.topological_rank(no), no));
         if self.phase == Phase::Unwind {
-            self.tell_needs(no);
+            self.update_undo_order(no);
         }
     }
 
-    /// From here on what is undone goes before what it needs. Forward, nobody asks for that order.
-    pub(super) fn order_undo(&mut self) {
+    /// Builds the order of undo, dependents before their dependencies. Only an unwinding uses it.
+    pub(super) fn build_undo_order(&mut self) {
         self.index.undo_ready.clear();
         for step in &mut self.steps {
-            (step.undo_blockers, step.standing) = (0, false);
+            (step.undo_blockers, step.blocks_undo) = (0, false);
         }
-        for no in self.numbers() {
+        for no in self.step_numbers() {
             self.refresh(no);
         }
     }
 
-    /// A step stands in the way of what it needs while it, or anything that depends on it, is to be undone.
-    fn tell_needs(&mut self, no: StepNo) {
+    /// Updates the undo order after a change to a step: a step blocks the undo of its dependencies while it,
+    /// or a step that depends on it, is to be undone.
+    fn update_undo_order(&mut self, no: StepNo) {
         let plan = self.plan.clone();
         let mut changed = vec![no];
         while let Some(no) = changed.pop() {
-            let ordered = (plan.order(no), no);
+            let ordered = (plan.topological_rank(no), no);
             let to_undo = self.index.to_undo.contains(&ordered);
             let step = &mut self.steps[no.index()];
-            let standing = to_undo || step.undo_blocked();
-            put(&mut self.index.undo_ready, ordered, to_undo && !step.undo_blocked());
-            if standing == step.standing {
+            let blocks = to_undo || step.is_undo_blocked();
+            set_membership(&mut self.index.undo_ready, ordered, to_undo && !step.is_undo_blocked());
+            if blocks == step.blocks_undo {
                 continue;
             }
-            step.standing = standing;
-            for need in &plan.step(no).needs {
+            step.blocks_undo = blocks;
+            for need in &plan.step(no).dependencies {
                 let blockers = &mut self.steps[need.step.index()].undo_blockers;
-                *blockers = if standing { *blockers + 1 } else { *blockers - 1 };
+                *blockers = if blocks { *blockers + 1 } else { *blockers - 1 };
                 changed.push(need.step);
             }
         }
     }
 
+    /// Records that a call was started.
     pub(super) fn open_call(&mut self, call: CallId, by_agent: bool) {
-        let set = if by_agent { &mut self.index.open_agents } else { &mut self.index.open_tools };
+        let set = if by_agent { &mut self.index.open_agent_calls } else { &mut self.index.open_tool_calls };
         set.insert(call);
     }
 
+    /// Records that a call ended.
     pub(super) fn close_call(&mut self, call: CallId) {
-        self.index.open_tools.remove(&call);
-        self.index.open_agents.remove(&call);
+        self.index.open_tool_calls.remove(&call);
+        self.index.open_agent_calls.remove(&call);
     }
 
-    pub(super) fn open_agent(&self, no: StepNo) -> Option<CallId> {
-        self.index.open_agents.iter().copied().find(|call| call.step == no)
+    /// The step's call that waits for an agent's report.
+    pub(super) fn open_agent_call(&self, no: StepNo) -> Option<CallId> {
+        self.index.open_agent_calls.iter().copied().find(|call| call.step == no)
     }
 
-    /// What becomes of other steps: a step that asks lets nothing be decided by itself.
+    /// What a failure of this step does to the others; a tool's open question always needs a manual decision.
     pub(super) fn failure_action(&self, no: StepNo) -> Option<FailureAction> {
-        match self.index.asking.contains(&no) {
-            true => Some(FailureAction::ManualDecision),
-            false => self.plan.step(no).failure,
+        if self.index.with_question.contains(&no) {
+            Some(FailureAction::ManualDecision)
+        } else {
+            self.plan.step(no).failure_action
         }
     }
 
-    /// The handle of a call that its server goes on with by itself.
-    pub(super) fn task_of(&self, call: CallId) -> Option<&Arc<str>> {
+    /// The handle of a call that its server runs as a task of its own; `None` for any other.
+    pub(super) fn task_handle(&self, call: CallId) -> Option<&Arc<str>> {
         let step = self.step(call.step);
         match call.kind {
-            CallKind::Run => step.attempts[call.no as usize].task.as_ref(),
-            CallKind::Compensation => step.compensations[call.no as usize].task.as_ref(),
+            CallKind::Run => step.attempts[call.index as usize].task_handle.as_ref(),
+            CallKind::Compensation => step.compensations[call.index as usize].task_handle.as_ref(),
             CallKind::Probe => None,
         }
     }
 
-    pub(super) fn abandoned(&self) -> bool {
-        self.stop == Some(Stop::Abandon)
+    /// Whether the execution was abandoned by an answer.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.stop == Some(StopReason::Abandon)
     }
 
-    /// Calls out that are not compensations.
-    pub(super) fn forward_calls_open(&self) -> bool {
-        let mut open = self.index.open_tools.iter().chain(&self.index.open_agents);
+    /// Whether a call that is not a compensation is in flight.
+    pub(super) fn has_open_forward_calls(&self) -> bool {
+        let mut open = self.index.open_tool_calls.iter().chain(&self.index.open_agent_calls);
         open.any(|call| call.kind != CallKind::Compensation)
     }
 }
 
-/// What is kept along must be what the steps give. For tests: it looks at every step.
 impl Execution {
+    /// Asserts that the index equals the one derived from all steps. For tests.
     #[doc(hidden)]
     pub fn check_index(&self) {
-        let mut index = Index::default();
-        for no in self.numbers() {
+        let mut index = StepIndex::default();
+        for no in self.step_numbers() {
             let (spec, step) = (self.plan.step(no), self.step(no));
             index.counts[step.status() as usize] += 1;
-            index.place((spec, self.rules(no)), step, self.rank(no), (self.plan.order(no), no));
-            let standings = || spec.needs.iter().map(|need| self.standing(need.step, need.status_read));
-            let unmet = standings().filter(|standing| *standing != Standing::Satisfied).count();
-            let dead = standings().filter(|standing| *standing == Standing::Dead).count();
-            assert_eq!((step.unmet as usize, step.dead as usize), (unmet, dead), "needs of `{}`", spec.id);
-            index.add_calls(no, step);
+            index.update_sets(
+                (spec, self.rules(no)),
+                step,
+                self.rank(no),
+                (self.plan.topological_rank(no), no),
+            );
+            let dependency_states =
+                || spec.dependencies.iter().map(|need| self.dependency_state(need.step, need.status_read));
+            let unmet = dependency_states().filter(|state| *state != DependencyState::Satisfied).count();
+            let unsatisfiable =
+                dependency_states().filter(|state| *state == DependencyState::Unsatisfiable).count();
+            let kept = (step.unmet_dependencies as usize, step.unsatisfiable_dependencies as usize);
+            assert_eq!(kept, (unmet, unsatisfiable), "needs of `{}`", spec.id);
+            index.add_open_calls(no, step);
         }
         if self.phase == Phase::Unwind {
             self.check_undo_order(&mut index);
@@ -304,52 +364,55 @@ impl Execution {
         assert_eq!(self.index, index, "kept (left) and derived (right)");
     }
 
-    fn check_undo_order(&self, index: &mut Index) {
-        let mut from_last: Vec<StepNo> = self.numbers().collect();
-        from_last.sort_by_key(|no| std::cmp::Reverse(self.plan.order(*no)));
-        let mut standing = vec![false; self.steps.len()];
+    /// Asserts the undo order that each step holds, and derives `undo_ready` into `index`.
+    fn check_undo_order(&self, index: &mut StepIndex) {
+        let mut from_last: Vec<StepNo> = self.step_numbers().collect();
+        from_last.sort_by_key(|no| std::cmp::Reverse(self.plan.topological_rank(*no)));
+        let mut blocks = vec![false; self.steps.len()];
         for no in from_last {
-            let ordered = (self.plan.order(no), no);
-            let blockers =
-                self.plan.step(no).needed_by.iter().filter(|other| standing[other.index()]).count();
-            standing[no.index()] = blockers > 0 || index.to_undo.contains(&ordered);
-            put(&mut index.undo_ready, ordered, blockers == 0 && index.to_undo.contains(&ordered));
-            let kept = (self.step(no).undo_blockers as usize, self.step(no).standing);
-            assert_eq!(kept, (blockers, standing[no.index()]), "undo order of `{}`", self.step_id(no));
+            let ordered = (self.plan.topological_rank(no), no);
+            let blockers = self.plan.step(no).dependents.iter().filter(|other| blocks[other.index()]).count();
+            blocks[no.index()] = blockers > 0 || index.to_undo.contains(&ordered);
+            set_membership(&mut index.undo_ready, ordered, blockers == 0 && index.to_undo.contains(&ordered));
+            let kept = (self.step(no).undo_blockers as usize, self.step(no).blocks_undo);
+            assert_eq!(kept, (blockers, blocks[no.index()]), "undo order of `{}`", self.step_id(no));
         }
     }
 }
 
-impl Index {
-    fn add_calls(&mut self, step: StepNo, state: &StepState) {
+impl StepIndex {
+    /// Adds a step's open calls.
+    fn add_open_calls(&mut self, step: StepNo, state: &StepState) {
         let mut add = |kind: CallKind, no: usize, by_agent: bool| {
-            let set = if by_agent { &mut self.open_agents } else { &mut self.open_tools };
-            set.insert(CallId { step, kind, no: no as u32 });
+            let set = if by_agent { &mut self.open_agent_calls } else { &mut self.open_tool_calls };
+            set.insert(CallId { step, kind, index: no as u32 });
         };
         for (no, attempt) in state.attempts.iter().enumerate() {
-            if attempt.open() {
+            if attempt.is_open() {
                 add(CallKind::Run, no, attempt.by_agent);
             }
-            if probe_open(attempt.probe) {
+            if is_probe_open(attempt.probe) {
                 add(CallKind::Probe, no, false);
             }
         }
-        for (no, one) in state.compensations.iter().enumerate().filter(|(_, one)| one.outcome.is_none()) {
-            add(CallKind::Compensation, no, one.by_agent);
+        for (no, undo) in state.compensations.iter().enumerate().filter(|(_, undo)| undo.outcome.is_none()) {
+            add(CallKind::Compensation, no, undo.by_agent);
         }
     }
 }
 
-fn probe_open(probe: ProbeState) -> bool {
+fn is_probe_open(probe: ProbeState) -> bool {
     matches!(probe, ProbeState::Open { .. })
 }
 
-fn undo_ended_badly(step: &StepState) -> bool {
-    let outcome = step.last_compensation().and_then(Compensation::counts_as);
+/// Whether the last compensation failed or is unknown.
+fn last_undo_unsuccessful(step: &StepState) -> bool {
+    let outcome = step.last_compensation().and_then(CompensationAttempt::effective_outcome);
     matches!(outcome, Some(Outcome::Failed | Outcome::Unknown))
 }
 
-fn need(needs: &[Need], step: StepNo) -> bool {
+/// Whether a step with these dependencies reads the status of `step`, so that a failure satisfies it too.
+fn reads_status(needs: &[Dependency], step: StepNo) -> bool {
     match needs.binary_search_by_key(&step, |need| need.step) {
         Ok(at) => needs[at].status_read,
         Err(_) => false,

@@ -1,233 +1,247 @@
-//! What follows by itself, derived from the state alone: level, not edge. `follow` turns the answer
-//! into events; `status` asks only whether there is one.
+//! The next automatic action, derived from the state alone (level-triggered, not edge-triggered). `follow`
+//! turns the action into events; `status` only asks whether there is one.
 
-use super::due::{CallId, CallKind, agent_deadline};
+use super::due::{CallId, CallKind, agent_deadline_ms};
 use super::index::Rank;
-use super::state::{Execution, Gate, Phase, Proposal, Stop};
+use super::state::{ApprovalGate, Execution, Phase, StopReason, UnwindProposal};
 use super::unwind;
 use crate::id::StepNo;
-use crate::policy::{Category, End, FailureAction, OnFailure, Outcome, StepStatus};
+use crate::policy::{EndStatus, ErrorCategory, FailureAction, OnFailure, Outcome, StepStatus};
 
+/// An action that the driver takes without a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    AskForPlan,
+pub(super) enum NextAction {
+    AskPlanApproval,
+    /// Cancel all steps that have not started, because the execution stops.
     CancelUnstarted,
-    /// An agent's work is no longer waited for; what became of it is unknown.
-    TakeBack(CallId),
+    /// End an agent's open call as unknown, because its deadline passed or the execution stops.
+    GiveUpAgentCall(CallId),
     Probe(StepNo),
+    /// Choose the time of the next attempt at a step or its compensation.
     ScheduleRetry(StepNo),
     Retry(StepNo),
+    /// End a step with this outcome.
     Settle(StepNo, Outcome),
+    /// Apply the failure policy of a failed step to the other steps.
     HandleFailure(StepNo),
-    Doom(StepNo),
+    /// Cancel or skip this step, because a step that it depends on was cancelled, or skipped by a failure.
+    CancelDependents(StepNo),
     Start(StepNo),
-    Propose,
-    Unwind,
-    Undo {
+    /// Ask for an approval of the unwinding.
+    ProposeUnwind,
+    StartUnwind,
+    /// Start a compensation of the attempt with this index.
+    Compensate {
         step: StepNo,
         attempt: u32,
     },
-    GiveUpUndo(StepNo),
-    End(End),
+    /// Stop retrying a compensation and wait for an answer.
+    GiveUpCompensation(StepNo),
+    End(EndStatus),
 }
 
-pub(super) fn next(execution: &Execution, now_ms: i64) -> Option<Next> {
+/// The next automatic action; `None` where the execution waits for a call, a person, an agent or a time.
+pub(super) fn next_action(execution: &Execution, now_ms: i64) -> Option<NextAction> {
     if execution.ended.is_some() || execution.paused {
         return None;
     }
-    if execution.gate == Gate::Due && !execution.stopping() {
-        return Some(Next::AskForPlan);
+    if execution.gate == ApprovalGate::Due && !execution.is_stopping() {
+        return Some(NextAction::AskPlanApproval);
     }
-    take_back(execution, now_ms)
-        .or_else(|| probe(execution))
-        .or_else(|| execution.index.settling.iter().find_map(|no| settle(execution, *no, now_ms)))
+    cancel_or_give_up(execution, now_ms)
+        .or_else(|| next_probe(execution))
+        .or_else(|| execution.index.settling.iter().find_map(|no| settle_or_retry(execution, *no, now_ms)))
         .or_else(|| match (execution.stop, execution.phase) {
-            (Some(stop), _) => finish(execution, stop),
-            (None, Phase::Unwind) => unwind::next(execution, now_ms),
-            (None, Phase::Forward) if execution.holds_for_undo() => propose(execution),
-            (None, Phase::Forward) => forward(execution),
+            (Some(stop), _) => finish_stop(execution, stop),
+            (None, Phase::Unwind) => unwind::next_unwind_action(execution, now_ms),
+            (None, Phase::Forward) if execution.is_held_for_undo() => propose_unwind(execution),
+            (None, Phase::Forward) => next_forward_action(execution),
         })
 }
 
-/// A probe is a call: none while stopping, and none beyond the budget, which never stops an unwinding.
-fn probe(execution: &Execution) -> Option<Next> {
-    let unwinding = execution.phase == Phase::Unwind;
-    if execution.stop.is_some() || !(unwinding || execution.calls_left()) {
+/// The next probe. None starts while stopping, nor beyond the budget of calls, except in an unwinding.
+fn next_probe(execution: &Execution) -> Option<NextAction> {
+    let is_unwinding = execution.phase == Phase::Unwind;
+    if execution.stop.is_some() || !(is_unwinding || execution.has_calls_left()) {
         return None;
     }
-    execution.index.probes_due.first().map(|no| Next::Probe(*no))
+    execution.index.probes_due.first().map(|no| NextAction::Probe(*no))
 }
 
-/// The unwinding that was asked for is put to a person once nothing is in flight.
-fn propose(execution: &Execution) -> Option<Next> {
-    if execution.asks_for_undo() || !execution.index.open_tools.is_empty() {
+/// Proposes a requested unwinding once no call is in flight; starts it where nothing is left to undo.
+fn propose_unwind(execution: &Execution) -> Option<NextAction> {
+    if execution.awaits_undo_approval() || !execution.index.open_tool_calls.is_empty() {
         return None;
     }
-    Some(if execution.can_undo() { Next::Propose } else { Next::Unwind })
+    Some(if execution.can_undo() { NextAction::ProposeUnwind } else { NextAction::StartUnwind })
 }
 
-/// A stop cancels what has not started and lets go of agents; so does an agent's own deadline.
-fn take_back(execution: &Execution, now_ms: i64) -> Option<Next> {
+/// While stopping, cancels unstarted steps and gives up agents' calls; at any time, gives up those past their
+/// deadline.
+fn cancel_or_give_up(execution: &Execution, now_ms: i64) -> Option<NextAction> {
     let index = &execution.index;
-    if execution.stopping() {
+    if execution.is_stopping() {
         if index.count(StepStatus::Pending) + index.count(StepStatus::AwaitingApproval) > 0 {
-            return Some(Next::CancelUnstarted);
+            return Some(NextAction::CancelUnstarted);
         }
-        let gone = |call: &&CallId| call.kind == CallKind::Run || execution.abandoned();
-        if let Some(call) = index.open_agents.iter().find(gone) {
-            return Some(Next::TakeBack(*call));
+        let is_given_up = |call: &&CallId| call.kind == CallKind::Run || execution.is_abandoned();
+        if let Some(call) = index.open_agent_calls.iter().find(is_given_up) {
+            return Some(NextAction::GiveUpAgentCall(*call));
         }
     }
-    let late = |call: &&CallId| agent_deadline(execution, **call).is_some_and(|deadline| deadline <= now_ms);
-    index.open_agents.iter().find(late).map(|call| Next::TakeBack(*call))
+    let is_overdue =
+        |call: &&CallId| agent_deadline_ms(execution, **call).is_some_and(|deadline| deadline <= now_ms);
+    index.open_agent_calls.iter().find(is_overdue).map(|call| NextAction::GiveUpAgentCall(*call))
 }
 
-/// A step whose attempt has ended: succeed, try again, wait, or keep the outcome.
-fn settle(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Next> {
+/// Settles or retries a step whose attempt has ended; `None` while it waits for the time of its retry.
+fn settle_or_retry(execution: &Execution, no: StepNo, now_ms: i64) -> Option<NextAction> {
     let step = execution.step(no);
-    let attempt = step.last()?;
-    if step.attempts.iter().any(|attempt| attempt.succeeded()) {
-        return Some(Next::Settle(no, Outcome::Succeeded));
+    let attempt = step.last_attempt()?;
+    if step.attempts.iter().any(|attempt| attempt.has_succeeded()) {
+        return Some(NextAction::Settle(no, Outcome::Succeeded));
     }
-    let outcome = step.last_that_counts()?.counts_as()?;
-    let halted = execution.index.halting() && !attempt.forced;
-    if execution.stopping() || halted || !may_retry(execution, no) {
-        return Some(Next::Settle(no, outcome));
+    let outcome = step.last_counted_attempt()?.effective_outcome()?;
+    let is_halted = execution.index.blocks_new_steps() && !attempt.forced;
+    if execution.is_stopping() || is_halted || !may_retry(execution, no) {
+        return Some(NextAction::Settle(no, outcome));
     }
-    if !attempt.forced && execution.spent(attempt.by_agent, now_ms).is_some() {
-        return Some(Next::Settle(no, outcome));
+    if !attempt.forced && execution.reached_limit(attempt.by_agent, now_ms).is_some() {
+        return Some(NextAction::Settle(no, outcome));
     }
-    if execution.holds_for_undo() {
+    if execution.is_held_for_undo() {
         return None;
     }
-    if attempt.costs_nothing() || attempt.is_repeated() {
-        return Some(Next::Retry(no));
+    if attempt.is_proven_unsent() || attempt.is_due_for_repeat() {
+        return Some(NextAction::Retry(no));
     }
     match step.retry_at_ms {
-        None => Some(Next::ScheduleRetry(no)),
-        Some(at) if at <= now_ms => Some(Next::Retry(no)),
+        None => Some(NextAction::ScheduleRetry(no)),
+        Some(at) if at <= now_ms => Some(NextAction::Retry(no)),
         Some(_) => None,
     }
 }
 
-/// Automatic attempts: a definite failure in a listed category; an unknown one only where sending
-/// twice does no harm.
+/// Whether an automatic retry is allowed: after a definite failure in a listed category, or after an unknown
+/// outcome only where sending twice does no harm.
 fn may_retry(execution: &Execution, no: StepNo) -> bool {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
-    let Some(attempt) = step.last() else { return false };
-    if attempt.by_agent || attempt.asks {
+    let Some(attempt) = step.last_attempt() else { return false };
+    if attempt.by_agent || attempt.ended_with_question {
         return false;
     }
-    if attempt.costs_nothing() || attempt.is_repeated() {
+    if attempt.is_proven_unsent() || attempt.is_due_for_repeat() {
         return true;
     }
-    let retry = execution.retry(spec);
-    let listed = attempt.category.is_some_and(|category| retry.on.contains(&category));
-    let safe = match attempt.counts_as() {
+    let retry = execution.step_retry(spec);
+    let is_listed = attempt.category.is_some_and(|category| retry.on.contains(&category));
+    let is_safe = match attempt.effective_outcome() {
         Some(Outcome::Failed) => true,
         Some(Outcome::Unknown) => execution.rules(no).repeatable,
         Some(Outcome::Succeeded) | None => false,
     };
-    safe && listed && step.tries < retry.max_attempts
+    is_safe && is_listed && step.tries < retry.max_attempts
 }
 
-/// Cancelled or abandoned: when nothing is out any more, it ends.
-fn finish(execution: &Execution, stop: Stop) -> Option<Next> {
-    if !execution.index.open_tools.is_empty() {
+/// Ends a cancelled or abandoned execution once no call is in flight.
+fn finish_stop(execution: &Execution, stop: StopReason) -> Option<NextAction> {
+    if !execution.index.open_tool_calls.is_empty() {
         return None;
     }
     if execution.index.count(StepStatus::Compensating) > 0 {
-        let half_done = |no: &StepNo| execution.step(*no).status() == StepStatus::Compensating;
-        return execution.numbers().find(half_done).map(Next::GiveUpUndo);
+        let is_compensating = |no: &StepNo| execution.step(*no).status() == StepStatus::Compensating;
+        return execution.step_numbers().find(is_compensating).map(NextAction::GiveUpCompensation);
     }
-    Some(Next::End(match stop {
-        Stop::Cancel => End::Cancelled,
-        Stop::Abandon => End::Failed,
+    Some(NextAction::End(match stop {
+        StopReason::Cancel => EndStatus::Cancelled,
+        StopReason::Abandon => EndStatus::Failed,
     }))
 }
 
-fn forward(execution: &Execution) -> Option<Next> {
-    if execution.gate != Gate::Open {
+/// The next action before any unwinding: handle failures, start steps, then conclude.
+fn next_forward_action(execution: &Execution) -> Option<NextAction> {
+    if execution.gate != ApprovalGate::Open {
         return None;
     }
     let index = &execution.index;
-    let failure = index.unhandled.first().map(|no| Next::HandleFailure(*no));
+    let failure = index.unhandled_failures.first().map(|no| NextAction::HandleFailure(*no));
     failure
-        .or_else(|| index.doomed.first().map(|no| Next::Doom(*no)))
-        .or_else(|| startable(execution).map(Next::Start))
-        .or_else(|| conclude(execution))
+        .or_else(|| index.unsatisfiable.first().map(|no| NextAction::CancelDependents(*no)))
+        .or_else(|| next_startable_step(execution).map(NextAction::Start))
+        .or_else(|| conclude_forward(execution))
 }
 
-/// The next step to start, if there is a slot for it.
-pub(super) fn startable(execution: &Execution) -> Option<StepNo> {
+/// The next step to start; `None` where none is ready or no slot is free.
+pub(super) fn next_startable_step(execution: &Execution) -> Option<StepNo> {
     let index = &execution.index;
-    let occupied = index.occupied();
-    let full = match execution.plan.policy.concurrency {
+    let occupied = index.occupied_slots();
+    let is_full = match execution.plan.policy.concurrency {
         1 => occupied + index.count(StepStatus::AwaitingApproval) > 0,
         slots => occupied >= slots as usize,
     };
-    if full || !index.alone.is_empty() {
+    if is_full || !index.exclusive_in_flight.is_empty() {
         return None;
     }
-    let alone_fits = |rank: &&Rank| occupied == 0 || !execution.rules(rank.1).irreversible();
-    if index.halting() {
-        return index.ready_forced.iter().find(alone_fits).map(|rank| rank.1);
+    let may_run = |rank: &&Rank| occupied == 0 || !execution.rules(rank.1).is_irreversible();
+    if index.blocks_new_steps() {
+        return index.ready_forced.iter().find(may_run).map(|rank| rank.1);
     }
-    let alone = if occupied == 0 { index.ready_alone.first() } else { None };
-    let first = match (index.ready.first(), alone) {
-        (Some(shared), Some(alone)) => Some(shared.min(alone)),
-        (shared, alone) => shared.or(alone),
+    let exclusive = if occupied == 0 { index.ready_exclusive.first() } else { None };
+    let first = match (index.ready.first(), exclusive) {
+        (Some(shared), Some(exclusive)) => Some(shared.min(exclusive)),
+        (shared, exclusive) => shared.or(exclusive),
     };
     first.map(|rank| rank.1)
 }
 
-/// Nothing can start: has it ended, or is it `on_failure`'s turn?
-fn conclude(execution: &Execution) -> Option<Next> {
+/// What follows when no step can start: the end, or what `on_failure` says; `None` while something is open.
+fn conclude_forward(execution: &Execution) -> Option<NextAction> {
     let index = &execution.index;
-    if !index.open_tools.is_empty() || index.count(StepStatus::Running) > 0 {
+    if !index.open_tool_calls.is_empty() || index.count(StepStatus::Running) > 0 {
         return None;
     }
     if index.failed.is_empty() {
         let done = index.count(StepStatus::Succeeded) + index.count(StepStatus::Skipped);
-        return (done == execution.steps.len()).then_some(Next::End(End::Succeeded));
+        return (done == execution.steps.len()).then_some(NextAction::End(EndStatus::Succeeded));
     }
-    if index.failures(Some(FailureAction::ManualDecision)) > 0 {
+    if index.failure_count(Some(FailureAction::ManualDecision)) > 0 {
         return None;
     }
-    let hard = index.failures(None) + index.failures(Some(FailureAction::CancelAll));
+    let halting = index.failure_count(None) + index.failure_count(Some(FailureAction::CancelAll));
     let unfinished = [StepStatus::Pending, StepStatus::AwaitingApproval, StepStatus::AwaitingAgent];
-    let others_go_on = unfinished.into_iter().any(|status| index.count(status) > 0);
-    if hard == 0 && others_go_on {
+    let others_continue = unfinished.into_iter().any(|status| index.count(status) > 0);
+    if halting == 0 && others_continue {
         return None;
     }
-    if hard + index.failures(Some(FailureAction::CancelDependent)) == 0 {
-        return Some(Next::End(End::Failed));
+    if halting + index.failure_count(Some(FailureAction::CancelDependent)) == 0 {
+        return Some(NextAction::End(EndStatus::Failed));
     }
     match execution.plan.policy.on_failure {
         OnFailure::Manual => None,
-        OnFailure::Propose | OnFailure::Auto if execution.proposal == Proposal::Rejected => None,
-        OnFailure::Propose => execution.can_undo().then_some(Next::Propose),
-        OnFailure::Auto if execution.undo_needs_yes() => Some(Next::Propose),
-        OnFailure::Auto => Some(Next::Unwind),
+        OnFailure::Propose | OnFailure::Auto if execution.proposal == UnwindProposal::Rejected => None,
+        OnFailure::Propose => execution.can_undo().then_some(NextAction::ProposeUnwind),
+        OnFailure::Auto if execution.undo_needs_approval() => Some(NextAction::ProposeUnwind),
+        OnFailure::Auto => Some(NextAction::StartUnwind),
     }
 }
 
-/// A limit that has been reached.
+/// A limit of the execution that has been reached: its budget of calls, or its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spent {
+pub(super) enum ReachedLimit {
     Calls,
     Time,
 }
 
-impl Spent {
-    /// The category of what fails by it.
-    pub fn category(self) -> Category {
+impl ReachedLimit {
+    /// The category with which a step fails because of this limit.
+    pub fn category(self) -> ErrorCategory {
         match self {
-            Self::Calls => Category::Policy,
-            Self::Time => Category::Timeout,
+            Self::Calls => ErrorCategory::Policy,
+            Self::Time => ErrorCategory::Timeout,
         }
     }
 
+    /// The error text of a step that fails because of this limit.
     pub fn message(self) -> &'static str {
         match self {
             Self::Calls => "the execution's budget of calls is spent",
@@ -237,19 +251,19 @@ impl Spent {
 }
 
 impl Execution {
-    /// The budget has room for another call.
-    fn calls_left(&self) -> bool {
-        self.plan.policy.max_calls.is_none_or(|limit| self.calls < limit)
+    /// Whether the budget has room for another call.
+    fn has_calls_left(&self) -> bool {
+        self.plan.policy.max_calls.is_none_or(|limit| self.calls_made < limit)
     }
 
-    /// An agent's work is no call, but takes time like any other.
-    pub(super) fn spent(&self, by_agent: bool, now_ms: i64) -> Option<Spent> {
+    /// The limit that forbids another attempt; `None`: none does. An agent's work takes time, but no call.
+    pub(super) fn reached_limit(&self, by_agent: bool, now_ms: i64) -> Option<ReachedLimit> {
         let policy = &self.plan.policy;
-        if !by_agent && !self.calls_left() {
-            return Some(Spent::Calls);
+        if !by_agent && !self.has_calls_left() {
+            return Some(ReachedLimit::Calls);
         }
-        let since = u64::try_from(now_ms - self.at_ms).unwrap_or(0);
+        let since = u64::try_from(now_ms - self.last_entry_at_ms).unwrap_or(0);
         let active = self.active_ms + since;
-        policy.timeout_ms.is_some_and(|limit| active >= limit).then_some(Spent::Time)
+        policy.timeout_ms.is_some_and(|limit| active >= limit).then_some(ReachedLimit::Time)
     }
 }

@@ -1,197 +1,213 @@
-//! The state of an execution: for each step its attempts and their outcomes, and of every payload its
-//! position and digest, never its bytes. Only `evolve` writes here.
+//! The state of an execution: each step's attempts and their outcomes, and the position and digest of every
+//! payload, never its bytes. Only `evolve` changes it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::claim::Claim;
-use super::index::Index;
+use super::index::StepIndex;
 use crate::chain::Digest;
-use crate::event::{Kept, PlanRef, Probed, Reported, UndoCall};
-use crate::id::{Epoch, ExecutionId, Position, SeatId, StepId, StepNo};
+use crate::event::{PayloadDigest, PlanRef, ProbeFinding, ReportedStatus, UndoCall};
+use crate::id::{Epoch, ExecutionId, NodeId, Position, StepId, StepNo};
 use crate::plan::Plan;
-use crate::policy::{Category, End, Outcome, Status, StepStatus};
-use crate::terms::{Rules, Terms};
+use crate::policy::{EndStatus, ErrorCategory, ExecutionStatus, Outcome, StepStatus};
+use crate::tool_policy::{StepRules, ToolPolicies};
 
-/// Where a payload is, and what proves it.
+/// A reference to a payload: the position of the entry that owns it, and its digest and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct PayloadRef {
     pub position: Position,
-    pub kept: Kept,
+    pub digest: PayloadDigest,
 }
 
+/// Whether the execution runs its steps or undoes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Forward,
     Unwind,
 }
 
-/// Why nothing more starts, for good.
+/// Why the execution was stopped for good: nothing more starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     Cancel,
     Abandon,
 }
 
-/// The yes that a whole plan waits for.
+/// The approval of the whole plan: `Due` is to be asked for, `Asked` waits, `Open` is given or not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
+pub enum ApprovalGate {
     Due,
     Asked,
     Open,
 }
 
-/// An unwinding, or calls of one under way, that wait for a yes.
+/// The proposal of an unwinding, or of further calls of a running one, to the person who may approve it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Proposal {
+pub enum UnwindProposal {
     None,
-    /// The entry that asks, and the calls that a yes covers.
+    /// Waits for an approval. `position`: the entry that asks; `calls`: what an approval covers.
     Asked {
         position: Position,
         calls: Vec<UndoCall>,
     },
+    /// Rejected; counts until another failure.
     Rejected,
 }
 
-/// The yes that one compensation has: to these arguments, and to the tool as this pin has it.
+/// The approval of one compensation: of these arguments, and of the tool definition in `pin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UndoYes {
+pub struct UndoApproval {
     pub arguments: Option<Digest>,
     pub pin: Option<Digest>,
 }
 
+/// The folded state of one execution.
 #[derive(Clone, Debug)]
 pub struct Execution {
     pub id: ExecutionId,
     pub plan: Arc<Plan>,
     pub plan_ref: PlanRef,
-    pub inputs: Option<Stored>,
-    pub place: Digest,
-    pub terms: Terms,
+    pub inputs: Option<PayloadRef>,
+    /// Digest of the definitions of the servers that the plan names.
+    pub toolset: Digest,
+    pub tool_policies: ToolPolicies,
+    /// The outside task that the plan belongs to.
     pub task: Option<String>,
-    /// None: started before there were projects.
+    /// `None`: started before projects existed.
     pub project: Option<String>,
     pub agents_may_approve: bool,
     pub steps: Vec<StepState>,
+    /// Only commands with this epoch start attempts.
     pub epoch: Epoch,
-    pub seat: Option<SeatId>,
+    /// The node that drives; `None` before the first claim.
+    pub node: Option<NodeId>,
     pub paused: bool,
-    pub stop: Option<Stop>,
+    pub stop: Option<StopReason>,
     pub phase: Phase,
-    pub ended: Option<End>,
-    pub gate: Gate,
-    pub proposal: Proposal,
-    /// A caller who may not approve wants it unwound. Nothing starts until that is answered.
-    pub undo_asked: bool,
-    /// Calls that count against the budget.
-    pub calls: u32,
-    /// A yes was given at the point of no return; it covers what lies behind it.
-    pub past_no_return: bool,
+    pub ended: Option<EndStatus>,
+    pub gate: ApprovalGate,
+    pub proposal: UnwindProposal,
+    /// A caller who may not approve asked for an unwinding. Nothing starts until that is answered.
+    pub undo_requested: bool,
+    /// Number of calls that count against the budget.
+    pub calls_made: u32,
+    /// A step at the point of no return was approved; the approval covers all later steps.
+    pub past_point_of_no_return: bool,
+    /// Payloads and salt were erased.
     pub erased: bool,
     pub started_at_ms: i64,
     pub ended_at_ms: Option<i64>,
-    /// Time spent neither paused nor blocked, up to `at_ms`.
+    /// Time neither paused nor blocked, up to `last_entry_at_ms`; counted only if the plan has a time limit.
     pub active_ms: u64,
-    /// Of the last entry.
-    pub at_ms: i64,
+    /// Unix time of the last entry.
+    pub last_entry_at_ms: i64,
+    /// Position of the last entry.
     pub position: Position,
-    /// How many entries the stream has.
+    /// Number of entries in the stream.
     pub version: u64,
-    /// The newest acts outside the plan, remarks and decisions, oldest first.
-    pub notes: VecDeque<Note>,
-    /// By step: what the plan and the terms give together.
-    pub(super) rules: Vec<Rules>,
+    /// The newest recorded decisions and actions outside the plan, oldest first.
+    pub annotations: VecDeque<Annotation>,
+    /// By step: its plan's fields combined with the tool policies.
+    pub(super) rules: Vec<StepRules>,
     pub(super) salt: Arc<[u8]>,
-    pub(super) index: Index,
+    pub(super) index: StepIndex,
 }
 
-/// How many notes a state has at hand; the journal has them all.
-pub const NOTES_KEPT: usize = 20;
+/// Most annotations that a state holds; the journal has them all.
+pub const ANNOTATIONS_MAX: usize = 20;
 
-/// Something that an agent or a person put on record, of which nothing follows.
+/// An action or a decision that was recorded beside the plan and changes no step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct Annotation {
     pub position: Position,
     pub at_ms: i64,
     pub step: Option<StepNo>,
-    pub what: Noted,
+    pub kind: AnnotationKind,
 }
 
+/// The content of an annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Noted {
-    Action { status: Option<Reported>, facts: Stored },
-    Decision { decision: String, reason: Option<String>, details: Option<Stored> },
+pub enum AnnotationKind {
+    Action { status: Option<ReportedStatus>, facts: PayloadRef },
+    Decision { decision: String, reason: Option<String>, details: Option<PayloadRef> },
 }
 
-/// A tool's question and what was answered: the next attempt sends both back.
+/// A tool's question and the reply to it; the next attempt sends both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answered {
-    pub question: Stored,
-    pub answer: Stored,
+pub struct QuestionReply {
+    pub question: PayloadRef,
+    pub answer: PayloadRef,
 }
 
+/// The folded state of one step.
 #[derive(Clone, Debug, Default)]
 pub struct StepState {
     pub(super) status: StepStatusCell,
     pub attempts: Vec<Attempt>,
-    pub compensations: Vec<Compensation>,
+    pub compensations: Vec<CompensationAttempt>,
     /// The failed step because of which this one was cancelled or skipped.
     pub cause: Option<StepNo>,
-    /// An answer wants it run, though another failure stands.
+    /// An answer demands another attempt, in spite of other failures and of limits.
     pub forced: bool,
-    pub asked: Option<Stored>,
-    /// The definition of its tool that the question was about.
-    pub asked_pin: Option<Digest>,
+    /// The arguments for which an approval was asked.
+    pub approval_arguments: Option<PayloadRef>,
+    /// The tool definition for which an approval was asked.
+    pub approval_pin: Option<Digest>,
     pub approved: bool,
-    /// Why somebody said no.
-    pub rejected: Option<String>,
-    /// Attempts since the last answer, those that cost nothing left out.
+    /// The reason of the person who rejected the step.
+    pub rejection_reason: Option<String>,
+    /// Attempts since the last answer, without those that were proven unsent or repeated after a takeover.
     pub tries: u32,
+    /// When the scheduled retry is due, in Unix milliseconds.
     pub retry_at_ms: Option<i64>,
-    /// The server that was called last wants to be left alone until then.
+    /// The last server that was called asked for no retry before this time.
     pub not_before_ms: Option<i64>,
     /// The failure policy has been applied to this failure.
-    pub handled: bool,
-    pub output: Option<Stored>,
-    pub error: Option<Failure>,
-    /// Attempts whose effect has been taken back.
-    pub undone: BTreeSet<u32>,
-    /// Attempts whose success arrived after their compensation had begun.
+    pub failure_handled: bool,
+    pub output: Option<PayloadRef>,
+    pub error: Option<StepFailure>,
+    /// Indexes of the attempts whose effect was undone.
+    pub undone_attempts: BTreeSet<u32>,
+    /// Indexes of the attempts whose success arrived after their compensation had started.
     pub undo_again: BTreeSet<u32>,
-    /// An answer said to leave the effect where it is.
-    pub left: bool,
+    /// An answer said to leave the effect in place.
+    pub left_in_place: bool,
+    /// The compensation is to be run again: by an answer, a takeover, a new `undo` or a late success.
     pub undo_retry: bool,
-    /// By attempt: the yes that its compensation has. Only tools under approval need one.
-    pub undo_yes: BTreeMap<u32, UndoYes>,
-    /// What an answer says to send instead of what the plan binds.
-    pub corrected: Option<Stored>,
-    /// The next attempt gets a key of its own: its arguments are other ones.
-    pub(super) new_key: bool,
-    /// How often an attempt or a compensation was made again because its process was lost.
+    /// By attempt index: the approval of its compensation. Only tools under approval need one.
+    pub undo_approvals: BTreeMap<u32, UndoApproval>,
+    /// Arguments from an answer that replace those that the plan binds.
+    pub corrected_arguments: Option<PayloadRef>,
+    /// The next attempt needs a new idempotency key, because its arguments changed.
+    pub(super) needs_new_key: bool,
+    /// How often an attempt or a compensation was repeated because its process died.
     pub(super) takeover_repeats: u32,
-    /// Who has started it, where an agent does it.
+    /// Which agent holds the step, and until when; `None` for tool steps and before a start.
     pub claim: Option<Claim>,
-    /// Those from whom it was taken over.
+    /// The agents from which the step was taken over.
     pub(super) former_holders: BTreeSet<String>,
-    /// When its agent said that it had begun.
-    pub agent_began_ms: Option<i64>,
-    /// Its last attempt ended with a question that no answer has settled.
-    pub(super) asks: bool,
-    /// What its tool asked has been answered; the next attempt takes it along.
-    pub answering: Option<Answered>,
-    /// What an agent last told of it.
-    pub facts: Option<Stored>,
+    /// When an agent first reported the start of the current attempt.
+    pub agent_started_at_ms: Option<i64>,
+    /// The last attempt ended with a question of the tool that no answer has settled.
+    pub(super) has_open_question: bool,
+    /// The reply to the tool's question, which the next attempt sends.
+    pub next_reply: Option<QuestionReply>,
+    /// The facts that an agent recorded last about the step.
+    pub facts: Option<PayloadRef>,
     pub started_at_ms: Option<i64>,
     pub ended_at_ms: Option<i64>,
-    /// Needs that are not satisfied, and needs that never will be.
-    pub(super) unmet: u32,
-    pub(super) dead: u32,
-    /// While unwinding: dependants that stand, or have dependants that do; and whether this is one.
+    /// Number of dependencies that are not satisfied yet.
+    pub(super) unmet_dependencies: u32,
+    /// Number of dependencies that never will be satisfied.
+    pub(super) unsatisfiable_dependencies: u32,
+    /// While unwinding: number of direct dependents with `blocks_undo`.
     pub(super) undo_blockers: u32,
-    pub(super) standing: bool,
+    /// While unwinding: this step, or one that depends on it, is to be undone.
+    pub(super) blocks_undo: bool,
 }
 
-/// A step's status changes only through `Execution::set_status`, which keeps the counts.
+/// Wraps a step's status so that only `Execution::set_status` changes it, which maintains the index.
 #[derive(Clone, Debug)]
 pub(super) struct StepStatusCell(pub(super) StepStatus);
 
@@ -201,81 +217,95 @@ impl Default for StepStatusCell {
     }
 }
 
+/// Why a step or its compensation failed, or is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
-    pub category: Category,
-    pub said: Option<Stored>,
+pub struct StepFailure {
+    pub category: ErrorCategory,
+    /// The error that the tool returned, or that Actbook raised.
+    pub detail: Option<PayloadRef>,
 }
 
+/// The probe of one attempt: none yet, in flight, or done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeState {
     None,
-    Open { arguments: Stored },
-    Done(Probed),
+    Open { arguments: PayloadRef },
+    Done(ProbeFinding),
 }
 
+/// One attempt at a step.
 #[derive(Clone, Debug)]
 pub struct Attempt {
+    /// Numbers the outbound idempotency key among the step's attempts.
     pub key: u32,
+    /// An agent or a person does the work; Actbook makes no call.
     pub by_agent: bool,
+    /// Made because of an answer, so limits and other failures do not stop it.
     pub forced: bool,
-    pub arguments: Option<Stored>,
-    /// The definition of its tool that was approved, and no other.
+    pub arguments: Option<PayloadRef>,
+    /// The approved tool definition, which alone may be called; `None`: no approval was needed.
     pub pin: Option<Digest>,
+    /// `None` while the call is open.
     pub outcome: Option<Outcome>,
-    pub category: Option<Category>,
-    pub result: Option<Stored>,
-    /// What a probe, an answer or a late answer made of an unknown outcome: it happened, or not.
+    pub category: Option<ErrorCategory>,
+    pub result: Option<PayloadRef>,
+    /// Whether an unknown attempt did happen, by a probe, an answer or a late outcome; `None`: not settled.
     pub settled: Option<bool>,
-    pub late: Option<Outcome>,
+    /// The outcome that arrived after the attempt had ended as another.
+    pub late_outcome: Option<Outcome>,
     pub probe: ProbeState,
-    /// How often its probe's process was lost while the probe may have been out.
+    /// How often the probing process died while the probe may have been in flight.
     pub probes_lost: u32,
+    /// The call was certainly not sent.
     pub unsent: bool,
+    /// The process that took over concluded the outcome; nobody observed it.
     pub takeover: bool,
-    /// Its process was lost, and sending it twice does no harm: it is made again by itself.
-    pub repeats: bool,
-    /// It ended with a question, which is its result.
-    pub asks: bool,
-    /// What it sends along: the answer to the question of the attempt before.
-    pub answered: Option<Answered>,
-    /// The server's handle for a call that it goes on with by itself.
-    pub task: Option<Arc<str>>,
+    /// Its process died and sending twice does no harm: the attempt is repeated without asking.
+    pub repeat_after_takeover: bool,
+    /// Ended with a question of the tool, which is `result`.
+    pub ended_with_question: bool,
+    /// The reply to the previous attempt's question, which this attempt sends.
+    pub reply: Option<QuestionReply>,
+    /// The server's handle, where it runs the call as a task of its own.
+    pub task_handle: Option<Arc<str>>,
     pub started_at_ms: i64,
     pub ended_at_ms: Option<i64>,
 }
 
+/// One attempt at undoing one attempt of a step.
 #[derive(Clone, Debug)]
-pub struct Compensation {
-    /// The attempt whose effect it takes back.
+pub struct CompensationAttempt {
+    /// Index of the attempt whose effect is undone.
     pub attempt: u32,
     /// Numbers the outbound idempotency key among the compensations of that attempt.
     pub key: u32,
     pub by_agent: bool,
-    pub arguments: Option<Stored>,
-    /// The definition of its tool that was approved, and no other.
+    pub arguments: Option<PayloadRef>,
+    /// The approved tool definition, which alone may be called; `None`: no approval was needed.
     pub pin: Option<Digest>,
     pub outcome: Option<Outcome>,
-    pub category: Option<Category>,
-    pub result: Option<Stored>,
-    pub late: Option<Outcome>,
-    /// What an answer or a late answer made of it: it happened, or not.
+    pub category: Option<ErrorCategory>,
+    pub result: Option<PayloadRef>,
+    /// The outcome that arrived after the compensation had ended as another.
+    pub late_outcome: Option<Outcome>,
+    /// Whether the effect was undone, by an answer or a late outcome; `None`: not settled.
     pub settled: Option<bool>,
     pub unsent: bool,
     pub takeover: bool,
-    /// As an attempt's.
-    pub repeats: bool,
-    pub task: Option<Arc<str>>,
+    /// Like `Attempt::repeat_after_takeover`.
+    pub repeat_after_takeover: bool,
+    pub task_handle: Option<Arc<str>>,
     pub started_at_ms: i64,
 }
 
 impl Attempt {
-    pub fn open(&self) -> bool {
+    /// Whether the outcome is still open.
+    pub fn is_open(&self) -> bool {
         self.outcome.is_none()
     }
 
-    /// The outcome as it counts: an unknown one may have been settled since.
-    pub fn counts_as(&self) -> Option<Outcome> {
+    /// The outcome, with an unknown one replaced by what it was settled as; `None` while open.
+    pub fn effective_outcome(&self) -> Option<Outcome> {
         match (self.outcome, self.settled) {
             (Some(Outcome::Unknown), Some(true)) => Some(Outcome::Succeeded),
             (Some(Outcome::Unknown), Some(false)) => Some(Outcome::Failed),
@@ -283,33 +313,34 @@ impl Attempt {
         }
     }
 
-    pub fn succeeded(&self) -> bool {
-        self.counts_as() == Some(Outcome::Succeeded) || self.late == Some(Outcome::Succeeded)
+    /// Whether the attempt succeeded, at once, by settlement or by a late outcome.
+    pub fn has_succeeded(&self) -> bool {
+        self.effective_outcome() == Some(Outcome::Succeeded) || self.late_outcome == Some(Outcome::Succeeded)
     }
 
-    /// Its effect may stand in the world.
+    /// Whether the attempt may have had its effect.
     pub fn may_have_run(&self) -> bool {
-        self.late == Some(Outcome::Succeeded) || self.counts_as() != Some(Outcome::Failed)
+        self.late_outcome == Some(Outcome::Succeeded) || self.effective_outcome() != Some(Outcome::Failed)
     }
 
-    /// Proven unsent by a takeover: as if it had never been tried.
-    pub fn costs_nothing(&self) -> bool {
+    /// A takeover proved that the call was not sent: it counts against neither attempts nor budget.
+    pub fn is_proven_unsent(&self) -> bool {
         self.unsent && self.takeover
     }
 
-    /// Made again by itself, as long as nothing has settled it.
-    pub(super) fn is_repeated(&self) -> bool {
-        self.repeats && self.counts_as() == Some(Outcome::Unknown)
+    /// Whether the attempt is to be repeated after a takeover: nothing has settled it yet.
+    pub(super) fn is_due_for_repeat(&self) -> bool {
+        self.repeat_after_takeover && self.effective_outcome() == Some(Outcome::Unknown)
     }
 }
 
-impl Compensation {
-    /// One that has begun.
-    pub fn begun(
+impl CompensationAttempt {
+    /// A compensation that has started.
+    pub fn new(
         attempt: u32,
         key: u32,
         by_agent: bool,
-        arguments: Option<Stored>,
+        arguments: Option<PayloadRef>,
         pin: Option<Digest>,
         started_at_ms: i64,
     ) -> Self {
@@ -322,18 +353,18 @@ impl Compensation {
             outcome: None,
             category: None,
             result: None,
-            late: None,
+            late_outcome: None,
             settled: None,
             unsent: false,
             takeover: false,
-            repeats: false,
-            task: None,
+            repeat_after_takeover: false,
+            task_handle: None,
             started_at_ms,
         }
     }
 
-    /// The outcome as it counts.
-    pub fn counts_as(&self) -> Option<Outcome> {
+    /// The outcome, replaced by what it was settled as; `None` while open.
+    pub fn effective_outcome(&self) -> Option<Outcome> {
         match (self.outcome, self.settled) {
             (Some(_), Some(true)) => Some(Outcome::Succeeded),
             (Some(_), Some(false)) => Some(Outcome::Failed),
@@ -341,8 +372,8 @@ impl Compensation {
         }
     }
 
-    /// Proven unsent by a takeover: as if it had never been tried.
-    pub fn costs_nothing(&self) -> bool {
+    /// A takeover proved that the call was not sent: it counts against neither attempts nor budget.
+    pub fn is_proven_unsent(&self) -> bool {
         self.unsent && self.takeover
     }
 }
@@ -352,104 +383,111 @@ impl StepState {
         self.status.0
     }
 
-    pub fn last(&self) -> Option<&Attempt> {
+    pub fn last_attempt(&self) -> Option<&Attempt> {
         self.attempts.last()
     }
 
-    /// The number of the newest attempt that was not proven unsent; where all were, of the newest.
-    pub fn counting(&self) -> Option<u32> {
-        let sent = self.attempts.iter().rposition(|attempt| !attempt.costs_nothing());
+    /// The index of the newest attempt that was not proven unsent; where all were, of the newest.
+    pub fn last_counted_index(&self) -> Option<u32> {
+        let sent = self.attempts.iter().rposition(|attempt| !attempt.is_proven_unsent());
         sent.or(self.attempts.len().checked_sub(1)).map(|no| no as u32)
     }
 
-    pub fn last_that_counts(&self) -> Option<&Attempt> {
-        self.counting().map(|no| &self.attempts[no as usize])
+    /// The newest attempt that was not proven unsent; where all were, the newest.
+    pub fn last_counted_attempt(&self) -> Option<&Attempt> {
+        self.last_counted_index().map(|no| &self.attempts[no as usize])
     }
 
-    /// Attempts of an idempotent step with one key have one effect.
-    pub(super) fn same_effect(&self, rules: Rules, one: u32, other: u32) -> bool {
+    /// Whether two attempts, by index, have one effect: attempts of an idempotent step with the same key do.
+    pub(super) fn have_same_effect(&self, rules: StepRules, one: u32, other: u32) -> bool {
         let key_of = |no: u32| self.attempts.get(no as usize).map(|attempt| attempt.key);
         one == other || (rules.idempotent && key_of(one) == key_of(other))
     }
 
-    /// Numbers the outbound idempotency key of the next attempt: a definite failure or a
-    /// `did-not-happen` moves it on, an attempt that was never sent, or that only asked, does not.
+    /// The number of the next attempt's idempotency key. A definite failure, a `did-not-happen` and corrected
+    /// arguments advance it; an attempt that was not sent, or that only asked a question, does not.
     pub(super) fn next_key(&self) -> u32 {
-        self.key_after_last() + u32::from(self.new_key)
+        self.key_after_last() + u32::from(self.needs_new_key)
     }
 
+    /// Like `next_key`, without regard to corrected arguments.
     fn key_after_last(&self) -> u32 {
         let sent = self.attempts.iter().rev().find(|attempt| !attempt.unsent);
         let Some(attempt) = sent else { return self.attempts.last().map_or(0, |attempt| attempt.key) };
-        let failed = attempt.counts_as() == Some(Outcome::Failed);
-        let only_asked = attempt.asks && attempt.outcome == Some(Outcome::Failed);
-        attempt.key + u32::from(failed && !only_asked)
+        let has_failed = attempt.effective_outcome() == Some(Outcome::Failed);
+        let only_asked = attempt.ended_with_question && attempt.outcome == Some(Outcome::Failed);
+        attempt.key + u32::from(has_failed && !only_asked)
     }
 
-    /// The tool's question, while nobody has answered it.
-    pub fn question(&self) -> Option<Stored> {
-        let asks = self.asks && matches!(self.status(), StepStatus::Failed | StepStatus::Unknown);
-        let last = self.last().filter(|last| asks && last.late.is_none() && last.settled.is_none());
+    /// The tool's question that nobody has answered yet.
+    pub fn open_question(&self) -> Option<PayloadRef> {
+        let is_open =
+            self.has_open_question && matches!(self.status(), StepStatus::Failed | StepStatus::Unknown);
+        let last = self
+            .last_attempt()
+            .filter(|last| is_open && last.late_outcome.is_none() && last.settled.is_none());
         last.and_then(|last| last.result)
     }
 
-    pub fn last_compensation(&self) -> Option<&Compensation> {
+    pub fn last_compensation(&self) -> Option<&CompensationAttempt> {
         self.compensations.last()
     }
 
-    /// Like an attempt's, a compensation's key moves on once the one before is settled. It must not stay
-    /// where a success was heard of after that one began: a tool that knows the key would do nothing.
+    /// The number of the idempotency key for the next compensation of an attempt. It advances once the
+    /// previous compensation is settled, and where the attempt's success arrived after that compensation had
+    /// started: a tool that knows the key would do nothing.
     pub(super) fn next_undo_key(&self, attempt: u32) -> u32 {
-        let of_it = || self.compensations.iter().rev().filter(|one| one.attempt == attempt);
-        let Some(last) = of_it().find(|one| !one.unsent).or_else(|| of_it().next()) else { return 0 };
-        let same = last.unsent || last.counts_as() == Some(Outcome::Unknown);
-        last.key + u32::from(!same || self.undo_again.contains(&attempt))
+        let earlier = || self.compensations.iter().rev().filter(|undo| undo.attempt == attempt);
+        let Some(last) = earlier().find(|undo| !undo.unsent).or_else(|| earlier().next()) else { return 0 };
+        let keeps_key = last.unsent || last.effective_outcome() == Some(Outcome::Unknown);
+        last.key + u32::from(!keeps_key || self.undo_again.contains(&attempt))
     }
 
-    /// A step that depends on this one is to be undone first.
-    pub(super) fn undo_blocked(&self) -> bool {
+    /// Whether a step that depends on this one is to be undone first.
+    pub(super) fn is_undo_blocked(&self) -> bool {
         self.undo_blockers > 0
     }
 
-    /// How often the compensation of that attempt has been tried.
+    /// How often the compensation of an attempt was tried, without free repeats after a takeover.
     pub fn undo_tries(&self, attempt: u32) -> u32 {
-        let free = |one: &Compensation| one.costs_nothing() || one.repeats;
-        let tries = self.compensations.iter().filter(|one| one.attempt == attempt && !free(one));
+        let is_free = |undo: &CompensationAttempt| undo.is_proven_unsent() || undo.repeat_after_takeover;
+        let tries = self.compensations.iter().filter(|undo| undo.attempt == attempt && !is_free(undo));
         tries.count() as u32
     }
 
-    pub fn compensation_open(&self) -> bool {
+    /// Whether the newest compensation has not ended.
+    pub fn is_compensation_open(&self) -> bool {
         self.last_compensation().is_some_and(|compensation| compensation.outcome.is_none())
     }
 
-    /// The attempts whose effect may stand and has not been taken back, oldest first. Attempts of an
-    /// idempotent step with one key count as one.
-    pub fn to_undo(&self, rules: Rules) -> Vec<u32> {
+    /// Indexes of the attempts that may have had an effect and are not undone, oldest first. Attempts of an
+    /// idempotent step with the same key count as one.
+    pub fn attempts_to_undo(&self, rules: StepRules) -> Vec<u32> {
         if rules.read_only {
             return Vec::new();
         }
         if !self.undo_again.is_empty() {
             return self.undo_again.iter().copied().collect();
         }
-        let standing = self.numbered().filter(|(_, attempt)| attempt.may_have_run());
+        let effective = self.indexed_attempts().filter(|(_, attempt)| attempt.may_have_run());
         if !rules.idempotent {
-            return standing.map(|(no, _)| no).filter(|no| !self.undone.contains(no)).collect();
+            return effective.map(|(no, _)| no).filter(|no| !self.undone_attempts.contains(no)).collect();
         }
         let key_of = |no: &u32| self.attempts[*no as usize].key;
-        let undone: BTreeSet<u32> = self.undone.iter().map(key_of).collect();
-        // The one that is known to have succeeded has the output that undoing it may need.
+        let undone: BTreeSet<u32> = self.undone_attempts.iter().map(key_of).collect();
+        // Of several attempts with one key take one that succeeded: its output may be needed to undo it.
         let mut by_key = std::collections::BTreeMap::<u32, u32>::new();
-        for (no, attempt) in standing.filter(|(_, attempt)| !undone.contains(&attempt.key)) {
-            let known =
-                by_key.get(&attempt.key).is_some_and(|other| self.attempts[*other as usize].succeeded());
-            if attempt.succeeded() || !known {
+        for (no, attempt) in effective.filter(|(_, attempt)| !undone.contains(&attempt.key)) {
+            let has_success =
+                by_key.get(&attempt.key).is_some_and(|other| self.attempts[*other as usize].has_succeeded());
+            if attempt.has_succeeded() || !has_success {
                 by_key.insert(attempt.key, no);
             }
         }
         by_key.into_values().collect()
     }
 
-    fn numbered(&self) -> impl Iterator<Item = (u32, &Attempt)> {
+    fn indexed_attempts(&self) -> impl Iterator<Item = (u32, &Attempt)> {
         self.attempts.iter().enumerate().map(|(no, attempt)| (no as u32, attempt))
     }
 }
@@ -459,8 +497,8 @@ impl Execution {
         &self.steps[no.index()]
     }
 
-    /// What counts for a step: its plan's word, and the operator's.
-    pub fn rules(&self, no: StepNo) -> Rules {
+    /// The rules for a step: its plan's fields combined with the tool policies.
+    pub fn rules(&self, no: StepNo) -> StepRules {
         self.rules[no.index()]
     }
 
@@ -468,77 +506,81 @@ impl Execution {
         self.plan.step(no).id.clone()
     }
 
-    pub fn numbers(&self) -> impl Iterator<Item = StepNo> + use<> {
+    /// The numbers of all steps, in list order.
+    pub fn step_numbers(&self) -> impl Iterator<Item = StepNo> + use<> {
         (0..self.steps.len() as u32).map(StepNo)
     }
 
-    pub fn stopping(&self) -> bool {
+    /// Whether the execution is cancelled, abandoned or unwinding: no further step starts.
+    pub fn is_stopping(&self) -> bool {
         self.stop.is_some() || self.phase == Phase::Unwind
     }
 
-    /// An unwinding waits for its yes, or will once what is in flight has ended: nothing starts.
-    pub fn holds_for_undo(&self) -> bool {
-        self.undo_asked || self.asks_for_undo()
+    /// Whether nothing starts because an unwinding waits for its approval, or will once no call is in flight.
+    pub fn is_held_for_undo(&self) -> bool {
+        self.undo_requested || self.awaits_undo_approval()
     }
 
-    /// An unwinding, or calls of one under way, wait for a yes.
-    pub fn asks_for_undo(&self) -> bool {
-        matches!(self.proposal, Proposal::Asked { .. })
+    /// Whether an unwinding, or further calls of a running one, wait for an approval.
+    pub fn awaits_undo_approval(&self) -> bool {
+        matches!(self.proposal, UnwindProposal::Asked { .. })
     }
 
-    /// Some of what would be undone is a call that the config asks for a yes to.
-    pub(super) fn undo_needs_yes(&self) -> bool {
+    /// Whether an undo would make a call for which the config demands an approval.
+    pub(super) fn undo_needs_approval(&self) -> bool {
         let index = &self.index;
-        let steps = index.to_undo.iter().map(|(_, no)| no).chain(&index.left);
-        steps.into_iter().any(|no| self.rules(*no).undo_approval)
+        let steps = index.to_undo.iter().map(|(_, no)| no).chain(&index.left_in_place);
+        steps.into_iter().any(|no| self.rules(*no).undo_needs_approval)
     }
 
-    /// Something that may have run, and has a way back, has not been taken back.
+    /// Whether a step that may have run has a compensation and is not undone.
     pub fn can_undo(&self) -> bool {
-        !self.index.to_undo.is_empty() || !self.index.left.is_empty()
+        !self.index.to_undo.is_empty() || !self.index.left_in_place.is_empty()
     }
 
-    /// Derived, never kept: how it ended, first; else what it waits for.
-    pub fn status(&self) -> Status {
+    /// The status, always derived: the end status, else paused, blocked, running or compensating.
+    pub fn status(&self) -> ExecutionStatus {
         if let Some(end) = self.ended {
             return end.into();
         }
         if self.paused {
-            return Status::Paused;
+            return ExecutionStatus::Paused;
         }
-        if self.blocked() {
-            return Status::Blocked;
+        if self.is_blocked() {
+            return ExecutionStatus::Blocked;
         }
         match self.phase {
-            Phase::Forward => Status::Running,
-            Phase::Unwind => Status::Compensating,
+            Phase::Forward => ExecutionStatus::Running,
+            Phase::Unwind => ExecutionStatus::Compensating,
         }
     }
 
-    /// Something would follow by itself, if its driver looked.
-    pub fn goes_on(&self, now_ms: i64) -> bool {
-        super::next::next(self, now_ms).is_some()
+    /// Whether an automatic action is due for the driver.
+    pub fn has_next_action(&self, now_ms: i64) -> bool {
+        super::next::next_action(self, now_ms).is_some()
     }
 
-    fn blocked(&self) -> bool {
-        let idle = self.index.open_tools.is_empty() && self.waiting_retries().next().is_none();
-        idle && self.has_questions() && super::next::next(self, self.at_ms).is_none()
+    /// Whether the execution waits for a person or an agent, and nothing is in flight, scheduled or due.
+    fn is_blocked(&self) -> bool {
+        let is_idle = self.index.open_tool_calls.is_empty() && self.pending_retries().next().is_none();
+        is_idle && self.has_questions() && super::next::next_action(self, self.last_entry_at_ms).is_none()
     }
 
-    /// Steps that will be tried again by themselves. No compensation is while another one asks.
-    /// Nor does anything while an unwinding waits for its yes.
-    pub(super) fn waiting_retries(&self) -> impl Iterator<Item = &StepNo> {
+    /// The steps whose attempt or compensation is retried automatically. No compensation is while another one
+    /// waits for an answer, and nothing is while an unwinding waits for its approval.
+    pub(super) fn pending_retries(&self) -> impl Iterator<Item = &StepNo> {
         let index = &self.index;
-        let undo = index.undo_settling.iter().filter(|no| !self.step(**no).undo_blocked());
+        let undo = index.undo_settling.iter().filter(|no| !self.step(**no).is_undo_blocked());
         let undo = undo.filter(|_| index.undo_failed.is_empty());
-        index.settling.iter().chain(undo).filter(|_| !self.holds_for_undo())
+        index.settling.iter().chain(undo).filter(|_| !self.is_held_for_undo())
     }
 
-    /// Makes the digest that an entry holds of its payload.
-    pub(super) fn keep(&self, bytes: &[u8]) -> Kept {
-        Kept { digest: Digest::salted(&self.salt, bytes), size: bytes.len() as u64 }
+    /// The salted digest and the size of a payload, for its entry.
+    pub(super) fn digest_payload(&self, bytes: &[u8]) -> PayloadDigest {
+        PayloadDigest { digest: Digest::salted(&self.salt, bytes), size: bytes.len() as u64 }
     }
 
+    /// The execution's salt for payload digests; erased with the payloads.
     pub fn salt(&self) -> &[u8] {
         &self.salt
     }

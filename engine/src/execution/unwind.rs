@@ -1,85 +1,98 @@
-//! Unwinding: whatever may have run is taken back, in reverse dependency order, once nothing is out.
+//! Unwinding: once no forward call is in flight, every step that may have run is undone, in reverse
+//! dependency order.
 
-use super::next::Next;
+use super::next::NextAction;
 use super::state::Execution;
 use crate::id::StepNo;
-use crate::policy::{Cancellable, End, Outcome};
+use crate::policy::{EndStatus, Outcome, Reversibility};
 
-pub(super) fn next(execution: &Execution, now_ms: i64) -> Option<Next> {
-    if execution.forward_calls_open() || !execution.index.undo_failed.is_empty() {
+/// The next action of an unwinding; `None` while it waits for a call, an answer, an approval or a retry.
+pub(super) fn next_unwind_action(execution: &Execution, now_ms: i64) -> Option<NextAction> {
+    if execution.has_open_forward_calls() || !execution.index.undo_failed.is_empty() {
         return None;
     }
-    if execution.asks_for_undo() && !execution.index.to_undo.is_empty() {
+    if execution.awaits_undo_approval() && !execution.index.to_undo.is_empty() {
         return None;
     }
-    let retry = execution.index.undo_settling.iter().find_map(|no| retry(execution, *no, now_ms));
-    retry.or_else(|| start(execution)).or_else(|| end(execution))
+    let retry = execution.index.undo_settling.iter().find_map(|no| retry_or_give_up(execution, *no, now_ms));
+    retry.or_else(|| start_next_compensation(execution)).or_else(|| end_unwind(execution))
 }
 
-/// A compensation that ended badly, with tries of its own left or used up.
-fn retry(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Next> {
+/// Retries or gives up a compensation that ended unsuccessfully; `None` while it waits.
+fn retry_or_give_up(execution: &Execution, no: StepNo, now_ms: i64) -> Option<NextAction> {
     let step = execution.step(no);
-    if !may_retry(execution, no) {
-        return Some(Next::GiveUpUndo(no));
+    if !may_retry_compensation(execution, no) {
+        return Some(NextAction::GiveUpCompensation(no));
     }
-    if step.undo_blocked() {
+    if step.is_undo_blocked() {
         return None;
     }
     match step.retry_at_ms {
-        None => Some(Next::ScheduleRetry(no)),
-        Some(at) if at <= now_ms => undo(execution, no),
+        None => Some(NextAction::ScheduleRetry(no)),
+        Some(at) if at <= now_ms => compensate_newest_attempt(execution, no),
         Some(_) => None,
     }
 }
 
-pub(super) fn may_retry(execution: &Execution, no: StepNo) -> bool {
+/// Whether the step's last compensation may be retried automatically, by its own `retry`.
+pub(super) fn may_retry_compensation(execution: &Execution, no: StepNo) -> bool {
     let step = execution.step(no);
     let (Some(spec), Some(last)) = (&execution.plan.step(no).compensation, step.last_compensation()) else {
         return false;
     };
-    let retry = execution.undo_retry(spec);
-    let listed = last.category.is_some_and(|category| retry.on.contains(&category));
-    let safe = match last.counts_as() {
+    let retry = execution.compensation_retry(spec);
+    let is_listed = last.category.is_some_and(|category| retry.on.contains(&category));
+    let is_safe = match last.effective_outcome() {
         Some(Outcome::Failed) => true,
-        Some(Outcome::Unknown) => execution.undo_repeatable(spec),
+        Some(Outcome::Unknown) => execution.is_undo_repeatable(spec),
         Some(Outcome::Succeeded) | None => false,
     };
-    safe && listed && !last.by_agent && step.undo_tries(last.attempt) < retry.max_attempts
+    is_safe && is_listed && !last.by_agent && step.undo_tries(last.attempt) < retry.max_attempts
 }
 
-/// The newest step that nothing still standing depends on. A compensation between two tries keeps its
-/// slot, unless it waits for a dependant whose effect was heard of late.
-fn start(execution: &Execution) -> Option<Next> {
+/// Starts the compensation of the newest step that no other step to be undone depends on, if a slot is free.
+/// A compensation between two tries keeps its slot, unless a dependent whose success arrived late goes first.
+fn start_next_compensation(execution: &Execution) -> Option<NextAction> {
     let index = &execution.index;
-    let open = index.open_tools.len() + index.open_agents.len();
-    let waiting = index.undo_settling.iter().filter(|no| !execution.step(**no).undo_blocked()).count();
-    if open + waiting >= execution.plan.policy.concurrency as usize {
+    let open = index.open_tool_calls.len() + index.open_agent_calls.len();
+    let between_tries =
+        index.undo_settling.iter().filter(|no| !execution.step(**no).is_undo_blocked()).count();
+    if open + between_tries >= execution.plan.policy.concurrency as usize {
         return None;
     }
-    let idle = |no: &StepNo| !execution.step(*no).compensation_open() && !index.undo_settling.contains(no);
-    index.undo_ready.iter().rev().map(|(_, no)| *no).find(idle).and_then(|no| undo(execution, no))
+    let is_idle =
+        |no: &StepNo| !execution.step(*no).is_compensation_open() && !index.undo_settling.contains(no);
+    index
+        .undo_ready
+        .iter()
+        .rev()
+        .map(|(_, no)| *no)
+        .find(is_idle)
+        .and_then(|no| compensate_newest_attempt(execution, no))
 }
 
-fn undo(execution: &Execution, no: StepNo) -> Option<Next> {
-    let attempt = *execution.step(no).to_undo(execution.rules(no)).last()?;
-    Some(Next::Undo { step: no, attempt })
+/// Compensates the step's newest attempt that is to be undone.
+fn compensate_newest_attempt(execution: &Execution, no: StepNo) -> Option<NextAction> {
+    let attempt = *execution.step(no).attempts_to_undo(execution.rules(no)).last()?;
+    Some(NextAction::Compensate { step: no, attempt })
 }
 
-fn end(execution: &Execution) -> Option<Next> {
+/// Ends the unwinding once nothing is to be undone or in flight: `failed` where an effect remains.
+fn end_unwind(execution: &Execution) -> Option<NextAction> {
     let index = &execution.index;
-    if !index.to_undo.is_empty() || !index.open_tools.is_empty() || !index.open_agents.is_empty() {
+    if !index.to_undo.is_empty() || !index.open_tool_calls.is_empty() || !index.open_agent_calls.is_empty() {
         return None;
     }
     if !index.undo_settling.is_empty() {
         return None;
     }
-    let remains = execution.numbers().any(|no| effect_remains(execution, no));
-    Some(Next::End(if remains { End::Failed } else { End::Compensated }))
+    let remains = execution.step_numbers().any(|no| effect_remains(execution, no));
+    Some(NextAction::End(if remains { EndStatus::Failed } else { EndStatus::Compensated }))
 }
 
-/// Something of the step may still stand: no way back, left on purpose, or only partly reversible.
+/// Whether an effect of the step may remain: it cannot be undone, was left in place, or only partly undone.
 pub(super) fn effect_remains(execution: &Execution, no: StepNo) -> bool {
     let (rules, step) = (execution.rules(no), execution.step(no));
-    let partly = !step.undone.is_empty() && rules.cancellable != Cancellable::Reversible;
-    partly || !step.to_undo(rules).is_empty()
+    let is_partly_undone = !step.undone_attempts.is_empty() && rules.cancellable != Reversibility::Reversible;
+    is_partly_undone || !step.attempts_to_undo(rules).is_empty()
 }

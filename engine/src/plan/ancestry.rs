@@ -1,22 +1,32 @@
-//! Compensations and probes read their own step, its ancestors, inputs and the execution, and
-//! nothing else: whatever undoes a step must find what it reads, however far the execution came.
+//! Checks that compensations and probes read only their own step, its ancestors, the inputs and the
+//! execution. Those values exist however far the execution came, so that an undo never lacks a value it
+//! reads.
 
 use std::collections::BTreeMap;
 
 use super::Step;
-use super::finding::{At, Findings};
-use super::graph::{ById, known, undoing};
+use super::finding::{DocumentPath, FindingCollector};
+use super::graph::{StepNumbers, resolve_step_id, undo_reads};
 
-/// A read of another step's output or status.
-struct Read {
+/// A read of another step's output or status, by a step's compensation or probe.
+struct StepRead {
+    /// Index of the reading step.
     step: usize,
+    /// `compensation` or `probe`.
     field: &'static str,
-    of: usize,
+    /// Index of the step that is read.
+    source: usize,
 }
 
-pub(super) fn check(steps: &[Step], by_id: &ById, steps_at: &At<'_>, found: &mut Findings) {
-    let reads = reads(steps, by_id, steps_at, found);
-    for Read { step, field, of } in strangers(steps, reads) {
+/// Reports compensations and probes that read a step which is no ancestor of theirs. Needs an acyclic graph.
+pub(super) fn check_undo_reads(
+    steps: &[Step],
+    by_id: &StepNumbers,
+    steps_at: &DocumentPath<'_>,
+    found: &mut FindingCollector,
+) {
+    let reads = collect_undo_reads(steps, by_id, steps_at, found);
+    for StepRead { step, field, source: of } in reads_of_non_ancestors(steps, reads) {
         let (own, other) = (&steps[step].id, &steps[of].id);
         let message = format!("`{own}` does not depend on `{other}`, which it reads here");
         let cure = format!("let the step depend on `{other}`, or read inputs, `arguments` or an ancestor");
@@ -24,65 +34,72 @@ pub(super) fn check(steps: &[Step], by_id: &ById, steps_at: &At<'_>, found: &mut
     }
 }
 
-fn reads(steps: &[Step], by_id: &ById, steps_at: &At<'_>, found: &mut Findings) -> Vec<Read> {
+/// Collects the reads of other steps; reports reads of unknown steps and of the step itself.
+fn collect_undo_reads(
+    steps: &[Step],
+    by_id: &StepNumbers,
+    steps_at: &DocumentPath<'_>,
+    found: &mut FindingCollector,
+) -> Vec<StepRead> {
     let mut list = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         let at = steps_at.item(index);
-        for (field, reads) in undoing(step) {
+        for (field, reads) in undo_reads(step) {
             let at = at.field(field);
             for id in reads.outputs.union(&reads.statuses) {
-                let Some(no) = known(id, by_id, &at, found) else { continue };
+                let Some(no) = resolve_step_id(id, by_id, &at, found) else { continue };
                 if no.index() == index {
                     let message = format!("reads `steps.{id}` of its own step");
                     found.error("bad_reference", at, message, "write `output`, or `arguments`");
                     continue;
                 }
-                list.push(Read { step: index, field, of: no.index() });
+                list.push(StepRead { step: index, field, source: no.index() });
             }
         }
     }
     list
 }
 
-/// The reads of steps that are no ancestors. Each step that is read is followed once, along the order
-/// of the graph, up to the last step that reads it.
-fn strangers(steps: &[Step], reads: Vec<Read>) -> Vec<Read> {
-    let far = |read: &Read| !steps[read.step].needs.iter().any(|need| need.step.index() == read.of);
-    let mut by_read: BTreeMap<usize, Vec<Read>> = BTreeMap::new();
-    for read in reads.into_iter().filter(far) {
-        by_read.entry(read.of).or_default().push(read);
+/// The reads whose source is no ancestor of the reading step. For each source, its descendants are marked
+/// once, in topological order, up to the last step that reads it.
+fn reads_of_non_ancestors(steps: &[Step], reads: Vec<StepRead>) -> Vec<StepRead> {
+    let not_direct =
+        |read: &StepRead| !steps[read.step].dependencies.iter().any(|need| need.step.index() == read.source);
+    let mut by_source: BTreeMap<usize, Vec<StepRead>> = BTreeMap::new();
+    for read in reads.into_iter().filter(not_direct) {
+        by_source.entry(read.source).or_default().push(read);
     }
-    if by_read.is_empty() {
+    if by_source.is_empty() {
         return Vec::new();
     }
-    let order = order(steps);
-    let mut place = vec![0; steps.len()];
-    order.iter().enumerate().for_each(|(at, step)| place[*step] = at);
-    // The step from which each step was reached last.
+    let order = topological_order(steps);
+    let mut rank = vec![0; steps.len()];
+    order.iter().enumerate().for_each(|(position, step)| rank[*step] = position);
+    // For each step, the last source that was found to be its ancestor.
     let mut reached = vec![usize::MAX; steps.len()];
-    let mut strangers = Vec::new();
-    for (of, readers) in by_read {
-        reached[of] = of;
-        let last = readers.iter().map(|read| place[read.step]).max().unwrap_or(0);
-        for step in order.iter().take(last + 1).skip(place[of] + 1) {
-            if steps[*step].needs.iter().any(|need| reached[need.step.index()] == of) {
-                reached[*step] = of;
+    let mut violations = Vec::new();
+    for (source, readers) in by_source {
+        reached[source] = source;
+        let last = readers.iter().map(|read| rank[read.step]).max().unwrap_or(0);
+        for step in order.iter().take(last + 1).skip(rank[source] + 1) {
+            if steps[*step].dependencies.iter().any(|need| reached[need.step.index()] == source) {
+                reached[*step] = source;
             }
         }
-        strangers.extend(readers.into_iter().filter(|read| reached[read.step] != of));
+        violations.extend(readers.into_iter().filter(|read| reached[read.step] != source));
     }
-    strangers.sort_by_key(|read| read.step);
-    strangers
+    violations.sort_by_key(|read| read.step);
+    violations
 }
 
-/// Every step after those it needs. Without a cycle this holds them all.
-fn order(steps: &[Step]) -> Vec<usize> {
-    let mut waiting: Vec<usize> = steps.iter().map(|step| step.needs.len()).collect();
+/// Step indices in topological order: each after its dependencies. Steps on a cycle are missing.
+fn topological_order(steps: &[Step]) -> Vec<usize> {
+    let mut waiting: Vec<usize> = steps.iter().map(|step| step.dependencies.len()).collect();
     let mut order: Vec<usize> = (0..steps.len()).filter(|step| waiting[*step] == 0).collect();
     let mut next = 0;
     while let Some(step) = order.get(next).copied() {
         next += 1;
-        for after in &steps[step].needed_by {
+        for after in &steps[step].dependents {
             waiting[after.index()] -= 1;
             if waiting[after.index()] == 0 {
                 order.push(after.index());

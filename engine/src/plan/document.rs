@@ -1,5 +1,5 @@
-//! A plan's text, YAML or JSON, as one JSON value; and that value in its canonical form. Strict:
-//! what could be read in two ways is refused. Knows nothing of what a plan means.
+//! Reads a plan's text, YAML or JSON, into one JSON value, and writes that value in canonical form. Strict:
+//! ambiguous text is refused. Knows nothing of the fields of a plan.
 
 use std::fmt;
 
@@ -9,58 +9,57 @@ use serde_saphyr::UserMessageFormatter;
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
-use super::exact::{InexactNumber, inexact_in_json, inexact_in_yaml};
-use super::finding::{At, Finding};
-use crate::chain::in_order;
+use super::finding::{DocumentPath, Finding};
+use super::inexact_number::{InexactNumber, find_inexact_in_json, find_inexact_in_yaml};
+use crate::chain::with_sorted_keys;
 
 /// Longest plan, in bytes, as written and in canonical form.
 pub const DOCUMENT_BYTES_MAX: usize = 4 << 20;
-/// Values inside values in a plan.
+/// Deepest nesting of values in a plan.
 pub const DOCUMENT_DEPTH_MAX: usize = 64;
+/// Most YAML nodes in one document.
 const NODES_MAX: usize = 1_000_000;
+/// Most YAML aliases in one document.
 const ALIASES_MAX: usize = 1_000;
 
-/// The value of a document in YAML or JSON, or what is wrong with its text.
+/// Parses a YAML or JSON document; `Err` says what is wrong with its text.
 pub fn read_document(text: &str) -> Result<Value, Finding> {
     if text.len() > DOCUMENT_BYTES_MAX {
-        return Err(too_long());
+        return Err(too_long_error());
     }
-    if looks_like_json(text) { json(text) } else { yaml(text) }
+    if looks_like_json(text) { read_json(text) } else { read_yaml(text) }
 }
 
-/// YAML's own maps in braces do not quote their keys.
+/// Whether the text is JSON rather than a YAML flow map, whose keys are usually not quoted.
 fn looks_like_json(text: &str) -> bool {
     text.trim_start().strip_prefix('{').is_some_and(|inside| inside.trim_start().starts_with(['"', '}']))
 }
 
-/// The document that is stored and digested: compact, keys in order.
-pub(super) fn canonical(value: &Value) -> Result<String, Finding> {
-    bounded(value, DOCUMENT_DEPTH_MAX)?;
-    let text = in_order(value).to_string();
-    match text.len() <= DOCUMENT_BYTES_MAX {
-        true => Ok(text),
-        false => Err(too_long()),
-    }
+/// The document as it is stored and digested: compact JSON with sorted keys. `Err`: too deep or too long.
+pub(super) fn canonical_json(value: &Value) -> Result<String, Finding> {
+    check_depth(value, DOCUMENT_DEPTH_MAX)?;
+    let text = with_sorted_keys(value).to_string();
+    if text.len() <= DOCUMENT_BYTES_MAX { Ok(text) } else { Err(too_long_error()) }
 }
 
-fn too_long() -> Finding {
+fn too_long_error() -> Finding {
     let message = format!("the plan is longer than {} MiB", DOCUMENT_BYTES_MAX >> 20);
-    Finding::error("too_long", At::Plan, message, "keep large values in files and pass their names")
+    Finding::error("too_long", DocumentPath::Plan, message, "keep large values in files and pass their names")
 }
 
-fn json(text: &str) -> Result<Value, Finding> {
-    let Strict(value) = serde_json::from_str(text).map_err(|error| {
-        unreadable(error.line() as u64, error.column() as u64, without_place(&error.to_string()))
+fn read_json(text: &str) -> Result<Value, Finding> {
+    let StrictValue(value) = serde_json::from_str(text).map_err(|error| {
+        unreadable_error(error.line() as u64, error.column() as u64, without_location(&error.to_string()))
     })?;
-    exact(value, inexact_in_json(text))
+    refuse_inexact(value, find_inexact_in_json(text))
 }
 
-/// The value, unless a whole number in it is no longer what was written.
-fn exact(value: Value, inexact: Option<InexactNumber>) -> Result<Value, Finding> {
+/// Returns `value`, or the error about an integer that parsing did not keep exactly.
+fn refuse_inexact(value: Value, inexact: Option<InexactNumber>) -> Result<Value, Finding> {
     inexact.map_or(Ok(value), |number| Err(number.into_finding()))
 }
 
-fn yaml(text: &str) -> Result<Value, Finding> {
+fn read_yaml(text: &str) -> Result<Value, Finding> {
     let budget = serde_saphyr::budget! {
         max_depth: DOCUMENT_DEPTH_MAX,
         flow_nesting_limit: DOCUMENT_DEPTH_MAX,
@@ -76,19 +75,19 @@ fn yaml(text: &str) -> Result<Value, Finding> {
         reject_unsupported_tags: true,
         with_snippet: false,
     };
-    let Strict(value) = serde_saphyr::from_str_with_options(text, options.clone()).map_err(|error| {
+    let StrictValue(value) = serde_saphyr::from_str_with_options(text, options.clone()).map_err(|error| {
         let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
-        unreadable(line, column, yaml_message(&error))
+        unreadable_error(line, column, yaml_message(&error))
     })?;
-    let inexact = inexact_in_yaml(text, options, &value);
-    exact(value, inexact)
+    let inexact = find_inexact_in_yaml(text, options, &value);
+    refuse_inexact(value, inexact)
 }
 
-/// What is wrong with a YAML text, without its place and without the words of the library that read it.
+/// The error's message in this program's words, without the line and column.
 pub fn yaml_message(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     let mut error = error.without_snippet();
-    // What goes wrong behind an alias comes wrapped in the places of both.
+    // An error behind an alias is wrapped together with the locations of alias and anchor.
     while let Error::AliasError { error: inner, .. } = error {
         error = inner;
     }
@@ -97,12 +96,13 @@ pub fn yaml_message(error: &serde_saphyr::Error) -> String {
             format!("the key `{}` is there twice", key.as_deref().unwrap_or("?"))
         }
         Error::NullIntoString { .. } => "a key is empty".to_owned(),
-        Error::Budget { breach, .. } => limit_message(breach),
-        other => without_place(&other.render_with_formatter(&UserMessageFormatter)),
+        Error::Budget { breach, .. } => budget_breach_message(breach),
+        other => without_location(&other.render_with_formatter(&UserMessageFormatter)),
     }
 }
 
-fn limit_message(breach: &BudgetBreach) -> String {
+/// The message for a document that exceeds one of the parser's limits.
+fn budget_breach_message(breach: &BudgetBreach) -> String {
     use BudgetBreach as Breach;
     match breach {
         Breach::Depth { .. } => format!("values nest deeper than {DOCUMENT_DEPTH_MAX}"),
@@ -118,33 +118,36 @@ fn limit_message(breach: &BudgetBreach) -> String {
     }
 }
 
-/// The place is in the finding's path already.
-fn without_place(message: &str) -> String {
+/// Cuts the location off a parser's message: the finding's path has it already.
+fn without_location(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     line.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
-fn unreadable(line: u64, column: u64, message: String) -> Finding {
-    let path = if line == 0 { At::Plan.to_string() } else { format!("line {line}, column {column}") };
+/// The error for a text that does not parse; line 0 means that the location is unknown.
+fn unreadable_error(line: u64, column: u64, message: String) -> Finding {
+    let path =
+        if line == 0 { DocumentPath::Plan.to_string() } else { format!("line {line}, column {column}") };
     Finding::error("unreadable", path, message, "write a plan in YAML or JSON: a map with `name` and `steps`")
 }
 
-fn bounded(value: &Value, depth: usize) -> Result<(), Finding> {
+/// Refuses values that nest deeper than `depth`.
+fn check_depth(value: &Value, depth: usize) -> Result<(), Finding> {
     let Some(depth) = depth.checked_sub(1) else {
         let message = format!("values nest deeper than {DOCUMENT_DEPTH_MAX}");
-        return Err(Finding::error("too_deep", At::Plan, message, "flatten the deepest values"));
+        return Err(Finding::error("too_deep", DocumentPath::Plan, message, "flatten the deepest values"));
     };
     match value {
-        Value::Array(items) => items.iter().try_for_each(|item| bounded(item, depth)),
-        Value::Object(fields) => fields.values().try_for_each(|field| bounded(field, depth)),
+        Value::Array(items) => items.iter().try_for_each(|item| check_depth(item, depth)),
+        Value::Object(fields) => fields.values().try_for_each(|field| check_depth(field, depth)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
     }
 }
 
-/// A JSON value in which no key was there twice.
-struct Strict(Value);
+/// A JSON value that deserializes only if no map has the same key twice.
+struct StrictValue(Value);
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for StrictValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(StrictVisitor).map(Self)
     }
@@ -199,7 +202,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(Strict(item)) = items.next_element()? {
+        while let Some(StrictValue(item)) = items.next_element()? {
             list.push(item);
         }
         Ok(Value::Array(list))
@@ -208,7 +211,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(name) = entries.next_key::<String>()? {
-            let Strict(value) = entries.next_value()?;
+            let StrictValue(value) = entries.next_value()?;
             if map.contains_key(&name) {
                 return Err(A::Error::custom(format!("the key `{name}` is there twice")));
             }

@@ -1,23 +1,24 @@
-//! What a check found, where, and what to do about it.
+//! Findings: what is wrong with a plan, where in the document, and what to do about it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::words;
+use crate::policy::string_enum;
 
-/// Beyond this many errors a reader is not helped by more.
+/// Most errors listed for one document; the rest are only counted.
 const FINDINGS_MAX: usize = 200;
 
-words!(
-    /// Errors refuse a plan; warnings and notes do not.
+string_enum!(
+    /// How serious a finding is: only errors refuse a plan.
     Severity { Error = "error", Warning = "warning", Note = "note" }
 );
 
+/// One problem in a plan document, with its location and its cure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub severity: Severity,
-    /// A word that programs may rely on.
+    /// A stable code that programs may rely on.
     pub code: &'static str,
     /// Where in the document, as in `steps[2].retry.max_attempts`.
     pub path: String,
@@ -25,12 +26,13 @@ pub struct Finding {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     pub message: String,
+    /// What the author can do about it.
     pub cure: String,
 }
 
 impl Finding {
-    /// The path with the step's id, as people read it: `steps[2].retry (publish)`.
-    pub fn place(&self) -> String {
+    /// The path with the step's id for display: `steps[2].retry (publish)`.
+    pub fn path_with_step(&self) -> String {
         match &self.step {
             Some(step) => format!("{} ({step})", self.path),
             None => self.path.clone(),
@@ -78,33 +80,34 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Adds to each finding the id of its step, which `id_of` gives for the step's number.
-pub fn name_steps(findings: &mut [Finding], id_of: impl Fn(usize) -> Option<String>) {
+/// Sets `step` on each finding whose path points into a step. `id_of` maps a step's index to its id.
+pub fn add_step_ids(findings: &mut [Finding], id_of: impl Fn(usize) -> Option<String>) {
     for finding in findings.iter_mut().filter(|finding| finding.step.is_none()) {
         let inside = finding.path.strip_prefix("steps[").and_then(|rest| rest.split_once(']'));
         finding.step = inside.and_then(|(number, _)| id_of(number.parse().ok()?));
     }
 }
 
-/// A place in the document. Borrowed and linked, so that a place costs nothing until it is named.
+/// A location in the document, displayed as in `steps[2].id`. A borrowed linked list: it allocates nothing
+/// until it is displayed.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum At<'a> {
+pub(super) enum DocumentPath<'a> {
     Plan,
-    Field(&'a At<'a>, &'a str),
-    Item(&'a At<'a>, usize),
+    Field(&'a DocumentPath<'a>, &'a str),
+    Item(&'a DocumentPath<'a>, usize),
 }
 
-impl<'a> At<'a> {
-    pub fn field(&'a self, name: &'a str) -> At<'a> {
-        At::Field(self, name)
+impl<'a> DocumentPath<'a> {
+    pub fn field(&'a self, name: &'a str) -> DocumentPath<'a> {
+        DocumentPath::Field(self, name)
     }
 
-    pub fn item(&'a self, index: usize) -> At<'a> {
-        At::Item(self, index)
+    pub fn item(&'a self, index: usize) -> DocumentPath<'a> {
+        DocumentPath::Item(self, index)
     }
 
-    /// The place of something inside, by its path from here.
-    pub fn within(&self, path: &str) -> String {
+    /// This location extended by a relative path, as in `args[0].name`.
+    pub fn join(&self, path: &str) -> String {
         match path {
             "" => self.to_string(),
             path if path.starts_with('[') => format!("{self}{path}"),
@@ -113,26 +116,27 @@ impl<'a> At<'a> {
     }
 }
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for DocumentPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plan => f.write_str("plan"),
             Self::Field(parent, "") => write!(f, "{parent}.``"),
-            Self::Field(At::Plan, name) => f.write_str(name),
+            Self::Field(DocumentPath::Plan, name) => f.write_str(name),
             Self::Field(parent, name) => write!(f, "{parent}.{name}"),
             Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }
 
-/// The errors found so far: all of them, up to `FINDINGS_MAX`.
+/// Collects errors: keeps the first `FINDINGS_MAX` and counts the rest.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(super) struct FindingCollector {
     list: Vec<Finding>,
-    more: usize,
+    /// Errors beyond `FINDINGS_MAX`, which are not kept.
+    omitted: usize,
 }
 
-impl Findings {
+impl FindingCollector {
     pub fn error(
         &mut self,
         code: &'static str,
@@ -140,16 +144,18 @@ impl Findings {
         message: impl Into<String>,
         cure: impl Into<String>,
     ) {
-        match self.list.len() < FINDINGS_MAX {
-            true => self.list.push(Finding::error(code, path, message, cure)),
-            false => self.more += 1,
+        if self.list.len() < FINDINGS_MAX {
+            self.list.push(Finding::error(code, path, message, cure));
+        } else {
+            self.omitted += 1;
         }
     }
 
+    /// The errors, with a last one that tells how many more there are.
     pub fn into_list(mut self) -> Vec<Finding> {
-        if self.more > 0 {
-            let message = format!("there are {} more errors", self.more);
-            self.list.push(Finding::error("more_errors", At::Plan, message, "cure these first"));
+        if self.omitted > 0 {
+            let message = format!("there are {} more errors", self.omitted);
+            self.list.push(Finding::error("more_errors", DocumentPath::Plan, message, "cure these first"));
         }
         self.list
     }

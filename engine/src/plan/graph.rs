@@ -1,41 +1,53 @@
-//! Names become numbers: dependencies declared and inferred, propagation, what compensations and
-//! probes may read; and that nothing waits for itself. No recursion: a graph is as deep as it likes.
+//! Resolves step ids to step numbers (declared and inferred dependencies, propagation, what compensations and
+//! probes read) and refuses cycles. Iterative rather than recursive: a graph may be thousands of steps deep.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding::{At, Findings};
-use super::step::Draft;
-use super::{Need, Probe, Step, Undo, Work, ancestry};
-use crate::bind::Reads;
+use super::finding::{DocumentPath, FindingCollector};
+use super::step::StepDraft;
+use super::{CompensationWork, Dependency, Probe, Step, StepWork, ancestry};
+use crate::bind::ReadSet;
 use crate::id::{StepId, StepNo};
 use crate::spelling::nearest;
 
-/// Cycles named before the rest is left to be found after these are cured.
+/// Most cycles reported at a time.
 const CYCLES_SHOWN: usize = 5;
 
-pub(super) type ById = BTreeMap<StepId, StepNo>;
+/// Step numbers by id.
+pub(super) type StepNumbers = BTreeMap<StepId, StepNo>;
 
-pub(super) fn connect(drafts: Vec<Draft>, steps_at: &At<'_>, found: &mut Findings) -> (Vec<Step>, ById) {
-    let by_id = numbered(&drafts, steps_at, found);
+/// Resolves the drafts' references into a dependency graph; reports unknown steps, cycles and forbidden
+/// reads.
+pub(super) fn connect_steps(
+    drafts: Vec<StepDraft>,
+    steps_at: &DocumentPath<'_>,
+    found: &mut FindingCollector,
+) -> (Vec<Step>, StepNumbers) {
+    let by_id = number_steps(&drafts, steps_at, found);
     let mut steps = Vec::with_capacity(drafts.len());
     for (index, draft) in drafts.into_iter().enumerate() {
-        let names = Names { by_id: &by_id, own: StepNo(index as u32) };
+        let names = StepResolver { by_id: &by_id, own: StepNo(index as u32) };
         steps.push(names.resolve(draft, &steps_at.item(index), found));
     }
     for index in 0..steps.len() {
-        for need in 0..steps[index].needs.len() {
-            let needed = steps[index].needs[need].step.index();
-            steps[needed].needed_by.push(StepNo(index as u32));
+        for need in 0..steps[index].dependencies.len() {
+            let needed = steps[index].dependencies[need].step.index();
+            steps[needed].dependents.push(StepNo(index as u32));
         }
     }
-    if !cycles(&steps, steps_at, found) {
-        ancestry::check(&steps, &by_id, steps_at, found);
+    if !report_cycles(&steps, steps_at, found) {
+        ancestry::check_undo_reads(&steps, &by_id, steps_at, found);
     }
     (steps, by_id)
 }
 
-fn numbered(drafts: &[Draft], steps_at: &At<'_>, found: &mut Findings) -> ById {
-    let mut by_id = ById::new();
+/// Maps ids to numbers and reports duplicates. A step whose id could not be read is left out.
+fn number_steps(
+    drafts: &[StepDraft],
+    steps_at: &DocumentPath<'_>,
+    found: &mut FindingCollector,
+) -> StepNumbers {
+    let mut by_id = StepNumbers::new();
     for (index, draft) in drafts.iter().enumerate() {
         let id = &draft.step.id;
         if id.as_str().is_empty() {
@@ -56,56 +68,83 @@ fn numbered(drafts: &[Draft], steps_at: &At<'_>, found: &mut Findings) -> ById {
     by_id
 }
 
-struct Names<'a> {
-    by_id: &'a ById,
+/// Resolves the step ids that one step refers to.
+struct StepResolver<'a> {
+    by_id: &'a StepNumbers,
+    /// The referring step.
     own: StepNo,
 }
 
-impl Names<'_> {
-    fn resolve(&self, draft: Draft, at: &At<'_>, found: &mut Findings) -> Step {
+impl StepResolver<'_> {
+    /// The draft's step with its dependencies and propagation resolved.
+    fn resolve(&self, draft: StepDraft, at: &DocumentPath<'_>, found: &mut FindingCollector) -> Step {
         let mut step = draft.step;
-        let mut needs: BTreeMap<StepNo, bool> = BTreeMap::new();
-        let mut need = |no: Option<StepNo>, status_read: bool| {
-            no.map(|no| needs.entry(no).and_modify(|read| *read |= status_read).or_insert(status_read));
+        let mut dependencies: BTreeMap<StepNo, bool> = BTreeMap::new();
+        let mut depend_on = |no: Option<StepNo>, status_read: bool| {
+            no.map(|no| {
+                dependencies.entry(no).and_modify(|read| *read |= status_read).or_insert(status_read)
+            });
         };
         let depends_on = at.field("depends_on");
         for (index, id) in &draft.depends_on {
-            need(self.other(id, &depends_on.item(*index), "waits for itself", found), false);
+            depend_on(
+                self.resolve_other_step(id, &depends_on.item(*index), "waits for itself", found),
+                false,
+            );
         }
         let (field, reads) = match &step.work {
-            Work::Tool { arguments, .. } | Work::AgentTool { arguments, .. } => {
+            StepWork::Tool { arguments, .. } | StepWork::AgentTool { arguments, .. } => {
                 ("arguments", arguments.reads())
             }
-            Work::Action { text, .. } => ("action", text.reads()),
+            StepWork::Action { text, .. } => ("action", text.reads()),
         };
         let reads_at = at.field(field);
-        self.not_own(reads, &reads_at, found);
+        self.refuse_own_values(reads, &reads_at, found);
         for id in reads.outputs.union(&reads.statuses) {
-            need(self.other(id, &reads_at, "reads itself", found), false);
+            depend_on(self.resolve_other_step(id, &reads_at, "reads itself", found), false);
         }
         if let Some(when) = &step.when {
             let reads = when.reads();
             let at = at.field("when");
-            self.not_own(reads, &at, found);
+            self.refuse_own_values(reads, &at, found);
             for id in reads.outputs.union(&reads.statuses) {
-                need(self.other(id, &at, "reads itself", found), reads.statuses.contains(id));
+                depend_on(
+                    self.resolve_other_step(id, &at, "reads itself", found),
+                    reads.statuses.contains(id),
+                );
             }
         }
-        step.needs = needs.into_iter().map(|(step, status_read)| Need { step, status_read }).collect();
-        step.propagate_to = self.propagated(&draft.propagate_to, at, found);
+        step.dependencies =
+            dependencies.into_iter().map(|(step, status_read)| Dependency { step, status_read }).collect();
+        step.propagate_to = self.resolve_propagation(&draft.propagate_to, at, found);
         step
     }
 
-    fn propagated(&self, ids: &[(usize, String)], at: &At<'_>, found: &mut Findings) -> BTreeSet<StepNo> {
+    /// Resolves `failure_policy.propagate_to`.
+    fn resolve_propagation(
+        &self,
+        ids: &[(usize, String)],
+        at: &DocumentPath<'_>,
+        found: &mut FindingCollector,
+    ) -> BTreeSet<StepNo> {
         let policy = at.field("failure_policy");
         let at = policy.field("propagate_to");
         ids.iter()
-            .filter_map(|(index, id)| self.other(id, &at.item(*index), "propagates to itself", found))
+            .filter_map(|(index, id)| {
+                self.resolve_other_step(id, &at.item(*index), "propagates to itself", found)
+            })
             .collect()
     }
 
-    fn other(&self, id: &str, at: &At<'_>, to_itself: &str, found: &mut Findings) -> Option<StepNo> {
-        let no = known(id, self.by_id, at, found)?;
+    /// The number of another step; `None` for an unknown id or the step itself, which is reported.
+    fn resolve_other_step(
+        &self,
+        id: &str,
+        at: &DocumentPath<'_>,
+        to_itself: &str,
+        found: &mut FindingCollector,
+    ) -> Option<StepNo> {
+        let no = resolve_step_id(id, self.by_id, at, found)?;
         if no == self.own {
             found.error(
                 "self_reference",
@@ -118,7 +157,8 @@ impl Names<'_> {
         Some(no)
     }
 
-    fn not_own(&self, reads: &Reads, at: &At<'_>, found: &mut Findings) {
+    /// Reports reads of the step's own `arguments` or `output`, which do not exist before the step has run.
+    fn refuse_own_values(&self, reads: &ReadSet, at: &DocumentPath<'_>, found: &mut FindingCollector) {
         for (name, read) in [("arguments", reads.own_arguments), ("output", reads.own_output)] {
             if read {
                 let cure = format!(
@@ -136,7 +176,13 @@ impl Names<'_> {
     }
 }
 
-pub(super) fn known(id: &str, by_id: &ById, at: &At<'_>, found: &mut Findings) -> Option<StepNo> {
+/// The number of the step with this id; `None` for an unknown id, which is reported.
+pub(super) fn resolve_step_id(
+    id: &str,
+    by_id: &StepNumbers,
+    at: &DocumentPath<'_>,
+    found: &mut FindingCollector,
+) -> Option<StepNo> {
     let no = by_id.get(id).copied();
     if no.is_none() {
         let cure = match nearest(id, by_id.keys().map(StepId::as_str)) {
@@ -148,61 +194,66 @@ pub(super) fn known(id: &str, by_id: &ById, at: &At<'_>, found: &mut Findings) -
     no
 }
 
+/// A step's state in the depth-first search for cycles.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    Fresh,
-    Open,
-    Done,
+enum VisitState {
+    Unvisited,
+    /// On the path that is being followed.
+    OnPath,
+    Visited,
 }
 
-/// Walks along the needs; a step met again while it is still open closes a cycle.
-fn cycles(steps: &[Step], steps_at: &At<'_>, found: &mut Findings) -> bool {
-    let mut marks = vec![Mark::Fresh; steps.len()];
+/// Searches depth first along the dependencies and reports cycles, up to `CYCLES_SHOWN`; true if there is
+/// one.
+fn report_cycles(steps: &[Step], steps_at: &DocumentPath<'_>, found: &mut FindingCollector) -> bool {
+    let mut marks = vec![VisitState::Unvisited; steps.len()];
     let mut shown = 0;
     for start in 0..steps.len() {
-        if marks[start] != Mark::Fresh {
+        if marks[start] != VisitState::Unvisited {
             continue;
         }
-        marks[start] = Mark::Open;
+        marks[start] = VisitState::OnPath;
         let mut trail = vec![(start, 0)];
         while let Some((index, next)) = trail.last_mut() {
-            let Some(need) = steps[*index].needs.get(*next) else {
-                marks[*index] = Mark::Done;
+            let Some(need) = steps[*index].dependencies.get(*next) else {
+                marks[*index] = VisitState::Visited;
                 trail.pop();
                 continue;
             };
             *next += 1;
             let needed = need.step.index();
             match marks[needed] {
-                Mark::Done => {}
-                Mark::Fresh => {
-                    marks[needed] = Mark::Open;
+                VisitState::Visited => {}
+                VisitState::Unvisited => {
+                    marks[needed] = VisitState::OnPath;
                     trail.push((needed, 0));
                 }
-                Mark::Open if shown < CYCLES_SHOWN => {
+                VisitState::OnPath if shown < CYCLES_SHOWN => {
                     shown += 1;
-                    name_cycle(steps, &trail, needed, steps_at, found);
+                    report_cycle(steps, &trail, needed, steps_at, found);
                 }
-                Mark::Open => {}
+                VisitState::OnPath => {}
             }
         }
     }
     shown > 0
 }
 
-fn name_cycle(
+/// Reports the cycle that the path `trail` forms with its last edge, which leads to the step `closes`.
+fn report_cycle(
     steps: &[Step],
     trail: &[(usize, usize)],
     closes: usize,
-    steps_at: &At<'_>,
-    found: &mut Findings,
+    steps_at: &DocumentPath<'_>,
+    found: &mut FindingCollector,
 ) {
     let from = trail.iter().position(|(index, _)| *index == closes).unwrap_or(0);
     let members: Vec<usize> = trail[from..].iter().map(|(index, _)| *index).collect();
-    // Told from the step that stands first in the list, so that the same cycle reads the same.
-    let first = (0..members.len()).min_by_key(|place| members[*place]).unwrap_or(0);
-    let mut ids: Vec<&str> =
-        (0..=members.len()).map(|step| steps[members[(first + step) % members.len()]].id.as_str()).collect();
+    // The cycle is listed from its first step in the plan, so that its message does not depend on the search.
+    let first = (0..members.len()).min_by_key(|index| members[*index]).unwrap_or(0);
+    let mut ids: Vec<&str> = (0..=members.len())
+        .map(|offset| steps[members[(first + offset) % members.len()]].id.as_str())
+        .collect();
     const NAMED_MAX: usize = 20;
     if ids.len() > NAMED_MAX {
         ids.splice(NAMED_MAX / 2..ids.len() - NAMED_MAX / 2, ["…"]);
@@ -212,15 +263,15 @@ fn name_cycle(
     found.error("cycle", at.field("depends_on"), message, "take one of these dependencies or references out");
 }
 
-/// What is read when the step's outcome is unknown or it is undone, by field.
-pub(super) fn undoing(step: &Step) -> Vec<(&'static str, &Reads)> {
+/// What the step's compensation and probe read, each with the name of the document field.
+pub(super) fn undo_reads(step: &Step) -> Vec<(&'static str, &ReadSet)> {
     let mut reads = Vec::new();
     if let Some(compensation) = &step.compensation {
         reads.push((
             "compensation",
             match &compensation.work {
-                Undo::Tool { arguments, .. } => arguments.reads(),
-                Undo::Action { action } => action.reads(),
+                CompensationWork::Tool { arguments, .. } => arguments.reads(),
+                CompensationWork::Action { action } => action.reads(),
             },
         ));
     }

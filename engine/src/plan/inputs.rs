@@ -1,40 +1,45 @@
-//! A plan's inputs: their schema, the values given for them, and which of them are secret.
+//! A plan's inputs: their JSON Schema, validation and defaults of given values, and redaction of secrets.
 
 use jsonschema::ValidationError;
 use serde_json::{Map, Value};
 
-use super::fields::{Fields, wrong_type};
-use super::finding::{At, Finding, Findings};
+use super::field_reader::{FieldReader, report_wrong_type};
+use super::finding::{DocumentPath, Finding, FindingCollector};
 use super::{Plan, graph};
-use crate::bind::{Reads, redacted, with_room};
+use crate::bind::{ReadSet, redaction_marker, with_large_stack};
 use crate::schema;
 use crate::spelling::nearest;
 
+/// Most validation errors reported for one set of inputs.
 const INPUT_ERRORS_SHOWN: usize = 50;
 
-pub(super) fn read(fields: &Fields<'_, '_>, found: &mut Findings) -> Option<Value> {
+/// Reads the plan's `inputs` field and reports an unusable schema; `None` where there is no map.
+pub(super) fn read_inputs_schema(
+    fields: &FieldReader<'_, '_>,
+    found: &mut FindingCollector,
+) -> Option<Value> {
     let schema = fields.value("inputs", found)?;
     let at = fields.at.field("inputs");
     if !schema.is_object() {
-        wrong_type(&at, schema, "a JSON Schema", found);
+        report_wrong_type(&at, schema, "a JSON Schema", found);
         return None;
     }
-    if let Err(message) = schema::measured(schema) {
+    if let Err(message) = schema::check_size(schema) {
         let (message, cure) = message.rsplit_once("; ").unwrap_or((&message, "simplify the schema"));
         found.error("bad_schema", at, message, cure);
-    } else if let Err(error) = schema::validator(schema) {
-        let path = at.within(&dotted(error.instance_path().as_str()));
+    } else if let Err(error) = schema::compile_checked(schema) {
+        let path = at.join(&pointer_to_path(error.instance_path().as_str()));
         found.error("bad_schema", path, format!("is no JSON Schema: {error}"), "write JSON Schema 2020-12");
     }
-    if hides_secret(schema) {
+    if has_unreachable_secret(schema) {
         let message = "`writeOnly` marks a secret only where it stands under `properties`";
         found.error("bad_schema", at, message, "put it on a property, not behind a reference or in a list");
     }
     Some(schema.clone())
 }
 
-/// `/a/0/b` as `a[0].b`.
-pub(crate) fn dotted(pointer: &str) -> String {
+/// Converts a JSON pointer to a path: `/a/0/b` to `a[0].b`.
+pub(crate) fn pointer_to_path(pointer: &str) -> String {
     let mut path = String::new();
     for part in pointer.split('/').skip(1) {
         let part = part.replace("~1", "/").replace("~0", "~");
@@ -48,7 +53,7 @@ pub(crate) fn dotted(pointer: &str) -> String {
 }
 
 impl Plan {
-    /// Whether `inputs` are what the plan's schema asks for. Messages never show a value: it may be secret.
+    /// Validates `inputs` against the plan's schema. Messages never show a value: it may be secret.
     pub fn check_inputs(&self, inputs: &Value) -> Result<(), Vec<Finding>> {
         if !inputs.is_object() {
             return Err(vec![Finding::error(
@@ -58,52 +63,54 @@ impl Plan {
                 "give them by name",
             )]);
         }
-        let Some(schema) = &self.inputs else { return none_declared(inputs) };
-        let mut findings = with_room(|| input_findings(schema, inputs));
-        findings.extend(undeclared_inputs(schema, inputs));
+        let Some(schema) = &self.inputs else { return refuse_all_inputs(inputs) };
+        let mut findings = with_large_stack(|| validate_inputs(schema, inputs));
+        findings.extend(misspelt_inputs(schema, inputs));
         if findings.is_empty() { Ok(()) } else { Err(findings) }
     }
 
-    /// The same for some of the inputs, of which the rest may follow: each must be one that is declared, and
-    /// none a secret, since what is given here is kept.
-    pub fn check_given(&self, given: &Map<String, Value>) -> Result<(), Vec<Finding>> {
+    /// Validates a part of the inputs, to be stored as defaults: each must be declared and none secret. The
+    /// rest may be given later.
+    pub fn check_partial_inputs(&self, given: &Map<String, Value>) -> Result<(), Vec<Finding>> {
         let mut schema = self.inputs.clone().unwrap_or_else(|| Value::Object(Map::new()));
         if let Value::Object(keywords) = &mut schema {
             keywords.remove("required");
         }
         let mut findings: Vec<Finding> =
-            given.keys().filter_map(|name| not_to_be_kept(&schema, name)).collect();
+            given.keys().filter_map(|name| unstorable_input(&schema, name)).collect();
         if findings.is_empty() {
-            findings = with_room(|| input_findings(&schema, &Value::Object(given.clone())));
+            findings = with_large_stack(|| validate_inputs(&schema, &Value::Object(given.clone())));
         }
         if findings.is_empty() { Ok(()) } else { Err(findings) }
     }
 
-    /// The inputs with the schema's `default` wherever nothing was given.
+    /// Adds the schema's `default` for each input that was not given.
     pub fn with_defaults(&self, inputs: Value) -> Value {
         match &self.inputs {
-            Some(schema) => filled(inputs, schema),
+            Some(schema) => fill_defaults(inputs, schema),
             None => inputs,
         }
     }
 
-    /// The inputs as they are kept: what the schema marks `writeOnly` is taken out, by name.
+    /// The inputs as they are stored: each value that the schema marks `writeOnly` is replaced by a redaction
+    /// marker with its name.
     pub fn redact_inputs(&self, inputs: Value) -> Value {
         match &self.inputs {
-            Some(schema) => without_secrets(inputs, schema, "inputs"),
+            Some(schema) => redact_secrets(inputs, schema, "inputs"),
             None => inputs,
         }
     }
 }
 
-fn input_findings(schema: &Value, inputs: &Value) -> Vec<Finding> {
-    let at = At::Plan.field("inputs");
+/// Validates the inputs; values in the messages are masked.
+fn validate_inputs(schema: &Value, inputs: &Value) -> Vec<Finding> {
+    let at = DocumentPath::Plan.field("inputs");
     let found = |error: &ValidationError<'_>| {
-        let path = at.within(&dotted(error.instance_path().as_str()));
+        let path = at.join(&pointer_to_path(error.instance_path().as_str()));
         let message = error.masked_with("the value").to_string();
         Finding::error("bad_input", path, message, "see the plan's `inputs`")
     };
-    match schema::validator(schema) {
+    match schema::compile_checked(schema) {
         Ok(validator) => {
             validator.iter_errors(inputs).take(INPUT_ERRORS_SHOWN).map(|error| found(&error)).collect()
         }
@@ -118,7 +125,8 @@ fn input_findings(schema: &Value, inputs: &Value) -> Vec<Finding> {
     }
 }
 
-fn none_declared(inputs: &Value) -> Result<(), Vec<Finding>> {
+/// Refuses every given input of a plan that declares none.
+fn refuse_all_inputs(inputs: &Value) -> Result<(), Vec<Finding>> {
     let refused = |name: &String| {
         let message = format!("the plan declares no inputs, and `{name}` was given");
         Finding::error("unknown_input", format!("inputs.{name}"), message, "declare it under `inputs`")
@@ -128,40 +136,43 @@ fn none_declared(inputs: &Value) -> Result<(), Vec<Finding>> {
     if findings.is_empty() { Ok(()) } else { Err(findings) }
 }
 
-/// An open schema takes any name; one that is a slip of the pen away from a declared input must not be
-/// dropped without a word.
-fn undeclared_inputs(schema: &Value, inputs: &Value) -> Vec<Finding> {
-    let (Some(names), Some(inputs), false) = (properties(schema), inputs.as_object(), is_closed(schema))
+/// Reports inputs whose names look like a misspelling of a declared one. A schema that allows additional
+/// properties would accept them, and the plan would ignore them silently.
+fn misspelt_inputs(schema: &Value, inputs: &Value) -> Vec<Finding> {
+    let (Some(names), Some(inputs), false) =
+        (properties(schema), inputs.as_object(), forbids_undeclared(schema))
     else {
         return Vec::new();
     };
-    let slip = |name: &String| {
+    let misspelling = |name: &String| {
         let meant = nearest(name, names.keys().map(String::as_str))?;
         let message = format!("the plan's inputs do not declare `{name}`");
         let cure = format!("did you mean `{meant}`?");
         Some(Finding::error("unknown_input", format!("inputs.{name}"), message, cure))
     };
-    inputs.keys().filter(|name| !names.contains_key(*name)).filter_map(slip).collect()
+    inputs.keys().filter(|name| !names.contains_key(*name)).filter_map(misspelling).collect()
 }
 
-fn not_to_be_kept(schema: &Value, name: &str) -> Option<Finding> {
+/// Why a value for this input must not be stored: the input is undeclared or secret; `None` if it may be.
+fn unstorable_input(schema: &Value, name: &str) -> Option<Finding> {
     let path = format!("inputs.{name}");
-    if undeclared(schema, &[name.to_owned()]).is_some() {
-        let (message, cure) = undeclared_input(schema, name);
+    if undeclared_name(schema, &[name.to_owned()]).is_some() {
+        let (message, cure) = undeclared_input_message(schema, name);
         return Some(Finding::error("unknown_input", path, message, cure));
     }
-    let secret = secret_at(schema, &[name.to_owned()], "inputs")?;
+    let secret = secret_on_path(schema, &[name.to_owned()], "inputs")?;
     let message = format!("{secret} is secret (`writeOnly`) and is not kept");
     Some(Finding::error("secret_input", path, message, "give it when the plan runs"))
 }
 
-fn filled(value: Value, schema: &Value) -> Value {
+/// Adds defaults to an object and, recursively, to its declared properties.
+fn fill_defaults(value: Value, schema: &Value) -> Value {
     let (Value::Object(mut fields), Some(properties)) = (value.clone(), properties(schema)) else {
         return value;
     };
     for (name, schema) in properties {
         match (fields.remove(name), schema.get("default")) {
-            (Some(given), _) => drop(fields.insert(name.clone(), filled(given, schema))),
+            (Some(given), _) => drop(fields.insert(name.clone(), fill_defaults(given, schema))),
             (None, Some(default)) => drop(fields.insert(name.clone(), default.clone())),
             (None, None) => {}
         }
@@ -169,15 +180,16 @@ fn filled(value: Value, schema: &Value) -> Value {
     Value::Object(fields)
 }
 
-fn without_secrets(value: Value, schema: &Value, name: &str) -> Value {
+/// Replaces secret values by redaction markers. `name` is the path of `value`, as in `inputs.token`.
+fn redact_secrets(value: Value, schema: &Value, name: &str) -> Value {
     if is_secret(schema) {
-        return redacted(name);
+        return redaction_marker(name);
     }
     match (value, properties(schema)) {
         (Value::Object(fields), Some(properties)) => {
             let kept = fields.into_iter().map(|(field, value)| match properties.get(&field) {
                 Some(schema) => {
-                    let kept = without_secrets(value, schema, &format!("{name}.{field}"));
+                    let kept = redact_secrets(value, schema, &format!("{name}.{field}"));
                     (field, kept)
                 }
                 None => (field, value),
@@ -188,6 +200,7 @@ fn without_secrets(value: Value, schema: &Value, name: &str) -> Value {
     }
 }
 
+/// Whether the schema itself is marked `writeOnly: true`.
 fn is_secret(schema: &Value) -> bool {
     schema.get("writeOnly") == Some(&Value::Bool(true))
 }
@@ -196,52 +209,54 @@ fn properties(schema: &Value) -> Option<&Map<String, Value>> {
     schema.get("properties")?.as_object()
 }
 
-/// Whether `writeOnly` stands where redaction would not find it.
-fn hides_secret(schema: &Value) -> bool {
+/// Whether the schema has a `writeOnly` that redaction would miss: anywhere but on nested `properties`.
+fn has_unreachable_secret(schema: &Value) -> bool {
     let Value::Object(keywords) = schema else { return false };
     keywords.iter().any(|(keyword, value)| match (keyword.as_str(), value) {
-        ("properties", Value::Object(fields)) => fields.values().any(hides_secret),
+        ("properties", Value::Object(fields)) => fields.values().any(has_unreachable_secret),
         ("writeOnly", _) => false,
-        (_, value) => names_secret(value),
+        (_, value) => contains_secret_marker(value),
     })
 }
 
-fn names_secret(value: &Value) -> bool {
+/// Whether `writeOnly: true` occurs at any depth.
+fn contains_secret_marker(value: &Value) -> bool {
     match value {
-        Value::Object(fields) => is_secret(value) || fields.values().any(names_secret),
-        Value::Array(items) => items.iter().any(names_secret),
+        Value::Object(fields) => is_secret(value) || fields.values().any(contains_secret_marker),
+        Value::Array(items) => items.iter().any(contains_secret_marker),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
-/// The secret that reading `path` would give: on the way, at its end, or inside.
-fn secret_at(schema: &Value, path: &[String], name: &str) -> Option<String> {
+/// The name of a secret that reading `path` would touch: on the way, at its end or inside; `None` if there is
+/// none.
+fn secret_on_path(schema: &Value, path: &[String], name: &str) -> Option<String> {
     if is_secret(schema) {
         return Some(name.to_owned());
     }
     let properties = properties(schema)?;
     match path {
-        [first, rest @ ..] => secret_at(properties.get(first)?, rest, &format!("{name}.{first}")),
-        [] => {
-            properties.iter().find_map(|(field, schema)| secret_at(schema, &[], &format!("{name}.{field}")))
-        }
+        [first, rest @ ..] => secret_on_path(properties.get(first)?, rest, &format!("{name}.{first}")),
+        [] => properties
+            .iter()
+            .find_map(|(field, schema)| secret_on_path(schema, &[], &format!("{name}.{field}"))),
     }
 }
 
-/// Every read of an input, with its place.
-pub(crate) fn input_reads(plan: &Plan) -> impl Iterator<Item = (String, &Reads)> {
+/// Every read of the inputs in the plan, with the document path of the field that reads.
+pub(crate) fn input_reads(plan: &Plan) -> impl Iterator<Item = (String, &ReadSet)> {
     plan.steps.iter().enumerate().flat_map(|(index, step)| {
-        let reads = step.reads().into_iter().chain(graph::undoing(step)).filter(|(_, reads)| reads.inputs);
+        let reads = step.reads().into_iter().chain(graph::undo_reads(step)).filter(|(_, reads)| reads.inputs);
         reads.map(move |(field, reads)| (format!("steps[{index}].{field}"), reads)).collect::<Vec<_>>()
     })
 }
 
-/// What the schema says of the inputs that expressions read.
-pub(super) fn check_references(plan: &Plan, found: &mut Findings) {
+/// Reports expressions that read a secret input, or one that a closed schema does not declare.
+pub(super) fn check_input_references(plan: &Plan, found: &mut FindingCollector) {
     let Some(schema) = &plan.inputs else { return };
     for (path, reads) in input_reads(plan) {
         for fields in &reads.input_fields {
-            if let Some(secret) = secret_at(schema, fields, "inputs") {
+            if let Some(secret) = secret_on_path(schema, fields, "inputs") {
                 let cure = "take it from the environment in the config with ${env:NAME}";
                 found.error(
                     "secret_input",
@@ -250,26 +265,29 @@ pub(super) fn check_references(plan: &Plan, found: &mut Findings) {
                     cure,
                 );
             }
-            if let (Some(name), true) = (undeclared(schema, fields), is_closed(schema)) {
-                let (message, cure) = undeclared_input(schema, name);
+            if let (Some(name), true) = (undeclared_name(schema, fields), forbids_undeclared(schema)) {
+                let (message, cure) = undeclared_input_message(schema, name);
                 found.error("unknown_input", &path, message, cure);
             }
         }
     }
 }
 
-pub(crate) fn is_closed(schema: &Value) -> bool {
+/// Whether the schema accepts declared properties only.
+pub(crate) fn forbids_undeclared(schema: &Value) -> bool {
     schema.get("additionalProperties") == Some(&Value::Bool(false))
 }
 
-/// The input's name, where the schema's properties do not have it.
-pub(crate) fn undeclared<'a>(schema: &Value, fields: &'a [String]) -> Option<&'a str> {
+/// The first name of the path `fields`, if the schema does not declare it; `None` if it does or the path is
+/// empty.
+pub(crate) fn undeclared_name<'a>(schema: &Value, fields: &'a [String]) -> Option<&'a str> {
     let name = fields.first()?;
     let declared = properties(schema).is_some_and(|properties| properties.contains_key(name));
     (!declared).then_some(name)
 }
 
-pub(crate) fn undeclared_input(schema: &Value, name: &str) -> (String, String) {
+/// The message and cure for an input that the schema does not declare.
+pub(crate) fn undeclared_input_message(schema: &Value, name: &str) -> (String, String) {
     let known = properties(schema).into_iter().flat_map(Map::keys).map(String::as_str);
     let cure = match nearest(name, known) {
         Some(meant) => format!("did you mean `inputs.{meant}`?"),

@@ -1,39 +1,40 @@
-//! Literals become inputs. What stands in the arguments of a plan that ran is taken out of its steps and
-//! becomes the default of an input; run with its defaults, the template makes exactly the calls of the plan.
-//! Expressions stay as they are.
+//! Turns a plan that ran into a template: each literal in its steps' arguments is lifted into an input, with
+//! the literal as default. Run with its defaults, the template makes exactly the plan's calls. Expressions
+//! stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::bind::{Template, kind_of, redacted_in};
+use crate::bind::{ValueTemplate, find_redacted, json_type_of};
 use crate::plan::{Plan, input_reads};
 
-/// Literals of a plan that become inputs; whoever runs a template reads them all.
+/// Most literals that become inputs: the person who runs the template has to read them all.
 pub const LIFTED_MAX: usize = 200;
 
-/// A literal where it stands first.
-struct Leaf {
+/// A literal argument, with the step and field of its first occurrence.
+struct LiteralArgument {
     step: String,
     field: String,
     value: Value,
 }
 
-/// A template from a plan that ran with `given` inputs. A value that `secret` knows is asked for each time.
-pub fn of_execution(
+/// Makes a template document from a plan that ran with the inputs `given`. A value that `secret` recognises
+/// gets no default, so it is asked for at each run.
+pub fn template_from_execution(
     plan: &Plan,
     name: &str,
     given: Option<&Value>,
     secret: &dyn Fn(&Value) -> bool,
 ) -> Value {
-    let mut document = super::of_plan(plan, name);
-    let mut inputs = Inputs::of(&document, plan);
-    inputs.take_over(given, secret);
+    let mut document = super::template_from_plan(plan, name);
+    let mut inputs = InputSchemaBuilder::new(&document, plan);
+    inputs.add_given_defaults(given, secret);
     if !inputs.closed {
-        let names = inputs.name(literals(&document), secret);
+        let names = inputs.declare_inputs(liftable_literals(&document), secret);
         let steps = document["steps"].as_array_mut().into_iter().flatten();
-        for place in steps.flat_map(argument_places) {
-            rewrite(place, "", &names);
+        for arguments in steps.flat_map(arguments_mut) {
+            replace_literals(arguments, "", &names);
         }
     }
     if let Some(schema) = inputs.into_schema() {
@@ -42,77 +43,83 @@ pub fn of_execution(
     document
 }
 
-/// Where a step's values stand, its undo's and its probe's with them.
-fn argument_places(step: &mut Value) -> impl Iterator<Item = &mut Value> {
+/// The `arguments` of a step, of its compensation and of its probe, where present.
+fn arguments_mut(step: &mut Value) -> impl Iterator<Item = &mut Value> {
     let Value::Object(fields) = step else { return Vec::new().into_iter() };
-    let places = fields.iter_mut().filter_map(|(name, value)| match name.as_str() {
+    let arguments = fields.iter_mut().filter_map(|(name, value)| match name.as_str() {
         "arguments" => Some(value),
         "compensation" | "probe" => value.get_mut("arguments"),
         _ => None,
     });
-    places.collect::<Vec<_>>().into_iter()
+    arguments.collect::<Vec<_>>().into_iter()
 }
 
-/// Texts that are alike mean the same thing wherever they stand; numbers and the like only under one name.
-fn key(field: &str, value: &Value) -> String {
+/// The key under which equal literals share one input: the value for texts, field and value for all others.
+/// Equal texts mean the same thing in any field; equal numbers only in fields of the same name.
+fn literal_key(field: &str, value: &Value) -> String {
     match value {
         Value::String(text) if !text.is_empty() => format!("text {text}"),
         other => format!("{field} {other}"),
     }
 }
 
-/// The literals of the steps' own arguments, each once, in order.
-fn literals(document: &Value) -> Vec<Leaf> {
+/// The literals to lift from the steps' own arguments, each once, in order; at most `LIFTED_MAX`.
+fn liftable_literals(document: &Value) -> Vec<LiteralArgument> {
     let mut found = Vec::new();
     let mut kept = BTreeSet::new();
     for step in document["steps"].as_array().into_iter().flatten() {
         let id = step["id"].as_str().unwrap_or_default();
-        let undo = leaves(&step["compensation"]["arguments"]);
-        for (field, value) in leaves(&step["arguments"]) {
-            // Changed here and not there, it would undo something else.
+        let undo = literals_in(&step["compensation"]["arguments"]);
+        for (field, value) in literals_in(&step["arguments"]) {
+            // The compensation has another value in this field. An input would change the step's value and
+            // not the compensation's, which would then undo something else.
             let differs = |(name, other): &(String, Value)| *name == field && *other != value;
             if undo.iter().any(differs) {
-                kept.insert(key(&field, &value));
+                kept.insert(literal_key(&field, &value));
             }
-            found.push(Leaf { step: id.to_owned(), field, value });
+            found.push(LiteralArgument { step: id.to_owned(), field, value });
         }
     }
     let mut seen = kept;
-    found.retain(|leaf| seen.insert(key(&leaf.field, &leaf.value)));
+    found.retain(|leaf| seen.insert(literal_key(&leaf.field, &leaf.value)));
     found.truncate(LIFTED_MAX);
     found
 }
 
-/// Every literal inside a value, with the name of the field that it stands under.
-fn leaves(arguments: &Value) -> Vec<(String, Value)> {
+/// Every literal inside a value, with the name of the field that holds it.
+fn literals_in(arguments: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
-    collect(arguments, "", &mut found);
+    collect_literals(arguments, "", &mut found);
     found
 }
 
-fn collect(value: &Value, field: &str, found: &mut Vec<(String, Value)>) {
+/// Adds the literals inside `value`, which the field `field` holds.
+fn collect_literals(value: &Value, field: &str, found: &mut Vec<(String, Value)>) {
     match value {
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| collect(value, name, found)),
-        Value::Array(items) => items.iter().for_each(|item| collect(item, field, found)),
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| collect_literals(value, name, found)),
+        Value::Array(items) => items.iter().for_each(|item| collect_literals(item, field, found)),
         Value::Null => {}
         Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            found.extend(literal(value).map(|literal| (field.to_owned(), literal)));
+            found.extend(as_literal(value).map(|literal| (field.to_owned(), literal)));
         }
     }
 }
 
-/// As it is sent; none: an expression stands in it.
-fn literal(value: &Value) -> Option<Value> {
-    Template::parse(value).ok()?.literal().cloned()
+/// The value as it is sent; `None` where it holds an expression.
+fn as_literal(value: &Value) -> Option<Value> {
+    ValueTemplate::parse(value).ok()?.as_literal().cloned()
 }
 
-fn rewrite(value: &mut Value, field: &str, names: &BTreeMap<String, String>) {
+/// Replaces each lifted literal inside `value` by a reference to its input.
+fn replace_literals(value: &mut Value, field: &str, names: &BTreeMap<String, String>) {
     match value {
-        Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| rewrite(value, name, names)),
-        Value::Array(items) => items.iter_mut().for_each(|item| rewrite(item, field, names)),
+        Value::Object(fields) => {
+            fields.iter_mut().for_each(|(name, value)| replace_literals(value, name, names))
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_literals(item, field, names)),
         Value::Null => {}
         Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            let name = literal(value).and_then(|literal| names.get(&key(field, &literal)));
+            let name = as_literal(value).and_then(|literal| names.get(&literal_key(field, &literal)));
             if let Some(name) = name {
                 *value = Value::from(format!("${{inputs.{name}}}"));
             }
@@ -120,23 +127,24 @@ fn rewrite(value: &mut Value, field: &str, names: &BTreeMap<String, String>) {
     }
 }
 
-/// The inputs' schema while it grows.
-struct Inputs {
+/// Builds the template's inputs schema from the plan's.
+struct InputSchemaBuilder {
     schema: Map<String, Value>,
     properties: Map<String, Value>,
     required: Vec<Value>,
-    /// Names that mean something already.
+    /// Names of inputs that are declared, read or given already.
     taken: BTreeSet<String>,
-    /// One input more would change what somebody reads, or be refused.
+    /// No input may be added: an expression reads all inputs as a whole, or the schema may refuse another.
     closed: bool,
 }
 
-/// What a schema may say without minding further properties.
-const PLAIN: [&str; 8] =
+/// Keywords that a schema may have and still accept further declared properties.
+const OPEN_SCHEMA_KEYWORDS: [&str; 8] =
     ["$schema", "$defs", "type", "title", "description", "default", "examples", "additionalProperties"];
 
-impl Inputs {
-    fn of(document: &Value, plan: &Plan) -> Self {
+impl InputSchemaBuilder {
+    /// Starts from the inputs schema of the document.
+    fn new(document: &Value, plan: &Plan) -> Self {
         let mut schema = document["inputs"].as_object().cloned().unwrap_or_default();
         let properties = match schema.remove("properties") {
             Some(Value::Object(properties)) => properties,
@@ -147,7 +155,7 @@ impl Inputs {
             Some(_) | None => Vec::new(),
         };
         let mut taken: BTreeSet<String> = properties.keys().cloned().collect();
-        let mut closed = schema.keys().any(|keyword| !PLAIN.contains(&keyword.as_str()));
+        let mut closed = schema.keys().any(|keyword| !OPEN_SCHEMA_KEYWORDS.contains(&keyword.as_str()));
         for (_, reads) in input_reads(plan) {
             closed |= reads.input_fields.contains(&Vec::new());
             taken.extend(reads.input_fields.iter().filter_map(|path| path.first().cloned()));
@@ -155,51 +163,57 @@ impl Inputs {
         Self { schema, properties, required, taken, closed }
     }
 
-    /// What the execution was given becomes the default.
-    fn take_over(&mut self, given: Option<&Value>, secret: &dyn Fn(&Value) -> bool) {
+    /// Makes each value that the execution was given the default of its input, unless the value is secret.
+    fn add_given_defaults(&mut self, given: Option<&Value>, secret: &dyn Fn(&Value) -> bool) {
         for (name, value) in given.and_then(Value::as_object).into_iter().flatten() {
             self.taken.insert(name.clone());
-            let hidden = redacted_in(value).is_some() || secret(value);
-            let property = self.properties.entry(name).or_insert_with(|| declared(value));
+            let hidden = find_redacted(value).is_some() || secret(value);
+            let property = self.properties.entry(name).or_insert_with(|| schema_for_value(value));
             if let (Value::Object(property), false) = (property, hidden) {
                 property.insert("default".to_owned(), value.clone());
             }
         }
     }
 
-    /// A name for each literal, by the key that it is found by again.
-    fn name(&mut self, literals: Vec<Leaf>, secret: &dyn Fn(&Value) -> bool) -> BTreeMap<String, String> {
+    /// Declares an input for each literal; returns the inputs' names by the literals' keys.
+    fn declare_inputs(
+        &mut self,
+        literals: Vec<LiteralArgument>,
+        secret: &dyn Fn(&Value) -> bool,
+    ) -> BTreeMap<String, String> {
         let mut fields: BTreeMap<String, usize> = BTreeMap::new();
         literals.iter().for_each(|leaf| *fields.entry(leaf.field.clone()).or_default() += 1);
         let mut names = BTreeMap::new();
         for leaf in literals {
-            let Leaf { step, field, value } = leaf;
+            let LiteralArgument { step, field, value } = leaf;
             let alone = fields.get(&field) == Some(&1);
             let name = self.free_name(&step, &field, alone);
-            let mut property = declared(&value);
+            let mut property = schema_for_value(&value);
             property["description"] = json!(format!("`{field}` of step {step}"));
             if !secret(&value) {
                 property["default"] = value.clone();
             }
-            // An undo may rely on it.
+            // A compensation may read the input, so a value is required.
             self.required.push(json!(name));
             self.properties.insert(name.clone(), property);
-            names.insert(key(&field, &value), name);
+            names.insert(literal_key(&field, &value), name);
         }
         names
     }
 
+    /// An unused input name: the field's if no other literal has that field, else step and field.
     fn free_name(&mut self, step: &str, field: &str, alone: bool) -> String {
-        let long = word(&format!("{step}_{field}"));
-        let short = alone.then(|| word(field)).filter(|name| reads_as_input(name));
+        let long = to_identifier(&format!("{step}_{field}"));
+        let short = alone.then(|| to_identifier(field)).filter(|name| is_readable_input_name(name));
         let numbered = (2..).map(|number| format!("{long}_{number}"));
         let mut names = short.into_iter().chain([long.clone()]).chain(numbered);
-        let name = names.find(|name| reads_as_input(name) && !self.taken.contains(name));
-        let name = name.expect("numbers do not end");
+        let name = names.find(|name| is_readable_input_name(name) && !self.taken.contains(name));
+        let name = name.expect("the numbered names are infinite");
         self.taken.insert(name.clone());
         name
     }
 
+    /// The finished schema; `None` where there is nothing to declare.
     fn into_schema(self) -> Option<Value> {
         let Self { mut schema, properties, required, .. } = self;
         if properties.is_empty() && schema.is_empty() {
@@ -214,22 +228,24 @@ impl Inputs {
     }
 }
 
-fn declared(value: &Value) -> Value {
+/// The schema of an input with this example value: its type, or anything for null and secrets.
+fn schema_for_value(value: &Value) -> Value {
     match value {
         Value::Null => json!({}),
-        value if redacted_in(value).is_some() => json!({}),
-        value => json!({ "type": kind_of(value) }),
+        value if find_redacted(value).is_some() => json!({}),
+        value => json!({ "type": json_type_of(value) }),
     }
 }
 
-fn word(text: &str) -> String {
-    let signs = text.chars().map(|sign| if sign.is_ascii_alphanumeric() { sign } else { '_' });
-    let word: String = signs.collect();
-    if word.starts_with(|sign: char| sign.is_ascii_digit()) { format!("_{word}") } else { word }
+/// The text as an identifier: other characters become `_`.
+fn to_identifier(text: &str) -> String {
+    let characters = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    let word: String = characters.collect();
+    if word.starts_with(|c: char| c.is_ascii_digit()) { format!("_{word}") } else { word }
 }
 
-/// Some words mean something else in an expression.
-fn reads_as_input(name: &str) -> bool {
-    let read = Template::parse(&Value::from(format!("${{inputs.{name}}}")));
+/// Whether `inputs.<name>` is an expression that reads exactly this input: some names are keywords.
+fn is_readable_input_name(name: &str) -> bool {
+    let read = ValueTemplate::parse(&Value::from(format!("${{inputs.{name}}}")));
     read.is_ok_and(|read| read.reads().input_fields == BTreeSet::from([vec![name.to_owned()]]))
 }

@@ -1,7 +1,7 @@
 //! Valid plans in text, and what is said of them before they run.
 
 use actbook_engine::analysis::{
-    Check, LEFT_BEHIND_SHOWN, Severity, check, check_names, name_trouble, nearest,
+    LEFT_BEHIND_SHOWN, PlanCheck, Severity, check_names, check_plan, forbidden_character, nearest,
 };
 use actbook_engine::id::StepId;
 use actbook_engine::plan::Plan;
@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::plan::{parsed, steps};
 
-fn of_steps(lines: &[&str]) -> Check {
-    check(&parsed(&steps(lines)), &Default::default())
+fn of_steps(lines: &[&str]) -> PlanCheck {
+    check_plan(&parsed(&steps(lines)), &Default::default())
 }
 
 fn ids(list: &[StepId]) -> Vec<&str> {
@@ -76,7 +76,7 @@ fn the_check_is_shown_in_the_words_of_the_interface() {
         "stopping": [{"step": "a", "left_behind": ["a"], "left_behind_total": 1}],
     });
     assert_eq!(shown, expected);
-    let refused = Check::refused(Plan::parse("name: x").expect_err("no steps"));
+    let refused = PlanCheck::from_errors(Plan::parse("name: x").expect_err("no steps"));
     assert!(!refused.ok && refused.findings.len() == 1);
 }
 
@@ -92,7 +92,7 @@ fn advice_is_given_where_an_author_would_act_on_it() {
         } else {
             steps(&text.lines().collect::<Vec<_>>())
         };
-        let findings = check(&parsed(&plan), &Default::default()).findings;
+        let findings = check_plan(&parsed(&plan), &Default::default()).findings;
         let said: Vec<_> = findings
             .iter()
             .map(|f| format!("{} {} {}: {}; {}", f.severity, f.code, f.path, f.message, f.cure))
@@ -109,13 +109,13 @@ fn plan_saved_before_a_stricter_rule_still_runs() {
     let plan =
         "name: x\ninputs: {version: {type: string}}\nsteps: [{id: a, action: 'Ship ${inputs.version}'}]";
     let plan = parsed(plan);
-    let found = check(&parsed(&plan.document), &Default::default());
-    let errors = |check: &Check| {
+    let found = check_plan(&parsed(&plan.document), &Default::default());
+    let errors = |check: &PlanCheck| {
         let errors = check.findings.iter().filter(|finding| finding.severity == Severity::Error);
         errors.map(|finding| finding.code).collect::<Vec<_>>()
     };
     assert_eq!(errors(&found), ["not_a_schema"]);
-    let saved = found.of_saved_plan();
+    let saved = found.for_saved_plan();
     assert!(saved.ok && errors(&saved).is_empty(), "{saved:?}");
 }
 
@@ -155,5 +155,5 @@ fn plan_with_a_misleading_name_loads_and_fails_its_check() {
     let paths: Vec<&str> = found.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(paths, ["name", "steps[0].name"]);
     assert!(found.iter().all(|finding| finding.code == "invalid_name" && !finding.cure.is_empty()));
-    assert_eq!(name_trouble("Déjà vu (2): “fine”"), None);
+    assert_eq!(forbidden_character("Déjà vu (2): “fine”"), None);
 }

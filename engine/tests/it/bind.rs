@@ -5,16 +5,16 @@ mod limits;
 
 use std::sync::Arc;
 
-use actbook_engine::bind::{Condition, Scope, Template, redacted};
+use actbook_engine::bind::{ConditionExpression, ExpressionScope, ValueTemplate, redaction_marker};
 use serde_json::{Value, json};
 
-pub fn scope() -> Scope {
+pub fn scope() -> ExpressionScope {
     let inputs = json!({
         "version": "1.2", "count": 3, "ratio": 1.5, "big": u64::MAX, "dry": false, "none": null,
         "files": ["a.txt", "b.md"], "tags": {"b": 2, "a": 1}, "evil": "${inputs.version}",
-        "password": redacted("inputs.password"), "nested": {"key": redacted("inputs.nested.key"), "open": 1},
+        "password": redaction_marker("inputs.password"), "nested": {"key": redaction_marker("inputs.nested.key"), "open": 1},
     });
-    Scope {
+    ExpressionScope {
         inputs: Some(Arc::new(inputs)),
         outputs: [
             ("fetch", json!({"id": 7, "items": [{"n": 1}, {"n": 2}]})),
@@ -31,7 +31,7 @@ pub fn scope() -> Scope {
 }
 
 fn bound(template: Value) -> Result<Value, String> {
-    let template = Template::parse(&template).map_err(|error| format!("parse: {error}"))?;
+    let template = ValueTemplate::parse(&template).map_err(|error| format!("parse: {error}"))?;
     template.bind(&scope()).map_err(|error| format!("bind: {error}"))
 }
 
@@ -235,20 +235,20 @@ fn what_could_never_be_bound_is_refused_when_it_is_parsed() {
 #[test]
 fn a_template_knows_what_it_reads() {
     let template = json!(["${steps.a.output.x + steps['b-c'].status}", {"k": "${inputs.n} ${has(inputs.m.o)} ${output}"}, "${[1].map(inputs, inputs)}"]);
-    let template = Template::parse(&template).expect("parses");
+    let template = ValueTemplate::parse(&template).expect("parses");
     let reads = template.reads();
     assert_eq!(reads.outputs, ["a".to_owned()].into());
     assert_eq!(reads.statuses, ["b-c".to_owned()].into());
     assert_eq!(reads.input_fields, [vec!["n".to_owned()], vec!["m".to_owned(), "o".to_owned()]].into());
     assert!(reads.inputs && reads.own_output && !reads.own_arguments);
-    assert!(template.literal().is_none());
-    let literal = Template::parse(&json!({"a": ["$${x}", 1]})).expect("parses");
-    assert_eq!(literal.literal(), Some(&json!({"a": ["${x}", 1]})));
+    assert!(template.as_literal().is_none());
+    let literal = ValueTemplate::parse(&json!({"a": ["$${x}", 1]})).expect("parses");
+    assert_eq!(literal.as_literal(), Some(&json!({"a": ["${x}", 1]})));
 }
 
 #[test]
 fn conditions_say_true_or_false_and_nothing_else() {
-    let test = |text: &str| match Condition::parse(text) {
+    let test = |text: &str| match ConditionExpression::parse(text) {
         Ok(condition) => condition.test(&scope()).map_err(|error| error.to_string()),
         Err(error) => Err(format!("parse: {error}")),
     };

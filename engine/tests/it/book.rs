@@ -8,12 +8,12 @@ use std::sync::Arc;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::{Event, PlanRef};
 use actbook_engine::execution::{
-    CallId, Command, Execution, Fresh, Missing, No, Now, Recorded, Refusal, StartContext, Values, begin,
-    decide, evolve, follow, open,
+    CallId, Command, Execution, LoadedPayloads, MissingPayloads, NewEvent, Now, RecordedEvent, Refusal,
+    Rejection, StartContext, build_start_event, decide, evolve, follow, initial_state,
 };
-use actbook_engine::id::{Epoch, ExecutionId, PlanId, Position, SeatId};
+use actbook_engine::id::{Epoch, ExecutionId, NodeId, PlanId, Position};
 use actbook_engine::plan::Plan;
-use actbook_engine::terms::Terms;
+use actbook_engine::tool_policy::ToolPolicies;
 use serde_json::Value;
 
 use crate::laws;
@@ -36,7 +36,7 @@ pub fn trace(line: impl FnOnce() -> String) {
 
 #[derive(Clone)]
 pub struct Entry {
-    pub recorded: Recorded,
+    pub recorded: RecordedEvent,
     pub payload: Option<Arc<Value>>,
 }
 
@@ -49,16 +49,16 @@ pub struct Book {
 }
 
 impl Book {
-    pub fn open(plan: Arc<Plan>, inputs: Option<&Value>, terms: &Terms) -> Self {
+    pub fn open(plan: Arc<Plan>, inputs: Option<&Value>, terms: &ToolPolicies) -> Self {
         let salt: Arc<[u8]> = Arc::from(*b"salt");
         let plan_ref = PlanRef { id: PlanId::new("p"), name: "p".into(), version: 1, digest: plan.digest };
         let context = StartContext {
-            place: Digest::of(b"here"),
+            toolset: Digest::of(b"here"),
             project: Some("here".into()),
             agents_may_approve: false,
         };
-        let first = begin(ExecutionId::new("e"), plan_ref, &plan, inputs, &context, terms, &salt);
-        let recorded = Recorded { position: Position(1), at_ms: 0, event: first.event };
+        let first = build_start_event(ExecutionId::new("e"), plan_ref, &plan, inputs, &context, terms, &salt);
+        let recorded = RecordedEvent { position: Position(1), at_ms: 0, event: first.event };
         let entry = Entry { recorded, payload: value(first.payload) };
         Self { state: Some(start(&entry, plan, salt.clone())), entries: vec![entry], now_ms: 0, salt }
     }
@@ -78,7 +78,7 @@ impl Book {
     }
 
     pub fn claim(&mut self, unsent: BTreeSet<CallId>) {
-        self.ask(&Command::Claim { seat: SeatId::new("s"), after: self.execution().epoch, unsent })
+        self.ask(&Command::Claim { node: NodeId::new("s"), expected_epoch: self.execution().epoch, unsent })
             .expect("anyone may claim");
     }
 
@@ -88,8 +88,8 @@ impl Book {
 
     /// What its driver says that was away.
     pub fn claims_again(&self) -> Command {
-        let seat = self.execution().seat.clone().expect("somebody drives");
-        Command::ClaimAgain { seat, epoch: self.epoch() }
+        let seat = self.execution().node.clone().expect("somebody drives");
+        Command::Reclaim { node: seat, epoch: self.epoch() }
     }
 
     pub fn epoch(&self) -> Epoch {
@@ -97,13 +97,13 @@ impl Book {
     }
 
     /// The command's events as the engine decides them; nothing is appended.
-    pub fn decide(&self, command: &Command) -> Result<Vec<Fresh>, Refusal> {
-        let mut values = Values::default();
+    pub fn decide(&self, command: &Command) -> Result<Vec<NewEvent>, Refusal> {
+        let mut values = LoadedPayloads::default();
         loop {
             match decide(self.execution(), command, &values) {
                 Ok(events) => return Ok(events),
-                Err(No::Refused(refusal)) => return Err(refusal),
-                Err(No::Missing(missing)) => self.load(missing, &mut values),
+                Err(Rejection::Refused(refusal)) => return Err(refusal),
+                Err(Rejection::MissingPayloads(missing)) => self.load(missing, &mut values),
             }
         }
     }
@@ -134,22 +134,22 @@ impl Book {
         panic!("goes round in circles");
     }
 
-    pub fn next(&self) -> Vec<Fresh> {
+    pub fn next(&self) -> Vec<NewEvent> {
         self.next_at(self.now_ms)
     }
 
-    pub fn next_at(&self, at_ms: i64) -> Vec<Fresh> {
-        let mut values = Values::default();
+    pub fn next_at(&self, at_ms: i64) -> Vec<NewEvent> {
+        let mut values = LoadedPayloads::default();
         loop {
             // The dice depend on nothing but the time, so that a prefix decides as the whole did.
-            match follow(self.execution(), Now { at_ms, dice: at_ms as u64 }, &values) {
+            match follow(self.execution(), Now { at_ms, random: at_ms as u64 }, &values) {
                 Ok(events) => return events,
                 Err(missing) => self.load(missing, &mut values),
             }
         }
     }
 
-    pub fn load(&self, missing: Missing, values: &mut Values) {
+    pub fn load(&self, missing: MissingPayloads, values: &mut LoadedPayloads) {
         for position in missing.0 {
             let entry = &self.entries[position.0 as usize - 1];
             let payload = entry.payload.clone().expect("a payload that is asked for was kept");
@@ -157,9 +157,9 @@ impl Book {
         }
     }
 
-    fn record(&mut self, fresh: Fresh) {
+    fn record(&mut self, fresh: NewEvent) {
         let position = Position(self.entries.len() as u64 + 1);
-        let recorded = Recorded { position, at_ms: self.now_ms, event: fresh.event };
+        let recorded = RecordedEvent { position, at_ms: self.now_ms, event: fresh.event };
         trace(|| format!("    {}", line(&recorded.event)));
         let again =
             Event::decode(recorded.event.kind(), &recorded.event.body()).expect("an event reads back");
@@ -175,7 +175,7 @@ impl Book {
 
 fn start(first: &Entry, plan: Arc<Plan>, salt: Arc<[u8]>) -> Execution {
     let Event::ExecutionStarted(started) = &first.recorded.event else { panic!("the first entry starts") };
-    open(started, first.recorded.position, first.recorded.at_ms, plan, salt)
+    initial_state(started, first.recorded.position, first.recorded.at_ms, plan, salt)
 }
 
 fn value(payload: Option<Vec<u8>>) -> Option<Arc<Value>> {

@@ -1,14 +1,14 @@
 //! The golden vectors of docs/journal.md: journals written by any release must verify for ever.
 
-use actbook_engine::chain::{Digest, GENESIS, Hash, Parts, chain_hash, entry_hash};
+use actbook_engine::chain::{Digest, EntryParts, GENESIS, Hash, chain_hash, entry_hash};
 use actbook_engine::id::Position;
 
 fn hex(hash: &Hash) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn first() -> Parts<'static> {
-    Parts {
+fn first() -> EntryParts<'static> {
+    EntryParts {
         tenant: 1,
         position: Position(1),
         stream: 1,
@@ -20,8 +20,8 @@ fn first() -> Parts<'static> {
     }
 }
 
-fn second() -> Parts<'static> {
-    Parts {
+fn second() -> EntryParts<'static> {
+    EntryParts {
         position: Position(2),
         version: 2,
         at_ms: 1_700_000_000_250,
@@ -55,14 +55,14 @@ fn a_payload_digest_is_the_documented_one() {
 #[test]
 fn every_part_of_an_entry_changes_its_hash() {
     let changed = [
-        Parts { tenant: 2, ..first() },
-        Parts { position: Position(2), ..first() },
-        Parts { stream: 2, ..first() },
-        Parts { version: 2, ..first() },
-        Parts { at_ms: 0, ..first() },
-        Parts { actor: "person:bob", ..first() },
-        Parts { kind: "execution_started.2", ..first() },
-        Parts { body: r#"{"plan":"p2"}"#, ..first() },
+        EntryParts { tenant: 2, ..first() },
+        EntryParts { position: Position(2), ..first() },
+        EntryParts { stream: 2, ..first() },
+        EntryParts { version: 2, ..first() },
+        EntryParts { at_ms: 0, ..first() },
+        EntryParts { actor: "person:bob", ..first() },
+        EntryParts { kind: "execution_started.2", ..first() },
+        EntryParts { body: r#"{"plan":"p2"}"#, ..first() },
     ];
     for parts in changed {
         assert_ne!(entry_hash(&parts), entry_hash(&first()), "{parts:?}");
@@ -71,8 +71,8 @@ fn every_part_of_an_entry_changes_its_hash() {
 
 #[test]
 fn text_cannot_slide_from_one_part_into_the_next() {
-    let one = Parts { actor: "ab", kind: "c", ..first() };
-    let other = Parts { actor: "a", kind: "bc", ..first() };
+    let one = EntryParts { actor: "ab", kind: "c", ..first() };
+    let other = EntryParts { actor: "a", kind: "bc", ..first() };
     assert_ne!(entry_hash(&one), entry_hash(&other));
 }
 

@@ -1,21 +1,23 @@
 //! What must hold at every entry of every execution, whatever the plan and whoever asks. The world's
 //! own truth (does an effect stand?) is not known here; `simulation` holds the end against it.
 
-use actbook_engine::event::{Event, Probed};
+use actbook_engine::event::{Event, ProbeFinding};
 use actbook_engine::execution::{
-    Attempt, CallId, CallKind, Execution, Phase, ProbeState, Question, StepState, Stored, Subject, due,
-    questions,
+    Attempt, CallId, CallKind, Execution, PayloadRef, Phase, ProbeState, Question, QuestionSubject,
+    StepState, due, questions,
 };
 use actbook_engine::id::StepNo;
 use actbook_engine::plan::Step;
-use actbook_engine::policy::{Answer, End, FailureAction, Outcome, PlanApproval, Status, StepStatus};
-use actbook_engine::terms::Rules;
+use actbook_engine::policy::{
+    EndStatus, ExecutionStatus, FailureAction, Outcome, PlanApproval, StepAnswer, StepStatus,
+};
+use actbook_engine::tool_policy::StepRules;
 
 /// What is remembered of the state before an entry.
 pub struct Before {
     statuses: Vec<StepStatus>,
     forced: Vec<bool>,
-    ended: Option<End>,
+    ended: Option<EndStatus>,
     /// The step of a late answer had an attempt out.
     in_flight: bool,
 }
@@ -27,12 +29,16 @@ pub fn open_calls(execution: &Execution) -> Vec<CallId> {
 pub fn open_agents(execution: &Execution) -> Vec<CallId> {
     let of_step = |no: StepNo| {
         let step = execution.step(no);
-        let run = step.attempts.iter().position(|one| one.open() && one.by_agent);
+        let run = step.attempts.iter().position(|one| one.is_open() && one.by_agent);
         let undo = step.compensations.iter().position(|one| one.outcome.is_none() && one.by_agent);
-        let run = run.map(|at| CallId { step: no, kind: CallKind::Run, no: at as u32 });
-        run.into_iter().chain(undo.map(|at| CallId { step: no, kind: CallKind::Compensation, no: at as u32 }))
+        let run = run.map(|at| CallId { step: no, kind: CallKind::Run, index: at as u32 });
+        run.into_iter().chain(undo.map(|at| CallId {
+            step: no,
+            kind: CallKind::Compensation,
+            index: at as u32,
+        }))
     };
-    execution.numbers().flat_map(of_step).collect()
+    execution.step_numbers().flat_map(of_step).collect()
 }
 
 fn in_flight(execution: &Execution) -> Vec<CallId> {
@@ -51,7 +57,7 @@ fn no_of(execution: &Execution, event: &Event) -> Option<StepNo> {
         Event::Decided(event) => event.step.as_ref()?,
         _ => return None,
     };
-    execution.plan.find(step.as_str())
+    execution.plan.find_step(step.as_str())
 }
 
 impl Before {
@@ -67,21 +73,21 @@ impl Before {
             Event::AttemptEnded(event) if event.takeover => {
                 let state = execution.step(step.expect("a step of the plan"));
                 let attempt = &state.attempts[event.attempt as usize - 1];
-                assert!(attempt.task.is_none(), "a task was given up with its driver");
+                assert!(attempt.task_handle.is_none(), "a task was given up with its driver");
             }
             Event::CompensationRecorded(_) => {
                 let stopped = execution.ended.is_some() || execution.phase == Phase::Unwind;
                 assert!(stopped, "undone by hand while it goes forward");
             }
             Event::FailureHandled(event) => {
-                let no = execution.plan.find(event.step.as_str()).expect("a step of the plan");
+                let no = execution.plan.find_step(event.step.as_str()).expect("a step of the plan");
                 spares_readers_of_status(execution, no, event.cancelled.iter().chain(&event.skipped));
             }
             _ => {}
         }
         let statuses = execution.steps.iter().map(StepState::status).collect();
         let forced = execution.steps.iter().map(|step| step.forced).collect();
-        let in_flight = step.is_some_and(|no| execution.step(no).attempts.iter().any(Attempt::open));
+        let in_flight = step.is_some_and(|no| execution.step(no).attempts.iter().any(Attempt::is_open));
         Self { statuses, forced, ended: execution.ended, in_flight }
     }
 
@@ -93,7 +99,10 @@ impl Before {
         match event {
             Event::LateAnswer(event) => self.late(execution, event),
             Event::UnwindStarted(_) => {
-                assert!(execution.steps.iter().all(|step| !step.left), "an undo takes up what was left");
+                assert!(
+                    execution.steps.iter().all(|step| !step.left_in_place),
+                    "an undo takes up what was left"
+                );
             }
             Event::ExecutionEnded(event) => ended(execution, event.status),
             Event::CompensationStarted(_) => {
@@ -105,7 +114,7 @@ impl Before {
             _ => {}
         }
         if let Some(end) = execution.ended {
-            assert_eq!(execution.status(), Status::from(end), "ended first");
+            assert_eq!(execution.status(), ExecutionStatus::from(end), "ended first");
         }
         if self.ended.is_some() && !matches!(event, Event::UnwindStarted(_) | Event::ExecutionEnded(_)) {
             assert_eq!(self.ended, execution.ended, "ended stays ended");
@@ -129,7 +138,7 @@ impl Before {
 
     fn only_an_answer_forces(&self, execution: &Execution, event: &Event) {
         let answered = match event {
-            Event::Decided(event) => matches!(event.answer, Answer::Retry | Answer::DidNotHappen),
+            Event::Decided(event) => matches!(event.answer, StepAnswer::Retry | StepAnswer::DidNotHappen),
             // What was proven unsent is to start again as it was to start before.
             Event::AttemptEnded(event) => event.unsent && event.takeover,
             _ => false,
@@ -141,7 +150,7 @@ impl Before {
 
     fn late(&self, execution: &Execution, event: &actbook_engine::event::LateAnswer) {
         use StepStatus as S;
-        let no = execution.plan.find(event.step.as_str()).expect("a step of the plan");
+        let no = execution.plan.find_step(event.step.as_str()).expect("a step of the plan");
         let (before, now) = (self.statuses[no.index()], execution.step(no).status());
         if self.in_flight {
             assert_eq!(before, now, "a late answer moved a step with an attempt in flight");
@@ -153,9 +162,9 @@ impl Before {
 }
 
 fn undone_is_undone(execution: &Execution) {
-    for no in execution.numbers() {
+    for no in execution.step_numbers() {
         let (spec, step) = (execution.plan.step(no), execution.step(no));
-        let stands = !step.to_undo(execution.rules(no)).is_empty();
+        let stands = !step.attempts_to_undo(execution.rules(no)).is_empty();
         match step.status() {
             StepStatus::Compensated => assert!(!stands, "`{}` is compensated, and stands", spec.id),
             StepStatus::Compensating | StepStatus::CompensationFailed => {
@@ -197,10 +206,14 @@ fn stays_put(execution: &Execution, event: &Event) {
     );
     // What was undone by hand after the end may end it anew, in another way.
     let ends_anew = matches!(event, Event::ExecutionEnded(anew)
-        if anew.status != End::Succeeded && Some(anew.status) != execution.ended);
+        if anew.status != EndStatus::Succeeded && Some(anew.status) != execution.ended);
     assert!(execution.ended.is_none() || after_the_end || ends_anew, "ended, and yet {}", event.kind());
     let sends = matches!(event, Event::AttemptStarted(_) | Event::CompensationStarted(_));
-    assert!(!(execution.asks_for_undo() && sends), "an undo waits for its yes, and yet {}", event.kind());
+    assert!(
+        !(execution.awaits_undo_approval() && sends),
+        "an undo waits for its yes, and yet {}",
+        event.kind()
+    );
 }
 
 fn may_start(execution: &Execution, no: StepNo) {
@@ -211,22 +224,22 @@ fn may_start(execution: &Execution, no: StepNo) {
         step.status()
     );
     assert!(execution.phase == Phase::Forward && execution.stop.is_none(), "starts while stopping");
-    assert!(!step.attempts.iter().any(Attempt::open), "two attempts of one step in flight");
-    assert!(!step.attempts.iter().any(Attempt::succeeded), "an attempt after a success");
+    assert!(!step.attempts.iter().any(Attempt::is_open), "two attempts of one step in flight");
+    assert!(!step.attempts.iter().any(Attempt::has_succeeded), "an attempt after a success");
     let others: Vec<CallId> = in_flight(execution).into_iter().filter(|call| call.step != no).collect();
     assert!(
-        !execution.rules(no).irreversible() || others.is_empty(),
+        !execution.rules(no).is_irreversible() || others.is_empty(),
         "an irreversible step not alone: {others:?}"
     );
-    let alone = |call: &CallId| call.kind == CallKind::Run && execution.rules(call.step).irreversible();
+    let alone = |call: &CallId| call.kind == CallKind::Run && execution.rules(call.step).is_irreversible();
     assert!(!others.iter().any(alone), "starts beside an irreversible step");
     assert!(others.len() < execution.plan.policy.concurrency as usize, "more in flight than slots");
     sent_once(execution, no);
     over_its_needs(execution, spec);
-    let limit = execution.plan.policy.max_calls.filter(|_| !spec.by_agent());
-    let answered = step.forced || step.last().is_some_and(|last| last.forced);
-    assert!(answered || limit.is_none_or(|limit| execution.calls < limit), "beyond the budget");
-    let halting = execution.numbers().any(|other| halts(execution, other));
+    let limit = execution.plan.policy.max_calls.filter(|_| !spec.is_agent_step());
+    let answered = step.forced || step.last_attempt().is_some_and(|last| last.forced);
+    assert!(answered || limit.is_none_or(|limit| execution.calls_made < limit), "beyond the budget");
+    let halting = execution.step_numbers().any(|other| halts(execution, other));
     assert!(answered || !halting, "starts though a failure lets nothing start");
     approved(execution, no);
 }
@@ -234,7 +247,7 @@ fn may_start(execution: &Execution, no: StepNo) {
 fn halts(execution: &Execution, no: StepNo) -> bool {
     let failed = matches!(execution.step(no).status(), StepStatus::Failed | StepStatus::Unknown);
     failed
-        && match execution.plan.step(no).failure {
+        && match execution.plan.step(no).failure_action {
             None | Some(FailureAction::CancelAll | FailureAction::ManualDecision) => true,
             Some(FailureAction::CancelDependent | FailureAction::ContinueOthers) => false,
         }
@@ -248,13 +261,16 @@ fn sent_once(execution: &Execution, no: StepNo) {
     }
     let answered = step.attempts.iter().rposition(|attempt| attempt.forced).unwrap_or(0);
     let since = &step.attempts[answered..];
-    assert!(since.iter().all(|one| one.counts_as() == Some(Outcome::Failed)), "sent again over an unknown");
-    let tries = since.iter().filter(|one| !one.costs_nothing()).count();
+    assert!(
+        since.iter().all(|one| one.effective_outcome() == Some(Outcome::Failed)),
+        "sent again over an unknown"
+    );
+    let tries = since.iter().filter(|one| !one.is_proven_unsent()).count();
     assert!(tries < spec.retry.max_attempts as usize, "more attempts than the plan allows");
 }
 
 fn over_its_needs(execution: &Execution, spec: &Step) {
-    for need in &spec.needs {
+    for need in &spec.dependencies {
         let needed = execution.step(need.step);
         let satisfied = match needed.status() {
             StepStatus::Succeeded => true,
@@ -272,11 +288,12 @@ fn approved(execution: &Execution, no: StepNo) {
     let by_policy = match execution.plan.policy.approval {
         PlanApproval::EveryWrite => !rules.read_only,
         PlanApproval::AtPointOfNoReturn => {
-            rules.cancellable != actbook_engine::policy::Cancellable::Reversible && !execution.past_no_return
+            rules.cancellable != actbook_engine::policy::Reversibility::Reversible
+                && !execution.past_point_of_no_return
         }
         PlanApproval::None | PlanApproval::Plan => false,
     };
-    assert!(step.approved || !(rules.approval || by_policy), "starts without its approval");
+    assert!(step.approved || !(rules.needs_approval || by_policy), "starts without its approval");
 }
 
 /// The attempt that has just started sends what was approved, under the right key.
@@ -284,23 +301,24 @@ fn started(execution: &Execution, no: StepNo) {
     let step = execution.step(no);
     let (new, earlier) = step.attempts.split_last().expect("one has just started");
     if step.approved {
-        assert_eq!((new.arguments, new.pin), (step.asked, step.asked_pin), "sends what was approved");
+        assert_eq!(
+            (new.arguments, new.pin),
+            (step.approval_arguments, step.approval_pin),
+            "sends what was approved"
+        );
     }
     let Some(last) = earlier.iter().rev().find(|one| !one.unsent).or(earlier.last()) else { return };
-    let digest = |stored: Option<Stored>| stored.map(|stored| stored.kept.digest);
-    if step.corrected.is_some() && last.counts_as() != Some(Outcome::Unknown) {
-        assert_eq!(digest(new.arguments), digest(step.corrected), "sends what an answer corrected");
+    let digest = |stored: Option<PayloadRef>| stored.map(|stored| stored.digest.digest);
+    if step.corrected_arguments.is_some() && last.effective_outcome() != Some(Outcome::Unknown) {
+        assert_eq!(digest(new.arguments), digest(step.corrected_arguments), "sends what an answer corrected");
         return;
     }
-    if last.asks && last.outcome == Some(Outcome::Failed) {
+    if last.ended_with_question && last.outcome == Some(Outcome::Failed) {
         assert_eq!(last.key, new.key, "the key changed over a question");
-        assert!(
-            new.answered.is_none() || new.arguments == last.arguments,
-            "answered, and sends another call"
-        );
+        assert!(new.reply.is_none() || new.arguments == last.arguments, "answered, and sends another call");
         return;
     }
-    match last.counts_as() {
+    match last.effective_outcome() {
         Some(Outcome::Unknown) => assert_eq!(last.key, new.key, "the key changed over an unknown"),
         Some(Outcome::Failed) if last.unsent => {
             assert_eq!(last.key, new.key, "the key changed though nothing was sent")
@@ -311,30 +329,30 @@ fn started(execution: &Execution, no: StepNo) {
 }
 
 fn may_probe(execution: &Execution, no: StepNo) {
-    let last = execution.step(no).last().expect("a probe is about an attempt");
-    assert_eq!(last.counts_as(), Some(Outcome::Unknown), "probes what is known");
+    let last = execution.step(no).last_attempt().expect("a probe is about an attempt");
+    assert_eq!(last.effective_outcome(), Some(Outcome::Unknown), "probes what is known");
     assert!(
-        !matches!(last.probe, ProbeState::Open { .. } | ProbeState::Done(Probed::Happened)),
+        !matches!(last.probe, ProbeState::Open { .. } | ProbeState::Done(ProbeFinding::Happened)),
         "probes twice"
     );
     assert!(execution.stop.is_none(), "cancel and abandon start no probe");
     let probe = execution.plan.step(no).probe.as_ref().expect("the step has one");
-    let terms = execution.terms.get(&probe.tool).cloned().unwrap_or_default();
+    let terms = execution.tool_policies.get(&probe.tool).cloned().unwrap_or_default();
     assert!(!terms.approval && terms.read_only != Some(false), "probes with what the config forbids");
     let limit = execution.plan.policy.max_calls.filter(|_| execution.phase == Phase::Forward);
-    assert!(limit.is_none_or(|limit| execution.calls < limit), "a probe beyond the budget");
+    assert!(limit.is_none_or(|limit| execution.calls_made < limit), "a probe beyond the budget");
 }
 
 /// The compensation that has just started is no call under approval, or has the yes to what it sends.
 fn undo_approved(execution: &Execution, no: StepNo) {
     let compensation = execution.plan.step(no).compensation.as_ref().expect("the step has one");
     let Some(tool) = compensation.tool() else { return };
-    if !execution.terms.get(tool).is_some_and(|terms| terms.approval) {
+    if !execution.tool_policies.get(tool).is_some_and(|terms| terms.approval) {
         return;
     }
     let last = execution.step(no).last_compensation().expect("one has just started");
-    let yes = execution.step(no).undo_yes.get(&last.attempt);
-    let sent = last.arguments.map(|arguments| arguments.kept.digest);
+    let yes = execution.step(no).undo_approvals.get(&last.attempt);
+    let sent = last.arguments.map(|arguments| arguments.digest.digest);
     assert!(sent.is_none() || yes.is_some_and(|yes| yes.arguments == sent), "undoes without its yes");
 }
 
@@ -349,15 +367,16 @@ fn may_undo(execution: &Execution, no: StepNo, attempt: u32) {
     assert!(calls.iter().all(|call| call.step != no), "two compensations of one step");
     assert!(calls.len() < execution.plan.policy.concurrency as usize, "more compensations than slots");
     let asks = |other: &StepState| {
-        other.status() == StepStatus::CompensationFailed && !other.left && !other.undo_retry
+        other.status() == StepStatus::CompensationFailed && !other.left_in_place && !other.undo_retry
     };
     assert!(!execution.steps.iter().any(asks), "undoes on though a compensation failed");
-    let targets = execution.step(no).to_undo(execution.rules(no));
+    let targets = execution.step(no).attempts_to_undo(execution.rules(no));
     assert_eq!(targets.last(), Some(&attempt), "undoes the newest first");
     for later in dependants(execution, no) {
         let (spec, state) = (execution.plan.step(later), execution.step(later));
-        let standing =
-            spec.compensation.is_some() && !state.left && !state.to_undo(execution.rules(later)).is_empty();
+        let standing = spec.compensation.is_some()
+            && !state.left_in_place
+            && !state.attempts_to_undo(execution.rules(later)).is_empty();
         assert!(!standing, "undone before `{}`, which depends on it", spec.id);
     }
 }
@@ -366,7 +385,7 @@ fn dependants(execution: &Execution, no: StepNo) -> Vec<StepNo> {
     let mut found: Vec<StepNo> = Vec::new();
     let mut open = vec![no];
     while let Some(step) = open.pop() {
-        for other in &execution.plan.step(step).needed_by {
+        for other in &execution.plan.step(step).dependents {
             if !found.contains(other) {
                 found.push(*other);
                 open.push(*other);
@@ -383,11 +402,11 @@ fn spares_readers_of_status<'a>(
     hit: impl Iterator<Item = &'a actbook_engine::id::StepId>,
 ) {
     let spec = execution.plan.step(failed);
-    let reaches_all = spec.failure == Some(FailureAction::CancelAll);
-    let hit: Vec<StepNo> = hit.map(|step| execution.plan.find(step.as_str()).expect("a step")).collect();
+    let reaches_all = spec.failure_action == Some(FailureAction::CancelAll);
+    let hit: Vec<StepNo> = hit.map(|step| execution.plan.find_step(step.as_str()).expect("a step")).collect();
     for no in &hit {
         let named = spec.propagate_to.contains(no) || reaches_all;
-        let through = execution.plan.step(*no).needs.iter().any(|need| {
+        let through = execution.plan.step(*no).dependencies.iter().any(|need| {
             let state = execution.step(need.step);
             let stopped = state.status() == StepStatus::Cancelled || state.cause.is_some();
             !need.status_read && (need.step == failed || hit.contains(&need.step) || stopped)
@@ -396,36 +415,39 @@ fn spares_readers_of_status<'a>(
     }
 }
 
-fn ended(execution: &Execution, end: End) {
+fn ended(execution: &Execution, end: EndStatus) {
     use StepStatus as S;
     let unfinished = [S::Pending, S::Running, S::AwaitingApproval, S::AwaitingAgent, S::Compensating];
     for step in &execution.steps {
         assert!(!unfinished.contains(&step.status()), "ended {end} with a {} step", step.status());
-        assert!(!step.attempts.iter().any(Attempt::open), "ended {end} with an attempt in flight");
-        assert!(!step.compensation_open(), "ended {end} with a compensation in flight");
+        assert!(!step.attempts.iter().any(Attempt::is_open), "ended {end} with an attempt in flight");
+        assert!(!step.is_compensation_open(), "ended {end} with a compensation in flight");
     }
-    let specs = || execution.numbers().map(|no| (execution.rules(no), execution.step(no)));
+    let specs = || execution.step_numbers().map(|no| (execution.rules(no), execution.step(no)));
     match end {
-        End::Succeeded => {
+        EndStatus::Succeeded => {
             let done = |step: &StepState| matches!(step.status(), S::Succeeded | S::Skipped);
             assert!(execution.steps.iter().all(done), "succeeded with an unfinished step");
         }
-        End::Compensated => {
-            for no in execution.numbers() {
+        EndStatus::Compensated => {
+            for no in execution.step_numbers() {
                 let (rules, step, id) = (execution.rules(no), execution.step(no), execution.step_id(no));
-                assert!(step.to_undo(rules).is_empty(), "compensated, and `{id}` stands");
-                let partly = rules.cancellable != actbook_engine::policy::Cancellable::Reversible;
-                assert!(!partly || step.undone.is_empty(), "compensated, and `{id}` is not reversible");
+                assert!(step.attempts_to_undo(rules).is_empty(), "compensated, and `{id}` stands");
+                let partly = rules.cancellable != actbook_engine::policy::Reversibility::Reversible;
+                assert!(
+                    !partly || step.undone_attempts.is_empty(),
+                    "compensated, and `{id}` is not reversible"
+                );
             }
         }
-        End::Failed if execution.phase == Phase::Unwind && execution.stop.is_none() => {
-            let remains = |(rules, step): (Rules, &StepState)| {
-                let partly = rules.cancellable != actbook_engine::policy::Cancellable::Reversible;
-                !step.to_undo(rules).is_empty() || (partly && !step.undone.is_empty())
+        EndStatus::Failed if execution.phase == Phase::Unwind && execution.stop.is_none() => {
+            let remains = |(rules, step): (StepRules, &StepState)| {
+                let partly = rules.cancellable != actbook_engine::policy::Reversibility::Reversible;
+                !step.attempts_to_undo(rules).is_empty() || (partly && !step.undone_attempts.is_empty())
             };
             assert!(specs().any(remains), "all is undone, and yet it failed");
         }
-        End::Failed | End::Cancelled => {}
+        EndStatus::Failed | EndStatus::Cancelled => {}
     }
 }
 
@@ -433,11 +455,11 @@ fn ended(execution: &Execution, end: End) {
 pub fn at_rest(execution: &Execution) {
     if execution.ended.is_some() {
         let due = due(execution);
-        assert!(due.calls.is_empty() && due.look_again_at.is_none(), "something is due after the end");
-        let whole_undo = |question: &Question| question.subject == Subject::UndoApproval;
+        assert!(due.calls.is_empty() && due.wake_at.is_none(), "something is due after the end");
+        let whole_undo = |question: &Question| question.subject == QuestionSubject::UndoApproval;
         assert!(questions(execution).iter().all(whole_undo), "asks after the end");
     }
     if execution.paused {
-        assert!(due(execution).look_again_at.is_none(), "a paused execution looks again");
+        assert!(due(execution).wake_at.is_none(), "a paused execution looks again");
     }
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
-use actbook_engine::execution::{CallKind, Command, Ended, due};
+use actbook_engine::execution::{CallKind, Command, ReportedOutcome, due};
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::{Answer, Category};
-use actbook_engine::terms::{Terms, ToolTerms};
+use actbook_engine::policy::{ErrorCategory, StepAnswer};
+use actbook_engine::tool_policy::{ToolPolicies, ToolPolicy};
 use serde_json::{Value, json};
 
 use crate::book::Book;
@@ -83,18 +83,18 @@ fn may_send(role: Role, demand: Demand) -> bool {
 }
 
 /// What the operator says of the tool under test; the plan says the most permissive thing.
-fn terms(demand: Demand) -> ToolTerms {
-    let yes = ToolTerms { hinted: true, read_only: None, idempotent: None, ..ToolTerms::default() };
+fn terms(demand: Demand) -> ToolPolicy {
+    let yes = ToolPolicy { hinted: true, read_only: None, idempotent: None, ..ToolPolicy::default() };
     let terms = match demand {
-        Demand::Approval => ToolTerms { approval: true, ..yes },
-        Demand::NotReadOnly => ToolTerms { read_only: Some(false), hinted: false, ..yes },
-        Demand::NotIdempotent => ToolTerms { idempotent: Some(false), hinted: false, ..yes },
-        Demand::NotTrusted => ToolTerms { hinted: false, ..yes },
+        Demand::Approval => ToolPolicy { approval: true, ..yes },
+        Demand::NotReadOnly => ToolPolicy { read_only: Some(false), hinted: false, ..yes },
+        Demand::NotIdempotent => ToolPolicy { idempotent: Some(false), hinted: false, ..yes },
+        Demand::NotTrusted => ToolPolicy { hinted: false, ..yes },
         Demand::Budget => yes,
-        Demand::Pin => ToolTerms { pin: Some(Digest::of(b"seen")), ..yes },
+        Demand::Pin => ToolPolicy { pin: Some(Digest::of(b"seen")), ..yes },
     };
     // A new term needs a row above.
-    let ToolTerms { pin: _, timeout_ms: _, retry: _, idempotent: _, read_only: _, hinted: _, approval: _ } =
+    let ToolPolicy { pin: _, timeout_ms: _, retry: _, idempotent: _, read_only: _, hinted: _, approval: _ } =
         terms;
     terms
 }
@@ -134,7 +134,7 @@ impl Cell {
             CallKind::Compensation => "t/u",
             CallKind::Probe => "t/p",
         };
-        let terms = Terms::from([(tool.to_owned(), terms(demand))]);
+        let terms = ToolPolicies::from([(tool.to_owned(), terms(demand))]);
         let mut book = Book::open(Arc::new(plan), None, &terms);
         book.claim(BTreeSet::new());
         Self { book }
@@ -150,14 +150,14 @@ impl Cell {
     }
 
     /// The only call that is out ends.
-    fn end(&mut self, ended: Ended) {
+    fn end(&mut self, ended: ReportedOutcome) {
         let call = due(self.book.execution()).calls[0].id;
-        let report = Command::Report { epoch: self.book.epoch(), call, ended };
+        let report = Command::ReportOutcome { epoch: self.book.epoch(), call, outcome: ended };
         self.book.ask(&report).expect("the driver may report");
     }
 
     /// An agent's answer: it may not approve.
-    fn answer(&mut self, answer: Answer) {
+    fn answer(&mut self, answer: StepAnswer) {
         let (step, approves) = ("a".to_owned(), false);
         let command = Command::Decide { step, answer, reason: None, output: None, arguments: None, approves };
         self.give(&command);
@@ -167,21 +167,26 @@ impl Cell {
         self.give(&Command::Undo { reason: None, approves: false });
     }
 
-    fn out(&self, kind: CallKind) -> Vec<actbook_engine::execution::Call> {
+    fn out(&self, kind: CallKind) -> Vec<actbook_engine::execution::DueCall> {
         due(self.book.execution()).calls.into_iter().filter(|call| call.id.kind == kind).collect()
     }
 }
 
-fn unknown() -> Ended {
-    Ended::Unknown { category: Category::Timeout, said: json!({}), retry_after_ms: None }
+fn unknown() -> ReportedOutcome {
+    ReportedOutcome::Unknown { category: ErrorCategory::Timeout, error: json!({}), retry_after_ms: None }
 }
 
-fn failed() -> Ended {
-    Ended::Failed { category: Category::ToolError, said: json!({}), unsent: false, retry_after_ms: None }
+fn failed() -> ReportedOutcome {
+    ReportedOutcome::Failed {
+        category: ErrorCategory::ToolError,
+        error: json!({}),
+        unsent: false,
+        retry_after_ms: None,
+    }
 }
 
-fn succeeded() -> Ended {
-    Ended::Succeeded { output: json!({}) }
+fn succeeded() -> ReportedOutcome {
+    ReportedOutcome::Succeeded { output: json!({}) }
 }
 
 /// Brings the execution to where the call of this role would be made.
@@ -199,7 +204,7 @@ fn play(role: Role, demand: Demand) -> Cell {
         Role::AutomaticRetry | Role::Probe => cell.end(unknown()),
         Role::AnsweredRetry => {
             cell.end(failed());
-            cell.answer(Answer::Retry);
+            cell.answer(StepAnswer::Retry);
         }
         Role::Takeover => cell.book.claim(BTreeSet::new()),
         Role::Compensation => {
@@ -210,7 +215,7 @@ fn play(role: Role, demand: Demand) -> Cell {
             cell.end(succeeded());
             cell.give(&Command::Undo { reason: None, approves: true });
             cell.end(failed());
-            cell.answer(Answer::Retry);
+            cell.answer(StepAnswer::Retry);
         }
         Role::LostProbe => {
             cell.end(unknown());

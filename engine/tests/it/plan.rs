@@ -6,8 +6,8 @@ mod mistakes;
 
 use std::time::{Duration, Instant};
 
-use actbook_engine::plan::{Need, Plan, Retry, Step, Work, duration_text, parse_duration_ms};
-use actbook_engine::policy::{Cancellable, Category, FailureAction, OnFailure, PlanApproval};
+use actbook_engine::plan::{Dependency, Plan, RetryPolicy, Step, StepWork, duration_text, parse_duration_ms};
+use actbook_engine::policy::{ErrorCategory, FailureAction, OnFailure, PlanApproval, Reversibility};
 
 pub const DOCUMENTED: &str = include_str!("plan/documented.yaml");
 
@@ -22,7 +22,7 @@ pub fn steps(lines: &[&str]) -> String {
 }
 
 fn step<'a>(plan: &'a Plan, id: &str) -> &'a Step {
-    plan.step(plan.find(id).expect("a step of that id"))
+    plan.step(plan.find_step(id).expect("a step of that id"))
 }
 
 #[test]
@@ -43,13 +43,13 @@ fn the_documented_plan_is_read_whole() {
         (Some("files/write_file"), Some(30_000), true)
     );
     assert_eq!(
-        (draft.cancellable, draft.failure),
-        (Cancellable::Reversible, Some(FailureAction::ManualDecision))
+        (draft.cancellable, draft.failure_action),
+        (Reversibility::Reversible, Some(FailureAction::ManualDecision))
     );
-    assert_eq!(draft.retry, Retry { max_attempts: 3, ..Retry::default() });
+    assert_eq!(draft.retry, RetryPolicy { max_attempts: 3, ..RetryPolicy::default() });
     let announce = step(&plan, "announce");
-    assert!(matches!(&announce.work, Work::Action { estimated_ms: Some(1_800_000), .. }));
-    assert_eq!((announce.timeout_ms, announce.irreversible()), (None, true));
+    assert!(matches!(&announce.work, StepWork::Action { estimated_ms: Some(1_800_000), .. }));
+    assert_eq!((announce.timeout_ms, announce.is_irreversible()), (None, true));
 }
 
 #[test]
@@ -67,10 +67,13 @@ fn a_plan_that_says_little_gets_the_careful_defaults() {
         (a.timeout_ms, a.retry.max_attempts, a.approval, a.read_only, a.idempotent),
         (Some(60_000), 1, false, false, false)
     );
-    assert_eq!((a.cancellable, a.failure, a.priority), (Cancellable::Irreversible, None, 0));
-    assert_eq!(a.retry.on, [Category::Unavailable, Category::RateLimited, Category::Timeout].into());
-    assert_eq!(step(&plan, "b").cancellable, Cancellable::Reversible);
-    assert_eq!((step(&plan, "c").timeout_ms, step(&plan, "c").by_agent()), (None, true));
+    assert_eq!((a.cancellable, a.failure_action, a.priority), (Reversibility::Irreversible, None, 0));
+    assert_eq!(
+        a.retry.on,
+        [ErrorCategory::Unavailable, ErrorCategory::RateLimited, ErrorCategory::Timeout].into()
+    );
+    assert_eq!(step(&plan, "b").cancellable, Reversibility::Reversible);
+    assert_eq!((step(&plan, "c").timeout_ms, step(&plan, "c").is_agent_step()), (None, true));
 }
 
 #[test]
@@ -91,7 +94,7 @@ fn findings_name_the_step_that_they_are_about() {
     let findings =
         Plan::parse(&steps(&["{id: a, tool: s/t}", "{id: b, tool: s/t, retri: 1}"])).expect_err("refused");
     assert_eq!(findings[0].step.as_deref(), Some("b"));
-    assert_eq!(findings[0].place(), "steps[1].retri (b)");
+    assert_eq!(findings[0].path_with_step(), "steps[1].retri (b)");
 }
 
 #[test]
@@ -107,9 +110,9 @@ fn references_make_dependencies_by_themselves() {
         "{id: h, tool: s/t, depends_on: [a], compensation: {tool: s/u, arguments: {x: '${steps.a.output}'}}}",
     ]));
     let needs = |id: &str| {
-        let needs = step(&plan, id).needs.iter();
+        let needs = step(&plan, id).dependencies.iter();
         needs
-            .map(|Need { step, status_read }| (plan.step(*step).id.as_str(), *status_read))
+            .map(|Dependency { step, status_read }| (plan.step(*step).id.as_str(), *status_read))
             .collect::<Vec<_>>()
     };
     assert_eq!(needs("a"), []);
@@ -120,7 +123,7 @@ fn references_make_dependencies_by_themselves() {
     assert_eq!(needs("f"), [("a", true)]);
     assert_eq!(needs("g"), [("a", true), ("b-1", false)]);
     assert_eq!(needs("h"), [("a", false)]);
-    let needed_by: Vec<_> = step(&plan, "a").needed_by.iter().map(|no| plan.step(*no).id.as_str()).collect();
+    let needed_by: Vec<_> = step(&plan, "a").dependents.iter().map(|no| plan.step(*no).id.as_str()).collect();
     assert_eq!(needed_by, ["c", "d", "e", "f", "g", "h"]);
 }
 
@@ -173,7 +176,7 @@ fn ten_thousand_steps_are_read_in_time() {
     let text = steps(&lines.iter().map(String::as_str).collect::<Vec<_>>());
     let begun = Instant::now();
     let plan = parsed(&text);
-    let check = actbook_engine::analysis::check(&plan, &Default::default());
+    let check = actbook_engine::analysis::check_plan(&plan, &Default::default());
     assert_eq!((plan.steps.len(), check.waves.len()), (10_000, 10_000));
     assert!(begun.elapsed() < Duration::from_secs(20), "took {:?}", begun.elapsed());
 }

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{
-    CallKind, Command, Execution, Facts, Phase, Question, Report, Subject, due, questions,
+    ActionFacts, AgentReport, CallKind, Command, Execution, Phase, Question, QuestionSubject, due, questions,
 };
 use actbook_engine::id::{Epoch, StepNo};
-use actbook_engine::policy::{Answer, Category, End, Outcome, Status};
+use actbook_engine::policy::{EndStatus, ErrorCategory, ExecutionStatus, Outcome, StepAnswer};
 use serde_json::{Value, json};
 
 use crate::book::{Book, TRACE, trace};
@@ -101,8 +101,8 @@ impl Sim {
         for at in (mark..self.book.entries.len()).filter(|at| unwinds(&self.book.entries[*at].recorded.event))
         {
             let before = self.book.fork(at);
-            let asks = before.execution().steps.iter().any(|step| step.question().is_some());
-            let by_itself = !before.execution().undo_asked;
+            let asks = before.execution().steps.iter().any(|step| step.open_question().is_some());
+            let by_itself = !before.execution().undo_requested;
             assert!(!(asks && by_itself), "unwound by itself over a tool's question");
         }
     }
@@ -110,15 +110,16 @@ impl Sim {
     /// `compensated` is a promise: no effect that the journal can know of stands.
     fn hold_against_the_world(&self, at: usize) {
         let Event::ExecutionEnded(event) = &self.book.entries[at].recorded.event else { return };
-        if event.status != End::Compensated {
+        if event.status != EndStatus::Compensated {
             return;
         }
         let effects = &self.world.effects;
         assert!(self.world.wrong || effects.is_empty(), "compensated, and yet there stand {effects:?}");
-        for no in self.execution().numbers() {
+        for no in self.execution().step_numbers() {
             let known = |at: &usize| {
                 let attempt = &self.execution().step(no).attempts[*at];
-                attempt.outcome == Some(Outcome::Succeeded) || attempt.late == Some(Outcome::Succeeded)
+                attempt.outcome == Some(Outcome::Succeeded)
+                    || attempt.late_outcome == Some(Outcome::Succeeded)
             };
             let mut attempts = (0..self.execution().step(no).attempts.len()).filter(known);
             let stands = attempts.any(|attempt| self.world.stands(self.execution(), no, attempt as u32));
@@ -183,7 +184,7 @@ impl Sim {
         }
         let due = due(execution);
         assert!(self.book.next().is_empty(), "the driver stopped before it was done");
-        match due.look_again_at {
+        match due.wake_at {
             Some(at) => {
                 assert!(at > self.book.now_ms, "looks again at once");
                 assert!(!self.book.next_at(at).is_empty(), "looks again for nothing");
@@ -195,10 +196,14 @@ impl Sim {
         }
         let asked = questions(execution);
         self.answerable(&asked);
-        let idle = due.calls.is_empty() && due.look_again_at.is_none();
+        let idle = due.calls.is_empty() && due.wake_at.is_none();
         assert!(!idle || !asked.is_empty(), "stands still in silence");
-        assert_eq!(idle && !asked.is_empty(), idle && execution.status() == Status::Blocked, "blocked?");
-        if execution.status() == Status::Blocked {
+        assert_eq!(
+            idle && !asked.is_empty(),
+            idle && execution.status() == ExecutionStatus::Blocked,
+            "blocked?"
+        );
+        if execution.status() == ExecutionStatus::Blocked {
             assert!(due.calls.is_empty() && !asked.is_empty(), "blocked, and yet it goes on");
         }
         let agents = open_agents(execution);
@@ -217,24 +222,26 @@ impl Sim {
             let taken =
                 |command: Command| assert!(self.accepts(&command), "offered and refused: {command:?}");
             match question.subject {
-                Subject::PlanApproval | Subject::UndoApproval | Subject::StepApproval => {
+                QuestionSubject::PlanApproval
+                | QuestionSubject::UndoApproval
+                | QuestionSubject::StepApproval => {
                     taken(Command::Approve { step: step.clone(), reason: None });
                     taken(Command::Reject { step: step.clone(), reason: None });
                 }
-                Subject::AgentWork => taken(record(&step, Report::Succeeded { output: None })),
-                Subject::AgentUndo => taken(record(&step, Report::Compensated { output: None })),
-                Subject::Question => {
+                QuestionSubject::AgentWork => taken(record(&step, AgentReport::Succeeded { output: None })),
+                QuestionSubject::AgentUndo => taken(record(&step, AgentReport::Compensated { output: None })),
+                QuestionSubject::ToolQuestion => {
                     let step = step.clone().expect("a tool asks for a step");
                     taken(Command::Decide {
                         step,
-                        answer: Answer::Retry,
+                        answer: StepAnswer::Retry,
                         reason: None,
                         output: Some(reply()),
                         arguments: None,
                         approves: true,
                     });
                 }
-                Subject::Failure | Subject::Unknown | Subject::FailedUndo => {
+                QuestionSubject::Failure | QuestionSubject::Unknown | QuestionSubject::FailedUndo => {
                     assert!(!question.answers.is_empty())
                 }
             }
@@ -256,8 +263,8 @@ impl Sim {
                 }
             }
         }
-        let seat = actbook_engine::id::SeatId::new("s");
-        self.give(&Command::Claim { seat, after: self.execution().epoch, unsent: proven });
+        let seat = actbook_engine::id::NodeId::new("s");
+        self.give(&Command::Claim { node: seat, expected_epoch: self.execution().epoch, unsent: proven });
         self.live();
     }
 
@@ -271,18 +278,18 @@ impl Sim {
             Command::Approve { step: None, reason: None },
             Command::Reject { step: None, reason: None },
         ];
-        for no in self.execution().numbers() {
+        for no in self.execution().step_numbers() {
             let step = Some(self.id(no));
             all.push(Command::Approve { step: step.clone(), reason: reason() });
             all.push(Command::Reject { step: step.clone(), reason: reason() });
-            all.extend(Answer::ALL.iter().map(|answer| decide(&self.id(no), *answer)));
-            let failed = Report::Failed { reason: None, category: Category::ToolError };
+            all.extend(StepAnswer::ALL.iter().map(|answer| decide(&self.id(no), *answer)));
+            let failed = AgentReport::Failed { reason: None, category: ErrorCategory::ToolError };
             all.push(undid(&self.id(no), true));
             let reports = [
-                Report::Started,
-                Report::Succeeded { output: None },
+                AgentReport::Started,
+                AgentReport::Succeeded { output: None },
                 failed,
-                Report::Compensated { output: None },
+                AgentReport::Compensated { output: None },
             ];
             all.extend(reports.into_iter().map(|report| record(&step, report)));
         }
@@ -295,19 +302,19 @@ impl Sim {
         let command = self.dice.pick(&candidates).clone();
         match &command {
             Command::Decide { step, answer, .. } => {
-                let no = self.execution().plan.find(step).expect("a step of the plan");
+                let no = self.execution().plan.find_step(step).expect("a step of the plan");
                 self.answer(no, *answer);
             }
-            Command::Record { report: Report::Started, .. } => drop(self.give(&command)),
+            Command::RecordReport { report: AgentReport::Started, .. } => drop(self.give(&command)),
             // Reports without a world behind them would be lies; those that are refused may come.
-            Command::Record { .. } | Command::RecordCompensation { .. } if self.accepts(&command) => {}
+            Command::RecordReport { .. } | Command::RecordCompensation { .. } if self.accepts(&command) => {}
             Command::Cancel { .. } | Command::Undo { .. } if !self.dice.chance(10) => {}
             _ => drop(self.give(&command)),
         }
     }
 
     fn time_passes(&mut self) {
-        match due(self.execution()).look_again_at {
+        match due(self.execution()).wake_at {
             Some(at) if self.dice.chance(50) => self.book.now_ms = self.book.now_ms.max(at),
             _ => self.book.now_ms += self.dice.below(3_000) as i64,
         }
@@ -341,10 +348,10 @@ impl Sim {
 
     fn give_up(&mut self) -> bool {
         let asked = questions(self.execution());
-        let gives_up = asked.iter().find(|one| one.answers.contains(&Answer::Abandon));
+        let gives_up = asked.iter().find(|one| one.answers.contains(&StepAnswer::Abandon));
         let Some(no) = gives_up.and_then(|one| one.step) else { return false };
         let id = self.id(no);
-        self.give(&decide(&id, Answer::Abandon))
+        self.give(&decide(&id, StepAnswer::Abandon))
     }
 
     fn run(&mut self) {
@@ -365,7 +372,7 @@ impl Sim {
         self.fork(whole).settle();
         if self.dice.chance(50) && self.execution().ended.is_some() {
             self.give(&Command::Reject { step: None, reason: None });
-            self.give(&Command::Erase);
+            self.give(&Command::ErasePayloads);
             assert!(
                 !self.accepts(&Command::Undo { reason: None, approves: true }),
                 "undoes with what was erased"
@@ -414,8 +421,8 @@ impl Sim {
                 assert!(!self.give(&stranger), "one who does not drive drives");
             }
             90 if self.dice.chance(50) => drop(self.give(&move_pin())),
-            90 => drop(self.give(&Command::Adopt { place: Digest::of(b"there") })),
-            91 => drop(self.execution().ended.is_none() && self.give(&Command::Erase)),
+            90 => drop(self.give(&Command::AdoptToolset { toolset: Digest::of(b"there") })),
+            91 => drop(self.execution().ended.is_none() && self.give(&Command::ErasePayloads)),
             92..95 => self.time_passes(),
             95 => self.put_on_record(),
             _ => self.anything(),
@@ -427,7 +434,7 @@ fn move_pin() -> Command {
     Command::MovePin { tool: "t/run".to_owned(), digest: Digest::of(b"another") }
 }
 
-fn decide(step: &str, answer: Answer) -> Command {
+fn decide(step: &str, answer: StepAnswer) -> Command {
     Command::Decide {
         step: step.to_owned(),
         answer,
@@ -438,13 +445,13 @@ fn decide(step: &str, answer: Answer) -> Command {
     }
 }
 
-fn record(step: &Option<String>, report: Report) -> Command {
+fn record(step: &Option<String>, report: AgentReport) -> Command {
     let step = step.clone().expect("a report is about a step");
-    Command::Record { step, report, facts: Box::default(), by: None }
+    Command::RecordReport { step, report, facts: Box::default(), by: None }
 }
 
 fn undid(step: &str, done: bool) -> Command {
-    let facts = Facts { action_taken: Some("took it back".into()), ..Facts::default() };
+    let facts = ActionFacts { action_taken: Some("took it back".into()), ..ActionFacts::default() };
     Command::RecordCompensation { step: step.to_owned(), done, facts: facts.into() }
 }
 
@@ -459,18 +466,29 @@ fn reply() -> Value {
 
 /// Everything that is known of an execution but its plan.
 fn story(execution: &Execution) -> String {
-    let Execution { steps, epoch, paused, stop, phase, ended, gate, proposal, undo_asked, .. } = execution;
     let Execution {
-        calls,
-        past_no_return,
+        steps,
+        epoch,
+        paused,
+        stop,
+        phase,
+        ended,
+        gate,
+        proposal,
+        undo_requested: undo_asked,
+        ..
+    } = execution;
+    let Execution {
+        calls_made: calls,
+        past_point_of_no_return: past_no_return,
         active_ms,
-        at_ms,
+        last_entry_at_ms: at_ms,
         position,
         version,
         ended_at_ms,
-        place,
+        toolset: place,
         erased,
-        notes,
+        annotations: notes,
         ..
     } = execution;
     format!(

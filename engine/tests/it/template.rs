@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use actbook_engine::bind::{Scope, redacted};
-use actbook_engine::plan::{Plan, Undo, Work};
-use actbook_engine::template::{Made, of_execution, used};
+use actbook_engine::bind::{ExpressionScope, redaction_marker};
+use actbook_engine::plan::{CompensationWork, Plan, StepWork};
+use actbook_engine::template::{PlanFromTemplate, plan_from_template, template_from_execution};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ fn plan(document: &Value) -> Plan {
 }
 
 fn lifted(document: &Value, given: Option<&Value>) -> Value {
-    of_execution(&plan(document), "again", given, &|_| false)
+    template_from_execution(&plan(document), "again", given, &|_| false)
 }
 
 fn steps(list: Value) -> Value {
@@ -29,15 +29,15 @@ fn calls(document: &Value, inputs: Value) -> Vec<Value> {
     let plan = plan(document);
     let inputs = plan.with_defaults(inputs);
     plan.check_inputs(&inputs).expect("the inputs fit");
-    let mut scope = Scope { inputs: Some(Arc::new(inputs)), ..Scope::default() };
+    let mut scope = ExpressionScope { inputs: Some(Arc::new(inputs)), ..ExpressionScope::default() };
     let mut sent = Vec::new();
     for step in &plan.steps {
-        let Work::Tool { arguments, .. } = &step.work else { panic!("only calls") };
+        let StepWork::Tool { arguments, .. } = &step.work else { panic!("only calls") };
         let own = arguments.bind(&scope).expect("it is bound");
         scope.arguments = Some(Arc::new(own.clone()));
         let undo = step.compensation.as_ref().map(|undo| match &undo.work {
-            Undo::Tool { arguments, .. } => arguments.bind(&scope).expect("it is bound"),
-            Undo::Action { action } => action.bind(&scope).expect("it is bound"),
+            CompensationWork::Tool { arguments, .. } => arguments.bind(&scope).expect("it is bound"),
+            CompensationWork::Action { action } => action.bind(&scope).expect("it is bound"),
         });
         let probe = step.probe.as_ref().map(|probe| probe.arguments.bind(&scope).expect("it is bound"));
         sent.push(json!([own, undo, probe]));
@@ -89,7 +89,7 @@ fn what_the_execution_was_given_becomes_the_default_and_expressions_stay() {
     document["task"] = json!("TASK-1");
     document["inputs"] = json!({ "type": "object", "required": ["version"],
         "properties": { "version": { "type": "string" }, "token": { "type": "string", "writeOnly": true } } });
-    let given = json!({ "version": "1.2", "path": "p", "token": redacted("inputs.token") });
+    let given = json!({ "version": "1.2", "path": "p", "token": redaction_marker("inputs.token") });
     let template = lifted(&document, Some(&given));
     assert_eq!(template["steps"][0]["arguments"]["path"], "n-${inputs.version}.md");
     assert_eq!(
@@ -106,7 +106,7 @@ fn what_the_execution_was_given_becomes_the_default_and_expressions_stay() {
 fn a_secret_is_asked_for_each_time() {
     let document =
         steps(json!([{ "id": "a", "tool": "f/send", "arguments": { "key": "sesame", "to": "ada" } }]));
-    let template = of_execution(&plan(&document), "again", None, &|value| value == "sesame");
+    let template = template_from_execution(&plan(&document), "again", None, &|value| value == "sesame");
     assert!(!template.to_string().contains("sesame"), "{template}");
     assert_eq!(template["steps"][0]["arguments"]["key"], "${inputs.key}");
     assert!(plan(&template).check_inputs(&defaults(&template)).is_err());
@@ -147,7 +147,7 @@ fn a_plan_from_a_template_keeps_what_is_given_as_defaults() {
     let template = plan(&document);
     let made = |inputs: Value| {
         let inputs: Map<String, Value> = serde_json::from_value(inputs).unwrap();
-        used(&template, Made { name: "mine", task: Some("T-1"), inputs: &inputs })
+        plan_from_template(&template, PlanFromTemplate { name: "mine", task: Some("T-1"), inputs: &inputs })
             .map_err(|findings| findings[0].to_string())
     };
     let plan = made(json!({ "path": "a" })).unwrap();

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actbook::config::Config;
-use actbook::mcp::http::{self, Listen};
-use actbook::mcp::{Client, Door, Profile};
-use actbook::service::{Options, Service};
+use actbook::mcp::http::{self, ListenConfig};
+use actbook::mcp::{McpEndpoint, SessionHandler, ToolProfile};
+use actbook::service::{DatabaseOptions, Service};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, ListToolsResult,
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
@@ -68,11 +68,11 @@ pub async fn echo(transport: &str) -> anyhow::Result<()> {
 
 pub async fn door(database: &str, transport: &str) -> anyhow::Result<()> {
     let config = Config::default();
-    let service = Service::open(database, Options::default(), &config).await?;
-    let door = Door::new(&service, &config, Profile::Run)?;
+    let service = Service::open(database, DatabaseOptions::default(), &config).await?;
+    let door = McpEndpoint::new(&service, &config, ToolProfile::Run)?;
     match transport {
-        "stdio" => actbook::mcp::stdio(door).await?,
-        _ => listen(move || Client::new(door.clone()), Some(service)).await?,
+        "stdio" => actbook::mcp::serve_stdio(door).await?,
+        _ => listen(move || SessionHandler::new(door.clone()), Some(service)).await?,
     }
     Ok(())
 }
@@ -82,8 +82,8 @@ async fn listen<H: ServerHandler>(
     service: Option<Service>,
 ) -> anyhow::Result<()> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let listen = Listen { address, names: Vec::new(), anywhere: false };
-    let listener = listen.open().await?;
+    let listen = ListenConfig { address, host_names: Vec::new(), allow_non_loopback: false };
+    let listener = listen.bind().await?;
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{}", listener.local_addr()?)?;
     stdout.flush()?;

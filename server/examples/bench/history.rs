@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::service::{Action, Facts, JournalFilter, Options, Service, StatsFilter};
+use actbook::service::{ActionFacts, ActionRecord, DatabaseOptions, JournalFilter, Service, StatsFilter};
 use serde_json::{Value, json};
 
 use crate::door::{Server, put, timed};
@@ -18,10 +18,10 @@ const GROWTH_MAX: f64 = 2.0;
 
 /// Something rare, where the journal ends.
 pub async fn rare(url: &str) -> anyhow::Result<Value> {
-    let service = Service::open(url, Options::default(), &Config::default()).await?;
+    let service = Service::open(url, DatabaseOptions::default(), &Config::default()).await?;
     for _ in 0..PAGE {
-        let facts = Facts { entity: Some("the last page".into()), ..Facts::default() };
-        let act = Action { facts, ..Action::default() };
+        let facts = ActionFacts { entity: Some("the last page".into()), ..ActionFacts::default() };
+        let act = ActionRecord { facts, ..ActionRecord::default() };
         service.record_action(&Caller::new("agent:rare"), act).await?;
     }
     let (position, _) = service.head().await?;
@@ -30,7 +30,7 @@ pub async fn rare(url: &str) -> anyhow::Result<Value> {
 
 /// What is read first by whoever asks for the first time, and what it takes after that.
 pub async fn first(url: &str) -> anyhow::Result<Value> {
-    let service = Service::open(url, Options::default(), &Config::default()).await?;
+    let service = Service::open(url, DatabaseOptions::default(), &Config::default()).await?;
     let mut took = Vec::new();
     for _ in 0..2 {
         let start = Instant::now();

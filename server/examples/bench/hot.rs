@@ -4,13 +4,13 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use actbook_engine::chain::{self, Digest, GENESIS, Hash, Parts};
+use actbook_engine::chain::{self, Digest, EntryParts, GENESIS, Hash};
 use actbook_engine::event::{Event, PlanRef};
 use actbook_engine::execution::{
-    Command as Ask, Ended, Execution, Fresh, Now, Recorded, StartContext, Values, begin, decide, due, evolve,
-    follow, open,
+    Command as Ask, Execution, LoadedPayloads, NewEvent, Now, RecordedEvent, ReportedOutcome, StartContext,
+    build_start_event, decide, due, evolve, follow, initial_state,
 };
-use actbook_engine::id::{ExecutionId, PlanId, Position, SeatId};
+use actbook_engine::id::{ExecutionId, NodeId, PlanId, Position};
 use actbook_engine::plan::Plan;
 use serde_json::Value;
 
@@ -23,23 +23,29 @@ struct Book {
 }
 
 impl Book {
-    fn record(&mut self, stream: u64, version: u64, fresh: Fresh) -> Recorded {
+    fn record(&mut self, stream: u64, version: u64, fresh: NewEvent) -> RecordedEvent {
         self.position += 1;
         let (position, at_ms) = (Position(self.position), 1_700_000_000_000);
         let (kind, body) = (fresh.event.kind(), fresh.event.body());
-        let parts = Parts { tenant: 1, position, stream, version, at_ms, actor: "bench", kind, body: &body };
+        let parts =
+            EntryParts { tenant: 1, position, stream, version, at_ms, actor: "bench", kind, body: &body };
         self.hash = chain::chain_hash(&self.hash, &chain::entry_hash(&parts));
-        Recorded { position, at_ms, event: fresh.event }
+        RecordedEvent { position, at_ms, event: fresh.event }
     }
 
-    fn go(&mut self, mut execution: Execution, command: &Ask, values: &Values) -> anyhow::Result<Execution> {
+    fn go(
+        &mut self,
+        mut execution: Execution,
+        command: &Ask,
+        values: &LoadedPayloads,
+    ) -> anyhow::Result<Execution> {
         let mut events = decide(&execution, command, values).map_err(|no| anyhow::anyhow!("{no:?}"))?;
         while !events.is_empty() {
             for fresh in events {
                 let recorded = self.record(1, execution.version + 1, fresh);
                 execution = evolve(execution, &recorded)?;
             }
-            let now = Now { at_ms: 1_700_000_000_000, dice: 7 };
+            let now = Now { at_ms: 1_700_000_000_000, random: 7 };
             events = follow(&execution, now, values).map_err(|missing| anyhow::anyhow!("{missing:?}"))?;
         }
         Ok(execution)
@@ -55,18 +61,30 @@ pub fn run(steps: usize) -> anyhow::Result<Value> {
     let reference =
         PlanRef { id: PlanId::new("p"), name: plan.name.clone(), version: 1, digest: plan.digest };
     let mut book = Book { position: 0, hash: GENESIS };
-    let context =
-        StartContext { place: Digest::of(b"here"), project: Some("site".into()), agents_may_approve: false };
-    let first = begin(ExecutionId::new("x"), reference, &plan, None, &context, &Default::default(), &salt);
+    let context = StartContext {
+        toolset: Digest::of(b"here"),
+        project: Some("site".into()),
+        agents_may_approve: false,
+    };
+    let first = build_start_event(
+        ExecutionId::new("x"),
+        reference,
+        &plan,
+        None,
+        &context,
+        &Default::default(),
+        &salt,
+    );
     let recorded = book.record(1, 1, first);
     let Event::ExecutionStarted(started) = &recorded.event else { anyhow::bail!("no start") };
-    let mut execution = open(started, recorded.position, recorded.at_ms, plan, salt);
-    let values = Values::default();
-    let claim = Ask::Claim { seat: SeatId::new("seat"), after: execution.epoch, unsent: Default::default() };
+    let mut execution = initial_state(started, recorded.position, recorded.at_ms, plan, salt);
+    let values = LoadedPayloads::default();
+    let claim =
+        Ask::Claim { node: NodeId::new("seat"), expected_epoch: execution.epoch, unsent: Default::default() };
     execution = book.go(execution, &claim, &values)?;
     while let Some(call) = due(&execution).calls.first() {
-        let ended = Ended::Succeeded { output: parts::payload() };
-        let report = Ask::Report { epoch: execution.epoch, call: call.id, ended };
+        let ended = ReportedOutcome::Succeeded { output: parts::payload() };
+        let report = Ask::ReportOutcome { epoch: execution.epoch, call: call.id, outcome: ended };
         execution = book.go(execution, &report, &values)?;
     }
     anyhow::ensure!(execution.ended.is_some(), "it came to an end");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::service::{Belongs, NoteGiven, Options, Service};
+use actbook::service::{DatabaseOptions, NoteOwnerRef, NoteSpec, Service};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -20,20 +20,20 @@ const RARE_WORDS: usize = 100;
 
 /// Writes so many notes of some forty words, each with one of a hundred rare words.
 pub async fn fill(url: &str, notes: usize) -> anyhow::Result<Value> {
-    let service = Service::open(url, Options::default(), &Config::default()).await?;
+    let service = Service::open(url, DatabaseOptions::default(), &Config::default()).await?;
     let (caller, slots) = (Caller::new("bench"), Arc::new(Semaphore::new(AT_ONCE)));
     let mut writing = tokio::task::JoinSet::new();
     for number in 0..notes {
         let slot = slots.clone().acquire_owned().await?;
         let (service, caller) = (service.clone(), caller.clone());
         writing.spawn(async move {
-            let given = NoteGiven {
+            let given = NoteSpec {
                 key: format!("note-{number}"),
                 value: json!(text(number)),
                 r#type: Some("research".into()),
-                belongs: Belongs::default(),
+                owner: NoteOwnerRef::default(),
                 metadata: None,
-                ..NoteGiven::default()
+                ..NoteSpec::default()
             };
             let written = service.set_note(&caller, given).await.map(drop);
             drop(slot);

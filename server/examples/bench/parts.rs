@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::service::{Background, Service};
-use actbook::store::Options;
-use actbook::tools::{Ended, Tools};
+use actbook::service::{BackgroundDriver, Service};
+use actbook::store::DatabaseOptions;
+use actbook::tools::{CallOutcome, Tools};
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
@@ -42,12 +42,12 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 
 async fn open(url: &str, calls: Arc<AtomicU64>) -> anyhow::Result<Service> {
     let output = payload();
-    let tools = Tools::new(&Config::default()).with_callback("bench", move |_| {
+    let tools = Tools::new(&Config::default()).with_server_executor("bench", move |_| {
         calls.fetch_add(1, Ordering::Relaxed);
         let output = output.clone();
-        async move { Ended::Succeeded { output } }.boxed()
+        async move { CallOutcome::Succeeded { output } }.boxed()
     });
-    Ok(Service::with_tools(url, Options::default(), tools).await?)
+    Ok(Service::open_with_tools(url, DatabaseOptions::default(), tools).await?)
 }
 
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
@@ -117,11 +117,11 @@ async fn executions(url: &str, executions: usize, steps: usize, at_once: usize) 
 async fn hang(url: &str, executions: usize) -> anyhow::Result<Value> {
     let calls = Arc::new(AtomicU64::new(0));
     let counted = calls.clone();
-    let tools = Tools::new(&Config::default()).with_callback("bench", move |_| {
+    let tools = Tools::new(&Config::default()).with_server_executor("bench", move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
         std::future::pending().boxed()
     });
-    let service = Service::with_tools(url, Options::default(), tools).await?;
+    let service = Service::open_with_tools(url, DatabaseOptions::default(), tools).await?;
     let caller = Caller::new("bench");
     let retry = json!({ "idempotent": true, "retry": { "max_attempts": 3, "backoff": "1ms", "on": ["unavailable"] } });
     let saved = service.save_plan(&caller, &plan(3, retry), true).await?;
@@ -143,7 +143,7 @@ async fn recover(url: &str, executions: usize) -> anyhow::Result<Value> {
     let start = Instant::now();
     let calls = Arc::new(AtomicU64::new(0));
     let service = open(url, calls.clone()).await?;
-    let taken = Background::new(service.clone()).take_up().await?;
+    let taken = BackgroundDriver::new(service.clone()).take_over_orphaned().await?;
     anyhow::ensure!(taken == executions, "{taken} of {executions} were taken up");
     while calls.load(Ordering::Relaxed) < executions as u64 {
         tokio::task::yield_now().await;

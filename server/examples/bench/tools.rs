@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::service::{Options, Service};
+use actbook::service::{DatabaseOptions, Service};
 use rmcp::model::{CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
@@ -98,7 +98,7 @@ async fn open(database: &str, server: Value) -> anyhow::Result<Service> {
     let config =
         json!({ "mcpServers": { "echo": server }, "servers": { "echo": { "concurrency": AT_ONCE } } });
     let config = Config::parse(&config.to_string(), &std::env::current_dir()?)?;
-    Ok(Service::open(database, Options::default(), &config).await?)
+    Ok(Service::open(database, DatabaseOptions::default(), &config).await?)
 }
 
 fn plan(name: &str, steps: usize, arguments: impl Fn(usize) -> Value) -> String {

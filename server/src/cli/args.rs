@@ -1,4 +1,4 @@
-//! The words of the command line, as clap reads them.
+//! The arguments of the command line, as clap parses them. Doc comments here are the help that users see.
 
 mod decide;
 mod history;
@@ -8,19 +8,21 @@ mod run;
 
 use std::path::PathBuf;
 
-use actbook::service::Reported;
-use actbook_engine::plan::inexact_in_json;
+use actbook::service::ReportedStatus;
+use actbook_engine::plan::find_inexact_in_json;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args as Group, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use super::times;
-pub use decide::{Decide, Unsettled};
-pub use history::{Journal, List, Stats};
-pub use memory::{Context, Of, Task, TaskWords, Template, UseTemplate};
-pub use plan::{GraphFormat, Plan, PlanList};
-pub use run::{Given, How, Rerun, Run};
+pub use decide::{DecideArgs, UnsettledKind};
+pub use history::{JournalArgs, ListArgs, StatsArgs};
+pub use memory::{
+    ContextSubcommand, NoteOwnerArgs, TaskDetailArgs, TaskSubcommand, TemplateSubcommand, UseTemplateArgs,
+};
+pub use plan::{GraphFormat, PlanListArgs, PlanSubcommand};
+pub use run::{InputArgs, RerunArgs, RunArgs, RunFlags};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -42,18 +44,18 @@ Examples:
 Exit codes: 0 done; 1 refused or failed; 2 usage; 3 the execution waits for an answer.
 Ids may be shortened to a unique beginning.
 Reference: actbook help plan|config|expressions|answers|semantics|journal|agents|clients …")]
-pub struct Args {
+pub struct CliArgs {
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
     #[command(subcommand)]
-    pub ask: Ask,
+    pub command: CliCommand,
 }
 
-impl Args {
-    /// What clap cannot see by itself.
-    pub fn checked(self) -> Result<Self, clap::Error> {
-        if let Ask::Decide(asked) = &self.ask
-            && let Err(why) = asked.parts()
+impl CliArgs {
+    /// Checks what clap cannot: that the words of `decide` make sense. `Err` is the usage error to print.
+    pub fn validate(self) -> Result<Self, clap::Error> {
+        if let CliCommand::Decide(decide) = &self.command
+            && let Err(why) = decide.steps_and_answer()
         {
             return Err(Self::command().error(clap::error::ErrorKind::ValueValidation, why));
         }
@@ -61,8 +63,8 @@ impl Args {
     }
 }
 
-#[derive(Clone, Debug, Group)]
-pub struct Common {
+#[derive(Clone, Debug, ClapArgs)]
+pub struct CommonArgs {
     /// The database: a file for SQLite, or postgres://… [default: SQLite in your data folder]
     #[arg(long, global = true, value_name = "URL", env = "ACTBOOK_DATABASE", hide_env_values = true)]
     #[arg(help_heading = "Everywhere")]
@@ -78,19 +80,19 @@ pub struct Common {
     pub unsafe_durability: bool,
 }
 
-#[derive(Clone, Copy, Debug, Group)]
-pub struct Detach {
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct DetachArgs {
     /// Leave a background process driving it
     #[arg(long)]
     pub detach: bool,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Ask {
+pub enum CliCommand {
     /// Run a plan to its end or the first question, with live progress
-    Run(Run),
+    Run(RunArgs),
     /// Run the plan of an execution again: the same version, the same inputs
-    Rerun(Rerun),
+    Rerun(RerunArgs),
     /// Look a plan over before anything happens: schema, graph, references, live tools, point of no return
     #[command(after_help = "\
 Examples:
@@ -105,9 +107,9 @@ Examples:
     },
     /// Saved plans: save, list, show, diff, draw, delete
     #[command(subcommand)]
-    Plan(Plan),
+    Plan(PlanSubcommand),
     /// List executions, newest first
-    List(List),
+    List(ListArgs),
     /// Explain an execution: what happened, what waits, what to type next; or one of its steps whole
     #[command(after_help = "\
 Examples:
@@ -143,11 +145,11 @@ Examples:
     Resume {
         /// Its id, or a unique beginning of it
         execution: String,
-        /// Adopt this place's definitions of its servers; that is journaled
+        /// Adopt this config's definitions of its servers; that is journaled
         #[arg(long)]
         here: bool,
         #[command(flatten)]
-        detach: Detach,
+        detach: DetachArgs,
     },
     /// Stop for good, undoing nothing; calls in flight are asked to stop
     #[command(after_help = "Example:\n  actbook cancel 7k2m --reason \"no longer wanted\"")]
@@ -159,7 +161,7 @@ Examples:
         reason: Option<String>,
     },
     /// Answer steps that failed, whose outcome nobody knows, or whose undoing failed
-    Decide(Decide),
+    Decide(DecideArgs),
     /// Say yes to a step; without STEP to the plan, or to a proposed undo
     #[command(after_help = "\
 Examples:
@@ -186,7 +188,7 @@ Examples:
         reason: Option<String>,
     },
     /// Report an agent's step by hand
-    Record(Record),
+    Record(RecordArgs),
     /// Compensate whatever may have run, in reverse order
     #[command(after_help = "\
 Examples:
@@ -202,16 +204,16 @@ Examples:
         /// Why; it is journaled
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
-        /// Adopt this place's definitions of its servers; that is journaled
+        /// Adopt this config's definitions of its servers; that is journaled
         #[arg(long)]
         here: bool,
         #[command(flatten)]
-        detach: Detach,
+        detach: DetachArgs,
     },
     /// Read the journal
-    Journal(Journal),
+    Journal(JournalArgs),
     /// Figures: success, times, failures, retries, waiting, confidence
-    Stats(Stats),
+    Stats(StatsArgs),
     /// Check the whole journal, or an exported FILE without any database
     #[command(after_help = "\
 Examples:
@@ -250,16 +252,16 @@ Examples:
     },
     /// The downstream tools: list, show, call, accept, import
     #[command(subcommand)]
-    Tools(Tools),
+    Tools(ToolsSubcommand),
     /// Notes that outlive a conversation: set, get, search, delete
     #[command(subcommand)]
-    Context(Context),
+    Context(ContextSubcommand),
     /// Tasks, which have an id elsewhere: add, list, show, split, set, done
     #[command(subcommand)]
-    Task(Task),
+    Task(TaskSubcommand),
     /// Plans with inputs, to be used again: list, show, use, save, from, delete
     #[command(subcommand)]
-    Template(Template),
+    Template(TemplateSubcommand),
     /// Serve MCP over stdio, for an agent's client to start
     #[command(after_help = "\
 Examples:
@@ -268,20 +270,20 @@ Examples:
     Mcp {
         /// Which tools to offer
         #[arg(long, value_enum, default_value_t)]
-        tools: ToolSet,
+        tools: ProfileArg,
     },
     /// Serve MCP over HTTP at /mcp, beside /healthz and /readyz
     #[command(after_help = "\
 Examples:
   actbook serve
   actbook serve --listen 127.0.0.1:8080 --tools full")]
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Add Actbook to an agent client's MCP servers
     #[command(after_help = "\
 Examples:
   actbook install --client claude-code
   actbook install --client cursor --print      what to paste, and change nothing")]
-    Install(Install),
+    Install(InstallArgs),
     /// Take a config found in the working folder as your own, so that its servers may be started
     #[command(after_help = "\
 Examples:
@@ -290,7 +292,7 @@ Examples:
 
 A config that --config, ACTBOOK_CONFIG or your config folder names needs no trust. A change of what the file says needs
 it again.")]
-    Trust(Trust),
+    Trust(TrustArgs),
     /// Look at the database, the config, the servers and the folders
     #[command(after_help = "Example:\n  actbook doctor")]
     Doctor,
@@ -348,8 +350,8 @@ Examples:
     },
 }
 
-#[derive(Debug, Group)]
-pub struct Install {
+#[derive(Debug, ClapArgs)]
+pub struct InstallArgs {
     #[arg(long, value_enum)]
     pub client: AgentClient,
     /// Print what would be written, and write nothing
@@ -360,8 +362,8 @@ pub struct Install {
     pub config: Option<PathBuf>,
 }
 
-#[derive(Debug, Group)]
-pub struct Trust {
+#[derive(Debug, ClapArgs)]
+pub struct TrustArgs {
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
@@ -377,13 +379,13 @@ pub enum AgentClient {
     Vscode,
 }
 
-#[derive(Debug, Group)]
-pub struct Serve {
+#[derive(Debug, ClapArgs)]
+pub struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4700", value_parser = super::serve::address)]
     pub listen: std::net::SocketAddr,
     /// Which tools to offer
     #[arg(long, value_enum, default_value_t)]
-    pub tools: ToolSet,
+    pub tools: ProfileArg,
     /// Another name that clients may call this server by, as in `actbook.example:4700`
     #[arg(long = "name", value_name = "HOST[:PORT]")]
     pub names: Vec<String>,
@@ -393,7 +395,7 @@ pub struct Serve {
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub enum ToolSet {
+pub enum ProfileArg {
     /// Plans that Actbook runs
     #[default]
     Run,
@@ -404,7 +406,7 @@ pub enum ToolSet {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Tools {
+pub enum ToolsSubcommand {
     /// List the tools of every server
     #[command(after_help = "\
 Examples:
@@ -451,20 +453,20 @@ Examples:
     },
 }
 
-#[derive(Debug, Group)]
+#[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:
   actbook record 7k2m announce succeeded --output '{\"link\": \"…\"}' --confidence 0.9
   actbook record 7k2m announce failed --reason \"the channel is gone\"
   actbook record 7k2m draft compensated --description \"deleted the file\"")]
-pub struct Record {
+pub struct RecordArgs {
     /// Its id, or a unique beginning of it
     pub execution: String,
     /// The step's id in its plan
     pub step: String,
     /// What came of it
-    #[arg(value_parser = words(Reported::ALL.iter().map(|word| word.as_str()), str::parse::<Reported>))]
-    pub status: Reported,
+    #[arg(value_parser = one_of(ReportedStatus::ALL.iter().map(|word| word.as_str()), str::parse::<ReportedStatus>))]
+    pub status: ReportedStatus,
     /// What it gave
     #[arg(long, value_name = "JSON", value_parser = json)]
     pub output: Option<Value>,
@@ -491,31 +493,34 @@ pub struct Record {
     pub confidence: Option<f64>,
 }
 
+/// Parses `KEY=VALUE` with a key that is not empty; `Err` is the usage text.
 fn key_value(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     let pair = pair.map(|(key, value)| (key.to_owned(), value.to_owned()));
     pair.ok_or_else(|| "write it as in --input version=1.2".to_owned())
 }
 
+/// Parses JSON whose numbers can be held exactly; `Err` is the usage text.
 fn json(text: &str) -> Result<Value, String> {
-    exact(text)?;
+    reject_inexact_number(text)?;
     serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))
 }
 
+/// Parses JSON; text that is no JSON becomes a string. `Err`: it holds a number that would lose digits.
 fn json_or_text(text: &str) -> Result<Value, String> {
-    exact(text)?;
+    reject_inexact_number(text)?;
     Ok(serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)))
 }
 
-/// Refuses a whole number that would lose digits.
-fn exact(text: &str) -> Result<(), String> {
-    let Some(number) = inexact_in_json(text) else { return Ok(()) };
+/// Refuses text with a whole number that would lose digits when read as JSON; `Err` says which, and the cure.
+fn reject_inexact_number(text: &str) -> Result<(), String> {
+    let Some(number) = find_inexact_in_json(text) else { return Ok(()) };
     let (message, cure) = number.message_and_cure();
     Err(format!("{message}; {cure}"))
 }
 
-/// One of the engine's closed words.
-fn words<W: Clone + Send + Sync + 'static>(
+/// A clap value parser: accepts exactly the words `known`, lists them in the help, and parses with `read`.
+fn one_of<W: Clone + Send + Sync + 'static>(
     known: impl Iterator<Item = &'static str>,
     read: fn(&str) -> Result<W, String>,
 ) -> impl TypedValueParser<Value = W> {

@@ -1,118 +1,125 @@
-//! What came of an execution, in words: the outcome, the recovery brief, what waits, what to type next.
+//! An execution's result in words: the outcome, the recovery brief, open questions, and the next commands to
+//! type.
 
 use actbook::service::view::{ExecutionView, StepView, WaitingView};
 use actbook::service::{Brief, Durations, NoteView};
 use actbook_engine::id::StepId;
 use actbook_engine::plan::duration_text;
-use actbook_engine::policy::{Status, StepStatus};
+use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use serde_json::Value;
 
 use super::output::Output;
-use super::signs::{self, ASKS, BAD, BUSY, QUIET, STRONG, painted, short};
-use super::table::cut;
+use super::status_style::{self, ATTENTION, BAD, BUSY, QUIET, STRONG, painted, short_id};
+use super::table::truncate;
 use super::times;
 
-/// Names in a sentence; the count tells of the rest.
+/// Step names listed in one line; the rest is counted.
 const NAMES_SHOWN: usize = 12;
 const ARGUMENTS_SHOWN: usize = 160;
 const MESSAGE_SHOWN: usize = 400;
 const RECORDS_SHOWN: usize = 20;
-/// Outputs are shown after runs of at most so many steps.
-const OUTPUTS_STEPS: usize = 10;
+/// Outputs are printed only for executions of at most this many steps.
+const OUTPUTS_STEPS_MAX: usize = 10;
 const OUTPUT_SHOWN: usize = 300;
 
-/// After a run: one line, then only what a person needs now.
-pub fn outcome(output: &Output, view: &ExecutionView) {
+/// Prints the end of a run: the headline, failed steps, outputs, the recovery brief and open questions.
+pub fn print_outcome(output: &Output, view: &ExecutionView) {
     output.line("");
     output.line(headline(view));
-    troubles(output, view);
-    outputs(output, view);
-    if !matches!(view.status, Status::Succeeded | Status::Compensated)
+    print_failed_steps(output, view);
+    print_outputs(output, view);
+    if !matches!(view.status, ExecutionStatus::Succeeded | ExecutionStatus::Compensated)
         && let Some(brief) = &view.brief
     {
-        self::brief(output, brief);
+        self::print_brief(output, brief);
     }
-    waiting(output, view);
+    print_waiting(output, view);
 }
 
+/// `succeeded after 2.1 s: 6 of 6 steps done; everything ran`
 pub fn headline(view: &ExecutionView) -> String {
     let done = format!("{} of {} steps done", view.progress.done, view.progress.total);
-    let took = match (instant(&view.started_at), view.ended_at.as_deref().and_then(instant)) {
-        (Some(from), Some(to)) => format!(" after {}", times::took(to - from)),
+    let took = match (timestamp_ms(&view.started_at), view.ended_at.as_deref().and_then(timestamp_ms)) {
+        (Some(from), Some(to)) => format!(" after {}", times::elapsed_text(to - from)),
         (_, _) => String::new(),
     };
     let meaning = match view.status {
-        Status::Running => "it is under way",
-        Status::Paused => "nothing starts until it is resumed",
-        Status::Blocked => "it waits for an answer",
-        Status::Compensating => "what was done is being undone",
-        Status::Succeeded => "everything ran",
-        Status::Failed => "it ended, and something is not as the plan wanted it",
-        Status::Cancelled => "it was stopped; what was done stands",
-        Status::Compensated => "everything that ran has been undone",
+        ExecutionStatus::Running => "it is under way",
+        ExecutionStatus::Paused => "nothing starts until it is resumed",
+        ExecutionStatus::Blocked => "it waits for an answer",
+        ExecutionStatus::Compensating => "what was done is being undone",
+        ExecutionStatus::Succeeded => "everything ran",
+        ExecutionStatus::Failed => "it ended, and something is not as the plan wanted it",
+        ExecutionStatus::Cancelled => "it was stopped; what was done stands",
+        ExecutionStatus::Compensated => "everything that ran has been undone",
     };
-    let status = painted(signs::execution(view.status), view.status);
+    let status = painted(status_style::execution_style(view.status), view.status);
     format!("{status}{took}: {done}; {meaning}")
 }
 
-fn instant(text: &str) -> Option<i64> {
+/// An RFC 3339 time as Unix milliseconds; `None` if it cannot be parsed.
+fn timestamp_ms(text: &str) -> Option<i64> {
     text.parse::<jiff::Timestamp>().ok().map(|at| at.as_millisecond())
 }
 
-/// What it is at, how long that should take, and what somebody noted that blocks it.
-pub fn pace(view: &ExecutionView) -> Vec<String> {
-    let now = view.durations.map(|Durations { estimated_ms, took_ms, left_ms }| {
-        let at =
-            if view.current.is_empty() { String::new() } else { format!("at {}; ", listed(&view.current)) };
+/// One line with the current steps and the time estimates, if the plan has any, then a line for each blocker
+/// note.
+pub fn progress_lines(view: &ExecutionView) -> Vec<String> {
+    let estimates = view.durations.map(|Durations { estimated_ms, took_ms, left_ms }| {
+        let at = if view.current.is_empty() {
+            String::new()
+        } else {
+            format!("at {}; ", step_names(&view.current))
+        };
         let (estimated, left) = (duration_text(estimated_ms), duration_text(left_ms));
         format!(
             "{at}estimated {estimated}; what is done took {}; {left} left by the estimates",
-            times::took(took_ms)
+            times::elapsed_text(took_ms)
         )
     });
     let blocker = |note: &NoteView| {
-        let text = cut(&super::context::text(&note.value), MESSAGE_SHOWN);
+        let text = truncate(&super::context::note_text(&note.value), MESSAGE_SHOWN);
         let from = format!("({}, position {})", note.author, note.position);
         format!("{} {}: {text} {}", painted(BAD, "blocker"), note.key, painted(QUIET, from))
     };
-    now.into_iter().chain(view.blockers.iter().map(blocker)).collect()
+    estimates.into_iter().chain(view.blockers.iter().map(blocker)).collect()
 }
 
-/// The steps that did not go well, each with its reason.
-fn troubles(output: &Output, view: &ExecutionView) {
-    let wrong = |step: &&StepView| {
+/// Prints the steps that failed or are unknown, each with its error.
+fn print_failed_steps(output: &Output, view: &ExecutionView) {
+    let failed = |step: &&StepView| {
         matches!(step.status, StepStatus::Failed | StepStatus::Unknown | StepStatus::CompensationFailed)
     };
-    for step in view.steps.iter().filter(wrong).take(NAMES_SHOWN) {
-        let (sign, style) = signs::step(step.status);
+    for step in view.steps.iter().filter(failed).take(NAMES_SHOWN) {
+        let (sign, style) = status_style::step_symbol_and_style(step.status);
         let why = step
             .error
             .as_ref()
-            .map(|error| format!(": {} ({})", cut(&error.message, MESSAGE_SHOWN), error.category));
+            .map(|error| format!(": {} ({})", truncate(&error.message, MESSAGE_SHOWN), error.category));
         let text = format!("{sign} {} {}", step.id, step.status);
         output.line(format_args!("  {}{}", painted(style, text), why.unwrap_or_default()));
     }
 }
 
-/// What the steps of a small run gave.
-fn outputs(output: &Output, view: &ExecutionView) {
-    if view.steps.len() > OUTPUTS_STEPS {
+/// Prints the outputs of the steps of a small execution.
+fn print_outputs(output: &Output, view: &ExecutionView) {
+    if view.steps.len() > OUTPUTS_STEPS_MAX {
         return;
     }
     for step in view.steps.iter().filter(|step| step.status == StepStatus::Succeeded) {
         if let Some(value) = &step.output {
-            let text = cut(&value_text(value), OUTPUT_SHOWN);
+            let text = truncate(&value_text(value), OUTPUT_SHOWN);
             output.line(format_args!("  {} {} {text}", step.id, painted(QUIET, "→")));
         }
     }
 }
 
-/// A value for people: a tool's text alone stands without the JSON around it.
+/// A value in one text: plain text if the value is nothing but a text, else JSON.
 pub fn value_text(value: &Value) -> String {
     only_text(value).map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The text of a value that has nothing else.
+/// The text of a value that is a string or `{"text": …}`; `None` for any other value.
 pub fn only_text(value: &Value) -> Option<&str> {
     match value {
         Value::String(text) => Some(text),
@@ -121,20 +128,21 @@ pub fn only_text(value: &Value) -> Option<&str> {
     }
 }
 
-pub fn brief(output: &Output, brief: &Brief) {
+/// Prints the recovery brief: what is done, what may have run, what an undo would do.
+pub fn print_brief(output: &Output, brief: &Brief) {
     output.line("");
     output.line(painted(STRONG, "Recovery brief"));
-    names(output, "done", &brief.done);
-    names(output, "may have run", &brief.may_have_run);
-    names(output, "not done", &brief.not_done);
-    undo(output, brief);
+    print_step_names(output, "done", &brief.done);
+    print_step_names(output, "may have run", &brief.may_have_run);
+    print_step_names(output, "not done", &brief.not_done);
+    print_undo_calls(output, brief);
     for left in &brief.cannot_undo {
         output.line(format_args!("  {} {}: {}", painted(BAD, "cannot undo"), left.step, left.why));
     }
 }
 
-/// How undoing would go, call by call.
-pub fn undo(output: &Output, brief: &Brief) {
+/// Prints the calls that an undo would make, in order.
+pub fn print_undo_calls(output: &Output, brief: &Brief) {
     if brief.undo.is_empty() {
         output.line(format_args!("  {}  nothing", painted(QUIET, "undo would run")));
         return;
@@ -142,47 +150,51 @@ pub fn undo(output: &Output, brief: &Brief) {
     output.line(format_args!("  {}", painted(QUIET, "undo would run, in this order:")));
     for (index, call) in brief.undo.iter().enumerate() {
         let what = match (&call.tool, &call.action) {
-            (Some(tool), _) => format!("{tool} {}", shown(call.arguments.as_ref())),
+            (Some(tool), _) => format!("{tool} {}", arguments_text(call.arguments.as_ref())),
             (None, Some(action)) => format!("by hand: {action}"),
             (None, None) => String::new(),
         };
         output.line(format_args!("    {}. {} ← {}", index + 1, call.step, what.trim_end()));
         if let Some(trouble) = &call.trouble {
-            output.line(format_args!("       {}", painted(ASKS, trouble)));
+            output.line(format_args!("       {}", painted(ATTENTION, trouble)));
         }
     }
 }
 
-fn shown(arguments: Option<&Value>) -> String {
-    arguments.map(|arguments| cut(&arguments.to_string(), ARGUMENTS_SHOWN)).unwrap_or_default()
+/// The arguments as truncated JSON; empty without any.
+fn arguments_text(arguments: Option<&Value>) -> String {
+    arguments.map(|arguments| truncate(&arguments.to_string(), ARGUMENTS_SHOWN)).unwrap_or_default()
 }
 
-fn names(output: &Output, what: &str, steps: &[StepId]) {
+/// Prints a label and the step ids behind it; nothing if there are none.
+fn print_step_names(output: &Output, what: &str, steps: &[StepId]) {
     if !steps.is_empty() {
-        output.line(format_args!("  {:14}  {}", painted_wide(what), listed(steps)));
+        output.line(format_args!("  {:14}  {}", padded_label(what), step_names(steps)));
     }
 }
 
-fn painted_wide(what: &str) -> String {
+/// The label padded to 14 columns before it is styled, since style marks would count as width.
+fn padded_label(what: &str) -> String {
     painted(QUIET, format_args!("{what:14}"))
 }
 
-pub fn listed(steps: &[StepId]) -> String {
+/// Step ids joined with commas, with a count of those that are left out.
+pub fn step_names(steps: &[StepId]) -> String {
     let shown: Vec<&str> = steps.iter().take(NAMES_SHOWN).map(StepId::as_str).collect();
     let more = steps.len().saturating_sub(NAMES_SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{more}", shown.join(", "))
 }
 
-/// What agents and people put on record: of steps, and beside them.
-pub fn records(output: &Output, view: &ExecutionView) {
+/// Prints what agents and people recorded, about steps and about the execution.
+pub fn print_records(output: &Output, view: &ExecutionView) {
     let of_steps = view.steps.iter().filter_map(|step| Some((step.id.as_str(), step.recorded.as_ref()?)));
-    let of_steps = of_steps.map(|(step, facts)| format!("{step}: {}", told(facts)));
-    let others = view.records.iter().map(|one| {
-        let step = one.step.as_ref().map(|step| format!("{step}: ")).unwrap_or_default();
-        let decision = one.decision.as_ref().map(|decision| format!("decided: {decision}"));
-        let reason = one.reason.as_ref().map(|reason| format!("because {reason}"));
-        let details = one.details.as_ref().map(told);
+    let of_steps = of_steps.map(|(step, facts)| format!("{step}: {}", facts_line(facts)));
+    let others = view.records.iter().map(|record| {
+        let step = record.step.as_ref().map(|step| format!("{step}: ")).unwrap_or_default();
+        let decision = record.decision.as_ref().map(|decision| format!("decided: {decision}"));
+        let reason = record.reason.as_ref().map(|reason| format!("because {reason}"));
+        let details = record.details.as_ref().map(facts_line);
         let words = [decision, reason, details].into_iter().flatten().collect::<Vec<_>>().join(", ");
         format!("{step}{words}")
     });
@@ -193,49 +205,53 @@ pub fn records(output: &Output, view: &ExecutionView) {
     output.line("");
     output.line(painted(STRONG, "On record"));
     for line in lines.iter().take(RECORDS_SHOWN) {
-        output.line(format_args!("  {}", cut(line, MESSAGE_SHOWN)));
+        output.line(format_args!("  {}", truncate(line, MESSAGE_SHOWN)));
     }
     if lines.len() > RECORDS_SHOWN {
         output.line(format_args!("  … {} more; `--json` has them", lines.len() - RECORDS_SHOWN));
     }
 }
 
-/// An act's facts in one line, its description first.
-fn told(facts: &Value) -> String {
+/// Recorded facts in one line, the description first.
+fn facts_line(facts: &Value) -> String {
     let Value::Object(fields) = facts else { return facts.to_string() };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let first = fields.get("description").or(fields.get("action_taken")).map(text);
     let rest = fields.iter().filter(|(name, _)| !matches!(name.as_str(), "description" | "action_taken"));
-    let rest = rest
-        .map(|(name, value)| format!("{} {}", name.replace('_', " "), cut(&text(value), ARGUMENTS_SHOWN)));
+    let rest = rest.map(|(name, value)| {
+        format!("{} {}", name.replace('_', " "), truncate(&text(value), ARGUMENTS_SHOWN))
+    });
     first.into_iter().chain(rest).collect::<Vec<_>>().join(", ")
 }
 
-/// Every question with the commands that answer it.
-pub fn waiting(output: &Output, view: &ExecutionView) {
-    let id = short(view.id.as_str());
-    questions(output, id, &view.waiting);
-    for command in next(view, id) {
+/// Prints every open question with the commands that answer it, then the commands that fit the execution's
+/// status.
+pub fn print_waiting(output: &Output, view: &ExecutionView) {
+    let id = short_id(view.id.as_str());
+    print_questions(output, id, &view.waiting);
+    for command in next_commands(view, id) {
         output.line(format_args!("  {}", painted(BUSY, command)));
     }
 }
 
-pub fn questions(output: &Output, id: &str, waiting: &[WaitingView]) {
+/// Prints each question with the commands that answer it.
+pub fn print_questions(output: &Output, id: &str, waiting: &[WaitingView]) {
     if !waiting.is_empty() {
         output.line("");
         output.line(painted(STRONG, "What waits"));
     }
     for waiting in waiting {
-        output.line(format_args!("  {} {}", painted(ASKS, "?"), waiting.question));
-        for command in commands(id, waiting) {
+        output.line(format_args!("  {} {}", painted(ATTENTION, "?"), waiting.question));
+        for command in answer_commands(id, waiting) {
             output.line(format_args!("      {}", painted(BUSY, command)));
         }
     }
 }
 
-fn commands(id: &str, waiting: &WaitingView) -> Vec<String> {
+/// The command lines that answer one question, one for each option.
+fn answer_commands(id: &str, waiting: &WaitingView) -> Vec<String> {
     let step = waiting.step.as_ref().map(|step| format!(" {step}")).unwrap_or_default();
-    let one = |option: &&'static str| match waiting.kind {
+    let command = |option: &&'static str| match waiting.kind {
         "approval" => match *option {
             "reject" => format!("actbook reject {id}{step} --reason \"…\""),
             other => format!("actbook {other} {id}{step}"),
@@ -247,17 +263,17 @@ fn commands(id: &str, waiting: &WaitingView) -> Vec<String> {
         _ => {
             let output = match (*option, &waiting.requests) {
                 ("happened", _) => " --output '{…}'".to_owned(),
-                ("retry", Some(requests)) => format!(" --output '{}'", reply(requests)),
+                ("retry", Some(requests)) => format!(" --output '{}'", reply_skeleton(requests)),
                 (_, _) => String::new(),
             };
             format!("actbook decide {id}{step} {option} --reason \"…\"{output}")
         }
     };
-    waiting.options.iter().map(one).collect()
+    waiting.options.iter().map(command).collect()
 }
 
-/// What a tool's question wants filled in; for one form its fields are enough.
-fn reply(requests: &Value) -> String {
+/// A JSON skeleton of the reply to a tool's questions: for one form its fields, for several keyed by request.
+fn reply_skeleton(requests: &Value) -> String {
     let Value::Object(requests) = requests else { return "{…}".to_owned() };
     let form = |request: &Value| -> Value {
         let fields = request["params"]["requestedSchema"]["properties"].as_object();
@@ -265,20 +281,27 @@ fn reply(requests: &Value) -> String {
     };
     match requests.len() {
         1 => requests.values().map(form).map(|form| form.to_string()).collect(),
-        _ => requests.iter().map(|(key, one)| (key.clone(), form(one))).collect::<Value>().to_string(),
+        _ => {
+            requests.iter().map(|(key, request)| (key.clone(), form(request))).collect::<Value>().to_string()
+        }
     }
 }
 
-/// What fits the state as a whole.
-fn next(view: &ExecutionView, id: &str) -> Vec<String> {
+/// The command lines that fit the execution's status: resume, or undo if there is something to undo.
+fn next_commands(view: &ExecutionView, id: &str) -> Vec<String> {
     let undoing =
         |step: &StepView| matches!(step.status, StepStatus::Compensating | StepStatus::CompensationFailed);
-    let waits_to_undo = view.status == Status::Blocked && view.steps.iter().any(undoing);
+    let waits_to_undo = view.status == ExecutionStatus::Blocked && view.steps.iter().any(undoing);
     let undoable = !waits_to_undo && view.brief.as_ref().is_some_and(|brief| !brief.undo.is_empty());
     let undo = undoable.then(|| format!("actbook undo {id}   takes back what may have run"));
     match view.status {
-        Status::Paused => vec![format!("actbook resume {id}   goes on")],
-        Status::Failed | Status::Cancelled | Status::Blocked => undo.into_iter().collect(),
-        Status::Running | Status::Compensating | Status::Succeeded | Status::Compensated => Vec::new(),
+        ExecutionStatus::Paused => vec![format!("actbook resume {id}   goes on")],
+        ExecutionStatus::Failed | ExecutionStatus::Cancelled | ExecutionStatus::Blocked => {
+            undo.into_iter().collect()
+        }
+        ExecutionStatus::Running
+        | ExecutionStatus::Compensating
+        | ExecutionStatus::Succeeded
+        | ExecutionStatus::Compensated => Vec::new(),
     }
 }

@@ -1,87 +1,97 @@
-//! `check`: everything that can be known about a plan before anything happens.
+//! `check`: analyses a plan without running it, and prints findings, waves and the point of no return.
 
-use actbook_engine::analysis::Check;
+use actbook_engine::analysis::PlanCheck;
 use actbook_engine::plan::{Finding, Severity};
 
-use super::inputs::{self, Named};
+use super::inputs::{self, PlanArgument};
 use super::output::Output;
 use super::session::Session;
-use super::signs::{ASKS, BAD, GOOD, QUIET, STRONG, painted};
-use super::{Ended, Exit, brief};
+use super::status_style::{ATTENTION, BAD, GOOD, QUIET, STRONG, painted};
+use super::{CommandResult, Exit, brief};
 
 const WAVES_SHOWN: usize = 40;
 const STOPS_SHOWN: usize = 40;
 
-pub async fn check(session: &Session, word: &str, offline: bool) -> Ended {
-    let text = match inputs::plan(word)? {
-        Named::Document(text) => text,
-        Named::Saved(name) => session.service.plan(&name).await?.1.document.clone(),
+/// Checks a plan given as a file or by name; `Exit::Failed` if it cannot run.
+pub async fn check(session: &Session, word: &str, offline: bool) -> CommandResult {
+    let text = match inputs::plan_source(word)? {
+        PlanArgument::Document(text) => text,
+        PlanArgument::Saved(name) => session.service.plan(&name).await?.1.document.clone(),
     };
     let check = session.service.check(&text, offline).await.check;
-    match session.output.json {
-        true => session.output.document(&check),
-        false => show(&session.output, &check, offline),
+    if session.output.json {
+        session.output.document(&check);
+    } else {
+        print_check(&session.output, &check, offline);
     }
     Ok(if check.ok { Exit::Done } else { Exit::Failed })
 }
 
-fn show(output: &Output, check: &Check, offline: bool) {
-    findings(output, &check.findings);
+fn print_check(output: &Output, check: &PlanCheck, offline: bool) {
+    print_findings(output, &check.findings);
     if !check.waves.is_empty() {
-        waves(output, check);
-        stopping(output, check);
+        print_waves(output, check);
+        print_point_of_no_return(output, check);
     }
     let offline = if offline { " (the tools were not asked)" } else { "" };
-    output.line(match check.ok {
-        true => format!("{} the plan can run{offline}", painted(GOOD, "✓")),
-        false => format!("{} the plan cannot run", painted(BAD, "✗")),
+    output.line(if check.ok {
+        format!("{} the plan can run{offline}", painted(GOOD, "✓"))
+    } else {
+        format!("{} the plan cannot run", painted(BAD, "✗"))
     });
 }
 
-/// Grouped by severity: path and sentence, then the cure.
-pub fn findings(output: &Output, findings: &[Finding]) {
+/// Prints the findings by severity, errors first: path and message, then the cure.
+pub fn print_findings(output: &Output, findings: &[Finding]) {
     for severity in Severity::ALL {
         let style = match severity {
             Severity::Error => BAD,
-            Severity::Warning => ASKS,
+            Severity::Warning => ATTENTION,
             Severity::Note => QUIET,
         };
         for finding in findings.iter().filter(|finding| finding.severity == *severity) {
             let word = painted(style, severity);
-            output.line(format_args!("{word} {}: {}", painted(STRONG, finding.place()), finding.message));
+            output.line(format_args!(
+                "{word} {}: {}",
+                painted(STRONG, finding.path_with_step()),
+                finding.message
+            ));
             output.line(format_args!("  → {}", finding.cure));
         }
     }
 }
 
-fn waves(output: &Output, check: &Check) {
+fn print_waves(output: &Output, check: &PlanCheck) {
     output.line(painted(STRONG, "Waves (steps of one wave do not need each other)"));
     for (index, wave) in check.waves.iter().take(WAVES_SHOWN).enumerate() {
-        output.line(format_args!("  {:>3}  {}", index + 1, brief::listed(wave)));
+        output.line(format_args!("  {:>3}  {}", index + 1, brief::step_names(wave)));
     }
     if check.waves.len() > WAVES_SHOWN {
         output.line(format_args!("  … {} more", check.waves.len() - WAVES_SHOWN));
     }
 }
 
-fn stopping(output: &Output, check: &Check) {
+/// Prints the point of no return, and what each earlier stop with an undo would leave behind.
+fn print_point_of_no_return(output: &Output, check: &PlanCheck) {
     output.line(painted(STRONG, "Point of no return"));
     let Some(step) = &check.point_of_no_return else {
         output.line("  none: whatever ran can be undone at any time");
         return;
     };
-    output.line(format_args!("  {}: once it may have run, full undo is impossible", painted(ASKS, step)));
+    output
+        .line(format_args!("  {}: once it may have run, full undo is impossible", painted(ATTENTION, step)));
     output.line(painted(STRONG, "Stopping after a step, and undoing, would leave behind"));
     let mut shown: Option<&[_]> = None;
     for stop in check.stopping.iter().take(STOPS_SHOWN) {
-        // Steps in a row that leave the same behind are told once, at the first.
+        // Consecutive steps that leave the same behind are printed once, at the first.
         if shown == Some(&stop.left_behind) {
             continue;
         }
         shown = Some(&stop.left_behind);
-        let left = match stop.left_behind.is_empty() {
-            true => "nothing".to_owned(),
-            false => brief::listed(&stop.left_behind),
+        let left = if stop.left_behind.is_empty() {
+            "nothing".to_owned()
+        } else {
+            brief::step_names(&stop.left_behind)
         };
         output.line(format_args!("  from {} on: {left}", stop.step));
     }

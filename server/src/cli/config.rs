@@ -1,163 +1,180 @@
-//! Which config a command goes by, and what becomes of one that was found in the working folder and is not trusted.
+//! Which config a command uses, and what happens if a config found in the working folder is not trusted.
 
-use actbook::config::{Config, ConfigError, Location, Standing, TrustStore, Withheld, locate};
+use actbook::config::{
+    Config, ConfigError, ConfigLocation, ConfigStatus, TrustStore, WithheldConfig, locate_config,
+};
 use actbook::error::Error;
-use actbook_engine::policy::Answer;
+use actbook_engine::policy::StepAnswer;
 
-use super::args::{Ask, Common, Plan, Task, Template, Tools};
+use super::args::{
+    CliCommand, CommonArgs, PlanSubcommand, TaskSubcommand, TemplateSubcommand, ToolsSubcommand,
+};
 use super::output::Output;
-use super::signs::{ASKS, painted};
+use super::status_style::{ATTENTION, painted};
 use super::trust;
 
-/// What a command needs of the config.
+/// What a command requires of the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// It starts servers or sends something. On a terminal, `run` and `rerun` ask whether the config is to be trusted.
+pub enum ConfigNeed {
+    /// The command starts servers or sends something, so an untrusted config is an error. `may_ask`: on a
+    /// terminal ask first whether to trust it (`run` and `rerun`).
     InEffect { may_ask: bool },
-    /// It serves agents: it starts whatever the config holds, with what was trusted.
+    /// The command serves agents: it always starts, with the config's last trusted version or with none.
     Trusted,
-    /// It starts nothing and sends nothing, so no config can stop it.
+    /// The command starts and sends nothing, so it runs with any config, trusted or not.
     Nothing,
 }
 
-impl Need {
-    pub fn of(ask: &Ask) -> Self {
-        let online = |offline: bool| if offline { Self::Nothing } else { Self::InEffect { may_ask: false } };
-        match ask {
-            Ask::Run(_) | Ask::Rerun(_) => Self::InEffect { may_ask: true },
-            Ask::Mcp { .. } | Ask::Serve(_) => Self::Trusted,
-            Ask::Check { offline, .. } | Ask::Plan(Plan::Save { offline, .. }) => online(*offline),
-            Ask::Undo { dry_run, .. } => online(*dry_run),
-            // Before a retry the server is asked for the tool as it is.
-            Ask::Decide(asked) => online(!matches!(asked.parts(), Ok((_, Answer::Retry)))),
-            Ask::Template(Template::Use(asked)) => online(asked.offline),
-            Ask::Resume { .. }
-            | Ask::Tools(Tools::List { .. } | Tools::Show { .. } | Tools::Call { .. } | Tools::Accept { .. })
-            // A rule of the config may start a plan for it.
-            | Ask::Task(Task::Add { .. })
-            | Ask::Doctor
-            | Ask::Drive { .. } => online(false),
-            Ask::Plan(
-                Plan::List(_) | Plan::Show { .. } | Plan::Diff { .. } | Plan::Graph { .. } | Plan::Delete { .. },
+impl ConfigNeed {
+    /// The requirement of a command.
+    pub fn for_command(command: &CliCommand) -> Self {
+        let unless_offline =
+            |offline: bool| if offline { Self::Nothing } else { Self::InEffect { may_ask: false } };
+        match command {
+            CliCommand::Run(_) | CliCommand::Rerun(_) => Self::InEffect { may_ask: true },
+            CliCommand::Mcp { .. } | CliCommand::Serve(_) => Self::Trusted,
+            CliCommand::Check { offline, .. } | CliCommand::Plan(PlanSubcommand::Save { offline, .. }) => unless_offline(*offline),
+            CliCommand::Undo { dry_run, .. } => unless_offline(*dry_run),
+            // A retry first asks the server for the tool's current definition.
+            CliCommand::Decide(args) => unless_offline(!matches!(args.steps_and_answer(), Ok((_, StepAnswer::Retry)))),
+            CliCommand::Template(TemplateSubcommand::Use(args)) => unless_offline(args.offline),
+            CliCommand::Resume { .. }
+            | CliCommand::Tools(ToolsSubcommand::List { .. } | ToolsSubcommand::Show { .. } | ToolsSubcommand::Call { .. } | ToolsSubcommand::Accept { .. })
+            // A rule of the config may start a plan for the new task.
+            | CliCommand::Task(TaskSubcommand::Add { .. })
+            | CliCommand::Doctor
+            | CliCommand::Drive { .. } => unless_offline(false),
+            CliCommand::Plan(
+                PlanSubcommand::List(_) | PlanSubcommand::Show { .. } | PlanSubcommand::Diff { .. } | PlanSubcommand::Graph { .. } | PlanSubcommand::Delete { .. },
             )
-            | Ask::List(_)
-            | Ask::Show { .. }
-            | Ask::Watch { .. }
-            | Ask::Pause { .. }
-            | Ask::Cancel { .. }
-            | Ask::Approve { .. }
-            | Ask::Reject { .. }
-            | Ask::Record(_)
-            | Ask::Journal(_)
-            | Ask::Stats(_)
-            | Ask::Verify { .. }
-            | Ask::Export { .. }
-            | Ask::Rebuild
-            | Ask::Backup { .. }
-            | Ask::Cleanup { .. }
-            | Ask::Tools(Tools::Import { .. })
-            | Ask::Context(_)
-            | Ask::Task(Task::List { .. } | Task::Show { .. } | Task::Split { .. } | Task::Set { .. } | Task::Done { .. })
-            | Ask::Template(
-                Template::List
-                | Template::Show { .. }
-                | Template::Save { .. }
-                | Template::From { .. }
-                | Template::Delete { .. },
+            | CliCommand::List(_)
+            | CliCommand::Show { .. }
+            | CliCommand::Watch { .. }
+            | CliCommand::Pause { .. }
+            | CliCommand::Cancel { .. }
+            | CliCommand::Approve { .. }
+            | CliCommand::Reject { .. }
+            | CliCommand::Record(_)
+            | CliCommand::Journal(_)
+            | CliCommand::Stats(_)
+            | CliCommand::Verify { .. }
+            | CliCommand::Export { .. }
+            | CliCommand::Rebuild
+            | CliCommand::Backup { .. }
+            | CliCommand::Cleanup { .. }
+            | CliCommand::Tools(ToolsSubcommand::Import { .. })
+            | CliCommand::Context(_)
+            | CliCommand::Task(TaskSubcommand::List { .. } | TaskSubcommand::Show { .. } | TaskSubcommand::Split { .. } | TaskSubcommand::Set { .. } | TaskSubcommand::Done { .. })
+            | CliCommand::Template(
+                TemplateSubcommand::List
+                | TemplateSubcommand::Show { .. }
+                | TemplateSubcommand::Save { .. }
+                | TemplateSubcommand::From { .. }
+                | TemplateSubcommand::Delete { .. },
             )
-            | Ask::Trust(_)
-            | Ask::Install(_)
-            | Ask::Demo { .. }
-            | Ask::DemoTools { .. }
-            | Ask::Completions { .. }
-            | Ask::McpConformance { .. }
-            | Ask::Help { .. }
-            | Ask::Man => Self::Nothing,
+            | CliCommand::Trust(_)
+            | CliCommand::Install(_)
+            | CliCommand::Demo { .. }
+            | CliCommand::DemoTools { .. }
+            | CliCommand::Completions { .. }
+            | CliCommand::McpConformance { .. }
+            | CliCommand::Help { .. }
+            | CliCommand::Man => Self::Nothing,
         }
     }
 }
 
-/// What the user has trusted.
-pub fn store() -> TrustStore {
-    TrustStore::new(&actbook::folders::data())
+/// The record of the configs that the user has trusted, in the data folder.
+pub fn trust_store() -> TrustStore {
+    TrustStore::new(&actbook::folders::data_folder())
 }
 
-/// The config that a command goes by. Refused where the command needs one that is trusted, and this one is not.
-pub fn open(need: Need, common: &Common, output: &Output) -> Result<Config, Error> {
+/// Loads the config for a command. `Err`: the command requires a valid and trusted config, and this one is
+/// not; or a file that was named does not exist.
+pub fn load_config(need: ConfigNeed, common: &CommonArgs, output: &Output) -> Result<Config, Error> {
     let named = common.config.as_deref();
-    let standing = match Standing::of(named, &store()) {
+    let standing = match ConfigStatus::determine(named, &trust_store()) {
         Ok(standing) => standing,
-        // A file that was named and is not there is a slip of the pen, whatever the command.
+        // A named file that cannot be read is a typing error, whatever the command needs.
         Err(error @ ConfigError::Unreadable { .. }) => return Err(error.into()),
         Err(error) => match (need, named) {
-            (Need::InEffect { .. }, _) | (Need::Trusted, Some(_)) => return Err(error.into()),
-            (Need::Trusted, None) | (Need::Nothing, _) => return Ok(without(output, broken(named, &error))),
+            (ConfigNeed::InEffect { .. }, _) | (ConfigNeed::Trusted, Some(_)) => return Err(error.into()),
+            (ConfigNeed::Trusted, None) | (ConfigNeed::Nothing, _) => {
+                return Ok(warn_and_use_empty(output, withhold_broken(named, &error)));
+            }
         },
     };
     match standing {
-        Standing::InEffect(config) => Ok(*config),
-        Standing::Withheld { withheld, trusted, candidate } => match need {
-            Need::InEffect { may_ask } => match candidate.filter(|_| may_ask && output.can_ask()) {
-                Some(candidate) if trust::ask(output, &candidate)? => Ok(candidate.config),
+        ConfigStatus::InEffect(config) => Ok(*config),
+        ConfigStatus::Withheld { withheld, trusted, candidate } => match need {
+            ConfigNeed::InEffect { may_ask } => match candidate.filter(|_| may_ask && output.can_ask()) {
+                Some(candidate) if trust::ask_to_trust(output, &candidate)? => Ok(candidate.config),
                 Some(_) | None => Err((&withheld).into()),
             },
-            Need::Trusted => Ok(as_trusted(output, withheld, trusted.map(|config| *config))),
-            Need::Nothing => Ok(quietly_without(output, withheld)),
+            ConfigNeed::Trusted => Ok(use_trusted_version(output, withheld, trusted.map(|config| *config))),
+            ConfigNeed::Nothing => Ok(use_empty(output, withheld)),
         },
     }
 }
 
-/// For `install`: the client will start Actbook where nobody is there to be asked.
+/// For `install`: offers to trust the config now, because the client will start Actbook without a terminal.
 pub fn offer_trust(output: &Output) -> Result<(), Error> {
-    let Ok(Standing::Withheld { withheld, candidate: Some(candidate), .. }) = Standing::of(None, &store())
+    let Ok(ConfigStatus::Withheld { withheld, candidate: Some(candidate), .. }) =
+        ConfigStatus::determine(None, &trust_store())
     else {
         return Ok(());
     };
-    if !output.can_ask() || !trust::ask(output, &candidate)? {
+    if !output.can_ask() || !trust::ask_to_trust(output, &candidate)? {
         let refused = Error::from(&withheld);
-        warn(output, format_args!("{}; the client would start without it", refused.message));
-        output.aside(format_args!("  → {}", refused.cure));
+        print_warning(output, format_args!("{}; the client would start without it", refused.message));
+        output.notice(format_args!("  → {}", refused.cure));
     }
     Ok(())
 }
 
-fn broken(named: Option<&std::path::Path>, error: &ConfigError) -> Withheld {
+/// A config that cannot be parsed, as withheld; its file is the named one, or the one that was found.
+fn withhold_broken(named: Option<&std::path::Path>, error: &ConfigError) -> WithheldConfig {
     let file = match (named, error) {
         (Some(named), _) => named.to_owned(),
         (None, ConfigError::Ambiguous { one, .. }) => one.clone(),
-        (None, _) => match locate(None) {
-            Ok(Location::User(file) | Location::WorkingFolder(file) | Location::Named(file)) => file,
-            Ok(Location::Nowhere(_)) | Err(_) => actbook::config::FILE_NAMES[0].into(),
+        (None, _) => match locate_config(None) {
+            Ok(
+                ConfigLocation::User(file)
+                | ConfigLocation::WorkingFolder(file)
+                | ConfigLocation::Named(file),
+            ) => file,
+            Ok(ConfigLocation::Nowhere(_)) | Err(_) => actbook::config::FILE_NAMES[0].into(),
         },
     };
-    Withheld::broken(file, error)
+    WithheldConfig::broken(file, error)
 }
 
-/// Goes on with the text that was trusted, where there is one.
-fn as_trusted(output: &Output, withheld: Withheld, trusted: Option<Config>) -> Config {
-    let Some(trusted) = trusted else { return without(output, withheld) };
-    let says = "going on as it was; `actbook trust` takes it as it is, then start this again";
-    warn(output, format_args!("{withheld}; {says}"));
+/// The last trusted version, with a warning that it differs from the file; an empty config if there is none.
+fn use_trusted_version(output: &Output, withheld: WithheldConfig, trusted: Option<Config>) -> Config {
+    let Some(trusted) = trusted else { return warn_and_use_empty(output, withheld) };
+    let advice = "going on as it was; `actbook trust` takes it as it is, then start this again";
+    print_warning(output, format_args!("{withheld}; {advice}"));
     trusted
 }
 
-/// Goes on without any server, and says so.
-fn without(output: &Output, withheld: Withheld) -> Config {
-    warn(output, format_args!("{withheld}; going on without it"));
-    output.aside(format_args!("  → {}", Error::from(&withheld).cure));
+/// A config without servers, with a warning.
+fn warn_and_use_empty(output: &Output, withheld: WithheldConfig) -> Config {
+    print_warning(output, format_args!("{withheld}; going on without it"));
+    output.notice(format_args!("  → {}", Error::from(&withheld).cure));
     withheld.into_config()
 }
 
-/// What starts nothing has no need to speak of trust; a broken file is worth a word.
-fn quietly_without(output: &Output, withheld: Withheld) -> Config {
+/// A config without servers. Warns only if the file is broken: trust does not matter to a command that starts
+/// nothing.
+fn use_empty(output: &Output, withheld: WithheldConfig) -> Config {
     match withheld.reason {
-        actbook::config::Reason::Broken(_) => without(output, withheld),
-        actbook::config::Reason::NeverTrusted | actbook::config::Reason::ChangedSince => {
+        actbook::config::WithheldReason::Broken(_) => warn_and_use_empty(output, withheld),
+        actbook::config::WithheldReason::NeverTrusted | actbook::config::WithheldReason::ChangedSince => {
             withheld.into_config()
         }
     }
 }
 
-fn warn(output: &Output, text: impl std::fmt::Display) {
-    output.aside(format_args!("{} {text}", painted(ASKS, "warning:")));
+fn print_warning(output: &Output, text: impl std::fmt::Display) {
+    output.notice(format_args!("{} {text}", painted(ATTENTION, "warning:")));
 }

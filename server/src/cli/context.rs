@@ -1,57 +1,61 @@
-//! Notes: written, read, searched, deleted.
+//! `context`: writes, reads, searches and deletes notes.
 
 use actbook::error::Error;
-use actbook::service::{Belongs, NoteFilter, NoteGiven, NoteView, Owner, ValueView};
+use actbook::service::{NoteFilter, NoteOwner, NoteOwnerRef, NoteSpec, NoteValueView, NoteView};
 use serde_json::Value;
 
-use super::args::{Context as Asked, Of};
+use super::args::{ContextSubcommand, NoteOwnerArgs};
 use super::session::Session;
-use super::signs::{QUIET, painted};
-use super::table::cut;
-use super::{Ended, Exit, times};
+use super::status_style::{QUIET, painted};
+use super::table::truncate;
+use super::{CommandResult, Exit, times};
 
-const LIMIT: u64 = 20;
+const SEARCH_LIMIT_DEFAULT: u64 = 20;
 const VALUE_SHOWN: usize = 300;
 
-pub async fn context(session: &Session, asked: Asked) -> Ended {
-    match asked {
-        Asked::Set { key, value, r#type, of, metadata, expires_in, everywhere } => {
-            let (belongs, everywhere) = (belongs(of), everywhere.then_some(true));
+/// Runs `actbook context …`.
+pub async fn context(session: &Session, subcommand: ContextSubcommand) -> CommandResult {
+    match subcommand {
+        ContextSubcommand::Set { key, value, r#type, owner, metadata, expires_in, everywhere } => {
+            let (belongs, everywhere) = (owner_filter(owner), everywhere.then_some(true));
             let expires_in_ms = expires_in;
-            let given = NoteGiven { key, value, r#type, belongs, metadata, expires_in_ms, everywhere };
+            let given = NoteSpec { key, value, r#type, owner: belongs, metadata, expires_in_ms, everywhere };
             let written = session.service.set_note(&session.caller, given).await?;
             let text =
                 format!("noted {} (value {}, position {})", written.key, written.version, written.position);
-            told(session, &written, &text)
+            print_result(session, &written, &text)
         }
-        Asked::Get { key, of, history } => get(session, key, of, history).await,
-        Asked::Search { words, r#type, of, limit } => {
-            search(session, words.join(" "), r#type, of, limit).await
+        ContextSubcommand::Get { key, owner, history } => get(session, key, owner, history).await,
+        ContextSubcommand::Search { words, r#type, owner, limit } => {
+            search(session, words.join(" "), r#type, owner, limit).await
         }
-        Asked::Delete { key, of } => {
-            let deleted = session.service.delete_note(&session.caller, &key, &belongs(of)).await?;
+        ContextSubcommand::Delete { key, owner } => {
+            let deleted = session.service.delete_note(&session.caller, &key, &owner_filter(owner)).await?;
             let text = format!("deleted {key} (position {}); its history stays", deleted.position);
-            told(session, &deleted, &text)
+            print_result(session, &deleted, &text)
         }
     }
 }
 
-fn belongs(of: Of) -> Belongs {
-    Belongs { task: of.task, plan: of.plan, execution: of.execution }
+/// The owner flags as the service takes them.
+fn owner_filter(owner: NoteOwnerArgs) -> NoteOwnerRef {
+    NoteOwnerRef { task: owner.task, plan: owner.plan, execution: owner.execution }
 }
 
-fn told(session: &Session, shown: &impl serde::Serialize, text: &str) -> Ended {
-    match session.output.json {
-        true => session.output.document(shown),
-        false => session.output.line(text),
+/// Prints `text`, or with `--json` the document.
+fn print_result(session: &Session, document: &impl serde::Serialize, text: &str) -> CommandResult {
+    if session.output.json {
+        session.output.document(document);
+    } else {
+        session.output.line(text);
     }
     Ok(Exit::Done)
 }
 
-/// The newest note that bears the key; its text alone, so that scripts can use it.
-async fn get(session: &Session, key: String, of: Of, history: bool) -> Ended {
+/// Prints the newest value of a key, and nothing else, so that scripts can use it; or every value it had.
+async fn get(session: &Session, key: String, owner: NoteOwnerArgs, history: bool) -> CommandResult {
     let filter =
-        NoteFilter { key: Some(key.clone()), belongs: belongs(of), history, ..NoteFilter::default() };
+        NoteFilter { key: Some(key.clone()), owner: owner_filter(owner), history, ..NoteFilter::default() };
     let Some(note) = session.service.note(&filter).await? else {
         let message = format!("there is no note `{key}`");
         return Err(Error::new("no_such_note", message, "`actbook context search WORDS` finds notes"));
@@ -62,22 +66,23 @@ async fn get(session: &Session, key: String, of: Of, history: bool) -> Ended {
         return Ok(Exit::Done);
     }
     match &note.history {
-        Some(history) => history.iter().for_each(|value| output.line(value_line(value))),
-        None => output.text(text(&note.value)),
+        Some(history) => history.iter().for_each(|value| output.line(history_line(value))),
+        None => output.text(note_text(&note.value)),
     }
     Ok(Exit::Done)
 }
 
+/// Prints the notes that contain all words, with their source.
 async fn search(
     session: &Session,
     words: String,
     r#type: Option<String>,
-    of: Of,
+    owner: NoteOwnerArgs,
     limit: Option<u64>,
-) -> Ended {
+) -> CommandResult {
     let search = (!words.trim().is_empty()).then_some(words);
-    let filter = NoteFilter { search, r#type, belongs: belongs(of), ..NoteFilter::default() };
-    let found = session.service.notes(&filter, limit.unwrap_or(LIMIT)).await?;
+    let filter = NoteFilter { search, r#type, owner: owner_filter(owner), ..NoteFilter::default() };
+    let found = session.service.notes(&filter, limit.unwrap_or(SEARCH_LIMIT_DEFAULT)).await?;
     let output = &session.output;
     if output.json {
         output.document(&found);
@@ -87,31 +92,33 @@ async fn search(
         output.line("no note fits");
     }
     for note in &found.notes {
-        output.line(format_args!("{} ({}) {}", note.key, note.r#type, painted(QUIET, source(note))));
-        let said = note.excerpt.clone().unwrap_or_else(|| text(&note.value));
-        output.line(format_args!("  {}", cut(&said, VALUE_SHOWN)));
+        output.line(format_args!("{} ({}) {}", note.key, note.r#type, painted(QUIET, note_source(note))));
+        let excerpt = note.excerpt.clone().unwrap_or_else(|| note_text(&note.value));
+        output.line(format_args!("  {}", truncate(&excerpt, VALUE_SHOWN)));
     }
     Ok(Exit::Done)
 }
 
-/// Where it came from.
-pub fn source(note: &NoteView) -> String {
-    let of = match &note.of {
-        Owner { task: Some(task), .. } => format!(", task {task}"),
-        Owner { plan_id: Some(plan), .. } => format!(", plan {plan}"),
-        Owner { execution_id: Some(execution), .. } => format!(", execution {execution}"),
-        Owner { .. } => String::new(),
+/// `position 12, 2030-01-31 12:00:00 by person:ada, task TASK-12`
+pub fn note_source(note: &NoteView) -> String {
+    let owner = match &note.owner {
+        NoteOwner { task: Some(task), .. } => format!(", task {task}"),
+        NoteOwner { plan_id: Some(plan), .. } => format!(", plan {plan}"),
+        NoteOwner { execution_id: Some(execution), .. } => format!(", execution {execution}"),
+        NoteOwner { .. } => String::new(),
     };
-    format!("position {}, {} by {}{of}", note.position, times::date(&note.at), note.author)
+    format!("position {}, {} by {}{owner}", note.position, times::local_date_time(&note.at), note.author)
 }
 
-fn value_line(value: &ValueView) -> String {
-    let said = value.value.as_ref().map_or_else(|| "deleted".to_owned(), text);
-    let from = format!("{:>6}  {}  {}", value.position, times::date(&value.at), value.author);
-    format!("{}  {}", painted(QUIET, from), cut(&said, VALUE_SHOWN))
+/// One line of a note's history: position, time, author, value.
+fn history_line(value: &NoteValueView) -> String {
+    let text = value.value.as_ref().map_or_else(|| "deleted".to_owned(), note_text);
+    let from = format!("{:>6}  {}  {}", value.position, times::local_date_time(&value.at), value.author);
+    format!("{}  {}", painted(QUIET, from), truncate(&text, VALUE_SHOWN))
 }
 
-pub fn text(value: &Value) -> String {
+/// A string as it is; any other value as JSON.
+pub fn note_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         value => value.to_string(),

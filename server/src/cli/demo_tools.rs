@@ -1,9 +1,9 @@
 //! `actbook demo-tools`: an MCP server over stdio with real effects in one folder, for the demo, for
-//! tests and for trying plans out. Knows its folder and nothing of Actbook.
+//! tests and for trying plans out. It knows its folder and nothing of Actbook.
 
 mod catalog;
 mod folder;
-mod long;
+mod task_tools;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,37 +18,40 @@ use rmcp::service::{RequestContext, RoleServer, ServiceExt};
 use rmcp::{ServerHandler, transport};
 use serde_json::{Value, json};
 
-use folder::Folder;
-use long::Tasks;
+use folder::DemoFolder;
+use task_tools::DemoTasks;
 
-const KEY_META: &str = "actbook/idempotency-key";
-/// How often a sleeping call reports.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-/// What `crash` leaves as its exit code.
-const CRASH_CODE: i32 = 70;
+/// The request metadata field that carries the idempotency key.
+const IDEMPOTENCY_KEY_META: &str = "actbook/idempotency-key";
+/// How often a sleeping call reports progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// The exit code of the process after `crash`.
+const CRASH_EXIT_CODE: i32 = 70;
 
-/// Serves until the input ends.
+/// Serves MCP on stdio until stdin ends. `long` adds tools that answer with a task or ask back.
 pub async fn serve(folder: PathBuf, long: bool) -> anyhow::Result<()> {
     std::fs::create_dir_all(&folder)?;
-    let mut tools = catalog::tools();
+    let mut tools = catalog::base_tools();
     tools.extend(long.then(catalog::long_tools).into_iter().flatten());
-    let tasks = long.then(|| Tasks::open(folder.join(".tasks"))).transpose()?;
-    let server = DemoTools { folder: Arc::new(Folder::open(&folder)?), tools, tasks };
+    let tasks = long.then(|| DemoTasks::open(folder.join(".tasks"))).transpose()?;
+    let server = DemoTools { folder: Arc::new(DemoFolder::open(&folder)?), tools, tasks };
     server.serve(transport::stdio()).await?.waiting().await?;
     Ok(())
 }
 
+/// The MCP server.
 struct DemoTools {
-    folder: Arc<Folder>,
-    tools: Vec<catalog::Offered>,
-    tasks: Option<Tasks>,
+    folder: Arc<DemoFolder>,
+    tools: Vec<catalog::DemoTool>,
+    /// `None` without the tools that answer with a task.
+    tasks: Option<DemoTasks>,
 }
 
 impl ServerHandler for DemoTools {
     fn get_info(&self) -> ServerConfig {
-        let can = ServerCapabilities::builder().enable_tools();
-        let can = if self.tasks.is_some() { can.enable_tasks() } else { can };
-        ServerConfig::new(can.build())
+        let builder = ServerCapabilities::builder().enable_tools();
+        let builder = if self.tasks.is_some() { builder.enable_tasks() } else { builder };
+        ServerConfig::new(builder.build())
             .with_server_info(Implementation::new("actbook-demo-tools", env!("CARGO_PKG_VERSION")))
             .with_instructions("Real effects, confined to one folder. Paths are relative to it.")
     }
@@ -62,7 +65,7 @@ impl ServerHandler for DemoTools {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.offered(name).map(|offered| offered.tool.clone())
+        self.find_tool(name).map(|offered| offered.tool.clone())
     }
 
     async fn call_tool(
@@ -71,7 +74,7 @@ impl ServerHandler for DemoTools {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let unknown = || ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None);
-        let offered = self.offered(&request.name).ok_or_else(unknown)?;
+        let offered = self.find_tool(&request.name).ok_or_else(unknown)?;
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         if let Err(error) = offered.validator.validate(&arguments) {
             return Err(ErrorData::invalid_params(
@@ -79,23 +82,23 @@ impl ServerHandler for DemoTools {
                 None,
             ));
         }
-        let key = context.meta.get(KEY_META).and_then(Value::as_str).unwrap_or("-");
+        let key = context.meta.get(IDEMPOTENCY_KEY_META).and_then(Value::as_str).unwrap_or("-");
         if offered.has_effect() {
-            self.folder.witness(&request.name, key).map_err(internal)?;
+            self.folder.log_call(&request.name, key).map_err(internal_error)?;
         }
         if let (Some(tasks), "append_later") = (&self.tasks, request.name.as_ref()) {
-            return tasks.accept(&arguments).map(CallToolResponse::Task).map_err(internal);
+            return tasks.create(&arguments).map(CallToolResponse::Task).map_err(internal_error);
         }
         let (replies, state) = (request.input_responses.as_ref(), request.request_state.as_deref());
         let answer = match request.name.as_ref() {
-            "sign" => match long::sign(&self.folder, &arguments, replies, state)? {
+            "sign" => match task_tools::sign(&self.folder, &arguments, replies, state)? {
                 Ok(output) => Ok(output),
                 Err(asks) => return Ok(CallToolResponse::InputRequired(asks)),
             },
             "echo" => Ok(arguments),
-            "sleep" => sleep(number(&arguments, "ms"), &context).await,
+            "sleep" => sleep_with_progress(number_argument(&arguments, "ms"), &context).await,
             "crash" => crash(&self.folder, &arguments),
-            effect => act(self.folder.clone(), effect.to_owned(), arguments).await?,
+            effect => run_folder_tool(self.folder.clone(), effect.to_owned(), arguments).await?,
         };
         Ok(CallToolResponse::Complete(match answer {
             Ok(output) => CallToolResult::structured(output),
@@ -108,7 +111,7 @@ impl ServerHandler for DemoTools {
         request: GetTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        Ok(GetTaskResult::new(self.tasks()?.look(&request.task_id, &self.folder)?))
+        Ok(GetTaskResult::new(self.tasks()?.poll(&request.task_id, &self.folder)?))
     }
 
     async fn update_task(
@@ -116,7 +119,7 @@ impl ServerHandler for DemoTools {
         request: UpdateTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.tasks()?.update(&request.task_id, &request.input_responses)
+        self.tasks()?.supply_input(&request.task_id, &request.input_responses)
     }
 
     async fn cancel_task(
@@ -129,42 +132,47 @@ impl ServerHandler for DemoTools {
 }
 
 impl DemoTools {
-    fn tasks(&self) -> Result<&Tasks, ErrorData> {
+    /// The tasks; an error if this server has no tools that answer with one.
+    fn tasks(&self) -> Result<&DemoTasks, ErrorData> {
         self.tasks.as_ref().ok_or_else(|| ErrorData::invalid_params("no task was ever given out", None))
     }
 
-    fn offered(&self, name: &str) -> Option<&catalog::Offered> {
+    /// The tool of this name; `None` if there is none.
+    fn find_tool(&self, name: &str) -> Option<&catalog::DemoTool> {
         self.tools.iter().find(|offered| offered.tool.name == name)
     }
 }
 
-fn internal(error: impl std::fmt::Display) -> ErrorData {
+fn internal_error(error: impl std::fmt::Display) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
-async fn act(
-    folder: Arc<Folder>,
+/// Runs a tool on the folder in a blocking thread. The inner error is the tool's, the outer one the server's.
+async fn run_folder_tool(
+    folder: Arc<DemoFolder>,
     tool: String,
     arguments: Value,
 ) -> Result<Result<Value, String>, ErrorData> {
-    tokio::task::spawn_blocking(move || folder.act(&tool, &arguments)).await.map_err(internal)
+    tokio::task::spawn_blocking(move || folder.run_tool(&tool, &arguments)).await.map_err(internal_error)
 }
 
-async fn sleep(ms: u64, context: &RequestContext<RoleServer>) -> Result<Value, String> {
+/// Sleeps for `ms`, reporting progress; an error if the client cancels the call.
+async fn sleep_with_progress(ms: u64, context: &RequestContext<RoleServer>) -> Result<Value, String> {
     let started = tokio::time::Instant::now();
     let total = Duration::from_millis(ms);
     while started.elapsed() < total {
         let left = total.saturating_sub(started.elapsed());
         tokio::select! {
             () = context.ct.cancelled() => return Err("cancelled".to_owned()),
-            () = tokio::time::sleep(left.min(PROGRESS_EVERY)) => {}
+            () = tokio::time::sleep(left.min(PROGRESS_INTERVAL)) => {}
         }
-        report(started.elapsed().as_millis() as f64, ms as f64, context).await;
+        report_progress(started.elapsed().as_millis() as f64, ms as f64, context).await;
     }
     Ok(json!({ "slept_ms": ms }))
 }
 
-async fn report(done: f64, total: f64, context: &RequestContext<RoleServer>) {
+/// Sends a progress notification if the client asked for them.
+async fn report_progress(done: f64, total: f64, context: &RequestContext<RoleServer>) {
     let Some(token) = context.meta.get_progress_token() else { return };
     let progress = ProgressNotificationParam::new(token, done.min(total)).with_total(total);
     if let Err(error) = context.peer.notify_progress(progress).await {
@@ -172,15 +180,15 @@ async fn report(done: f64, total: f64, context: &RequestContext<RoleServer>) {
     }
 }
 
-/// Leaves without a word, in the middle of the call, after the effect that was asked for.
-fn crash(folder: &Folder, arguments: &Value) -> Result<Value, String> {
+/// Exits the process without answering the call, after writing the file `after_effect` if it is given.
+fn crash(folder: &DemoFolder, arguments: &Value) -> Result<Value, String> {
     if let Some(path) = arguments.get("after_effect").and_then(Value::as_str) {
-        folder.act("write_file", &json!({ "path": path, "content": "written before the crash\n" }))?;
+        folder.run_tool("write_file", &json!({ "path": path, "content": "written before the crash\n" }))?;
     }
-    std::process::exit(CRASH_CODE)
+    std::process::exit(CRASH_EXIT_CODE)
 }
 
-/// The schema has been checked, so the argument is there.
-fn number(arguments: &Value, name: &str) -> u64 {
+/// A whole number among the arguments. The schema has been checked, so it is there; 0 otherwise.
+fn number_argument(arguments: &Value, name: &str) -> u64 {
     arguments.get(name).and_then(Value::as_u64).unwrap_or(0)
 }

@@ -1,4 +1,5 @@
-//! `--detach`: a background process of this very binary drives the execution in a session of its own.
+//! `--detach`: starts this binary again as a background process, which drives the execution in a session of
+//! its own.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -6,52 +7,55 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use actbook::error::Error;
-use actbook::service::Watching;
+use actbook::service::ExecutionWatcher;
 use actbook_engine::id::Epoch;
 
-use super::answers::process;
+use super::control::process_label;
 use super::session::Session;
-use super::signals::{TakenOver, end_process};
-use super::signs::short;
-use super::{Ended, Exit};
+use super::signals::{SignalGuard, end_process};
+use super::status_style::short_id;
+use super::{CommandResult, Exit};
 
-/// How long the background process may take to reach the journal.
-const TAKING_UP: Duration = Duration::from_secs(20);
+/// How long the background process may take to claim the execution in the journal.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Leaves a background process driving, and says who drives and how to watch.
-pub async fn hand_over(session: &Session, id: &str) -> Ended {
-    let child = leave_behind(session, id).await?;
-    told(session, id, &child).await
+/// Starts a background driver and prints which process drives, and how to watch it.
+pub async fn hand_over_and_report(session: &Session, id: &str) -> CommandResult {
+    let child = spawn_driver(session, id).await?;
+    print_hand_over(session, id, &child).await
 }
 
-/// A background process that has taken it up.
-pub async fn leave_behind(session: &Session, id: &str) -> Result<Child, Error> {
-    // This process must not be taken for the driver.
+/// Starts a background process and waits until it has claimed the execution. `Err`: it exited first, or timed
+/// out.
+pub async fn spawn_driver(session: &Session, id: &str) -> Result<Child, Error> {
+    // This process must not be mistaken for the driver.
     session.service.close().await;
     let mut watching = session.service.watch(id).await?;
     let before = watching.execution().epoch;
-    let mut child = spawn(session, id)?;
+    let mut child = spawn_process(session, id)?;
     let why = tokio::select! {
-        taken = taken_up(&mut watching, before) => return taken.map(|()| child),
-        code = ended(&mut child) => format!("the background process ended at once ({code})"),
-        () = tokio::time::sleep(TAKING_UP) => "the background process does not take it up".to_owned(),
+        claimed = wait_until_claimed(&mut watching, before) => return claimed.map(|()| child),
+        code = wait_for_exit(&mut child) => format!("the background process ended at once ({code})"),
+        () = tokio::time::sleep(CLAIM_TIMEOUT) => "the background process does not take it up".to_owned(),
     };
-    // A quick one has taken it up and ended before anybody looked.
-    watching.look()?;
+    // A short execution may have been claimed and driven to its end before this process looked.
+    watching.refresh()?;
     if watching.execution().epoch != before {
         return Ok(child);
     }
     Err(Error::new("detach", why, format!("look into {}", log_file().display())))
 }
 
-async fn taken_up(watching: &mut Watching, before: Epoch) -> Result<(), Error> {
+/// Resolves when the execution's epoch differs from `before`: another process has claimed it.
+async fn wait_until_claimed(watching: &mut ExecutionWatcher, before: Epoch) -> Result<(), Error> {
     while watching.execution().epoch == before {
-        watching.moved().await?;
+        watching.wait_for_change().await?;
     }
     Ok(())
 }
 
-async fn told(session: &Session, id: &str, child: &Child) -> Ended {
+/// Prints which process drives the execution, and the commands to watch it; with `--json` its view.
+async fn print_hand_over(session: &Session, id: &str, child: &Child) -> CommandResult {
     let output = &session.output;
     if output.json {
         output.document(&session.service.view(id).await?);
@@ -59,21 +63,23 @@ async fn told(session: &Session, id: &str, child: &Child) -> Ended {
     }
     let found = session.service.find(id).await?;
     let who = match (session.service.driver(&found).await?, found.status) {
-        (Some(driver), _) => format!("{} drives it", process(&driver)),
-        // It was quick: nothing is left to drive.
+        (Some(driver), _) => format!("{} drives it", process_label(&driver)),
+        // The background process has already driven the execution as far as it goes.
         (None, status) => format!("process {} drove it, and it is {status}", child.id()),
     };
-    output.line(format_args!("execution {}: {who}", short(id)));
-    output.line(format_args!("  actbook watch {}   follows it", short(id)));
-    output.line(format_args!("  actbook show {}    explains it", short(id)));
+    output.line(format_args!("execution {}: {who}", short_id(id)));
+    output.line(format_args!("  actbook watch {}   follows it", short_id(id)));
+    output.line(format_args!("  actbook show {}    explains it", short_id(id)));
     Ok(Exit::Done)
 }
 
+/// The file that takes the stderr of background processes.
 fn log_file() -> PathBuf {
-    actbook::folders::data().join("detached.log")
+    actbook::folders::data_folder().join("detached.log")
 }
 
-fn spawn(session: &Session, id: &str) -> Result<Child, Error> {
+/// Starts `actbook drive ID` with this process's database, config and options.
+fn spawn_process(session: &Session, id: &str) -> Result<Child, Error> {
     let failed = |error: std::io::Error| {
         Error::new("detach", format!("no background process: {error}"), "leave --detach out")
     };
@@ -81,9 +87,9 @@ fn spawn(session: &Session, id: &str) -> Result<Child, Error> {
     file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
     let log = OpenOptions::new().create(true).append(true).open(file).map_err(failed)?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    // Not as an argument: everybody may read those, and the address may hold a password.
+    // Not as an argument: every user can read those, and the address may hold a password.
     command.env("ACTBOOK_DATABASE", &session.database);
-    // One that was found is found again from the same folder, and must still be trusted then.
+    // A config that was found is found again from the same folder, and must still be trusted then.
     if let Some(config) = &session.named_config {
         command.arg("--config").arg(config);
     }
@@ -94,7 +100,8 @@ fn spawn(session: &Session, id: &str) -> Result<Child, Error> {
     command.spawn().map_err(failed)
 }
 
-async fn ended(child: &mut Child) -> String {
+/// Resolves when the child has exited, with its exit status as text.
+async fn wait_for_exit(child: &mut Child) -> String {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return status.to_string(),
@@ -104,11 +111,13 @@ async fn ended(child: &mut Child) -> String {
     }
 }
 
-/// The background process itself.
-pub async fn drive(session: &Session, id: &str) -> Ended {
-    // Away from the terminal, whose signals are for others. It fails only where that is so already.
+/// The background process itself: claims the execution and drives it until it ends, waits, or a signal
+/// arrives.
+pub async fn drive_in_background(session: &Session, id: &str) -> CommandResult {
+    // Detach from the terminal, so that its signals do not reach this process. This fails only in a process
+    // that leads a process group already.
     if let Err(error) = rustix::process::setsid() {
-        tracing::debug!("no session of its own: {error}");
+        tracing::debug!("setsid failed: {error}");
     }
     let Some(claimed) = session.service.claim(&session.caller, id, false).await? else {
         return Ok(Exit::Done);
@@ -116,11 +125,12 @@ pub async fn drive(session: &Session, id: &str) -> Ended {
     let (stop, halt) = tokio::sync::watch::channel(false);
     let driving = session.service.drive(claimed, halt);
     tokio::pin!(driving);
-    let mut signals = TakenOver::take()?;
+    let mut signals = SignalGuard::register()?;
     loop {
         tokio::select! {
             status = &mut driving => return status.map(|_| Exit::Done),
-            asked = signals.next() => if stop.send_replace(true) { end_process(asked) },
+            // The first signal stops driving; a second one ends the process at once.
+            signal = signals.next() => if stop.send_replace(true) { end_process(signal) },
         }
     }
 }

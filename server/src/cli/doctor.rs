@@ -1,4 +1,5 @@
-//! `doctor`: one line for each thing that must be in order, with the cure where it is not.
+//! `doctor`: checks the database, the journal, the config, the data folder, the servers and the processes,
+//! and prints a line for each, with the cure for a problem.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,20 +10,23 @@ use futures_util::future::join_all;
 use serde::Serialize;
 
 use super::session::Session;
-use super::signs::{BAD, GOOD, QUIET, STRONG, painted};
-use super::{Ended, Exit, times};
+use super::status_style::{BAD, GOOD, QUIET, STRONG, painted};
+use super::{CommandResult, Exit, times};
 
+/// The result of one check.
 #[derive(Debug, Serialize)]
-struct Line {
+struct DoctorCheck {
+    /// What was checked, in one word.
     what: &'static str,
     ok: bool,
     says: String,
+    /// What to do; only of a problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     cure: Option<String>,
 }
 
-impl Line {
-    fn ok(what: &'static str, says: impl Into<String>) -> Self {
+impl DoctorCheck {
+    fn passed(what: &'static str, says: impl Into<String>) -> Self {
         Self { what, ok: true, says: says.into(), cure: None }
     }
 
@@ -31,19 +35,25 @@ impl Line {
     }
 }
 
-pub async fn doctor(session: &Session) -> Ended {
-    let mut lines = vec![database(session), head(session).await?, config(session), data_folder()];
-    lines.extend(servers(session).await);
-    lines.push(seats(session).await?);
-    let well = lines.iter().all(|line| line.ok);
+/// Runs all checks and prints them; `Exit::Failed` if one found a problem.
+pub async fn doctor(session: &Session) -> CommandResult {
+    let mut lines = vec![
+        check_database(session),
+        check_journal_head(session).await?,
+        check_config(session),
+        check_data_folder(),
+    ];
+    lines.extend(check_servers(session).await);
+    lines.push(check_nodes(session).await?);
+    let all_ok = lines.iter().all(|line| line.ok);
     let output = &session.output;
     if output.json {
         output.document(&lines);
     } else {
         for line in &lines {
-            let sign = if line.ok { painted(GOOD, "ok     ") } else { painted(BAD, "problem") };
+            let verdict = if line.ok { painted(GOOD, "ok     ") } else { painted(BAD, "problem") };
             output.line(format_args!(
-                "{sign}  {}  {}",
+                "{verdict}  {}  {}",
                 painted(STRONG, format_args!("{:8}", line.what)),
                 line.says
             ));
@@ -52,23 +62,25 @@ pub async fn doctor(session: &Session) -> Ended {
             }
         }
     }
-    Ok(if well { Exit::Done } else { Exit::Failed })
+    Ok(if all_ok { Exit::Done } else { Exit::Failed })
 }
 
-/// It is open, so it is reachable, migrated, and was found to sync what it acknowledges.
-fn database(session: &Session) -> Line {
+/// Always ok: the session has opened the database, so it is reachable, migrated, and syncs what it
+/// acknowledges.
+fn check_database(session: &Session) -> DoctorCheck {
     let described = session.service.describe_database();
     let is_postgres = session.database.starts_with("postgres");
     let durable =
         if is_postgres { "fsync and synchronous_commit are on" } else { "write-ahead log, synchronous=FULL" };
     let path = session.database.trim_start_matches("sqlite://").trim_start_matches("sqlite:");
     let size = std::fs::metadata(path).ok().filter(|_| !is_postgres).map(|found| {
-        format!(", {} (`actbook backup FILE` copies it while others write)", bytes(found.len()))
+        format!(", {} (`actbook backup FILE` copies it while others write)", size_text(found.len()))
     });
-    Line::ok("database", format!("{described}, {durable}{}", size.unwrap_or_default()))
+    DoctorCheck::passed("database", format!("{described}, {durable}{}", size.unwrap_or_default()))
 }
 
-fn bytes(count: u64) -> String {
+/// A size in bytes, kB or MB.
+fn size_text(count: u64) -> String {
     match count {
         0..10_000 => format!("{count} bytes"),
         10_000..10_000_000 => format!("{} kB", count / 1000),
@@ -76,19 +88,20 @@ fn bytes(count: u64) -> String {
     }
 }
 
-async fn head(session: &Session) -> Result<Line, Error> {
+/// The journal's head position and the beginning of its hash; the entries are not verified.
+async fn check_journal_head(session: &Session) -> Result<DoctorCheck, Error> {
     let (position, hash) = session.service.head().await?;
-    Ok(Line::ok(
+    Ok(DoctorCheck::passed(
         "journal",
         format!("head at position {position}, {}… (`actbook verify` checks it whole)", &hash[..16]),
     ))
 }
 
-fn config(session: &Session) -> Line {
+fn check_config(session: &Session) -> DoctorCheck {
     let servers = session.service.server_names().len();
     match &session.config.file {
-        Some(file) => Line::ok("config", format!("{}, {servers} servers", file.display())),
-        None => Line::problem(
+        Some(file) => DoctorCheck::passed("config", format!("{}, {servers} servers", file.display())),
+        None => DoctorCheck::problem(
             "config",
             "none found, so there are no tools",
             "write actbook.yaml here, or give --config",
@@ -96,62 +109,64 @@ fn config(session: &Session) -> Line {
     }
 }
 
-fn data_folder() -> Line {
-    let folder = actbook::folders::data();
+fn check_data_folder() -> DoctorCheck {
+    let folder = actbook::folders::data_folder();
     let cure = "make it writable, or set XDG_DATA_HOME";
-    match try_writing(&folder) {
-        Ok(()) => Line::ok("folder", format!("{} is writable", folder.display())),
-        Err(error) => Line::problem("folder", format!("{}: {error}", folder.display()), cure),
+    match try_write(&folder) {
+        Ok(()) => DoctorCheck::passed("folder", format!("{} is writable", folder.display())),
+        Err(error) => DoctorCheck::problem("folder", format!("{}: {error}", folder.display()), cure),
     }
 }
 
-fn try_writing(folder: &Path) -> std::io::Result<()> {
+/// Creates the folder if need be, and writes and removes a file in it.
+fn try_write(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let probe = folder.join(format!(".doctor-{}", std::process::id()));
     std::fs::write(&probe, b"")?;
     std::fs::remove_file(&probe)
 }
 
-async fn servers(session: &Session) -> Vec<Line> {
+async fn check_servers(session: &Session) -> Vec<DoctorCheck> {
     let names = session.service.server_names();
-    join_all(names.iter().map(|name| server(session, name))).await
+    join_all(names.iter().map(|name| check_server(session, name))).await
 }
 
-/// Started and asked for its tools.
-async fn server(session: &Session, name: &str) -> Line {
+/// Starts one server and lists its tools; a problem if that fails, or if the config names a tool it does not
+/// have.
+async fn check_server(session: &Session, name: &str) -> DoctorCheck {
     let started = Instant::now();
-    let listed = session.service.list_tools_of(name).await;
-    let took = times::took(i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX));
-    let misnamed = session.service.words_for_nobody(name).await;
+    let listed = session.service.list_server_tools(name).await;
+    let took = times::elapsed_text(i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX));
+    let misnamed = session.service.unknown_configured_tools(name).await;
     match listed.error {
         None if let Some((tool, meant)) = misnamed.first() => {
             let cure = meant.as_ref().map_or_else(
                 || format!("`actbook tools list {name}` shows what it has"),
                 |meant| format!("did you mean `{meant}`?"),
             );
-            Line::problem(
+            DoctorCheck::problem(
                 "server",
-                format!("{name}: the config speaks of a tool `{tool}` that it does not have"),
+                format!("{name}: the config names a tool `{tool}` that it does not have"),
                 cure,
             )
         }
         None => {
-            let state = session.service.server_state(name).map(|state| state_words(&state));
+            let state = session.service.server_state(name).map(|state| state_text(&state));
             let state = state.unwrap_or_default();
-            Line::ok(
+            DoctorCheck::passed(
                 "server",
                 format!("{name} answers with {} tools after {took}{state}", listed.tools.len()),
             )
         }
         Some(error) => {
             let cure = "try its command by hand; correct it in the config";
-            Line::problem("server", format!("{name}: {error}"), cure)
+            DoctorCheck::problem("server", format!("{name}: {error}"), cure)
         }
     }
 }
 
 /// ` (up, process 4711, protocol 2025-11-25)`
-fn state_words(state: &ServerState) -> String {
+fn state_text(state: &ServerState) -> String {
     let process = state.process.map(|process| format!(", process {process}"));
     let protocol = state.protocol.as_ref().map(|protocol| format!(", protocol {protocol}"));
     let falls = (state.falls > 0).then(|| format!(", fell {} times in a row", state.falls));
@@ -159,21 +174,23 @@ fn state_words(state: &ServerState) -> String {
     format!(" ({}{rest})", state.state)
 }
 
-async fn seats(session: &Session) -> Result<Line, Error> {
-    let seats = session.service.seats().await?;
-    let (alive, dead): (Vec<_>, Vec<_>) = seats.into_iter().partition(|seat| seat.alive);
+/// How many processes drive, and whether executions have lost their driver.
+async fn check_nodes(session: &Session) -> Result<DoctorCheck, Error> {
+    let nodes = session.service.nodes().await?;
+    let (alive, dead): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| node.alive);
     let names: Vec<String> =
-        dead.iter().map(|seat| format!("{} on {}", seat.driver.process, seat.driver.host)).collect();
-    let stranded = session.service.stranded().await?;
+        dead.iter().map(|node| format!("{} on {}", node.driver.process, node.driver.host)).collect();
+    let stranded = session.service.list_orphaned().await?;
     let says = format!("{} processes drive", alive.len());
     Ok(match (stranded.as_slice(), names.is_empty()) {
-        ([], true) => Line::ok("seats", says),
-        ([], false) => {
-            Line::ok("seats", format!("{says}; gone without a word, leaving nothing: {}", names.join(", ")))
-        }
+        ([], true) => DoctorCheck::passed("seats", says),
+        ([], false) => DoctorCheck::passed(
+            "seats",
+            format!("{says}; exited without leaving work behind: {}", names.join(", ")),
+        ),
         ([first, ..], _) => {
-            let cure = format!("`actbook resume {}` takes one up", super::signs::short(first));
-            Line::problem(
+            let cure = format!("`actbook resume {}` takes one up", super::status_style::short_id(first));
+            DoctorCheck::problem(
                 "seats",
                 format!("{says}; {} executions have lost their driver", stranded.len()),
                 cure,

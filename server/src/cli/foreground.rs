@@ -1,32 +1,34 @@
-//! Driving or watching an execution with somebody looking on, and saying at the end what came of it.
+//! Drives or watches an execution in the foreground: shows its progress, handles signals, and prints the
+//! result.
 
 use std::time::Duration;
 
 use actbook::error::Error;
 use actbook::service::view::ExecutionView;
-use actbook::service::{Progress, Watching};
-use actbook_engine::policy::{Status, StepStatus};
+use actbook::service::{DriveState, ExecutionWatcher};
+use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use tokio::sync::watch::Sender;
 use tokio::time::{Instant, Interval, interval, sleep_until};
 
-use super::live::{Screen, StepValues};
+use super::live_progress::{ProgressScreen, StepValuePrinter};
 use super::session::Session;
-use super::signals::{Asked, TakenOver, end_process};
-use super::signs::short;
-use super::{Ended, Exit, asking, brief};
+use super::signals::{SignalGuard, StopSignal, end_process};
+use super::status_style::short_id;
+use super::{CommandResult, Exit, approval_prompt, brief};
 
-/// Changes that come faster are shown together.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often a terminal's clock and spinner move.
-const DRAW_EVERY: Duration = Duration::from_millis(100);
-/// How often a watcher makes sure that the driver still lives.
-const DRIVER_CHECK_EVERY: Duration = Duration::from_secs(1);
-/// How long a pause may take to be journaled; after that this process just starts nothing more.
-const PAUSE_LIMIT: Duration = Duration::from_secs(5);
-/// What the journal says of a pause that Ctrl-C asked for.
+/// The least time between two redraws; changes that come faster are shown together.
+const SHOW_INTERVAL_MIN: Duration = Duration::from_millis(20);
+/// How often the clock and the spinner on a terminal advance.
+const DRAW_INTERVAL: Duration = Duration::from_millis(100);
+/// How often a watcher checks that the driving process is still alive.
+const DRIVER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a pause may take to be journaled; after that this process merely stops driving.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The journaled reason of a pause by Ctrl-C.
 const PAUSE_REASON: &str = "Ctrl-C";
 
-/// What the caller hoped for: the same end is a success to one and a failure to another.
+/// What the command wanted. It decides the exit code: `cancelled` is a success of `cancel` and a failure of
+/// `run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     Run,
@@ -34,222 +36,239 @@ pub enum Goal {
     Cancel,
 }
 
-/// Why the looking on ended.
+/// Why driving or watching ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    /// It has ended, or waits.
+enum WatchEnd {
+    /// The execution has ended, or waits for an answer.
     Settled,
-    /// A signal asked to leave, and nobody drives it from here any more.
-    Asked,
-    /// A signal asked to leave, and another process drives it.
-    Unwatched,
-    /// Another process took the execution over.
+    /// A signal arrived, and this process has stopped driving.
+    Signalled,
+    /// A signal arrived, and another process keeps driving.
+    StoppedWatching,
+    /// Another process has claimed the execution.
     TakenOver,
 }
 
-/// Drives what was claimed; without a claim another process drives, and this one looks on. Where this process drives and somebody is at the terminal, approvals are asked for in place.
+/// Drives a claimed execution, or without a claim watches the process that drives it, and prints the result.
+/// If this process drives and has a terminal, it asks for approvals in place and continues.
 pub async fn follow(
     session: &Session,
     id: &str,
-    mut eyes: Eyes,
-    mut claimed: Option<Progress>,
+    mut events: Events,
+    mut claimed: Option<DriveState>,
     goal: Goal,
-) -> Ended {
+) -> CommandResult {
     loop {
         let drives = claimed.is_some();
-        let (view, left) = looked(session, id, &mut eyes, claimed).await?;
-        let asks = view.waiting.iter().any(|one| one.kind == "approval");
-        let may_ask = drives && left == Left::Settled && asks;
-        if !(may_ask && asking::ask_for_approval(session, id, &mut eyes).await?) {
-            tell(session, &view, left);
-            return Ok(exit(view.status, goal));
+        let (view, end) = drive_or_watch(session, id, &mut events, claimed).await?;
+        let waits_for_approval = view.waiting.iter().any(|waiting| waiting.kind == "approval");
+        let may_ask = drives && end == WatchEnd::Settled && waits_for_approval;
+        if !(may_ask && approval_prompt::ask_for_approval(session, id, &mut events).await?) {
+            print_end(session, &view, end);
+            return Ok(exit_for(view.status, goal));
         }
         claimed = session.service.claim(&session.caller, id, false).await?;
     }
 }
 
-async fn looked(
+/// Drives a claimed execution, or watches one without a claim, on a screen. Returns the view at the end, and
+/// why it ended.
+async fn drive_or_watch(
     session: &Session,
     id: &str,
-    eyes: &mut Eyes,
-    claimed: Option<Progress>,
-) -> Result<(ExecutionView, Left), Error> {
+    events: &mut Events,
+    claimed: Option<DriveState>,
+) -> Result<(ExecutionView, WatchEnd), Error> {
     let mut watching = session.service.watch(id).await?;
-    let mut screen = Screen::new(session.output.clone(), &watching);
-    let left = match claimed {
-        Some(claimed) => drive(session, claimed, eyes, &mut watching, &mut screen).await,
-        None => look_on(session, id, eyes, &mut watching, &mut screen).await,
+    let mut screen = ProgressScreen::new(session.output.clone(), &watching);
+    let end = match claimed {
+        Some(claimed) => drive(session, claimed, events, &mut watching, &mut screen).await,
+        None => watch_other_driver(session, id, events, &mut watching, &mut screen).await,
     };
     screen.finish();
-    let left = left?;
-    Ok((watching.view().await?, left))
+    let end = end?;
+    Ok((watching.view().await?, end))
 }
 
-/// The same, without a word at the end.
-pub async fn seen(
+/// Drives or watches with live progress, but prints no result and asks nothing.
+pub async fn watch_quietly(
     session: &Session,
     id: &str,
-    mut eyes: Eyes,
-    claimed: Option<Progress>,
+    mut events: Events,
+    claimed: Option<DriveState>,
 ) -> Result<ExecutionView, Error> {
-    Ok(looked(session, id, &mut eyes, claimed).await?.0)
+    Ok(drive_or_watch(session, id, &mut events, claimed).await?.0)
 }
 
-pub async fn watch(session: &Session, id: &str) -> Ended {
-    follow(session, id, Eyes::open()?, None, Goal::Run).await
+/// `actbook watch`: follows an execution that another process drives.
+pub async fn watch(session: &Session, id: &str) -> CommandResult {
+    follow(session, id, Events::open()?, None, Goal::Run).await
 }
 
+/// Drives in a spawned task and shows progress meanwhile. The first signal stops driving; a second one ends
+/// the process.
 async fn drive(
     session: &Session,
-    claimed: Progress,
-    eyes: &mut Eyes,
-    watching: &mut Watching,
-    screen: &mut Screen,
-) -> Result<Left, Error> {
+    claimed: DriveState,
+    events: &mut Events,
+    watching: &mut ExecutionWatcher,
+    screen: &mut ProgressScreen,
+) -> Result<WatchEnd, Error> {
     let (stop, halt) = tokio::sync::watch::channel(false);
     let service = session.service.clone();
     let mut driving = tokio::spawn(async move { service.drive(claimed, halt).await });
-    let mut leaving = false;
+    let mut stopping = false;
     loop {
         tokio::select! {
             status = &mut driving => {
                 let status = status.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))??;
-                watching.look()?;
-                eyes.show(session, watching, screen).await?;
-                let settled = waits_or_ended(status) || waits_or_ended(watching.status());
+                watching.refresh()?;
+                events.show(session, watching, screen).await?;
+                let settled = is_waiting_or_ended(status) || is_waiting_or_ended(watching.status());
                 return Ok(match (settled, *stop.borrow()) {
-                    (true, _) => Left::Settled,
-                    (false, true) => Left::Asked,
-                    (false, false) => Left::TakenOver,
+                    (true, _) => WatchEnd::Settled,
+                    (false, true) => WatchEnd::Signalled,
+                    (false, false) => WatchEnd::TakenOver,
                 });
             }
-            seen = eyes.next(watching) => match seen {
-                Ok(Seen::Moved) => eyes.show(session, watching, screen).await?,
-                Ok(Seen::Tick) => screen.tick(watching),
-                Ok(Seen::Signal(asked)) if leaving => end_process(asked),
-                Ok(Seen::Signal(asked)) => {
-                    leaving = true;
-                    stop_driving(session, asked, &stop, watching);
-                    screen.note(&stopping_note(asked, watching));
+            event = events.next(watching) => match event {
+                Ok(WatchEvent::Changed) => events.show(session, watching, screen).await?,
+                Ok(WatchEvent::Tick) => screen.tick(watching),
+                Ok(WatchEvent::Signal(signal)) if stopping => end_process(signal),
+                Ok(WatchEvent::Signal(signal)) => {
+                    stopping = true;
+                    stop_driving(session, signal, &stop, watching);
+                    screen.note(&stopping_note(signal, watching));
                 }
-                // Who drives outlasts a database that is away; what is shown can wait.
-                Err(error) if error.code == "store" => tracing::debug!("not seen: {error}"),
+                // The driver retries through a database outage; the display can lag behind.
+                Err(error) if error.code == "store" => {
+                    tracing::debug!("progress could not be read: {error}");
+                }
                 Err(error) => return Err(error),
             }
         }
     }
 }
 
-/// Ctrl-C pauses the execution, so that no other process goes on with it. SIGTERM only ends the driving here: another
-/// process may take over. Calls in flight finish either way.
-fn stop_driving(session: &Session, asked: Asked, stop: &Sender<bool>, watching: &Watching) {
-    match asked {
-        Asked::Terminate => drop(stop.send_replace(true)),
-        Asked::Interrupt => {
+/// Ctrl-C pauses the execution, so that no other process continues it. SIGTERM only stops driving here:
+/// another process may take over. Calls in flight finish either way.
+fn stop_driving(session: &Session, signal: StopSignal, stop: &Sender<bool>, watching: &ExecutionWatcher) {
+    match signal {
+        StopSignal::Terminate => drop(stop.send_replace(true)),
+        StopSignal::Interrupt => {
             let (service, caller) = (session.service.clone(), session.caller.clone());
             let (id, stop) = (watching.execution().id.to_string(), stop.clone());
             tokio::spawn(async move {
                 let pausing = service.pause(&caller, &id, Some(PAUSE_REASON.to_owned()));
-                let paused = tokio::time::timeout(PAUSE_LIMIT, pausing).await;
+                let paused = tokio::time::timeout(PAUSE_TIMEOUT, pausing).await;
                 if !matches!(paused, Ok(Ok(_))) {
-                    tracing::debug!("not paused: it has ended, is being stopped, or the database is away");
+                    tracing::debug!(
+                        "the execution was not paused: it has ended, is being stopped, or the database is away"
+                    );
                 }
-                // A server may go on with a task for long: it is left to whoever resumes.
+                // A server's task may run for long: do not wait for it, a later `resume` picks it up.
                 stop.send_replace(true);
             });
         }
     }
 }
 
-fn stopping_note(asked: Asked, watching: &Watching) -> String {
+/// What the screen shows after the first signal: how many calls are in flight, and that a second signal
+/// leaves.
+fn stopping_note(signal: StopSignal, watching: &ExecutionWatcher) -> String {
     let running = watching
-        .glances()
+        .step_snapshots()
         .filter(|step| matches!(step.status, StepStatus::Running | StepStatus::Compensating))
         .count();
     let calls = if running == 1 { "1 call" } else { &format!("{running} calls") };
-    let what = match asked {
-        Asked::Interrupt => "pausing: nothing further starts",
-        Asked::Terminate => "stopping: nothing further starts here",
+    let what = match signal {
+        StopSignal::Interrupt => "pausing: nothing further starts",
+        StopSignal::Terminate => "stopping: nothing further starts here",
     };
     format!("{what}, {calls} in flight may finish (again: leave at once)")
 }
 
-async fn look_on(
+/// Watches an execution that another process drives. `Err` if no living process drives it.
+async fn watch_other_driver(
     session: &Session,
     id: &str,
-    eyes: &mut Eyes,
-    watching: &mut Watching,
-    screen: &mut Screen,
-) -> Result<Left, Error> {
+    events: &mut Events,
+    watching: &mut ExecutionWatcher,
+    screen: &mut ProgressScreen,
+) -> Result<WatchEnd, Error> {
     let mut check_at = Instant::now();
     loop {
-        if waits_or_ended(watching.status()) {
-            return Ok(Left::Settled);
+        if is_waiting_or_ended(watching.status()) {
+            return Ok(WatchEnd::Settled);
         }
         if Instant::now() >= check_at {
             let found = session.service.find(id).await?;
             if session.service.driver(&found).await?.is_none() {
-                watching.look()?;
-                if !waits_or_ended(watching.status()) {
-                    return Err(nobody_drives(id));
+                watching.refresh()?;
+                if !is_waiting_or_ended(watching.status()) {
+                    return Err(nobody_drives_error(id));
                 }
             }
-            check_at = Instant::now() + DRIVER_CHECK_EVERY;
+            check_at = Instant::now() + DRIVER_CHECK_INTERVAL;
         }
         tokio::select! {
-            seen = eyes.next(watching) => match seen? {
-                Seen::Moved => eyes.show(session, watching, screen).await?,
-                Seen::Tick => screen.tick(watching),
-                Seen::Signal(_) => return Ok(Left::Unwatched),
+            event = events.next(watching) => match event? {
+                WatchEvent::Changed => events.show(session, watching, screen).await?,
+                WatchEvent::Tick => screen.tick(watching),
+                WatchEvent::Signal(_) => return Ok(WatchEnd::StoppedWatching),
             },
             () = sleep_until(check_at) => {}
         }
     }
 }
 
-fn nobody_drives(id: &str) -> Error {
-    let cure = format!("`actbook resume {}` takes it up", short(id));
+fn nobody_drives_error(id: &str) -> Error {
+    let cure = format!("`actbook resume {}` takes it up", short_id(id));
     Error::new("nobody_drives", "nobody drives this execution", cure)
 }
 
-fn waits_or_ended(status: Status) -> bool {
-    !matches!(status, Status::Running | Status::Compensating)
+fn is_waiting_or_ended(status: ExecutionStatus) -> bool {
+    !matches!(status, ExecutionStatus::Running | ExecutionStatus::Compensating)
 }
 
-/// What one who looks on may see.
-pub enum Seen {
-    Moved,
+/// What `Events::next` returns.
+pub enum WatchEvent {
+    /// The execution has new journal entries, which `watching` has read.
+    Changed,
+    /// Only time has passed: a terminal's clock and spinner advance.
     Tick,
-    Signal(Asked),
+    Signal(StopSignal),
 }
 
-/// Opened before anything is started: from there on a signal asks, where it would have killed.
+/// The source of what a foreground command reacts to: changes of the execution, ticks and signals. Opened
+/// before anything is started: from then on a signal is an event and does not end the process.
 #[derive(Debug)]
-pub struct Eyes {
-    signals: TakenOver,
+pub struct Events {
+    signals: SignalGuard,
     tick: Interval,
-    not_before: Instant,
-    /// Prints each step's values as it ends; none where that is not asked for.
-    values: Option<StepValues>,
+    /// The next change is reported no earlier than this.
+    next_change_at: Instant,
+    /// Prints each step's arguments and output as it ends; `None` without `--verbose`.
+    values: Option<StepValuePrinter>,
 }
 
-impl Eyes {
+impl Events {
     pub fn open() -> Result<Self, Error> {
-        let (signals, tick) = (TakenOver::take()?, interval(DRAW_EVERY));
-        Ok(Self { signals, tick, not_before: Instant::now(), values: None })
+        let (signals, tick) = (SignalGuard::register()?, interval(DRAW_INTERVAL));
+        Ok(Self { signals, tick, next_change_at: Instant::now(), values: None })
     }
 
-    /// The same, with the arguments and outputs of steps.
-    pub fn verbose(self, verbose: bool) -> Self {
-        Self { values: verbose.then(StepValues::default), ..self }
+    /// Whether to print the arguments and the output of each step as it ends.
+    pub fn with_values(self, verbose: bool) -> Self {
+        Self { values: verbose.then(StepValuePrinter::default), ..self }
     }
 
-    /// Something has moved: it is shown.
+    /// Shows a change on the screen, and prints the values of ended steps if asked to.
     async fn show(
         &mut self,
         session: &Session,
-        watching: &Watching,
-        screen: &mut Screen,
+        watching: &ExecutionWatcher,
+        screen: &mut ProgressScreen,
     ) -> Result<(), Error> {
         screen.show(watching);
         match &mut self.values {
@@ -258,52 +277,60 @@ impl Eyes {
         }
     }
 
-    pub async fn next(&mut self, watching: &mut Watching) -> Result<Seen, Error> {
-        let not_before = self.not_before;
+    /// Waits for the next event. `Err` if the journal cannot be read.
+    pub async fn next(&mut self, watching: &mut ExecutionWatcher) -> Result<WatchEvent, Error> {
+        let not_before = self.next_change_at;
         let moved = async {
             sleep_until(not_before).await;
-            watching.moved().await
+            watching.wait_for_change().await
         };
         tokio::select! {
             moved = moved => {
-                self.not_before = Instant::now() + LOOK_EVERY;
-                moved.map(|()| Seen::Moved)
+                self.next_change_at = Instant::now() + SHOW_INTERVAL_MIN;
+                moved.map(|()| WatchEvent::Changed)
             }
-            _ = self.tick.tick() => Ok(Seen::Tick),
-            asked = self.signals.next() => Ok(Seen::Signal(asked)),
+            _ = self.tick.tick() => Ok(WatchEvent::Tick),
+            signal = self.signals.next() => Ok(WatchEvent::Signal(signal)),
         }
     }
 }
 
-fn tell(session: &Session, view: &ExecutionView, left: Left) {
+/// Prints the result, and after a signal or a takeover how to go on.
+fn print_end(session: &Session, view: &ExecutionView, end: WatchEnd) {
     let output = &session.output;
-    match output.json {
-        true => output.entry(view),
-        false => brief::outcome(output, view),
+    if output.json {
+        output.entry(view);
+    } else {
+        brief::print_outcome(output, view);
     }
-    let (id, status) = (short(view.id.as_str()), view.status);
-    match left {
-        Left::Settled => {}
-        Left::Asked => output.aside(format_args!(
+    let (id, status) = (short_id(view.id.as_str()), view.status);
+    match end {
+        WatchEnd::Settled => {}
+        WatchEnd::Signalled => output.notice(format_args!(
             "left it {status}: `actbook resume {id}` goes on, `actbook show {id}` tells more"
         )),
-        Left::Unwatched => {
-            output.aside(format_args!("no longer watching it: `actbook watch {id}` follows it again"));
+        WatchEnd::StoppedWatching => {
+            output.notice(format_args!("no longer watching it: `actbook watch {id}` follows it again"));
         }
-        Left::TakenOver => {
-            output.aside(format_args!("another process has taken it over: `actbook watch {id}`"));
+        WatchEnd::TakenOver => {
+            output.notice(format_args!("another process has taken it over: `actbook watch {id}`"));
         }
     }
 }
 
-fn exit(status: Status, goal: Goal) -> Exit {
+/// The exit code of an execution with this status, for a command that wanted `goal`.
+fn exit_for(status: ExecutionStatus, goal: Goal) -> Exit {
     match (status, goal) {
-        (Status::Succeeded, _) | (Status::Compensated, Goal::Undo) | (Status::Cancelled, Goal::Cancel) => {
-            Exit::Done
-        }
-        (Status::Paused | Status::Blocked, _) => Exit::Waits,
+        (ExecutionStatus::Succeeded, _)
+        | (ExecutionStatus::Compensated, Goal::Undo)
+        | (ExecutionStatus::Cancelled, Goal::Cancel) => Exit::Done,
+        (ExecutionStatus::Paused | ExecutionStatus::Blocked, _) => Exit::Waits,
         (
-            Status::Running | Status::Compensating | Status::Failed | Status::Cancelled | Status::Compensated,
+            ExecutionStatus::Running
+            | ExecutionStatus::Compensating
+            | ExecutionStatus::Failed
+            | ExecutionStatus::Cancelled
+            | ExecutionStatus::Compensated,
             _,
         ) => Exit::Failed,
     }

@@ -1,5 +1,5 @@
-//! A plan as a drawing: who needs whom, what takes each step back, and where the point of no return
-//! lies. What is drawn is gathered once here; each format only puts it down.
+//! Draws a plan: the dependencies of its steps, what undoes each of them, and the point of no return. This
+//! file collects what is drawn; each format only renders it.
 
 mod layout;
 mod markup;
@@ -7,92 +7,102 @@ mod svg;
 mod text;
 
 use actbook_engine::analysis;
-use actbook_engine::plan::{Plan, Step, Undo, Work};
-use actbook_engine::policy::Cancellable;
+use actbook_engine::plan::{CompensationWork, Plan, Step, StepWork};
+use actbook_engine::policy::Reversibility;
 
 use super::args::GraphFormat;
 
+/// What is drawn of a plan, whatever the format.
 #[derive(Debug)]
-pub struct Drawing {
+pub struct PlanGraph {
     name: String,
-    /// One at a time: then the order of the list is part of the picture.
+    /// The steps run one at a time, so their order is drawn too.
     sequential: bool,
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
     /// Indices of nodes, in the order in which they run one at a time.
     order: Vec<usize>,
     /// Indices of nodes, wave by wave.
     waves: Vec<Vec<usize>>,
 }
 
+/// A step.
 #[derive(Debug)]
-struct Node {
+struct GraphNode {
     id: String,
     name: Option<String>,
+    /// Its tool, or its action in words.
     does: String,
     by_agent: bool,
     approval: bool,
-    /// The condition without which the step is skipped, as written, in one line.
+    /// The condition of the step as written, in one line; if it is false the step is skipped.
     when: Option<String>,
-    needs: Vec<Need>,
-    back: Back,
+    needs: Vec<GraphDependency>,
+    undo: Undoability,
     point_of_no_return: bool,
 }
 
+/// A dependency of one step on another.
 #[derive(Debug)]
-struct Need {
+struct GraphDependency {
+    /// The index of the other step.
     step: usize,
-    /// Only the other's status is read.
+    /// Only the other step's status is read, not its output.
     status_read: bool,
 }
 
-/// The way back from a step.
+/// Whether, and by what, a step can be undone.
 #[derive(Debug, PartialEq, Eq)]
-enum Back {
-    /// It changes nothing.
+enum Undoability {
+    /// The step changes nothing.
     ReadOnly,
-    Whole(String),
-    Partly(Option<String>),
-    None,
+    /// By this tool or action.
+    Full(String),
+    /// In part, by this tool or action if there is one.
+    Partial(Option<String>),
+    Impossible,
 }
 
-impl Back {
-    fn words(&self) -> String {
+impl Undoability {
+    /// `↺ files/delete_file`, `✗ cannot be undone`
+    fn label(&self) -> String {
         match self {
             Self::ReadOnly => "reads only".to_owned(),
-            Self::Whole(undo) => format!("↺ {undo}"),
-            Self::Partly(Some(undo)) => format!("↺ partly: {undo}"),
-            Self::Partly(None) => "only partly undone".to_owned(),
-            Self::None => "✗ cannot be undone".to_owned(),
+            Self::Full(undo) => format!("↺ {undo}"),
+            Self::Partial(Some(undo)) => format!("↺ partly: {undo}"),
+            Self::Partial(None) => "only partly undone".to_owned(),
+            Self::Impossible => "✗ cannot be undone".to_owned(),
         }
     }
 }
 
-pub fn draw(plan: &Plan, format: GraphFormat) -> String {
-    let drawing = Drawing::of(plan);
+/// The plan in the given format. `Text` holds style marks; the others are plain.
+pub fn render(plan: &Plan, format: GraphFormat) -> String {
+    let graph = PlanGraph::from_plan(plan);
     match format {
-        GraphFormat::Text => text::draw(&drawing),
-        GraphFormat::Mermaid => markup::mermaid(&drawing),
-        GraphFormat::Dot => markup::dot(&drawing),
-        GraphFormat::Svg => svg::draw(&drawing),
+        GraphFormat::Text => text::render(&graph),
+        GraphFormat::Mermaid => markup::render_mermaid(&graph),
+        GraphFormat::Dot => markup::render_dot(&graph),
+        GraphFormat::Svg => svg::render(&graph),
     }
 }
 
-impl Drawing {
-    fn of(plan: &Plan) -> Self {
+impl PlanGraph {
+    fn from_plan(plan: &Plan) -> Self {
         let no_return = analysis::point_of_no_return(plan);
-        let nodes = plan.numbered().map(|(no, step)| node(step, no_return == Some(no))).collect();
-        let index = |id: &actbook_engine::id::StepId| plan.find(id.as_str()).map(|no| no.index());
+        let nodes = plan.numbered_steps().map(|(no, step)| graph_node(step, no_return == Some(no))).collect();
+        let index = |id: &actbook_engine::id::StepId| plan.find_step(id.as_str()).map(|no| no.index());
         let waves =
             analysis::waves(plan).iter().map(|wave| wave.iter().filter_map(index).collect()).collect();
         Self {
             name: plan.name.clone(),
             sequential: plan.policy.concurrency == 1,
             nodes,
-            order: analysis::order(plan).into_iter().map(|no| no.index()).collect(),
+            order: analysis::sequential_order(plan).into_iter().map(|no| no.index()).collect(),
             waves,
         }
     }
 
+    /// `release: 6 steps, one at a time`
     fn headline(&self) -> String {
         let how =
             if self.sequential { "one at a time" } else { "side by side where nothing holds them back" };
@@ -102,21 +112,22 @@ impl Drawing {
         }
     }
 
-    /// What needs what; and, one at a time, what merely comes after what.
-    fn edges(&self) -> Vec<Edge> {
-        let needed = self.nodes.iter().enumerate().flat_map(|(to, node)| {
-            node.needs.iter().map(move |need| Edge {
+    /// The dependencies; and if steps run one at a time, the order of neighbours that do not depend on each
+    /// other.
+    fn edges(&self) -> Vec<GraphEdge> {
+        let dependencies = self.nodes.iter().enumerate().flat_map(|(to, node)| {
+            node.needs.iter().map(move |need| GraphEdge {
                 from: need.step,
                 to,
-                kind: if need.status_read { Kind::Status } else { Kind::Need },
+                kind: if need.status_read { EdgeKind::StatusOnly } else { EdgeKind::Dependency },
             })
         });
-        let mut edges: Vec<Edge> = needed.collect();
+        let mut edges: Vec<GraphEdge> = dependencies.collect();
         if self.sequential {
             for pair in self.order.windows(2) {
                 let [from, to] = *pair else { continue };
                 if !self.nodes[to].needs.iter().any(|need| need.step == from) {
-                    edges.push(Edge { from, to, kind: Kind::Then });
+                    edges.push(GraphEdge { from, to, kind: EdgeKind::OrderOnly });
                 }
             }
         }
@@ -124,54 +135,62 @@ impl Drawing {
     }
 }
 
+/// An arrow between two nodes, by their indices.
 #[derive(Clone, Copy, Debug)]
-struct Edge {
+struct GraphEdge {
     from: usize,
     to: usize,
-    kind: Kind,
+    kind: EdgeKind,
 }
 
+/// Why there is an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Need,
-    Status,
-    /// No need, only the order of the list.
-    Then,
+enum EdgeKind {
+    /// The step uses the other step's output, or must come after it.
+    Dependency,
+    /// The step reads only the other step's status.
+    StatusOnly,
+    /// No dependency: the steps run one at a time, in this order.
+    OrderOnly,
 }
 
-fn node(step: &Step, point_of_no_return: bool) -> Node {
+fn graph_node(step: &Step, point_of_no_return: bool) -> GraphNode {
     let does = match &step.work {
-        Work::Tool { tool, .. } => tool.clone(),
-        Work::AgentTool { tool, .. } => format!("the agent calls {tool}"),
-        Work::Action { action, .. } => action.clone(),
+        StepWork::Tool { tool, .. } => tool.clone(),
+        StepWork::AgentTool { tool, .. } => format!("the agent calls {tool}"),
+        StepWork::Action { action, .. } => action.clone(),
     };
-    let needs = step.needs.iter().map(|need| Need { step: need.step.index(), status_read: need.status_read });
-    Node {
+    let needs = step
+        .dependencies
+        .iter()
+        .map(|need| GraphDependency { step: need.step.index(), status_read: need.status_read });
+    GraphNode {
         id: step.id.to_string(),
         name: step.name.clone(),
         does,
-        by_agent: step.by_agent(),
+        by_agent: step.is_agent_step(),
         approval: step.approval,
         when: step.when.as_ref().map(|when| when.source().split_whitespace().collect::<Vec<_>>().join(" ")),
         needs: needs.collect(),
-        back: back(step),
+        undo: undoability(step),
         point_of_no_return,
     }
 }
 
-fn back(step: &Step) -> Back {
+/// Whether and how the step can be undone, by its declared reversibility and its compensation.
+fn undoability(step: &Step) -> Undoability {
     let undo = step.compensation.as_ref().map(|compensation| match &compensation.work {
-        Undo::Tool { tool, .. } => tool.clone(),
-        Undo::Action { action } => {
-            let text = action.literal().and_then(serde_json::Value::as_str).unwrap_or("as its text says");
+        CompensationWork::Tool { tool, .. } => tool.clone(),
+        CompensationWork::Action { action } => {
+            let text = action.as_literal().and_then(serde_json::Value::as_str).unwrap_or("as its text says");
             format!("by hand: {text}")
         }
     });
     match (step.read_only, step.cancellable, undo) {
-        (true, _, _) => Back::ReadOnly,
-        (false, Cancellable::Reversible, Some(undo)) => Back::Whole(undo),
-        (false, Cancellable::Reversible, None) => Back::Whole("nothing to undo".to_owned()),
-        (false, Cancellable::PartiallyReversible, undo) => Back::Partly(undo),
-        (false, Cancellable::Irreversible, _) => Back::None,
+        (true, _, _) => Undoability::ReadOnly,
+        (false, Reversibility::Reversible, Some(undo)) => Undoability::Full(undo),
+        (false, Reversibility::Reversible, None) => Undoability::Full("nothing to undo".to_owned()),
+        (false, Reversibility::PartiallyReversible, undo) => Undoability::Partial(undo),
+        (false, Reversibility::Irreversible, _) => Undoability::Impossible,
     }
 }

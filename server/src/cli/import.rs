@@ -1,84 +1,90 @@
-//! `tools import`: the servers that the user's other clients have already, put into our config.
+//! `tools import`: copies the MCP servers of the user's other clients into Actbook's config.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use actbook::config::import::{Imported, Outcome, added, block, import as import_entry, servers_in};
-use actbook::config::{Config, FILE_NAMES, Location, Standing, locate};
+use actbook::config::import::{
+    ImportOutcome, ImportedServer, add_servers, import_server as import_entry, servers_in, servers_yaml,
+};
+use actbook::config::{Config, ConfigLocation, ConfigStatus, FILE_NAMES, locate_config};
 use actbook::error::Error;
 use serde::Serialize;
 
-use super::args::Common;
+use super::args::CommonArgs;
 use super::output::Output;
-use super::signs::{ASKS, GOOD, QUIET, painted};
-use super::{Ended, Exit};
+use super::status_style::{ATTENTION, GOOD, QUIET, painted};
+use super::{CommandResult, Exit};
 
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const CLIENTS: [&str; 4] = ["claude-code", "claude-desktop", "cursor", "vscode"];
 
-/// What was done, or would be.
+/// What the import did, or with `--dry-run` would do.
 #[derive(Debug, Default, Serialize)]
-struct Report {
+struct ImportReport {
     config: PathBuf,
     read: Vec<PathBuf>,
     added: Vec<String>,
-    /// Names that the config had already.
+    /// Servers that the config already had; they are not changed.
     kept: Vec<String>,
     left_out: Vec<String>,
     notes: Vec<String>,
     written: bool,
-    /// What was written has no effect until it is trusted.
+    /// The config has no effect until it is trusted.
     needs_trust: bool,
 }
 
-pub fn import(output: &Output, common: &Common, from: &str, dry_run: bool) -> Ended {
+/// Adds the servers of a client's config or of a file. Nothing is written if one of them is invalid.
+pub fn import(output: &Output, common: &CommonArgs, from: &str, dry_run: bool) -> CommandResult {
     let here =
         std::env::current_dir().map_err(|error| Error::new("io", error.to_string(), "go to a folder"))?;
-    let files = sources(from, &here)?;
-    let (path, text) = our_config(common)?;
+    let files = source_files(from, &here)?;
+    let (path, text) = read_own_config(common)?;
     let known = Config::parse(&text, Path::new("/"))?.mcp_servers;
-    let mut report = Report { config: path.clone(), ..Report::default() };
+    let mut report = ImportReport { config: path.clone(), ..ImportReport::default() };
     let mut known: BTreeSet<String> = known.into_keys().collect();
-    let mut taken = Vec::new();
-    let mut wrong = Vec::new();
+    let mut imported = Vec::new();
+    let mut problems = Vec::new();
     for file in files {
-        let servers = servers_in(&read(&file)?, &here).map_err(|why| unreadable(&file, &why))?;
+        let servers = servers_in(&read_file(&file)?, &here).map_err(|why| unreadable_error(&file, &why))?;
         let environment = |name: &str| std::env::var(name).ok();
         for (name, entry) in &servers {
             match import_entry(name, entry, &here, &environment) {
-                Outcome::Taken(server) if known.contains(&server.name) => report.kept.push(server.name),
-                Outcome::Taken(server) => {
+                ImportOutcome::Imported(server) if known.contains(&server.name) => {
+                    report.kept.push(server.name)
+                }
+                ImportOutcome::Imported(server) => {
                     known.insert(server.name.clone());
                     report.added.push(server.name.clone());
                     report.notes.extend(server.notes.iter().map(|note| format!("{}: {note}", server.name)));
-                    taken.push(server);
+                    imported.push(server);
                 }
-                Outcome::LeftOut(why) => report.left_out.push(format!("{name}: {why}")),
-                Outcome::Wrong(problems) => wrong.extend(problems),
+                ImportOutcome::Skipped(why) => report.left_out.push(format!("{name}: {why}")),
+                ImportOutcome::Invalid(found) => problems.extend(found),
             }
         }
         report.read.push(file);
     }
-    if !wrong.is_empty() {
+    if !problems.is_empty() {
         let cure = "set what is missing, or correct the file; nothing was written";
-        return Err(Error::new("cannot_import", wrong.join("; "), cure));
+        return Err(Error::new("cannot_import", problems.join("; "), cure));
     }
-    if !taken.is_empty() {
-        let pasted = || format!("add these by hand:\nmcpServers:\n{}", block(&taken, "  "));
-        let text = added(&text, &taken)
-            .map_err(|why| Error::new("cannot_import", format!("{}: {why}", path.display()), pasted()))?;
+    if !imported.is_empty() {
+        let by_hand = || format!("add these by hand:\nmcpServers:\n{}", servers_yaml(&imported, "  "));
+        let text = add_servers(&text, &imported)
+            .map_err(|why| Error::new("cannot_import", format!("{}: {why}", path.display()), by_hand()))?;
         if !dry_run {
-            write(&path, &text)?;
+            replace_file(&path, &text)?;
             report.written = true;
-            let standing = Standing::of(common.config.as_deref(), &super::config::store());
-            report.needs_trust = matches!(standing, Ok(Standing::Withheld { .. }));
+            let standing = ConfigStatus::determine(common.config.as_deref(), &super::config::trust_store());
+            report.needs_trust = matches!(standing, Ok(ConfigStatus::Withheld { .. }));
         }
     }
-    show(output, &report, &taken);
+    print_report(output, &report, &imported);
     Ok(Exit::Done)
 }
 
-fn show(output: &Output, report: &Report, taken: &[Imported]) {
+/// Prints the report; without writing also the config text to paste.
+fn print_report(output: &Output, report: &ImportReport, imported: &[ImportedServer]) {
     if output.json {
         return output.document(report);
     }
@@ -96,66 +102,66 @@ fn show(output: &Output, report: &Report, taken: &[Imported]) {
         output.line(format_args!("  left out: {why}"));
     }
     for note in &report.notes {
-        output.line(format_args!("{} {note}", painted(ASKS, "!")));
+        output.line(format_args!("{} {note}", painted(ATTENTION, "!")));
     }
-    match (report.written, taken.is_empty()) {
+    match (report.written, imported.is_empty()) {
         (true, _) => {
             let next = if report.needs_trust { "`actbook trust` takes it as yours, then " } else { "" };
             let file = report.config.display();
             output.line(format_args!("written to {file}; {next}`actbook doctor` tries them"))
         }
         (false, true) => output.line("there is nothing to add"),
-        (false, false) => output.text(format!("mcpServers:\n{}", block(taken, "  ")).trim_end()),
+        (false, false) => output.text(format!("mcpServers:\n{}", servers_yaml(imported, "  ")).trim_end()),
     }
 }
 
-/// The files that a client may keep its servers in, the project's before the user's; or the file itself.
-fn sources(from: &str, here: &Path) -> Result<Vec<PathBuf>, Error> {
-    let places = match from {
-        "claude-code" => claude_code(here),
+/// The existing files that a client keeps its servers in, the project's before the user's; or `from` itself
+/// if it is a file. `Err` if there is none.
+fn source_files(from: &str, here: &Path) -> Result<Vec<PathBuf>, Error> {
+    let candidates = match from {
+        "claude-code" => claude_code_files(here),
         "claude-desktop" => {
-            vec![settings().map(|folder| folder.join("Claude").join("claude_desktop_config.json"))]
+            vec![settings_folder().map(|folder| folder.join("Claude").join("claude_desktop_config.json"))]
         }
         "cursor" => {
             let file = |folder: PathBuf| folder.join(".cursor").join("mcp.json");
-            vec![Some(file(here.to_owned())), home().map(file)]
+            vec![Some(file(here.to_owned())), home_folder().map(file)]
         }
-        "vscode" => vscode(here),
+        "vscode" => vscode_files(here),
         file => {
             let path = PathBuf::from(file);
-            return match path.is_file() {
-                true => Ok(vec![path]),
-                false => {
-                    let message = format!("there is no file {file}, and no client of that name");
-                    let cure = format!("give a file, or one of {}", CLIENTS.join(", "));
-                    Err(Error::new("no_such_file", message, cure))
-                }
+            return if path.is_file() {
+                Ok(vec![path])
+            } else {
+                let message = format!("there is no file {file}, and no client of that name");
+                let cure = format!("give a file, or one of {}", CLIENTS.join(", "));
+                Err(Error::new("no_such_file", message, cure))
             };
         }
     };
-    let mut places: Vec<PathBuf> = places.into_iter().flatten().collect();
-    // In the home folder the project's file and the user's may be one.
-    places.dedup();
-    let found: Vec<PathBuf> = places.iter().filter(|place| place.is_file()).cloned().collect();
+    let mut candidates: Vec<PathBuf> = candidates.into_iter().flatten().collect();
+    // In the home folder the project's file and the user's may be the same.
+    candidates.dedup();
+    let found: Vec<PathBuf> = candidates.iter().filter(|file| file.is_file()).cloned().collect();
     if found.is_empty() {
-        let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-        let message = format!("{from} has no config here; looked at {}", looked.join(", "));
+        let searched: Vec<String> = candidates.iter().map(|file| file.display().to_string()).collect();
+        let message = format!("{from} has no config here; looked at {}", searched.join(", "));
         return Err(Error::new("no_such_file", message, "give the file with --from FILE"));
     }
     Ok(found)
 }
 
-fn claude_code(here: &Path) -> Vec<Option<PathBuf>> {
-    let folder = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from).or_else(home);
+fn claude_code_files(here: &Path) -> Vec<Option<PathBuf>> {
+    let folder = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from).or_else(home_folder);
     vec![Some(here.join(".mcp.json")), folder.map(|folder| folder.join(".claude.json"))]
 }
 
-fn vscode(here: &Path) -> Vec<Option<PathBuf>> {
-    let user = settings().map(|folder| folder.join("Code").join("User"));
+fn vscode_files(here: &Path) -> Vec<Option<PathBuf>> {
+    let user = settings_folder().map(|folder| folder.join("Code").join("User"));
     vec![
         Some(here.join(".vscode").join("mcp.json")),
         user.as_ref().map(|folder| folder.join("mcp.json")),
-        // Older versions kept them among the other settings; there, most files name none.
+        // Older versions kept servers in the general settings; skip the file if it names none.
         user.map(|folder| folder.join("settings.json")).filter(|file| names_servers(file)),
     ]
 }
@@ -164,47 +170,52 @@ fn names_servers(file: &Path) -> bool {
     std::fs::read_to_string(file).is_ok_and(|text| servers_in(&text, Path::new("/")).is_ok())
 }
 
-fn home() -> Option<PathBuf> {
+fn home_folder() -> Option<PathBuf> {
     let name = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
     std::env::var_os(name).map(PathBuf::from)
 }
 
-/// Where desktop programs keep their settings on this system.
-fn settings() -> Option<PathBuf> {
+/// The folder where desktop programs keep their settings on this system; `None` if the environment does not
+/// tell.
+fn settings_folder() -> Option<PathBuf> {
     if cfg!(windows) {
         return std::env::var_os("APPDATA").map(PathBuf::from);
     }
     if cfg!(target_os = "macos") {
-        return home().map(|home| home.join("Library").join("Application Support"));
+        return home_folder().map(|home| home.join("Library").join("Application Support"));
     }
     let named = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    named.or_else(|| home().map(|home| home.join(".config")))
+    named.or_else(|| home_folder().map(|home| home.join(".config")))
 }
 
-/// The config that commands here would read, or the one that they would if it were there.
-fn our_config(common: &Common) -> Result<(PathBuf, String), Error> {
-    let path = match locate(common.config.as_deref())? {
-        Location::Named(path) | Location::WorkingFolder(path) | Location::User(path) => path,
-        Location::Nowhere(_) => PathBuf::from(FILE_NAMES[0]),
+/// The path and text of the config that commands here read. If there is none, a file in the working folder,
+/// with empty text.
+fn read_own_config(common: &CommonArgs) -> Result<(PathBuf, String), Error> {
+    let path = match locate_config(common.config.as_deref())? {
+        ConfigLocation::Named(path) | ConfigLocation::WorkingFolder(path) | ConfigLocation::User(path) => {
+            path
+        }
+        ConfigLocation::Nowhere(_) => PathBuf::from(FILE_NAMES[0]),
     };
-    let text = if path.exists() { read(&path)? } else { String::new() };
+    let text = if path.exists() { read_file(&path)? } else { String::new() };
     Ok((path, text))
 }
 
-fn read(path: &Path) -> Result<String, Error> {
-    let size = std::fs::metadata(path).map_err(|error| unreadable(path, &error.to_string()))?.len();
-    match size > FILE_BYTES_MAX {
-        true => Err(unreadable(path, &format!("{size} bytes is more than a config may have"))),
-        false => std::fs::read_to_string(path).map_err(|error| unreadable(path, &error.to_string())),
+/// Reads a text file of at most `FILE_BYTES_MAX`.
+fn read_file(path: &Path) -> Result<String, Error> {
+    let size = std::fs::metadata(path).map_err(|error| unreadable_error(path, &error.to_string()))?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(unreadable_error(path, &format!("{size} bytes is more than a config may have")));
     }
+    std::fs::read_to_string(path).map_err(|error| unreadable_error(path, &error.to_string()))
 }
 
-fn unreadable(path: &Path, why: &str) -> Error {
+fn unreadable_error(path: &Path, why: &str) -> Error {
     Error::new("cannot_import", format!("{} {why}", path.display()), "give another file with --from FILE")
 }
 
-/// Beside it first, so that a full disk does not cost the config that was there.
-fn write(path: &Path, text: &str) -> Result<(), Error> {
+/// Replaces the file through a temporary one beside it, so that a full disk does not destroy the old config.
+fn replace_file(path: &Path, text: &str) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
         Error::new(
             "io",
@@ -212,7 +223,7 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
             "name another with --config",
         )
     };
-    let beside = path.with_extension("yaml.new");
-    std::fs::write(&beside, text).map_err(failed)?;
-    std::fs::rename(&beside, path).map_err(failed)
+    let temporary = path.with_extension("yaml.new");
+    std::fs::write(&temporary, text).map_err(failed)?;
+    std::fs::rename(&temporary, path).map_err(failed)
 }

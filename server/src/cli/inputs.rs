@@ -1,40 +1,42 @@
-//! What a run is given: a plan by file or name, and its inputs by word or file.
+//! The plan and the inputs of a run, as named on the command line: a file or a saved plan, `--input` and
+//! `--inputs`.
 
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use actbook::error::Error;
-use actbook_engine::plan::{DOCUMENT_BYTES_MAX, Plan, inexact_in_json, read_document};
+use actbook_engine::plan::{DOCUMENT_BYTES_MAX, Plan, find_inexact_in_json, read_document};
 use serde_json::{Map, Value};
 
-use super::args::Given;
+use super::args::InputArgs;
 
 /// A plan as it was named on the command line.
 #[derive(Debug)]
-pub enum Named {
+pub enum PlanArgument {
     /// The text of a file.
     Document(String),
     /// The name or id of a saved plan.
     Saved(String),
 }
 
-/// A file wins over a saved plan of the same name.
-pub fn plan(word: &str) -> Result<Named, Error> {
+/// Reads a plan argument: `-` and existing files are documents, anything else names a saved plan. `Err` if it
+/// looks like a file that does not exist.
+pub fn plan_source(word: &str) -> Result<PlanArgument, Error> {
     let path = Path::new(word);
     if word == "-" || path.is_file() {
-        return read(path).map(Named::Document);
+        return read_text(path).map(PlanArgument::Document);
     }
     let looks_like_a_file =
         word.contains('/') || [".yaml", ".yml", ".json"].iter().any(|end| word.ends_with(end));
-    match looks_like_a_file {
-        true => Err(Error::new("no_such_file", format!("there is no file {word}"), nearby(path))),
-        false => Ok(Named::Saved(word.to_owned())),
+    if looks_like_a_file {
+        return Err(Error::new("no_such_file", format!("there is no file {word}"), suggest_file(path)));
     }
+    Ok(PlanArgument::Saved(word.to_owned()))
 }
 
-/// The nearest file name in the same folder.
-fn nearby(path: &Path) -> String {
+/// The cure for a missing file: the most similar file name in the same folder, or general advice.
+fn suggest_file(path: &Path) -> String {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -45,8 +47,9 @@ fn nearby(path: &Path) -> String {
     }
 }
 
-/// A text file, or stdin for `-`, of a size that a document may have.
-pub fn read(path: &Path) -> Result<String, Error> {
+/// Reads a text file, or stdin for `-`. Stops one byte beyond the size that a document may have, which its
+/// parser then refuses.
+pub fn read_text(path: &Path) -> Result<String, Error> {
     let failed = |error: std::io::Error| {
         Error::new(
             "io",
@@ -54,9 +57,10 @@ pub fn read(path: &Path) -> Result<String, Error> {
             "give a text file that you may read",
         )
     };
-    let mut from: Box<dyn Read> = match path == Path::new("-") {
-        true => Box::new(std::io::stdin()),
-        false => Box::new(std::fs::File::open(path).map_err(failed)?),
+    let mut from: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(path).map_err(failed)?)
     };
     let mut bytes = Vec::new();
     let limit = DOCUMENT_BYTES_MAX as u64 + 1;
@@ -65,26 +69,28 @@ pub fn read(path: &Path) -> Result<String, Error> {
     String::from_utf8(bytes).map_err(not_text)
 }
 
-/// The inputs of a run: the file's, with each `--input` over them. None: none were given.
-pub fn inputs(asked: &Given, plan: &Arc<Plan>) -> Result<Option<Value>, Error> {
-    let named = asked.inputs_file.is_some() || !asked.inputs.is_empty();
-    let given = given(asked, plan)?;
-    Ok((named || plan.inputs.is_some()).then_some(Value::Object(given)))
+/// The inputs of a run: those of the file, overridden by each `--input`. `None` if none were given and the
+/// plan declares none.
+pub fn run_inputs(args: &InputArgs, plan: &Arc<Plan>) -> Result<Option<Value>, Error> {
+    let any_given = args.inputs_file.is_some() || !args.inputs.is_empty();
+    let given = given_inputs(args, plan)?;
+    Ok((any_given || plan.inputs.is_some()).then_some(Value::Object(given)))
 }
 
-pub fn given(asked: &Given, plan: &Plan) -> Result<Map<String, Value>, Error> {
-    let mut given = match &asked.inputs_file {
-        Some(file) => from_file(file)?,
+/// The given inputs by name: those of the file, overridden by each `--input`.
+pub fn given_inputs(args: &InputArgs, plan: &Plan) -> Result<Map<String, Value>, Error> {
+    let mut given = match &args.inputs_file {
+        Some(file) => read_inputs_file(file)?,
         None => Map::new(),
     };
-    for (key, text) in &asked.inputs {
-        given.insert(key.to_owned(), value(key, text, declared(plan, key))?);
+    for (key, text) in &args.inputs {
+        given.insert(key.to_owned(), parse_input(key, text, declared_types(plan, key))?);
     }
     Ok(given)
 }
 
-fn from_file(file: &Path) -> Result<Map<String, Value>, Error> {
-    let text = read(file)?;
+fn read_inputs_file(file: &Path) -> Result<Map<String, Value>, Error> {
+    let text = read_text(file)?;
     let wrong = |why: String, cure: &str| Error::new("bad_input", format!("{}: {why}", file.display()), cure);
     const CURE: &str = "write the inputs by name, in YAML or JSON";
     match read_document(&text) {
@@ -97,8 +103,8 @@ fn from_file(file: &Path) -> Result<Map<String, Value>, Error> {
     }
 }
 
-/// The types that the plan's schema allows for an input.
-fn declared<'a>(plan: &'a Plan, key: &str) -> Vec<&'a str> {
+/// The JSON types that the plan's schema allows for an input; empty if it does not say.
+fn declared_types<'a>(plan: &'a Plan, key: &str) -> Vec<&'a str> {
     let schema = plan.inputs.as_ref().and_then(|schema| schema.get("properties")?.get(key)?.get("type"));
     match schema {
         Some(Value::String(one)) => vec![one],
@@ -107,20 +113,21 @@ fn declared<'a>(plan: &'a Plan, key: &str) -> Vec<&'a str> {
     }
 }
 
-/// As the schema says; where it is silent, what reads as a number, a truth value, a list or a map is one.
-fn value(key: &str, text: &str, types: Vec<&str>) -> Result<Value, Error> {
+/// Parses an `--input` value: a string if the schema allows one; else JSON, or a string if it is no JSON.
+/// Without a declared type a quoted text keeps its quotes.
+fn parse_input(key: &str, text: &str, types: Vec<&str>) -> Result<Value, Error> {
     let as_text = || Value::String(text.to_owned());
     if types.contains(&"string") {
         return Ok(as_text());
     }
-    if let Some(number) = inexact_in_json(text) {
+    if let Some(number) = find_inexact_in_json(text) {
         let (message, _) = number.message_and_cure();
         let cure = "declare the input as `type: string`, or give it as a text in an --inputs file";
         return Err(Error::new("inexact_number", format!("--input {key}: {message}"), cure));
     }
     Ok(match serde_json::from_str::<Value>(text) {
         Ok(Value::String(_)) if types.is_empty() => as_text(),
-        Ok(read) => read,
+        Ok(parsed) => parsed,
         Err(_) => as_text(),
     })
 }

@@ -1,5 +1,5 @@
-//! `actbook install`: writes this binary into an agent client's list of MCP servers, or prints what to
-//! write there. What else is in the client's file stays as it is.
+//! `actbook install`: adds this binary to an agent client's list of MCP servers, or prints what to add. The
+//! rest of the client's file stays as it is.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,58 +7,63 @@ use std::process::Command;
 use actbook::error::Error;
 use serde_json::{Map, Value, json};
 
-use super::args::{AgentClient, Common, Install};
+use super::args::{AgentClient, CommonArgs, InstallArgs};
 use super::output::Output;
-use super::{Ended, Exit, config};
+use super::{CommandResult, Exit, config};
 
+/// The name of the server in the client's list.
 const NAME: &str = "actbook";
 
-/// Where a client keeps its servers, and under which word.
-struct Place {
+/// The file in which a client keeps its MCP servers, and the key of the list in it.
+struct ClientConfigFile {
     file: PathBuf,
     key: &'static str,
-    /// VS Code wants the kind of transport named.
-    typed: bool,
+    /// Entries must name their transport (VS Code).
+    needs_type: bool,
 }
 
-pub fn install(output: &Output, common: &Common, asked: &Install) -> Ended {
+/// Adds `actbook mcp`, with this command line's config and database, to the client's servers.
+pub fn install(output: &Output, common: &CommonArgs, args: &InstallArgs) -> CommandResult {
     let program =
-        std::env::current_exe().map_err(|error| failed(&error, "start actbook by its full path"))?;
+        std::env::current_exe().map_err(|error| install_error(&error, "start actbook by its full path"))?;
     let program = program.to_string_lossy().into_owned();
-    let mut words = vec!["mcp".to_owned()];
-    if asked.config.is_none() && common.config.is_none() && !asked.print {
+    let mut arguments = vec!["mcp".to_owned()];
+    if args.config.is_none() && common.config.is_none() && !args.print {
         config::offer_trust(output)?;
     }
-    if let Some(config) = asked.config.as_ref().or(common.config.as_ref()) {
-        let config = std::path::absolute(config).map_err(|error| failed(&error, "name another --config"))?;
-        words.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
+    if let Some(config) = args.config.as_ref().or(common.config.as_ref()) {
+        let config =
+            std::path::absolute(config).map_err(|error| install_error(&error, "name another --config"))?;
+        arguments.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
     }
     if let Some(database) = &common.database {
-        words.extend(["--database".to_owned(), reachable(database)?]);
+        arguments.extend(["--database".to_owned(), portable_database(database)?]);
     }
     if common.unsafe_durability {
-        words.push("--unsafe-durability".to_owned());
+        arguments.push("--unsafe-durability".to_owned());
     }
-    match (asked.client, asked.print) {
-        (AgentClient::ClaudeCode, print) => claude_code(output, &program, &words, print),
+    match (args.client, args.print) {
+        (AgentClient::ClaudeCode, print) => install_in_claude_code(output, &program, &arguments, print),
         (AgentClient::ClaudeDesktop | AgentClient::Cursor | AgentClient::Vscode, print) => {
-            let place = place(asked.client)?;
-            let entry = entry(&place, &program, &words);
-            match print {
-                true => output.document(&json!({ place.key: { NAME: entry } })),
-                false => {
-                    write(&place, entry)?;
-                    output
-                        .line(format_args!("{NAME} is in {}; start the client again", place.file.display()));
-                }
+            let client_file = client_config_file(args.client)?;
+            let entry = server_entry(&client_file, &program, &arguments);
+            if print {
+                output.document(&json!({ client_file.key: { NAME: entry } }));
+            } else {
+                write_entry(&client_file, entry)?;
+                output.line(format_args!(
+                    "{NAME} is in {}; start the client again",
+                    client_file.file.display()
+                ));
             }
             Ok(Exit::Done)
         }
     }
 }
 
-/// The client starts elsewhere, so a file is named by its full path. A password is not written down.
-fn reachable(database: &str) -> Result<String, Error> {
+/// The database address as the client can use it: a file by its full path, since the client starts in another
+/// folder. `Err` if the address holds a password, which must not be written to the client's file.
+fn portable_database(database: &str) -> Result<String, Error> {
     match database.split_once("://") {
         Some((_, rest))
             if rest.split('@').next().is_some_and(|who| rest.contains('@') && who.contains(':')) =>
@@ -66,26 +71,31 @@ fn reachable(database: &str) -> Result<String, Error> {
             let cure = "leave it out here, and give the client ACTBOOK_DATABASE in its environment";
             Err(Error::new("install", "the database's address holds a password", cure))
         }
-        Some(("sqlite", file)) => absolute(file),
+        Some(("sqlite", file)) => absolute_path(file),
         Some(_) => Ok(database.to_owned()),
-        None => absolute(database),
+        None => absolute_path(database),
     }
 }
 
-fn absolute(file: &str) -> Result<String, Error> {
-    let file = std::path::absolute(file).map_err(|error| failed(&error, "name another --database"))?;
+fn absolute_path(file: &str) -> Result<String, Error> {
+    let file = std::path::absolute(file).map_err(|error| install_error(&error, "name another --database"))?;
     Ok(file.to_string_lossy().into_owned())
 }
 
-/// Claude Code keeps its own book of servers, and has a command for it.
-fn claude_code(output: &Output, program: &str, words: &[String], print: bool) -> Ended {
-    let line = format!("claude mcp add {NAME} -- {program} {}", words.join(" "));
+/// Claude Code has a command that adds a server: runs it, or prints it.
+fn install_in_claude_code(
+    output: &Output,
+    program: &str,
+    arguments: &[String],
+    print: bool,
+) -> CommandResult {
+    let line = format!("claude mcp add {NAME} -- {program} {}", arguments.join(" "));
     if print {
         output.line(line);
         return Ok(Exit::Done);
     }
     let cure = format!("is Claude Code installed? By hand: {line}");
-    let ran = Command::new("claude").args(["mcp", "add", NAME, "--", program]).args(words).status();
+    let ran = Command::new("claude").args(["mcp", "add", NAME, "--", program]).args(arguments).status();
     match ran {
         Ok(status) if status.success() => Ok(Exit::Done),
         Ok(status) => Err(Error::new("install", format!("claude mcp add: {status}"), cure)),
@@ -93,7 +103,8 @@ fn claude_code(output: &Output, program: &str, words: &[String], print: bool) ->
     }
 }
 
-fn place(client: AgentClient) -> Result<Place, Error> {
+/// The client's file on this system; `Err` if HOME is not set.
+fn client_config_file(client: AgentClient) -> Result<ClientConfigFile, Error> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.ok_or_else(|| Error::new("install", "HOME is not set", "use --print, and paste it"))?;
     let config = match std::env::consts::OS {
@@ -101,59 +112,69 @@ fn place(client: AgentClient) -> Result<Place, Error> {
         _ => std::env::var_os("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from),
     };
     Ok(match client {
-        AgentClient::ClaudeDesktop => {
-            Place { file: config.join("Claude/claude_desktop_config.json"), key: "mcpServers", typed: false }
+        AgentClient::ClaudeDesktop => ClientConfigFile {
+            file: config.join("Claude/claude_desktop_config.json"),
+            key: "mcpServers",
+            needs_type: false,
+        },
+        AgentClient::Cursor => {
+            ClientConfigFile { file: home.join(".cursor/mcp.json"), key: "mcpServers", needs_type: false }
         }
-        AgentClient::Cursor => Place { file: home.join(".cursor/mcp.json"), key: "mcpServers", typed: false },
-        AgentClient::Vscode => Place { file: config.join("Code/User/mcp.json"), key: "servers", typed: true },
-        AgentClient::ClaudeCode => unreachable!("it is told by its own command"),
+        AgentClient::Vscode => {
+            ClientConfigFile { file: config.join("Code/User/mcp.json"), key: "servers", needs_type: true }
+        }
+        AgentClient::ClaudeCode => unreachable!("its own command adds the server"),
     })
 }
 
-fn entry(place: &Place, program: &str, words: &[String]) -> Value {
-    let mut entry = json!({ "command": program, "args": words });
-    if place.typed {
+/// The client's entry that starts `program` with `arguments`.
+fn server_entry(client_file: &ClientConfigFile, program: &str, arguments: &[String]) -> Value {
+    let mut entry = json!({ "command": program, "args": arguments });
+    if client_file.needs_type {
         entry["type"] = json!("stdio");
     }
     entry
 }
 
-fn write(place: &Place, entry: Value) -> Result<(), Error> {
-    let mut document = read(&place.file)?;
-    let servers = document.entry(place.key).or_insert_with(|| json!({}));
+/// Inserts or replaces the entry in the client's file.
+fn write_entry(client_file: &ClientConfigFile, entry: Value) -> Result<(), Error> {
+    let mut document = read_document(&client_file.file)?;
+    let servers = document.entry(client_file.key).or_insert_with(|| json!({}));
     let Value::Object(servers) = servers else {
-        let message = format!("`{}` in {} is no map", place.key, place.file.display());
+        let message = format!("`{}` in {} is no map", client_file.key, client_file.file.display());
         return Err(Error::new("install", message, "use --print, and paste it where it belongs"));
     };
     servers.insert(NAME.to_owned(), entry);
-    let text = serde_json::to_string_pretty(&document).map_err(|error| failed(&error, "use --print"))?;
-    let put = |file: &Path| {
+    let text =
+        serde_json::to_string_pretty(&document).map_err(|error| install_error(&error, "use --print"))?;
+    let replace = |file: &Path| {
         file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-        // Beside it first: a client's file must not be left half written.
-        let aside = file.with_extension("json.new");
-        std::fs::write(&aside, format!("{text}\n"))?;
-        std::fs::rename(&aside, file)
+        // Through a temporary file: a client's file must not be left half written.
+        let temporary = file.with_extension("json.new");
+        std::fs::write(&temporary, format!("{text}\n"))?;
+        std::fs::rename(&temporary, file)
     };
-    put(&place.file).map_err(|error| failed(&error, "use --print, and paste it"))
+    replace(&client_file.file).map_err(|error| install_error(&error, "use --print, and paste it"))
 }
 
-/// Comments, which some clients allow, would be lost: such a file is left alone.
-fn read(file: &Path) -> Result<Map<String, Value>, Error> {
+/// Reads the client's file; empty if there is none. `Err` if it is not plain JSON: comments, which some
+/// clients allow, would be lost by rewriting it.
+fn read_document(file: &Path) -> Result<Map<String, Value>, Error> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Map::new()),
-        Err(error) => return Err(failed(&error, "use --print, and paste it")),
+        Err(error) => return Err(install_error(&error, "use --print, and paste it")),
     };
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
-    let read = serde_json::from_str(&text);
-    read.map_err(|error| {
+    let parsed = serde_json::from_str(&text);
+    parsed.map_err(|error| {
         let message = format!("{} is no plain JSON object: {error}", file.display());
         Error::new("install", message, "use --print, and paste it where it belongs")
     })
 }
 
-fn failed(error: &dyn std::fmt::Display, cure: &str) -> Error {
+fn install_error(error: &dyn std::fmt::Display, cure: &str) -> Error {
     Error::new("install", error.to_string(), cure)
 }

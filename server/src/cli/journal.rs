@@ -1,4 +1,4 @@
-//! The journal to read, and to check.
+//! `journal` prints entries; `verify` checks the chain, of the database or of an exported file.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -6,124 +6,135 @@ use std::path::Path;
 
 use actbook::error::Error;
 use actbook::service::view::EntryView;
-use actbook::service::{JournalFilter, Verified};
+use actbook::service::{JournalFilter, VerifyReport};
 use serde_json::Value;
 
-use super::args::Journal;
+use super::args::JournalArgs;
 use super::output::Output;
 use super::session::Session;
-use super::signals::TakenOver;
-use super::signs::{BAD, GOOD, QUIET, painted, short};
-use super::table::cut;
-use super::{Ended, Exit, times};
+use super::signals::SignalGuard;
+use super::status_style::{BAD, GOOD, QUIET, painted, short_id};
+use super::table::truncate;
+use super::{CommandResult, Exit, times};
 
 /// Entries read at a time.
-const PAGE: u64 = 500;
+const PAGE_ENTRIES: u64 = 500;
 const VALUE_SHOWN: usize = 80;
 const RECORD_SHOWN: usize = 400;
 const PAYLOAD_SHOWN: usize = 4_000;
 
-pub async fn journal(session: &Session, asked: Journal) -> Ended {
-    let mut filter = filter(&asked);
-    if asked.newest || asked.tail.is_some() {
-        return newest(session, &asked, filter).await;
+/// Prints the entries that fit, oldest first, and with `--follow` those that are appended until Ctrl-C.
+pub async fn journal(session: &Session, args: JournalArgs) -> CommandResult {
+    let mut filter = journal_filter(&args);
+    if args.newest || args.tail.is_some() {
+        return print_newest(session, &args, filter).await;
     }
-    let (_listening, mut bell) = session.service.journal_bell()?;
-    let mut left = asked.limit.unwrap_or(u64::MAX);
+    let (_listening, mut appended) = session.service.subscribe_journal()?;
+    let mut left = args.limit.unwrap_or(u64::MAX);
     loop {
-        while left > 0 && !session.output.closed() {
-            let page = session.service.journal(&filter, left.min(PAGE)).await?;
+        while left > 0 && !session.output.is_closed() {
+            let page = session.service.journal(&filter, left.min(PAGE_ENTRIES)).await?;
             let Some(last) = page.last() else { break };
             filter.after = last.position;
             left -= page.len() as u64;
-            page.iter().for_each(|entry| show(&session.output, entry));
+            page.iter().for_each(|entry| print_entry(&session.output, entry));
         }
         if left == 0 && !session.output.json {
             let more = format_args!("more: the same with --cursor {}", filter.after).to_string();
-            session.output.aside(painted(QUIET, more));
+            session.output.notice(painted(QUIET, more));
         }
-        if !asked.follow || left == 0 || session.output.closed() {
+        if !args.follow || left == 0 || session.output.is_closed() {
             return Ok(Exit::Done);
         }
-        let mut signals = TakenOver::take()?;
+        let mut signals = SignalGuard::register()?;
         tokio::select! {
-            changed = bell.changed() => if changed.is_err() { return Ok(Exit::Done) },
+            changed = appended.changed() => if changed.is_err() { return Ok(Exit::Done) },
             _ = signals.next() => return Ok(Exit::Done),
         }
     }
 }
 
-/// Newest first, page by page, back to the beginning or to the limit.
-async fn newest(session: &Session, asked: &Journal, mut filter: JournalFilter) -> Ended {
+/// Prints entries newest first, page by page, back to the beginning or to the limit.
+async fn print_newest(session: &Session, args: &JournalArgs, mut filter: JournalFilter) -> CommandResult {
     let mut before = Some(filter.after).filter(|cursor| *cursor > 0);
     filter.after = 0;
-    let mut left = asked.tail.or(asked.limit).unwrap_or(u64::MAX);
-    while left > 0 && !session.output.closed() {
-        let page = session.service.journal_newest(&filter, before, left.min(PAGE)).await?;
+    let mut left = args.tail.or(args.limit).unwrap_or(u64::MAX);
+    while left > 0 && !session.output.is_closed() {
+        let page = session.service.journal_newest(&filter, before, left.min(PAGE_ENTRIES)).await?;
         let Some(last) = page.last() else { return Ok(Exit::Done) };
         before = Some(last.position);
         left -= page.len() as u64;
-        page.iter().for_each(|entry| show(&session.output, entry));
+        page.iter().for_each(|entry| print_entry(&session.output, entry));
     }
     if let (Some(before), 0, false) = (before, left, session.output.json) {
         let more = format_args!("more: --newest --cursor {before}").to_string();
-        session.output.aside(painted(QUIET, more));
+        session.output.notice(painted(QUIET, more));
     }
     Ok(Exit::Done)
 }
 
-fn filter(asked: &Journal) -> JournalFilter {
+fn journal_filter(args: &JournalArgs) -> JournalFilter {
     JournalFilter {
-        execution: asked.execution.clone(),
-        plan: asked.plan.clone(),
-        task: asked.task.clone(),
-        status: asked.status.map(|status| status.to_string()),
-        kind: asked.kind.clone(),
-        actor: asked.actor.clone(),
-        category: asked.category.map(|category| category.to_string()),
-        since: asked.since,
-        until: asked.until,
-        words: asked.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
-        after: asked.cursor,
-        payloads: asked.verbose,
+        execution: args.execution.clone(),
+        plan: args.plan.clone(),
+        task: args.task.clone(),
+        status: args.status.map(|status| status.to_string()),
+        kind: args.kind.clone(),
+        actor: args.actor.clone(),
+        category: args.category.map(|category| category.to_string()),
+        since: args.since,
+        until: args.until,
+        words: args.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
+        after: args.cursor,
+        payloads: args.verbose,
     }
 }
 
-/// `position time execution kind summary`
-fn show(output: &Output, entry: &EntryView) {
+/// Prints one entry: position, time, execution, kind, summary; then its payload and recorded facts, if
+/// loaded.
+fn print_entry(output: &Output, entry: &EntryView) {
     if output.json {
         output.entry(entry);
         return;
     }
-    let execution = entry.execution.as_deref().map_or("-", short);
+    let execution = entry.execution.as_deref().map_or("-", short_id);
     let kind = entry.kind.split('.').next().unwrap_or(&entry.kind);
     let actor = if entry.actor == "actbook" { String::new() } else { format!(" by {}", entry.actor) };
     output.line(format_args!(
         "{:>6}  {}  {execution:8}  {kind:22}  {}{}",
         entry.position,
-        painted(QUIET, times::date(&entry.at)),
-        summary(&entry.body),
+        painted(QUIET, times::local_date_time(&entry.at)),
+        body_summary(&entry.body),
         painted(QUIET, actor)
     ));
     if let Some(payload) = &entry.payload {
-        output.line(format_args!("{:18}{}", "", painted(QUIET, cut(&payload.to_string(), PAYLOAD_SHOWN))));
+        output.line(format_args!(
+            "{:18}{}",
+            "",
+            painted(QUIET, truncate(&payload.to_string(), PAYLOAD_SHOWN))
+        ));
     }
     if let Some(recorded) = &entry.recorded {
-        output.line(format_args!("{:18}{}", "", painted(QUIET, cut(&told_of(recorded), RECORD_SHOWN))));
+        output.line(format_args!(
+            "{:18}{}",
+            "",
+            painted(QUIET, truncate(&fields_text(recorded), RECORD_SHOWN))
+        ));
     }
 }
 
-/// `name: value, name: value`
-fn told_of(recorded: &Value) -> String {
+/// `name: value, name: value`; a value that is no object as JSON.
+fn fields_text(recorded: &Value) -> String {
     let Value::Object(fields) = recorded else { return recorded.to_string() };
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     fields.iter().map(|(name, value)| format!("{name}: {}", text(value))).collect::<Vec<_>>().join(", ")
 }
 
-/// The words of a body, the step first. Digests prove things to programs and say nothing to people.
-fn summary(body: &Value) -> String {
+/// The fields of a body for people: the most telling first, without digests and other values that only
+/// programs use.
+fn body_summary(body: &Value) -> String {
     const FIRST: [&str; 5] = ["step", "name", "answer", "outcome", "status"];
-    const PROOFS: [&str; 11] = [
+    const HIDDEN: [&str; 11] = [
         "arguments",
         "result",
         "inputs",
@@ -138,12 +149,17 @@ fn summary(body: &Value) -> String {
     ];
     let Value::Object(fields) = body else { return body.to_string() };
     let first = FIRST.iter().filter_map(|name| fields.get_key_value(*name));
-    let told = |name: &String| FIRST.contains(&name.as_str()) || PROOFS.contains(&name.as_str());
-    let rest = fields.iter().filter(|(name, _)| !told(name));
-    first.chain(rest).map(|(name, value)| cut(&word(name, value), VALUE_SHOWN)).collect::<Vec<_>>().join(" ")
+    let listed_or_hidden = |name: &String| FIRST.contains(&name.as_str()) || HIDDEN.contains(&name.as_str());
+    let rest = fields.iter().filter(|(name, _)| !listed_or_hidden(name));
+    first
+        .chain(rest)
+        .map(|(name, value)| truncate(&field_text(name, value), VALUE_SHOWN))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
-fn word(name: &str, value: &Value) -> String {
+/// One field in words: a text as it is, a true flag by its name, others as `name value`.
+fn field_text(name: &str, value: &Value) -> String {
     match value {
         Value::String(text) if name == "reason" => format!("“{text}”"),
         Value::String(text) => text.clone(),
@@ -157,22 +173,24 @@ fn word(name: &str, value: &Value) -> String {
     }
 }
 
-pub async fn verify(session: &Session) -> Ended {
+/// Verifies the whole journal of the database.
+pub async fn verify(session: &Session) -> CommandResult {
     let verified = session.service.verify().await?;
-    Ok(told(&session.output, &verified, "the journal"))
+    Ok(print_verified(&session.output, &verified, "the journal"))
 }
 
-/// An export, without any database.
-pub fn verify_file(output: &Output, file: &Path) -> Ended {
+/// Verifies an exported file, without any database.
+pub fn verify_file(output: &Output, file: &Path) -> CommandResult {
     let failed = |error: std::io::Error| {
         let message = format!("{} cannot be read: {error}", file.display());
         Error::new("io", message, "give a file that `actbook export` wrote")
     };
     let verified = actbook::service::verify_file(BufReader::new(File::open(file).map_err(failed)?))?;
-    Ok(told(output, &verified, &file.display().to_string()))
+    Ok(print_verified(output, &verified, &file.display().to_string()))
 }
 
-pub fn told(output: &Output, verified: &Verified, what: &str) -> Exit {
+/// Prints the result of a verification of `what`; `Exit::Failed` if it found a bad entry.
+pub fn print_verified(output: &Output, verified: &VerifyReport, what: &str) -> Exit {
     let exit = if verified.ok { Exit::Done } else { Exit::Failed };
     if output.json {
         output.document(verified);

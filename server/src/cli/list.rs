@@ -1,19 +1,20 @@
-//! Executions, newest first, page by page.
+//! `list`: prints executions, newest first, page by page.
 
 use actbook::service::ExecutionFilter;
-use actbook::service::view::ExecutionRow;
-use actbook_engine::policy::Status;
+use actbook::service::view::ExecutionSummary;
+use actbook_engine::policy::ExecutionStatus;
 
-use super::args::List;
+use super::args::ListArgs;
 use super::output::Output;
 use super::session::Session;
-use super::signs::{self, ASKS, QUIET, painted, short};
-use super::table::{Cell, Table, cell, coloured};
-use super::{Ended, Exit, times};
+use super::status_style::{self, ATTENTION, QUIET, painted, short_id};
+use super::table::{Cell, Table, cell, styled_cell};
+use super::{CommandResult, Exit, times};
 
-pub async fn list(session: &Session, asked: List) -> Ended {
-    let limit = asked.limit;
-    let filter = filter(session, asked).await?;
+/// Prints one page of the executions that fit, and how to get the next page.
+pub async fn list(session: &Session, args: ListArgs) -> CommandResult {
+    let limit = args.limit;
+    let filter = execution_filter(session, args).await?;
     let rows = session.service.list(&filter, limit).await?;
     let output = &session.output;
     if output.json {
@@ -24,63 +25,71 @@ pub async fn list(session: &Session, asked: List) -> Ended {
         output.line("no execution fits");
     } else {
         let mut table = Table::new(0, &["execution", "status", "plan", "started", "took", "task", "project"]);
-        rows.iter().for_each(|row| table.row(line(row)));
+        rows.iter().for_each(|row| table.push_row(table_row(row)));
         table.print(output);
-        waiting(output, &rows);
+        print_waiting(output, &rows);
     }
     if let Some(last) = rows.last().filter(|_| rows.len() as u64 == limit && !output.json) {
-        output.aside(painted(QUIET, format_args!("more: the same with --cursor {}", last.id)));
+        output.notice(painted(QUIET, format_args!("more: the same with --cursor {}", last.id)));
     }
     Ok(Exit::Done)
 }
 
-async fn filter(session: &Session, asked: List) -> Result<ExecutionFilter, actbook::error::Error> {
-    let before = match &asked.cursor {
+/// The service's filter; `--cursor` becomes the stream of that execution. `Err` if it does not exist.
+async fn execution_filter(
+    session: &Session,
+    args: ListArgs,
+) -> Result<ExecutionFilter, actbook::error::Error> {
+    let before = match &args.cursor {
         Some(id) => Some(session.service.find(id).await?.stream),
         None => None,
     };
     Ok(ExecutionFilter {
-        status: asked.status.map(|status| status.to_string()),
-        plan: asked.plan,
-        task: asked.task,
-        project: asked.project,
-        actor: asked.actor,
-        category: asked.category.map(|category| category.to_string()),
-        since: asked.since,
-        until: asked.until,
-        words: asked.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
+        status: args.status.map(|status| status.to_string()),
+        plan: args.plan,
+        task: args.task,
+        project: args.project,
+        actor: args.actor,
+        category: args.category.map(|category| category.to_string()),
+        since: args.since,
+        until: args.until,
+        words: args.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
         before,
     })
 }
 
-/// What does not go on by itself: executions that wait for an answer, and those that nobody drives.
-fn waiting(output: &Output, rows: &[ExecutionRow]) {
-    let blocked = rows.iter().filter(|row| row.status == Status::Blocked.as_str()).count();
-    let stopped: Vec<&ExecutionRow> = rows.iter().filter(|row| row.stopped).collect();
+/// Prints how many executions need a person: those that wait for an answer, and those that no process drives.
+fn print_waiting(output: &Output, rows: &[ExecutionSummary]) {
+    let blocked = rows.iter().filter(|row| row.status == ExecutionStatus::Blocked.as_str()).count();
+    let stopped: Vec<&ExecutionSummary> = rows.iter().filter(|row| row.stopped).collect();
     if blocked + stopped.len() == 0 {
         return;
     }
     let answers = (blocked > 0).then(|| format!("{blocked} for an answer (`actbook show EXECUTION`)"));
     let resumes = stopped.first().map(|first| {
-        let resume = format!("actbook resume {}", short(&first.id));
+        let resume = format!("actbook resume {}", short_id(&first.id));
         format!("{} stopped: nobody drives it; `{resume}`", stopped.len())
     });
     let words = [answers, resumes].into_iter().flatten().collect::<Vec<_>>().join(", ");
-    output.line(format_args!("{} {words}", painted(ASKS, format_args!("{} wait:", blocked + stopped.len()))));
+    output.line(format_args!(
+        "{} {words}",
+        painted(ATTENTION, format_args!("{} wait:", blocked + stopped.len()))
+    ));
 }
 
-fn line(row: &ExecutionRow) -> Vec<Cell> {
-    let style = row.status.parse().map(signs::execution).unwrap_or(QUIET);
-    let (status, style) = if row.stopped { ("stopped", ASKS) } else { (row.status.as_str(), style) };
+/// The table row of one execution.
+fn table_row(row: &ExecutionSummary) -> Vec<Cell> {
+    let style = row.status.parse().map(status_style::execution_style).unwrap_or(QUIET);
+    let (status, style) = if row.stopped { ("stopped", ATTENTION) } else { (row.status.as_str(), style) };
     let instant = |text: &str| text.parse::<jiff::Timestamp>().map(|at| at.as_millisecond()).ok();
     let took = instant(&row.started_at).zip(row.ended_at.as_deref().and_then(instant));
     vec![
-        cell(short(&row.id)),
-        coloured(style, status),
+        cell(short_id(&row.id)),
+        styled_cell(style, status),
         cell(format!("{} v{}", row.plan.name, row.plan.version)),
-        cell(times::date(&row.started_at)),
-        cell(took.map(|(from, to)| times::took(to - from)).unwrap_or_default()),
-        coloured(QUIET, row.task.clone().unwrap_or_default()),
-        coloured(QUIET, row.project.clone().unwrap_or_default()),
+        cell(times::local_date_time(&row.started_at)),
+        cell(took.map(|(from, to)| times::elapsed_text(to - from)).unwrap_or_default()),
+        styled_cell(QUIET, row.task.clone().unwrap_or_default()),
+        styled_cell(QUIET, row.project.clone().unwrap_or_default()),
     ]
 }

@@ -1,44 +1,47 @@
-//! `actbook mcp`: the agent's door over stdio. stdout belongs to the protocol; logs go to stderr.
+//! `actbook mcp`: serves MCP to an agent over stdio. stdout carries the protocol; logs go to stderr.
 
 use std::time::Duration;
 
 use actbook::error::Error;
-use actbook::mcp::{Door, Profile, stdio};
+use actbook::mcp::{McpEndpoint, ToolProfile, serve_stdio};
 
-use super::args::ToolSet;
+use super::args::ProfileArg;
 use super::session::Session;
-use super::signals::TakenOver;
-use super::{Ended, Exit};
+use super::signals::SignalGuard;
+use super::{CommandResult, Exit};
 
-/// Clients kill a server that does not leave soon after its input has ended.
-const LEAVING: Duration = Duration::from_secs(3);
+/// How long calls in flight may take at the end. Clients kill a server that does not exit soon after stdin
+/// ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub async fn mcp(session: &Session, tools: ToolSet) -> Ended {
-    let door = Door::new(&session.service, &session.config, profile(tools))?;
-    let background = door.background().clone();
-    let looking = tokio::spawn({
+/// Serves until stdin ends or a signal arrives, and drives executions in the background meanwhile.
+pub async fn mcp(session: &Session, tools: ProfileArg) -> CommandResult {
+    let server = McpEndpoint::new(&session.service, &session.config, profile(tools))?;
+    let background = server.background().clone();
+    let claiming = tokio::spawn({
         let background = background.clone();
-        async move { background.look_out().await }
+        async move { background.run_takeover_loop().await }
     });
     let served = tokio::select! {
-        served = stdio(door) => served,
-        asked = terminated() => asked,
+        served = serve_stdio(server) => served,
+        terminated = wait_for_signal() => terminated,
     };
-    background.leave(LEAVING).await;
-    looking.abort();
+    background.halt_and_drain(SHUTDOWN_TIMEOUT).await;
+    claiming.abort();
     served.map(|()| Exit::Done)
 }
 
-pub fn profile(tools: ToolSet) -> Profile {
+/// The MCP profile that the flag names.
+pub fn profile(tools: ProfileArg) -> ToolProfile {
     match tools {
-        ToolSet::Run => Profile::Run,
-        ToolSet::Record => Profile::Record,
-        ToolSet::Full => Profile::Full,
+        ProfileArg::Run => ToolProfile::Run,
+        ProfileArg::Record => ToolProfile::Record,
+        ProfileArg::Full => ToolProfile::Full,
     }
 }
 
-/// Resolves at the first Ctrl-C or SIGTERM.
-pub async fn terminated() -> Result<(), Error> {
-    TakenOver::take()?.next().await;
+/// Resolves at the first Ctrl-C or SIGTERM; `Err` if signals cannot be received.
+pub async fn wait_for_signal() -> Result<(), Error> {
+    SignalGuard::register()?.next().await;
     Ok(())
 }

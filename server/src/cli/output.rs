@@ -1,6 +1,6 @@
-//! The one way to stdout and stderr, for the log as well. Text from outside never reaches a terminal or a pipe raw:
-//! everything but JSON goes through `printable`, and colours and cursor movements are made here alone. A reader that
-//! has gone away (`| head`) ends the output, never the work.
+//! The only writer to stdout and stderr, for the log as well. Text from outside never reaches a terminal or a
+//! pipe raw: everything but JSON goes through `printable`, and only this file makes colours and cursor
+//! movements. A closed pipe (`| head`) ends the output, never the command.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -10,22 +10,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use actbook::error::Error;
 use serde::Serialize;
 
-use super::paint::resolved;
-use super::printable::{self, in_line, paragraphs};
-use super::signs::{BAD, painted};
+use super::paint::resolve_marks;
+use super::printable::{self, escape_line, escape_text};
+use super::status_style::{BAD, painted};
 
-/// Where nothing tells how wide the terminal is.
+/// The terminal's size if the system does not tell it.
 const WIDTH_DEFAULT: usize = 100;
 const HEIGHT_DEFAULT: usize = 24;
 
-/// The lines that are redrawn in place at the bottom of the terminal. Whatever else is written meanwhile, the log
-/// too, goes above them.
-static DRAWN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// The lines that are redrawn in place at the bottom of the terminal. All other output, the log too, goes
+/// above them.
+static DRAWN_LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Clones are the same output.
+/// The process's output. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Output {
+    /// Print JSON documents (`--json`).
     pub json: bool,
+    /// Whether a write to stdout has failed.
     closed: Arc<AtomicBool>,
 }
 
@@ -34,38 +36,39 @@ impl Output {
         Self { json, closed: Arc::default() }
     }
 
-    /// Nobody reads any more.
-    pub fn closed(&self) -> bool {
+    /// Whether stdout cannot be written any more: the reader has closed the pipe.
+    pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// One line of ours. Line breaks in it are taken for text from outside, and marked.
+    /// Prints one line. Line breaks in `text` are taken for text from outside: continuation lines are marked.
     pub fn line(&self, text: impl Display) {
-        self.shown(in_line(&text.to_string()) + "\n");
+        self.write_printable(escape_line(&text.to_string()) + "\n");
     }
 
-    /// A text that stands alone, such as a document: its line breaks are kept.
+    /// Prints a text of several lines, such as a document: its line breaks are kept.
     pub fn text(&self, text: impl Display) {
-        self.shown(paragraphs(&text.to_string()) + "\n");
+        self.write_printable(escape_text(&text.to_string()) + "\n");
     }
 
-    /// Without a line break behind it, for an answer to be typed there.
+    /// Prints a prompt, without a line break behind it.
     pub fn prompt(&self, text: impl Display) {
-        self.shown(in_line(&text.to_string()) + " ");
+        self.write_printable(escape_line(&text.to_string()) + " ");
     }
 
-    /// Bytes that this binary made by itself, or that must arrive as they are.
+    /// Prints bytes unchanged: only for what this binary made by itself, or escaped JSON.
     pub fn raw(&self, bytes: &[u8]) {
         above_drawing(|| self.write(bytes));
     }
 
-    /// `text` has been made printable.
-    fn shown(&self, text: String) {
-        above_drawing(|| self.write(resolved(&text, wants_colours(&std::io::stdout())).as_bytes()));
+    /// Prints text that has been made printable; its style marks become colours, or vanish.
+    fn write_printable(&self, text: String) {
+        above_drawing(|| self.write(resolve_marks(&text, wants_colours(&std::io::stdout())).as_bytes()));
     }
 
+    /// Writes to stdout; after the first failure it does nothing.
     fn write(&self, bytes: &[u8]) {
-        if self.closed() {
+        if self.is_closed() {
             return;
         }
         let mut stdout = std::io::stdout().lock();
@@ -78,79 +81,80 @@ impl Output {
         }
     }
 
-    /// For people who watch, beside what was asked for.
-    pub fn aside(&self, text: impl Display) {
-        let text = in_line(&text.to_string()) + "\n";
+    /// Prints a line to stderr: a notice beside the command's result.
+    pub fn notice(&self, text: impl Display) {
+        let text = escape_line(&text.to_string()) + "\n";
         above_drawing(|| write_stderr(&text));
     }
 
-    /// One document, easy on the eye.
-    pub fn document(&self, shown: &impl Serialize) {
-        self.exact(&serde_json::to_string_pretty(shown).unwrap_or_else(unprintable));
+    /// Prints one JSON document, indented.
+    pub fn document(&self, document: &impl Serialize) {
+        self.print_json(&serde_json::to_string_pretty(document).unwrap_or_else(serialization_error));
     }
 
-    /// One document of a stream: a line.
-    pub fn entry(&self, shown: &impl Serialize) {
-        self.exact(&serde_json::to_string(shown).unwrap_or_else(unprintable));
+    /// Prints one JSON document of a stream, on one line.
+    pub fn entry(&self, document: &impl Serialize) {
+        self.print_json(&serde_json::to_string(document).unwrap_or_else(serialization_error));
     }
 
-    /// JSON, byte for byte in a pipe. On a terminal it means the same, and cannot act on it.
-    pub fn exact(&self, json: &str) {
+    /// Prints JSON and a line break: unchanged to a pipe; to a terminal equivalent JSON without control
+    /// characters.
+    pub fn print_json(&self, json: &str) {
         if std::io::stdout().is_terminal() {
-            self.raw((printable::json(json) + "\n").as_bytes());
+            self.raw((printable::escape_json(json) + "\n").as_bytes());
         } else {
             self.raw(format!("{json}\n").as_bytes());
         }
     }
 
-    /// What went wrong and what to do, a line each.
+    /// Prints an error and its cure to stderr, a line each; with `--json` also as a document to stdout.
     pub fn error(&self, error: &Error) {
         if self.json {
             self.document(error);
         }
-        self.aside(format_args!("{} {}", painted(BAD, "error:"), error.message));
-        self.aside(format_args!("  → {}", error.cure));
+        self.notice(format_args!("{} {}", painted(BAD, "error:"), error.message));
+        self.notice(format_args!("  → {}", error.cure));
     }
 
-    /// A person is there to be asked.
+    /// Whether a person can be asked: stdin and stderr are a terminal, and `--json` is off.
     pub fn can_ask(&self) -> bool {
         !self.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
     /// Asks on stderr and reads a line of stdin. Anything but y or yes is a no.
     pub fn confirm(&self, question: &str) -> std::io::Result<bool> {
-        above_drawing(|| write_stderr(&format!("{} [y/N] ", printable::flat(question))));
+        above_drawing(|| write_stderr(&format!("{} [y/N] ", printable::escape_flat(question))));
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer)?;
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
-    /// Live drawing makes sense.
+    /// Whether stdout is a terminal that can be redrawn.
     pub fn is_live(&self) -> bool {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         !self.json && !dumb && std::io::stdout().is_terminal()
     }
 
-    /// Columns and rows.
-    pub fn size() -> (usize, usize) {
+    /// The terminal's columns and rows.
+    pub fn terminal_size() -> (usize, usize) {
         let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
         let size = size.map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)));
         size.filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or((WIDTH_DEFAULT, HEIGHT_DEFAULT))
     }
 
-    /// Draws these lines where the last ones stood. Each must fit the terminal's width.
+    /// Draws these lines in place of the last ones. Each must fit the terminal's width.
     pub fn draw(lines: Vec<String>) {
-        let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let up = moved_up(drawn.len());
+        let mut drawn = DRAWN_LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        let up = cursor_up(drawn.len());
         let colours = wants_colours(&std::io::stdout());
-        *drawn = lines.iter().map(|line| resolved(&printable::flat(line), colours)).collect();
-        // The terminal shows it at once and whole, without the cursor jumping about.
-        write_terminal(&format!("\x1b[?2026h\x1b[?25l{up}{}\x1b[J\x1b[?2026l", redrawn(&drawn)));
+        *drawn = lines.iter().map(|line| resolve_marks(&printable::escape_flat(line), colours)).collect();
+        // Synchronised output with a hidden cursor: the terminal shows the frame at once.
+        write_terminal(&format!("\x1b[?2026h\x1b[?25l{up}{}\x1b[J\x1b[?2026l", drawing_text(&drawn)));
     }
 
-    /// What was drawn stays as it is, and what comes next goes below it.
-    pub fn leave_drawing() {
-        let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Leaves the drawn lines as they are: later output goes below them.
+    pub fn finish_drawing() {
+        let mut drawn = DRAWN_LINES.lock().unwrap_or_else(PoisonError::into_inner);
         if !drawn.is_empty() {
             drawn.clear();
             write_terminal("\x1b[?25h");
@@ -158,49 +162,52 @@ impl Output {
     }
 }
 
-/// Lines for stderr from elsewhere than a command: of the log, say.
-pub fn log_text(text: &str) {
-    let text = in_line(text) + "\n";
+/// Writes a line to stderr that does not come from a command, such as a log line.
+pub fn write_log_line(text: &str) {
+    let text = escape_line(text) + "\n";
     above_drawing(|| write_stderr(&text));
 }
 
-/// What was drawn is taken away for the time of a writing, and drawn again below it.
+/// Clears the drawn lines, runs `write`, and draws the lines again below its output.
 fn above_drawing(write: impl FnOnce()) {
-    let drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let drawn = DRAWN_LINES.lock().unwrap_or_else(PoisonError::into_inner);
     if drawn.is_empty() {
         return write();
     }
-    write_terminal(&format!("{}\x1b[J", moved_up(drawn.len())));
+    write_terminal(&format!("{}\x1b[J", cursor_up(drawn.len())));
     write();
-    write_terminal(&redrawn(&drawn));
+    write_terminal(&drawing_text(&drawn));
 }
 
-fn moved_up(lines: usize) -> String {
+/// The escape sequence that moves the cursor up to the first of so many lines.
+fn cursor_up(lines: usize) -> String {
     if lines == 0 { String::new() } else { format!("\r\x1b[{lines}A") }
 }
 
-fn redrawn(lines: &[String]) -> String {
+/// The lines as terminal output, each clearing what was left of the old one.
+fn drawing_text(lines: &[String]) -> String {
     lines.iter().map(|line| format!("\r{line}\x1b[K\n")).collect()
 }
 
-/// A terminal that is gone is noticed by the signal it sends.
+/// Writes to the terminal. Errors are ignored: a closed terminal sends a signal.
 fn write_terminal(text: &str) {
     let mut stdout = std::io::stdout().lock();
     drop(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()));
 }
 
-/// There is no further place to complain to.
+/// Writes to stderr. Errors are ignored: there is nowhere to report them.
 fn write_stderr(text: &str) {
     let mut stderr = std::io::stderr().lock();
-    let shown = resolved(text, wants_colours(&std::io::stderr()));
+    let shown = resolve_marks(text, wants_colours(&std::io::stderr()));
     drop(stderr.write_all(shown.as_bytes()));
 }
 
-/// A terminal that shows colours, unless the environment says otherwise.
+/// Whether the stream is a terminal that shows colours, and the environment does not disable them.
 fn wants_colours(stream: &impl anstream::stream::RawStream) -> bool {
     anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never
 }
 
-fn unprintable(error: serde_json::Error) -> String {
+/// The document to print instead of one that cannot be serialised.
+fn serialization_error(error: serde_json::Error) -> String {
     serde_json::json!({ "code": "internal", "message": error.to_string() }).to_string()
 }

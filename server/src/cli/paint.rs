@@ -1,5 +1,5 @@
-//! Colours inside text. A style is written as a private mark, and only `output` turns marks into escape
-//! sequences: text from outside can bring no sequence of its own past it.
+//! Colours inside text. A style is written as a mark, a private-use character, and only `output` turns marks
+//! into escape sequences: text from outside cannot bring its own.
 
 use std::collections::hash_map::RandomState;
 use std::fmt::{Display, Write};
@@ -8,61 +8,64 @@ use std::sync::LazyLock;
 
 use anstyle::Style;
 
-use super::signs::{ASKS, BAD, BUSY, GOOD, QUIET, STRONG, UNDONE};
+use super::status_style::{ATTENTION, BAD, BUSY, GOOD, QUIET, STRONG, UNDONE};
 
 /// The only styles that reach a terminal, each with a mark of its own.
-const STYLES: [Style; 7] = [GOOD, BAD, ASKS, BUSY, UNDONE, QUIET, STRONG];
-/// Where the marks may lie: characters of private use, which no text needs.
+const STYLES: [Style; 7] = [GOOD, BAD, ATTENTION, BUSY, UNDONE, QUIET, STRONG];
+/// The range from which the marks are drawn: private-use characters, which no text needs.
 const MARKS_FROM: u32 = 0xf_0000;
 const MARKS_SPAN: u64 = 0xff00;
 
-/// The mark that ends a style; those that begin one follow it. Drawn anew in each process, so that a text written
-/// beforehand cannot hold them. The worst that a lucky guess gives is a colour.
-static RESET: LazyLock<u32> = LazyLock::new(|| {
+/// The code point of the mark that ends a style; the marks that begin one follow it. Drawn at random in each
+/// process, so that a text written beforehand cannot contain them. A lucky guess yields a colour, nothing
+/// worse.
+static RESET_MARK: LazyLock<u32> = LazyLock::new(|| {
     let drawn = RandomState::new().hash_one(std::process::id()) % MARKS_SPAN;
     MARKS_FROM + u32::try_from(drawn).unwrap_or_default()
 });
 
-/// The text in a style; plain where the output wants no colours.
+/// The text between the marks of a style; plain text for a style that is not in `STYLES`.
 pub fn painted(style: Style, text: impl Display) -> String {
-    let place = STYLES.iter().position(|known| *known == style);
-    match (place.and_then(mark), char::from_u32(*RESET)) {
+    let index = STYLES.iter().position(|known| *known == style);
+    match (index.and_then(style_mark), char::from_u32(*RESET_MARK)) {
         (Some(begin), Some(end)) => format!("{begin}{text}{end}"),
         (_, _) => text.to_string(),
     }
 }
 
-fn mark(place: usize) -> Option<char> {
-    char::from_u32(*RESET + 1 + u32::try_from(place).ok()?)
+/// The mark that begins the style with this index in `STYLES`.
+fn style_mark(index: usize) -> Option<char> {
+    char::from_u32(*RESET_MARK + 1 + u32::try_from(index).ok()?)
 }
 
-/// Marks take no room on a terminal.
-pub fn is_mark(sign: char) -> bool {
-    let place = u32::from(sign).wrapping_sub(*RESET);
-    usize::try_from(place).is_ok_and(|place| place <= STYLES.len())
+/// Whether a character is a style mark, which takes no column on a terminal.
+pub fn is_mark(c: char) -> bool {
+    let offset = u32::from(c).wrapping_sub(*RESET_MARK);
+    usize::try_from(offset).is_ok_and(|offset| offset <= STYLES.len())
 }
 
-/// Marks become escape sequences, or vanish.
-pub fn resolved(text: &str, colours: bool) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for sign in text.chars() {
-        if !is_mark(sign) {
-            shown.push(sign);
+/// Replaces marks with escape sequences, or without `colours` removes them.
+pub fn resolve_marks(text: &str, colours: bool) -> String {
+    let mut resolved = String::with_capacity(text.len());
+    for c in text.chars() {
+        if !is_mark(c) {
+            resolved.push(c);
         } else if colours {
-            write!(shown, "{}", sequence(sign)).expect("a string takes everything");
+            write!(resolved, "{}", escape_sequence(c)).expect("writing to a string cannot fail");
         }
     }
-    shown
+    resolved
 }
 
-/// The text without its colours, for files and programs.
-pub fn plain(text: &str) -> String {
-    resolved(text, false)
+/// The text without style marks, for files and programs.
+pub fn strip_marks(text: &str) -> String {
+    resolve_marks(text, false)
 }
 
-fn sequence(mark: char) -> String {
-    let place = (u32::from(mark) - *RESET) as usize;
-    match place.checked_sub(1).map(|place| STYLES[place]) {
+/// The escape sequence of a mark.
+fn escape_sequence(mark: char) -> String {
+    let offset = (u32::from(mark) - *RESET_MARK) as usize;
+    match offset.checked_sub(1).map(|index| STYLES[index]) {
         Some(style) => style.render().to_string(),
         None => anstyle::Reset.render().to_string(),
     }

@@ -1,86 +1,92 @@
-//! `run`: a plan is saved, checked, started, and driven here or in the background.
+//! `run` and `rerun`: save and check a plan, start it, and drive it here or in the background.
 
 use std::sync::Arc;
 
 use actbook::error::Error;
-use actbook::service::{Executed, Started};
-use actbook_engine::analysis::Check;
+use actbook::service::{ExecutedPlan, StartedExecution};
+use actbook_engine::analysis::PlanCheck;
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::{Plan, Severity};
 use actbook_engine::policy::PlanApproval;
 use serde_json::Value;
 
-use super::args::{How, Rerun, Run};
-use super::foreground::{self, Eyes, Goal};
-use super::inputs::{self, Named};
+use super::args::{RerunArgs, RunArgs, RunFlags};
+use super::foreground::{self, Events, Goal};
+use super::inputs::{self, PlanArgument};
 use super::session::Session;
-use super::signs::{ASKS, painted};
-use super::{Ended, detach};
+use super::status_style::{ATTENTION, painted};
+use super::{CommandResult, detach};
 
-pub async fn run(session: &Session, asked: Run) -> Ended {
-    let (reference, plan) = ready(session, &asked.plan).await?;
-    let inputs = inputs::inputs(&asked.given, &plan)?;
-    start(session, reference, plan, inputs, asked.how).await
+/// Runs a plan given as a file or by name.
+pub async fn run(session: &Session, args: RunArgs) -> CommandResult {
+    let (reference, plan) = load_checked_plan(session, &args.plan).await?;
+    let inputs = inputs::run_inputs(&args.input_args, &plan)?;
+    start_and_follow(session, reference, plan, inputs, args.flags).await
 }
 
-/// The same plan version as an earlier execution's, with its inputs under what is given now.
-pub async fn rerun(session: &Session, asked: Rerun) -> Ended {
-    let Executed { reference, plan, mut inputs } = session.service.executed(&asked.execution).await?;
-    inputs.extend(inputs::given(&asked.given, &plan)?);
-    warn(session, &session.service.check_saved(&plan).await?);
+/// Runs the plan version of an earlier execution again, with its inputs overridden by those given now.
+pub async fn rerun(session: &Session, args: RerunArgs) -> CommandResult {
+    let ExecutedPlan { reference, plan, mut inputs } = session.service.executed_plan(&args.execution).await?;
+    inputs.extend(inputs::given_inputs(&args.input_args, &plan)?);
+    print_warnings(session, &session.service.check_saved(&plan).await?);
     let inputs = (!inputs.is_empty()).then_some(Value::Object(inputs));
-    start(session, reference, plan, inputs, asked.how).await
+    start_and_follow(session, reference, plan, inputs, args.flags).await
 }
 
-pub async fn start(
+/// Starts an execution, approves its plan with `--yes`, and drives it here or with `--detach` in the
+/// background.
+pub async fn start_and_follow(
     session: &Session,
     reference: PlanRef,
     plan: Arc<Plan>,
     inputs: Option<Value>,
-    how: How,
-) -> Ended {
-    let eyes = Eyes::open()?.verbose(how.verbose);
-    let here = !how.detach.detach;
-    let approved = how.yes && plan.policy.approval == PlanApproval::Plan;
-    // Only a driver asks for the plan's approval, and before it has one it sends nothing.
+    flags: RunFlags,
+) -> CommandResult {
+    let events = Events::open()?.with_values(flags.verbose);
+    let here = !flags.detach.detach;
+    let approved = flags.yes && plan.policy.approval == PlanApproval::Plan;
+    // Only a driver can wait for the plan's approval; it sends nothing before it has one.
     let drives = here || approved;
-    let Started { id, progress, .. } =
+    let StartedExecution { id, progress, .. } =
         session.service.start(&session.caller, reference, plan, inputs, drives).await?;
     if approved {
-        let why = Some("--yes".to_owned());
-        session.service.approve(&session.caller, id.as_str(), None, why).await?;
+        let reason = Some("--yes".to_owned());
+        session.service.approve(&session.caller, id.as_str(), None, reason).await?;
     }
     if !here {
-        return detach::hand_over(session, id.as_str()).await;
+        return detach::hand_over_and_report(session, id.as_str()).await;
     }
-    // The yes moved the execution from outside its driver; taking it up again goes on from there.
-    let claimed = match approved {
-        true => session.service.claim(&session.caller, id.as_str(), false).await?,
-        false => Some(progress),
+    // The approval was appended after `progress` was read; a new claim continues from there.
+    let claimed = if approved {
+        session.service.claim(&session.caller, id.as_str(), false).await?
+    } else {
+        Some(progress)
     };
-    foreground::follow(session, id.as_str(), eyes, claimed, Goal::Run).await
+    foreground::follow(session, id.as_str(), events, claimed, Goal::Run).await
 }
 
-/// The plan as it will run: a file is saved first; a saved plan is checked anew, for its tools may have gone.
-pub async fn ready(session: &Session, word: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
-    match inputs::plan(word)? {
-        Named::Document(text) => {
+/// The plan to run, checked: a file is saved first; a saved plan is checked again, since its tools may have
+/// changed. Prints warnings; errors are an `Err`.
+pub async fn load_checked_plan(session: &Session, word: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
+    match inputs::plan_source(word)? {
+        PlanArgument::Document(text) => {
             let saved = session.service.save_plan(&session.caller, &text, false).await?;
-            warn(session, &saved.check);
+            print_warnings(session, &saved.check);
             Ok((saved.reference, saved.plan))
         }
-        Named::Saved(name) => {
-            let (reference, plan, check) = session.service.ready_plan(&name).await?;
-            warn(session, &check);
+        PlanArgument::Saved(name) => {
+            let (reference, plan, check) = session.service.load_and_check_plan(&name).await?;
+            print_warnings(session, &check);
             Ok((reference, plan))
         }
     }
 }
 
-pub fn warn(session: &Session, check: &Check) {
+/// Prints the warnings of a check to stderr.
+pub fn print_warnings(session: &Session, check: &PlanCheck) {
     for finding in check.findings.iter().filter(|finding| finding.severity == Severity::Warning) {
-        let word = painted(ASKS, "warning:");
-        session.output.aside(format_args!("{word} {}: {}", finding.place(), finding.message));
-        session.output.aside(format_args!("  → {}", finding.cure));
+        let word = painted(ATTENTION, "warning:");
+        session.output.notice(format_args!("{word} {}: {}", finding.path_with_step(), finding.message));
+        session.output.notice(format_args!("  → {}", finding.cure));
     }
 }

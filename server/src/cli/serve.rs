@@ -1,74 +1,82 @@
-//! `actbook serve`: the agent's door over HTTP, until Ctrl-C or SIGTERM.
+//! `actbook serve`: serves MCP to agents over HTTP until Ctrl-C or SIGTERM.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
 use actbook::error::Error;
-use actbook::mcp::conformance::Fixture;
-use actbook::mcp::http::{self, Listen};
-use actbook::mcp::{Client, Door};
+use actbook::mcp::conformance::ConformanceFixture;
+use actbook::mcp::http::{self, ListenConfig};
+use actbook::mcp::{McpEndpoint, SessionHandler};
 use serde_json::json;
 
-use super::args::Serve;
-use super::mcp::{profile, terminated};
+use super::args::ServeArgs;
+use super::mcp::{profile, wait_for_signal};
 use super::output::Output;
 use super::session::Session;
-use super::{Ended, Exit};
+use super::{CommandResult, Exit};
 
-/// Of a name that has several, the one that every client speaks.
+/// Resolves `HOST:PORT`; of several addresses an IPv4 one, which every client can reach.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let mut found = text.to_socket_addrs().map_err(|error| error.to_string())?.collect::<Vec<_>>();
     found.sort_by_key(SocketAddr::is_ipv6);
     found.first().copied().ok_or_else(|| format!("`{text}` has no address"))
 }
 
-/// How long the calls in flight may take once the end was asked for.
-const LEAVING: Duration = Duration::from_secs(30);
+/// How long calls in flight may take after the shutdown was requested.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub async fn serve(session: &Session, asked: Serve) -> Ended {
-    let listen = Listen { address: asked.listen, names: asked.names, anywhere: asked.without_tokens };
-    let listener = listen.open().await?;
-    let door = Door::new(&session.service, &session.config, profile(asked.tools))?;
-    let background = door.background().clone();
-    let looking = tokio::spawn({
+/// Serves until a signal arrives, and drives executions in the background meanwhile.
+pub async fn serve(session: &Session, args: ServeArgs) -> CommandResult {
+    let listen = ListenConfig {
+        address: args.listen,
+        host_names: args.names,
+        allow_non_loopback: args.without_tokens,
+    };
+    let listener = listen.bind().await?;
+    let server = McpEndpoint::new(&session.service, &session.config, profile(args.tools))?;
+    let background = server.background().clone();
+    let claiming = tokio::spawn({
         let background = background.clone();
-        async move { background.look_out().await }
+        async move { background.run_takeover_loop().await }
     });
-    say_where(&session.output, &listener)?;
-    let client = move || Client::new(door.clone());
-    let leave = async {
-        asked_to_leave().await;
-        // At once, though clients may still be answered for a while.
+    print_url(&session.output, &listener)?;
+    let client = move || SessionHandler::new(server.clone());
+    let shutdown = async {
+        wait_for_shutdown().await;
+        // At once, although clients may still be answered for a while: nothing further is started.
         background.halt();
     };
-    http::serve(listener, &listen, client, Some(session.service.clone()), leave).await;
-    background.leave(LEAVING).await;
-    looking.abort();
+    http::serve(listener, &listen, client, Some(session.service.clone()), shutdown).await;
+    background.halt_and_drain(SHUTDOWN_TIMEOUT).await;
+    claiming.abort();
     Ok(Exit::Done)
 }
 
-/// The conformance suite's own server. It has no journal.
-pub async fn conformance(output: &Output, address: SocketAddr) -> Ended {
-    let listen = Listen { address, names: Vec::new(), anywhere: false };
-    let listener = listen.open().await?;
-    say_where(output, &listener)?;
-    let fixture = Fixture::new();
-    http::serve(listener, &listen, move || fixture.clone(), None, asked_to_leave()).await;
+/// Serves the fixture of MCP's conformance suite. It has no journal.
+pub async fn serve_conformance(output: &Output, address: SocketAddr) -> CommandResult {
+    let listen = ListenConfig { address, host_names: Vec::new(), allow_non_loopback: false };
+    let listener = listen.bind().await?;
+    print_url(output, &listener)?;
+    let fixture = ConformanceFixture::new();
+    http::serve(listener, &listen, move || fixture.clone(), None, wait_for_shutdown()).await;
     Ok(Exit::Done)
 }
 
-async fn asked_to_leave() {
-    if let Err(error) = terminated().await {
-        tracing::error!("{error}");
+/// Resolves at the first signal, or at once if signals cannot be received.
+async fn wait_for_shutdown() {
+    if let Err(error) = wait_for_signal().await {
+        tracing::error!("shutting down: {error}");
     }
 }
 
-fn say_where(output: &Output, listener: &tokio::net::TcpListener) -> Result<(), Error> {
+/// Prints the URL that clients connect to.
+fn print_url(output: &Output, listener: &tokio::net::TcpListener) -> Result<(), Error> {
     let unknown = |error: std::io::Error| Error::new("listen", error.to_string(), "choose another --listen");
     let url = format!("http://{}/mcp", listener.local_addr().map_err(unknown)?);
-    match output.json {
-        true => output.entry(&json!({ "url": url })),
-        false => output.line(format_args!("listening on {url}")),
+    if output.json {
+        output.entry(&json!({ "url": url }));
+    } else {
+        output.line(format_args!("listening on {url}"));
     }
     Ok(())
 }

@@ -1,38 +1,42 @@
-//! What every command that needs the database has at hand.
+//! What every command that needs the database works with: the service, the caller, the config and the output.
 
 use std::path::PathBuf;
 
 use actbook::caller::Caller;
 use actbook::config::Config;
 use actbook::error::Error;
-use actbook::service::{Options, Service, without_password};
+use actbook::service::{DatabaseOptions, Service, without_password};
 
-use super::args::Common;
+use super::args::CommonArgs;
 use super::output::Output;
 
+/// An open service and what belongs to it, for one command.
 #[derive(Debug)]
 pub struct Session {
     pub service: Service,
     pub caller: Caller,
     pub config: Config,
-    /// The config that the command line names. None: it was found.
+    /// The config file named by `--config` or its variable; `None` if the config was found.
     pub named_config: Option<PathBuf>,
     pub output: Output,
-    /// As the service was opened: what a background process is given.
+    /// The database address that the service was opened with; a background process gets the same.
     pub database: String,
-    pub options: Options,
+    /// The options that the service was opened with.
+    pub options: DatabaseOptions,
 }
 
 impl Session {
-    pub async fn open(common: &Common, config: Config, output: Output) -> Result<Self, Error> {
-        let database = common.database.clone().unwrap_or_else(actbook::folders::database);
-        let options = Options { unsafe_durability: common.unsafe_durability };
-        let session = Self::with(config, database, options, output).await?;
+    /// Opens the database, creating a missing file, with the current user as the caller.
+    pub async fn open(common: &CommonArgs, config: Config, output: Output) -> Result<Self, Error> {
+        let database = common.database.clone().unwrap_or_else(actbook::folders::default_database);
+        let options = DatabaseOptions { unsafe_durability: common.unsafe_durability };
+        let session = Self::open_with(config, database, options, output).await?;
         Ok(Self { named_config: common.config.clone(), ..session })
     }
 
-    /// For commands that only read: a name with a slip in it must not pass for an empty book.
-    pub async fn open_existing(common: &Common, config: Config, output: Output) -> Result<Self, Error> {
+    /// Opens the database for a command that only reads. `Err` if a named file is missing: a mistyped name
+    /// must not look like an empty database.
+    pub async fn open_existing(common: &CommonArgs, config: Config, output: Output) -> Result<Self, Error> {
         if let Some(named) = common.database.as_deref().filter(|named| !named.contains("://")) {
             let file = named.strip_prefix("sqlite:").unwrap_or(named);
             if !std::path::Path::new(file).exists() {
@@ -47,10 +51,11 @@ impl Session {
         Self::open(common, config, output).await
     }
 
-    pub async fn with(
+    /// Opens a database by its address, with a config that no command line names.
+    pub async fn open_with(
         config: Config,
         database: String,
-        options: Options,
+        options: DatabaseOptions,
         output: Output,
     ) -> Result<Self, Error> {
         let service = Service::open(&database, options.clone(), &config).await?;

@@ -1,5 +1,5 @@
-//! `show`: an execution explained. Of many steps those come first that went wrong or are under way; the rest is
-//! counted.
+//! `show`: explains an execution. If it has many steps, only those that failed or are under way are listed;
+//! the rest is counted.
 
 use std::collections::BTreeMap;
 
@@ -7,82 +7,84 @@ use actbook::error::Error;
 use actbook::service::Driver;
 use actbook::service::view::{ExecutionView, StepView};
 use actbook_engine::plan::duration_text;
-use actbook_engine::policy::{Status, StepStatus};
+use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use serde_json::{Value, json};
 
 use super::output::Output;
 use super::session::Session;
-use super::signs::{self, QUIET, STRONG, painted, short};
-use super::table::{Table, cell, coloured, cut};
-use super::{Ended, Exit, answers, brief, times};
+use super::status_style::{self, QUIET, STRONG, painted, short_id};
+use super::table::{Table, cell, styled_cell, truncate};
+use super::{CommandResult, Exit, brief, control, times};
 
-/// So many steps are shown whole and in order.
-const STEPS_WHOLE: usize = 40;
-/// Of more, so many that went wrong, and so many that are under way.
+/// Up to this many steps are all listed, in order.
+const STEPS_LISTED_MAX: usize = 40;
+/// Of more steps, at most this many that failed or are unknown, and the next number of steps under way.
 const TROUBLES_SHOWN: usize = 50;
 const UNDER_WAY_SHOWN: usize = 20;
-/// Arguments and outputs are shown of executions with at most so many steps.
-const VALUES_STEPS: usize = 12;
+/// Arguments and outputs are printed only for executions of at most this many steps.
+const VALUES_STEPS_MAX: usize = 12;
 const VALUE_SHOWN: usize = 160;
 
-/// Who drives an execution that can go on.
-enum Driving {
+/// Whether a process drives an execution.
+enum DriverState {
     By(Driver),
-    /// It could go on, and no process is at it.
+    /// The execution could continue, and no process drives it.
     Nobody,
-    /// It has ended, or waits for an answer.
+    /// The execution has ended, is paused, or waits for an answer.
     NotDue,
 }
 
-pub async fn show(session: &Session, id: &str) -> Ended {
+/// Prints an execution: steps, values, records, the recovery brief, open questions and the next commands.
+pub async fn show(session: &Session, id: &str) -> CommandResult {
     let view = session.service.view(id).await?;
-    let driving = driving(session, &view).await?;
+    let driving = driver_state(session, &view).await?;
     let output = &session.output;
     if output.json {
-        output.document(&document(&view, &driving));
+        output.document(&with_stopped_flag(&view, &driving));
         return Ok(Exit::Done);
     }
-    head(output, &view, &driving);
-    steps(output, &view);
-    values(output, &view);
-    late_answers(output, &view);
-    brief::records(output, &view);
+    print_head(output, &view, &driving);
+    print_steps(output, &view);
+    print_values(output, &view);
+    print_late_answers(output, &view);
+    brief::print_records(output, &view);
     if let Some(found) = &view.brief {
-        brief::brief(output, found);
+        brief::print_brief(output, found);
     }
-    brief::waiting(output, &view);
+    brief::print_waiting(output, &view);
     if view.waiting.is_empty() {
         output.line("");
-        hints(output, &view, &driving);
+        print_hints(output, &view, &driving);
     }
     Ok(Exit::Done)
 }
 
-async fn driving(session: &Session, view: &ExecutionView) -> Result<Driving, Error> {
+async fn driver_state(session: &Session, view: &ExecutionView) -> Result<DriverState, Error> {
     match view.status {
-        Status::Running | Status::Compensating => {
+        ExecutionStatus::Running | ExecutionStatus::Compensating => {
             let found = session.service.find(view.id.as_str()).await?;
-            Ok(session.service.driver(&found).await?.map_or(Driving::Nobody, Driving::By))
+            Ok(session.service.driver(&found).await?.map_or(DriverState::Nobody, DriverState::By))
         }
-        Status::Paused
-        | Status::Blocked
-        | Status::Succeeded
-        | Status::Failed
-        | Status::Cancelled
-        | Status::Compensated => Ok(Driving::NotDue),
+        ExecutionStatus::Paused
+        | ExecutionStatus::Blocked
+        | ExecutionStatus::Succeeded
+        | ExecutionStatus::Failed
+        | ExecutionStatus::Cancelled
+        | ExecutionStatus::Compensated => Ok(DriverState::NotDue),
     }
 }
 
-/// The view, which says `stopped` where nobody drives what could go on.
-fn document(view: &ExecutionView, driving: &Driving) -> Value {
-    let mut shown = json!(view);
-    if let Driving::Nobody = driving {
-        shown["stopped"] = Value::Bool(true);
+/// The view as JSON, with `stopped: true` if no process drives an execution that could continue.
+fn with_stopped_flag(view: &ExecutionView, driving: &DriverState) -> Value {
+    let mut document = json!(view);
+    if let DriverState::Nobody = driving {
+        document["stopped"] = Value::Bool(true);
     }
-    shown
+    document
 }
 
-fn head(output: &Output, view: &ExecutionView, driving: &Driving) {
+/// Prints plan, status, times, estimates, the driver and the inputs.
+fn print_head(output: &Output, view: &ExecutionView, driving: &DriverState) {
     let plan = &view.plan;
     output.line(format_args!(
         "{} version {} · execution {}",
@@ -91,59 +93,70 @@ fn head(output: &Output, view: &ExecutionView, driving: &Driving) {
         view.id
     ));
     match driving {
-        Driving::Nobody => output.line(stopped(view)),
-        Driving::By(_) | Driving::NotDue => output.line(brief::headline(view)),
+        DriverState::Nobody => output.line(stopped_line(view)),
+        DriverState::By(_) | DriverState::NotDue => output.line(brief::headline(view)),
     }
-    let ended = view.ended_at.as_ref().map(|at| format!(", ended {}", times::date(at))).unwrap_or_default();
+    let ended = view
+        .ended_at
+        .as_ref()
+        .map(|at| format!(", ended {}", times::local_date_time(at)))
+        .unwrap_or_default();
     let task = view.task.as_ref().map(|task| format!(", task {task}")).unwrap_or_default();
-    let started =
-        format!("started {}{ended}{task}, at position {}", times::date(&view.started_at), view.position);
+    let started = format!(
+        "started {}{ended}{task}, at position {}",
+        times::local_date_time(&view.started_at),
+        view.position
+    );
     output.line(painted(QUIET, started));
-    for line in brief::pace(view) {
+    for line in brief::progress_lines(view) {
         output.line(line);
     }
-    if let Driving::By(driver) = driving {
-        output.line(format_args!("{} drives it", answers::process(driver)));
+    if let DriverState::By(driver) = driving {
+        output.line(format_args!("{} drives it", control::process_label(driver)));
     }
     if let Some(inputs) = &view.inputs {
-        output.line(format_args!("{} {}", painted(QUIET, "inputs"), cut(&inputs.to_string(), VALUE_SHOWN)));
+        output.line(format_args!(
+            "{} {}",
+            painted(QUIET, "inputs"),
+            truncate(&inputs.to_string(), VALUE_SHOWN)
+        ));
     }
     output.line("");
 }
 
 /// `stopped: nobody drives it; actbook resume 7k2m`
-fn stopped(view: &ExecutionView) -> String {
+fn stopped_line(view: &ExecutionView) -> String {
     let (done, total) = (view.progress.done, view.progress.total);
-    let resume = format!("actbook resume {}", short(view.id.as_str()));
-    let word = painted(signs::ASKS, "stopped");
+    let resume = format!("actbook resume {}", short_id(view.id.as_str()));
+    let word = painted(status_style::ATTENTION, "stopped");
     format!(
         "{word}: nobody drives it; `{resume}` takes it up ({}, {done} of {total} steps done)",
         view.status
     )
 }
 
-fn steps(output: &Output, view: &ExecutionView) {
+fn print_steps(output: &Output, view: &ExecutionView) {
     let mut table = Table::new(2, &["", "step", "state", "time", "tries", "does", "error"]);
-    let shown = chosen(&view.steps);
-    shown.iter().for_each(|step| table.row(row(step)));
+    let shown = listed_steps(&view.steps);
+    shown.iter().for_each(|step| table.push_row(step_row(step)));
     table.print(output);
     if shown.len() < view.steps.len() {
-        output.line(format_args!("  {}", folded(view, &shown)));
+        output.line(format_args!("  {}", unlisted_count_line(view, &shown)));
     }
 }
 
-/// All of a few steps; of many those that went wrong, then those under way.
-fn chosen(steps: &[StepView]) -> Vec<&StepView> {
-    if steps.len() <= STEPS_WHOLE {
+/// The steps to list: all of a few; of many those that failed or are unknown, then those under way.
+fn listed_steps(steps: &[StepView]) -> Vec<&StepView> {
+    if steps.len() <= STEPS_LISTED_MAX {
         return steps.iter().collect();
     }
-    let troubles = steps.iter().filter(|step| is_trouble(step.status)).take(TROUBLES_SHOWN);
+    let troubles = steps.iter().filter(|step| is_failed_or_unknown(step.status)).take(TROUBLES_SHOWN);
     let under_way = steps.iter().filter(|step| is_under_way(step.status)).take(UNDER_WAY_SHOWN);
     troubles.chain(under_way).collect()
 }
 
-/// `… 812 succeeded, 3 skipped; …`
-fn folded(view: &ExecutionView, shown: &[&StepView]) -> String {
+/// The line that counts the steps not listed: `… 812 succeeded, 3 skipped; …`
+fn unlisted_count_line(view: &ExecutionView, shown: &[&StepView]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     view.steps.iter().for_each(|step| *counts.entry(step.status.as_str()).or_default() += 1);
     for step in shown {
@@ -151,48 +164,52 @@ fn folded(view: &ExecutionView, shown: &[&StepView]) -> String {
     }
     let counted = counts.iter().filter(|(_, count)| **count > 0);
     let counted: Vec<String> = counted.map(|(status, count)| format!("{count} {status}")).collect();
-    let id = short(view.id.as_str());
+    let id = short_id(view.id.as_str());
     let more = painted(QUIET, format_args!("`actbook show {id} STEP` shows one, `--json` all"));
     format!("… {}; {more}", counted.join(", "))
 }
 
-fn is_trouble(status: StepStatus) -> bool {
+/// Whether the step, or its compensation, failed or is unknown.
+fn is_failed_or_unknown(status: StepStatus) -> bool {
     matches!(status, StepStatus::Failed | StepStatus::Unknown | StepStatus::CompensationFailed)
 }
 
+/// Whether the step runs, waits for an answer, or is being undone.
 fn is_under_way(status: StepStatus) -> bool {
     use StepStatus::{AwaitingAgent, AwaitingApproval, Compensating, Running};
     matches!(status, Running | AwaitingApproval | AwaitingAgent | Compensating)
 }
 
-fn late_answers(output: &Output, view: &ExecutionView) {
+/// Prints the outcomes of calls whose answer came after the call had been given up.
+fn print_late_answers(output: &Output, view: &ExecutionView) {
     let late = view.steps.iter().flat_map(|step| step.late.iter().map(move |late| (step, late)));
     for (step, late) in late.take(TROUBLES_SHOWN) {
         output.line(format_args!("  {}: {late}", step.id));
     }
 }
 
-fn row(step: &StepView) -> Vec<super::table::Cell> {
-    let (sign, style) = signs::step(step.status);
+/// The table row of a step.
+fn step_row(step: &StepView) -> Vec<super::table::Cell> {
+    let (symbol, style) = status_style::step_symbol_and_style(step.status);
     let does = step.tool.as_ref().or(step.action.as_ref()).cloned().unwrap_or_default();
     let error = step.error.as_ref().map(|error| format!("{}: {}", error.category, error.message));
     let attempts = if step.attempts == 0 { String::new() } else { step.attempts.to_string() };
     vec![
-        coloured(style, sign),
+        styled_cell(style, symbol),
         cell(step.id.as_str()),
-        coloured(style, step.status.as_str()),
-        cell(took(step)),
+        styled_cell(style, step.status.as_str()),
+        cell(time_text(step)),
         cell(attempts),
-        coloured(QUIET, cut(&does, 40)),
-        coloured(signs::BAD, cut(&error.unwrap_or_default(), 200)),
+        styled_cell(QUIET, truncate(&does, 40)),
+        styled_cell(status_style::BAD, truncate(&error.unwrap_or_default(), 200)),
     ]
 }
 
-/// What each step of a small execution was given, and what it gave.
-fn values(output: &Output, view: &ExecutionView) {
+/// Prints the arguments and the output of each step of a small execution.
+fn print_values(output: &Output, view: &ExecutionView) {
     let with_values = |step: &&StepView| step.arguments.is_some() || step.output.is_some();
     let steps: Vec<&StepView> = view.steps.iter().filter(with_values).collect();
-    if steps.is_empty() || view.steps.len() > VALUES_STEPS {
+    if steps.is_empty() || view.steps.len() > VALUES_STEPS_MAX {
         return;
     }
     output.line("");
@@ -200,50 +217,59 @@ fn values(output: &Output, view: &ExecutionView) {
     let mut table = Table::new(2, &[]);
     for step in steps {
         let mut id = step.id.as_str();
-        for (what, value) in [("←", &step.arguments), ("→", &step.output)] {
+        for (arrow, value) in [("←", &step.arguments), ("→", &step.output)] {
             if let Some(value) = value {
-                table.row(vec![
+                table.push_row(vec![
                     cell(id),
-                    coloured(QUIET, what),
-                    cell(cut(&brief::value_text(value), VALUE_SHOWN)),
+                    styled_cell(QUIET, arrow),
+                    cell(truncate(&brief::value_text(value), VALUE_SHOWN)),
                 ]);
                 id = "";
             }
         }
     }
     table.print(output);
-    let id = short(view.id.as_str());
+    let id = short_id(view.id.as_str());
     output.line(painted(QUIET, format_args!("  `actbook show {id} STEP` shows one whole")));
 }
 
-/// How long it ran, and what it was estimated at; what was undone or skipped since has no such time any more.
-fn took(step: &StepView) -> String {
+/// `2.1 s / 30s`: how long the step ran, and its estimate. A step that was undone or skipped since shows no
+/// time.
+fn time_text(step: &StepView) -> String {
     let ran = matches!(step.status, StepStatus::Succeeded | StepStatus::Failed | StepStatus::Unknown);
-    let took = step.took_ms.filter(|_| ran).map(times::took).unwrap_or_default();
+    let took = step.took_ms.filter(|_| ran).map(times::elapsed_text).unwrap_or_default();
     match step.estimated_ms {
         Some(estimate) => format!("{took} / {}", duration_text(estimate)).trim_start().to_owned(),
         None => took,
     }
 }
 
-fn hints(output: &Output, view: &ExecutionView, driving: &Driving) {
-    let id = short(view.id.as_str());
+/// Prints the commands that fit the status.
+fn print_hints(output: &Output, view: &ExecutionView, driving: &DriverState) {
+    let id = short_id(view.id.as_str());
     let hints: &[(&str, &str)] = match (view.status, driving) {
-        (_, Driving::Nobody) => &[("resume", "takes it up"), ("journal --execution", "shows every entry")],
-        (Status::Running | Status::Compensating, _) => {
+        (_, DriverState::Nobody) => {
+            &[("resume", "takes it up"), ("journal --execution", "shows every entry")]
+        }
+        (ExecutionStatus::Running | ExecutionStatus::Compensating, _) => {
             &[("watch", "follows it"), ("pause", "starts nothing further")]
         }
-        (Status::Succeeded, _) => {
+        (ExecutionStatus::Succeeded, _) => {
             &[("undo --dry-run", "says what can be taken back"), ("journal --execution", "shows every entry")]
         }
-        (Status::Paused | Status::Blocked | Status::Failed | Status::Cancelled | Status::Compensated, _) => {
-            &[("journal --execution", "shows every entry")]
-        }
+        (
+            ExecutionStatus::Paused
+            | ExecutionStatus::Blocked
+            | ExecutionStatus::Failed
+            | ExecutionStatus::Cancelled
+            | ExecutionStatus::Compensated,
+            _,
+        ) => &[("journal --execution", "shows every entry")],
     };
     for (verb, does) in hints {
         output.line(format_args!(
             "  {}   {}",
-            painted(signs::BUSY, format_args!("actbook {verb} {id}")),
+            painted(status_style::BUSY, format_args!("actbook {verb} {id}")),
             painted(QUIET, does)
         ));
     }

@@ -1,6 +1,6 @@
-//! Ctrl-C and SIGTERM. A command that has an answer to them takes them over for a time; any other one ends at
-//! once, and the child processes that it started end with it. One task hears every signal and hands it to one
-//! place, so that a signal that was answered never ends the process as well.
+//! Ctrl-C and SIGTERM. A command that handles them holds a `SignalGuard`; without one a signal ends the
+//! process at once, together with the child processes that it started. One task receives every signal and
+//! delivers it to the newest guard only, so that a handled signal never ends the process as well.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,89 +11,93 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::output::Output;
 
-/// What the process was asked.
+/// A signal that asks the process to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum StopSignal {
     /// Ctrl-C.
     Interrupt,
     /// SIGTERM.
     Terminate,
 }
 
-/// The parts of this process that answer signals themselves, by number; the last one is handed the next signal.
-static HOLDERS: Mutex<Vec<(u64, UnboundedSender<Asked>)>> = Mutex::new(Vec::new());
+/// The living guards by number, with their channels; a signal goes to the last one.
+static GUARDS: Mutex<Vec<(u64, UnboundedSender<StopSignal>)>> = Mutex::new(Vec::new());
+/// Whether the task that receives signals has been started.
 static LISTENING: AtomicBool = AtomicBool::new(false);
 
-fn holders() -> MutexGuard<'static, Vec<(u64, UnboundedSender<Asked>)>> {
-    HOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_guards() -> MutexGuard<'static, Vec<(u64, UnboundedSender<StopSignal>)>> {
+    GUARDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While this lives, signals are its holder's to answer.
+/// While a guard lives, signals are delivered to it, or to a newer guard, and do not end the process.
 #[derive(Debug)]
-pub struct TakenOver {
+pub struct SignalGuard {
     number: u64,
-    asked: UnboundedReceiver<Asked>,
+    receiver: UnboundedReceiver<StopSignal>,
 }
 
-impl TakenOver {
-    pub fn take() -> Result<Self, Error> {
+impl SignalGuard {
+    /// Registers a guard; starts receiving signals if need be. `Err` if signals cannot be received.
+    pub fn register() -> Result<Self, Error> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        end_process_when_asked()?;
-        let (sender, asked) = unbounded_channel();
+        start_signal_task()?;
+        let (sender, receiver) = unbounded_channel();
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        holders().push((number, sender));
-        Ok(Self { number, asked })
+        lock_guards().push((number, sender));
+        Ok(Self { number, receiver })
     }
 
-    /// The next signal. Dropping the future loses none.
-    pub async fn next(&mut self) -> Asked {
-        match self.asked.recv().await {
-            Some(asked) => asked,
+    /// Waits for the next signal. Cancel-safe: dropping the future loses none.
+    pub async fn next(&mut self) -> StopSignal {
+        match self.receiver.recv().await {
+            Some(signal) => signal,
             None => std::future::pending().await,
         }
     }
 }
 
-impl Drop for TakenOver {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
-        holders().retain(|(number, _)| *number != self.number);
+        lock_guards().retain(|(number, _)| *number != self.number);
     }
 }
 
-/// From here on a signal that no part of this process has taken over ends it. Asking twice changes nothing.
-pub fn end_process_when_asked() -> Result<(), Error> {
+/// Starts the task that receives signals: from here on a signal without a guard ends the process through
+/// `end_process`. A second call does nothing.
+pub fn start_signal_task() -> Result<(), Error> {
     if LISTENING.swap(true, Ordering::SeqCst) {
         return Ok(());
     }
-    let deaf =
-        |error: std::io::Error| Error::new("io", format!("signals cannot be heard: {error}"), "try again");
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(deaf)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(deaf)?;
+    let failed =
+        |error: std::io::Error| Error::new("io", format!("signals cannot be received: {error}"), "try again");
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     tokio::spawn(async move {
         loop {
-            let asked = tokio::select! {
-                _ = interrupt.recv() => Asked::Interrupt,
-                _ = terminate.recv() => Asked::Terminate,
+            let signal = tokio::select! {
+                _ = interrupt.recv() => StopSignal::Interrupt,
+                _ = terminate.recv() => StopSignal::Terminate,
             };
-            hand_over(asked);
+            deliver(signal);
         }
     });
     Ok(())
 }
 
-fn hand_over(asked: Asked) {
-    let handed = holders().last().is_some_and(|(_, holder)| holder.send(asked).is_ok());
-    if !handed {
-        end_process(asked);
+/// Sends the signal to the newest guard; without one, ends the process.
+fn deliver(signal: StopSignal) {
+    let delivered = lock_guards().last().is_some_and(|(_, sender)| sender.send(signal).is_ok());
+    if !delivered {
+        end_process(signal);
     }
 }
 
-/// At once, with the exit code that shells give to a process ended by this signal.
-pub fn end_process(asked: Asked) -> ! {
-    Output::leave_drawing();
+/// Kills the child processes and exits at once, with the exit code that shells report for this signal.
+pub fn end_process(signal: StopSignal) -> ! {
+    Output::finish_drawing();
     actbook::service::kill_child_processes();
-    std::process::exit(match asked {
-        Asked::Interrupt => 130,
-        Asked::Terminate => 143,
+    std::process::exit(match signal {
+        StopSignal::Interrupt => 130,
+        StopSignal::Terminate => 143,
     })
 }

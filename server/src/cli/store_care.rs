@@ -1,4 +1,4 @@
-//! Looking after the database: exports, rebuilt lists, copies, and erasing what is old.
+//! Database maintenance: `export`, `rebuild`, `backup` and `cleanup`.
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -10,23 +10,23 @@ use serde_json::json;
 
 use super::output::Output;
 use super::session::Session;
-use super::{Ended, Exit, times};
+use super::{CommandResult, Exit, times};
 
-/// Stdout as a file to write to, line by line; a reader that has gone away ends the export.
-struct Piped<'a> {
+/// Stdout as a `Write`, line by line. After the reader has closed the pipe, writes succeed and print nothing.
+struct StdoutLines<'a> {
     output: &'a Output,
-    /// The beginning of a line whose end has not come yet.
-    begun: Vec<u8>,
+    /// The beginning of a line that is not complete yet.
+    partial_line: Vec<u8>,
 }
 
-impl Write for Piped<'_> {
+impl Write for StdoutLines<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.begun.extend_from_slice(bytes);
-        if let Some(end) = self.begun.iter().rposition(|byte| *byte == b'\n') {
-            let rest = self.begun.split_off(end + 1);
-            let lines = std::mem::replace(&mut self.begun, rest);
+        self.partial_line.extend_from_slice(bytes);
+        if let Some(end) = self.partial_line.iter().rposition(|byte| *byte == b'\n') {
+            let rest = self.partial_line.split_off(end + 1);
+            let lines = std::mem::replace(&mut self.partial_line, rest);
             let lines = String::from_utf8(lines).map_err(io::Error::other)?;
-            lines.lines().for_each(|line| self.output.exact(line));
+            lines.lines().for_each(|line| self.output.print_json(line));
         }
         Ok(bytes.len())
     }
@@ -36,9 +36,10 @@ impl Write for Piped<'_> {
     }
 }
 
-pub async fn export(session: &Session, id: &str, file: Option<&Path>) -> Ended {
+/// Writes one execution to a file, or to stdout, in a form that `verify` checks offline.
+pub async fn export(session: &Session, id: &str, file: Option<&Path>) -> CommandResult {
     let Some(file) = file else {
-        let mut stdout = BufWriter::new(Piped { output: &session.output, begun: Vec::new() });
+        let mut stdout = BufWriter::new(StdoutLines { output: &session.output, partial_line: Vec::new() });
         session.service.export(id, &mut stdout).await?;
         return Ok(Exit::Done);
     };
@@ -53,11 +54,11 @@ pub async fn export(session: &Session, id: &str, file: Option<&Path>) -> Ended {
         exported.entries,
         file.display()
     );
-    done(&session.output, &exported, text)
+    print_result(&session.output, &exported, text)
 }
 
-/// A file that only its owner may read, for an export holds arguments and outputs. One that was there before loses what
-/// others could do with it; a pipe or a device is left as it is.
+/// Creates or truncates a file that only its owner may read, since an export holds arguments and outputs. An
+/// existing file loses the permissions of others; a pipe or a device is left as it is.
 fn create_private(file: &Path) -> io::Result<File> {
     let created = File::options().write(true).create(true).truncate(true).mode(0o600).open(file)?;
     let found = created.metadata()?;
@@ -67,17 +68,20 @@ fn create_private(file: &Path) -> io::Result<File> {
     Ok(created)
 }
 
-pub async fn rebuild(session: &Session) -> Ended {
+/// Rebuilds the projections from the journal.
+pub async fn rebuild(session: &Session) -> CommandResult {
     let rows = session.service.rebuild().await?;
-    done(&session.output, &json!({ "rows": rows }), format!("{rows} rows replayed from the journal"))
+    print_result(&session.output, &json!({ "rows": rows }), format!("{rows} rows replayed from the journal"))
 }
 
-pub async fn backup(session: &Session, file: &Path) -> Ended {
+/// Copies the database to a new file.
+pub async fn backup(session: &Session, file: &Path) -> CommandResult {
     session.service.backup(file).await?;
-    done(&session.output, &json!({ "file": file }), format!("copied to {}", file.display()))
+    print_result(&session.output, &json!({ "file": file }), format!("copied to {}", file.display()))
 }
 
-pub async fn cleanup(session: &Session, older_than_ms: i64, dry_run: bool) -> Ended {
+/// Erases the payloads of executions that ended more than `older_than_ms` ago; `dry_run` only counts them.
+pub async fn cleanup(session: &Session, older_than_ms: i64, dry_run: bool) -> CommandResult {
     let before = times::now_ms().saturating_sub(older_than_ms);
     let cleaned = session.service.cleanup(&session.caller, before, dry_run).await?;
     let would = if dry_run { "would be " } else { "" };
@@ -93,13 +97,15 @@ pub async fn cleanup(session: &Session, older_than_ms: i64, dry_run: bool) -> En
         "arguments and outputs of {} executions{acts}{notes} {would}erased; the journal stays whole",
         cleaned.executions
     );
-    done(&session.output, &cleaned, text)
+    print_result(&session.output, &cleaned, text)
 }
 
-fn done(output: &Output, shown: &impl serde::Serialize, text: String) -> Ended {
-    match output.json {
-        true => output.document(shown),
-        false => output.line(text),
+/// Prints `text`, or with `--json` the document.
+fn print_result(output: &Output, document: &impl serde::Serialize, text: String) -> CommandResult {
+    if output.json {
+        output.document(document);
+    } else {
+        output.line(text);
     }
     Ok(Exit::Done)
 }

@@ -1,31 +1,35 @@
-//! The downstream tools: listed, shown, called by hand, accepted.
+//! `tools`: lists, shows, calls and accepts the tools of the configured servers.
 
 use std::time::Duration;
 
 use actbook::error::Error;
-use actbook::service::{Seen, ServerTools, ToolInfo, ToolStanding, ToolsSeen, visible};
+use actbook::service::{
+    ServerTools, ToolCallStats, ToolCallStatsByName, ToolInfo, ToolPolicyView, escape_hidden,
+};
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::Outcome;
 use serde_json::{Value, json};
 
-use super::args::Tools;
+use super::args::ToolsSubcommand;
 use super::output::Output;
 use super::session::Session;
-use super::signs::{BAD, QUIET, STRONG, painted};
-use super::table::{Table, cell, coloured, cut};
-use super::{Ended, Exit, times};
+use super::status_style::{BAD, QUIET, STRONG, painted};
+use super::table::{Table, cell, styled_cell, truncate};
+use super::{CommandResult, Exit, times};
 
-pub async fn tools(session: &Session, asked: Tools) -> Ended {
-    match asked {
-        Tools::List { server } => list(session, server.as_deref()).await,
-        Tools::Show { tool } => show(session, &tool).await,
-        Tools::Call { tool, arguments, timeout } => call(session, &tool, arguments, timeout).await,
-        Tools::Accept { tool, reason } => accept(session, &tool, reason).await,
-        Tools::Import { .. } => unreachable!("an import needs no database"),
+/// Runs `actbook tools …`.
+pub async fn tools(session: &Session, subcommand: ToolsSubcommand) -> CommandResult {
+    match subcommand {
+        ToolsSubcommand::List { server } => list(session, server.as_deref()).await,
+        ToolsSubcommand::Show { tool } => show(session, &tool).await,
+        ToolsSubcommand::Call { tool, arguments, timeout } => call(session, &tool, arguments, timeout).await,
+        ToolsSubcommand::Accept { tool, reason } => accept(session, &tool, reason).await,
+        ToolsSubcommand::Import { .. } => unreachable!("an import needs no database"),
     }
 }
 
-async fn list(session: &Session, only: Option<&str>) -> Ended {
+/// Prints the tools of all servers, or of one; `Exit::Failed` if a server cannot be reached.
+async fn list(session: &Session, only: Option<&str>) -> CommandResult {
     let names = session.service.server_names();
     if let Some(only) = only.filter(|only| !names.iter().any(|name| name == only)) {
         let cure = format!("there are: {}", names.join(", "));
@@ -34,36 +38,37 @@ async fn list(session: &Session, only: Option<&str>) -> Ended {
     let mut servers = session.service.list_tools().await;
     servers.retain(|server| only.is_none_or(|only| server.server == only));
     let output = &session.output;
-    let seen = session.service.tools_seen(None).await?;
+    let stats = session.service.tool_call_stats(None).await?;
     let reachable = servers.iter().all(|server| server.error.is_none());
     if output.json {
-        output.document(&servers.iter().map(|server| with_figures(server, &seen)).collect::<Vec<_>>());
+        output.document(&servers.iter().map(|server| with_call_stats(server, &stats)).collect::<Vec<_>>());
     } else if servers.is_empty() {
         output.line("no servers are configured; name them under mcpServers in actbook.yaml");
     } else {
         for server in &servers {
             let error = server.error.as_ref().map(|error| painted(BAD, format_args!("  {error}")));
-            let in_all = seen.servers.get(&server.server).map(|seen| format!("  {}", figures(seen)));
+            let total =
+                stats.servers.get(&server.server).map(|stats| format!("  {}", call_stats_text(stats)));
             output.line(format_args!(
                 "{}{}{}",
                 painted(STRONG, &server.server),
-                painted(QUIET, in_all.unwrap_or_default()),
+                painted(QUIET, total.unwrap_or_default()),
                 error.unwrap_or_default()
             ));
             let mut table = Table::new(2, &[]);
             for tool in &server.tools {
-                let hints = hints(&tool.annotations.read_only, &tool.annotations.idempotent);
-                let described = cut(&visible(tool.description.as_deref().unwrap_or_default()), 90);
+                let hints = hint_text(&tool.annotations.read_only, &tool.annotations.idempotent);
+                let described = truncate(&escape_hidden(tool.description.as_deref().unwrap_or_default()), 90);
                 let described = if tool.hidden.is_empty() {
                     described
                 } else {
                     format!("{} {described}", painted(BAD, "hidden text!"))
                 };
-                let figures = seen.tools.get(&tool.name).map(figures).unwrap_or_default();
-                table.row(vec![
+                let calls = stats.tools.get(&tool.name).map(call_stats_text).unwrap_or_default();
+                table.push_row(vec![
                     cell(&tool.name),
-                    coloured(QUIET, hints),
-                    coloured(QUIET, figures),
+                    styled_cell(QUIET, hints),
+                    styled_cell(QUIET, calls),
                     cell(described),
                 ]);
             }
@@ -73,27 +78,28 @@ async fn list(session: &Session, only: Option<&str>) -> Ended {
     Ok(if reachable { Exit::Done } else { Exit::Failed })
 }
 
-/// The server with what was seen of it and of each of its tools.
-fn with_figures(server: &ServerTools, seen: &ToolsSeen) -> Value {
-    let mut shown = json!(server);
-    shown["seen"] = json!(seen.servers.get(&server.server));
-    for (tool, listed) in shown["tools"].as_array_mut().into_iter().flatten().zip(&server.tools) {
-        tool["seen"] = json!(seen.tools.get(&listed.name));
+/// The server as JSON, with the call statistics of it and of each of its tools as `seen`.
+fn with_call_stats(server: &ServerTools, stats: &ToolCallStatsByName) -> Value {
+    let mut document = json!(server);
+    document["seen"] = json!(stats.servers.get(&server.server));
+    for (tool, listed) in document["tools"].as_array_mut().into_iter().flatten().zip(&server.tools) {
+        tool["seen"] = json!(stats.tools.get(&listed.name));
     }
-    shown
+    document
 }
 
 /// `412 calls, 98 % ok, p50 12 ms, p95 40 ms`
-fn figures(seen: &Seen) -> String {
-    let percent = (seen.succeeded * 100).checked_div(seen.calls).unwrap_or(0);
-    let calls = if seen.calls == 1 { "1 call".to_owned() } else { format!("{} calls", seen.calls) };
-    let times = [("p50", seen.p50_ms), ("p95", seen.p95_ms), ("p99", seen.p99_ms)];
-    let times = times.into_iter().filter_map(|(name, ms)| Some(format!(", {name} {}", times::took(ms?))));
+fn call_stats_text(stats: &ToolCallStats) -> String {
+    let percent = (stats.succeeded * 100).checked_div(stats.calls).unwrap_or(0);
+    let calls = if stats.calls == 1 { "1 call".to_owned() } else { format!("{} calls", stats.calls) };
+    let times = [("p50", stats.p50_ms), ("p95", stats.p95_ms), ("p99", stats.p99_ms)];
+    let times =
+        times.into_iter().filter_map(|(name, ms)| Some(format!(", {name} {}", times::elapsed_text(ms?))));
     format!("{calls}, {percent} % ok{}", times.collect::<String>())
 }
 
-/// What the server claims.
-fn hints(read_only: &Option<bool>, idempotent: &Option<bool>) -> &'static str {
+/// The strongest hint that the server gives about a tool; empty without one.
+fn hint_text(read_only: &Option<bool>, idempotent: &Option<bool>) -> &'static str {
     match (read_only, idempotent) {
         (Some(true), _) => "read-only",
         (_, Some(true)) => "idempotent",
@@ -101,30 +107,34 @@ fn hints(read_only: &Option<bool>, idempotent: &Option<bool>) -> &'static str {
     }
 }
 
+/// The JSON document of `tools show`.
 #[derive(serde::Serialize)]
-struct Shown<'a> {
+struct ToolDocument<'a> {
     #[serde(flatten)]
     tool: &'a ToolInfo,
     #[serde(flatten)]
-    standing: &'a ToolStanding,
-    seen: Option<&'a Seen>,
+    standing: &'a ToolPolicyView,
+    seen: Option<&'a ToolCallStats>,
 }
 
-async fn show(session: &Session, name: &str) -> Ended {
+/// Prints one tool: description, hints, the operator's settings, call statistics, schemas.
+async fn show(session: &Session, name: &str) -> CommandResult {
     let tool = session.service.tool(name).await?;
-    let standing = session.service.standing(&tool)?;
-    let seen = session.service.tools_seen(None).await?.tools.remove(&tool.name);
+    let standing = session.service.tool_policy_view(&tool)?;
+    let seen = session.service.tool_call_stats(None).await?.tools.remove(&tool.name);
     let output = &session.output;
     if output.json {
-        output.document(&Shown { tool: &tool, standing: &standing, seen: seen.as_ref() });
+        output.document(&ToolDocument { tool: &tool, standing: &standing, seen: seen.as_ref() });
         return Ok(Exit::Done);
     }
     output.line(painted(STRONG, &tool.name));
-    output
-        .line(format_args!("  {}", visible(tool.description.as_deref().unwrap_or("without a description"))));
-    defined(output, &tool);
-    for place in &tool.hidden {
-        output.line(format_args!("  {}", painted(BAD, format_args!("hidden characters in {place}"))));
+    output.line(format_args!(
+        "  {}",
+        escape_hidden(tool.description.as_deref().unwrap_or("without a description"))
+    ));
+    print_definition(output, &tool);
+    for location in &tool.hidden {
+        output.line(format_args!("  {}", painted(BAD, format_args!("hidden characters in {location}"))));
     }
     let hints = &tool.annotations;
     let claimed = [
@@ -132,24 +142,24 @@ async fn show(session: &Session, name: &str) -> Ended {
         ("destructive", hints.destructive),
         ("idempotent", hints.idempotent),
     ];
-    for (word, said) in claimed {
-        if let Some(said) = said {
-            let said = if said { "yes" } else { "no" };
-            output.line(format_args!("  {word}: {said} (says its server)"));
+    for (hint, value) in claimed {
+        if let Some(value) = value {
+            let value = if value { "yes" } else { "no" };
+            output.line(format_args!("  {hint}: {value} (says its server)"));
         }
     }
-    operator(output, &standing);
+    print_operator_settings(output, &standing);
     output.line(painted(QUIET, format_args!("  digest {}", tool.digest)));
-    seen.iter().for_each(|seen| was_seen(output, seen));
-    schema(output, "arguments", &tool.input_schema);
+    seen.iter().for_each(|seen| print_call_stats(output, seen));
+    print_schema(output, "arguments", &tool.input_schema);
     if let Some(schema_) = &tool.output_schema {
-        schema(output, "output", schema_);
+        print_schema(output, "output", schema_);
     }
     Ok(Exit::Done)
 }
 
-/// How the config defines a command or a request: a person may see what agents are not shown.
-fn defined(output: &Output, tool: &ToolInfo) {
+/// Prints how the config defines a command or a request. People may see it; agents are not shown it.
+fn print_definition(output: &Output, tool: &ToolInfo) {
     let Some(("command" | "http", _)) = tool.name.split_once('/') else { return };
     for field in ["argv", "cwd", "method", "url", "inherit_env"] {
         if let Some(value) = tool.object.get(field).filter(|value| !value.is_null()) {
@@ -158,11 +168,11 @@ fn defined(output: &Output, tool: &ToolInfo) {
     }
 }
 
-/// What the operator has said of it.
-fn operator(output: &Output, standing: &ToolStanding) {
-    let ToolStanding { trusted, terms, accepted } = standing;
-    let flag = |word: &str, said: Option<bool>| said.map(|said| format!("{word}: {said}"));
-    let words = [
+/// Prints what the operator has set for the tool in the config, and the digest that was last accepted.
+fn print_operator_settings(output: &Output, standing: &ToolPolicyView) {
+    let ToolPolicyView { trusted, terms, accepted } = standing;
+    let flag = |name: &str, value: Option<bool>| value.map(|value| format!("{name}: {value}"));
+    let settings = [
         trusted.then(|| "its server is trusted".to_owned()),
         flag("read_only", terms.read_only),
         flag("idempotent", terms.idempotent),
@@ -174,31 +184,32 @@ fn operator(output: &Output, standing: &ToolStanding) {
             .and_then(|retry| retry.max_attempts)
             .map(|most| format!("at most {most} attempts")),
     ];
-    let words: Vec<String> = words.into_iter().flatten().collect();
-    if !words.is_empty() {
-        output.line(format_args!("  the config says: {}", words.join(", ")));
+    let settings: Vec<String> = settings.into_iter().flatten().collect();
+    if !settings.is_empty() {
+        output.line(format_args!("  the config says: {}", settings.join(", ")));
     }
     if let Some(accepted) = accepted {
         output.line(painted(QUIET, format_args!("  last accepted {accepted}")));
     }
 }
 
-fn was_seen(output: &Output, seen: &Seen) {
-    output.line(format_args!("  seen: {}", figures(seen)));
-    for (outcome, by_category) in [("failed", &seen.failed), ("unknown", &seen.unknown)] {
+/// Prints the statistics of a tool's calls: counts, times, errors by category, the last error.
+fn print_call_stats(output: &Output, stats: &ToolCallStats) {
+    output.line(format_args!("  seen: {}", call_stats_text(stats)));
+    for (outcome, by_category) in [("failed", &stats.failed), ("unknown", &stats.unknown)] {
         for (category, count) in by_category {
             output.line(format_args!("  {outcome}: {count} × {category}"));
         }
     }
-    if let Some(error) = &seen.last_error {
-        let said = error.message.as_deref().unwrap_or("its words are erased");
-        let said = format!("  last error, {}: {said}", times::date(&error.at));
-        output.line(painted(BAD, cut(&said, 400)));
+    if let Some(error) = &stats.last_error {
+        let message = error.message.as_deref().unwrap_or("its text is erased");
+        let line = format!("  last error, {}: {message}", times::local_date_time(&error.at));
+        output.line(painted(BAD, truncate(&line, 400)));
     }
 }
 
-/// The properties with their types; `--json` has the whole schema.
-fn schema(output: &Output, title: &str, schema: &Value) {
+/// Prints the properties of a schema with their types; `--json` has the whole schema.
+fn print_schema(output: &Output, title: &str, schema: &Value) {
     output.line(painted(STRONG, title));
     let required: Vec<&str> = schema
         .get("required")
@@ -213,31 +224,33 @@ fn schema(output: &Output, title: &str, schema: &Value) {
         let kind =
             property.get("type").map(|kind| kind.as_str().map_or_else(|| kind.to_string(), str::to_owned));
         let need = if required.contains(&name.as_str()) { "required" } else { "" };
-        let about = visible(property.get("description").and_then(Value::as_str).unwrap_or_default());
-        table.row(vec![
+        let about = escape_hidden(property.get("description").and_then(Value::as_str).unwrap_or_default());
+        table.push_row(vec![
             cell(name),
             cell(kind.unwrap_or_default()),
-            coloured(QUIET, need),
-            cell(cut(&about, 90)),
+            styled_cell(QUIET, need),
+            cell(truncate(&about, 90)),
         ]);
     }
     table.print(output);
 }
 
-async fn accept(session: &Session, name: &str, reason: Option<String>) -> Ended {
-    let taken = session.service.accept_tool(&session.caller, name, reason).await?;
+/// Accepts the tool's current definition for every plan.
+async fn accept(session: &Session, name: &str, reason: Option<String>) -> CommandResult {
+    let accepted = session.service.accept_tool(&session.caller, name, reason).await?;
     let output = &session.output;
     if output.json {
-        output.document(&taken);
+        output.document(&accepted);
         return Ok(Exit::Done);
     }
-    let what = if taken.fresh { "accepted" } else { "accepted before" };
-    output.line(format_args!("{what}: {} {}", taken.tool, painted(QUIET, taken.digest)));
+    let what = if accepted.fresh { "accepted" } else { "accepted before" };
+    output.line(format_args!("{what}: {} {}", accepted.tool, painted(QUIET, accepted.digest)));
     output.line("  every plan may call it as it is now; `actbook decide EXECUTION STEP retry` goes on where one was refused");
     Ok(Exit::Done)
 }
 
-async fn call(session: &Session, name: &str, arguments: Value, timeout_ms: u64) -> Ended {
+/// Calls a tool outside any plan and journal; `Exit::Failed` unless it succeeded.
+async fn call(session: &Session, name: &str, arguments: Value, timeout_ms: u64) -> CommandResult {
     session.service.tool(name).await?;
     let called = session.service.call_tool(name, arguments, Duration::from_millis(timeout_ms)).await;
     let output = &session.output;
@@ -246,13 +259,13 @@ async fn call(session: &Session, name: &str, arguments: Value, timeout_ms: u64) 
         output.document(&called);
         return Ok(exit);
     }
-    let took = times::took(i64::try_from(called.took_ms).unwrap_or(i64::MAX));
+    let took = times::elapsed_text(i64::try_from(called.took_ms).unwrap_or(i64::MAX));
     match (&called.message, called.category) {
         (Some(message), Some(category)) => {
             output
                 .line(format_args!("{} after {took}: {message} ({category})", painted(BAD, called.outcome)));
         }
-        (_, _) => output.aside(painted(QUIET, format_args!("{} after {took}", called.outcome))),
+        (_, _) => output.notice(painted(QUIET, format_args!("{} after {took}", called.outcome))),
     }
     if let Some(shown) = &called.output {
         output.text(format_args!("{shown:#}"));

@@ -1,32 +1,34 @@
-//! `actbook trust`: shows what a config would let Actbook do, and takes it as the user's own.
+//! `actbook trust`: shows what a config would let Actbook do, and records that the user trusts it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use actbook::config::{
-    Approvals, Candidate, Config, FILE_NAMES, InheritEnv, Location, McpServer, Sharing, Template, locate,
+    Approvals, Config, ConfigCandidate, ConfigLocation, ConfigTemplate, FILE_NAMES, InheritEnv, McpServer,
+    Sharing, locate_config,
 };
 use actbook::error::Error;
-use actbook::service::visible;
+use actbook::service::escape_hidden;
 use serde_json::{Value, json};
 
-use super::args::{Common, Trust};
+use super::args::{CommonArgs, TrustArgs};
 use super::output::Output;
-use super::signs::{STRONG, painted};
-use super::{Ended, Exit, config};
+use super::status_style::{STRONG, painted};
+use super::{CommandResult, Exit, config};
 
-pub fn trust(output: &Output, common: &Common, asked: &Trust) -> Ended {
-    let file = asked.file.clone().or_else(|| common.config.clone());
-    let file = file.map_or_else(found_here, Ok)?;
-    let candidate = Candidate::read(&file)?;
-    let fresh = !config::store().trusts(&candidate);
-    if fresh && asked.yes {
-        keep(&candidate)?;
+/// Trusts a config, with `--yes` or after asking; `Err` if the user declines or cannot be asked.
+pub fn trust(output: &Output, common: &CommonArgs, args: &TrustArgs) -> CommandResult {
+    let file = args.file.clone().or_else(|| common.config.clone());
+    let file = file.map_or_else(working_folder_config, Ok)?;
+    let candidate = ConfigCandidate::read(&file)?;
+    let fresh = !config::trust_store().trusts(&candidate);
+    if fresh && args.yes {
+        record_trust(&candidate)?;
     } else if fresh && !output.can_ask() {
-        show(output, &candidate.config);
+        print_summary(output, &candidate.config);
         let message = format!("{} is not trusted, and there is no terminal to ask at", file.display());
         return Err(Error::new("untrusted_config", message, "read the file, then say `actbook trust --yes`"));
-    } else if fresh && !ask(output, &candidate)? {
+    } else if fresh && !ask_to_trust(output, &candidate)? {
         let message = format!("{} stays untrusted", file.display());
         return Err(Error::new("untrusted_config", message, "read the file, and say yes if it is yours"));
     }
@@ -35,75 +37,83 @@ pub fn trust(output: &Output, common: &Common, asked: &Trust) -> Ended {
         return Ok(Exit::Done);
     }
     let what = if fresh { "trusted" } else { "trusted before, and unchanged" };
-    output.line(format_args!("{what}: {}", visible(&file.to_string_lossy())));
+    output.line(format_args!("{what}: {}", escape_hidden(&file.to_string_lossy())));
     Ok(Exit::Done)
 }
 
-/// The config of the working folder.
-fn found_here() -> Result<PathBuf, Error> {
-    match locate(None)? {
-        Location::Named(file) | Location::WorkingFolder(file) => Ok(file),
-        Location::User(file) => {
+/// The config file of the working folder; `Err` if there is none, or the user's own is used, which needs no
+/// trust.
+fn working_folder_config() -> Result<PathBuf, Error> {
+    match locate_config(None)? {
+        ConfigLocation::Named(file) | ConfigLocation::WorkingFolder(file) => Ok(file),
+        ConfigLocation::User(file) => {
             let message = format!("{} is your own and needs no trust", file.display());
             Err(Error::new("nothing_to_trust", message, "name the file that you mean"))
         }
-        Location::Nowhere(folder) => {
+        ConfigLocation::Nowhere(folder) => {
             let message = format!("there is no {} in {}", FILE_NAMES.join(" or "), folder.display());
             Err(Error::new("nothing_to_trust", message, "name the file that you mean"))
         }
     }
 }
 
-/// Shows the config and asks; trusts it on a yes.
-pub fn ask(output: &Output, candidate: &Candidate) -> Result<bool, Error> {
-    let file = visible(&candidate.file().to_string_lossy());
-    output.aside(format_args!("{} is not trusted as it is. It would have Actbook", painted(STRONG, file)));
-    show(output, &candidate.config);
+/// Shows what the config would do, asks, and records a yes. True: it is trusted now.
+pub fn ask_to_trust(output: &Output, candidate: &ConfigCandidate) -> Result<bool, Error> {
+    let file = escape_hidden(&candidate.file().to_string_lossy());
+    output.notice(format_args!("{} is not trusted as it is. It would have Actbook", painted(STRONG, file)));
+    print_summary(output, &candidate.config);
     let failed = |error: std::io::Error| Error::new("io", error.to_string(), "use `actbook trust --yes`");
     let yes = output.confirm("Trust it?").map_err(failed)?;
     if yes {
-        keep(candidate)?;
+        record_trust(candidate)?;
     }
     Ok(yes)
 }
 
-fn keep(candidate: &Candidate) -> Result<(), Error> {
+/// Records the config as trusted.
+fn record_trust(candidate: &ConfigCandidate) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
         let message = format!("what is trusted cannot be kept: {error}");
         Error::new("io", message, "make the data folder writable")
     };
-    config::store().trust(candidate).map_err(failed)
+    config::trust_store().trust(candidate).map_err(failed)
 }
 
-fn show(output: &Output, config: &Config) {
-    let lines = summary(config);
+/// Prints what the config lets Actbook do, to stderr.
+fn print_summary(output: &Output, config: &Config) {
+    let lines = config_summary(config);
     if lines.is_empty() {
-        output.aside("  do nothing: it names no server, command or address");
+        output.notice("  do nothing: it names no server, command or address");
     }
     for line in lines {
-        output.aside(format_args!("  {line}"));
+        output.notice(format_args!("  {line}"));
     }
 }
 
-/// What the config lets Actbook do, one line each: commands, addresses, variables, approvals.
-fn summary(config: &Config) -> Vec<String> {
+/// What the config lets Actbook do, a line each: commands, addresses, environment variables, policies.
+fn config_summary(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, server) in &config.mcp_servers {
         lines.push(match server {
             McpServer::Stdio { command, args, inherit_env, cwd, .. } => {
-                let argv: Vec<&Template> = [command].into_iter().chain(args).collect();
-                format!("start {}: {}{}", quoted(name), started(&argv, cwd.as_ref()), inherited(inherit_env))
+                let argv: Vec<&ConfigTemplate> = [command].into_iter().chain(args).collect();
+                format!(
+                    "start {}: {}{}",
+                    quoted(name),
+                    command_text(&argv, cwd.as_ref()),
+                    inherited_text(inherit_env)
+                )
             }
             McpServer::Http { url, .. } => format!("connect to {}: {}", quoted(name), quoted(&url.source)),
         });
     }
     for (name, tool) in &config.commands {
-        let argv: Vec<&Template> = tool.argv.iter().collect();
-        let how = started(&argv, tool.cwd.as_ref());
+        let argv: Vec<&ConfigTemplate> = tool.argv.iter().collect();
+        let how = command_text(&argv, tool.cwd.as_ref());
         lines.push(format!(
             "run {}: {how}{}",
             quoted(&format!("command/{name}")),
-            inherited(&tool.inherit_env)
+            inherited_text(&tool.inherit_env)
         ));
     }
     for (name, tool) in &config.http {
@@ -114,12 +124,12 @@ fn summary(config: &Config) -> Vec<String> {
     if !variables.is_empty() {
         lines.push(format!("use these environment variables: {}", variables.join(", ")));
     }
-    lines.extend(policies(config));
+    lines.extend(policy_lines(config));
     lines
 }
 
-/// What the config allows, beside what it starts.
-fn policies(config: &Config) -> Vec<String> {
+/// The policies of the config that widen what agents may do, a line each.
+fn policy_lines(config: &Config) -> Vec<String> {
     let project =
         config.project.iter().map(|name| format!("let its agents act in the project {}", quoted(name)));
     let mut lines: Vec<String> = project.collect();
@@ -129,13 +139,13 @@ fn policies(config: &Config) -> Vec<String> {
     if config.everywhere == Sharing::Agents {
         lines.push("let agents share notes and templates with every project".to_owned());
     }
-    for (name, words) in &config.servers {
-        if words.trusted {
+    for (name, settings) in &config.servers {
+        if settings.trusted {
             lines.push(format!("take what {} says of its tools at its word", quoted(name)));
         }
-        let unasked = words.tools.iter().filter(|(_, tool)| tool.approval == Some(false));
+        let unapproved = settings.tools.iter().filter(|(_, tool)| tool.approval == Some(false));
         lines.extend(
-            unasked.map(|(tool, _)| format!("ask no approval for {}", quoted(&format!("{name}/{tool}")))),
+            unapproved.map(|(tool, _)| format!("ask no approval for {}", quoted(&format!("{name}/{tool}")))),
         );
     }
     if !config.egress_allow.is_empty() {
@@ -148,30 +158,32 @@ fn policies(config: &Config) -> Vec<String> {
     lines
 }
 
-fn started(argv: &[&Template], cwd: Option<&Template>) -> String {
-    let words: Vec<String> = argv.iter().map(|word| quoted(&word.source)).collect();
+/// A command line as the config writes it, with its folder.
+fn command_text(argv: &[&ConfigTemplate], cwd: Option<&ConfigTemplate>) -> String {
+    let arguments: Vec<String> = argv.iter().map(|argument| quoted(&argument.source)).collect();
     let cwd = cwd.map(|cwd| format!(" in {}", quoted(&cwd.source))).unwrap_or_default();
-    format!("{}{cwd}", words.join(" "))
+    format!("{}{cwd}", arguments.join(" "))
 }
 
-fn inherited(inherit: &InheritEnv) -> &'static str {
+fn inherited_text(inherit: &InheritEnv) -> &'static str {
     match inherit {
         InheritEnv::All => " with your whole environment",
         InheritEnv::Names(_) => "",
     }
 }
 
-/// The environment variables whose values the config takes.
+/// The environment variables whose values the config uses or passes on.
 fn variables(config: &Config) -> BTreeSet<&str> {
-    let referred = config.templates().into_iter().flat_map(Template::variables);
+    let referred = config.templates().into_iter().flat_map(ConfigTemplate::variables);
     referred.chain(config.inherited_variables()).collect()
 }
 
-/// As JSON quotes it where it is more than a plain word, so that a name cannot pass for a line of ours.
+/// The text, quoted as JSON unless it is a plain word, so that a name from the config cannot pass for
+/// Actbook's text.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
-    visible(&Value::from(text).to_string())
+    escape_hidden(&Value::from(text).to_string())
 }

@@ -1,77 +1,78 @@
-//! Plans and their executions: saved, started, followed, steered, put on record, proven.
+//! Plans and executions: save, start, watch, control, record, verify.
 
-use actbook_engine::analysis::Check;
-use actbook_engine::policy::Answer;
+use actbook_engine::analysis::PlanCheck;
+use actbook_engine::policy::StepAnswer;
 use serde_json::{Value, json};
 
 use super::{Client, Watch};
 use crate::error::Error;
-use crate::service::view::{EntryView, ExecutionRow, ExecutionView, PlanView};
+use crate::service::view::{EntryView, ExecutionSummary, ExecutionView, PlanView};
 use crate::service::{
-    Action, Brief, Decision, ExecutionFilter, Exported, Facts, Found, JournalFilter, Noted, PlanSaved,
-    Progress, ServerTools, Verified,
+    ActionFacts, ActionRecord, Brief, Decision, DriveState, ExecutionFilter, ExportReport, FoundExecution,
+    JournalFilter, RecordResult, SavedPlan, ServerTools, VerifyReport,
 };
 
-/// What is said to an execution is answered with the execution as it is then: it goes on by itself, and
-/// [`Client::wait`] tells what came of it.
-type Said = Result<ExecutionView, Error>;
+/// The execution right after a command; it goes on in the background, and [`Client::wait`] returns what came
+/// of it.
+type ViewResult = Result<ExecutionView, Error>;
 
 impl Client {
-    /// Checks a plan, in YAML or JSON, against the tools as they are now. Calls none.
-    pub async fn check_plan(&self, document: &str) -> Check {
+    /// Checks a plan, in YAML or JSON, against the tools as they are now, without calling any.
+    pub async fn check_plan(&self, document: &str) -> PlanCheck {
         self.service().check(document, false).await.check
     }
 
     /// Checks a plan and saves it as the newest version of its name; one with errors is refused.
-    pub async fn save_plan(&self, document: &str) -> Result<PlanSaved, Error> {
-        let caller = self.asking(&json!(["save_plan", document]));
+    pub async fn save_plan(&self, document: &str) -> Result<SavedPlan, Error> {
+        let caller = self.caller_for(&json!(["save_plan", document]));
         self.service().save_plan(&caller, document, false).await
     }
 
-    /// Every saved plan, in its newest version.
+    /// All saved plans, each in its newest version.
     pub async fn plans(&self) -> Result<Vec<PlanView>, Error> {
         self.service().plans().await
     }
 
-    /// Takes a plan off the list, by name or id; its executions stay.
+    /// Deletes a plan, by name or id, from the list; its executions stay.
     pub async fn delete_plan(&self, plan: &str) -> Result<PlanView, Error> {
-        self.service().delete_plan(&self.asking(&json!(["delete_plan", plan])), plan).await
+        self.service().delete_plan(&self.caller_for(&json!(["delete_plan", plan])), plan).await
     }
 
-    /// Every tool that a plan can name here, with its server.
+    /// All tools that a plan can name here, by server.
     pub async fn tools(&self) -> Vec<ServerTools> {
         self.service().list_tools().await
     }
 
-    /// Starts an execution of a saved plan, by name or id, and gives it as it is at once; it runs in the
+    /// Starts an execution of a saved plan, by name or id, and returns its view at once; it runs in the
     /// background.
     pub async fn start(&self, plan: &str, inputs: Option<Value>) -> Result<ExecutionView, Error> {
-        let id = self.begin(plan, inputs).await?;
+        let id = self.start_execution(plan, inputs).await?;
         self.view(&id).await
     }
 
     /// Starts an execution of a saved plan and waits for its end or its first question.
     pub async fn run(&self, plan: &str, inputs: Option<Value>) -> Result<ExecutionView, Error> {
-        let id = self.begin(plan, inputs).await?;
+        let id = self.start_execution(plan, inputs).await?;
         self.wait(&id).await
     }
 
-    async fn begin(&self, plan: &str, inputs: Option<Value>) -> Result<String, Error> {
-        self.still_open()?;
-        let caller = self.asking(&json!(["start", plan, inputs]));
-        if let Some(started) = self.service().started_before(&caller).await? {
+    /// Starts an execution and returns its id; with a repeated key, the id of the earlier one.
+    async fn start_execution(&self, plan: &str, inputs: Option<Value>) -> Result<String, Error> {
+        self.check_open()?;
+        let caller = self.caller_for(&json!(["start", plan, inputs]));
+        if let Some(started) = self.service().find_previous_start(&caller).await? {
             return Ok(started.id.to_string());
         }
-        let (reference, plan, _) = self.service().ready_plan(plan).await?;
+        let (reference, plan, _) = self.service().load_and_check_plan(plan).await?;
         let started = self.service().start(&caller, reference, plan, inputs, true).await?;
         if started.fresh {
-            self.house.background.keep(started.progress);
+            self.shared.background.drive_claimed(started.progress);
         }
         Ok(started.id.to_string())
     }
 
-    /// An execution as it is: its steps, what it waits for and, where something went wrong, the brief. Ids may
-    /// be shortened to a unique beginning, here and everywhere.
+    /// The current view of an execution: its steps, what it waits for and, if something went wrong, the
+    /// brief. Here and in all methods, a unique prefix of an id is enough.
     pub async fn view(&self, execution: &str) -> Result<ExecutionView, Error> {
         self.service().view(execution).await
     }
@@ -82,121 +83,133 @@ impl Client {
     }
 
     /// Executions, newest first.
-    pub async fn executions(&self, filter: &ExecutionFilter, limit: u64) -> Result<Vec<ExecutionRow>, Error> {
+    pub async fn executions(
+        &self,
+        filter: &ExecutionFilter,
+        limit: u64,
+    ) -> Result<Vec<ExecutionSummary>, Error> {
         self.service().list(filter, limit).await
     }
 
-    /// Waits until an execution has ended, is paused, or waits for somebody. To stop waiting, drop the future.
+    /// Waits until an execution has ended, is paused, or waits for a person or an agent. To stop waiting,
+    /// drop the future.
     pub async fn wait(&self, execution: &str) -> Result<ExecutionView, Error> {
         let mut watching = self.service().watch(execution).await?;
         while !watching.is_settled() {
-            watching.moved().await?;
+            watching.wait_for_change().await?;
         }
         watching.view().await
     }
 
-    /// An execution's changes as they come, whoever makes them, to its end.
+    /// A stream of an execution's views, one after each change by any process, until it ends.
     pub async fn watch(&self, execution: &str) -> Result<Watch, Error> {
         Ok(Watch::new(self.service().watch(execution).await?))
     }
 
-    /// Takes up now what processes that are gone have left; gives how many executions.
+    /// Takes over the executions of exited processes now; returns how many.
     pub async fn take_up(&self) -> Result<usize, Error> {
-        self.still_open()?;
-        self.house.background.take_up().await
+        self.check_open()?;
+        self.shared.background.take_over_orphaned().await
     }
 
-    /// A yes: to a step, or without one to the plan or to a proposed undo.
-    pub async fn approve(&self, execution: &str, step: Option<&str>, reason: Option<&str>) -> Said {
-        let caller = self.asking(&json!(["approve", execution, step, reason]));
-        self.said(self.service().approve(&caller, execution, owned(step), owned(reason)).await).await
+    /// Approves a step; without a step, the plan or a proposed undo.
+    pub async fn approve(&self, execution: &str, step: Option<&str>, reason: Option<&str>) -> ViewResult {
+        let caller = self.caller_for(&json!(["approve", execution, step, reason]));
+        self.view_after(self.service().approve(&caller, execution, owned(step), owned(reason)).await).await
     }
 
-    /// A no to the same. A step that was rejected has failed; a plan that was is cancelled.
-    pub async fn reject(&self, execution: &str, step: Option<&str>, reason: Option<&str>) -> Said {
-        let caller = self.asking(&json!(["reject", execution, step, reason]));
-        self.said(self.service().reject(&caller, execution, owned(step), owned(reason)).await).await
+    /// Rejects a step, or without a step the plan or a proposed undo. A rejected step has failed; an
+    /// execution whose plan is rejected is cancelled.
+    pub async fn reject(&self, execution: &str, step: Option<&str>, reason: Option<&str>) -> ViewResult {
+        let caller = self.caller_for(&json!(["reject", execution, step, reason]));
+        self.view_after(self.service().reject(&caller, execution, owned(step), owned(reason)).await).await
     }
 
-    /// Settles a step that failed or is unknown. `output` goes with `Happened`, `Skip`, and with `Retry` where
-    /// the tool has asked something.
+    /// Decides about a step that failed or is unknown. `output` goes with `Happened` and `Skip`, and with
+    /// `Retry` if the tool has asked a question.
     pub async fn decide(
         &self,
         execution: &str,
         step: &str,
-        answer: Answer,
+        answer: StepAnswer,
         reason: Option<&str>,
         output: Option<Value>,
-    ) -> Said {
-        let caller = self.asking(&json!(["decide", execution, step, answer, reason, output]));
+    ) -> ViewResult {
+        let caller = self.caller_for(&json!(["decide", execution, step, answer, reason, output]));
         let (step, reason) = (step.to_owned(), owned(reason));
-        self.said(self.service().decide(&caller, execution, step, answer, reason, output).await).await
+        self.view_after(self.service().decide(&caller, execution, step, answer, reason, output).await).await
     }
 
-    /// Nothing further starts; calls in flight finish.
-    pub async fn pause(&self, execution: &str, reason: Option<&str>) -> Said {
-        let caller = self.asking(&json!(["pause", execution, reason]));
-        self.said(self.service().pause(&caller, execution, owned(reason)).await).await
+    /// Pauses an execution: no further call starts, calls in flight finish.
+    pub async fn pause(&self, execution: &str, reason: Option<&str>) -> ViewResult {
+        let caller = self.caller_for(&json!(["pause", execution, reason]));
+        self.view_after(self.service().pause(&caller, execution, owned(reason)).await).await
     }
 
-    /// Lifts a pause, and takes up an execution that nobody drives.
-    pub async fn resume(&self, execution: &str) -> Said {
-        self.still_open()?;
-        self.service().at_home(execution).await?;
-        let caller = self.asking(&json!(["resume", execution]));
-        let found = self.house.background.resume(&caller, execution).await?;
-        Ok(self.house.background.answered(&found).await?.0)
+    /// Ends a pause, and drives the execution here if no live process does.
+    pub async fn resume(&self, execution: &str) -> ViewResult {
+        self.check_open()?;
+        self.service().require_drivable(execution).await?;
+        let caller = self.caller_for(&json!(["resume", execution]));
+        let found = self.shared.background.resume(&caller, execution).await?;
+        Ok(self.shared.background.continue_and_view(&found).await?.0)
     }
 
-    /// Nothing further starts, calls in flight are asked to stop, and nothing is undone.
-    pub async fn cancel(&self, execution: &str, reason: Option<&str>) -> Said {
-        let caller = self.asking(&json!(["cancel", execution, reason]));
-        self.said(self.service().cancel(&caller, execution, owned(reason)).await).await
+    /// Cancels an execution: no further call starts, calls in flight are asked to stop, nothing is undone.
+    pub async fn cancel(&self, execution: &str, reason: Option<&str>) -> ViewResult {
+        let caller = self.caller_for(&json!(["cancel", execution, reason]));
+        self.view_after(self.service().cancel(&caller, execution, owned(reason)).await).await
     }
 
-    /// Takes back whatever may have run, in reverse order; also of an execution that has ended.
-    pub async fn undo(&self, execution: &str, reason: Option<&str>) -> Said {
-        self.still_open()?;
-        self.service().at_home(execution).await?;
-        let caller = self.asking(&json!(["undo", execution, reason]));
-        self.said(self.service().undo(&caller, execution, owned(reason)).await).await
+    /// Undoes all steps that may have run, in reverse order; also of an execution that has ended.
+    pub async fn undo(&self, execution: &str, reason: Option<&str>) -> ViewResult {
+        self.check_open()?;
+        self.service().require_drivable(execution).await?;
+        let caller = self.caller_for(&json!(["undo", execution, reason]));
+        self.view_after(self.service().undo(&caller, execution, owned(reason)).await).await
     }
 
-    /// Reports an agent's step, or an act outside of any plan; gives the position at which it stands.
-    pub async fn record_action(&self, action: Action) -> Result<u64, Error> {
+    /// Records an agent's step, or an act outside of any plan; returns its position in the journal.
+    pub async fn record_action(&self, action: ActionRecord) -> Result<u64, Error> {
         let request = json!([action.execution, action.step, action.status, action.output, action.facts]);
-        let caller = self.asking(&json!(["record_action", request]));
+        let caller = self.caller_for(&json!(["record_action", request]));
         match self.service().record_action(&caller, action).await? {
-            Noted::Alone(position) => Ok(position.0),
-            Noted::In(found, progress) => {
-                self.house.background.answered(&found).await?;
+            RecordResult::Standalone(position) => Ok(position.0),
+            RecordResult::InExecution(found, progress) => {
+                self.shared.background.continue_and_view(&found).await?;
                 Ok(progress.position.0)
             }
         }
     }
 
-    /// Puts a decision on record, and why. `stop` and `continue` also act.
-    pub async fn record_decision(&self, execution: &str, decision: Decision) -> Said {
-        let Decision { decision: what, reason, step, details } = &decision;
-        let caller = self.asking(&json!(["record_decision", execution, what, reason, step, details]));
-        self.said(self.service().record_decision(&caller, execution, decision).await).await
+    /// Records a decision and its reason. `stop` and `continue` also take effect.
+    pub async fn record_decision(&self, execution: &str, decision: Decision) -> ViewResult {
+        let Decision { decision: choice, reason, step, details } = &decision;
+        let caller = self.caller_for(&json!(["record_decision", execution, choice, reason, step, details]));
+        self.view_after(self.service().record_decision(&caller, execution, decision).await).await
     }
 
-    /// Reports that somebody took a step's effect back by hand, or (`done` false) tried to.
-    pub async fn record_compensation(&self, execution: &str, step: &str, done: bool, facts: Facts) -> Said {
-        let caller = self.asking(&json!(["record_compensation", execution, step, done, facts]));
+    /// Records that a step's effect was undone by hand or, with `done` false, that the attempt failed.
+    pub async fn record_compensation(
+        &self,
+        execution: &str,
+        step: &str,
+        done: bool,
+        facts: ActionFacts,
+    ) -> ViewResult {
+        let caller = self.caller_for(&json!(["record_compensation", execution, step, done, facts]));
         let step = step.to_owned();
-        self.said(self.service().record_compensation(&caller, execution, step, done, facts).await).await
+        self.view_after(self.service().record_compensation(&caller, execution, step, done, facts).await).await
     }
 
-    /// Entries of the journal, oldest first.
+    /// The journal's entries that pass the filter, oldest first.
     pub async fn journal(&self, filter: &JournalFilter, limit: u64) -> Result<Vec<EntryView>, Error> {
         self.service().journal(filter, limit).await
     }
 
-    /// Checks the whole journal: the chain, and every payload against its entry. Keep the position and hash it
-    /// gives elsewhere: they prove later that nothing was cut off.
-    pub async fn verify(&self) -> Result<Verified, Error> {
+    /// Checks the whole journal: the hash chain, and every payload against its entry. Store the position and
+    /// hash that it returns elsewhere: they prove later that the journal was not truncated.
+    pub async fn verify(&self) -> Result<VerifyReport, Error> {
         self.service().verify().await
     }
 
@@ -205,14 +218,15 @@ impl Client {
         &self,
         execution: &str,
         to: &mut (dyn std::io::Write + Send),
-    ) -> Result<Exported, Error> {
+    ) -> Result<ExportReport, Error> {
         self.service().export(execution, to).await
     }
 
-    /// It is on record. Where this process has not the plan's tools, the one that has them goes on.
-    async fn said(&self, told: Result<(Found, Progress), Error>) -> Said {
-        let (found, _) = told?;
-        Ok(self.house.background.answered(&found).await?.0)
+    /// Returns the execution's view after a command, and drives it on; if this process lacks the plan's
+    /// tools, the process that has them does.
+    async fn view_after(&self, result: Result<(FoundExecution, DriveState), Error>) -> ViewResult {
+        let (found, _) = result?;
+        Ok(self.shared.background.continue_and_view(&found).await?.0)
     }
 }
 

@@ -1,4 +1,4 @@
-//! An execution's changes as a stream.
+//! The views of an execution as a stream.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,46 +8,49 @@ use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt as _, unfold};
 
 use crate::error::Error;
-use crate::service::Watching;
+use crate::service::ExecutionWatcher;
 use crate::service::view::ExecutionView;
 
-/// An execution as it changes: first as it is, then after each change, at last as it ended. Changes that
-/// come faster than they are taken are shown together.
+/// A stream of an execution's views: first the current one, then one after each change, last the one at its
+/// end. Changes that come faster than they are read are combined.
 ///
-/// It is a `Stream`; [`Watch::next`] is there for those who have no other use for one.
+/// [`Watch::next`] reads it without the `StreamExt` trait.
 pub struct Watch(BoxStream<'static, Result<ExecutionView, Error>>);
 
-/// What to wait for before the next look.
-enum Next {
-    Nothing(Watching),
-    Change(Watching),
-    /// It has ended, or could not be read.
-    Over,
+/// What the stream does before its next view.
+enum WatchState {
+    /// Nothing: the current view comes first.
+    First(ExecutionWatcher),
+    /// Wait for a change.
+    AwaitChange(ExecutionWatcher),
+    /// End the stream: the execution has ended, or could not be read.
+    Ended,
 }
 
 impl Watch {
-    pub(super) fn new(watching: Watching) -> Self {
-        Self(unfold(Next::Nothing(watching), look).boxed())
+    pub(super) fn new(watching: ExecutionWatcher) -> Self {
+        Self(unfold(WatchState::First(watching), next_view).boxed())
     }
 
-    /// None: it has ended.
+    /// The next view; None: the execution has ended.
     pub async fn next(&mut self) -> Option<Result<ExecutionView, Error>> {
         self.0.next().await
     }
 }
 
-async fn look(next: Next) -> Option<(Result<ExecutionView, Error>, Next)> {
-    let watching = match next {
-        Next::Nothing(watching) => watching,
-        Next::Change(mut watching) => match watching.moved().await {
+/// The next view and what follows it; None: the stream has ended.
+async fn next_view(state: WatchState) -> Option<(Result<ExecutionView, Error>, WatchState)> {
+    let watching = match state {
+        WatchState::First(watching) => watching,
+        WatchState::AwaitChange(mut watching) => match watching.wait_for_change().await {
             Ok(()) => watching,
-            Err(error) => return Some((Err(error), Next::Over)),
+            Err(error) => return Some((Err(error), WatchState::Ended)),
         },
-        Next::Over => return None,
+        WatchState::Ended => return None,
     };
     let view = watching.view().await;
     let goes_on = view.as_ref().is_ok_and(|view| view.ended_at.is_none());
-    Some((view, if goes_on { Next::Change(watching) } else { Next::Over }))
+    Some((view, if goes_on { WatchState::AwaitChange(watching) } else { WatchState::Ended }))
 }
 
 impl Stream for Watch {

@@ -1,4 +1,4 @@
-//! Where the config is: the named file, else the one in the working folder, else the user's own.
+//! Locates the config: the named file, else the one in the working folder, else the user's own.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use super::{ConfigError, FILE_NAMES};
 
 /// Where a config was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
+pub enum ConfigLocation {
     /// Named by `--config` or `ACTBOOK_CONFIG`.
     Named(PathBuf),
-    /// In the working folder, by its name alone: whoever made the folder may have written it.
+    /// In the working folder, found by its file name: the folder's author may have written it, not the user.
     WorkingFolder(PathBuf),
     /// In the user's config folder.
     User(PathBuf),
@@ -17,27 +17,27 @@ pub enum Location {
     Nowhere(PathBuf),
 }
 
-/// Where the config is. Refused where two files of one folder could be meant.
-pub fn locate(named: Option<&Path>) -> Result<Location, ConfigError> {
+/// Locates the config. `Err(Ambiguous)`: a folder has two config files.
+pub fn locate_config(named: Option<&Path>) -> Result<ConfigLocation, ConfigError> {
     if let Some(named) = named {
-        return Ok(Location::Named(named.to_owned()));
+        return Ok(ConfigLocation::Named(named.to_owned()));
     }
-    let here =
+    let working_folder =
         std::env::current_dir().map_err(|error| ConfigError::Unreadable { path: ".".into(), error })?;
-    let users = user_folder();
-    let is_users = |folder: &Path| {
+    let user_folder = user_config_folder();
+    let is_user_folder = |folder: &Path| {
         let real = |folder: &Path| folder.canonicalize().ok();
-        users.as_deref().and_then(real).is_some_and(|users| real(folder) == Some(users))
+        user_folder.as_deref().and_then(real).is_some_and(|user_folder| real(folder) == Some(user_folder))
     };
-    if let Some(found) = in_folder(&here)?.filter(|_| !is_users(&here)) {
-        return Ok(Location::WorkingFolder(found));
+    if let Some(found) = config_in_folder(&working_folder)?.filter(|_| !is_user_folder(&working_folder)) {
+        return Ok(ConfigLocation::WorkingFolder(found));
     }
-    let in_users = users.as_deref().map(in_folder).transpose()?.flatten();
-    Ok(in_users.map_or(Location::Nowhere(here), Location::User))
+    let users = user_folder.as_deref().map(config_in_folder).transpose()?.flatten();
+    Ok(users.map_or(ConfigLocation::Nowhere(working_folder), ConfigLocation::User))
 }
 
-/// The folder's config. None: it has none.
-fn in_folder(folder: &Path) -> Result<Option<PathBuf>, ConfigError> {
+/// The config file in a folder; None: there is none.
+fn config_in_folder(folder: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let mut found = FILE_NAMES.iter().map(|name| folder.join(name)).filter(|file| file.is_file());
     match (found.next(), found.next()) {
         (Some(one), Some(other)) => Err(ConfigError::Ambiguous { one, other }),
@@ -45,7 +45,8 @@ fn in_folder(folder: &Path) -> Result<Option<PathBuf>, ConfigError> {
     }
 }
 
-fn user_folder() -> Option<PathBuf> {
+/// The user's config folder for Actbook; None: neither `XDG_CONFIG_HOME` nor `HOME` is set.
+fn user_config_folder() -> Option<PathBuf> {
     let named = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")))?;
     Some(folder.join("actbook"))

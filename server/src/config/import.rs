@@ -1,85 +1,87 @@
-//! The servers of other clients' configs, put into ours: read, told apart from our own entry, their
-//! variables kept as references, and added to the text of `actbook.yaml` without touching the rest of it.
-//! Secrets stay where they are: a value that is written down there is not written down here.
+//! Imports the servers of other clients' configs: parses the entries, skips Actbook's own, keeps variables as
+//! references, and adds the entries to the text of `actbook.yaml` without changing the rest of it. Secrets
+//! are not copied: a literal secret becomes a reference to an environment variable.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::comments::plain;
-use super::template::{Part, Scope, Template};
+use super::jsonc::to_plain_json;
+use super::template::{ConfigTemplate, ReferenceScope, TemplatePart};
 use super::{COMMAND_SERVER, Config, HTTP_SERVER, is_secret_name};
 
-/// One server as it goes into our config, with what the user must know about it.
+/// One server as it is written into `actbook.yaml`, with notes for the user.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Imported {
+pub struct ImportedServer {
     pub name: String,
     pub entry: Value,
     pub notes: Vec<String>,
 }
 
-/// What becomes of one entry of a client's config.
+/// The result of importing one entry of a client's config.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    Taken(Imported),
-    /// And why.
-    LeftOut(String),
-    /// Everything that is wrong with it.
-    Wrong(Vec<String>),
+pub enum ImportOutcome {
+    Imported(ImportedServer),
+    /// The entry is not imported; the text says why.
+    Skipped(String),
+    /// The entry cannot be imported; these are all its problems.
+    Invalid(Vec<String>),
 }
 
-/// The servers that a client's config names: `mcpServers`, `servers`, VS Code's `mcp.servers`,
-/// and what Claude Code keeps for the project in this folder.
+/// The servers in a client's config: `mcpServers`, `servers`, VS Code's `mcp.servers`, and those that Claude
+/// Code keeps for the project in this folder. `Err` says why the text is no such config.
 pub fn servers_in(text: &str, project: &Path) -> Result<Map<String, Value>, String> {
     let document: Value =
-        serde_json::from_str(&plain(text)).map_err(|error| format!("is no JSON: {error}"))?;
+        serde_json::from_str(&to_plain_json(text)).map_err(|error| format!("is no JSON: {error}"))?;
     let of_project =
         document.get("projects").and_then(|projects| projects.get(project.to_string_lossy().as_ref()));
-    let places = [
+    let lists = [
         of_project.and_then(|project| project.get("mcpServers")),
         document.get("mcpServers"),
         document.get("servers"),
         document.get("mcp").and_then(|mcp| mcp.get("servers")),
     ];
     let mut servers = Map::new();
-    let mut named = false;
-    for place in places.into_iter().flatten() {
-        named = true;
-        for (name, entry) in place.as_object().ok_or("its list of servers is no map")? {
+    let mut has_list = false;
+    for list in lists.into_iter().flatten() {
+        has_list = true;
+        for (name, entry) in list.as_object().ok_or("its list of servers is no map")? {
             servers.entry(name.clone()).or_insert_with(|| entry.clone());
         }
     }
-    match named || document.get("projects").is_some() {
-        true => Ok(servers),
-        false => Err("names no servers: there is neither `mcpServers` nor `servers` in it".to_owned()),
+    if has_list || document.get("projects").is_some() {
+        Ok(servers)
+    } else {
+        Err("names no servers: there is neither `mcpServers` nor `servers` in it".to_owned())
     }
 }
 
-/// One entry in our words. `environment` tells which variables are set; their values go nowhere.
-pub fn import(
+/// Imports one entry. `environment` is only used to check which variables are set, not for their values.
+pub fn import_server(
     name: &str,
     entry: &Value,
     project: &Path,
     environment: &dyn Fn(&str) -> Option<String>,
-) -> Outcome {
+) -> ImportOutcome {
     if entry.get("disabled") == Some(&Value::Bool(true)) {
-        return Outcome::LeftOut("it is disabled there".to_owned());
+        return ImportOutcome::Skipped("it is disabled there".to_owned());
     }
-    if is_our_own(name, entry) {
-        return Outcome::LeftOut("it is Actbook itself".to_owned());
+    if is_actbook_itself(name, entry) {
+        return ImportOutcome::Skipped("it is Actbook itself".to_owned());
     }
-    let mut reading = Reading { name, project, environment, notes: Vec::new(), wrong: Vec::new() };
-    let read = reading.entry(entry);
-    let name = our_name(name, &mut reading.notes);
-    match (read, reading.wrong.is_empty()) {
-        (Some(entry), true) => Outcome::Taken(Imported { name, entry, notes: reading.notes }),
-        (_, _) => Outcome::Wrong(reading.wrong),
+    let mut reading = EntryReader { name, project, environment, notes: Vec::new(), errors: Vec::new() };
+    let read = reading.read_entry(entry);
+    let name = local_name(name, &mut reading.notes);
+    match (read, reading.errors.is_empty()) {
+        (Some(entry), true) => ImportOutcome::Imported(ImportedServer { name, entry, notes: reading.notes }),
+        (_, _) => ImportOutcome::Invalid(reading.errors),
     }
 }
 
-/// `command` and `http` mean something here, and a slash parts a server from its tool.
-fn our_name(name: &str, notes: &mut Vec<String>) -> String {
+/// The server's name in `actbook.yaml`: `command` and `http` are reserved, and a slash separates a server
+/// from its tool.
+fn local_name(name: &str, notes: &mut Vec<String>) -> String {
     let ours = match name.replace('/', "-") {
         taken if taken == COMMAND_SERVER || taken == HTTP_SERVER || taken.is_empty() => {
             format!("{taken}-server")
@@ -92,8 +94,8 @@ fn our_name(name: &str, notes: &mut Vec<String>) -> String {
     ours
 }
 
-/// A plan that could call Actbook would wait for itself.
-fn is_our_own(name: &str, entry: &Value) -> bool {
+/// Whether the entry starts or reaches Actbook itself: a plan that calls Actbook would wait for itself.
+fn is_actbook_itself(name: &str, entry: &Value) -> bool {
     let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
     let arguments =
         entry.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -105,41 +107,43 @@ fn is_our_own(name: &str, entry: &Value) -> bool {
         || (name == "actbook" && url.ends_with("/mcp"))
 }
 
-/// A path, a package or an image of that name, whatever its version.
+/// Whether a word of a command line is a path, package or image called `actbook`, of any version.
 fn names_actbook(word: &str) -> bool {
     let last = word.rsplit(['/', '\\']).next().unwrap_or(word);
     let bare = last.split(['@', ':']).next().unwrap_or(last);
     bare.strip_suffix(".exe").unwrap_or(bare) == "actbook"
 }
 
-struct Reading<'a> {
+/// Reads one entry, and collects notes and errors on the way.
+struct EntryReader<'a> {
     name: &'a str,
     project: &'a Path,
     environment: &'a dyn Fn(&str) -> Option<String>,
     notes: Vec<String>,
-    wrong: Vec<String>,
+    errors: Vec<String>,
 }
 
-impl Reading<'_> {
-    fn entry(&mut self, entry: &Value) -> Option<Value> {
+impl EntryReader<'_> {
+    /// The entry in the format of `actbook.yaml`; None: it has neither a command nor a URL.
+    fn read_entry(&mut self, entry: &Value) -> Option<Value> {
         let text = |field: &str| entry.get(field).and_then(Value::as_str);
         let mut ours = Map::new();
         match (text("command"), text("url").or(text("serverUrl"))) {
             (Some(command), None) => {
-                ours.insert("command".to_owned(), json!(self.text(command)));
+                ours.insert("command".to_owned(), json!(self.convert_text(command)));
                 let args = entry.get("args").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-                let args: Vec<String> = args.iter().map(|arg| self.text(&written(arg))).collect();
+                let args: Vec<String> = args.iter().map(|arg| self.convert_text(&text_of(arg))).collect();
                 ours.extend((!args.is_empty()).then(|| ("args".to_owned(), json!(args))));
-                ours.extend(self.named(entry, "env").map(|env| ("env".to_owned(), env)));
-                ours.extend(text("cwd").map(|cwd| ("cwd".to_owned(), json!(self.text(cwd)))));
+                ours.extend(self.read_map(entry, "env").map(|env| ("env".to_owned(), env)));
+                ours.extend(text("cwd").map(|cwd| ("cwd".to_owned(), json!(self.convert_text(cwd)))));
             }
             (None, Some(url)) => {
-                ours.insert("url".to_owned(), json!(self.text(url)));
-                ours.extend(self.named(entry, "headers").map(|headers| ("headers".to_owned(), headers)));
+                ours.insert("url".to_owned(), json!(self.convert_text(url)));
+                ours.extend(self.read_map(entry, "headers").map(|headers| ("headers".to_owned(), headers)));
             }
-            (None, None) => self.wrong.push(format!("`{}` has neither a `command` nor a `url`", self.name)),
+            (None, None) => self.errors.push(format!("`{}` has neither a `command` nor a `url`", self.name)),
             (Some(_), Some(_)) => {
-                self.wrong.push(format!("`{}` has both a `command` and a `url`", self.name))
+                self.errors.push(format!("`{}` has both a `command` and a `url`", self.name))
             }
         }
         if entry.get("envFile").is_some() {
@@ -148,24 +152,26 @@ impl Reading<'_> {
         Some(Value::Object(ours)).filter(|ours| ours != &json!({}))
     }
 
-    /// Variables or headers by name. A secret that is written down becomes a reference to the environment.
-    fn named(&mut self, entry: &Value, field: &str) -> Option<Value> {
+    /// The variables or headers by name. A literal secret becomes a reference to the environment.
+    fn read_map(&mut self, entry: &Value, field: &str) -> Option<Value> {
         let given = entry.get(field)?.as_object().filter(|given| !given.is_empty())?;
         let mut ours = BTreeMap::new();
         for (name, value) in given {
-            let value = written(value);
+            let value = text_of(value);
             let upper = name.to_ascii_uppercase().replace('-', "_");
-            let secret = is_secret_name(name) && !value.contains("${");
-            let kept = match secret && !value.is_empty() {
-                true => self.reference(field, &upper, &value),
-                false => self.text(&value),
+            let is_literal_secret = is_secret_name(name) && !value.contains("${") && !value.is_empty();
+            let text = if is_literal_secret {
+                self.secret_reference(field, &upper, &value)
+            } else {
+                self.convert_text(&value)
             };
-            ours.insert(name.clone(), kept);
+            ours.insert(name.clone(), text);
         }
         Some(json!(ours))
     }
 
-    fn reference(&mut self, field: &str, name: &str, value: &str) -> String {
+    /// A reference that replaces a literal secret, and a note to set its variable.
+    fn secret_reference(&mut self, field: &str, name: &str, value: &str) -> String {
         let server = self.name.to_ascii_uppercase();
         let server: String =
             server.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -178,86 +184,92 @@ impl Reading<'_> {
         }
     }
 
-    /// A text with its references in our spelling.
-    fn text(&mut self, text: &str) -> String {
-        let here = self.project.to_string_lossy();
-        let text = text.replace("${workspaceFolder}", &here).replace("${userHome}", "${env:HOME}");
-        let parts = match Template::parse(&text, Scope::Client) {
+    /// The text with its references in Actbook's syntax.
+    fn convert_text(&mut self, text: &str) -> String {
+        let project = self.project.to_string_lossy();
+        let text = text.replace("${workspaceFolder}", &project).replace("${userHome}", "${env:HOME}");
+        let parts = match ConfigTemplate::parse(&text, ReferenceScope::Client) {
             Ok(template) => template.parts,
             Err(problem) => {
-                self.wrong.push(format!("`{}`: {problem}", self.name));
+                self.errors.push(format!("`{}`: {problem}", self.name));
                 return text;
             }
         };
-        parts.into_iter().map(|part| self.part(part)).collect()
+        parts.into_iter().map(|part| self.convert_part(part)).collect()
     }
 
-    fn part(&mut self, part: Part) -> String {
+    fn convert_part(&mut self, part: TemplatePart) -> String {
         match part {
-            Part::Text(text) => text.replace("${", "$${"),
-            Part::Environment { name, default: Some(default) } => format!("${{env:{name}:-{default}}}"),
-            Part::Environment { name, default: None } => {
+            TemplatePart::Text(text) => text.replace("${", "$${"),
+            TemplatePart::Environment { name, default: Some(default) } => {
+                format!("${{env:{name}:-{default}}}")
+            }
+            TemplatePart::Environment { name, default: None } => {
                 if (self.environment)(&name).is_none() {
-                    self.wrong.push(format!("`{}` needs the variable {name}, which is not set", self.name));
+                    self.errors.push(format!("`{}` needs the variable {name}, which is not set", self.name));
                 }
                 format!("${{env:{name}}}")
             }
-            Part::Foreign(other) => {
-                self.wrong.push(format!(
+            TemplatePart::Foreign(other) => {
+                self.errors.push(format!(
                     "`{}` asks its client for ${{{other}}}, which means nothing here: put an environment variable there",
                     self.name
                 ));
                 String::new()
             }
-            Part::Argument(_) => unreachable!("a client's config knows no arguments"),
+            TemplatePart::Argument(_) => unreachable!("a client's config knows no arguments"),
         }
     }
 }
 
-fn written(value: &Value) -> String {
+/// A JSON string's text, or the JSON text of another value.
+fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Our config's text with these servers added; what was there stays as it stands, comments and all.
-pub fn added(text: &str, servers: &[Imported]) -> Result<String, String> {
+/// The text of `actbook.yaml` with these servers added; everything else stays as written, comments included.
+pub fn add_servers(text: &str, servers: &[ImportedServer]) -> Result<String, String> {
     let lines: Vec<&str> = text.lines().collect();
     let head = lines.iter().position(|line| line.starts_with("mcpServers:"));
     let added = match head {
         None => {
             let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            format!("{text}{gap}mcpServers:\n{}", block(servers, "  "))
+            format!("{text}{gap}mcpServers:\n{}", servers_yaml(servers, "  "))
         }
-        Some(head) if is_open(lines[head]) => {
-            let end = lines[head + 1..].iter().position(|line| begins_anew(line));
+        Some(head) if is_block_header(lines[head]) => {
+            let end = lines[head + 1..].iter().position(|line| begins_top_level_key(line));
             let end = end.map_or(lines.len(), |end| head + 1 + end);
-            let last = (head + 1..end).rev().find(|at| is_entry(lines[*at])).map_or(head, |at| at);
-            let first = lines[head + 1..end].iter().find(|line| is_entry(line));
+            let last = (head + 1..end).rev().find(|at| is_entry_line(lines[*at])).map_or(head, |at| at);
+            let first = lines[head + 1..end].iter().find(|line| is_entry_line(line));
             let indent = first.map_or("  ", |line| &line[..line.len() - line.trim_start().len()]);
             let (before, after) = lines.split_at(last + 1);
             let rest: String = after.iter().map(|line| format!("{line}\n")).collect();
-            format!("{}\n{}{rest}", before.join("\n"), block(servers, indent))
+            format!("{}\n{}{rest}", before.join("\n"), servers_yaml(servers, indent))
         }
         Some(_) => return Err("its `mcpServers` stands on one line, which cannot be added to".to_owned()),
     };
-    still_whole(text, &added, servers)?;
+    check_nothing_lost(text, &added, servers)?;
     Ok(added)
 }
 
-fn is_open(line: &str) -> bool {
+/// Whether the `mcpServers:` line begins a block, with nothing but a comment after the colon.
+fn is_block_header(line: &str) -> bool {
     let rest = line["mcpServers:".len()..].trim();
     rest.is_empty() || rest.starts_with('#')
 }
 
-fn begins_anew(line: &str) -> bool {
+/// Whether the line begins the next top-level key.
+fn begins_top_level_key(line: &str) -> bool {
     !line.is_empty() && !line.starts_with([' ', '\t', '#'])
 }
 
-fn is_entry(line: &str) -> bool {
+/// Whether the line is indented and no comment.
+fn is_entry_line(line: &str) -> bool {
     line.starts_with([' ', '\t']) && !line.trim().is_empty() && !line.trim_start().starts_with('#')
 }
 
-/// Text that YAML reads the same way as JSON.
-pub fn block(servers: &[Imported], indent: &str) -> String {
+/// The servers as an indented YAML block. Values are written as JSON, which YAML reads in the same way.
+pub fn servers_yaml(servers: &[ImportedServer], indent: &str) -> String {
     let mut text = String::new();
     for server in servers {
         let plain = server.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
@@ -273,16 +285,17 @@ pub fn block(servers: &[Imported], indent: &str) -> String {
     text
 }
 
-/// The last look before a file is written: what was there is still there, and what was added reads back.
-fn still_whole(before: &str, after: &str, servers: &[Imported]) -> Result<(), String> {
+/// Checks, before the file is written, that all old servers are still there and the new ones are read back.
+fn check_nothing_lost(before: &str, after: &str, servers: &[ImportedServer]) -> Result<(), String> {
     let read = |text: &str| Config::parse(text, Path::new("/")).map_err(|error| error.to_string());
     let (before, after) = (read(before)?, read(after)?);
-    let kept = before.mcp_servers.keys().all(|name| after.mcp_servers.contains_key(name));
-    let there = servers.iter().all(|server| after.mcp_servers.contains_key(&server.name));
-    let others = (before.commands.len(), before.http.len(), before.servers.len())
+    let old_servers_kept = before.mcp_servers.keys().all(|name| after.mcp_servers.contains_key(name));
+    let new_servers_read = servers.iter().all(|server| after.mcp_servers.contains_key(&server.name));
+    let others_kept = (before.commands.len(), before.http.len(), before.servers.len())
         == (after.commands.len(), after.http.len(), after.servers.len());
-    match kept && there && others {
-        true => Ok(()),
-        false => Err("its servers cannot be added to without losing something".to_owned()),
+    if old_servers_kept && new_servers_read && others_kept {
+        Ok(())
+    } else {
+        Err("its servers cannot be added to without losing something".to_owned())
     }
 }

@@ -1,16 +1,16 @@
-//! `inherit_env`: which variables of Actbook's own environment a child process gets beside the basic ones.
+//! `inherit_env`: which variables of Actbook's own environment a child process gets besides the basic ones.
 
 use serde_json::Value;
 
-use super::{Config, McpServer, Problem};
+use super::{Config, ConfigProblem, McpServer};
 
-/// The word in the config.
+/// The config key.
 pub(super) const KEY: &str = "inherit_env";
 
 /// The variables that a child inherits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InheritEnv {
-    /// These, where they are set.
+    /// These variables, as far as they are set.
     Names(Vec<String>),
     /// Every variable but Actbook's own settings.
     All,
@@ -27,9 +27,10 @@ impl InheritEnv {
     pub(super) fn parse(value: &Value) -> Result<Self, String> {
         let refused = || format!("must be `all` or a list of variable names, not {value}");
         match value {
-            Value::String(word) if word == "all" => Ok(Self::All),
+            Value::String(text) if text == "all" => Ok(Self::All),
             Value::Array(names) => {
-                let names: Option<Vec<String>> = names.iter().map(|name| variable(name.as_str()?)).collect();
+                let names: Option<Vec<String>> =
+                    names.iter().map(|name| valid_variable_name(name.as_str()?)).collect();
                 names.map(Self::Names).ok_or_else(refused)
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
@@ -38,7 +39,7 @@ impl InheritEnv {
         }
     }
 
-    /// The names that it lists; none for `all`.
+    /// The listed names; empty for `all`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let names: &[String] = match self {
             Self::Names(names) => names,
@@ -47,7 +48,8 @@ impl InheritEnv {
         names.iter().map(String::as_str)
     }
 
-    /// As written in the config. None: nothing is inherited, so that a definition without the word keeps its digest.
+    /// As written in the config. None: nothing is inherited; so the digest of a definition without the key is
+    /// the same as before the key existed.
     pub fn source(&self) -> Option<Value> {
         match self {
             Self::All => Some(Value::from("all")),
@@ -57,26 +59,27 @@ impl InheritEnv {
     }
 }
 
-fn variable(name: &str) -> Option<String> {
+/// The name, if it can be that of an environment variable.
+fn valid_variable_name(name: &str) -> Option<String> {
     let well_formed = !name.is_empty() && !name.contains(['=', '\0']);
     well_formed.then(|| name.to_owned())
 }
 
-/// Moves `servers.NAME.inherit_env` to the server that it speaks of.
-pub(super) fn settle(config: &mut Config) -> Result<(), Problem> {
-    for (name, words) in &config.servers {
-        let Some(said) = &words.inherit_env else { continue };
+/// Moves `servers.NAME.inherit_env` to the definition of that server under `mcpServers`.
+pub(super) fn move_to_definitions(config: &mut Config) -> Result<(), ConfigProblem> {
+    for (name, server_config) in &config.servers {
+        let Some(inherited) = &server_config.inherit_env else { continue };
         let at = format!("servers.{name}.{KEY}");
         let problem = match config.mcp_servers.get_mut(name) {
             Some(McpServer::Stdio { inherit_env, .. }) if *inherit_env == InheritEnv::default() => {
-                *inherit_env = said.clone();
+                *inherit_env = inherited.clone();
                 continue;
             }
             Some(McpServer::Stdio { .. }) => format!("stands under `mcpServers.{name}` already"),
             Some(McpServer::Http { .. }) => "only a server that is started has an environment".to_owned(),
             None => "is said of each command under `commands`".to_owned(),
         };
-        return Err(Problem { at, problem });
+        return Err(ConfigProblem { at, problem });
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Names under which people keep secrets: of environment variables, headers, options and parts of an address.
+//! Names that usually hold secrets: of environment variables, headers, options and URL parameters.
 
-/// A name that holds one of these is a secret's.
+/// A name that contains one of these is a secret's.
 const PARTS: [&str; 15] = [
     "TOKEN",
     "SECRET",
@@ -21,7 +21,7 @@ const PARTS: [&str; 15] = [
 /// A name whose last word is one of these is a secret's.
 const LAST_WORDS: [&str; 8] = ["KEY", "PAT", "PASS", "PWD", "PIN", "DSN", "AUTH", "SIG"];
 
-/// Whether a value under this name is taken for a secret, in whatever case and with whatever hyphens it is written.
+/// Whether a value under this name counts as a secret. Case does not matter, and `-` counts as `_`.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.trim_start_matches('-').to_ascii_uppercase().replace('-', "_");
     let last = name.rsplit('_').next().unwrap_or(&name);

@@ -1,10 +1,10 @@
-//! Whether a config that was found in the working folder may take effect. A cloned folder brings its own `actbook.yaml`,
-//! which names commands to start and addresses to send the user's secrets to: so its user trusts it once, by path and
-//! by the digest of what it says, and again whenever that changes.
+//! Whether a config that was found in the working folder may take effect. A cloned folder brings its own
+//! `actbook.yaml`, which names commands to start and addresses to send the user's secrets to. So the user
+//! trusts it once, by its path and the digest of its content, and again after each change.
 //!
 //! ```text
 //!   named, or the user's own ───────────────────────────────► InEffect
-//!   found in the working folder ──► as it was trusted ──────► InEffect
+//!   found in the working folder ──► trusted, unchanged ─────► InEffect
 //!                              ├──► changed since ──────────► Withheld, with the text that was trusted
 //!                              └──► never trusted, broken ──► Withheld
 //! ```
@@ -15,18 +15,18 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use actbook_engine::chain::{Digest, in_order};
+use actbook_engine::chain::{Digest, with_sorted_keys};
 use serde::{Deserialize, Serialize};
 
-use super::find::{Location, locate};
-use super::{Config, ConfigError, document, read_text};
+use super::find::{ConfigLocation, locate_config};
+use super::{Config, ConfigError, parse_document, read_config_text};
 
-/// A config file that was read once: what is shown, trusted and put into effect are the same bytes.
+/// A config file that was read once, so that the same bytes are shown, trusted and put into effect.
 #[derive(Clone, Debug)]
-pub struct Candidate {
-    /// By which it is trusted: its folder without symbolic links, and its name there.
+pub struct ConfigCandidate {
+    /// The path that is trusted: its folder without symbolic links, and the file's name.
     path: PathBuf,
-    /// Of the parsed document: spacing, comments and the order of keys do not count.
+    /// The digest of the parsed document: spacing, comments and the order of keys do not count.
     pub digest: Digest,
     pub config: Config,
     text: String,
@@ -34,63 +34,62 @@ pub struct Candidate {
 
 /// Why a config has no effect.
 #[derive(Clone, Debug)]
-pub enum Reason {
+pub enum WithheldReason {
     NeverTrusted,
     ChangedSince,
-    /// It cannot be read as a config.
+    /// The file cannot be read or parsed; the text says why.
     Broken(String),
 }
 
-/// A config that has no effect.
+/// A config that was found and has no effect.
 #[derive(Clone, Debug)]
-pub struct Withheld {
+pub struct WithheldConfig {
     pub file: PathBuf,
-    pub reason: Reason,
-    /// As it was trusted, or else as it is. Only the values that it names are learned from it, to keep them out of the
-    /// journal.
-    pub names: Option<Box<Config>>,
+    pub reason: WithheldReason,
+    /// The config as it was trusted, else as it is. It only serves to find the secrets that must be redacted.
+    pub secret_source: Option<Box<Config>>,
 }
 
-/// The config of one command.
+/// The config that was found for a command, and whether it takes effect.
 #[derive(Debug)]
-pub enum Standing {
+pub enum ConfigStatus {
     InEffect(Box<Config>),
     Withheld {
-        withheld: Withheld,
+        withheld: WithheldConfig,
         /// The config as it was when it was trusted.
         trusted: Option<Box<Config>>,
         /// The config as it is.
-        candidate: Option<Box<Candidate>>,
+        candidate: Option<Box<ConfigCandidate>>,
     },
 }
 
-/// What was trusted, as it is kept: one file for each config, named after its path.
+/// The stored form of a trusted config: one file for each, named by the digest of the config's path.
 #[derive(Debug, Deserialize, Serialize)]
-struct Record {
+struct TrustRecord {
     path: PathBuf,
     digest: String,
     text: String,
 }
 
-/// The configs that the user has trusted, in the user's data folder.
+/// The records of the configs that the user has trusted.
 #[derive(Clone, Debug)]
 pub struct TrustStore {
     folder: PathBuf,
 }
 
-impl Candidate {
+impl ConfigCandidate {
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
-        Self::parse(read_text(file)?, file).map_err(|error| error.in_file(file))
+        Self::parse(read_config_text(file)?, file).map_err(|error| error.with_file(file))
     }
 
     fn parse(text: String, file: &Path) -> Result<Self, ConfigError> {
-        let path = in_real_folder(file)?;
-        let document = document(&text)?;
-        let digest = Digest::of(in_order(&document).to_string().as_bytes());
-        // As where the file is named, so that both have the same toolset.
+        let path = resolve_folder(file)?;
+        let document = parse_document(&text)?;
+        let digest = Digest::of(with_sorted_keys(&document).to_string().as_bytes());
+        // The same paths as for a config that is named, so that both have the same toolset.
         let file = std::path::absolute(file).unwrap_or_else(|_| path.clone());
         let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
-        let config = Config { file: Some(file), ..Config::of_document(document, &folder)? };
+        let config = Config { file: Some(file), ..Config::from_document(document, &folder)? };
         Ok(Self { path, digest, config, text })
     }
 
@@ -99,9 +98,9 @@ impl Candidate {
     }
 }
 
-/// The path with its folder's symbolic links resolved. The file's own link is not followed: a link to a config that is
-/// trusted elsewhere would start the same commands in this folder.
-fn in_real_folder(path: &Path) -> Result<PathBuf, ConfigError> {
+/// The path with the symbolic links of its folder resolved. A link of the file itself is not followed:
+/// otherwise a link to a config that is trusted elsewhere would start that config's commands in this folder.
+fn resolve_folder(path: &Path) -> Result<PathBuf, ConfigError> {
     let unreadable = |error| ConfigError::Unreadable { path: path.to_owned(), error };
     let absolute = std::path::absolute(path).map_err(unreadable)?;
     let folder = absolute.parent().unwrap_or(Path::new("/"));
@@ -110,104 +109,108 @@ fn in_real_folder(path: &Path) -> Result<PathBuf, ConfigError> {
 }
 
 impl TrustStore {
-    /// In the user's data folder.
+    /// The store in the user's data folder.
     pub fn new(data: &Path) -> Self {
         Self { folder: data.join("trust") }
     }
 
     /// Whether the candidate is trusted as it is.
-    pub fn trusts(&self, candidate: &Candidate) -> bool {
-        self.trusted(candidate.file()).is_some_and(|trusted| trusted.digest == candidate.digest)
+    pub fn trusts(&self, candidate: &ConfigCandidate) -> bool {
+        self.load_trusted(candidate.file()).is_some_and(|trusted| trusted.digest == candidate.digest)
     }
 
-    /// The config as it was when it was trusted. None: it never was, or the record is damaged.
-    fn trusted(&self, file: &Path) -> Option<Candidate> {
-        let path = in_real_folder(file).ok()?;
-        let record = std::fs::read_to_string(self.record(&path)).ok()?;
-        let record: Record = serde_json::from_str(&record).ok()?;
-        let candidate = Candidate::parse(record.text, file).ok()?;
-        let holds = record.path == path && record.digest == candidate.digest.to_string();
-        holds.then_some(candidate)
+    /// The config as it was when it was trusted. None: it was never trusted, or the record is damaged.
+    fn load_trusted(&self, file: &Path) -> Option<ConfigCandidate> {
+        let path = resolve_folder(file).ok()?;
+        let record = std::fs::read_to_string(self.record_file(&path)).ok()?;
+        let record: TrustRecord = serde_json::from_str(&record).ok()?;
+        let candidate = ConfigCandidate::parse(record.text, file).ok()?;
+        let is_intact = record.path == path && record.digest == candidate.digest.to_string();
+        is_intact.then_some(candidate)
     }
 
-    /// Trusts a config as it was read. The record holds its text, so only the user may read it.
-    pub fn trust(&self, candidate: &Candidate) -> std::io::Result<()> {
+    /// Trusts a config as it was read. The record holds the config's text, so only the user may read it.
+    pub fn trust(&self, candidate: &ConfigCandidate) -> std::io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let record = Record {
+        let record = TrustRecord {
             path: candidate.path.clone(),
             digest: candidate.digest.to_string(),
             text: candidate.text.clone(),
         };
-        let (file, bytes) = (self.record(&candidate.path), serde_json::to_vec(&record)?);
-        let aside = file.with_extension(format!("new-{}", std::process::id()));
+        let (file, bytes) = (self.record_file(&candidate.path), serde_json::to_vec(&record)?);
+        let temporary = file.with_extension(format!("new-{}", std::process::id()));
         let mut options = File::options();
-        let mut writing = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
-        writing.write_all(&bytes)?;
-        writing.sync_all()?;
-        std::fs::rename(&aside, file)
+        let mut writer = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        writer.write_all(&bytes)?;
+        writer.sync_all()?;
+        std::fs::rename(&temporary, file)
     }
 
-    fn record(&self, path: &Path) -> PathBuf {
+    /// The file of the record for a config's path.
+    fn record_file(&self, path: &Path) -> PathBuf {
         let name = Digest::of(path.as_os_str().as_encoded_bytes());
         self.folder.join(format!("{name}.json"))
     }
 }
 
-impl Standing {
-    /// Finds and reads the config, and says whether it may take effect.
-    pub fn of(named: Option<&Path>, store: &TrustStore) -> Result<Self, ConfigError> {
-        match locate(named)? {
-            Location::Named(path) | Location::User(path) => {
+impl ConfigStatus {
+    /// Locates and reads the config, and decides whether it takes effect.
+    pub fn determine(named: Option<&Path>, store: &TrustStore) -> Result<Self, ConfigError> {
+        match locate_config(named)? {
+            ConfigLocation::Named(path) | ConfigLocation::User(path) => {
                 Ok(Self::InEffect(Box::new(Config::load(&path)?)))
             }
-            Location::Nowhere(folder) => Ok(Self::InEffect(Box::new(Config { folder, ..Config::default() }))),
-            Location::WorkingFolder(path) => Ok(Self::found(&path, store)),
+            ConfigLocation::Nowhere(folder) => {
+                Ok(Self::InEffect(Box::new(Config { folder, ..Config::default() })))
+            }
+            ConfigLocation::WorkingFolder(path) => Ok(Self::in_working_folder(&path, store)),
         }
     }
 
-    fn found(file: &Path, store: &TrustStore) -> Self {
-        let trusted = store.trusted(file);
-        let (reason, candidate) = match Candidate::read(file) {
+    /// The status of a config in the working folder.
+    fn in_working_folder(file: &Path, store: &TrustStore) -> Self {
+        let trusted = store.load_trusted(file);
+        let (reason, candidate) = match ConfigCandidate::read(file) {
             Ok(found) if trusted.as_ref().is_some_and(|trusted| trusted.digest == found.digest) => {
                 return Self::InEffect(Box::new(found.config));
             }
-            Ok(found) if trusted.is_some() => (Reason::ChangedSince, Some(Box::new(found))),
-            Ok(found) => (Reason::NeverTrusted, Some(Box::new(found))),
-            Err(error) => (Reason::Broken(error.to_string()), None),
+            Ok(found) if trusted.is_some() => (WithheldReason::ChangedSince, Some(Box::new(found))),
+            Ok(found) => (WithheldReason::NeverTrusted, Some(Box::new(found))),
+            Err(error) => (WithheldReason::Broken(error.to_string()), None),
         };
         let trusted = trusted.map(|trusted| Box::new(trusted.config));
-        let as_it_is = || candidate.as_ref().map(|candidate| Box::new(candidate.config.clone()));
-        let names = trusted.clone().or_else(as_it_is);
-        let withheld = Withheld { file: file.to_owned(), reason, names };
+        let current = || candidate.as_ref().map(|candidate| Box::new(candidate.config.clone()));
+        let secret_source = trusted.clone().or_else(current);
+        let withheld = WithheldConfig { file: file.to_owned(), reason, secret_source };
         Self::Withheld { withheld, trusted, candidate }
     }
 }
 
-impl Withheld {
-    /// A config that could not be found or read; `file` is the one that was tried.
+impl WithheldConfig {
+    /// A config that could not be read; `file` is its path.
     pub fn broken(file: PathBuf, error: &ConfigError) -> Self {
-        Self { file, reason: Reason::Broken(error.to_string()), names: None }
+        Self { file, reason: WithheldReason::Broken(error.to_string()), secret_source: None }
     }
 
-    /// The folder that the config stands in.
+    /// The config's folder.
     pub fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new("/"))
     }
 
-    /// A config in which nothing is configured, and which says why.
+    /// A config without settings, whose `withheld` says why.
     pub fn into_config(self) -> Config {
         let (folder, file) = (self.folder().to_owned(), Some(self.file.clone()));
         Config { folder, file, withheld: Some(self), ..Config::default() }
     }
 }
 
-impl fmt::Display for Withheld {
+impl fmt::Display for WithheldConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.file.display();
         match &self.reason {
-            Reason::NeverTrusted => write!(f, "{file} is not trusted, so it has no effect"),
-            Reason::ChangedSince => write!(f, "{file} has changed since it was trusted"),
-            Reason::Broken(error) => write!(f, "{error}"),
+            WithheldReason::NeverTrusted => write!(f, "{file} is not trusted, so it has no effect"),
+            WithheldReason::ChangedSince => write!(f, "{file} has changed since it was trusted"),
+            WithheldReason::Broken(error) => write!(f, "{error}"),
         }
     }
 }

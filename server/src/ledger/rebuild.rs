@@ -1,115 +1,129 @@
-//! Replays the projections. They hold nothing that the journal does not say, so they can be thrown
-//! away and made again at any time, while others write.
+//! Rebuilds the projections from the journal. They hold nothing that the journal does not, so they can be
+//! dropped and written again at any time, while other processes append.
 
 use actbook_engine::event::{Event, NoteSet, TaskSet};
 
 use super::Error;
-use super::fold::{LIBRARY, Plans, fold, recorded};
-use crate::store::words::Words;
+use super::fold::{LIBRARY_STREAM, PlanCache, decode_entry, fold_execution};
+use crate::store::tokenizer::NoteTokens;
 use crate::store::{
-    Appended, Appender, Batch, Db, Head, Statement, executions, journal, notes, payloads, plans, project,
-    seen, tasks,
+    Appended, Appender, Batch, Db, JournalHead, Statement, call_stats, executions, journal, notes, payloads,
+    plans, projection, tasks,
 };
 
-/// How often writers may get in between before they are made to wait.
-const TRIES: usize = 5;
+/// How often an append may interrupt a rebuild before the rebuild locks the head row.
+const UNLOCKED_TRIES_MAX: usize = 5;
 
-/// Gives how many rows there are. Blocking, and not to be called where a runtime runs.
+/// Replaces all rows of the projections, and returns how many there are. Blocking: not for async code.
 pub fn rebuild(db: &Db, tenant: i64) -> Result<usize, Error> {
     let mut appender = db.appender()?;
     refill_pages(tenant, &mut appender)?;
-    for _ in 0..TRIES {
+    for _ in 0..UNLOCKED_TRIES_MAX {
         let Some(head) = journal::head(tenant).first_blocking(db)? else { break };
-        if let Some(count) = replace(db, tenant, &mut appender, head)? {
+        if let Some(count) = replace_projections(db, tenant, &mut appender, head)? {
             return Ok(count);
         }
     }
-    let head = appender.hold(tenant)?;
-    let replaced = replace(db, tenant, &mut appender, head)?;
-    Ok(replaced.expect("nobody moves a head that is held"))
+    let head = appender.lock_head(tenant)?;
+    let replaced = replace_projections(db, tenant, &mut appender, head)?;
+    Ok(replaced.expect("a locked head does not move"))
 }
 
-/// Before anything is read, for streams are found by them.
+/// Refills the table of pages. It comes before all reads, because streams are found by their pages.
 fn refill_pages(tenant: i64, appender: &mut Appender) -> Result<(), Error> {
-    let head = appender.hold(tenant)?;
-    let others = journal::fill_pages(tenant);
-    let batch = Batch { tenant, old: head, new: head, entries: Vec::new(), others, urgent: true };
+    let head = appender.lock_head(tenant)?;
+    let others = journal::rebuild_pages(tenant);
+    let batch =
+        Batch { tenant, old: head, new: head, entries: Vec::new(), other_statements: others, urgent: true };
     appender.append(&batch)?;
     Ok(())
 }
 
-/// None: somebody has appended since the head was read.
-fn replace(db: &Db, tenant: i64, appender: &mut Appender, head: Head) -> Result<Option<usize>, Error> {
+/// Replaces all rows in one transaction and returns their number. None: the head has moved since it was read.
+fn replace_projections(
+    db: &Db,
+    tenant: i64,
+    appender: &mut Appender,
+    head: JournalHead,
+) -> Result<Option<usize>, Error> {
     let (plan_rows, plan_count) = plan_rows(db, tenant)?;
     let execution_rows = execution_rows(db, tenant)?;
-    let (memory_rows, memory_count) = memory_rows(db, tenant)?;
+    let (memory_rows, memory_count) = note_and_task_rows(db, tenant)?;
     let count = plan_count + execution_rows.len() + memory_count;
     let mut others = vec![plans::erase_all(tenant), executions::erase_all(tenant), tasks::erase_all(tenant)];
     others.extend(notes::erase_all(tenant));
-    others.extend(seen::erase_all(tenant));
+    others.extend(call_stats::erase_all(tenant));
     others.extend(plan_rows);
     others.extend(execution_rows);
     others.extend(memory_rows);
-    let batch = Batch { tenant, old: head, new: head, entries: Vec::new(), others, urgent: true };
+    let batch =
+        Batch { tenant, old: head, new: head, entries: Vec::new(), other_statements: others, urgent: true };
     Ok((appender.append(&batch)? == Appended::Done).then_some(count))
 }
 
-/// The statements, and how many rows they leave.
+/// The statements that write the plan rows, and the number of rows.
 fn plan_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), Error> {
     let mut rows = Vec::new();
     let mut count = 0;
-    for entry in &journal::of_stream(db.dialect(), tenant, LIBRARY, 0).all_blocking(db)? {
-        let recorded = recorded(entry)?;
+    for entry in &journal::by_stream(db.dialect(), tenant, LIBRARY_STREAM, 0).all_blocking(db)? {
+        let recorded = decode_entry(entry)?;
         count += usize::from(matches!(recorded.event, Event::PlanSaved(_)));
-        rows.extend(project::plan(tenant, &recorded));
+        rows.extend(projection::plan_statement(tenant, &recorded));
     }
     Ok((rows, count))
 }
 
 fn execution_rows(db: &Db, tenant: i64) -> Result<Vec<Statement>, Error> {
-    let plans = Plans::from_library(db, tenant)?;
+    let plans = PlanCache::from_library(db, tenant)?;
     let mut rows = Vec::new();
     for stream in journal::streams(tenant).all_blocking(db)? {
-        if let Some(execution) = fold(db, tenant, stream, &plans)? {
-            rows.push(executions::insert(tenant, &project::execution(stream, &execution)));
+        if let Some(execution) = fold_execution(db, tenant, stream, &plans)? {
+            rows.push(executions::insert(tenant, &projection::execution_row(stream, &execution)));
         }
     }
     Ok(rows)
 }
 
-/// Notes and tasks: the statements, and how many rows they leave.
-fn memory_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), Error> {
+/// The statements that write the rows of notes and tasks, and the number of rows.
+fn note_and_task_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), Error> {
     let (mut rows, mut count) = (Vec::new(), 0);
     let [&[note, note_older], &[task, task_older]] = [NoteSet::VERSIONS, TaskSet::VERSIONS] else {
         unreachable!("notes and tasks have two versions each")
     };
-    for stream in journal::streams_of(tenant, [note, note_older, task, task_older]).all_blocking(db)? {
-        let (note, task) = stands(db, tenant, stream)?;
+    for stream in
+        journal::streams_starting_with(tenant, [note, note_older, task, task_older]).all_blocking(db)?
+    {
+        let (note, task) = read_note_or_task(db, tenant, stream)?;
         count += usize::from(note.is_some()) + usize::from(task.is_some());
-        rows.extend(task.map(|task| tasks::put(tenant, &task)));
+        rows.extend(task.map(|task| tasks::upsert(tenant, &task)));
         if let Some(note) = note {
-            let words = if note.deleted { None } else { Some(words(db, tenant, &note)?) };
-            rows.extend(notes::put(db.dialect(), tenant, None, &note, words.as_ref()));
+            let words = if note.deleted { None } else { Some(note_tokens(db, tenant, &note)?) };
+            rows.extend(notes::upsert(db.dialect(), tenant, None, &note, words.as_ref()));
         }
     }
     Ok((rows, count))
 }
 
-/// What a stream's entries leave of a note or a task; nothing once it is erased.
-fn stands(db: &Db, tenant: i64, stream: u64) -> Result<(Option<notes::Note>, Option<tasks::Task>), Error> {
+/// The row of the note or of the task that the stream holds; neither, if it holds none or is erased.
+fn read_note_or_task(
+    db: &Db,
+    tenant: i64,
+    stream: u64,
+) -> Result<(Option<notes::NoteRow>, Option<tasks::TaskRow>), Error> {
     let (mut note, mut task) = (None, None);
-    for entry in journal::of_stream(db.dialect(), tenant, stream, 0).all_blocking(db)? {
-        let recorded = recorded(&entry)?;
+    for entry in journal::by_stream(db.dialect(), tenant, stream, 0).all_blocking(db)? {
+        let recorded = decode_entry(&entry)?;
         let (version, author) = (entry.version, &*entry.actor);
-        let written = notes::Written { stream, version, author, recorded: &recorded };
-        note = project::note(note, &written);
-        task = project::task(task, &written);
+        let written = notes::StreamEntry { stream, version, author, recorded: &recorded };
+        note = projection::note_row(note, &written);
+        task = projection::task_row(task, &written);
     }
     Ok((note, task))
 }
 
-fn words(db: &Db, tenant: i64, note: &notes::Note) -> Result<Words, Error> {
+/// The tokens that the search index holds of a note, from its value. `Err(Corrupt)`: the value is gone.
+fn note_tokens(db: &Db, tenant: i64, note: &notes::NoteRow) -> Result<NoteTokens, Error> {
     let lost = || Error::Corrupt(format!("the value of note `{}` is gone", note.key));
-    let payload = payloads::at(tenant, note.position).first_blocking(db)?.ok_or_else(lost)?;
-    Words::of_note(&note.key, &payload.body).ok_or_else(lost)
+    let payload = payloads::by_position(tenant, note.position).first_blocking(db)?.ok_or_else(lost)?;
+    NoteTokens::from_payload(&note.key, &payload.body).ok_or_else(lost)
 }

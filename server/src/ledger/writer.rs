@@ -1,31 +1,32 @@
-//! Writing: whatever has queued up becomes durable in one transaction, with no timer and no waiting for
-//! company. Who holds the pen writes: a plain thread, or, where nobody else could join the batch anyway,
-//! the caller itself, which spares two changes of thread.
+//! The writer: makes everything queued durable in one transaction, without a timer to fill the batch.
+//! The thread that holds the appender's lock writes: the ledger's own thread or, where no other request
+//! could join the batch, the caller's, which saves two thread switches.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::book::{Book, Said, Taken, Waiter};
-use super::{Door, Error};
+use super::pending::{BatchInFlight, PendingReply, PendingRequest, PendingState};
+use super::{Error, Shared};
 use crate::store::{Appended, Appender, Batch};
 
-pub(super) fn spawn(door: Arc<Door>) -> Result<(), Error> {
+/// Starts the writer thread. It stops when the ledger is closed and everything queued is written.
+pub(super) fn spawn(shared: Arc<Shared>) -> Result<(), Error> {
     let thread = std::thread::Builder::new().name("ledger".into());
     let spawned = thread.spawn(move || {
-        let _gone = Gone(door.clone());
-        let mut word_in = None;
+        let _guard = WriterGuard(shared.clone());
+        let mut notify_due_in = None;
         loop {
-            let (next, book) = wait_for_work(&door, word_in);
-            let (mut pen, book) = take_pen(&door, book);
-            word_in = match next {
-                Next::Write => write(&door, book, pen, Until::NobodyWaits),
-                Next::Tell => {
-                    drop(book);
-                    tell_if_due(&mut pen)
+            let (action, pending) = wait_for_work(&shared, notify_due_in);
+            let (mut appender, pending) = lock_appender(&shared, pending);
+            notify_due_in = match action {
+                WriterAction::Write => write_batches(&shared, pending, appender, WriteUntil::QueueEmpty),
+                WriterAction::Notify => {
+                    drop(pending);
+                    notify_if_due(&mut appender)
                 }
-                Next::Leave => {
-                    drop(book);
-                    tell(&mut pen);
+                WriterAction::Stop => {
+                    drop(pending);
+                    notify_other_processes(&mut appender);
                     break;
                 }
             };
@@ -34,174 +35,186 @@ pub(super) fn spawn(door: Arc<Door>) -> Result<(), Error> {
     spawned.map(drop).map_err(|error| Error::Store(crate::store::Error::Failed(error.to_string())))
 }
 
-/// The pen is taken before the book, or only tried.
-fn take_pen<'a>(
-    door: &'a Door,
-    book: MutexGuard<'a, Book>,
-) -> (MutexGuard<'a, Appender>, MutexGuard<'a, Book>) {
-    if let Ok(pen) = door.pen.try_lock() {
-        return (pen, book);
+/// Locks the appender. The lock order is appender, then `pending`; so `pending` is released while it waits.
+fn lock_appender<'a>(
+    shared: &'a Shared,
+    pending: MutexGuard<'a, PendingState>,
+) -> (MutexGuard<'a, Appender>, MutexGuard<'a, PendingState>) {
+    if let Ok(appender) = shared.appender.try_lock() {
+        return (appender, pending);
     }
-    drop(book);
-    let pen = door.pen.lock().unwrap_or_else(PoisonError::into_inner);
-    (pen, door.lock())
+    drop(pending);
+    let appender = shared.appender.lock().unwrap_or_else(PoisonError::into_inner);
+    (appender, shared.lock())
 }
 
-/// A ledger without its writer is closed, however the writer left: nobody waits for an answer that
-/// cannot come.
-struct Gone(Arc<Door>);
+/// Closes the ledger when the writer thread ends, also by a panic, and drops the queued requests: their
+/// callers get `Closed` instead of waiting for ever.
+struct WriterGuard(Arc<Shared>);
 
-impl Drop for Gone {
+impl Drop for WriterGuard {
     fn drop(&mut self) {
-        let mut book = self.0.lock();
-        book.closed = true;
-        drop(book.take_waiters());
+        let mut pending = self.0.lock();
+        pending.closed = true;
+        drop(pending.take_requests());
     }
 }
 
-enum Next {
+/// What the writer thread does next.
+enum WriterAction {
     Write,
-    /// Nothing to write, but other processes may have yet to hear of what was written.
-    Tell,
-    /// The ledger is closed and everything is written.
-    Leave,
+    /// Notifies other processes of earlier appends; there is nothing to write.
+    Notify,
+    /// Stops: the ledger is closed and everything is written.
+    Stop,
 }
 
-fn wait_for_work(door: &Door, word_in: Option<Duration>) -> (Next, MutexGuard<'_, Book>) {
-    let mut book = door.lock();
-    book.word_is_due = word_in.is_some();
-    while book.idle() {
-        if book.closed {
-            return (Next::Leave, book);
+/// Waits until something is queued, the ledger is closed, or other processes must be notified.
+/// `notify_due_in`: how long that notification may still wait; None: none is owed.
+fn wait_for_work(
+    shared: &Shared,
+    notify_due_in: Option<Duration>,
+) -> (WriterAction, MutexGuard<'_, PendingState>) {
+    let mut pending = shared.lock();
+    pending.notify_pending = notify_due_in.is_some();
+    while pending.is_idle() {
+        if pending.closed {
+            return (WriterAction::Stop, pending);
         }
-        book.writer_waits = true;
-        let (mut woken, patience_ended) = match word_in {
-            None => (door.work.wait(book).unwrap_or_else(PoisonError::into_inner), false),
-            Some(patience) => {
-                let waited = door.work.wait_timeout(book, patience);
-                let (book, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                (book, timeout.timed_out())
+        pending.writer_is_waiting = true;
+        let (mut woken, timed_out) = match notify_due_in {
+            None => (shared.work_available.wait(pending).unwrap_or_else(PoisonError::into_inner), false),
+            Some(due_in) => {
+                let waited = shared.work_available.wait_timeout(pending, due_in);
+                let (pending, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                (pending, timeout.timed_out())
             }
         };
-        woken.writer_waits = false;
-        let became_due = word_in.is_none() && woken.word_is_due;
-        if woken.idle() && (patience_ended || became_due) {
-            return (Next::Tell, woken);
+        woken.writer_is_waiting = false;
+        let became_due = notify_due_in.is_none() && woken.notify_pending;
+        if woken.is_idle() && (timed_out || became_due) {
+            return (WriterAction::Notify, woken);
         }
-        book = woken;
+        pending = woken;
     }
-    (Next::Write, book)
+    (WriterAction::Write, pending)
 }
 
-/// How long there is still time, if there is.
-fn tell_if_due(pen: &mut Appender) -> Option<Duration> {
-    if pen.owes_word_in().is_some_and(|time| time.is_zero()) {
-        tell(pen);
+/// Notifies other processes if that is due; returns how long an owed notification may still wait.
+fn notify_if_due(appender: &mut Appender) -> Option<Duration> {
+    if appender.notify_due_in().is_some_and(|due_in| due_in.is_zero()) {
+        notify_other_processes(appender);
     }
-    pen.owes_word_in()
+    appender.notify_due_in()
 }
 
-fn tell(pen: &mut Appender) {
-    if let Err(error) = pen.tell() {
-        tracing::debug!("other processes could not be told: {error}");
+fn notify_other_processes(appender: &mut Appender) {
+    if let Err(error) = appender.send_notify() {
+        tracing::debug!("other processes could not be notified: {error}");
     }
 }
 
-pub(super) enum Until {
-    Written,
-    NobodyWaits,
+/// How long `write_batches` goes on.
+pub(super) enum WriteUntil {
+    OneBatchWritten,
+    QueueEmpty,
 }
 
-/// Batch after batch, by whoever holds the pen; and how soon other processes should hear of it. Who is
-/// answered may want to write at once, so answers go out when the next batch is taken or the pen laid down.
-pub(super) fn write<'a>(
-    door: &'a Door,
-    mut book: MutexGuard<'a, Book>,
-    mut pen: MutexGuard<'a, Appender>,
-    until: Until,
+/// Writes batch after batch. Returns how soon other processes must be notified of it; None: nothing is owed.
+/// A caller that gets its reply may write again at once, so replies are sent only after the next batch is
+/// taken, or after the locks are released.
+pub(super) fn write_batches<'a>(
+    shared: &'a Shared,
+    mut pending: MutexGuard<'a, PendingState>,
+    mut appender: MutexGuard<'a, Appender>,
+    until: WriteUntil,
 ) -> Option<Duration> {
-    let mut settled = Settled::default();
-    while !book.idle() {
-        let Some(Taken { batch, waiters }) = book.take_out() else {
-            // The head could not even be read; those who wait have the error already.
-            release(&mut pen);
-            settled.said.extend(book.take_waiters().into_iter().map(|waiter| waiter.said));
+    let mut settled = SettledReplies::default();
+    while !pending.is_idle() {
+        let Some(BatchInFlight { batch, requests }) = pending.take_batch() else {
+            // The head could not be read; the pending replies hold that error already.
+            release_head(&mut appender);
+            settled.replies.extend(pending.take_requests().into_iter().map(|request| request.reply));
             break;
         };
-        let written = if batch.entries.is_empty() && batch.others.is_empty() {
-            release(&mut pen);
-            let head = book.head_in_store();
+        let appended = if batch.entries.is_empty() && batch.other_statements.is_empty() {
+            release_head(&mut appender);
+            let head = pending.read_stored_head();
             head.map(|head| if head == Some(batch.old) { Appended::Done } else { Appended::HeadMoved })
         } else {
-            drop(book);
-            std::mem::take(&mut settled).go_out(door);
-            let written = pen.append(&batch).map_err(Error::Store);
-            book = door.lock();
-            written
+            drop(pending);
+            std::mem::take(&mut settled).send(shared);
+            let appended = appender.append(&batch).map_err(Error::Store);
+            pending = shared.lock();
+            appended
         };
-        match written {
+        match appended {
             Ok(Appended::Done) => {
                 settled.position = Some(batch.new.position);
-                settled.said.extend(book.written(batch, waiters));
+                settled.replies.extend(pending.finish_batch(batch, requests));
             }
-            Ok(Appended::HeadMoved) => book = lost_the_race(door, book, &mut pen, &batch, waiters),
+            Ok(Appended::HeadMoved) => {
+                pending = replay_holding_head(shared, pending, &mut appender, &batch, requests);
+            }
             Err(error) => {
-                book.not_written(batch.old.position);
-                book.start_over(Vec::new());
-                let failed = waiters.into_iter().map(|waiter| waiter.said.failed(error.clone()));
-                settled.said.extend(failed);
+                pending.on_append_failed(batch.old.position);
+                pending.invalidate_and_replay(Vec::new());
+                let failed = requests.into_iter().map(|request| request.reply.with_error(error.clone()));
+                settled.replies.extend(failed);
             }
         }
-        if matches!(until, Until::Written) {
+        if matches!(until, WriteUntil::OneBatchWritten) {
             break;
         }
     }
-    let word_in = pen.owes_word_in();
-    drop(pen);
-    drop(book);
-    settled.go_out(door);
-    word_in
+    let notify_due_in = appender.notify_due_in();
+    drop(appender);
+    drop(pending);
+    settled.send(shared);
+    notify_due_in
 }
 
-/// What is settled and has yet to be said, without the lock.
+/// Replies that are final and are to be sent without the lock, and the position to notify subscribers of.
 #[derive(Default)]
-struct Settled {
+struct SettledReplies {
     position: Option<u64>,
-    said: Vec<Said>,
+    replies: Vec<PendingReply>,
 }
 
-impl Settled {
-    fn go_out(self, door: &Door) {
+impl SettledReplies {
+    fn send(self, shared: &Shared) {
         if let Some(position) = self.position {
-            door.bell.ring(position);
+            shared.notifier.notify(position);
         }
-        self.said.into_iter().for_each(Said::go_out);
+        self.replies.into_iter().for_each(PendingReply::send);
     }
 }
 
-/// Who lost the race holds the head while it decides again, so that it cannot lose for ever.
-fn lost_the_race<'a>(
-    door: &'a Door,
-    book: MutexGuard<'a, Book>,
-    pen: &mut Appender,
+/// Another process has moved the head: locks the head row in the database, then decides all requests again.
+/// While the row is locked no other process can append, so the next append does not lose the race again.
+fn replay_holding_head<'a>(
+    shared: &'a Shared,
+    pending: MutexGuard<'a, PendingState>,
+    appender: &mut Appender,
     batch: &Batch,
-    waiters: Vec<Waiter>,
-) -> MutexGuard<'a, Book> {
-    drop(book);
-    if let Err(error) = pen.hold(batch.tenant) {
-        tracing::debug!("the head could not be held: {error}");
+    requests: Vec<PendingRequest>,
+) -> MutexGuard<'a, PendingState> {
+    drop(pending);
+    if let Err(error) = appender.lock_head(batch.tenant) {
+        tracing::debug!("the head row could not be locked: {error}");
     }
-    let mut book = door.lock();
-    book.not_written(batch.old.position);
-    book.start_over(waiters);
-    if let Err(error) = book.wake_all() {
-        tracing::warn!("another process's word could not be read: {error}");
+    let mut pending = shared.lock();
+    pending.on_append_failed(batch.old.position);
+    pending.invalidate_and_replay(requests);
+    if let Err(error) = pending.wake_remote_waiters() {
+        tracing::warn!("other processes' appends could not be read: {error}");
     }
-    book
+    pending
 }
 
-fn release(pen: &mut Appender) {
-    if let Err(error) = pen.release() {
-        tracing::debug!("the head could not be released: {error}");
+/// Unlocks the head row, if `replay_holding_head` has locked it.
+fn release_head(appender: &mut Appender) {
+    if let Err(error) = appender.unlock_head() {
+        tracing::debug!("the head row could not be unlocked: {error}");
     }
 }

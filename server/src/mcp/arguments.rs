@@ -1,5 +1,5 @@
-//! A call's arguments: the schema that is offered, made from the type that reads them, and refusals that
-//! name the place and what was probably meant. Knows no tool.
+//! The arguments of a tool call: the input schema, made from the type that the arguments are parsed into, and
+//! errors that name the argument and what was probably meant. Knows no tool.
 
 use std::sync::Arc;
 
@@ -10,143 +10,158 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::uses::{ToolUse, uses_that_take};
+use super::call_variants::{CallVariant, variants_that_accept};
 use crate::error::Error;
 
-/// Where an agent finds a value for an argument.
-const SOURCES: [(&str, &str); 3] = [
+/// For an argument, how an agent finds values for it.
+const VALUE_SOURCES: [(&str, &str); 3] = [
     ("execution_id", "status without arguments shows executions"),
     ("step_id", "status with the execution_id names its steps"),
     ("plan_id", "plan {\"action\":\"list\"} shows saved plans"),
 ];
 
-/// What a tool takes, as offered and as checked.
+/// The arguments that a tool takes: input schema, validator, and the table of which arguments go together.
 #[derive(Clone, Debug)]
-pub struct Arguments {
+pub struct ArgumentSpec {
     pub schema: Arc<JsonObject>,
     validator: Arc<jsonschema::Validator>,
-    /// Empty: any arguments go together.
-    uses: &'static [ToolUse],
+    /// Empty: all arguments go together.
+    variants: &'static [CallVariant],
 }
 
-impl Arguments {
-    pub fn of<T: JsonSchema>() -> Self {
+impl ArgumentSpec {
+    /// The arguments that are the fields of `T`.
+    pub fn for_type<T: JsonSchema>() -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.meta_schema = None;
             settings.inline_subschemas = true;
         });
         let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-        slim(&mut schema);
+        strip_schema(&mut schema);
         let validator = jsonschema::validator_for(&schema).expect("a schema made from a type compiles");
         let Value::Object(schema) = schema else { unreachable!("arguments are an object") };
-        Self { schema: Arc::new(schema), validator: Arc::new(validator), uses: &[] }
+        Self { schema: Arc::new(schema), validator: Arc::new(validator), variants: &[] }
     }
 
-    /// The same, with a table that says which of them go together.
-    pub fn with_uses(self, uses: &'static [ToolUse]) -> Self {
-        Self { uses, ..self }
+    /// Adds the table of which arguments go together.
+    pub fn with_call_variants(self, uses: &'static [CallVariant]) -> Self {
+        Self { variants: uses, ..self }
     }
 
-    /// Names that only the schema or only the table of uses has. A test wants none.
+    /// Names that only the schema or only the table of call variants has; for a test.
     #[cfg(test)]
-    pub fn unmatched(&self) -> Vec<String> {
-        let (known, uses) = (self.properties(), self.uses);
-        let named = uses.iter().flat_map(ToolUse::names).map(str::to_owned);
+    pub fn mismatched_names(&self) -> Vec<String> {
+        let (known, variants) = (self.properties(), self.variants);
+        let named = variants.iter().flat_map(CallVariant::argument_names).map(str::to_owned);
         let named = named.filter(|name| !known.contains_key(name));
-        let taken = |name: &str| uses.is_empty() || uses.iter().any(|one| one.accepts(name));
-        named.chain(known.keys().filter(|name| !taken(name)).cloned()).collect()
+        let accepted =
+            |name: &str| variants.is_empty() || variants.iter().any(|variant| variant.accepts(name));
+        named.chain(known.keys().filter(|name| !accepted(name)).cloned()).collect()
     }
 
-    pub fn read<T: DeserializeOwned>(&self, tool: &str, mut given: JsonObject) -> Result<T, Error> {
-        // Some models write `null` where they mean to leave an argument out.
+    /// Checks the arguments and parses them into `T`; the error names the argument and how to correct it.
+    pub fn parse<T: DeserializeOwned>(&self, tool: &str, mut given: JsonObject) -> Result<T, Error> {
+        // Some models write `null` for an argument that they leave out.
         given.retain(|_, value| !value.is_null());
-        self.fold_words(&mut given);
+        self.normalize_enum_values(&mut given);
         self.check_names(tool, &given)?;
-        self.check_use(tool, &given)?;
+        self.check_variant(tool, &given)?;
         let given = Value::Object(given);
         if let Some(error) = self.validator.iter_errors(&given).next() {
             let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
             let message = format!("`{path}` of {tool}: {error}");
-            return Err(at(&path, "invalid_argument", message, self.cure(&path, error.instance())));
+            return Err(argument_error(
+                &path,
+                "invalid_argument",
+                message,
+                self.cure(&path, error.instance()),
+            ));
         }
         serde_json::from_value(given).map_err(|error| {
-            Error::new("invalid_argument", format!("{tool}: {error}"), format!("it takes: {}", self.names()))
+            Error::new(
+                "invalid_argument",
+                format!("{tool}: {error}"),
+                format!("it takes: {}", self.joined_names()),
+            )
         })
     }
 
+    /// Refuses an unknown argument, and names a missing required one.
     fn check_names(&self, tool: &str, given: &JsonObject) -> Result<(), Error> {
         let known = self.properties();
-        if let Some(stranger) = given.keys().find(|name| !known.contains_key(*name)) {
-            let cure = match nearest(stranger, known.keys().map(String::as_str)) {
-                Some(near) => format!("did you mean `{near}`? {tool} takes: {}", self.names()),
-                None => format!("leave it out; {tool} takes: {}", self.names()),
+        if let Some(unknown) = given.keys().find(|name| !known.contains_key(*name)) {
+            let cure = match nearest(unknown, known.keys().map(String::as_str)) {
+                Some(near) => format!("did you mean `{near}`? {tool} takes: {}", self.joined_names()),
+                None => format!("leave it out; {tool} takes: {}", self.joined_names()),
             };
-            let message = format!("`{stranger}` is no argument of {tool}");
-            return Err(at(stranger, "unknown_argument", message, cure));
+            let message = format!("`{unknown}` is no argument of {tool}");
+            return Err(argument_error(unknown, "unknown_argument", message, cure));
         }
         let required = self.schema.get("required").and_then(Value::as_array).into_iter().flatten();
         let missing = required.filter_map(Value::as_str).find(|name| !given.contains_key(*name));
         match missing {
             Some(name) => {
                 let message = format!("{tool} needs `{name}`");
-                Err(at(name, "missing_argument", message, self.cure(name, &Value::Null)))
+                Err(argument_error(name, "missing_argument", message, self.cure(name, &Value::Null)))
             }
             None => Ok(()),
         }
     }
 
-    /// Refuses an argument that does not go with the others, and names one that is missing beside them.
-    fn check_use(&self, tool: &str, given: &JsonObject) -> Result<(), Error> {
-        let Some(chosen) = self.uses.iter().find(|one| one.fits(given)) else { return Ok(()) };
-        let called = chosen.describe(tool);
-        // An argument that the table does not know goes with everything.
-        let elsewhere = |name: &str| uses_that_take(self.uses, tool, name);
-        let stranger = given
-            .keys()
-            .find_map(|name| elsewhere(name).filter(|_| !chosen.accepts(name)).map(|uses| (name, uses)));
-        if let Some((stranger, elsewhere)) = stranger {
-            let takes: Vec<&str> = chosen.names().collect();
+    /// Refuses an argument that the call's variant does not take, and names one that the variant requires.
+    fn check_variant(&self, tool: &str, given: &JsonObject) -> Result<(), Error> {
+        let Some(variant) = self.variants.iter().find(|variant| variant.matches(given)) else {
+            return Ok(());
+        };
+        let called = variant.describe(tool);
+        // An argument that no variant names goes with every variant.
+        let others_with = |name: &str| variants_that_accept(self.variants, tool, name);
+        let unexpected = given.keys().find_map(|name| {
+            others_with(name).filter(|_| !variant.accepts(name)).map(|others| (name, others))
+        });
+        if let Some((unexpected, others)) = unexpected {
+            let takes: Vec<&str> = variant.argument_names().collect();
             let takes = if takes.is_empty() { "nothing else".to_owned() } else { takes.join(", ") };
-            let cure = format!("leave it out: {called} takes {takes}; it goes with: {elsewhere}");
-            let message = format!("{called} does not take `{stranger}`");
-            return Err(at(stranger, "unexpected_argument", message, cure));
+            let cure = format!("leave it out: {called} takes {takes}; it goes with: {others}");
+            let message = format!("{called} does not take `{unexpected}`");
+            return Err(argument_error(unexpected, "unexpected_argument", message, cure));
         }
-        match chosen.needs.iter().find(|name| !given.contains_key(**name)) {
+        match variant.required.iter().find(|name| !given.contains_key(**name)) {
             Some(name) => {
                 let message = format!("{called} needs `{name}`");
-                Err(at(name, "missing_argument", message, self.cure(name, &Value::Null)))
+                Err(argument_error(name, "missing_argument", message, self.cure(name, &Value::Null)))
             }
             None => Ok(()),
         }
     }
 
-    /// A word of a closed list is taken in any case, and with `-` or a space for `_`.
-    fn fold_words(&self, given: &mut JsonObject) {
+    /// Rewrites enum values that differ only in case, or in `-` or a space for `_`, to the declared ones.
+    fn normalize_enum_values(&self, given: &mut JsonObject) {
         for (name, value) in given.iter_mut() {
             let Some(text) = value.as_str() else { continue };
             let folded = text.trim().to_lowercase().replace(['-', ' '], "_");
-            if text != folded && self.words(name).contains(&folded.as_str()) {
+            if text != folded && self.enum_values(name).contains(&folded.as_str()) {
                 *value = Value::String(folded);
             }
         }
     }
 
-    /// The closed list of words that an argument is one of; empty where it is anything else.
-    fn words(&self, name: &str) -> Vec<&str> {
+    /// The enum values of an argument; empty if it is no enum.
+    fn enum_values(&self, name: &str) -> Vec<&str> {
         let words = self.properties().get(name).and_then(|property| property["enum"].as_array());
         words.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// What an argument may be.
+    /// How to correct an argument: the enum values, or its description and where to find values.
     fn cure(&self, path: &str, given: &Value) -> String {
         let name = path.split('.').next().unwrap_or(path);
         let Some(property) = self.properties().get(name) else {
-            return format!("it takes: {}", self.names());
+            return format!("it takes: {}", self.joined_names());
         };
-        let words = self.words(name);
+        let words = self.enum_values(name);
         if words.is_empty() {
-            let about = property["description"].as_str().map_or_else(|| kind_text(property), str::to_owned);
-            let source = SOURCES.iter().find(|(of, _)| *of == name);
+            let about = property["description"].as_str().map_or_else(|| type_text(property), str::to_owned);
+            let source = VALUE_SOURCES.iter().find(|(of, _)| *of == name);
             let source = source.map(|(_, source)| format!("; {source}")).unwrap_or_default();
             return format!("`{name}`: {about}{source}");
         }
@@ -155,18 +170,20 @@ impl Arguments {
         format!("{near}`{name}` is one of: {}", words.join(", "))
     }
 
+    /// The schemas of the arguments by name.
     fn properties(&self) -> &Map<String, Value> {
         self.schema.get("properties").and_then(Value::as_object).expect("arguments have properties")
     }
 
-    fn names(&self) -> String {
+    /// The names of all arguments, joined with commas.
+    fn joined_names(&self) -> String {
         self.properties().keys().map(String::as_str).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// What kind of value a property's schema asks for, in words.
-fn kind_text(property: &Value) -> String {
-    let word = |kind: &Value| match kind["type"].as_str() {
+/// The JSON type that a property's schema asks for, in words.
+fn type_text(property: &Value) -> String {
+    let type_name = |kind: &Value| match kind["type"].as_str() {
         Some("string") => "text",
         Some("integer") => "a whole number",
         Some("number") => "a number",
@@ -176,21 +193,22 @@ fn kind_text(property: &Value) -> String {
         Some(_) | None => "any value",
     };
     match property["anyOf"].as_array() {
-        Some(kinds) => kinds.iter().map(word).collect::<Vec<_>>().join(" or "),
-        None => word(property).to_owned(),
+        Some(kinds) => kinds.iter().map(type_name).collect::<Vec<_>>().join(" or "),
+        None => type_name(property).to_owned(),
     }
 }
 
-fn at(path: &str, code: &'static str, message: String, cure: String) -> Error {
+/// An error about one argument.
+fn argument_error(path: &str, code: &'static str, message: String, cure: String) -> Error {
     Error { path: Some(path.to_owned()), ..Error::new(code, message, cure) }
 }
 
-/// Every word of a schema is read by a model before it reads its task: what says nothing goes.
-fn slim(schema: &mut Value) {
+/// Removes what tells a model nothing from a generated schema, because schemas fill its context.
+fn strip_schema(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
-            for empty in ["title", "format", "minimum", "maximum"] {
-                object.remove(empty);
+            for keyword in ["title", "format", "minimum", "maximum"] {
+                object.remove(keyword);
             }
             object.retain(|name, value| !(name == "default" && value.is_null()));
             if let Some(kinds) = object.get_mut("type").and_then(Value::as_array_mut) {
@@ -203,39 +221,40 @@ fn slim(schema: &mut Value) {
             if let Some(words) = object.get_mut("enum").and_then(Value::as_array_mut) {
                 words.retain(|word| !word.is_null());
             }
-            without_null(object);
+            unwrap_nullable(object);
             for (name, value) in object.iter_mut() {
                 match (name.as_str(), value) {
-                    // Its keys are names, whatever words they are.
+                    // The keys of `properties` are argument names, not keywords.
                     ("properties", Value::Object(properties)) => {
                         properties.values_mut().for_each(|property| {
-                            of_some_kind(property);
-                            slim(property);
+                            ensure_type(property);
+                            strip_schema(property);
                         });
                     }
-                    (_, value) => slim(value),
+                    (_, value) => strip_schema(value),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(slim),
+        Value::Array(items) => items.iter_mut().for_each(strip_schema),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// Clients that map schemas onto a narrower language need a kind for every value.
-fn of_some_kind(property: &mut Value) {
+/// Gives an untyped property a type: clients that convert schemas to a narrower dialect need one.
+fn ensure_type(property: &mut Value) {
     if *property == Value::Bool(true) {
         *property = json!({});
     }
     let Value::Object(property) = property else { return };
-    let says = ["type", "anyOf", "enum", "const", "$ref"].iter().any(|word| property.contains_key(*word));
-    if !says {
+    let is_typed =
+        ["type", "anyOf", "enum", "const", "$ref"].iter().any(|keyword| property.contains_key(*keyword));
+    if !is_typed {
         property.insert("anyOf".to_owned(), json!([{ "type": "object" }, { "type": "string" }]));
     }
 }
 
-/// `anyOf: [X, null]` is X: what may be left out is said by leaving it out.
-fn without_null(object: &mut Map<String, Value>) {
+/// Replaces `anyOf: [X, null]` by X: an optional argument is left out rather than null.
+fn unwrap_nullable(object: &mut Map<String, Value>) {
     let Some(Value::Array(choices)) = object.get("anyOf") else { return };
     let choices: Vec<Value> =
         choices.iter().filter(|one| **one != json!({ "type": "null" })).cloned().collect();

@@ -1,45 +1,53 @@
-//! Ids and words, completed while somebody types them.
+//! Completion of ids and enum values in arguments of prompts and resource templates.
 
 use rmcp::model::{CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, Reference};
 
 use super::resources;
 use crate::service::Service;
 
-/// What an argument is: the id of something, or one of a few words.
-enum Wanted {
-    Plan,
-    Execution,
-    Words(&'static [&'static str]),
-    Anything,
+/// What an argument can be completed with.
+enum CompletionKind {
+    PlanId,
+    ExecutionId,
+    /// One of these values.
+    OneOf(&'static [&'static str]),
+    /// Nothing: the argument is free text or unknown.
+    NoCompletion,
 }
 
+/// Answers `completion/complete`.
 pub async fn complete(
     service: &Service,
     request: &CompleteRequestParams,
 ) -> Result<CompleteResult, ErrorData> {
-    let begun = request.argument.value.as_str();
+    let prefix = request.argument.value.as_str();
     let failed = |error: crate::error::Error| ErrorData::internal_error(error.message, None);
-    let values = match wanted(&request.r#ref, &request.argument.name) {
-        Wanted::Plan => resources::completions(service, true, begun).await.map_err(failed)?,
-        Wanted::Execution => resources::completions(service, false, begun).await.map_err(failed)?,
-        Wanted::Words(words) => {
-            words.iter().filter(|word| word.starts_with(begun)).map(|word| (*word).to_owned()).collect()
+    let values = match completion_kind(&request.r#ref, &request.argument.name) {
+        CompletionKind::PlanId => resources::complete_id(service, true, prefix).await.map_err(failed)?,
+        CompletionKind::ExecutionId => {
+            resources::complete_id(service, false, prefix).await.map_err(failed)?
         }
-        Wanted::Anything => Vec::new(),
+        CompletionKind::OneOf(values) => {
+            values.iter().filter(|value| value.starts_with(prefix)).map(|value| (*value).to_owned()).collect()
+        }
+        CompletionKind::NoCompletion => Vec::new(),
     };
     let completion = CompletionInfo::new(values).map_err(|error| ErrorData::internal_error(error, None))?;
     Ok(CompleteResult::new(completion))
 }
 
-fn wanted(of: &Reference, argument: &str) -> Wanted {
-    match (of, argument) {
-        (Reference::Resource(template), "id") if template.uri.starts_with("actbook://plans/") => Wanted::Plan,
-        (Reference::Resource(template), "id") if template.uri.starts_with("actbook://executions/") => {
-            Wanted::Execution
+/// What an argument of this prompt or resource template can be completed with.
+fn completion_kind(reference: &Reference, argument: &str) -> CompletionKind {
+    match (reference, argument) {
+        (Reference::Resource(template), "id") if template.uri.starts_with("actbook://plans/") => {
+            CompletionKind::PlanId
         }
-        (Reference::Prompt(_), "plan_id") => Wanted::Plan,
-        (Reference::Prompt(_), "execution_id") => Wanted::Execution,
-        (Reference::Prompt(_), "complexity") => Wanted::Words(&["simple", "moderate", "complex"]),
-        _ => Wanted::Anything,
+        (Reference::Resource(template), "id") if template.uri.starts_with("actbook://executions/") => {
+            CompletionKind::ExecutionId
+        }
+        (Reference::Prompt(_), "plan_id") => CompletionKind::PlanId,
+        (Reference::Prompt(_), "execution_id") => CompletionKind::ExecutionId,
+        (Reference::Prompt(_), "complexity") => CompletionKind::OneOf(&["simple", "moderate", "complex"]),
+        _ => CompletionKind::NoCompletion,
     }
 }

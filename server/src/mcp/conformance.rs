@@ -1,9 +1,9 @@
-//! The server that the protocol's conformance suite wants to talk to: its `test_*` tools, prompts and
-//! `test://` resources, behind the same HTTP stack as the real door. It knows nothing of plans.
+//! A test server for the MCP conformance suite: its `test_*` tools, prompts and `test://` resources, behind
+//! the same HTTP stack as the real endpoint. It has no journal and no plans.
 
-mod offers;
-mod rounds;
-mod tasks;
+mod input_rounds;
+mod mcp_tasks;
+mod suite_content;
 
 use std::borrow::Cow;
 
@@ -16,51 +16,60 @@ use rmcp::model::{
     ReadResourceRequestParams, ReadResourceResponse, RequestStateCodec, ServerCapabilities, ServerConfig,
     SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
+use rmcp::service::SubscriptionContext;
 use rmcp::task_manager::TaskManager;
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// Between notifications, so that a client sees them come one by one.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+use super::McpRequestContext;
 
-type Context = RequestContext<RoleServer>;
+/// Between notifications, so that a client receives them one by one.
+const NOTIFICATION_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
+/// The server that the conformance suite tests. Clones share one state.
 #[derive(Clone)]
-pub struct Fixture {
-    seal: RequestStateCodec,
-    tools: watch::Sender<u64>,
-    prompts: watch::Sender<u64>,
-    tasks: TaskManager,
+pub struct ConformanceFixture {
+    state_codec: RequestStateCodec,
+    /// Counts changes to the list of tools, for `subscriptions/listen`.
+    tool_list_changes: watch::Sender<u64>,
+    /// Counts changes to the list of prompts.
+    prompt_list_changes: watch::Sender<u64>,
+    mcp_tasks: TaskManager,
 }
 
-impl std::fmt::Debug for Fixture {
+impl std::fmt::Debug for ConformanceFixture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Fixture").finish_non_exhaustive()
     }
 }
 
-impl Default for Fixture {
+impl Default for ConformanceFixture {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Fixture {
+impl ConformanceFixture {
     pub fn new() -> Self {
         let mut key = [0; 32];
         getrandom::fill(&mut key).expect("the operating system gives randomness");
-        let seal = RequestStateCodec::try_new(key).expect("32 bytes are long enough");
-        Self { seal, tools: watch::Sender::new(0), prompts: watch::Sender::new(0), tasks: TaskManager::new() }
+        let codec = RequestStateCodec::try_new(key).expect("32 bytes are long enough");
+        Self {
+            state_codec: codec,
+            tool_list_changes: watch::Sender::new(0),
+            prompt_list_changes: watch::Sender::new(0),
+            mcp_tasks: TaskManager::new(),
+        }
     }
 }
 
-/// What the suite wrote down as JSON, as the library's own type.
-fn shaped<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
+/// Parses JSON that the suite prescribes into the library's type.
+fn from_json<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
-fn text(text: impl Into<String>) -> CallToolResponse {
+/// A successful tool response with one text.
+fn text_response(text: impl Into<String>) -> CallToolResponse {
     CallToolResult::success(vec![ContentBlock::text(text)]).into()
 }
 
@@ -68,7 +77,7 @@ fn text(text: impl Into<String>) -> CallToolResponse {
 use rmcp::model::SetLevelRequestParams;
 
 #[expect(deprecated, reason = "the older revisions of the protocol still have these requests")]
-impl ServerHandler for Fixture {
+impl ServerHandler for ConformanceFixture {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_completions()
@@ -83,79 +92,79 @@ impl ServerHandler for Fixture {
             .enable_tasks()
             .build();
         ServerConfig::new(capabilities)
-            .with_server_info(super::own_name())
+            .with_server_info(super::implementation_info())
             .with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        Cow::Owned(super::VERSIONS.to_vec())
+        Cow::Owned(super::PROTOCOL_VERSIONS.to_vec())
     }
 
     async fn list_tools(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(offers::tools()))
+        Ok(ListToolsResult::with_all_items(suite_content::tools()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        offers::tools().into_iter().find(|tool| tool.name == name)
+        suite_content::tools().into_iter().find(|tool| tool.name == name)
     }
 
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        context: Context,
+        context: McpRequestContext,
     ) -> Result<CallToolResponse, ErrorData> {
-        if let Some(fixed) = offers::fixed(&request.name) {
-            return Ok(shaped::<CallToolResult>(fixed)?.into());
+        if let Some(fixed) = suite_content::fixed_result(&request.name) {
+            return Ok(from_json::<CallToolResult>(fixed)?.into());
         }
-        if let Some(answer) = tasks::call(&self.tasks, &request, &context).await {
+        if let Some(answer) = mcp_tasks::call_task_tool(&self.mcp_tasks, &request, &context).await {
             return answer;
         }
         match request.name.as_ref() {
-            "test_tool_with_logging" => logs(&context).await,
-            "test_tool_with_progress" => progresses(&context).await,
-            "test_sampling" => samples(&request, &context).await,
+            "test_tool_with_logging" => send_logs(&context).await,
+            "test_tool_with_progress" => send_progress(&context).await,
+            "test_sampling" => request_sampling(&request, &context).await,
             "test_elicitation" | "test_elicitation_sep1034_defaults" | "test_elicitation_sep1330_enums" => {
-                elicits(&request, &context).await
+                request_elicitation(&request, &context).await
             }
-            "test_missing_capability" => needs_sampling(&context),
-            "test_trigger_tool_change" => Ok(changes(&self.tools)),
-            "test_trigger_prompt_change" => Ok(changes(&self.prompts)),
-            _ => rounds::call(&self.seal, request, &context),
+            "test_missing_capability" => require_sampling(&context),
+            "test_trigger_tool_change" => Ok(signal_list_change(&self.tool_list_changes)),
+            "test_trigger_prompt_change" => Ok(signal_list_change(&self.prompt_list_changes)),
+            _ => input_rounds::call_input_tool(&self.state_codec, request, &context),
         }
     }
 
     async fn list_prompts(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(ListPromptsResult::with_all_items(shaped(offers::prompts())?))
+        Ok(ListPromptsResult::with_all_items(from_json(suite_content::prompts())?))
     }
 
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<GetPromptResponse, ErrorData> {
         if request.name == "test_input_required_result_prompt" {
-            return rounds::prompt(&request);
+            return input_rounds::get_input_prompt(&request);
         }
         let unknown = || ErrorData::invalid_params(format!("Unknown prompt: {}", request.name), None);
         let arguments = request.arguments.clone().unwrap_or_default();
-        let filled = offers::prompt(&request.name, &arguments).ok_or_else(unknown)?;
-        Ok(GetPromptResponse::Complete(shaped(filled)?))
+        let filled = suite_content::prompt_result(&request.name, &arguments).ok_or_else(unknown)?;
+        Ok(GetPromptResponse::Complete(from_json(filled)?))
     }
 
     async fn complete(
         &self,
         _request: CompleteRequestParams,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<CompleteResult, ErrorData> {
-        shaped(
+        from_json(
             serde_json::json!({ "resultType": "complete", "completion": { "values": ["paris", "park", "party"], "hasMore": false } }),
         )
     }
@@ -163,58 +172,78 @@ impl ServerHandler for Fixture {
     async fn list_resources(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items(shaped(offers::resources())?))
+        Ok(ListResourcesResult::with_all_items(from_json(suite_content::resources())?))
     }
 
     async fn list_resource_templates(
         &self,
         _page: Option<PaginatedRequestParams>,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(shaped(offers::templates())?))
+        Ok(ListResourceTemplatesResult::with_all_items(from_json(suite_content::resource_templates())?))
     }
 
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let unknown = || {
             let data = serde_json::json!({ "uri": request.uri });
             ErrorData::resource_not_found(format!("Resource not found: {}", request.uri), Some(data))
         };
-        let contents = offers::resource(&request.uri).ok_or_else(unknown)?;
-        Ok(ReadResourceResponse::Complete(shaped(contents)?))
+        let contents = suite_content::resource_result(&request.uri).ok_or_else(unknown)?;
+        Ok(ReadResourceResponse::Complete(from_json(contents)?))
     }
 
-    async fn subscribe(&self, _request: SubscribeRequestParams, _context: Context) -> Result<(), ErrorData> {
+    async fn subscribe(
+        &self,
+        _request: SubscribeRequestParams,
+        _context: McpRequestContext,
+    ) -> Result<(), ErrorData> {
         Ok(())
     }
 
     async fn unsubscribe(
         &self,
         _request: UnsubscribeRequestParams,
-        _context: Context,
+        _context: McpRequestContext,
     ) -> Result<(), ErrorData> {
         Ok(())
     }
 
-    async fn set_level(&self, _request: SetLevelRequestParams, _context: Context) -> Result<(), ErrorData> {
+    async fn set_level(
+        &self,
+        _request: SetLevelRequestParams,
+        _context: McpRequestContext,
+    ) -> Result<(), ErrorData> {
         Ok(())
     }
 
-    async fn get_task(&self, request: GetTaskParams, _context: Context) -> Result<GetTaskResult, ErrorData> {
-        Ok(GetTaskResult::new(self.tasks.get_task(&request.task_id)?))
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: McpRequestContext,
+    ) -> Result<GetTaskResult, ErrorData> {
+        Ok(GetTaskResult::new(self.mcp_tasks.get_task(&request.task_id)?))
     }
 
-    async fn update_task(&self, request: UpdateTaskParams, _context: Context) -> Result<(), ErrorData> {
-        self.tasks.update_task(&request.task_id, request.input_responses)
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: McpRequestContext,
+    ) -> Result<(), ErrorData> {
+        self.mcp_tasks.update_task(&request.task_id, request.input_responses)
     }
 
-    async fn cancel_task(&self, request: CancelTaskParams, _context: Context) -> Result<(), ErrorData> {
-        self.tasks.cancel_task(&request.task_id)
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: McpRequestContext,
+    ) -> Result<(), ErrorData> {
+        self.mcp_tasks.cancel_task(&request.task_id)
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -222,88 +251,103 @@ impl ServerHandler for Fixture {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let (mut tools, mut prompts) = (self.tools.subscribe(), self.prompts.subscribe());
+        let (mut tools, mut prompts) =
+            (self.tool_list_changes.subscribe(), self.prompt_list_changes.subscribe());
         loop {
-            let told = tokio::select! {
+            let notified = tokio::select! {
                 Ok(()) = tools.changed() => subscription.sink().notify_tool_list_changed().await,
                 Ok(()) = prompts.changed() => subscription.sink().notify_prompt_list_changed().await,
                 () = subscription.cancelled() => return Ok(()),
             };
-            // Whoever did not ask for this kind of change is not told of it.
-            if let Err(error) = told {
-                tracing::debug!("a change was not told: {error}");
+            // The library refuses to notify of a kind of change that the client did not subscribe to.
+            if let Err(error) = notified {
+                tracing::debug!("a list change was not notified: {error}");
             }
         }
     }
 }
 
-fn changes(what: &watch::Sender<u64>) -> CallToolResponse {
-    what.send_modify(|count| *count += 1);
-    text("changed")
+/// Signals a change to a list.
+fn signal_list_change(list: &watch::Sender<u64>) -> CallToolResponse {
+    list.send_modify(|count| *count += 1);
+    text_response("changed")
 }
 
+/// `test_tool_with_logging`: sends three log messages.
 #[expect(deprecated, reason = "the older revisions of the protocol still have logging")]
-async fn logs(context: &Context) -> Result<CallToolResponse, ErrorData> {
+async fn send_logs(context: &McpRequestContext) -> Result<CallToolResponse, ErrorData> {
     use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam};
     for message in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
         let entry = LoggingMessageNotificationParam::new(LoggingLevel::Info, message.into());
-        context.peer.notify_logging_message(entry).await.map_err(lost)?;
-        tokio::time::sleep(PAUSE).await;
+        context.peer.notify_logging_message(entry).await.map_err(client_error)?;
+        tokio::time::sleep(NOTIFICATION_PAUSE).await;
     }
-    Ok(text("Logging is done"))
+    Ok(text_response("Logging is done"))
 }
 
-async fn progresses(context: &Context) -> Result<CallToolResponse, ErrorData> {
+/// `test_tool_with_progress`: sends three progress notifications.
+async fn send_progress(context: &McpRequestContext) -> Result<CallToolResponse, ErrorData> {
     for progress in [0.0, 50.0, 100.0] {
         if let Some(token) = context.meta.get_progress_token() {
             let progress = ProgressNotificationParam::new(token, progress).with_total(100.0);
-            context.peer.notify_progress(progress).await.map_err(lost)?;
+            context.peer.notify_progress(progress).await.map_err(client_error)?;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(NOTIFICATION_PAUSE).await;
     }
-    Ok(text("Progress is done"))
+    Ok(text_response("Progress is done"))
 }
 
+/// `test_sampling`: has the client sample its model.
 #[expect(deprecated, reason = "the older revisions of the protocol still have sampling")]
-async fn samples(request: &CallToolRequestParams, context: &Context) -> Result<CallToolResponse, ErrorData> {
-    let prompt = argument(request, "prompt");
+async fn request_sampling(
+    request: &CallToolRequestParams,
+    context: &McpRequestContext,
+) -> Result<CallToolResponse, ErrorData> {
+    let prompt = string_argument(request, "prompt");
     let message = serde_json::json!({
         "messages": [{ "role": "user", "content": { "type": "text", "text": prompt } }],
         "maxTokens": 100,
     });
-    let said = context.peer.create_message(shaped(message)?).await.map_err(lost)?;
-    let said = said.message.content.first().and_then(|part| part.as_text()).map(|part| part.text.clone());
-    Ok(text(format!("LLM response: {}", said.unwrap_or_default())))
+    let result = context.peer.create_message(from_json(message)?).await.map_err(client_error)?;
+    let sampled =
+        result.message.content.first().and_then(|part| part.as_text()).map(|part| part.text.clone());
+    Ok(text_response(format!("LLM response: {}", sampled.unwrap_or_default())))
 }
 
-async fn elicits(request: &CallToolRequestParams, context: &Context) -> Result<CallToolResponse, ErrorData> {
-    let (before, form) = offers::form(&request.name, argument(request, "message"));
-    let said = context.peer.create_elicitation(shaped(form)?).await.map_err(lost)?;
-    let said = serde_json::to_value(said).unwrap_or_default();
-    Ok(text(format!(
-        "{before}: action={}, content={}",
-        said["action"].as_str().unwrap_or(""),
-        said["content"]
+/// `test_elicitation` and its variants: have the client show a form.
+async fn request_elicitation(
+    request: &CallToolRequestParams,
+    context: &McpRequestContext,
+) -> Result<CallToolResponse, ErrorData> {
+    let (prefix, form) = suite_content::elicitation_form(&request.name, string_argument(request, "message"));
+    let result = context.peer.create_elicitation(from_json(form)?).await.map_err(client_error)?;
+    let result = serde_json::to_value(result).unwrap_or_default();
+    Ok(text_response(format!(
+        "{prefix}: action={}, content={}",
+        result["action"].as_str().unwrap_or(""),
+        result["content"]
     )))
 }
 
+/// `test_missing_capability`: Err if the client did not declare sampling.
 #[expect(deprecated, reason = "it is the capability that the suite does not declare")]
-fn needs_sampling(context: &Context) -> Result<CallToolResponse, ErrorData> {
+fn require_sampling(context: &McpRequestContext) -> Result<CallToolResponse, ErrorData> {
     let declared = context.client_capabilities().is_some_and(|client| client.sampling.is_some());
-    match declared {
-        true => Ok(text("sampling is there")),
-        false => {
-            let needed = ClientCapabilities::builder().enable_sampling().build();
-            Err(ErrorData::missing_required_client_capability(needed))
-        }
+    if declared {
+        Ok(text_response("sampling is there"))
+    } else {
+        let needed = ClientCapabilities::builder().enable_sampling().build();
+        Err(ErrorData::missing_required_client_capability(needed))
     }
 }
 
-fn argument<'a>(request: &'a CallToolRequestParams, name: &str) -> &'a str {
+/// A string argument of the call; empty if there is none.
+fn string_argument<'a>(request: &'a CallToolRequestParams, name: &str) -> &'a str {
     let value = request.arguments.as_ref().and_then(|arguments| arguments.get(name));
     value.and_then(Value::as_str).unwrap_or_default()
 }
 
-fn lost(error: impl std::fmt::Display) -> ErrorData {
+/// The error for a request to the client that failed.
+fn client_error(error: impl std::fmt::Display) -> ErrorData {
     ErrorData::internal_error(format!("the client did not answer: {error}"), None)
 }

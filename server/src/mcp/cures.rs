@@ -1,11 +1,11 @@
-//! What to do instead, in the words of this door: the rooms below speak of the command line, where an agent
-//! is not. Knows codes and words, and no state.
+//! Rewords the cures of errors for agents: the service names commands of the command line, and an agent needs
+//! the tool call instead. Knows error codes and texts, and no state.
 
 use actbook_engine::plan::Finding;
 
 use crate::error::Error;
 
-/// A code, a word of the cure that is given below, and the cure for an agent.
+/// An error code, a substring of the service's cure, and the cure for an agent.
 const CURES: [(&str, &str, &str); 20] = [
     ("no_such_execution", "`actbook list`", "status without arguments shows them"),
     (
@@ -57,35 +57,41 @@ const CURES: [(&str, &str, &str); 20] = [
     ),
 ];
 
-/// The cure for an agent; where the table has none, that of the rooms below.
-pub fn of(code: &str, cure: &str) -> String {
-    let own = CURES.iter().find(|(known, word, _)| *known == code && cure.contains(word));
-    match own {
-        Some((_, _, own)) => (*own).to_owned(),
+/// The cure for an agent. If the table has none: the service's, marked as for the user if it is a command.
+pub fn cure_for_agent(code: &str, cure: &str) -> String {
+    let entry = CURES.iter().find(|(known, substring, _)| *known == code && cure.contains(substring));
+    match entry {
+        Some((_, _, reworded)) => (*reworded).to_owned(),
         None if cure.contains("`actbook ") => format!("for your user: {cure}"),
         None => cure.to_owned(),
     }
 }
 
-pub fn told_here(error: Error) -> Error {
-    let findings = found_here(error.findings);
-    // The first finding speaks for all.
-    let cure = findings.first().map_or_else(|| of(error.code, &error.cure), |first| first.cure.clone());
+/// The error with cures and answers worded for an agent.
+pub fn error_for_agent(error: Error) -> Error {
+    let findings = findings_for_agent(error.findings);
+    // With findings, the error's cure is that of the first finding.
+    let cure =
+        findings.first().map_or_else(|| cure_for_agent(error.code, &error.cure), |first| first.cure.clone());
     match error.code {
-        // The refusal lists the answers that fit, as the command line writes them.
+        // The message lists the possible answers as the command line spells them.
         "does_not_fit" => {
-            let (message, cure) = (spelled_here(&error.message), spelled_here(&cure));
+            let (message, cure) = (to_action_spelling(&error.message), to_action_spelling(&cure));
             Error { message, cure, findings, ..error }
         }
         _ => Error { cure, findings, ..error },
     }
 }
 
-/// The answer that the command line writes with hyphens is an action with underscores here.
-pub fn spelled_here(text: &str) -> String {
+/// Replaces the command line's `did-not-happen` by the action `did_not_happen` of `control`.
+pub fn to_action_spelling(text: &str) -> String {
     text.replace("did-not-happen", "did_not_happen")
 }
 
-pub fn found_here(findings: Vec<Finding>) -> Vec<Finding> {
-    findings.into_iter().map(|finding| Finding { cure: of(finding.code, &finding.cure), ..finding }).collect()
+/// The findings with cures worded for an agent.
+pub fn findings_for_agent(findings: Vec<Finding>) -> Vec<Finding> {
+    findings
+        .into_iter()
+        .map(|finding| Finding { cure: cure_for_agent(finding.code, &finding.cure), ..finding })
+        .collect()
 }

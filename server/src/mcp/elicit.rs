@@ -1,11 +1,12 @@
-//! Questions to the person at the client. The older protocol asks while the call waits; the newer one
-//! answers `input_required` and is called again, with a sealed state that binds the answer to the very
-//! question that was shown: the execution, the step, and the digest of everything that the person read.
+//! Puts questions to the person at the client (MCP elicitation). With sessions, the server asks while the
+//! call waits. In the sessionless protocol the call answers `input_required` and the client calls again, with
+//! a sealed state that binds the answer to the question that was shown: execution, step, and the digest of
+//! what the person read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use actbook_engine::policy::Answer as Verdict;
+use actbook_engine::policy::StepAnswer as Verdict;
 use rmcp::model::{
     CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
     InputRequest, InputRequiredResult, RequestStateCodec, SealOptions,
@@ -13,40 +14,41 @@ use rmcp::model::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Door;
-use super::ask::Ask;
-use super::tools::answered;
+use super::McpEndpoint;
+use super::request::AgentRequest;
+use super::tools::continue_and_answer;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::service::view::{ExecutionView, WaitingView};
-use crate::service::{Action, Asker, Facts, Found, Noted, PersonQuestion};
+use crate::service::{ActionFacts, ActionRecord, Asker, FoundExecution, PersonQuestion, RecordResult};
 
-/// How long a person may take.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
-/// The one question of a round.
-const QUESTION: &str = "question";
+/// How long a person may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// The key of the one question in an `input_required` result.
+const QUESTION_KEY: &str = "question";
 
-/// What came of putting a question.
+/// The result of putting a question to a person.
 #[derive(Debug)]
-pub enum Put {
-    Answered(Found),
-    /// The client is to ask, and to call again.
-    Asks(InputRequiredResult),
-    /// The person would not say.
+pub enum QuestionOutcome {
+    /// The answer was applied to this execution.
+    Answered(FoundExecution),
+    /// The client has to show the question and to call again.
+    InputRequired(InputRequiredResult),
+    /// The person gave no answer, or the call was cancelled.
     NoAnswer,
 }
 
-/// What a sealed state says. The client carries it and cannot change it.
+/// The content of a sealed state: the question that the person was shown. The client cannot change it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shown {
+pub struct ShownQuestion {
     pub execution: String,
     step: Option<String>,
-    /// Of what the person is shown.
+    /// Digest of what the person is shown.
     digest: String,
 }
 
-impl Shown {
-    pub fn of(question: &PersonQuestion) -> Self {
+impl ShownQuestion {
+    pub fn from_question(question: &PersonQuestion) -> Self {
         Self {
             execution: question.execution.to_string(),
             step: question.waiting.step.as_ref().map(ToString::to_string),
@@ -54,55 +56,55 @@ impl Shown {
         }
     }
 
-    /// What this question goes by; another one, even of the same step, goes by another name.
-    pub fn name(&self) -> String {
+    /// The key of this question among input requests; a later question about the same step has another key.
+    pub fn input_key(&self) -> String {
         format!("{}-{}", self.step.as_deref().unwrap_or("plan"), self.digest)
     }
 }
 
-/// `control` with `approve` or `reject`: the person's word, not the agent's.
-pub async fn approval(
-    door: &Door,
-    ask: &Ask,
+/// Puts an open approval to the person and answers with the execution. Err `no_answer`: the person gave none.
+pub async fn elicit_approval(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
     id: &str,
     step: Option<&str>,
     reason: Option<&str>,
 ) -> Result<CallToolResponse, Error> {
-    let (view, questions) = asked(door, ask, id, reason).await?;
-    let open = open_approval(&view, step)?;
-    match put(door, ask, &questions[open], reason).await? {
-        Put::Answered(found) => answered(door, ask, &found).await,
-        Put::Asks(result) => Ok(result.into()),
-        Put::NoAnswer => {
+    let (view, questions) = open_questions(endpoint, request, id, reason).await?;
+    let index = find_open_approval(&view, step)?;
+    match put_question(endpoint, request, &questions[index], reason).await? {
+        QuestionOutcome::Answered(found) => continue_and_answer(endpoint, request, &found).await,
+        QuestionOutcome::InputRequired(result) => Ok(result.into()),
+        QuestionOutcome::NoAnswer => {
             let cure = "nothing was decided; ask your user what they want, and call again";
             Err(Error::new("no_answer", "the person gave no answer", cure))
         }
     }
 }
 
-/// The execution, and its open questions as this caller puts them to a person.
-pub async fn asked(
-    door: &Door,
-    ask: &Ask,
+/// The execution and its open questions, worded for a person; `reason` is the agent's reason to ask.
+pub async fn open_questions(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
     id: &str,
     reason: Option<&str>,
 ) -> Result<(ExecutionView, Vec<PersonQuestion>), Error> {
-    let asker = Asker { actor: &ask.caller.actor, reason };
-    door.service().person_questions(id, Some(asker)).await
+    let asker = Asker { actor: &request.caller.actor, reason };
+    endpoint.service().person_questions(id, Some(asker)).await
 }
 
-/// The index, in `view.waiting`, of the approval that is waited for; there may be none.
-pub fn open_approval(view: &ExecutionView, step: Option<&str>) -> Result<usize, Error> {
-    fn name(one: &WaitingView) -> Option<&str> {
-        one.step.as_ref().map(|step| step.as_str())
+/// The index in `view.waiting` of the open approval of a step, or without one of the plan or an undo.
+pub fn find_open_approval(view: &ExecutionView, step: Option<&str>) -> Result<usize, Error> {
+    fn step_id(question: &WaitingView) -> Option<&str> {
+        question.step.as_ref().map(|step| step.as_str())
     }
     let approvals = || view.waiting.iter().filter(|one| one.kind == "approval");
-    view.waiting.iter().position(|one| one.kind == "approval" && name(one) == step).ok_or_else(|| {
+    view.waiting.iter().position(|one| one.kind == "approval" && step_id(one) == step).ok_or_else(|| {
         let message = match step {
             Some(step) => format!("step `{step}` waits for no approval"),
             None => "neither the plan nor an undo waits for an approval".to_owned(),
         };
-        let cure = match approvals().find_map(name) {
+        let cure = match approvals().find_map(step_id) {
             Some(other) => format!("step `{other}` does: give its step_id"),
             None => "nothing here does: status names what waits".to_owned(),
         };
@@ -110,44 +112,58 @@ pub fn open_approval(view: &ExecutionView, step: Option<&str>) -> Result<usize, 
     })
 }
 
-/// Whether an execution has this question to put to a person: an approval, or an outcome nobody knows.
+/// Whether a person can be asked this question: an approval, or a step with an unknown outcome.
 pub fn is_for_a_person(waiting: &WaitingView) -> bool {
     let unknown = waiting.requests.is_none() && waiting.options.contains(&"did-not-happen");
     waiting.kind == "approval" || unknown
 }
 
-/// The state that a repeated call brings back, if it brings one.
-pub fn brought_back(door: &Door, ask: &Ask) -> Result<Option<Shown>, Error> {
-    let Some(state) = &ask.request_state else { return Ok(None) };
-    let opened = door.seal().open_json_with(state, ask.caller.actor.as_bytes());
+/// Opens the state that a repeated call brings; None: it brings none. Err: altered or expired.
+pub fn open_request_state(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+) -> Result<Option<ShownQuestion>, Error> {
+    let Some(state) = &request.request_state else { return Ok(None) };
+    let opened = endpoint.state_codec().open_json_with(state, request.caller.actor.as_bytes());
     opened.map(Some).map_err(|error| {
         let cure = "call again without requestState: the question is put anew";
         Error::new("stale_question", format!("the state of the question does not hold: {error}"), cure)
     })
 }
 
-pub async fn put(
-    door: &Door,
-    ask: &Ask,
+/// Puts a question to the person and applies the answer, unless the question has changed meanwhile.
+pub async fn put_question(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
     question: &PersonQuestion,
     reason: Option<&str>,
-) -> Result<Put, Error> {
-    let shown = Shown::of(question);
-    let request = form(question);
-    let said = match (ask.is_modern(), brought_back(door, ask)?) {
-        (true, Some(before)) if before == shown => response(ask)?,
-        (true, _) => return Ok(Put::Asks(asks(door.seal(), ask, &shown, request)?)),
+) -> Result<QuestionOutcome, Error> {
+    let shown = ShownQuestion::from_question(question);
+    let elicitation = elicitation_form(question);
+    let result = match (request.is_sessionless(), open_request_state(endpoint, request)?) {
+        (true, Some(earlier)) if earlier == shown => elicit_response(request)?,
+        (true, _) => {
+            return Ok(QuestionOutcome::InputRequired(input_required_result(
+                endpoint.state_codec(),
+                request,
+                &shown,
+                elicitation,
+            )?));
+        }
         (false, _) => {
-            let answer = ask.context.peer.create_elicitation_with_timeout(request, Some(PATIENCE));
+            let answer =
+                request.context.peer.create_elicitation_with_timeout(elicitation, Some(ANSWER_TIMEOUT));
             tokio::select! {
-                said = answer => said.map_err(|error| no_client(&error))?,
-                () = ask.context.ct.cancelled() => return Ok(Put::NoAnswer),
+                result = answer => result.map_err(|error| elicitation_error(&error))?,
+                () = request.context.ct.cancelled() => return Ok(QuestionOutcome::NoAnswer),
             }
         }
     };
-    let Some((word, why)) = word_of(said, &question.waiting) else { return Ok(Put::NoAnswer) };
-    let (_, now) = asked(door, ask, &shown.execution, reason).await?;
-    if !now.iter().any(|one| Shown::of(one) == shown) {
+    let Some((option, why)) = chosen_option(result, &question.waiting) else {
+        return Ok(QuestionOutcome::NoAnswer);
+    };
+    let (_, current) = open_questions(endpoint, request, &shown.execution, reason).await?;
+    if !current.iter().any(|question| ShownQuestion::from_question(question) == shown) {
         let message = "the question has changed while it was being answered";
         return Err(Error::new(
             "stale_question",
@@ -155,39 +171,45 @@ pub async fn put(
             "status shows what waits now; nothing was decided",
         ));
     }
-    Ok(Put::Answered(settle(door, ask, &shown, &word, why).await?))
+    Ok(QuestionOutcome::Answered(apply_answer(endpoint, request, &shown, &option, why).await?))
 }
 
-fn asks(
-    seal: &RequestStateCodec,
-    ask: &Ask,
-    shown: &Shown,
-    request: ElicitRequestParams,
+/// The `input_required` result that asks the question; its state is bound to the caller and expires.
+fn input_required_result(
+    codec: &RequestStateCodec,
+    request: &AgentRequest,
+    shown: &ShownQuestion,
+    elicitation: ElicitRequestParams,
 ) -> Result<InputRequiredResult, Error> {
-    let options = SealOptions::new().associated_data(ask.caller.actor.as_bytes()).ttl(PATIENCE);
-    let state = seal.seal_json_with(shown, &options);
+    let options = SealOptions::new().associated_data(request.caller.actor.as_bytes()).ttl(ANSWER_TIMEOUT);
+    let state = codec.seal_json_with(shown, &options);
     let state =
         state.map_err(|error| Error::new("internal", error.to_string(), "this is a bug in actbook"))?;
-    let requests =
-        BTreeMap::from([(QUESTION.to_owned(), InputRequest::Elicitation(ElicitRequest::new(request)))]);
+    let requests = BTreeMap::from([(
+        QUESTION_KEY.to_owned(),
+        InputRequest::Elicitation(ElicitRequest::new(elicitation)),
+    )]);
     Ok(InputRequiredResult::new(Some(requests), Some(state)))
 }
 
-fn response(ask: &Ask) -> Result<ElicitResult, Error> {
-    let given = ask.responses.as_ref().and_then(|responses| responses.get(QUESTION));
-    let said = given.and_then(|given| serde_json::from_value(given.clone()).ok());
-    said.ok_or_else(|| {
+/// The person's answer that a repeated call brings. Err: it brings none that parses.
+fn elicit_response(request: &AgentRequest) -> Result<ElicitResult, Error> {
+    let given = request.input_responses.as_ref().and_then(|responses| responses.get(QUESTION_KEY));
+    let result = given.and_then(|given| serde_json::from_value(given.clone()).ok());
+    result.ok_or_else(|| {
         let cure = "send inputResponses with the answer to `question`, or call without requestState";
         Error::new("no_answer", "the call brings no answer to the question", cure)
     })
 }
 
-pub fn form(question: &PersonQuestion) -> ElicitRequestParams {
-    let words: Vec<String> = question.waiting.options.iter().map(|option| option.replace('-', "_")).collect();
+/// The form that puts a question to a person: its text, the options and a reason.
+pub fn elicitation_form(question: &PersonQuestion) -> ElicitRequestParams {
+    let options: Vec<String> =
+        question.waiting.options.iter().map(|option| option.replace('-', "_")).collect();
     let schema = json!({
         "type": "object",
         "properties": {
-            "answer": { "type": "string", "title": "Your answer", "enum": words },
+            "answer": { "type": "string", "title": "Your answer", "enum": options },
             "reason": { "type": "string", "title": "Why", "description": "It is journaled with your answer" },
         },
         "required": ["answer"],
@@ -197,66 +219,70 @@ pub fn form(question: &PersonQuestion) -> ElicitRequestParams {
     ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: schema }
 }
 
-/// The word that was chosen, and why. To decline an approval is to say no to it.
-pub fn word_of(said: ElicitResult, waiting: &WaitingView) -> Option<(String, Option<String>)> {
-    let content = said.content.unwrap_or_default();
+/// The chosen option and the reason; None: no valid choice. Declining the form of an approval rejects it.
+pub fn chosen_option(result: ElicitResult, waiting: &WaitingView) -> Option<(String, Option<String>)> {
+    let content = result.content.unwrap_or_default();
     let text = |name: &str| {
         content.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
     };
-    let word = match said.action {
+    let option = match result.action {
         ElicitationAction::Accept => text("answer")?.replace('_', "-"),
         ElicitationAction::Decline if waiting.kind == "approval" => "reject".to_owned(),
         _ => return None,
     };
-    waiting.options.contains(&word.as_str()).then(|| (word, text("reason")))
+    waiting.options.contains(&option.as_str()).then(|| (option, text("reason")))
 }
 
-pub async fn settle(
-    door: &Door,
-    ask: &Ask,
-    shown: &Shown,
-    word: &str,
+/// Applies a person's answer to the execution: an approval, a decision, or a report of an agent step.
+pub async fn apply_answer(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    shown: &ShownQuestion,
+    option: &str,
     reason: Option<String>,
-) -> Result<Found, Error> {
-    let (service, person) = (door.service(), ask.person());
+) -> Result<FoundExecution, Error> {
+    let (service, person) = (endpoint.service(), request.person_caller());
     let (id, step) = (shown.execution.as_str(), shown.step.clone());
-    let (found, _) = match word {
+    let (found, _) = match option {
         "approve" => service.approve(&person, id, step, reason).await?,
         "reject" => service.reject(&person, id, step, reason).await?,
         "started" | "succeeded" | "failed" | "compensated" => {
-            return record(door, &person, shown, word, reason).await;
+            return record_step_status(endpoint, &person, shown, option, reason).await;
         }
         verdict => {
-            let strange = |error: String| Error::new("invalid_argument", error, "status lists the answers");
-            let verdict: Verdict = verdict.parse().map_err(strange)?;
+            let unknown_option =
+                |error: String| Error::new("invalid_argument", error, "status lists the answers");
+            let verdict: Verdict = verdict.parse().map_err(unknown_option)?;
             service.decide(&person, id, step.unwrap_or_default(), verdict, reason, None).await?
         }
     };
     Ok(found)
 }
 
-async fn record(
-    door: &Door,
+/// Records the status that the person gave to a step that an agent does.
+async fn record_step_status(
+    endpoint: &McpEndpoint,
     person: &Caller,
-    shown: &Shown,
-    word: &str,
+    shown: &ShownQuestion,
+    option: &str,
     reason: Option<String>,
-) -> Result<Found, Error> {
-    let strange = |error: String| Error::new("invalid_argument", error, "status lists the answers");
-    let action = Action {
+) -> Result<FoundExecution, Error> {
+    let unknown_option = |error: String| Error::new("invalid_argument", error, "status lists the answers");
+    let action = ActionRecord {
         execution: Some(shown.execution.clone()),
         step: shown.step.clone(),
-        status: Some(word.parse().map_err(strange)?),
-        facts: Facts { reason, ..Facts::default() },
-        ..Action::default()
+        status: Some(option.parse().map_err(unknown_option)?),
+        facts: ActionFacts { reason, ..ActionFacts::default() },
+        ..ActionRecord::default()
     };
-    match door.service().record_action(person, action).await? {
-        Noted::In(found, _) => Ok(found),
-        Noted::Alone(_) => unreachable!("an execution was named"),
+    match endpoint.service().record_action(person, action).await? {
+        RecordResult::InExecution(found, _) => Ok(found),
+        RecordResult::Standalone(_) => unreachable!("the action names an execution"),
     }
 }
 
-fn no_client(error: &rmcp::ServiceError) -> Error {
+/// The client refused to show the form, or did not answer in time.
+fn elicitation_error(error: &rmcp::ServiceError) -> Error {
     let message = format!("the client did not put the question: {error}");
     Error::new(
         "no_answer",

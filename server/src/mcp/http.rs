@@ -1,8 +1,8 @@
-//! MCP over HTTP at `/mcp`, beside `/healthz` and `/readyz`. Every route answers only to the names and
-//! origins that this machine goes by; headers, bodies, connections and patience all have limits.
+//! MCP over Streamable HTTP at `/mcp`, beside `/healthz` and `/readyz`. Every route checks Host and Origin
+//! against the allowed names. Headers, bodies, connections, sessions and read times are all bounded.
 
 mod bodies;
-mod places;
+mod connection_slots;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -27,35 +27,36 @@ use tokio_util::sync::CancellationToken;
 use super::message;
 use crate::error::Error;
 use crate::service::Service;
-use bodies::{BODY_BYTES_MAX, BodyBudget, busy};
-use places::{Place, Places, RESERVE_WITHIN};
+use bodies::{BODY_BYTES_MAX, BodyBudget, busy_response};
+use connection_slots::{ConnectionSlot, ConnectionSlots, RESERVED_SLOT_TIMEOUT};
 
 const HEADERS_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 64 * 1024;
-/// From the first byte of a request to the end of its headers.
-const HEADERS_WITHIN: Duration = Duration::from_secs(10);
-/// Sessions of the older protocol that are open at a time; one that is not used for five minutes is closed.
+/// Limit from the first byte of a request to the end of its headers.
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Open sessions of the older protocol revisions; the library closes a session that is idle for five minutes.
 const SESSIONS_MAX: usize = 1_024;
-/// What is under way when the end is asked for may take this long.
-const LEAVING: Duration = Duration::from_secs(5);
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// Requests of the newer protocol carry it.
-const MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
+/// How long requests in flight may take after shutdown was requested.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+/// A header that only requests of the sessionless protocol carry.
+const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Where to listen, and under which names this server may be spoken to.
+/// Where to listen, and which host names requests may use.
 #[derive(Clone, Debug)]
-pub struct Listen {
+pub struct ListenConfig {
     pub address: SocketAddr,
-    /// Beside the loopback ones: `host` or `host:port`.
-    pub names: Vec<String>,
-    /// Without it only loopback addresses are listened on.
-    pub anywhere: bool,
+    /// Allowed host names beside the loopback ones: `host` or `host:port`.
+    pub host_names: Vec<String>,
+    /// Allows to listen on an address that other machines can reach.
+    pub allow_non_loopback: bool,
 }
 
-impl Listen {
-    pub async fn open(&self) -> Result<TcpListener, Error> {
-        if !self.address.ip().is_loopback() && !self.anywhere {
+impl ListenConfig {
+    /// Binds the socket. Err: the address is not loopback and that was not allowed, or it cannot be bound.
+    pub async fn bind(&self) -> Result<TcpListener, Error> {
+        if !self.address.ip().is_loopback() && !self.allow_non_loopback {
             let message =
                 format!("{} can be reached from other machines, and there are no tokens yet", self.address);
             let cure =
@@ -68,7 +69,8 @@ impl Listen {
         TcpListener::bind(self.address).await.map_err(failed)
     }
 
-    fn all_names(&self) -> Vec<String> {
+    /// All names that a Host or Origin header may have.
+    fn allowed_hosts(&self) -> Vec<String> {
         let own = match self.address.ip() {
             ip if ip.is_unspecified() => None,
             IpAddr::V4(ip) => Some(ip.to_string()),
@@ -78,142 +80,149 @@ impl Listen {
             .iter()
             .map(|name| (*name).to_owned())
             .chain(own)
-            .chain(self.names.iter().cloned())
+            .chain(self.host_names.iter().cloned())
             .collect()
     }
 }
 
-/// Serves until `leave` resolves, each client with a handler of its own; then nothing new is taken, and what is under way may finish.
+/// Serves until `shutdown` resolves, with a handler from `new_handler` for each session; then accepts nothing
+/// more and lets requests in flight finish.
 pub async fn serve<H: ServerHandler>(
     listener: TcpListener,
-    listen: &Listen,
-    client: impl Fn() -> H + Send + Sync + 'static,
+    listen: &ListenConfig,
+    new_handler: impl Fn() -> H + Send + Sync + 'static,
     service: Option<Service>,
-    leave: impl Future<Output = ()>,
+    shutdown: impl Future<Output = ()>,
 ) {
     let ending = CancellationToken::new();
-    let routers = Routers::new(listen, client, service, &ending);
+    let routers = Routers::new(listen, new_handler, service, &ending);
     let graceful = GracefulShutdown::new();
-    let places = Places::new();
-    tokio::pin!(leave);
+    let slots = ConnectionSlots::new();
+    tokio::pin!(shutdown);
     loop {
-        // Accepted first: whether a place is free is known only when a client is there.
+        // Accept first: which slots are free has to be seen when the client is there, not before.
         let accepted = async {
             let accepted = listener.accept().await;
-            (places.next().await, accepted)
+            (slots.acquire().await, accepted)
         };
         tokio::select! {
-            (place, accepted) = accepted => match accepted {
-                Ok((stream, _)) => serve_connection(stream, &routers, place, &graceful),
-                // Out of file descriptors: the next ones may fare better.
+            (slot, accepted) = accepted => match accepted {
+                Ok((stream, _)) => serve_connection(stream, &routers, slot, &graceful),
+                // Such as being out of file descriptors, which passes.
                 Err(error) => {
-                    tracing::warn!("a connection was not accepted: {error}");
+                    tracing::warn!("accepting a connection failed: {error}");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             },
-            () = &mut leave => break,
+            () = &mut shutdown => break,
         }
     }
     drop(listener);
     ending.cancel();
-    if tokio::time::timeout(LEAVING, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some clients were still being answered; they were cut off");
+    if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not finish before shutdown; their connections were closed");
     }
 }
 
-type Connection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
+/// One HTTP/1 connection that serves a router.
+type ServerHttpConnection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
 
-/// Serves one connection in a task of its own, which gives its place back at the end.
-fn serve_connection(stream: TcpStream, routers: &Routers, place: Place, graceful: &GracefulShutdown) {
-    let router = if place.reserved { &routers.health } else { &routers.whole };
-    let connection = graceful.watch(connection(stream, router.clone(), &place));
+/// Spawns a task that serves one connection and releases its slot at the end.
+fn serve_connection(stream: TcpStream, routers: &Routers, slot: ConnectionSlot, graceful: &GracefulShutdown) {
+    let router = if slot.is_reserved { &routers.health_only } else { &routers.all_routes };
+    let connection = graceful.watch(http_connection(stream, router.clone(), &slot));
     tokio::spawn(async move {
-        let within = if place.reserved { RESERVE_WITHIN } else { Duration::MAX };
-        match tokio::time::timeout(within, connection).await {
+        let limit = if slot.is_reserved { RESERVED_SLOT_TIMEOUT } else { Duration::MAX };
+        match tokio::time::timeout(limit, connection).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!("a connection ended: {error}"),
-            Err(_) => tracing::debug!("a connection in a reserved place was closed"),
+            Ok(Err(error)) => tracing::debug!("a connection ended with an error: {error}"),
+            Err(_) => tracing::debug!("a connection in a reserved slot was closed after its time limit"),
         }
-        drop(place);
+        drop(slot);
     });
 }
 
-fn connection(stream: TcpStream, router: Router, place: &Place) -> Connection {
+/// The connection with all limits on headers; one in a reserved slot serves a single request.
+fn http_connection(stream: TcpStream, router: Router, slot: &ConnectionSlot) -> ServerHttpConnection {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!("a connection waits to fill its packets: {error}");
+        tracing::debug!("TCP_NODELAY could not be set: {error}");
     }
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_WITHIN)
+        .header_read_timeout(HEADERS_TIMEOUT)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEADER_BYTES_MAX)
-        .keep_alive(!place.reserved)
+        .keep_alive(!slot.is_reserved)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
 }
 
-/// What a connection may reach.
+/// The routers that connections are served with.
 struct Routers {
-    whole: Router,
-    /// For connections in a reserved place.
-    health: Router,
+    /// `/mcp` and the health routes.
+    all_routes: Router,
+    /// The health routes alone, for connections in a reserved slot.
+    health_only: Router,
 }
 
 impl Routers {
     fn new<H: ServerHandler>(
-        listen: &Listen,
-        client: impl Fn() -> H + Send + Sync + 'static,
+        listen: &ListenConfig,
+        new_handler: impl Fn() -> H + Send + Sync + 'static,
         service: Option<Service>,
         ending: &CancellationToken,
     ) -> Self {
-        let names: Arc<[String]> = listen.all_names().into();
+        let names: Arc<[String]> = listen.allowed_hosts().into();
         let health = || {
-            let routes = Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(ready));
+            let routes =
+                Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(readiness));
             routes.with_state(service.clone())
         };
         let guarded = |routes: Router| {
-            let guard = Guard { names: names.clone(), bodies: BodyBudget::default() };
-            routes.layer(middleware::from_fn_with_state(guard, at_home))
+            let guard = HttpGuard { host_names: names.clone(), body_budget: BodyBudget::default() };
+            routes.layer(middleware::from_fn_with_state(guard, guard_request))
         };
-        let full = async || busy("all connections are in use; try again\n");
-        let whole = health().merge(mcp(client, ending));
-        Self { whole: guarded(whole), health: guarded(health().fallback(full)) }
+        let full = || async { busy_response("all connections are in use; try again\n") };
+        let whole = health().merge(mcp_router(new_handler, ending));
+        Self { all_routes: guarded(whole), health_only: guarded(health().fallback(full)) }
     }
 }
 
-fn mcp<H: ServerHandler>(
-    client: impl Fn() -> H + Send + Sync + 'static,
+/// The route `/mcp`, with the limit on sessions and JSON-RPC error replies.
+fn mcp_router<H: ServerHandler>(
+    new_handler: impl Fn() -> H + Send + Sync + 'static,
     ending: &CancellationToken,
 ) -> Router {
-    // `at_home` checks hosts and origins, for every route alike.
+    // `guard_request` checks Host and Origin for every route, so the library does not have to.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
         .with_max_request_body_bytes(BODY_BYTES_MAX)
         .with_cancellation_token(ending.clone());
     let sessions = Arc::new(LocalSessionManager::default());
-    let mcp = StreamableHttpService::new(move || Ok(client()), sessions.clone(), config);
+    let mcp = StreamableHttpService::new(move || Ok(new_handler()), sessions.clone(), config);
     Router::new()
         .route_service("/mcp", mcp)
-        .layer(middleware::from_fn_with_state(sessions, within_sessions))
-        .layer(middleware::from_fn(in_the_protocols_words))
+        .layer(middleware::from_fn_with_state(sessions, limit_sessions))
+        .layer(middleware::from_fn(answer_with_jsonrpc_errors))
 }
 
-/// Refuses to open another session where there are too many; requests of open sessions, and of the newer
-/// protocol, which has none, pass.
-async fn within_sessions(
+/// Answers 503 to a request that would open a session beyond the limit. Requests of open sessions and of the
+/// sessionless protocol pass.
+async fn limit_sessions(
     State(sessions): State<Arc<LocalSessionManager>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let opens = !request.headers().contains_key(SESSION) && !request.headers().contains_key(MCP_METHOD);
+    let opens =
+        !request.headers().contains_key(SESSION_HEADER) && !request.headers().contains_key(METHOD_HEADER);
     if opens && sessions.sessions.read().await.len() >= SESSIONS_MAX {
-        return busy("too many sessions are open; try again\n");
+        return busy_response("too many sessions are open; try again\n");
     }
     next.run(request).await
 }
 
-/// Ready is who can reach its journal.
-async fn ready(State(service): State<Option<Service>>) -> Response {
+/// `/readyz`: 200 if the journal can be read, else 503. Always 200 without a service.
+async fn readiness(State(service): State<Option<Service>>) -> Response {
     match service {
         None => "ok\n".into_response(),
         Some(service) => match service.head().await {
@@ -226,77 +235,77 @@ async fn ready(State(service): State<Option<Service>>) -> Response {
     }
 }
 
-/// What every request is held against before it is handled.
+/// The state of `guard_request`: allowed host names and the budget for bodies.
 #[derive(Clone)]
-struct Guard {
-    names: Arc<[String]>,
-    bodies: BodyBudget,
+struct HttpGuard {
+    host_names: Arc<[String]>,
+    body_budget: BodyBudget,
 }
 
-/// A page in somebody's browser must not reach in here, whatever name it has made this machine answer to.
-async fn at_home(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let Guard { names, bodies } = guard;
-    let host = host_of(request.uri(), request.headers());
-    if !host.as_deref().is_some_and(|host| is_ours(host, &names)) {
+/// Checks Host and Origin, against DNS rebinding from a browser, and reads the body within the budget.
+async fn guard_request(State(guard): State<HttpGuard>, request: Request, next: Next) -> Response {
+    let HttpGuard { host_names: names, body_budget: bodies } = guard;
+    let host = request_host(request.uri(), request.headers());
+    if !host.as_deref().is_some_and(|host| is_allowed_host(host, &names)) {
         return (StatusCode::FORBIDDEN, "this server does not go by that name (Host)\n").into_response();
     }
-    if !origins_are_ours(request.headers(), &names) {
+    if !origins_are_allowed(request.headers(), &names) {
         return (StatusCode::FORBIDDEN, "requests from that origin are not answered (Origin)\n")
             .into_response();
     }
     match bodies.read(request).await {
-        // The reservation lasts until the request is answered: whoever handles it holds the body, or what was
-        // made of it.
+        // The reservation lasts until the response: the handler holds the body, or what was parsed from it.
         Ok((request, reserved)) => {
             let response = next.run(request).await;
             drop(reserved);
             response
         }
-        Err(unread) => unread.into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
-/// The library answers a body that is no message with a bare 415, and an `initialize` that it cannot read
-/// with a word on sessions; clients read JSON-RPC errors.
-async fn in_the_protocols_words(request: Request, next: Next) -> Response {
+/// Turns the library's refusals of a bad body into JSON-RPC errors: it answers a body that is no message with
+/// a bare 415, and an `initialize` that does not parse with a text about sessions.
+async fn answer_with_jsonrpc_errors(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    let kind = parts.headers.get(header::CONTENT_TYPE);
-    let is_json = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let content_type = parts.headers.get(header::CONTENT_TYPE);
+    let is_json = content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
     let Ok(body) = axum::body::to_bytes(body, BODY_BYTES_MAX).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
     let response = next.run(Request::from_parts(parts, body.clone().into())).await;
     let refused = [StatusCode::UNSUPPORTED_MEDIA_TYPE, StatusCode::BAD_REQUEST].contains(&response.status());
-    let bare = response.headers().get(header::CONTENT_TYPE).is_none();
-    if !(is_json && refused && bare) {
+    let is_bare = response.headers().get(header::CONTENT_TYPE).is_none();
+    if !(is_json && refused && is_bare) {
         return response;
     }
-    match message::read(&body) {
-        Err(fault) => (StatusCode::BAD_REQUEST, axum::Json(fault.answer())).into_response(),
+    match message::parse_message(&body) {
+        Err(fault) => (StatusCode::BAD_REQUEST, axum::Json(fault.error_reply())).into_response(),
         Ok(_) => response,
     }
 }
 
-fn host_of(uri: &Uri, headers: &HeaderMap) -> Option<String> {
+/// The host that a request names; None: no Host header, several, or the URI names another host.
+fn request_host(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     let mut given = headers.get_all(header::HOST).iter();
     let host = given.next().and_then(|host| host.to_str().ok()).map(str::to_owned);
-    // Two hosts are one too many, and one in the address must be the same.
     let single = given.next().is_none();
     let agrees = uri.authority().is_none_or(|authority| Some(authority.as_str()) == host.as_deref());
     host.filter(|_| single && agrees)
 }
 
-fn origins_are_ours(headers: &HeaderMap, names: &[String]) -> bool {
+/// Whether every Origin header is an http(s) origin with an allowed host; true if there is none.
+fn origins_are_allowed(headers: &HeaderMap, names: &[String]) -> bool {
     headers.get_all(header::ORIGIN).iter().all(|origin| {
         let origin = origin.to_str().ok();
         let host = origin
             .and_then(|origin| origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")));
-        host.is_some_and(|host| is_ours(host, names))
+        host.is_some_and(|host| is_allowed_host(host, names))
     })
 }
 
-/// A known name, with any port or with the one that was named with it.
-fn is_ours(host: &str, names: &[String]) -> bool {
+/// Whether `host` is an allowed name with any port, or an allowed `name:port`.
+fn is_allowed_host(host: &str, names: &[String]) -> bool {
     let host = host.to_ascii_lowercase();
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, Some(port)),

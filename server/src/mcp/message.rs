@@ -1,7 +1,8 @@
-//! A message as it came in: what it asks, or what is wrong with it and whose it is, so that nobody waits
-//! for an answer that never comes. Knows the protocol's methods and nothing of what they do.
+//! Parses incoming JSON-RPC messages. A message that cannot be parsed yields the error reply, with the
+//! request's id where it can be read, so that no client waits for a reply that never comes. Knows the
+//! protocol's methods and their parameter types, not what they do.
 
-use actbook_engine::plan::inexact_in_json;
+use actbook_engine::plan::find_inexact_in_json;
 use rmcp::model::{
     CallToolRequestParams, CancelTaskParams, ClientJsonRpcMessage, ClientRequest, CompleteRequestParams,
     DiscoverRequestParams, ErrorData, GetPromptRequestParams, GetTaskParams, InitializeRequestParams,
@@ -12,84 +13,92 @@ use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::{Map, Value, json};
 
-/// What is wrong with a message.
+/// A message that is refused: the error, the id to reply to, and whether a reply is due.
 #[derive(Debug)]
-pub struct Fault {
-    /// Of the request, as far as it could be read; else null.
+pub struct MessageFault {
+    /// The id of the request; null where it could not be read.
     id: Value,
     error: ErrorData,
-    /// Somebody waits for an answer: it is no notification, and no answer itself.
-    pub owed: bool,
+    /// The message gets an error reply: it is neither a notification nor a response.
+    pub needs_reply: bool,
 }
 
-impl Fault {
-    pub fn answer(&self) -> Value {
+impl MessageFault {
+    /// The JSON-RPC error reply.
+    pub fn error_reply(&self) -> Value {
         json!({ "jsonrpc": "2.0", "id": self.id, "error": self.error })
     }
 
-    /// A request whose id another one has that is still being answered.
+    /// A request whose id another request in flight has.
     pub fn id_in_use(id: &RequestId) -> Self {
-        Self { owed: true, id: id.clone().into_json_value(), error: id_in_use(id) }
+        Self { needs_reply: true, id: id.clone().into_json_value(), error: id_in_use_error(id) }
     }
 
-    /// A message of which only the beginning was kept.
+    /// A message that is longer than `bytes_max`; `beginning` is the part that was kept.
     pub fn too_long(beginning: &[u8], bytes_max: usize) -> Self {
-        let head = Head::of(beginning);
-        let words = format!("Invalid Request: the message is longer than {bytes_max} bytes");
-        Self { owed: !head.answers(), id: head.id(), error: ErrorData::invalid_request(words, None) }
+        let head = MessageHead::read(beginning);
+        let message = format!("Invalid Request: the message is longer than {bytes_max} bytes");
+        Self {
+            needs_reply: !head.is_response(),
+            id: head.reply_id(),
+            error: ErrorData::invalid_request(message, None),
+        }
     }
 
-    fn of(bytes: &[u8], error: &serde_json::Error) -> Self {
-        let head = Head::of(bytes);
+    /// A message that serde could not read.
+    fn from_parse_error(bytes: &[u8], error: &serde_json::Error) -> Self {
+        let head = MessageHead::read(bytes);
         match error.classify() {
             Category::Syntax | Category::Eof => {
                 let error = ErrorData::parse_error(format!("Parse error: {error}"), None);
-                Self { owed: !head.answers(), id: head.id(), error }
+                Self { needs_reply: !head.is_response(), id: head.reply_id(), error }
             }
             Category::Data | Category::Io => {
-                let owed = !head.answers() && !head.notifies();
-                Self { owed, id: head.id(), error: head.wrong(bytes, error) }
+                let needs_reply = !head.is_response() && !head.is_notification();
+                Self { needs_reply, id: head.reply_id(), error: head.to_error(bytes, error) }
             }
         }
     }
 }
 
-/// Sent twice, a call without a key would act twice.
-pub fn id_in_use(id: &RequestId) -> ErrorData {
+/// The error for a repeated request id: a call that is sent twice without an idempotency key would act twice.
+pub fn id_in_use_error(id: &RequestId) -> ErrorData {
     let message = format!(
         "Invalid Request: a request with the id {id} is still being answered; give every request an id of its own, or an idempotency_key"
     );
     ErrorData::invalid_request(message, None)
 }
 
-/// A repeat of the call is the same call.
-pub fn has_key(call: &CallToolRequestParams) -> bool {
+/// Whether the call carries an `idempotency_key`, so that a repeat of it acts once.
+pub fn has_idempotency_key(call: &CallToolRequestParams) -> bool {
     call.arguments.as_ref().is_some_and(|given| given.contains_key("idempotency_key"))
 }
 
-pub fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Fault> {
-    let message = serde_json::from_slice(bytes).map_err(|error| Fault::of(bytes, &error))?;
-    // What fits none of the protocol's requests is read as a custom one, even if only its parameters are wrong.
+/// Parses one message. Err: bad JSON, bad parameters, or an integer that would be rounded.
+pub fn parse_message(bytes: &[u8]) -> Result<ClientJsonRpcMessage, MessageFault> {
+    let message =
+        serde_json::from_slice(bytes).map_err(|error| MessageFault::from_parse_error(bytes, &error))?;
+    // The library parses a known method with bad parameters as a custom request.
     if let ClientJsonRpcMessage::Request(JsonRpcRequest {
         id,
-        request: ClientRequest::CustomRequest(asked),
+        request: ClientRequest::CustomRequest(custom),
         ..
     }) = &message
-        && let Some(error) = misread(&asked.method, asked.params.as_ref())
+        && let Some(error) = params_error(&custom.method, custom.params.as_ref())
     {
-        return Err(Fault { id: id.clone().into_json_value(), error, owed: true });
+        return Err(MessageFault { id: id.clone().into_json_value(), error, needs_reply: true });
     }
     if let ClientJsonRpcMessage::Request(JsonRpcRequest { id, .. }) = &message
-        && let Some(error) = inexact(bytes)
+        && let Some(error) = inexact_number_error(bytes)
     {
-        return Err(Fault { id: id.clone().into_json_value(), error, owed: true });
+        return Err(MessageFault { id: id.clone().into_json_value(), error, needs_reply: true });
     }
     Ok(message)
 }
 
-/// A whole number that no value here can hold is refused rather than rounded.
-fn inexact(bytes: &[u8]) -> Option<ErrorData> {
-    let number = inexact_in_json(std::str::from_utf8(bytes).ok()?)?;
+/// The error for an integer that JSON values here would round; None: all numbers are exact.
+fn inexact_number_error(bytes: &[u8]) -> Option<ErrorData> {
+    let number = find_inexact_in_json(std::str::from_utf8(bytes).ok()?)?;
     let (message, cure) = number.message_and_cure();
     Some(ErrorData::invalid_params(format!("Invalid params: `{}`: {message}; {cure}", number.path), None))
 }
@@ -97,44 +106,46 @@ fn inexact(bytes: &[u8]) -> Option<ErrorData> {
 #[expect(deprecated, reason = "the older revisions of the protocol still set the level of logging")]
 use rmcp::model::SetLevelRequestParams;
 
-/// What is wrong with parameters, and where.
-type Wrong = fn(&Value) -> Option<(String, String)>;
+/// Checks parameters against one method's type: the path and the message of an error, None if they parse.
+type ParamsCheck = fn(&Value) -> Option<(String, String)>;
 
+/// The check of parameters for each method that this server has.
 #[expect(deprecated, reason = "the older revisions of the protocol still set the level of logging")]
-const METHODS: [(&str, Wrong); 17] = [
-    ("initialize", wrong::<InitializeRequestParams>),
-    ("server/discover", wrong::<DiscoverRequestParams>),
-    ("tools/call", wrong::<CallToolRequestParams>),
-    ("tools/list", wrong::<PaginatedRequestParams>),
-    ("prompts/get", wrong::<GetPromptRequestParams>),
-    ("prompts/list", wrong::<PaginatedRequestParams>),
-    ("resources/list", wrong::<PaginatedRequestParams>),
-    ("resources/templates/list", wrong::<PaginatedRequestParams>),
-    ("resources/read", wrong::<ReadResourceRequestParams>),
-    ("resources/subscribe", wrong::<SubscribeRequestParams>),
-    ("resources/unsubscribe", wrong::<UnsubscribeRequestParams>),
-    ("subscriptions/listen", wrong::<SubscriptionsListenRequestParams>),
-    ("completion/complete", wrong::<CompleteRequestParams>),
-    ("logging/setLevel", wrong::<SetLevelRequestParams>),
-    ("tasks/get", wrong::<GetTaskParams>),
-    ("tasks/update", wrong::<UpdateTaskParams>),
-    ("tasks/cancel", wrong::<CancelTaskParams>),
+const METHOD_PARAMS: [(&str, ParamsCheck); 17] = [
+    ("initialize", check_params::<InitializeRequestParams>),
+    ("server/discover", check_params::<DiscoverRequestParams>),
+    ("tools/call", check_params::<CallToolRequestParams>),
+    ("tools/list", check_params::<PaginatedRequestParams>),
+    ("prompts/get", check_params::<GetPromptRequestParams>),
+    ("prompts/list", check_params::<PaginatedRequestParams>),
+    ("resources/list", check_params::<PaginatedRequestParams>),
+    ("resources/templates/list", check_params::<PaginatedRequestParams>),
+    ("resources/read", check_params::<ReadResourceRequestParams>),
+    ("resources/subscribe", check_params::<SubscribeRequestParams>),
+    ("resources/unsubscribe", check_params::<UnsubscribeRequestParams>),
+    ("subscriptions/listen", check_params::<SubscriptionsListenRequestParams>),
+    ("completion/complete", check_params::<CompleteRequestParams>),
+    ("logging/setLevel", check_params::<SetLevelRequestParams>),
+    ("tasks/get", check_params::<GetTaskParams>),
+    ("tasks/update", check_params::<UpdateTaskParams>),
+    ("tasks/cancel", check_params::<CancelTaskParams>),
 ];
 
-/// Why the parameters of a method that there is cannot be read.
-pub fn misread(method: &str, params: Option<&Value>) -> Option<ErrorData> {
-    let (_, wrong) = METHODS.iter().find(|(known, _)| *known == method)?;
-    let nothing = json!({});
-    let (path, why) = wrong(params.filter(|params| !params.is_null()).unwrap_or(&nothing))?;
+/// The error for parameters that do not parse; None: they parse, or the method is unknown.
+pub fn params_error(method: &str, params: Option<&Value>) -> Option<ErrorData> {
+    let (_, check) = METHOD_PARAMS.iter().find(|(known, _)| *known == method)?;
+    let empty = json!({});
+    let (path, why) = check(params.filter(|params| !params.is_null()).unwrap_or(&empty))?;
     Some(ErrorData::invalid_params(format!("Invalid params: `{path}` of {method}: {why}"), None))
 }
 
-fn wrong<T: DeserializeOwned>(params: &Value) -> Option<(String, String)> {
-    let why = |params: &Value| T::deserialize(params).err().map(|error| error.to_string());
-    let error = why(params)?;
+/// The path and the message of the error that `T` gives for these parameters; None if they parse.
+fn check_params<T: DeserializeOwned>(params: &Value) -> Option<(String, String)> {
+    let parse_error = |params: &Value| T::deserialize(params).err().map(|error| error.to_string());
+    let error = parse_error(params)?;
     let Value::Object(fields) = params else { return Some(("params".to_owned(), error)) };
-    // The library does not say where, so it is tried: what changes the complaint is what it is about.
-    let changed = |fields: Map<String, Value>| why(&Value::Object(fields)).as_ref() != Some(&error);
+    // serde does not name the field: the one whose removal or addition changes the error is wrong.
+    let changed = |fields: Map<String, Value>| parse_error(&Value::Object(fields)).as_ref() != Some(&error);
     let with = |name: &str| {
         let mut fields = fields.clone();
         fields.insert(name.to_owned(), Value::Null);
@@ -153,62 +164,66 @@ fn wrong<T: DeserializeOwned>(params: &Value) -> Option<(String, String)> {
     Some((path, error))
 }
 
-/// What can be read of a message that cannot be read whole: what is skipped may be cut off, and of any depth.
+/// The top-level fields of a message that does not parse; other fields may be cut off or nested to any depth.
 #[derive(Debug, Default)]
-struct Head {
+struct MessageHead {
     is_object: bool,
     jsonrpc: Value,
     id: Value,
     method: Value,
-    has_outcome: bool,
+    /// The message has `result` or `error`.
+    has_result_or_error: bool,
 }
 
-impl Head {
-    fn of(bytes: &[u8]) -> Self {
+impl MessageHead {
+    /// Reads the fields up to the first syntax error.
+    fn read(bytes: &[u8]) -> Self {
         let mut head = Self::default();
         let mut reader = serde_json::Deserializer::from_slice(bytes);
         if let Err(error) = reader.deserialize_map(&mut head) {
-            tracing::debug!("a message was read only as far as this: {error}");
+            tracing::debug!("a message was parsed only up to this error: {error}");
         }
         head
     }
 
-    /// An id without a method may be that of a question of ours.
-    fn id(&self) -> Value {
+    /// The id to reply to, else null. A response carries the id of a request of ours, so it counts as none.
+    fn reply_id(&self) -> Value {
         match &self.id {
-            id if self.answers() || !(id.is_string() || id.is_i64()) => Value::Null,
+            id if self.is_response() || !(id.is_string() || id.is_i64()) => Value::Null,
             id => id.clone(),
         }
     }
 
-    fn answers(&self) -> bool {
-        self.has_outcome && self.method.is_null()
+    /// Whether it is a response to a request of this server.
+    fn is_response(&self) -> bool {
+        self.has_result_or_error && self.method.is_null()
     }
 
-    fn notifies(&self) -> bool {
+    fn is_notification(&self) -> bool {
         self.method.is_string() && self.id.is_null() && self.jsonrpc == "2.0"
     }
 
-    fn wrong(&self, bytes: &[u8], error: &serde_json::Error) -> ErrorData {
+    /// The error for this message: bad parameters of a known method, else an invalid request.
+    fn to_error(&self, bytes: &[u8], error: &serde_json::Error) -> ErrorData {
         let whole: Value = serde_json::from_slice(bytes).unwrap_or_default();
-        let is_request = self.jsonrpc == "2.0" && !self.id().is_null();
-        let misread = self
+        let is_request = self.jsonrpc == "2.0" && !self.reply_id().is_null();
+        let params_error = self
             .method
             .as_str()
             .filter(|_| is_request)
-            .and_then(|method| misread(method, whole.get("params")));
+            .and_then(|method| params_error(method, whole.get("params")));
         let why = match self {
             Self { is_object: false, .. } => "a message is one object; batches are not taken".to_owned(),
             Self { jsonrpc, .. } if jsonrpc != "2.0" => "`jsonrpc` must be \"2.0\"".to_owned(),
             Self { method, .. } if !method.is_string() => "`method` is missing".to_owned(),
-            Self { id, .. } if *id != self.id() => "`id` must be a string or an integer".to_owned(),
+            Self { id, .. } if *id != self.reply_id() => "`id` must be a string or an integer".to_owned(),
             Self { .. } => error.to_string(),
         };
-        misread.unwrap_or_else(|| ErrorData::invalid_request(format!("Invalid Request: {why}"), None))
+        params_error.unwrap_or_else(|| ErrorData::invalid_request(format!("Invalid Request: {why}"), None))
     }
 }
 
-impl<'de> Visitor<'de> for &mut Head {
+impl<'de> Visitor<'de> for &mut MessageHead {
     type Value = ();
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -220,14 +235,14 @@ impl<'de> Visitor<'de> for &mut Head {
         let mut id = Value::Null;
         loop {
             let key = fields.next_key::<String>()?;
-            // Only here is it sure that the id was not cut off in its middle.
+            // The next key was read, so the id before it is complete and was not cut off.
             self.id = id.clone();
             match key.as_deref() {
                 Some("id") => id = fields.next_value()?,
                 Some("jsonrpc") => self.jsonrpc = fields.next_value()?,
                 Some("method") => self.method = fields.next_value()?,
                 Some(other) => {
-                    self.has_outcome |= ["result", "error"].contains(&other);
+                    self.has_result_or_error |= ["result", "error"].contains(&other);
                     fields.next_value::<IgnoredAny>()?;
                 }
                 None => return Ok(()),

@@ -1,24 +1,24 @@
-//! What each set of tools is told before it asks: instructions, first calls and the guide. Each text names only
-//! tools that its set has.
+//! The texts of each tool profile: instructions, first calls and the guide. Each text names only tools that
+//! its profile offers.
 
 use serde_json::json;
 
-use super::text::Next;
-use super::tools::Profile;
+use super::text::Suggestion;
+use super::tools::ToolProfile;
 use super::waiting::WAIT_S_SUGGESTED;
 
-const RUN: &str = "Actbook runs plans of tool calls, journals every outcome, stops at failures \
+const RUN_INSTRUCTIONS: &str = "Actbook runs plans of tool calls, journals every outcome, stops at failures \
 and can undo. Start with `status`: it shows work in progress and the next call to make. To do something: \
 list_tools, save_plan (fix what it finds), execute_plan with wait_s, then follow the Next lines of each \
 answer. Send an idempotency_key with calls that change something and repeat the same key when you retry.";
 
-const RECORD: &str = "Actbook keeps a journal of work that you do yourself: plans, steps, decisions, \
+const RECORD_INSTRUCTIONS: &str = "Actbook keeps a journal of work that you do yourself: plans, steps, decisions, \
 compensations, notes. Start with `status`: it shows work in progress and the next call to make. To begin: \
 record_plan, record_execution_start, do each step yourself and report it with record_action, then follow the \
 Next lines of each answer. Send an idempotency_key with calls that change something and repeat the same key \
 when you retry.";
 
-const FULL: &str = "Actbook runs plans of tool calls, journals every outcome, stops at failures \
+const FULL_INSTRUCTIONS: &str = "Actbook runs plans of tool calls, journals every outcome, stops at failures \
 and can undo; it also records work that you do yourself. Start with `status`: it shows work in progress and \
 the next call to make. To have tools called: list_tools, save_plan (fix what it finds), execute_plan with \
 wait_s. To record your own work: record_plan, record_execution_start, record_action. Then follow the Next \
@@ -27,19 +27,20 @@ you retry.";
 
 const RUN_GUIDE: &str = include_str!("../../../docs/agents.md");
 const RECORD_GUIDE: &str = include_str!("../../../docs/recording.md");
-/// The section of the guide that needs the full set.
-const FULL_ONLY: &str = "\n## Again\n";
+/// The heading of the guide's section whose tools only the full profile offers.
+const FULL_ONLY_HEADING: &str = "\n## Again\n";
 
-impl Profile {
+impl ToolProfile {
+    /// The instructions that a client gets at the handshake.
     pub fn instructions(self) -> &'static str {
         match self {
-            Self::Run => RUN,
-            Self::Record => RECORD,
-            Self::Full => FULL,
+            Self::Run => RUN_INSTRUCTIONS,
+            Self::Record => RECORD_INSTRUCTIONS,
+            Self::Full => FULL_INSTRUCTIONS,
         }
     }
 
-    /// How to begin where nothing is under way.
+    /// Which calls to begin with when nothing is in progress.
     pub fn first_calls(self) -> &'static str {
         match self {
             Self::Run => "save_plan with a plan, then execute_plan; list_tools shows what a plan can call",
@@ -51,18 +52,20 @@ impl Profile {
         }
     }
 
-    /// The call that starts a saved plan, and what is said of it.
-    pub fn start(self, plan_id: &str, why: &str) -> Next {
+    /// Suggests the call that starts a saved plan; `why` is the text after the call.
+    pub fn start_suggestion(self, plan_id: &str, why: &str) -> Suggestion {
         match self {
             Self::Run | Self::Full => {
                 let arguments = json!({ "plan_id": plan_id, "wait_s": WAIT_S_SUGGESTED });
-                Next::call("execute_plan", arguments, why)
+                Suggestion::tool_call("execute_plan", arguments, why)
             }
-            Self::Record => Next::call("record_execution_start", json!({ "plan_id": plan_id }), why),
+            Self::Record => {
+                Suggestion::tool_call("record_execution_start", json!({ "plan_id": plan_id }), why)
+            }
         }
     }
 
-    /// How a plan that answers a goal is checked, saved and started.
+    /// The calls that check, save and start a plan, as a sentence of the prompt `plan_work`.
     pub fn planning_calls(self) -> &'static str {
         match self {
             Self::Run | Self::Full => {
@@ -76,17 +79,17 @@ impl Profile {
         }
     }
 
-    /// The resource `actbook://guide`.
+    /// The text of the resource `actbook://guide`.
     pub fn guide(self) -> String {
         match self {
-            Self::Run => without_section(RUN_GUIDE, FULL_ONLY),
+            Self::Run => without_section(RUN_GUIDE, FULL_ONLY_HEADING),
             Self::Record => RECORD_GUIDE.to_owned(),
             Self::Full => format!("{RUN_GUIDE}\n{RECORD_GUIDE}"),
         }
     }
 }
 
-/// The text without the section that begins with this heading.
+/// The text without the section under this heading; unchanged if there is no such heading.
 fn without_section(text: &str, heading: &str) -> String {
     let Some((before, section)) = text.split_once(heading) else { return text.to_owned() };
     let after = section.find("\n## ").map_or("", |at| &section[at..]);

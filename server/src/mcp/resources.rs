@@ -1,4 +1,4 @@
-//! What can be read by its address: the guide, the plan format, examples, plans, executions, journals.
+//! The MCP resources: the guide, the plan format, examples, plans, executions and their journals.
 
 use rmcp::model::{
     CacheScope, ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource,
@@ -6,23 +6,27 @@ use rmcp::model::{
 };
 use serde_json::json;
 
-use super::Door;
+use super::McpEndpoint;
 use crate::error::Error;
-use crate::service::{ExecutionFilter, JournalFilter, Service, shipped};
+use crate::service::{ExecutionFilter, JournalFilter, Service, shipped_templates};
 
-const FORMAT: &str = include_str!("../../../docs/guide.md");
+/// The guide for people; the plan format is a part of it.
+const USER_GUIDE: &str = include_str!("../../../docs/guide.md");
+/// The JSON Schema of a plan document.
 pub const PLAN_SCHEMA: &str = include_str!("resources/plan.schema.json");
-/// Where the plan format stands in the guide for people.
-const FORMAT_BEGINS: &str = "## Plans";
-const FORMAT_ENDS: &str = "## States";
+/// The headings between which the guide describes the plan format.
+const PLAN_FORMAT_START: &str = "## Plans";
+const PLAN_FORMAT_END: &str = "## States";
 
-const JOURNAL_SHOWN: u64 = 1_000;
-const COMPLETED_MAX: usize = 100;
+/// Journal entries, or executions to complete an id from, that are read at most.
+const ROWS_READ_MAX: u64 = 1_000;
+const COMPLETIONS_MAX: usize = 100;
+/// How long a client may cache what changes only with the binary.
 const STATIC_TTL_MS: u64 = 3_600_000;
 
-/// What an address names.
+/// A parsed `actbook://` URI; the strings are names or ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum ResourceUri {
     Guide,
     PlanFormat,
     Example(String),
@@ -31,7 +35,8 @@ pub enum Address {
     Journal(String),
 }
 
-impl Address {
+impl ResourceUri {
+    /// None: no resource has such a URI.
     pub fn parse(uri: &str) -> Option<Self> {
         let path = uri.strip_prefix("actbook://")?;
         let parts: Vec<&str> = path.split('/').collect();
@@ -46,8 +51,8 @@ impl Address {
         }
     }
 
-    /// The execution whose movements move it.
-    pub fn execution(&self) -> Option<&str> {
+    /// The id of the execution whose changes change this resource; None: executions do not change it.
+    pub fn execution_id(&self) -> Option<&str> {
         match self {
             Self::Execution(id) | Self::Journal(id) => Some(id),
             Self::Guide | Self::PlanFormat | Self::Example(_) | Self::Plan(_) => None,
@@ -55,12 +60,13 @@ impl Address {
     }
 }
 
+/// Answers `resources/list`.
 pub fn list() -> ListResourcesResult {
-    let words = "How to use Actbook, for an agent";
-    let guide = Resource::new("actbook://guide", "guide").with_description(words);
+    let about = "How to use Actbook, for an agent";
+    let guide = Resource::new("actbook://guide", "guide").with_description(about);
     let format = Resource::new("actbook://plan-format", "plan-format")
         .with_description("Every field of a plan, and its JSON Schema");
-    let examples = shipped().iter().map(|one| {
+    let examples = shipped_templates().iter().map(|one| {
         Resource::new(format!("actbook://examples/{}", one.name), one.name)
             .with_description(one.plan.description.as_deref().unwrap_or_default())
             .with_mime_type("application/yaml")
@@ -72,7 +78,8 @@ pub fn list() -> ListResourcesResult {
     listed
 }
 
-pub fn templates() -> ListResourceTemplatesResult {
+/// Answers `resources/templates/list`.
+pub fn list_templates() -> ListResourceTemplatesResult {
     let template = |uri: &str, name: &str, about: &str| {
         ResourceTemplate::new(uri, name).with_description(about).with_mime_type("application/json")
     };
@@ -86,69 +93,79 @@ pub fn templates() -> ListResourceTemplatesResult {
     listed
 }
 
-pub async fn read(door: &Door, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let Some(address) = Address::parse(uri) else { return Err(not_found(uri, "there is no such resource")) };
-    let text = |text: &str, kind: &str| ResourceContents::text(text, uri).with_mime_type(kind);
-    let (contents, fixed) = match &address {
-        Address::Guide => (vec![text(&door.profile().guide(), "text/markdown")], true),
-        Address::PlanFormat => {
+/// Answers `resources/read`. Err: there is no such resource, plan or execution.
+pub async fn read(endpoint: &McpEndpoint, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let Some(address) = ResourceUri::parse(uri) else {
+        return Err(not_found(uri, "there is no such resource"));
+    };
+    let text = |text: &str, mime_type: &str| ResourceContents::text(text, uri).with_mime_type(mime_type);
+    let (contents, is_fixed) = match &address {
+        ResourceUri::Guide => (vec![text(&endpoint.profile().guide(), "text/markdown")], true),
+        ResourceUri::PlanFormat => {
             let schema = ResourceContents::text(PLAN_SCHEMA, "actbook://plan-format#schema");
             (
-                vec![text(plan_format(), "text/markdown"), schema.with_mime_type("application/schema+json")],
+                vec![
+                    text(plan_format_section(), "text/markdown"),
+                    schema.with_mime_type("application/schema+json"),
+                ],
                 true,
             )
         }
-        Address::Example(name) => match shipped().iter().find(|one| one.name == name) {
+        ResourceUri::Example(name) => match shipped_templates().iter().find(|one| one.name == name) {
             Some(one) => (vec![text(one.text, "application/yaml")], true),
             None => return Err(not_found(uri, "there is no such example")),
         },
-        Address::Plan(_) | Address::Execution(_) | Address::Journal(_) => {
-            let shown =
-                kept(door.service(), &address).await.map_err(|error| not_found(uri, &error.message))?;
+        ResourceUri::Plan(_) | ResourceUri::Execution(_) | ResourceUri::Journal(_) => {
+            let shown = journaled_json(endpoint.service(), &address)
+                .await
+                .map_err(|error| not_found(uri, &error.message))?;
             (vec![text(&shown, "application/json")], false)
         }
     };
     let mut read = ReadResourceResult::new(contents);
-    read.ttl_ms = Some(if fixed { STATIC_TTL_MS } else { 0 });
-    read.cache_scope = Some(if fixed { CacheScope::Public } else { CacheScope::Private });
+    read.ttl_ms = Some(if is_fixed { STATIC_TTL_MS } else { 0 });
+    read.cache_scope = Some(if is_fixed { CacheScope::Public } else { CacheScope::Private });
     Ok(read)
 }
 
-fn plan_format() -> &'static str {
-    let begins = FORMAT.find(FORMAT_BEGINS).unwrap_or(0);
-    let ends = FORMAT.find(FORMAT_ENDS).unwrap_or(FORMAT.len());
-    &FORMAT[begins..ends]
+/// The part of the guide that describes the plan format.
+fn plan_format_section() -> &'static str {
+    let begins = USER_GUIDE.find(PLAN_FORMAT_START).unwrap_or(0);
+    let ends = USER_GUIDE.find(PLAN_FORMAT_END).unwrap_or(USER_GUIDE.len());
+    &USER_GUIDE[begins..ends]
 }
 
-/// What the journal holds, as JSON.
-async fn kept(service: &Service, address: &Address) -> Result<String, Error> {
+/// A plan, an execution or its journal as JSON text. Err: there is no such plan or execution.
+async fn journaled_json(service: &Service, address: &ResourceUri) -> Result<String, Error> {
     let shown = match address {
-        Address::Plan(id) => {
+        ResourceUri::Plan(id) => {
             let (view, plan) = service.plan(id).await?;
             json!({ "plan": view, "document": plan.document })
         }
-        Address::Execution(id) => json!(service.view(id).await?),
-        Address::Journal(id) => {
+        ResourceUri::Execution(id) => json!(service.view(id).await?),
+        ResourceUri::Journal(id) => {
             let filter = JournalFilter { execution: Some(id.clone()), ..Default::default() };
-            json!(service.journal(&filter, JOURNAL_SHOWN).await?)
+            json!(service.journal(&filter, ROWS_READ_MAX).await?)
         }
-        Address::Guide | Address::PlanFormat | Address::Example(_) => unreachable!("these are not journaled"),
+        ResourceUri::Guide | ResourceUri::PlanFormat | ResourceUri::Example(_) => {
+            unreachable!("these resources are static")
+        }
     };
     Ok(shown.to_string())
 }
 
+/// The protocol error for a URI that cannot be read or subscribed to.
 pub fn not_found(uri: &str, why: &str) -> ErrorData {
     ErrorData::resource_not_found(format!("{uri}: {why}"), Some(json!({ "uri": uri })))
 }
 
-/// Ids that begin as somebody has begun to type.
-pub async fn completions(service: &Service, of_plans: bool, begun: &str) -> Result<Vec<String>, Error> {
-    let known: Vec<String> = match of_plans {
-        true => service.plans().await?.into_iter().flat_map(|plan| [plan.name, plan.id]).collect(),
-        false => {
-            let rows = service.list(&ExecutionFilter::default(), JOURNAL_SHOWN).await?;
-            rows.into_iter().map(|row| row.id).collect()
-        }
+/// Plan names and ids (`of_plans`), or execution ids, that start with `prefix`.
+pub async fn complete_id(service: &Service, of_plans: bool, prefix: &str) -> Result<Vec<String>, Error> {
+    let known: Vec<String> = if of_plans {
+        service.plans().await?.into_iter().flat_map(|plan| [plan.name, plan.id]).collect()
+    } else {
+        let rows = service.list(&ExecutionFilter::default(), ROWS_READ_MAX).await?;
+        rows.into_iter().map(|row| row.id).collect()
     };
-    Ok(known.into_iter().filter(|id| id.starts_with(begun)).take(COMPLETED_MAX).collect())
+    Ok(known.into_iter().filter(|id| id.starts_with(prefix)).take(COMPLETIONS_MAX).collect())
 }

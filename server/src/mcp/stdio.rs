@@ -1,5 +1,6 @@
-//! The protocol over stdin and stdout, a message a line. A line that is no message is answered here, with
-//! the id where it can be read; one that is too long is answered, dropped, and never held whole.
+//! The stdio transport: one JSON-RPC message per line. A line that does not parse gets an error reply here,
+//! with the request's id where it can be read. A line that is too long gets an error reply and is never
+//! buffered whole.
 
 use std::collections::HashSet;
 use std::io;
@@ -16,84 +17,92 @@ use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::Mutex;
 
-use super::message::{self, Fault};
+use super::message::{self, MessageFault};
 
-/// A longer line is no message of ours.
+/// The longest line that is accepted, in bytes.
 const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Room that is kept between lines.
-const ROOM_BYTES: usize = 64 * 1024;
-/// Some editors begin what they write with it.
+/// Capacity that the line buffer keeps between lines.
+const LINE_BUFFER_BYTES: usize = 64 * 1024;
+/// Some clients start their output with a UTF-8 byte order mark.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-type Out<W> = Arc<Mutex<Option<W>>>;
-type Sending = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+/// stdout, shared by all senders; None once the transport is closed.
+type StdoutWriter<W> = Arc<Mutex<Option<W>>>;
+/// A write of one line that has been started.
+type PendingLineWrite = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-pub struct Lines<R, W> {
+/// The server side of MCP over a reader and a writer, as the library's `Transport`.
+pub struct StdioServerTransport<R, W> {
     read: BufReader<R>,
+    /// The bytes of the line that is being read.
     line: Vec<u8>,
-    /// The line was answered already; its rest is passed over.
-    passes_over: bool,
-    write: Out<W>,
-    /// Calls of tools that are being answered. The library would drop the answer to the first of two calls
-    /// with one id, so the second is refused before it gets there.
-    in_flight: InFlight,
-    /// An answer of ours. Whoever receives may be interrupted half-way through sending it.
-    sending: Option<Sending>,
+    /// The current line was too long and has its error reply; the rest of it is skipped.
+    skips_line: bool,
+    write: StdoutWriter<W>,
+    /// Refuses a second call with an id in use: the library would drop the answer to the first.
+    in_flight: CallsInFlight,
+    /// An error reply that is being written; kept here because `receive` may be cancelled meanwhile.
+    pending_reply: Option<PendingLineWrite>,
 }
 
-/// The ids of calls that are being answered.
+/// The request ids of tool calls that are being answered.
 #[derive(Debug, Default)]
-struct InFlight(HashSet<RequestId>);
+struct CallsInFlight(HashSet<RequestId>);
 
-impl InFlight {
-    /// Passes a message on; refused: a call without a key whose id is in use.
-    fn admit(&mut self, message: ClientJsonRpcMessage) -> Result<ClientJsonRpcMessage, Fault> {
+impl CallsInFlight {
+    /// Passes a message on, reserving its id. Err: a tool call without an idempotency key whose id is in use.
+    fn admit(&mut self, message: ClientJsonRpcMessage) -> Result<ClientJsonRpcMessage, MessageFault> {
         match &message {
             ClientJsonRpcMessage::Request(JsonRpcRequest {
                 id,
                 request: ClientRequest::CallToolRequest(call),
                 ..
-            }) => self.take(id, message::has_key(&call.params))?,
-            // Of a call that was taken back no answer goes out.
+            }) => self.reserve(id, message::has_idempotency_key(&call.params))?,
+            // A cancelled call gets no response that would release its id.
             ClientJsonRpcMessage::Notification(JsonRpcNotification {
                 notification: ClientNotification::CancelledNotification(cancelled),
                 ..
-            }) => self.forget(cancelled.params.request_id.as_ref()),
+            }) => self.release(cancelled.params.request_id.as_ref()),
             _ => {}
         }
         Ok(message)
     }
 
-    /// A call with a request key may share its id: whatever it asks for is done once.
-    fn take(&mut self, id: &RequestId, has_key: bool) -> Result<(), Fault> {
+    /// Reserves the id. A call with an idempotency key may share an id in use, because it acts only once.
+    fn reserve(&mut self, id: &RequestId, has_key: bool) -> Result<(), MessageFault> {
         let is_free = self.0.insert(id.clone());
-        if is_free || has_key { Ok(()) } else { Err(Fault::id_in_use(id)) }
+        if is_free || has_key { Ok(()) } else { Err(MessageFault::id_in_use(id)) }
     }
 
-    fn answered(&mut self, message: &ServerJsonRpcMessage) {
+    /// Releases the id that an outgoing response or error answers.
+    fn release_answered(&mut self, message: &ServerJsonRpcMessage) {
         match message {
-            ServerJsonRpcMessage::Response(answer) => self.forget(Some(&answer.id)),
-            ServerJsonRpcMessage::Error(error) => self.forget(error.id.as_ref()),
+            ServerJsonRpcMessage::Response(answer) => self.release(Some(&answer.id)),
+            ServerJsonRpcMessage::Error(error) => self.release(error.id.as_ref()),
             _ => {}
         }
     }
 
-    fn forget(&mut self, id: Option<&RequestId>) {
+    fn release(&mut self, id: Option<&RequestId>) {
         if let Some(id) = id {
             self.0.remove(id);
         }
     }
 }
 
-/// What has come.
-enum Come {
-    Line,
+/// What one read from stdin gave.
+enum LineRead {
+    /// The line is complete.
+    Complete,
+    /// The line has just grown beyond the limit.
     TooLong,
-    Part,
-    End,
+    /// The line goes on, or is being skipped.
+    Partial,
+    /// End of input.
+    Eof,
 }
 
-impl<R, W> Lines<R, W>
+impl<R, W> StdioServerTransport<R, W>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
@@ -102,61 +111,63 @@ where
         Self {
             read: BufReader::new(read),
             line: Vec::new(),
-            passes_over: false,
+            skips_line: false,
             write: Arc::new(Mutex::new(Some(write))),
-            in_flight: InFlight::default(),
-            sending: None,
+            in_flight: CallsInFlight::default(),
+            pending_reply: None,
         }
     }
 
-    /// Takes what there is, up to the end of a line. Interrupted, it has taken nothing.
-    async fn take(&mut self) -> io::Result<Come> {
-        let there = self.read.fill_buf().await?;
-        let end = there.iter().position(|byte| *byte == b'\n');
-        let taken = end.map_or(there.len(), |end| end + 1);
-        let fits = self.line.len() + taken <= LINE_BYTES_MAX;
-        if fits && !self.passes_over {
-            self.line.extend_from_slice(&there[..taken]);
+    /// Reads what is available, up to the end of the line. Cancelled, it has consumed nothing.
+    async fn read_chunk(&mut self) -> io::Result<LineRead> {
+        let available = self.read.fill_buf().await?;
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let consumed = end.map_or(available.len(), |end| end + 1);
+        let fits = self.line.len() + consumed <= LINE_BYTES_MAX;
+        if fits && !self.skips_line {
+            self.line.extend_from_slice(&available[..consumed]);
         }
-        let come = match (end, fits || self.passes_over) {
-            _ if there.is_empty() => Come::End,
-            (_, false) => Come::TooLong,
-            (Some(_), true) if !self.passes_over => Come::Line,
-            (_, true) => Come::Part,
+        let read = match (end, fits || self.skips_line) {
+            _ if available.is_empty() => LineRead::Eof,
+            (_, false) => LineRead::TooLong,
+            (Some(_), true) if !self.skips_line => LineRead::Complete,
+            (_, true) => LineRead::Partial,
         };
-        self.read.consume(taken);
-        self.passes_over = end.is_none() && (self.passes_over || !fits);
-        Ok(come)
+        self.read.consume(consumed);
+        self.skips_line = end.is_none() && (self.skips_line || !fits);
+        Ok(read)
     }
 
-    /// The message on the line, if there is one; the line is done with.
-    fn message(&mut self) -> Option<ClientJsonRpcMessage> {
+    /// Parses and clears the line. None: it is empty, or was refused and its error reply is pending.
+    fn take_message(&mut self) -> Option<ClientJsonRpcMessage> {
         let line = self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line).trim_ascii();
-        let message = if line.is_empty() { None } else { Some(message::read(line)) };
-        self.clear();
+        let message = if line.is_empty() { None } else { Some(message::parse_message(line)) };
+        self.clear_line();
         match message?.and_then(|message| self.in_flight.admit(message)) {
             Ok(message) => Some(message),
             Err(fault) => {
-                self.answer(&fault);
+                self.reply_to_fault(&fault);
                 None
             }
         }
     }
 
-    fn answer(&mut self, fault: &Fault) {
-        tracing::debug!("a line is no message: {}", fault.answer());
-        if fault.owed {
-            self.sending = Some(Box::pin(send(self.write.clone(), written(&fault.answer()))));
+    /// Starts the error reply to a refused message, if one is due.
+    fn reply_to_fault(&mut self, fault: &MessageFault) {
+        tracing::debug!("a message was refused: {}", fault.error_reply());
+        if fault.needs_reply {
+            self.pending_reply =
+                Some(Box::pin(write_line(self.write.clone(), encode_line(&fault.error_reply()))));
         }
     }
 
-    fn clear(&mut self) {
+    fn clear_line(&mut self) {
         self.line.clear();
-        self.line.shrink_to(ROOM_BYTES);
+        self.line.shrink_to(LINE_BUFFER_BYTES);
     }
 }
 
-impl<R, W> Transport<RoleServer> for Lines<R, W>
+impl<R, W> Transport<RoleServer> for StdioServerTransport<R, W>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
@@ -167,32 +178,32 @@ where
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        self.in_flight.answered(&message);
-        send(self.write.clone(), written(&message))
+        self.in_flight.release_answered(&message);
+        write_line(self.write.clone(), encode_line(&message))
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            if let Some(sending) = &mut self.sending {
+            if let Some(sending) = &mut self.pending_reply {
                 let sent = sending.await;
-                self.sending = None;
-                sent.inspect_err(|error| tracing::debug!("nobody reads: {error}")).ok()?;
+                self.pending_reply = None;
+                sent.inspect_err(|error| tracing::debug!("stdout cannot be written: {error}")).ok()?;
             }
-            let come = self.take().await.inspect_err(|error| tracing::error!("stdin: {error}")).ok()?;
-            match come {
-                Come::Line => {
-                    if let Some(message) = self.message() {
+            let read = self.read_chunk().await.inspect_err(|error| tracing::error!("stdin: {error}")).ok()?;
+            match read {
+                LineRead::Complete => {
+                    if let Some(message) = self.take_message() {
                         return Some(message);
                     }
                 }
-                Come::TooLong => {
-                    let fault = Fault::too_long(&self.line, LINE_BYTES_MAX);
-                    self.clear();
-                    self.answer(&fault);
+                LineRead::TooLong => {
+                    let fault = MessageFault::too_long(&self.line, LINE_BYTES_MAX);
+                    self.clear_line();
+                    self.reply_to_fault(&fault);
                 }
-                Come::Part => {}
-                // What has no end of line yet was cut off, and is nobody's request.
-                Come::End => return None,
+                LineRead::Partial => {}
+                // A last line without a line end was cut off and is ignored.
+                LineRead::Eof => return None,
             }
         }
     }
@@ -203,13 +214,18 @@ where
     }
 }
 
-fn written(message: &impl Serialize) -> io::Result<Vec<u8>> {
+/// The message as one JSON line.
+fn encode_line(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
 }
 
-async fn send<W: AsyncWrite + Unpin>(write: Out<W>, line: io::Result<Vec<u8>>) -> io::Result<()> {
+/// Writes and flushes one line; an encoding error is passed through.
+async fn write_line<W: AsyncWrite + Unpin>(
+    write: StdoutWriter<W>,
+    line: io::Result<Vec<u8>>,
+) -> io::Result<()> {
     let line = line?;
     let mut write = write.lock().await;
     let write = write.as_mut().ok_or(io::ErrorKind::NotConnected)?;

@@ -1,5 +1,5 @@
-//! Who wants to hear when an execution moves: by `resources/subscribe` for as long as the session lasts, or
-//! by `subscriptions/listen` for as long as that request does. The bell wakes; the reader reads.
+//! Notifies clients of changes to executions: after `resources/subscribe` until the session ends, or during a
+//! `subscriptions/listen` request. A notification carries no data; the client reads the resource again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,88 +10,92 @@ use rmcp::service::{Peer, RoleServer, SubscriptionContext};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::resources::{Address, not_found};
+use super::resources::{ResourceUri, not_found};
 use crate::service::Service;
 
-/// Subscriptions of one client.
+/// Most subscriptions of one session, or of one `subscriptions/listen` request.
 const SUBSCRIBED_MAX: usize = 100;
-/// Movements that come faster are told together.
-const TOLD_EVERY: Duration = Duration::from_millis(100);
+/// Shortest time between two notifications about one resource; changes in between are merged.
+const NOTIFY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The older protocol's subscriptions of one session; they end with it.
+/// The subscriptions of one session: URI to watching task. Dropping them aborts the tasks.
 #[derive(Debug, Default)]
-pub struct Subscriptions(Mutex<HashMap<String, AbortHandle>>);
+pub struct SessionSubscriptions(Mutex<HashMap<String, AbortHandle>>);
 
-impl Drop for Subscriptions {
+impl Drop for SessionSubscriptions {
     fn drop(&mut self) {
-        let held = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        held.values().for_each(AbortHandle::abort);
+        let watchers = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        watchers.values().for_each(AbortHandle::abort);
     }
 }
 
-impl Subscriptions {
+impl SessionSubscriptions {
+    /// Adds or replaces a subscription. Err: not the URI of a known execution, or too many.
     pub async fn add(&self, service: &Service, peer: Peer<RoleServer>, uri: String) -> Result<(), ErrorData> {
-        let id = moving(&uri).ok_or_else(|| not_found(&uri, "only executions can be subscribed to"))?;
+        let id = subscribable_execution_id(&uri)
+            .ok_or_else(|| not_found(&uri, "only executions can be subscribed to"))?;
         service.find(&id).await.map_err(|error| not_found(&uri, &error.message))?;
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.len() >= SUBSCRIBED_MAX && !held.contains_key(&uri) {
+        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if watchers.len() >= SUBSCRIBED_MAX && !watchers.contains_key(&uri) {
             return Err(ErrorData::invalid_params(format!("at most {SUBSCRIBED_MAX} subscriptions"), None));
         }
-        let (service, told) = (service.clone(), uri.clone());
-        let watching = tokio::spawn(async move {
-            let Ok(mut watching) = service.watch(&id).await else { return };
-            while watching.moved().await.is_ok() {
-                let update = ResourceUpdatedNotificationParam::new(told.clone());
+        let (service, watched_uri) = (service.clone(), uri.clone());
+        let watcher = tokio::spawn(async move {
+            let Ok(mut execution) = service.watch(&id).await else { return };
+            while execution.wait_for_change().await.is_ok() {
+                let update = ResourceUpdatedNotificationParam::new(watched_uri.clone());
                 if peer.notify_resource_updated(update).await.is_err() {
                     return;
                 }
-                tokio::time::sleep(TOLD_EVERY).await;
+                tokio::time::sleep(NOTIFY_INTERVAL).await;
             }
         });
-        if let Some(before) = held.insert(uri, watching.abort_handle()) {
-            before.abort();
+        if let Some(replaced) = watchers.insert(uri, watcher.abort_handle()) {
+            replaced.abort();
         }
         Ok(())
     }
 
+    /// Ends the subscription to a resource, if there is one.
     pub fn remove(&self, uri: &str) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(watching) = held.remove(uri) {
-            watching.abort();
+        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watcher) = watchers.remove(uri) {
+            watcher.abort();
         }
     }
 }
 
-fn moving(uri: &str) -> Option<String> {
-    Address::parse(uri)?.execution().map(str::to_owned)
+/// The id of the execution that a URI is about; None: the resource cannot be subscribed to.
+fn subscribable_execution_id(uri: &str) -> Option<String> {
+    ResourceUri::parse(uri)?.execution_id().map(str::to_owned)
 }
 
-/// Of what was asked for, what can be had: executions and their journals.
-pub fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
-    let wanted = requested.resource_subscriptions.iter().flatten();
-    let moving = wanted.filter(|uri| moving(uri).is_some()).take(SUBSCRIBED_MAX).cloned();
+/// The part of the requested filter that this server serves: executions and their journals.
+pub fn accepted_filter(requested: &SubscriptionFilter) -> SubscriptionFilter {
+    let uris = requested.resource_subscriptions.iter().flatten();
+    let served = uris.filter(|uri| subscribable_execution_id(uri).is_some()).take(SUBSCRIBED_MAX).cloned();
     let mut accepted = SubscriptionFilter::new();
-    accepted.resource_subscriptions = Some(moving.collect());
+    accepted.resource_subscriptions = Some(served.collect());
     accepted
 }
 
-/// The newer protocol's form: one request, one stream.
+/// Answers `subscriptions/listen` (sessionless protocol): notifies until the request is cancelled.
 pub async fn listen(service: &Service, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-    let (sender, mut moved) = mpsc::channel::<String>(SUBSCRIBED_MAX);
-    let mut watching = JoinSet::new();
+    let (sender, mut changed_uris) = mpsc::channel::<String>(SUBSCRIBED_MAX);
+    let mut watchers = JoinSet::new();
     for uri in subscription.accepted().resource_subscriptions.iter().flatten() {
-        let Some(id) = moving(uri) else { continue };
+        let Some(id) = subscribable_execution_id(uri) else { continue };
         let (service, sender, uri) = (service.clone(), sender.clone(), uri.clone());
-        watching.spawn(async move {
-            let Ok(mut watching) = service.watch(&id).await else { return };
-            while watching.moved().await.is_ok() && sender.send(uri.clone()).await.is_ok() {
-                tokio::time::sleep(TOLD_EVERY).await;
+        watchers.spawn(async move {
+            let Ok(mut execution) = service.watch(&id).await else { return };
+            while execution.wait_for_change().await.is_ok() && sender.send(uri.clone()).await.is_ok() {
+                tokio::time::sleep(NOTIFY_INTERVAL).await;
             }
         });
     }
     loop {
         tokio::select! {
-            Some(uri) = moved.recv() => {
+            Some(uri) = changed_uris.recv() => {
                 if subscription.sink().notify_resource_updated(uri).await.is_err() {
                     return Ok(());
                 }

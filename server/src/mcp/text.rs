@@ -1,47 +1,47 @@
-//! The text of an answer, made line by line. Words from outside may stand in any line; they can neither
-//! begin a line of their own nor end in a `Next` line, because every line passes through here.
+//! Builds the text of an answer line by line. Untrusted text (from tools, notes, people) may occur within a
+//! line, but can neither start a line nor forge a `Next` line, because every line is escaped here.
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::service::quote;
 
-/// Begins the lines that say which call to make, and no others.
+/// Prefix of the lines that suggest what to do, and of no others.
 const NEXT: &str = "Next: ";
 
-/// Text for an agent to read.
+/// The text of an answer for an agent, one line after the other.
 #[derive(Clone, Debug, Default)]
-pub struct Text(String);
+pub struct AnswerText(String);
 
-impl Text {
+impl AnswerText {
     pub fn new(first: impl AsRef<str>) -> Self {
         let mut text = Self::default();
-        text.line(first);
+        text.push_line(first);
         text
     }
 
-    /// One line that begins with words of ours. Line ends in it are written out.
-    pub fn line(&mut self, line: impl AsRef<str>) {
+    /// Adds one line that starts with trusted text. Line breaks within it are escaped.
+    pub fn push_line(&mut self, line: impl AsRef<str>) {
         let line = quote::line(line.as_ref(), usize::MAX);
-        // Only `next` says what to do: a line that looks like it begins with somebody else's words.
+        // A line that looks like a suggestion but is none starts with untrusted text: mark it.
         let mark = if line.trim_start().starts_with(NEXT.trim_end()) { "| " } else { "" };
-        self.push(&format!("{mark}{line}"));
+        self.push_escaped_line(&format!("{mark}{line}"));
     }
 
-    /// One line of a list, which may begin with words from outside.
-    pub fn item(&mut self, item: impl AsRef<str>) {
-        self.line(format!("- {}", item.as_ref()));
+    /// Adds one line of a list, which may start with untrusted text.
+    pub fn push_item(&mut self, item: impl AsRef<str>) {
+        self.push_line(format!("- {}", item.as_ref()));
     }
 
-    /// Words from outside on lines of their own, each of them marked; cut with their size.
-    pub fn block(&mut self, outside: &str, chars_max: usize) {
+    /// Adds untrusted text on lines marked with `  | `; longer than `chars_max`, it is cut, with its size.
+    pub fn push_quoted_block(&mut self, outside: &str, chars_max: usize) {
         self.0.push_str(&quote::block(outside, chars_max));
     }
 
-    /// What to do next.
-    pub fn next(&mut self, next: &[Next]) {
+    /// Adds one `Next` line for each suggestion.
+    pub fn push_suggestions(&mut self, next: &[Suggestion]) {
         for one in next {
-            self.push(&format!("{NEXT}{}", quote::line(&one.line(), usize::MAX)));
+            self.push_escaped_line(&format!("{NEXT}{}", quote::line(&one.to_line(), usize::MAX)));
         }
     }
 
@@ -49,7 +49,8 @@ impl Text {
         self.0
     }
 
-    fn push(&mut self, line: &str) {
+    /// Adds a line that is escaped already.
+    fn push_escaped_line(&mut self, line: &str) {
         if !self.0.is_empty() {
             self.0.push('\n');
         }
@@ -57,42 +58,44 @@ impl Text {
     }
 }
 
-/// Something to do next: a call of one of our tools, or words for the agent's user.
+/// A suggestion of what to do next: a call of one of this server's tools, or advice in words.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Next {
-    /// What comes before the call.
-    first: String,
+pub struct Suggestion {
+    /// What to do before the call.
+    preface: String,
+    /// Tool and arguments.
     call: Option<(&'static str, Value)>,
-    /// What the call does, or what else fits.
+    /// What the call does or what else is possible; without a call: the advice.
     why: String,
 }
 
-impl Next {
-    pub fn call(tool: &'static str, arguments: Value, why: impl Into<String>) -> Self {
-        Self { first: String::new(), call: Some((tool, arguments)), why: why.into() }
+impl Suggestion {
+    /// Suggests a tool call; `why` says what it does.
+    pub fn tool_call(tool: &'static str, arguments: Value, why: impl Into<String>) -> Self {
+        Self { preface: String::new(), call: Some((tool, arguments)), why: why.into() }
     }
 
-    /// Words without a call that could be made as it stands.
-    pub fn say(words: impl Into<String>) -> Self {
-        Self { first: String::new(), call: None, why: words.into() }
+    /// Advice without a ready-made call.
+    pub fn advice(words: impl Into<String>) -> Self {
+        Self { preface: String::new(), call: None, why: words.into() }
     }
 
-    /// What has to be done before the call.
-    pub fn after(self, first: impl Into<String>) -> Self {
-        Self { first: first.into(), ..self }
+    /// Adds what has to be done before the call.
+    pub fn preceded_by(self, first: impl Into<String>) -> Self {
+        Self { preface: first.into(), ..self }
     }
 
-    /// As the text says it: `tool {…} why`.
-    pub fn line(&self) -> String {
+    /// The suggestion as text: `tool {…} why`.
+    pub fn to_line(&self) -> String {
         let call = self.call.as_ref().map(|(tool, arguments)| format!("{tool} {arguments}"));
-        let parts = [self.first.as_str(), call.as_deref().unwrap_or_default(), &self.why];
+        let parts = [self.preface.as_str(), call.as_deref().unwrap_or_default(), &self.why];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
     }
 }
 
-impl Serialize for Next {
+impl Serialize for Suggestion {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let why = [self.first.as_str(), &self.why];
+        let why = [self.preface.as_str(), &self.why];
         let why = why.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" … ");
         let mut shown = json!({ "why": why });
         if let Some((tool, arguments)) = &self.call {

@@ -1,5 +1,6 @@
-//! The tools that agents are offered: a table of words, and one call per tool. A tool reads its
-//! arguments, calls the service once and renders what came back; it holds no rule.
+//! The MCP tools: their definitions, and the dispatch of a call to its handler. A handler takes parsed
+//! arguments, calls the service and renders the result; it holds no rules. The structs of arguments have `//`
+//! comments, because a `///` comment would become part of the schema.
 
 mod catalog;
 mod context;
@@ -13,147 +14,167 @@ mod recorder;
 mod stats;
 mod tasks;
 
-pub use control::answered;
+pub use control::continue_and_answer;
 pub use executions::agenda_text;
 use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
 
-use super::Door;
-use super::answer::{self, Answer};
-use super::arguments::Arguments;
-use super::ask::Ask;
-use super::uses::ToolUse;
-use crate::caller::Key;
+use super::McpEndpoint;
+use super::answer::{self, AgentAnswer};
+use super::arguments::ArgumentSpec;
+use super::call_variants::CallVariant;
+use super::request::AgentRequest;
+use crate::caller::IdempotencyKey;
 use crate::error::Error;
 
-/// Which tools are offered.
+/// A set of tools that a server offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// Actbook runs the plans.
+pub enum ToolProfile {
+    /// Tools to have Actbook run plans.
     #[default]
     Run,
-    /// The agent calls its tools itself and reports.
+    /// Tools to report work that the agent does itself.
     Record,
-    /// Everything: Actbook runs plans, and the agent records work of its own.
+    /// All tools.
     Full,
 }
 
-/// What a tool does to the world, as its annotations say.
+/// What calling a tool can change; decides its MCP annotations.
 #[derive(Clone, Copy, Debug)]
-enum Effect {
-    Reads,
-    /// Adds to the book, and to nothing else.
-    Writes,
-    /// Makes things happen outside.
-    Acts,
+enum ToolEffect {
+    /// Changes nothing.
+    ReadOnly,
+    /// Adds to the journal only.
+    WritesJournal,
+    /// Can have effects outside of Actbook.
+    ActsOutside,
 }
 
+/// A tool with its definition for clients, the check of its arguments, and the profiles that offer it.
 #[derive(Clone, Debug)]
-pub struct Offered {
-    pub tool: Tool,
-    pub arguments: Arguments,
-    profiles: &'static [Profile],
+pub struct OfferedTool {
+    pub definition: Tool,
+    pub arguments: ArgumentSpec,
+    profiles: &'static [ToolProfile],
 }
 
-const EVERYWHERE: &[Profile] = &[Profile::Run, Profile::Record, Profile::Full];
-const WHERE_AGENTS_RECORD: &[Profile] = &[Profile::Record, Profile::Full];
-const IN_FULL: &[Profile] = &[Profile::Full];
-const WHERE_PLANS_RUN: &[Profile] = &[Profile::Run, Profile::Full];
+/// The profiles that offer a tool.
+const ALL_PROFILES: &[ToolProfile] = &[ToolProfile::Run, ToolProfile::Record, ToolProfile::Full];
+const RECORD_AND_FULL: &[ToolProfile] = &[ToolProfile::Record, ToolProfile::Full];
+const FULL_ONLY: &[ToolProfile] = &[ToolProfile::Full];
+const RUN_AND_FULL: &[ToolProfile] = &[ToolProfile::Run, ToolProfile::Full];
 
-impl Offered {
+impl OfferedTool {
+    /// A tool whose arguments are the fields of `T`.
     fn new<T: JsonSchema>(
         name: &'static str,
-        about: &'static str,
-        effect: Effect,
-        answers: std::sync::Arc<JsonObject>,
-        profiles: &'static [Profile],
+        description: &'static str,
+        effect: ToolEffect,
+        output_schema: std::sync::Arc<JsonObject>,
+        profiles: &'static [ToolProfile],
     ) -> Self {
-        let arguments = Arguments::of::<T>();
+        let arguments = ArgumentSpec::for_type::<T>();
         let hints = ToolAnnotations::new();
         let hints = match effect {
-            Effect::Reads => hints.read_only(true).open_world(false),
-            Effect::Writes => hints.read_only(false).destructive(false).idempotent(false).open_world(false),
-            Effect::Acts => hints.read_only(false).destructive(true).idempotent(false).open_world(true),
+            ToolEffect::ReadOnly => hints.read_only(true).open_world(false),
+            ToolEffect::WritesJournal => {
+                hints.read_only(false).destructive(false).idempotent(false).open_world(false)
+            }
+            ToolEffect::ActsOutside => {
+                hints.read_only(false).destructive(true).idempotent(false).open_world(true)
+            }
         };
-        let tool = Tool::new(name, about, arguments.schema.clone())
-            .with_raw_output_schema(answers)
+        let tool = Tool::new(name, description, arguments.schema.clone())
+            .with_raw_output_schema(output_schema)
             .with_annotations(hints);
-        Self { tool, arguments, profiles }
+        Self { definition: tool, arguments, profiles }
     }
 
-    /// The same, with the table of which arguments go together.
-    fn with_uses(self, uses: &'static [ToolUse]) -> Self {
-        Self { arguments: self.arguments.with_uses(uses), ..self }
+    /// Adds the table of which arguments go together.
+    fn with_call_variants(self, uses: &'static [CallVariant]) -> Self {
+        Self { arguments: self.arguments.with_call_variants(uses), ..self }
     }
 }
 
-/// Always in this order.
-pub fn offered(profile: Profile) -> Vec<Offered> {
+/// The tools of a profile, always in the same order.
+pub fn offered_tools(profile: ToolProfile) -> Vec<OfferedTool> {
     let all = [
-        plans::save_plan(),
-        recorder::record_plan(),
-        recorder::record_execution_start(),
-        executions::execute_plan(),
-        executions::status(),
-        control::control(),
-        record::record_action(),
-        record::record_decision(),
-        record::record_compensation(),
-        ledger::query_ledger(),
-        recorder::query_history(),
-        recorder::cleanup_history(),
-        context::set_context(),
-        context::query_context(),
-        tasks::task(),
-        stats::stats(),
-        library::plan(),
-        library::template(),
-        catalog::list_tools(),
+        plans::define_save_plan(),
+        recorder::define_record_plan(),
+        recorder::define_record_execution_start(),
+        executions::define_execute_plan(),
+        executions::define_status(),
+        control::define_control(),
+        record::define_record_action(),
+        record::define_record_decision(),
+        record::define_record_compensation(),
+        ledger::define_query_ledger(),
+        recorder::define_query_history(),
+        recorder::define_cleanup_history(),
+        context::define_set_context(),
+        context::define_query_context(),
+        tasks::define_task(),
+        stats::define_stats(),
+        library::define_plan(),
+        library::define_template(),
+        catalog::define_list_tools(),
     ];
-    all.into_iter().filter(|offered| offered.profiles.contains(&profile)).collect()
+    all.into_iter().filter(|tool| tool.profiles.contains(&profile)).collect()
 }
 
-pub async fn call(
-    door: &Door,
-    ask: Ask,
-    offered: &Offered,
+/// Calls a tool; the answer to a repeated idempotency key is marked as such.
+pub async fn call_tool(
+    endpoint: &McpEndpoint,
+    request: AgentRequest,
+    tool: &OfferedTool,
     given: JsonObject,
 ) -> Result<CallToolResponse, Error> {
-    let ask = ask.keyed(offered.tool.name.as_ref(), &given);
-    let response = perform(door, &ask, offered, given).await?;
-    let repeated = ask.caller.key.as_ref().is_some_and(Key::was_repeated);
-    Ok(if repeated { answer::repeated(response) } else { response })
+    let request = request.with_idempotency_key(tool.definition.name.as_ref(), &given);
+    let response = dispatch(endpoint, &request, tool, given).await?;
+    let repeated = request.caller.key.as_ref().is_some_and(IdempotencyKey::was_repeated);
+    Ok(if repeated { answer::mark_repeated(response) } else { response })
 }
 
-async fn perform(
-    door: &Door,
-    ask: &Ask,
-    offered: &Offered,
+/// Parses the arguments and calls the tool's handler.
+async fn dispatch(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    tool: &OfferedTool,
     given: JsonObject,
 ) -> Result<CallToolResponse, Error> {
-    let name = offered.tool.name.as_ref();
-    let arguments = &offered.arguments;
-    let answer: Answer = match name {
-        "save_plan" => plans::save(door, ask, arguments.read(name, given)?).await?,
-        "execute_plan" => return executions::execute(door, ask, arguments.read(name, given)?).await,
-        "status" => executions::look(door, ask, arguments.read(name, given)?).await?,
-        "control" => return control::say(door, ask, arguments.read(name, given)?).await,
-        "record_action" => record::action(door, ask, arguments.read(name, given)?).await?,
-        "record_decision" => record::decision(door, ask, arguments.read(name, given)?).await?,
-        "record_compensation" => record::compensation(door, ask, arguments.read(name, given)?).await?,
-        "query_ledger" => ledger::query(door, arguments.read(name, given)?).await?,
-        "record_plan" => recorder::save(door, ask, arguments.read(name, given)?).await?,
-        "record_execution_start" => recorder::start(door, ask, arguments.read(name, given)?).await?,
-        "query_history" => recorder::history(door, arguments.read(name, given)?).await?,
-        "cleanup_history" => recorder::count_old(door, ask, arguments.read(name, given)?).await?,
-        "set_context" => context::set(door, ask, arguments.read(name, given)?).await?,
-        "query_context" => context::query(door, arguments.read(name, given)?).await?,
-        "stats" => stats::look(door, arguments.read(name, given)?).await?,
-        "task" => tasks::say(door, ask, arguments.read(name, given)?).await?,
-        "plan" => library::of_plans(door, ask, arguments.read(name, given)?).await?,
-        "template" => library::of_templates(door, ask, arguments.read(name, given)?).await?,
-        "list_tools" => catalog::list(door, arguments.read(name, given)?).await?,
-        other => unreachable!("`{other}` is in the table of tools and has no call"),
+    let name = tool.definition.name.as_ref();
+    let spec = &tool.arguments;
+    let answer: AgentAnswer = match name {
+        "save_plan" => plans::handle_save_plan(endpoint, request, spec.parse(name, given)?).await?,
+        "execute_plan" => {
+            return executions::handle_execute_plan(endpoint, request, spec.parse(name, given)?).await;
+        }
+        "status" => executions::handle_status(endpoint, request, spec.parse(name, given)?).await?,
+        "control" => return control::handle_control(endpoint, request, spec.parse(name, given)?).await,
+        "record_action" => record::handle_record_action(endpoint, request, spec.parse(name, given)?).await?,
+        "record_decision" => {
+            record::handle_record_decision(endpoint, request, spec.parse(name, given)?).await?
+        }
+        "record_compensation" => {
+            record::handle_record_compensation(endpoint, request, spec.parse(name, given)?).await?
+        }
+        "query_ledger" => ledger::handle_query_ledger(endpoint, spec.parse(name, given)?).await?,
+        "record_plan" => recorder::handle_record_plan(endpoint, request, spec.parse(name, given)?).await?,
+        "record_execution_start" => {
+            recorder::handle_record_execution_start(endpoint, request, spec.parse(name, given)?).await?
+        }
+        "query_history" => recorder::handle_query_history(endpoint, spec.parse(name, given)?).await?,
+        "cleanup_history" => {
+            recorder::handle_cleanup_history(endpoint, request, spec.parse(name, given)?).await?
+        }
+        "set_context" => context::handle_set_context(endpoint, request, spec.parse(name, given)?).await?,
+        "query_context" => context::handle_query_context(endpoint, spec.parse(name, given)?).await?,
+        "stats" => stats::handle_stats(endpoint, spec.parse(name, given)?).await?,
+        "task" => tasks::handle_task(endpoint, request, spec.parse(name, given)?).await?,
+        "plan" => library::handle_plan(endpoint, request, spec.parse(name, given)?).await?,
+        "template" => library::handle_template(endpoint, request, spec.parse(name, given)?).await?,
+        "list_tools" => catalog::handle_list_tools(endpoint, spec.parse(name, given)?).await?,
+        other => unreachable!("the tool `{other}` is offered and has no handler"),
     };
     Ok(answer.into_result().into())
 }
@@ -163,9 +184,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_of_uses_name_every_argument_and_no_other() {
-        for offered in offered(Profile::Full) {
-            assert_eq!(offered.arguments.unmatched(), Vec::<String>::new(), "{}", offered.tool.name);
+    fn call_variants_name_every_argument_and_no_other() {
+        for tool in offered_tools(ToolProfile::Full) {
+            assert_eq!(tool.arguments.mismatched_names(), Vec::<String>::new(), "{}", tool.definition.name);
         }
     }
 }

@@ -1,35 +1,37 @@
-//! Waiting for an execution to change, without polling and with progress told on the way.
+//! Waits for an execution to change, woken by the journal, and sends progress notifications meanwhile.
 
 use std::time::Duration;
 
 use actbook_engine::policy::StepStatus;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::ask::{Ask, Stand};
+use super::request::{AgentRequest, ProgressUpdate};
 use crate::error::Error;
 use crate::service::quote::quoted;
 use crate::service::view::{ExecutionView, StepProgress};
-use crate::service::{Service, Watching};
+use crate::service::{ExecutionWatcher, Service};
 
-/// A longer wait is refused: clients and proxies give up on silent requests.
+/// Longest `wait_s`, in seconds: clients and proxies give up on silent requests.
 pub const WAIT_S_MAX: f64 = 300.0;
-/// What answers suggest: some clients give up on a request after 60 seconds.
+/// The `wait_s` that answers suggest, in seconds: some clients give up on a request after 60.
 pub const WAIT_S_SUGGESTED: u32 = 45;
 
-/// How often a waiting call looks at what running tools say of their progress, which no entry tells.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-const SAID_CHARS_MAX: usize = 80;
+/// How often a waiting call polls the progress that running tools report, which is not journaled.
+const PROGRESS_POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Of the message that a running tool reports.
+const MESSAGE_CHARS_MAX: usize = 80;
 
-/// What ends the waiting before its time.
+/// What ends a wait before its time limit.
 #[derive(Clone, Copy, Debug)]
-pub enum Until {
-    /// It has ended, or waits for somebody.
+pub enum WaitUntil {
+    /// The execution has ended, or waits for a person or an agent.
     Settled,
-    /// Anything after this position.
-    After(u64),
+    /// Its journal has an entry after this position.
+    AfterPosition(u64),
 }
 
-pub fn span(wait_s: Option<f64>) -> Result<Duration, Error> {
+/// The time limit of a wait; zero if none was given. Err: out of range.
+pub fn parse_wait(wait_s: Option<f64>) -> Result<Duration, Error> {
     let wait_s = wait_s.unwrap_or(0.0);
     if !(0.0..=WAIT_S_MAX).contains(&wait_s) {
         let message = format!("`wait_s` is 0 to {WAIT_S_MAX} seconds, and {wait_s} was given");
@@ -42,57 +44,59 @@ pub fn span(wait_s: Option<f64>) -> Result<Duration, Error> {
     Ok(Duration::from_secs_f64(wait_s))
 }
 
-/// The execution as it is once it has changed, or when the time is over. Who cancels the call ends the
-/// waiting and nothing else.
-pub async fn view(
+/// Waits until `until` holds, the time is over or the call is cancelled, and returns the execution's view.
+/// Cancelling the call does not affect the execution.
+pub async fn wait_for_view(
     service: &Service,
-    ask: &Ask,
+    request: &AgentRequest,
     id: &str,
-    until: Until,
+    until: WaitUntil,
     wait: Duration,
 ) -> Result<ExecutionView, Error> {
     if wait.is_zero() {
         return service.view(id).await;
     }
     let deadline = Instant::now() + wait;
-    let mut telling = ask.telling();
-    let mut watching = service.watch(id).await?;
-    while !reached(&watching, until) {
+    let mut notifier = request.progress_notifier();
+    let mut watch = service.watch(id).await?;
+    while !has_reached(&watch, until) {
         tokio::select! {
-            moved = watching.moved() => {
+            moved = watch.wait_for_change() => {
                 moved?;
-                telling.tell(stand(&watching)).await;
+                notifier.notify(measure_progress(&watch)).await;
             }
-            () = sleep_until(telling.heartbeat()) => telling.tell(stand(&watching)).await,
-            () = sleep(LOOK_EVERY) => {
-                let stand = stand(&watching);
-                if telling.is_news(&stand) {
-                    telling.tell(stand).await;
+            () = sleep_until(notifier.heartbeat_at()) => notifier.notify(measure_progress(&watch)).await,
+            () = sleep(PROGRESS_POLL_INTERVAL) => {
+                let update = measure_progress(&watch);
+                if notifier.has_advanced(&update) {
+                    notifier.notify(update).await;
                 }
             }
             () = sleep_until(deadline) => break,
-            () = ask.context.ct.cancelled() => break,
+            () = request.context.ct.cancelled() => break,
         }
     }
-    watching.view().await
+    watch.view().await
 }
 
-fn reached(watching: &Watching, until: Until) -> bool {
+/// Whether the condition that ends the wait holds.
+fn has_reached(watch: &ExecutionWatcher, until: WaitUntil) -> bool {
     match until {
-        Until::Settled => watching.is_settled(),
-        Until::After(position) => watching.position() > position,
+        WaitUntil::Settled => watch.is_settled(),
+        WaitUntil::AfterPosition(position) => watch.position() > position,
     }
 }
 
-fn stand(watching: &Watching) -> Stand {
-    let (mut done, mut part, mut total, mut at_work) = (0_u32, 0.0, 0_u32, None);
-    for step in watching.glances() {
+/// The current progress of an execution, in steps.
+fn measure_progress(watch: &ExecutionWatcher) -> ProgressUpdate {
+    let (mut done, mut fractions, mut total, mut running) = (0_u32, 0.0, 0_u32, None);
+    for step in watch.step_snapshots() {
         total += 1;
         match step.status {
             StepStatus::Succeeded | StepStatus::Skipped => done += 1,
             StepStatus::Running | StepStatus::Compensating => {
-                part += step.progress.as_ref().map_or(0.0, part_done);
-                at_work = at_work.or(Some(step));
+                fractions += step.progress.as_ref().map_or(0.0, reported_fraction);
+                running = running.or(Some(step));
             }
             StepStatus::Pending
             | StepStatus::AwaitingApproval
@@ -104,15 +108,15 @@ fn stand(watching: &Watching) -> Stand {
             | StepStatus::CompensationFailed => {}
         }
     }
-    let said = at_work.as_ref().and_then(|step| step.progress.as_ref()?.message.as_deref());
-    let said = said.map(|said| format!(": {}", quoted(said, SAID_CHARS_MAX))).unwrap_or_default();
-    let at_work = at_work.map(|step| format!(", at `{}`{said}", step.id)).unwrap_or_default();
-    let message = format!("{}: {done} of {total} steps done{at_work}", watching.status());
-    Stand { done: f64::from(done) + part, total: f64::from(total), message }
+    let reported = running.as_ref().and_then(|step| step.progress.as_ref()?.message.as_deref());
+    let reported = reported.map(|text| format!(": {}", quoted(text, MESSAGE_CHARS_MAX))).unwrap_or_default();
+    let running = running.map(|step| format!(", at `{}`{reported}", step.id)).unwrap_or_default();
+    let message = format!("{}: {done} of {total} steps done{running}", watch.status());
+    ProgressUpdate { done: f64::from(done) + fractions, total: f64::from(total), message }
 }
 
-/// The part of its work that a tool says to have done; below 1, for only its answer ends a step.
-fn part_done(progress: &StepProgress) -> f64 {
-    let part = progress.total.filter(|total| *total > 0.0).map_or(0.0, |total| progress.done / total);
-    part.clamp(0.0, 0.99)
+/// The fraction of its work that a tool reports as done; below 1, because only its answer ends a step.
+fn reported_fraction(progress: &StepProgress) -> f64 {
+    let fraction = progress.total.filter(|total| *total > 0.0).map_or(0.0, |total| progress.done / total);
+    fraction.clamp(0.0, 0.99)
 }

@@ -1,143 +1,153 @@
-//! The loop of one driven execution: start what is due, wait for whatever comes first, hand it in.
+//! The loop that drives one execution: starts the calls that are due, waits for the next event, reports it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 
-use actbook_engine::execution::{Answered, Call, CallId, CallKind, Command, Due, Stored};
-use actbook_engine::id::{Epoch, SeatId};
+use actbook_engine::execution::{CallId, CallKind, Command, DueCall, DueWork, PayloadRef, QuestionReply};
+use actbook_engine::id::{Epoch, NodeId};
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::Status;
+use actbook_engine::policy::ExecutionStatus;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::ReusableBoxFuture;
 
-use super::perform::{InFlight, Performed, Words, perform, unreadable};
-use super::seat::Seat;
-use super::{Error, Inner, Lease, Runner, becomes};
-use crate::ledger::{self, Progress};
-use crate::moment::Moment;
+use super::node::NodeLock;
+use super::perform::{CallHandle, CallInput, FinishedCall, perform_call, unreadable_input};
+use super::{Error, Lease, Runner, RunnerInner, wait_until_true};
+use crate::boot_instant::BootInstant;
+use crate::ledger::{self, DriveState};
 use crate::store::payloads;
 use crate::tools;
 
-/// Asks a driver to stop: nothing starts, calls in flight finish.
-pub type Halt = watch::Receiver<bool>;
+/// Asks a driver to stop when it turns true: no call starts, calls in flight finish.
+pub type HaltSignal = watch::Receiver<bool>;
 
-/// An epoch that nobody has: a report under it is a fact from which nothing follows.
-const NOBODY: Epoch = ledger::STALE_EPOCH;
+/// A call being performed.
+type CallFuture = ReusableBoxFuture<'static, FinishedCall>;
 
-type Performing = ReusableBoxFuture<'static, Performed>;
-
-/// One execution, driven by this process.
+/// The driver of one execution in this process.
 #[derive(Debug)]
-pub struct Drive {
-    inner: Arc<Inner>,
+pub struct ExecutionDriver {
+    inner: Arc<RunnerInner>,
     stream: u64,
     epoch: Epoch,
-    /// When this process became its driver; or before that.
-    since: Moment,
+    /// A time not later than when this process became the driver.
+    driver_since: BootInstant,
     plan: Arc<Plan>,
-    in_flight: BTreeMap<CallId, InFlight>,
-    calls: JoinSet<Performed>,
-    /// Calls that ended without having to wait for anything.
-    ended: VecDeque<Performed>,
-    /// The box of such a call, for the next one: it is large.
-    spare: Option<Performing>,
-    woken: Arc<Notify>,
-    halt: Halt,
+    in_flight: BTreeMap<CallId, CallHandle>,
+    running_calls: JoinSet<FinishedCall>,
+    /// Calls that finished on their first poll.
+    finished: VecDeque<FinishedCall>,
+    /// The box of such a call, reused for the next one because it is large.
+    spare_box: Option<CallFuture>,
+    /// Notified when anyone else has appended to the execution.
+    outside_change: Arc<Notify>,
+    halt: HaltSignal,
 }
 
 impl Runner {
     /// Drives until the execution ends, waits for an answer, is paused, or is taken over.
-    pub async fn drive(&self, claimed: Progress, halt: Halt) -> Result<Status, Error> {
-        let mut drive = Drive {
+    pub async fn drive(&self, claimed: DriveState, halt: HaltSignal) -> Result<ExecutionStatus, Error> {
+        let mut driver = ExecutionDriver {
             inner: self.0.clone(),
             stream: claimed.stream,
             epoch: claimed.epoch,
-            since: claimed.decided,
-            plan: self.0.ledger.look(claimed.stream, |execution| execution.plan.clone())?,
+            driver_since: claimed.decided_at,
+            plan: self.0.ledger.with_execution(claimed.stream, |execution| execution.plan.clone())?,
             in_flight: BTreeMap::new(),
-            calls: JoinSet::new(),
-            ended: VecDeque::new(),
-            spare: None,
-            woken: self.0.ledger.watch(claimed.stream),
+            running_calls: JoinSet::new(),
+            finished: VecDeque::new(),
+            spare_box: None,
+            outside_change: self.0.ledger.register_driver(claimed.stream),
             halt,
         };
-        let mut open = LeftOpen(Some(&self.0.seat));
-        let left = drive.run(claimed).await;
-        open.0.take_if(|_| matches!(&left, Ok(progress) if progress.due.calls.is_empty()));
-        left.map(|progress| progress.status)
+        let mut guard = NodeFileGuard(Some(&self.0.node));
+        let last = driver.run(claimed).await;
+        guard.0.take_if(|_| matches!(&last, Ok(progress) if progress.due.calls.is_empty()));
+        last.map(|progress| progress.status)
     }
 }
 
-/// Intents that were never sent may stay behind: the seat's file proves it to whoever comes next. Also where
-/// the driving itself is dropped, with the runtime that it ran on.
-struct LeftOpen<'a>(Option<&'a Seat>);
+/// Keeps the node file when dropped, unless disarmed: the driver may leave open attempts that were never
+/// sent, and the file proves that to the node that takes over. A drop also covers the end of the runtime.
+struct NodeFileGuard<'a>(Option<&'a NodeLock>);
 
-impl Drop for LeftOpen<'_> {
+impl Drop for NodeFileGuard<'_> {
     fn drop(&mut self) {
-        if let Some(seat) = self.0 {
-            seat.keep_as_proof();
+        if let Some(node) = self.0 {
+            node.keep_file_on_drop();
         }
     }
 }
 
-impl Drive {
-    async fn run(&mut self, mut progress: Progress) -> Result<Progress, Error> {
+impl ExecutionDriver {
+    /// Drives until there is nothing left for this process to do; returns the last progress.
+    async fn run(&mut self, mut progress: DriveState) -> Result<DriveState, Error> {
         loop {
             let (halted, lease) = (*self.halt.borrow(), *self.inner.lease.borrow());
             let drives = !halted && progress.epoch == self.epoch;
             if drives {
                 self.stop_cancelled(&progress);
             }
-            if drives && lease.holds() {
-                if lease.has_lapsed_since(self.since) {
-                    progress = self.claim_again(&progress).await?;
+            if drives && lease.allows_sending() {
+                if lease.has_lapsed_since(self.driver_since) {
+                    progress = self.reclaim(&progress).await?;
                     continue;
                 }
-                self.start(&progress).await?;
+                self.start_due_calls(&progress).await?;
             }
-            let waits = !matches!(progress.status, Status::Running | Status::Compensating);
-            let gone = halted || progress.epoch != self.epoch;
-            if self.in_flight.is_empty() && (waits || gone) {
+            let is_idle =
+                !matches!(progress.status, ExecutionStatus::Running | ExecutionStatus::Compensating);
+            let no_longer_drives = halted || progress.epoch != self.epoch;
+            if self.in_flight.is_empty() && (is_idle || no_longer_drives) {
                 return Ok(progress);
             }
-            if halted && self.in_flight.values().all(InFlight::goes_on_without_us) {
+            if halted && self.in_flight.values().all(CallHandle::survives_this_process) {
                 return Ok(progress);
             }
-            let parked = drives && !lease.holds();
-            progress = self.next(&progress, parked).await?;
+            let awaits_lease = drives && !lease.allows_sending();
+            progress = self.next_progress(&progress, awaits_lease).await?;
         }
     }
 
-    /// Whatever comes first: a call's end, another's word, a deadline, the lease that it is parked for, or the wish
-    /// to leave.
-    async fn next(&mut self, progress: &Progress, parked: bool) -> Result<Progress, Error> {
+    /// Waits for the first of: the end of a call, an outside change, a deadline, a renewed lease, a halt.
+    /// Submits the command that follows from it, and returns the new progress.
+    async fn next_progress(
+        &mut self,
+        progress: &DriveState,
+        awaits_lease: bool,
+    ) -> Result<DriveState, Error> {
         let halted = *self.halt.borrow();
-        let look_again_at = progress.due.look_again_at.filter(|_| !halted && !self.may_be_taken());
+        let wake_at = progress.due.wake_at.filter(|_| !halted && !self.may_have_lost_execution());
         let ledger = self.inner.ledger.clone();
-        let timer = ledger.clock().wait_until(look_again_at);
+        let timer = ledger.clock().wait_until(wake_at);
         let command = tokio::select! {
-            Some(ended) = next_ended(&mut self.ended, &mut self.calls) => {
+            Some(ended) = next_finished(&mut self.finished, &mut self.running_calls) => {
                 let (call, ended) = ended.map_err(|error| ledger::Error::Corrupt(error.to_string()))?;
                 self.in_flight.remove(&call);
-                // Asked to stop while it waited, perhaps: then nothing follows from the outcome.
-                let epoch = if *self.halt.borrow() || self.may_be_taken() { NOBODY } else { self.epoch };
+                // A driver that is halted or may have been taken over records the outcome and starts nothing.
+                let stale = *self.halt.borrow() || self.may_have_lost_execution();
+                let epoch = if stale { ledger::STALE_EPOCH } else { self.epoch };
                 match ended {
-                    Some(ended) => Command::Report { epoch, call, ended },
-                    // It is still due.
+                    Some(ended) => Command::ReportOutcome { epoch, call, outcome: ended },
+                    // The call was not sent and is still due.
                     None => return Ok(progress.clone()),
                 }
             }
-            () = self.woken.notified() => match halted {
-                // Going on would start something, and who was asked to stop starts nothing.
-                true => return Ok(progress.clone()),
-                false => Command::Drive { epoch: self.epoch },
-            },
+            () = self.outside_change.notified() => {
+                // `Drive` would start calls, which a halted driver must not do.
+                if halted {
+                    return Ok(progress.clone());
+                }
+                Command::Drive { epoch: self.epoch }
+            }
             () = timer => Command::Drive { epoch: self.epoch },
-            () = becomes(self.inner.lease.clone(), Lease::holds), if parked => return Ok(progress.clone()),
+            () = wait_until_true(self.inner.lease.clone(), Lease::allows_sending), if awaits_lease => {
+                return Ok(progress.clone());
+            }
             changed = self.halt.changed() => {
                 if changed.is_err() {
                     std::future::pending::<()>().await;
@@ -146,108 +156,117 @@ impl Drive {
             }
         };
         match command {
-            Command::Drive { .. } if self.may_be_taken() => Ok(progress.clone()),
-            command => self.ask(command, progress).await,
+            Command::Drive { .. } if self.may_have_lost_execution() => Ok(progress.clone()),
+            command => self.submit(command, progress).await,
         }
     }
 
-    /// A process that was frozen, or cut off from its database, must neither send nor decide what to send: another may
-    /// drive by now. It waits for its seat, and claims again.
-    fn may_be_taken(&self) -> bool {
-        self.inner.lease.borrow().has_lapsed_since(self.since)
+    /// Whether another node may drive by now, because the lease has lapsed: this process was frozen or cut
+    /// off from its database. It must neither send nor decide what to send until it has re-claimed the
+    /// execution.
+    fn may_have_lost_execution(&self) -> bool {
+        self.inner.lease.borrow().has_lapsed_since(self.driver_since)
     }
 
-    /// Whoever found it gone, and has not said so yet, comes too late; or this process does.
-    async fn claim_again(&mut self, progress: &Progress) -> Result<Progress, Error> {
-        tracing::warn!("this process was away for longer than its lease; it claims {} again", progress.id);
-        let seat = SeatId::new(self.inner.seat.id());
-        let again = self.ask(Command::ClaimAgain { seat, epoch: self.epoch }, progress).await?;
-        if again.epoch != NOBODY {
-            (self.epoch, self.since) = (again.epoch, again.decided);
+    /// Re-claims under a new epoch. Of two racing claims the head check lets one through.
+    async fn reclaim(&mut self, progress: &DriveState) -> Result<DriveState, Error> {
+        tracing::warn!("the lease of this process has lapsed; it claims {} again", progress.id);
+        let node = NodeId::new(self.inner.node.id());
+        let claimed = self.submit(Command::Reclaim { node, epoch: self.epoch }, progress).await?;
+        if claimed.epoch != ledger::STALE_EPOCH {
+            (self.epoch, self.driver_since) = (claimed.epoch, claimed.decided_at);
         }
-        Ok(again)
+        Ok(claimed)
     }
 
-    /// A command that was written, and its answer lost, changes nothing when it is given again.
-    async fn ask(&self, command: Command, progress: &Progress) -> Result<Progress, Error> {
+    /// Submits a command, again after each database outage: a command whose reply was lost changes nothing
+    /// when it is repeated. If another node drives by now, returns `progress` with the stale epoch and no due
+    /// calls.
+    async fn submit(&self, command: Command, progress: &DriveState) -> Result<DriveState, Error> {
         let mut command = Arc::new(command);
         loop {
             match self.inner.ledger.command(&self.inner.actor, self.stream, command.clone()).await {
                 Ok(progress) => return Ok(progress),
                 Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
-                    // Its deadlines are the new driver's business.
-                    return Ok(Progress { epoch: NOBODY, due: Due::default(), ..progress.clone() });
+                    // The deadlines are the new driver's task.
+                    let epoch = ledger::STALE_EPOCH;
+                    return Ok(DriveState { epoch, due: DueWork::default(), ..progress.clone() });
                 }
-                Err(error) => self.outlast(error.into()).await?,
+                Err(error) => self.retry_after_outage(error.into()).await?,
             }
             match &*command {
-                Command::Drive { .. } if self.may_be_taken() => return Ok(progress.clone()),
-                Command::Report { call, ended, .. } if self.may_be_taken() => {
-                    command = Arc::new(Command::Report { epoch: NOBODY, call: *call, ended: ended.clone() });
+                Command::Drive { .. } if self.may_have_lost_execution() => return Ok(progress.clone()),
+                Command::ReportOutcome { call, outcome: ended, .. } if self.may_have_lost_execution() => {
+                    let (epoch, call, ended) = (ledger::STALE_EPOCH, *call, ended.clone());
+                    command = Arc::new(Command::ReportOutcome { epoch, call, outcome: ended });
                 }
                 _ => {}
             }
         }
     }
 
-    /// What came of a call is not given up because the database is away.
-    async fn outlast(&self, error: Error) -> Result<(), Error> {
-        if !error.may_pass() || *self.halt.borrow() {
+    /// Returns `Ok` when the database may be back and the caller should try again, so that no outcome is lost
+    /// in an outage. `Err`: the error is not transient, or the driver is halted.
+    async fn retry_after_outage(&self, error: Error) -> Result<(), Error> {
+        if !error.is_transient() || *self.halt.borrow() {
             return Err(error);
         }
         tracing::warn!("{error}; it goes on once the database answers");
         tokio::select! {
-            () = self.inner.answers_again() => Ok(()),
-            () = becomes(self.halt.clone(), |halted| *halted) => Err(error),
+            () = self.inner.wait_for_database() => Ok(()),
+            () = wait_until_true(self.halt.clone(), |halted| *halted) => Err(error),
         }
     }
 
-    fn stop_cancelled(&self, progress: &Progress) {
-        for call in progress.due.calls.iter().filter(|call| call.cancel) {
+    /// Asks the calls in flight to stop whose step was cancelled.
+    fn stop_cancelled(&self, progress: &DriveState) {
+        for call in progress.due.calls.iter().filter(|call| call.cancel_requested) {
             if let Some(in_flight) = self.in_flight.get(&call.id) {
                 in_flight.stop.send_replace(true);
             }
         }
     }
 
-    async fn start(&mut self, progress: &Progress) -> Result<(), Error> {
+    /// Starts the due calls that are not in flight.
+    async fn start_due_calls(&mut self, progress: &DriveState) -> Result<(), Error> {
         for call in &progress.due.calls {
             if self.in_flight.contains_key(&call.id) {
                 continue;
             }
-            let words = self.words(progress, call).await?;
-            self.send(call.clone(), words).await;
+            let input = self.load_input(progress, call).await?;
+            self.start_call(call.clone(), input).await;
         }
         Ok(())
     }
 
-    /// The call's first part runs here: what it sends leaves at once, and one that never waits needs no task.
-    async fn send(&mut self, call: Call, words: Result<Words, String>) {
-        let (stop, stopped) = watch::channel(call.cancel);
-        let kept = Arc::new(AtomicBool::new(call.task.is_some()));
-        self.in_flight.insert(call.id, InFlight { stop, kept: kept.clone() });
-        let mut call = match words {
-            Ok(words) => {
-                let (inner, since) = (self.inner.clone(), self.since);
-                self.boxed(perform(inner, self.stream, call, words, stopped, kept, since))
+    /// Starts a call. Its first poll happens here: the request leaves at once, and a call that finishes
+    /// without waiting needs no task. `input` is `Err` if the arguments could not be read back.
+    async fn start_call(&mut self, call: DueCall, input: Result<CallInput, String>) {
+        let (stop, stopped) = watch::channel(call.cancel_requested);
+        let handle_recorded = Arc::new(AtomicBool::new(call.task_handle.is_some()));
+        self.in_flight.insert(call.id, CallHandle { stop, handle_recorded: handle_recorded.clone() });
+        let mut call = match input {
+            Ok(input) => {
+                let (inner, since) = (self.inner.clone(), self.driver_since);
+                self.box_call(perform_call(inner, self.stream, call, input, stopped, handle_recorded, since))
             }
-            Err(why) => self.boxed(std::future::ready(unreadable(call.id, &why))),
+            Err(why) => self.box_call(std::future::ready(unreadable_input(call.id, &why))),
         };
         match std::future::poll_fn(|context| Poll::Ready(call.poll(context))).await {
             Poll::Ready(ended) => {
-                self.ended.push_back(ended);
-                self.spare = Some(call);
+                self.finished.push_back(ended);
+                self.spare_box = Some(call);
             }
             Poll::Pending => {
-                // Whoever carries it out goes first: a task that is spawned would be run before.
+                // Yields first, so that the task that carries the request out runs before the spawned one.
                 tokio::task::yield_now().await;
-                self.calls.spawn(call);
+                self.running_calls.spawn(call);
             }
         }
     }
 
-    fn boxed(&mut self, call: impl Future<Output = Performed> + Send + 'static) -> Performing {
-        match self.spare.take() {
+    fn box_call(&mut self, call: impl Future<Output = FinishedCall> + Send + 'static) -> CallFuture {
+        match self.spare_box.take() {
             Some(mut spare) => {
                 spare.set(call);
                 spare
@@ -256,24 +275,31 @@ impl Drive {
         }
     }
 
-    async fn words(&self, progress: &Progress, call: &Call) -> Result<Result<Words, String>, Error> {
+    /// Loads what the call sends. The inner `Err`: a payload is gone or cannot be decoded.
+    async fn load_input(
+        &self,
+        progress: &DriveState,
+        call: &DueCall,
+    ) -> Result<Result<CallInput, String>, Error> {
         let arguments = match (progress.arguments_of(call), call.arguments) {
             (Some(bytes), _) => serde_json::from_slice(bytes).map_err(|error| error.to_string()),
-            (None, Some(stored)) => self.payload(stored).await?,
+            (None, Some(stored)) => self.load_payload(stored).await?,
             (None, None) => Ok(Value::Object(Default::default())),
         };
-        let reply = match call.answered {
+        let reply = match call.reply {
             None => Ok(None),
-            Some(Answered { question, answer }) => {
-                let (question, answer) = (self.payload(question).await?, self.payload(answer).await?);
-                question.and_then(|question| Ok(Some(tools::Reply { question, answer: answer? })))
+            Some(QuestionReply { question, answer }) => {
+                let (question, answer) =
+                    (self.load_payload(question).await?, self.load_payload(answer).await?);
+                question.and_then(|question| Ok(Some(tools::ToolQuestionReply { question, answer: answer? })))
             }
         };
-        let origin = self.origin(progress, call.id);
-        Ok(arguments.and_then(|arguments| Ok(Words { origin, arguments, reply: reply? })))
+        let origin = self.call_origin(progress, call.id);
+        Ok(arguments.and_then(|arguments| Ok(CallInput { origin, arguments, reply: reply? })))
     }
 
-    fn origin(&self, progress: &Progress, call: CallId) -> tools::Origin {
+    /// What the tool is told about where the call comes from.
+    fn call_origin(&self, progress: &DriveState, call: CallId) -> tools::Origin {
         tools::Origin {
             execution: progress.id.clone(),
             step: self.plan.step(call.step).id.clone(),
@@ -282,29 +308,31 @@ impl Drive {
                 CallKind::Probe => tools::Purpose::Probe,
                 CallKind::Compensation => tools::Purpose::Undo,
             },
-            attempt: call.no + 1,
+            attempt: call.index + 1,
         }
     }
 
-    async fn payload(&self, stored: Stored) -> Result<Result<Value, String>, Error> {
+    /// Loads a payload as JSON. The inner `Err`: it is gone or cannot be decoded.
+    async fn load_payload(&self, stored: PayloadRef) -> Result<Result<Value, String>, Error> {
         let position = stored.position.0;
         let found = loop {
-            match payloads::at(self.inner.tenant, position).first(&self.inner.db).await {
+            match payloads::by_position(self.inner.tenant, position).first(&self.inner.db).await {
                 Ok(found) => break found,
-                Err(error) => self.outlast(error.into()).await?,
+                Err(error) => self.retry_after_outage(error.into()).await?,
             }
         };
         Ok(match found {
             Some(payload) => serde_json::from_slice(&payload.body).map_err(|error| error.to_string()),
-            None => Err("what it sends is gone".to_owned()),
+            None => Err("a payload of the call is gone".to_owned()),
         })
     }
 }
 
-async fn next_ended(
-    ended: &mut VecDeque<Performed>,
-    calls: &mut JoinSet<Performed>,
-) -> Option<Result<Performed, JoinError>> {
+/// The next finished call; None: none is left.
+async fn next_finished(
+    ended: &mut VecDeque<FinishedCall>,
+    calls: &mut JoinSet<FinishedCall>,
+) -> Option<Result<FinishedCall, JoinError>> {
     match ended.pop_front() {
         Some(ended) => Some(Ok(ended)),
         None => calls.join_next().await,

@@ -1,109 +1,120 @@
-//! The lease of this process's seat: for how long nobody else may take its executions over, and since when that
-//! has been so without a gap.
+//! The lease of this node: until when no other node may take its executions over, and since when that has
+//! held without a gap.
 
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::seat::Seat;
-use crate::moment::Moment;
-use crate::store::{self, Db, seats};
+use super::node::NodeLock;
+use crate::boot_instant::BootInstant;
+use crate::store::{self, Db, nodes};
 use crate::tools;
 
-/// A driver that cannot reach the database for this long has lost its seat.
+/// A node that cannot reach the database for this long loses its lease.
 pub const LEASE_MS: i64 = 6_000;
 pub const LEASE: Duration = Duration::from_millis(LEASE_MS as u64);
-const RENEWED_EVERY: Duration = Duration::from_millis(1_500);
-/// Nothing is sent in a lease's last moments: a call may have to connect first.
-const MARGIN: Duration = tools::CONNECT_LIMIT.saturating_add(Duration::from_millis(500));
+const RENEW_INTERVAL: Duration = Duration::from_millis(1_500);
+/// Nothing is sent in the last part of a lease: a call may have to connect first.
+const SEND_MARGIN: Duration = tools::CONNECT_TIMEOUT.saturating_add(Duration::from_millis(500));
 
+/// This process's view of its lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
-    since: Moment,
-    until: Moment,
-    /// The same by the database's clock, which others go by.
-    until_ms: i64,
+    /// The lease has held without a gap since then.
+    since: BootInstant,
+    until: BootInstant,
+    /// The expiry by the database's clock, which other nodes go by.
+    until_database_ms: i64,
 }
 
 impl Lease {
-    /// Counted from before the question, so that ours never outlasts the database's.
-    pub async fn take(db: &Db, seat: &Seat) -> Result<Self, store::Error> {
-        let asked = Moment::now();
-        let until_ms = ask(db, &Names::of(seat)).await?;
-        Ok(Self { since: asked, until: asked + LEASE, until_ms })
+    /// Writes the node's first lease. The term counts from before the query, so that this process's view
+    /// never outlasts the database's.
+    pub async fn acquire(db: &Db, node: &NodeLock) -> Result<Self, store::Error> {
+        let queried_at = BootInstant::now();
+        let until_ms = write_lease(db, &NodeIdentity::from_lock(node)).await?;
+        Ok(Self { since: queried_at, until: queried_at + LEASE, until_database_ms: until_ms })
     }
 
-    /// One that had run out before, by either clock, may have been of no use in between: others may have acted.
-    fn renewed(self, asked: Moment, until_ms: i64) -> Self {
-        let in_time = !self.has_run_out() && until_ms - LEASE_MS < self.until_ms;
-        let since = if in_time { self.since } else { Moment::now() };
-        Self { since, until: asked + LEASE, until_ms }
+    /// The lease after a renewal. If it had expired before, by either clock, other nodes may have acted in
+    /// between, and it holds only since now.
+    fn renewed(self, queried_at: BootInstant, until_ms: i64) -> Self {
+        let in_time = !self.has_expired() && until_ms - LEASE_MS < self.until_database_ms;
+        let since = if in_time { self.since } else { BootInstant::now() };
+        Self { since, until: queried_at + LEASE, until_database_ms: until_ms }
     }
 
-    /// Who leaves sends nothing more, whatever still waits for its turn.
-    fn end(&mut self) {
+    /// Expires the lease at once: a node that shuts down sends nothing more, not even calls that are queued.
+    fn expire(&mut self) {
         self.until = self.since;
     }
 
-    fn has_run_out(&self) -> bool {
-        self.until <= Moment::now()
+    fn has_expired(&self) -> bool {
+        self.until <= BootInstant::now()
     }
 
-    /// There is time enough to send something.
-    pub fn holds(&self) -> bool {
-        self.until > Moment::now() + MARGIN
+    /// Whether enough time is left to send a call.
+    pub fn allows_sending(&self) -> bool {
+        self.until > BootInstant::now() + SEND_MARGIN
     }
 
-    /// It holds, and has done so ever since then.
-    pub fn has_held_since(&self, then: Moment) -> bool {
-        self.holds() && self.since <= then
+    /// Whether a call may be sent, and the lease has held without a gap since `then`.
+    pub fn allows_sending_since(&self, then: BootInstant) -> bool {
+        self.allows_sending() && self.since <= then
     }
 
-    /// Somebody else may have acted since then, and nothing that comes can change that.
-    pub fn has_lapsed_since(&self, then: Moment) -> bool {
-        self.since > then || self.has_run_out()
+    /// Whether the lease has expired at some time since `then`, so that another node may have acted. It stays
+    /// true for the same `then`, whatever is renewed later.
+    pub fn has_lapsed_since(&self, then: BootInstant) -> bool {
+        self.since > then || self.has_expired()
     }
 }
 
-/// What the table of seats says of this one.
-pub struct Names {
-    seat: String,
+/// What the node's row in the database says of it.
+pub struct NodeIdentity {
+    node: String,
     host: String,
     boot: String,
 }
 
-impl Names {
-    pub fn of(seat: &Seat) -> Self {
-        Self { seat: seat.id().to_owned(), host: seat.host().to_owned(), boot: seat.boot().to_owned() }
+impl NodeIdentity {
+    pub fn from_lock(lock: &NodeLock) -> Self {
+        Self { node: lock.id().to_owned(), host: lock.host().to_owned(), boot: lock.boot_id().to_owned() }
     }
 }
 
-async fn ask(db: &Db, Names { seat, host, boot }: &Names) -> Result<i64, store::Error> {
-    seats::take(db, seat, host, boot, u64::from(std::process::id()), LEASE_MS).await
+/// Writes the node's row with a new term, and returns its expiry in ms by the database's clock.
+async fn write_lease(db: &Db, NodeIdentity { node, host, boot }: &NodeIdentity) -> Result<i64, store::Error> {
+    nodes::acquire_lease(db, node, host, boot, u64::from(std::process::id()), LEASE_MS).await
 }
 
-/// Until somebody says the word.
-pub async fn renew(db: Db, names: Names, renewed: watch::Sender<Lease>, mut dead: watch::Receiver<()>) {
-    let (mut pause, mut said) = (RENEWED_EVERY, String::new());
-    while tokio::time::timeout(pause, dead.changed()).await.is_err() {
-        let (begun, asked) = (Instant::now(), Moment::now());
-        match ask(&db, &names).await {
+/// Renews the lease until `shutdown` fires, then expires it.
+pub async fn renew_until_shutdown(
+    db: Db,
+    identity: NodeIdentity,
+    renewed: watch::Sender<Lease>,
+    mut shutdown: watch::Receiver<()>,
+) {
+    let (mut pause, mut last_error) = (RENEW_INTERVAL, String::new());
+    while tokio::time::timeout(pause, shutdown.changed()).await.is_err() {
+        let (begun, queried_at) = (Instant::now(), BootInstant::now());
+        match write_lease(&db, &identity).await {
             Ok(until_ms) => {
-                said.clear();
-                renewed.send_modify(|lease| *lease = lease.renewed(asked, until_ms));
+                last_error.clear();
+                renewed.send_modify(|lease| *lease = lease.renewed(queried_at, until_ms));
             }
             Err(error) => {
                 let error = error.to_string();
-                // The same is said once.
-                if error != said {
-                    tracing::warn!("the seat's lease could not be renewed: {error}");
+                // A repeated error is logged once.
+                if error != last_error {
+                    tracing::warn!("the node's lease could not be renewed: {error}");
                 }
-                said = error;
+                last_error = error;
             }
         }
-        pause = RENEWED_EVERY.saturating_sub(begun.elapsed());
+        pause = RENEW_INTERVAL.saturating_sub(begun.elapsed());
     }
-    renewed.send_modify(Lease::end);
+    renewed.send_modify(Lease::expire);
 }
 
 #[cfg(test)]
@@ -111,32 +122,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_that_ran_out_before_its_renewal_says_nothing_of_the_time_before() {
-        let (then, now_ms) = (Moment::now(), LEASE_MS);
-        let renewed = |lease: Lease| lease.renewed(Moment::now(), now_ms + LEASE_MS);
-        let in_time = Lease { since: then, until: then + LEASE, until_ms: now_ms + 1 };
-        assert!(renewed(in_time).has_held_since(then));
-        let by_our_clock = Lease { until: then, ..in_time };
-        let by_the_databases = Lease { until_ms: now_ms, ..in_time };
-        for too_late in [by_our_clock, by_the_databases] {
-            assert!(renewed(too_late).holds());
-            assert!(renewed(too_late).has_lapsed_since(then));
-            assert!(!renewed(too_late).has_held_since(then));
+    fn renewal_after_expiry_does_not_cover_the_time_before() {
+        let (then, now_ms) = (BootInstant::now(), LEASE_MS);
+        let renewed = |lease: Lease| lease.renewed(BootInstant::now(), now_ms + LEASE_MS);
+        let in_time = Lease { since: then, until: then + LEASE, until_database_ms: now_ms + 1 };
+        assert!(renewed(in_time).allows_sending_since(then));
+        let expired_by_own_clock = Lease { until: then, ..in_time };
+        let expired_by_database = Lease { until_database_ms: now_ms, ..in_time };
+        for expired in [expired_by_own_clock, expired_by_database] {
+            assert!(renewed(expired).allows_sending());
+            assert!(renewed(expired).has_lapsed_since(then));
+            assert!(!renewed(expired).allows_sending_since(then));
         }
     }
 
     #[tokio::test]
-    async fn who_leaves_has_no_lease_left() {
+    async fn shutdown_expires_the_lease() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("book.db").display());
-        let (db, seat) =
-            (Db::open(&url, store::Options::default()).await.unwrap(), Seat::take(folder.path()).unwrap());
-        let (renewed, lease) = watch::channel(Lease::take(&db, &seat).await.unwrap());
-        assert!(lease.borrow().holds());
-        let (alive, dead) = watch::channel(());
-        let renewing = tokio::spawn(renew(db, Names::of(&seat), renewed, dead));
-        alive.send_replace(());
-        renewing.await.unwrap();
-        assert!(!lease.borrow().holds());
+        let (db, node) = (
+            Db::open(&url, store::DatabaseOptions::default()).await.unwrap(),
+            NodeLock::acquire(folder.path()).unwrap(),
+        );
+        let (renewed, lease) = watch::channel(Lease::acquire(&db, &node).await.unwrap());
+        assert!(lease.borrow().allows_sending());
+        let (shutdown, stopped) = watch::channel(());
+        let renewal =
+            tokio::spawn(renew_until_shutdown(db, NodeIdentity::from_lock(&node), renewed, stopped));
+        shutdown.send_replace(());
+        renewal.await.unwrap();
+        assert!(!lease.borrow().allows_sending());
     }
 }

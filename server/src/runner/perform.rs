@@ -1,191 +1,231 @@
-//! One call: the line in the seat file, the tool, and its end in the engine's words.
+//! Performs one call: the line in the node file, the tool, and the outcome in the engine's types.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use actbook_engine::chain::Digest;
-use actbook_engine::execution::{Call, CallId, Command, Ended};
-use actbook_engine::policy::Category;
+use actbook_engine::execution::{CallId, Command, DueCall, ReportedOutcome};
+use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::pins::{self, Then};
-use super::{Inner, becomes};
-use crate::moment::Moment;
+use super::pins::{self, PinVerdict};
+use super::{RunnerInner, wait_until_true};
+use crate::boot_instant::BootInstant;
 use crate::{ledger, tools};
 
-/// A call on its way; it may be asked to stop.
+/// The driver's handle of a call in flight.
 #[derive(Debug)]
-pub struct InFlight {
+pub struct CallHandle {
+    /// Set to true to ask the call to stop.
     pub stop: watch::Sender<bool>,
-    /// Its server goes on with it, and the journal has the handle: it need not be waited for.
-    pub kept: Arc<AtomicBool>,
+    /// The server runs the call as a task, and the journal has the task's handle.
+    pub handle_recorded: Arc<AtomicBool>,
 }
 
-impl InFlight {
-    pub fn goes_on_without_us(&self) -> bool {
-        self.kept.load(Ordering::Relaxed)
+impl CallHandle {
+    /// Whether the call need not be waited for: any node can ask its server for the outcome later.
+    pub fn survives_this_process(&self) -> bool {
+        self.handle_recorded.load(Ordering::Relaxed)
     }
 }
 
 /// What a call sends.
 #[derive(Debug)]
-pub struct Words {
+pub struct CallInput {
     pub origin: tools::Origin,
     pub arguments: Value,
-    pub reply: Option<tools::Reply>,
+    /// The question that the tool asked before, with the answer.
+    pub reply: Option<tools::ToolQuestionReply>,
 }
 
-/// None: another may drive by now, or soon; it was not sent.
-pub type Performed = (CallId, Option<Ended>);
+/// A call and its outcome. None: it was not sent, because the lease has lapsed or expires soon.
+pub type FinishedCall = (CallId, Option<ReportedOutcome>);
 
-pub async fn perform(
-    inner: Arc<Inner>,
+/// Calls the tool. `since`: this process drives the execution since then; the call is sent only if the lease
+/// has held ever since. `handle_recorded` is set once the journal has the handle of the server's task.
+pub async fn perform_call(
+    inner: Arc<RunnerInner>,
     stream: u64,
-    call: Call,
-    Words { origin, mut arguments, reply }: Words,
+    call: DueCall,
+    CallInput { origin, mut arguments, reply }: CallInput,
     stop: watch::Receiver<bool>,
-    kept: Arc<AtomicBool>,
-    since: Moment,
-) -> Performed {
+    handle_recorded: Arc<AtomicBool>,
+    since: BootInstant,
+) -> FinishedCall {
     let id = call.id;
-    let keep = Some(keeper(inner.clone(), stream, id, kept));
-    let (task, told) = (call.task.as_deref().map(str::to_owned), Some(stop.clone()));
+    let keep = Some(task_handle_recorder(inner.clone(), stream, id, handle_recorded));
+    let (task, stop_signal) = (call.task_handle.as_deref().map(str::to_owned), Some(stop.clone()));
     let late = Some(late_reporter(Arc::downgrade(&inner), stream, id));
-    let carry = tools::Carry { task, reply, keep, late, stop: told, progress: None };
-    let leaves = OnceLock::new();
-    let holds = || inner.lease.borrow().has_held_since(since);
-    let note = |child: Option<tools::ChildProcess>| {
-        if let Err(error) = inner.seat.sending(stream, id, child) {
-            // Without the line a crash would pass this call off as never sent.
-            tracing::error!("the seat file cannot be written ({error}); leaving before anything is sent");
+    let context = tools::CallContext {
+        mcp_task: task,
+        reply,
+        save_mcp_task: keep,
+        on_late: late,
+        stop_requested: stop_signal,
+        on_progress: None,
+    };
+    let may_send = OnceLock::new();
+    let holds = || inner.lease.borrow().allows_sending_since(since);
+    let write_mark = |child: Option<tools::ProcessIdentity>| {
+        if let Err(error) = inner.node.record_sending(stream, id, child) {
+            // Without the line, a crash would make this call count as never sent.
+            tracing::error!("the node file cannot be written ({error}); aborting before the call is sent");
             std::process::abort();
         }
     };
-    let sending = |child: Option<tools::ChildProcess>| {
-        // What has left once, a command that was started, is noted again and not taken back.
-        if leaves.get() == Some(&true) {
-            note(child);
+    let sending = |child: Option<tools::ProcessIdentity>| {
+        // A command is marked a second time once its child process is known; it cannot be held back then.
+        if may_send.get() == Some(&true) {
+            write_mark(child);
         }
-        // It may have waited for long, for its turn or its server. The lease is looked at again after the note: a
-        // process that was frozen while it wrote the note finds out before it sends.
-        *leaves.get_or_init(|| {
+        // The call may have waited long for a free slot or for its server, so the lease is checked here. It
+        // is checked again after the mark, in case the process was frozen while it wrote the mark.
+        *may_send.get_or_init(|| {
             holds() && {
-                note(child);
+                write_mark(child);
                 holds()
             }
         })
     };
-    let _line = inner.board.open(stream, id.step);
-    let board = inner.board.clone();
-    let progress: tools::OnProgress = Arc::new(move |said| board.note(stream, id.step, said));
+    let _slot = inner.progress.open_slot(stream, id.step);
+    let board = inner.progress.clone();
+    let progress: tools::OnProgress = Arc::new(move |report| board.update(stream, id.step, report));
     let mut pin = call.pin;
     loop {
-        // Only a call that is meant for a certain tool may have to be made again.
+        // Only a call with a pin may have to be made again.
         let arguments = if pin.is_some() { arguments.clone() } else { std::mem::take(&mut arguments) };
-        let timeout = Duration::from_millis(time_left(&call, inner.ledger.clock().now_ms()));
-        let request = request(&call, &origin, arguments, pin, &carry, timeout);
-        let stop = becomes(stop.clone(), |asked| *asked);
-        let ended = inner.tools.call_reporting(request, sending, progress.clone(), stop).await;
-        if leaves.get() == Some(&false) {
+        let timeout = Duration::from_millis(ms_left(&call, inner.ledger.clock().now_ms()));
+        let request = tool_call(&call, &origin, arguments, pin, &context, timeout);
+        let stop = wait_until_true(stop.clone(), |asked| *asked);
+        let ended = inner.tools.call_with_progress(request, sending, progress.clone(), stop).await;
+        if may_send.get() == Some(&false) {
             return (id, None);
         }
-        match pins::look(&inner, stream, &call, pin, ended).await {
-            Then::Done(ended) => return (id, Some(in_engine_words(ended))),
-            Then::Again(accepted) => pin = Some(accepted),
+        match pins::check_pin(&inner, stream, &call, pin, ended).await {
+            PinVerdict::Final(ended) => return (id, Some(to_engine_outcome(ended))),
+            PinVerdict::CallAgain(accepted) => pin = Some(accepted),
         }
     }
 }
 
-fn request(
-    call: &Call,
+fn tool_call(
+    call: &DueCall,
     origin: &tools::Origin,
     arguments: Value,
     pin: Option<Digest>,
-    carry: &tools::Carry,
+    context: &tools::CallContext,
     timeout: Duration,
 ) -> tools::Call {
     tools::Call {
         tool: call.tool.clone(),
         arguments,
         pin,
-        key: call.key.clone(),
+        key: call.idempotency_key.clone(),
         timeout,
-        carry: carry.clone(),
+        context: context.clone(),
         origin: Some(origin.clone()),
     }
 }
 
-/// How long the call may take from now on, in milliseconds. A task's time is counted from its attempt's start,
-/// whoever asks after it.
-fn time_left(call: &Call, now_ms: i64) -> u64 {
-    let passed = u64::try_from(now_ms - call.started_at_ms).unwrap_or(0);
-    if call.task.is_some() { call.timeout_ms.saturating_sub(passed) } else { call.timeout_ms }
+/// How long the call may take from now on, in milliseconds. A server's task may outlive its driver, so its
+/// time counts from the start of the attempt.
+fn ms_left(call: &DueCall, now_ms: i64) -> u64 {
+    let elapsed = u64::try_from(now_ms - call.started_at_ms).unwrap_or(0);
+    if call.task_handle.is_some() { call.timeout_ms.saturating_sub(elapsed) } else { call.timeout_ms }
 }
 
-/// Writes a task's handle into the journal. Without it a takeover would take the call for lost.
-fn keeper(inner: Arc<Inner>, stream: u64, call: CallId, kept: Arc<AtomicBool>) -> tools::Keep {
+/// A callback that writes the handle of a server's task into the journal and then sets `recorded`. Without
+/// the handle, a node that takes over would count the call as lost.
+fn task_handle_recorder(
+    inner: Arc<RunnerInner>,
+    stream: u64,
+    call: CallId,
+    recorded: Arc<AtomicBool>,
+) -> tools::SaveMcpTask {
     Arc::new(move |task| {
-        let (inner, kept) = (inner.clone(), kept.clone());
+        let (inner, recorded) = (inner.clone(), recorded.clone());
         Box::pin(async move {
-            let command = Arc::new(Command::Accept { call, task });
+            let command = Arc::new(Command::AcceptTask { call, task });
             loop {
                 match inner.ledger.command(&inner.actor, stream, command.clone()).await {
-                    Ok(_) => return kept.store(true, Ordering::Relaxed),
-                    Err(ledger::Error::Store(error)) if error.may_pass() => inner.answers_again().await,
-                    Err(error) => return tracing::warn!("the handle of a task could not be kept: {error}"),
+                    Ok(_) => return recorded.store(true, Ordering::Relaxed),
+                    Err(ledger::Error::Store(error)) if error.is_transient() => {
+                        inner.wait_for_database().await
+                    }
+                    Err(error) => return tracing::warn!("a task's handle could not be recorded: {error}"),
                 }
             }
         })
     })
 }
 
-/// Hands in what a server answers after the call's time was up. The process is not kept alive for it.
-fn late_reporter(inner: Weak<Inner>, stream: u64, call: CallId) -> tools::OnLate {
+/// A callback that reports the outcome that a server sends after the call has timed out. It holds the runner
+/// weakly, so that it does not keep the process alive.
+fn late_reporter(inner: Weak<RunnerInner>, stream: u64, call: CallId) -> tools::OnLateOutcome {
     Arc::new(move |ended| {
         let Some(inner) = inner.upgrade() else { return };
-        let ended = in_engine_words(ended);
+        let ended = to_engine_outcome(ended);
         tokio::spawn(async move {
-            // Under no driver's epoch: it is a fact, and whoever drives decides what follows from it.
-            let command = Arc::new(Command::Report { epoch: ledger::STALE_EPOCH, call, ended });
+            // Under the stale epoch: this records a fact, and the current driver decides what follows.
+            let command =
+                Arc::new(Command::ReportOutcome { epoch: ledger::STALE_EPOCH, call, outcome: ended });
             loop {
                 match inner.ledger.command(&inner.actor, stream, command.clone()).await {
                     Ok(_) => return,
-                    Err(ledger::Error::Store(error)) if error.may_pass() => inner.answers_again().await,
-                    Err(error) => return tracing::warn!("a late answer could not be kept: {error}"),
+                    Err(ledger::Error::Store(error)) if error.is_transient() => {
+                        inner.wait_for_database().await
+                    }
+                    Err(error) => return tracing::warn!("a late outcome could not be recorded: {error}"),
                 }
             }
         });
     })
 }
 
-fn in_engine_words(ended: tools::Ended) -> Ended {
+/// The engine's type for a tool's outcome.
+fn to_engine_outcome(ended: tools::CallOutcome) -> ReportedOutcome {
     let ms = |wait: Option<Duration>| wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     match ended {
-        tools::Ended::Succeeded { output } => Ended::Succeeded { output },
-        tools::Ended::Failed { category, message, sent, output, retry_after } => Ended::Failed {
+        tools::CallOutcome::Succeeded { output } => ReportedOutcome::Succeeded { output },
+        tools::CallOutcome::Failed { category, message, sent, output, retry_after } => {
+            ReportedOutcome::Failed {
+                category,
+                error: error_payload(&message, output),
+                unsent: !sent,
+                retry_after_ms: ms(retry_after),
+            }
+        }
+        tools::CallOutcome::Unknown { category, message, retry_after } => ReportedOutcome::Unknown {
             category,
-            said: said(&message, output),
-            unsent: !sent,
+            error: error_payload(&message, None),
             retry_after_ms: ms(retry_after),
         },
-        tools::Ended::Unknown { category, message, retry_after } => {
-            Ended::Unknown { category, said: said(&message, None), retry_after_ms: ms(retry_after) }
+        tools::CallOutcome::InputRequired { question, began } => {
+            ReportedOutcome::InputRequired { question, may_have_run: began }
         }
-        tools::Ended::Asks { question, began } => Ended::Asks { question, began },
     }
 }
 
-fn said(message: &str, output: Option<Value>) -> Value {
+/// The error payload that the journal keeps.
+fn error_payload(message: &str, output: Option<Value>) -> Value {
     match output {
         Some(output) => json!({ "message": message, "output": output }),
         None => json!({ "message": message }),
     }
 }
 
-/// The arguments could not even be read back: certainly not sent.
-pub fn unreadable(call: CallId, why: &str) -> Performed {
-    let said = said(why, None);
-    (call, Some(Ended::Failed { category: Category::Internal, said, unsent: true, retry_after_ms: None }))
+/// The failure of a call whose arguments could not be read back, and which was therefore not sent.
+pub fn unreadable_input(call: CallId, why: &str) -> FinishedCall {
+    let said = error_payload(why, None);
+    (
+        call,
+        Some(ReportedOutcome::Failed {
+            category: ErrorCategory::Internal,
+            error: said,
+            unsent: true,
+            retry_after_ms: None,
+        }),
+    )
 }

@@ -1,77 +1,104 @@
-//! A tool that is not what the call was meant for: accepted since, and then called as it is now; or told
-//! apart from what it was, so that somebody can decide.
+//! Calls whose tool no longer has the pinned definition. If an operator has accepted the new definition
+//! since, the call is made again with it; otherwise the failure describes the change, for a decision.
 
 use actbook_engine::chain::Digest;
-use actbook_engine::execution::{Call, Command};
-use actbook_engine::policy::Category;
+use actbook_engine::execution::{Command, DueCall};
+use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
 
-use super::Inner;
+use super::RunnerInner;
 use crate::store::tools as rows;
-use crate::tools::{Ended, ToolInfo, changes_of};
+use crate::tools::{CallOutcome, ToolInfo, summarize_changes};
 
-/// What to do after a call that was meant for `pin` has ended.
-pub enum Then {
-    Done(Ended),
-    /// An operator has accepted the tool as it is now.
-    Again(Digest),
+/// What follows from the end of a call whose tool was pinned.
+pub enum PinVerdict {
+    /// The call has ended so.
+    Final(CallOutcome),
+    /// Make the call again with this pin: an operator has accepted the tool's new definition.
+    CallAgain(Digest),
 }
 
-pub async fn look(inner: &Inner, stream: u64, call: &Call, pin: Option<Digest>, ended: Ended) -> Then {
-    let refused = matches!(&ended, Ended::Failed { category: Category::Policy, sent: false, .. });
+/// Checks whether a call failed, unsent, because its tool differs from `pin`.
+pub async fn check_pin(
+    inner: &RunnerInner,
+    stream: u64,
+    call: &DueCall,
+    pin: Option<Digest>,
+    ended: CallOutcome,
+) -> PinVerdict {
+    let refused = matches!(&ended, CallOutcome::Failed { category: ErrorCategory::Policy, sent: false, .. });
     match pin.filter(|_| refused) {
-        None => Then::Done(ended),
-        // Boxed, so that the calls that are not refused do not carry its size about.
-        Some(pin) => Box::pin(look_closer(inner, stream, call, pin, ended)).await,
+        None => PinVerdict::Final(ended),
+        // Boxed, to keep the future small for calls that are not refused.
+        Some(pin) => Box::pin(check_changed_tool(inner, stream, call, pin, ended)).await,
     }
 }
 
-async fn look_closer(inner: &Inner, stream: u64, call: &Call, pin: Digest, ended: Ended) -> Then {
+/// Compares the tool's live definition with `pin` and with the accepted one.
+async fn check_changed_tool(
+    inner: &RunnerInner,
+    stream: u64,
+    call: &DueCall,
+    pin: Digest,
+    ended: CallOutcome,
+) -> PinVerdict {
     let live = match inner.tools.describe(&call.tool).await {
         Ok(info) if info.digest != pin => info,
-        Ok(_) | Err(_) => return Then::Done(ended),
+        Ok(_) | Err(_) => return PinVerdict::Final(ended),
     };
-    if !accepted(inner, &call.tool, live.digest) {
-        return Then::Done(told(how_it_changed(inner, call, pin, &live).await));
+    if !is_accepted(inner, &call.tool, live.digest) {
+        return PinVerdict::Final(policy_failure(describe_change(inner, call, pin, &live).await));
     }
     let command = Command::MovePin { tool: call.tool.clone(), digest: live.digest };
     if let Err(error) = inner.ledger.command(&inner.actor, stream, command).await {
-        tracing::warn!("an accepted tool could not be taken over: {error}");
-        return Then::Done(ended);
+        tracing::warn!("the pin of an accepted tool could not be moved: {error}");
+        return PinVerdict::Final(ended);
     }
-    match call.approved {
-        false => Then::Again(live.digest),
-        true => Then::Done(told(format!(
+    if call.pin_approved {
+        PinVerdict::Final(policy_failure(format!(
             "`{}` was approved as it was before it changed; a retry asks again, for the tool as it is now",
             call.tool
-        ))),
+        )))
+    } else {
+        PinVerdict::CallAgain(live.digest)
     }
 }
 
-fn accepted(inner: &Inner, tool: &str, digest: Digest) -> bool {
-    match inner.ledger.look_at_library(|library| library.accepted(tool)) {
+/// Whether an operator has accepted this definition of the tool; false also if that cannot be read.
+fn is_accepted(inner: &RunnerInner, tool: &str, digest: Digest) -> bool {
+    match inner.ledger.with_library(|library| library.accepted_definition(tool)) {
         Ok(accepted) => accepted == Some(digest),
         Err(error) => {
-            tracing::warn!("what was accepted cannot be read: {error}");
+            tracing::warn!("the accepted tools cannot be read: {error}");
             false
         }
     }
 }
 
-async fn how_it_changed(inner: &Inner, call: &Call, pin: Digest, live: &ToolInfo) -> String {
-    let was = rows::find(inner.tenant, &pin.to_string()).first(&inner.db).await.ok().flatten();
-    let was: Option<Value> = was.and_then(|was| serde_json::from_str(&was.object).ok());
+/// The failure's message: what has changed since the plan was saved, and what to do.
+async fn describe_change(inner: &RunnerInner, call: &DueCall, pin: Digest, live: &ToolInfo) -> String {
+    let was = rows::by_digest(inner.tenant, &pin.to_string()).first(&inner.db).await.ok().flatten();
+    let was: Option<Value> = was.and_then(|was| serde_json::from_str(&was.definition).ok());
     let mut now = live.object.as_ref().clone();
     inner.tools.redact(&mut now);
-    let how = was
-        .map_or_else(|| "how it was is not known here".to_owned(), |was| changes_of(&call.tool, &was, &now));
+    let changes = was.map_or_else(
+        || "how it was is not known here".to_owned(),
+        |was| summarize_changes(&call.tool, &was, &now),
+    );
     format!(
-        "`{0}` is not what it was when the plan was saved: {how}; nothing was sent; read it, then \
+        "`{0}` is not what it was when the plan was saved: {changes}; nothing was sent; read it, then \
          `actbook tools accept {0}` and retry the step, or save the plan again and run that",
         call.tool
     )
 }
 
-fn told(message: String) -> Ended {
-    Ended::Failed { category: Category::Policy, message, sent: false, output: None, retry_after: None }
+/// A call that failed by policy before it was sent.
+fn policy_failure(message: String) -> CallOutcome {
+    CallOutcome::Failed {
+        category: ErrorCategory::Policy,
+        message,
+        sent: false,
+        output: None,
+        retry_after: None,
+    }
 }

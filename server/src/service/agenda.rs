@@ -1,93 +1,109 @@
-//! What there is to do: active and waiting executions, those of this place first, then what ended last, and
-//! plans that were saved and never started.
+//! The agenda: open executions, those with this process's toolset first, then those of the newest executions
+//! that have ended, and saved plans that were never started.
 
 use std::collections::BTreeMap;
 
 use actbook_engine::id::ExecutionId;
-use actbook_engine::note::Scope;
-use actbook_engine::policy::Status;
+use actbook_engine::note::NoteScope;
+use actbook_engine::policy::ExecutionStatus;
 use serde::Serialize;
 
 use super::Service;
-use super::view::{ExecutionRow, ExecutionView, PlanView, WaitingView};
+use super::view::{ExecutionSummary, ExecutionView, PlanView, WaitingView};
 use crate::error::Error;
 use crate::store::{executions, notes, plans};
 
-/// So many of each status; older ones are for the ledger's queries.
+/// At most this many executions of each status are listed; older ones are found with `list`.
 const LISTED_MAX: usize = 10;
+/// How many of the newest executions are looked through for ended ones.
 const RECENT_MAX: u64 = 5;
 const UNSTARTED_MAX: u64 = 5;
-/// Executions beyond those that are listed are counted up to here.
+/// Executions of one status are counted up to this number.
 const COUNTED_MAX: u64 = 10_000;
-/// Notes of one execution are counted up to here.
+/// Notes of one execution are counted up to this number.
 const NOTES_COUNTED_MAX: u64 = 100;
-/// What can still move, the most urgent first.
-const OPEN: [Status; 4] = [Status::Blocked, Status::Running, Status::Compensating, Status::Paused];
+/// The statuses of executions that have not ended, the most urgent first.
+const OPEN_STATUSES: [ExecutionStatus; 4] = [
+    ExecutionStatus::Blocked,
+    ExecutionStatus::Running,
+    ExecutionStatus::Compensating,
+    ExecutionStatus::Paused,
+];
 
-/// What an agent or a person with nothing in memory can carry on with.
+/// The work that an agent or a person without any memory of it can continue.
 #[derive(Clone, Debug, Serialize)]
 pub struct Agenda {
     pub items: Vec<AgendaItem>,
-    /// By status: how many there are beyond those that are listed.
+    /// By status: the number of executions beyond those in `items`.
     pub more: BTreeMap<String, u64>,
-    /// Saved plans of which no execution was ever started, the newest first.
+    /// Saved plans that never had an execution, the newest first.
     pub unstarted: Vec<PlanView>,
 }
 
+/// One execution on the agenda.
 #[derive(Clone, Debug, Serialize)]
 pub struct AgendaItem {
     #[serde(flatten)]
-    pub row: ExecutionRow,
-    /// Its servers are defined here as they were where it was started.
+    pub row: ExecutionSummary,
+    /// Its toolset equals this process's: the same server definitions as where it was started.
     pub here: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingView>,
-    /// How many notes belong to it.
+    /// How many notes belong to the execution; 0 if it has ended.
     pub notes: usize,
+    /// `None`: the execution has ended.
     #[serde(skip)]
     pub view: Option<ExecutionView>,
 }
 
 impl Service {
+    /// The agenda of all executions that this service may see.
     pub async fn agenda(&self) -> Result<Agenda, Error> {
         let mut items = Vec::new();
         let mut more = BTreeMap::new();
-        for status in OPEN {
-            let filter = executions::Filter { status: Some(status.to_string()), ..Default::default() };
+        for status in OPEN_STATUSES {
+            let filter =
+                executions::ExecutionFilter { status: Some(status.to_string()), ..Default::default() };
             let rows =
                 executions::list(self.tenant, self.boundary(), &filter, COUNTED_MAX).all(&self.db).await?;
             let listed = rows.len().min(LISTED_MAX);
             for row in &rows[..listed] {
-                items.push(self.item(row, true).await?);
+                items.push(self.agenda_item(row, true).await?);
             }
             if rows.len() > listed {
                 more.insert(status.to_string(), (rows.len() - listed) as u64);
             }
         }
         items.sort_by_key(|item| !item.here);
-        let any = executions::Filter::default();
-        for row in executions::list(self.tenant, self.boundary(), &any, RECENT_MAX).all(&self.db).await? {
+        let all = executions::ExecutionFilter::default();
+        for row in executions::list(self.tenant, self.boundary(), &all, RECENT_MAX).all(&self.db).await? {
             if row.ended_at.is_some() {
-                items.push(self.item(&row, false).await?);
+                items.push(self.agenda_item(&row, false).await?);
             }
         }
-        let unstarted = plans::unstarted(self.tenant, self.boundary(), UNSTARTED_MAX).all(&self.db).await?;
+        let unstarted =
+            plans::never_started(self.tenant, self.boundary(), UNSTARTED_MAX).all(&self.db).await?;
         Ok(Agenda { items, more, unstarted: unstarted.iter().map(PlanView::of).collect() })
     }
 
-    async fn item(&self, row: &executions::Execution, looks: bool) -> Result<AgendaItem, Error> {
+    /// The item of one execution; its view, open questions and note count only if `with_view`.
+    async fn agenda_item(
+        &self,
+        row: &executions::ExecutionRow,
+        with_view: bool,
+    ) -> Result<AgendaItem, Error> {
         let execution = self.fold(row.id)?;
-        let here = self.place(&execution.plan) == execution.place;
-        let view = if looks { Some(self.render(&execution).await?) } else { None };
+        let here = self.toolset_digest(&execution.plan) == execution.toolset;
+        let view = if with_view { Some(self.render(&execution).await?) } else { None };
         let waiting = view.as_ref().map(|view| view.waiting.clone()).unwrap_or_default();
-        let notes = if looks { self.count_notes(&execution.id).await? } else { 0 };
-        let row = ExecutionRow::of(row, &self.plan_digest(row).await?);
+        let notes = if with_view { self.count_notes(&execution.id).await? } else { 0 };
+        let row = ExecutionSummary::of(row, &self.plan_digest(row).await?);
         Ok(AgendaItem { row, here, waiting, notes, view })
     }
 
     async fn count_notes(&self, id: &ExecutionId) -> Result<usize, Error> {
-        let scope = Some(Scope::Execution(ExecutionId::new(id.as_str())));
-        let filter = notes::Filter { scope, ..self.note_filter() };
+        let scope = Some(NoteScope::Execution(ExecutionId::new(id.as_str())));
+        let filter = notes::NoteRowFilter { scope, ..self.note_filter() };
         Ok(notes::list(self.tenant, &filter, NOTES_COUNTED_MAX).all(&self.db).await?.len())
     }
 }

@@ -1,243 +1,266 @@
-//! Executions that this process keeps going without anybody looking on: driven, waited for, driven on,
-//! until they end or another process takes them over. Closing a stream or dropping a request does not
-//! reach in here.
+//! Drives executions in background tasks of this process, from claim to end or until another process takes
+//! them over. Closing a connection or dropping a request does not stop them.
 //!
-//!   keep ─► drive ─► blocked or paused ─► an answer, a deadline ─► drive ─► … ─► ended
+//!   drive_claimed ─► drive ─► blocked or paused ─► an answer or a deadline ─► drive ─► … ─► ended
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actbook_engine::execution::{Command, due};
-use actbook_engine::policy::Status;
+use actbook_engine::policy::ExecutionStatus;
 use tokio::sync::{Notify, watch};
 
 use super::Service;
-use super::executions::Found;
+use super::executions::FoundExecution;
 use super::view::ExecutionView;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{self, Progress};
-use crate::runner::{Claimed, Halt};
+use crate::ledger::{self, DriveState};
+use crate::runner::{ClaimResult, HaltSignal};
 use crate::store::executions;
 
-/// How many executions one look-out takes up.
-const TAKEN_UP_MAX: u64 = 10_000;
-/// How often a house looks for executions whose driver is gone.
-const LOOK_OUT_EVERY: Duration = Duration::from_secs(5);
+/// At most this many orphaned executions are taken over at a time.
+const TAKEOVER_MAX: u64 = 10_000;
+/// Pause between two searches for orphaned executions.
+const TAKEOVER_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Clones keep the same executions.
+/// Drives executions in background tasks. Clones share the same set of executions.
 #[derive(Clone, Debug)]
-pub struct Background(Arc<Kept>);
+pub struct BackgroundDriver(Arc<BackgroundState>);
 
+/// The state that all clones of a `BackgroundDriver` share.
 #[derive(Debug)]
-struct Kept {
+struct BackgroundState {
     service: Service,
-    /// By stream; nobody in this process claims one of these a second time.
+    /// Streams of the executions that this process drives or is claiming; none of them is claimed twice.
     streams: Mutex<HashSet<u64>>,
-    /// Those that belong to another place; looked at once.
-    foreign: Mutex<HashSet<u64>>,
+    /// Streams of executions with another toolset, which are not tried again.
+    other_toolset: Mutex<HashSet<u64>>,
+    /// True: nothing further starts.
     halt: watch::Sender<bool>,
-    /// How many are being driven at this moment.
+    /// How many executions are being driven now, without those that wait.
     busy: watch::Sender<usize>,
 }
 
-/// Who goes on with an execution.
+/// Which process drives an execution after `continue_execution`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Goes {
-    Here,
-    Elsewhere,
-    /// It has ended.
-    Nowhere,
+pub enum ContinueResult {
+    /// This process.
+    DrivenHere,
+    /// Another process that is alive.
+    DrivenElsewhere,
+    /// None: the execution has ended.
+    Ended,
 }
 
-impl Background {
+impl BackgroundDriver {
     pub fn new(service: Service) -> Self {
         let (halt, busy) = (watch::Sender::new(false), watch::Sender::new(0));
-        Self(Arc::new(Kept { service, streams: Mutex::default(), foreign: Mutex::default(), halt, busy }))
+        Self(Arc::new(BackgroundState {
+            service,
+            streams: Mutex::default(),
+            other_toolset: Mutex::default(),
+            halt,
+            busy,
+        }))
     }
 
     pub fn service(&self) -> &Service {
         &self.0.service
     }
 
-    /// This process has just claimed it.
-    pub fn keep(&self, claimed: Progress) {
-        if self.enter(claimed.stream) {
-            self.spawn(claimed);
+    /// Drives an execution that this process has just claimed, in a background task.
+    pub fn drive_claimed(&self, claimed: DriveState) {
+        if self.register(claimed.stream) {
+            self.spawn_driver(claimed);
         }
     }
 
-    /// Somebody has answered: its driver goes on, and where there is none this process becomes it.
-    pub async fn go_on(&self, stream: u64) -> Result<Goes, Error> {
-        if !self.enter(stream) {
-            return Ok(Goes::Here);
+    /// Makes sure that an execution has a driver: claims and drives it here unless a live process drives it.
+    pub async fn continue_execution(&self, stream: u64) -> Result<ContinueResult, Error> {
+        if !self.register(stream) {
+            return Ok(ContinueResult::DrivenHere);
         }
         let claimed = self.claim(stream).await;
         match claimed {
-            Ok(Claimed::Mine(progress)) => {
-                self.spawn(*progress);
-                Ok(Goes::Here)
+            Ok(ClaimResult::Claimed(progress)) => {
+                self.spawn_driver(*progress);
+                Ok(ContinueResult::DrivenHere)
             }
-            Ok(Claimed::DrivenElsewhere) => self.forget(stream, Ok(Goes::Elsewhere)),
-            Ok(Claimed::Ended) => self.forget(stream, Ok(Goes::Nowhere)),
-            Err(error) => self.forget(stream, Err(error)),
+            Ok(ClaimResult::DrivenElsewhere) => self.unregister(stream, Ok(ContinueResult::DrivenElsewhere)),
+            Ok(ClaimResult::Ended) => self.unregister(stream, Ok(ContinueResult::Ended)),
+            Err(error) => self.unregister(stream, Err(error)),
         }
     }
 
-    /// Somebody has spoken: the execution as it is now, and why nobody here goes on where its servers are
-    /// defined elsewhere. What was said is recorded all the same.
-    pub async fn answered(&self, found: &Found) -> Result<(ExecutionView, Option<Error>), Error> {
-        let elsewhere = match self.go_on(found.stream).await {
+    /// Continues an execution after a command and returns its view. The second value is the error
+    /// `other_place`: this process has another toolset and cannot drive the execution; the command is
+    /// journaled nevertheless.
+    pub async fn continue_and_view(
+        &self,
+        found: &FoundExecution,
+    ) -> Result<(ExecutionView, Option<Error>), Error> {
+        let other_place = match self.continue_execution(found.stream).await {
             Ok(_) => None,
             Err(error) if error.code == "other_place" => Some(error),
             Err(error) => return Err(error),
         };
-        Ok((self.0.service.view_of(found.stream).await?, elsewhere))
+        Ok((self.0.service.view_stream(found.stream).await?, other_place))
     }
 
-    /// Lifts a pause; what merely has no driver needs no word for that.
-    pub async fn resume(&self, caller: &Caller, id: &str) -> Result<Found, Error> {
+    /// Lifts a pause. An execution that only lacks a driver needs no entry; one that has ended is refused.
+    pub async fn resume(&self, caller: &Caller, id: &str) -> Result<FoundExecution, Error> {
         let found = self.0.service.find(id).await?;
         match found.status {
-            Status::Running | Status::Blocked | Status::Compensating => Ok(found),
-            Status::Paused | Status::Succeeded | Status::Failed | Status::Cancelled | Status::Compensated => {
-                Ok(self.0.service.resume(caller, id).await?.0)
-            }
+            ExecutionStatus::Running | ExecutionStatus::Blocked | ExecutionStatus::Compensating => Ok(found),
+            ExecutionStatus::Paused
+            | ExecutionStatus::Succeeded
+            | ExecutionStatus::Failed
+            | ExecutionStatus::Cancelled
+            | ExecutionStatus::Compensated => Ok(self.0.service.resume(caller, id).await?.0),
         }
     }
 
-    /// Takes up everything of this place that nobody drives; gives how many.
-    pub async fn take_up(&self) -> Result<usize, Error> {
-        let left = self.left().await?;
-        self.0.service.ledger.warm(&left)?;
+    /// Claims and drives every orphaned execution with this process's toolset; returns how many it took over.
+    pub async fn take_over_orphaned(&self) -> Result<usize, Error> {
+        let orphaned = self.find_orphaned().await?;
+        self.0.service.ledger.prefetch(&orphaned)?;
         let mut claims = tokio::task::JoinSet::new();
-        for stream in left {
-            let house = self.clone();
-            claims.spawn(async move { (stream, house.go_on(stream).await) });
+        for stream in orphaned {
+            let background = self.clone();
+            claims.spawn(async move { (stream, background.continue_execution(stream).await) });
         }
         let mut taken = 0;
         while let Some(claimed) = claims.join_next().await {
             match claimed {
-                Ok((_, Ok(goes))) => taken += usize::from(goes == Goes::Here),
+                Ok((_, Ok(result))) => taken += usize::from(result == ContinueResult::DrivenHere),
                 Ok((stream, Err(error))) if error.code == "other_place" => {
-                    self.0.foreign.lock().unwrap_or_else(PoisonError::into_inner).insert(stream);
+                    self.0.other_toolset.lock().unwrap_or_else(PoisonError::into_inner).insert(stream);
                 }
-                Ok((_, Err(error))) => tracing::warn!("an execution could not be taken up: {error}"),
-                Err(error) => tracing::warn!("an execution could not be taken up: {error}"),
+                Ok((_, Err(error))) => tracing::warn!("taking over an orphaned execution failed: {error}"),
+                Err(error) => tracing::warn!("taking over an orphaned execution failed: {error}"),
             }
         }
         Ok(taken)
     }
 
-    /// What has something to do and no living driver, as far as a look at the rows tells.
-    async fn left(&self) -> Result<Vec<u64>, Error> {
+    /// Streams of executions that have work to do and no live driver, according to the projections.
+    async fn find_orphaned(&self) -> Result<Vec<u64>, Error> {
         let service = &self.0.service;
-        let own = service.runner().await?.seat_id();
-        let mut living = HashMap::from([(own.as_str().to_owned(), false)]);
-        let mut left = Vec::new();
+        let own = service.runner().await?.node_id();
+        // Whether each node is alive. The own node counts as not: an execution of it that is not registered
+        // here has no task that drives it.
+        let mut is_alive = HashMap::from([(own.as_str().to_owned(), false)]);
+        let mut orphaned = Vec::new();
         let now_ms = service.ledger.clock().now_ms();
-        for row in executions::left(service.tenant, now_ms, TAKEN_UP_MAX).all(&service.db).await? {
-            let driven = match row.seat {
+        for row in executions::due_by(service.tenant, now_ms, TAKEOVER_MAX).all(&service.db).await? {
+            let is_driven = match row.node {
                 None => false,
-                Some(seat) => match living.get(&seat) {
-                    Some(lives) => *lives,
+                Some(node) => match is_alive.get(&node) {
+                    Some(alive) => *alive,
                     None => {
-                        let lives = service.living(&seat).await?.is_some();
-                        living.insert(seat, lives);
-                        lives
+                        let alive = service.live_driver(&node).await?.is_some();
+                        is_alive.insert(node, alive);
+                        alive
                     }
                 },
             };
-            if !driven && !self.keeps(row.id) {
-                left.push(row.id);
+            if !is_driven && !self.is_excluded(row.id) {
+                orphaned.push(row.id);
             }
         }
-        Ok(left)
+        Ok(orphaned)
     }
 
-    /// Takes up what other processes leave behind, from now until this one is told to leave.
-    pub async fn look_out(&self) {
+    /// Takes over orphaned executions at an interval, until `halt`.
+    pub async fn run_takeover_loop(&self) {
         let mut halt = self.0.halt.subscribe();
         loop {
-            if let Err(error) = self.take_up().await {
-                tracing::warn!("looking for executions to take up: {error}");
+            if let Err(error) = self.take_over_orphaned().await {
+                tracing::warn!("searching for orphaned executions failed: {error}");
             }
-            if tokio::time::timeout(LOOK_OUT_EVERY, halt.wait_for(|halted| *halted)).await.is_ok() {
+            if tokio::time::timeout(TAKEOVER_INTERVAL, halt.wait_for(|halted| *halted)).await.is_ok() {
                 return;
             }
         }
     }
 
-    /// Nothing further starts from here on.
+    /// Starts nothing further; does not wait.
     pub fn halt(&self) {
         self.0.halt.send_replace(true);
     }
 
-    /// Nothing further starts; waits this long at most for the calls in flight.
-    pub async fn leave(&self, patience: Duration) {
+    /// Starts nothing further and waits for calls in flight, for `patience` at most.
+    pub async fn halt_and_drain(&self, patience: Duration) {
         self.halt();
         let mut busy = self.0.busy.subscribe();
         let idle = busy.wait_for(|busy| *busy == 0);
         if tokio::time::timeout(patience, idle).await.is_err() {
-            tracing::warn!("calls are still in flight; whoever takes their executions up finds them unknown");
+            tracing::warn!("calls are still in flight; their attempts will be unknown to the next driver");
         }
     }
 
-    async fn claim(&self, stream: u64) -> Result<Claimed, Error> {
+    /// Claims an execution for this process under the toolset of its plan here.
+    async fn claim(&self, stream: u64) -> Result<ClaimResult, Error> {
         let service = &self.0.service;
-        let plan = service.ledger.look(stream, |execution| execution.plan.clone())?;
-        Ok(service.runner().await?.claim(stream, service.place(&plan)).await?)
+        let plan = service.ledger.with_execution(stream, |execution| execution.plan.clone())?;
+        Ok(service.runner().await?.claim(stream, service.toolset_digest(&plan)).await?)
     }
 
-    fn enter(&self, stream: u64) -> bool {
+    /// Registers an execution as driven here; false if it was registered already.
+    fn register(&self, stream: u64) -> bool {
         self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).insert(stream)
     }
 
-    /// Kept already, or not for this place to keep.
-    fn keeps(&self, stream: u64) -> bool {
-        let holds =
+    /// Whether an execution is registered here already or has another toolset.
+    fn is_excluded(&self, stream: u64) -> bool {
+        let contains =
             |set: &Mutex<HashSet<u64>>| set.lock().unwrap_or_else(PoisonError::into_inner).contains(&stream);
-        holds(&self.0.streams) || holds(&self.0.foreign)
+        contains(&self.0.streams) || contains(&self.0.other_toolset)
     }
 
-    fn forget<T>(&self, stream: u64, result: T) -> T {
+    /// Removes an execution from the registered ones and passes `result` through.
+    fn unregister<T>(&self, stream: u64, result: T) -> T {
         self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
         result
     }
 
-    fn spawn(&self, claimed: Progress) {
-        let house = self.clone();
+    /// Spawns the task that drives a registered execution to its end.
+    fn spawn_driver(&self, claimed: DriveState) {
+        let background = self.clone();
         tokio::spawn(async move {
             let (stream, id) = (claimed.stream, claimed.id.clone());
-            if let Err(error) = house.keep_going(claimed).await {
+            if let Err(error) = background.drive_until_ended(claimed).await {
                 tracing::warn!("execution {id} is no longer driven here: {error}");
             }
-            house.forget(stream, ());
+            background.unregister(stream, ());
         });
     }
 
-    async fn keep_going(&self, mut claimed: Progress) -> Result<(), Error> {
+    /// Drives an execution, waits while it is blocked or paused, and drives it on. Returns when it has ended,
+    /// after `halt`, or when another process drives it.
+    async fn drive_until_ended(&self, mut claimed: DriveState) -> Result<(), Error> {
         let service = &self.0.service;
         let stream = claimed.stream;
-        // Held from here on, so that no word is missed between driving and waiting.
-        let woken = service.ledger.watch(stream);
+        // Subscribed before driving, so that a command between driving and waiting is not missed.
+        let woken = service.ledger.register_driver(stream);
         loop {
-            let (epoch, decided) = (claimed.epoch, claimed.decided);
+            let (epoch, decided) = (claimed.epoch, claimed.decided_at);
             let status = self.drive(claimed).await?;
-            if matches!(status, Status::Blocked | Status::Paused) {
-                self.can_go_on(stream, &woken).await?;
+            if matches!(status, ExecutionStatus::Blocked | ExecutionStatus::Paused) {
+                self.wait_until_runnable(stream, &woken).await?;
             }
-            if *self.0.halt.borrow() || service.ledger.look(stream, |one| one.ended.is_some())? {
+            if *self.0.halt.borrow() || service.ledger.with_execution(stream, |one| one.ended.is_some())? {
                 return Ok(());
             }
-            let driver = ledger::DRIVER.into();
+            let driver = ledger::DRIVER_ACTOR.into();
             claimed = match service.ledger.command(&driver, stream, Command::Drive { epoch }).await {
-                Ok(progress) => Progress { decided, ..progress },
+                Ok(progress) => DriveState { decided_at: decided, ..progress },
                 Err(ledger::Error::Refused(refusal)) if refusal.code == "not_the_driver" => {
                     match self.claim(stream).await? {
-                        Claimed::Mine(progress) => *progress,
-                        Claimed::DrivenElsewhere | Claimed::Ended => return Ok(()),
+                        ClaimResult::Claimed(progress) => *progress,
+                        ClaimResult::DrivenElsewhere | ClaimResult::Ended => return Ok(()),
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -245,27 +268,29 @@ impl Background {
         }
     }
 
-    async fn drive(&self, claimed: Progress) -> Result<Status, Error> {
+    /// Drives an execution until it blocks, pauses or ends, counted in `busy`.
+    async fn drive(&self, claimed: DriveState) -> Result<ExecutionStatus, Error> {
         self.0.busy.send_modify(|busy| *busy += 1);
-        let halt: Halt = self.0.halt.subscribe();
+        let halt: HaltSignal = self.0.halt.subscribe();
         let driven = self.0.service.drive(claimed, halt).await;
         self.0.busy.send_modify(|busy| *busy -= 1);
         driven
     }
 
-    /// Waits until it can go on: an answer came, its deadline has passed, or this process leaves.
-    async fn can_go_on(&self, stream: u64, woken: &Notify) -> Result<(), Error> {
+    /// Waits until an execution is no longer blocked or paused, its deadline has passed, or `halt` was
+    /// called.
+    async fn wait_until_runnable(&self, stream: u64, woken: &Notify) -> Result<(), Error> {
         let mut halt = self.0.halt.subscribe();
         loop {
             let (status, deadline) = self
                 .0
                 .service
                 .ledger
-                .look(stream, |execution| (execution.status(), due(execution).look_again_at))?;
-            if !matches!(status, Status::Blocked | Status::Paused) {
+                .with_execution(stream, |execution| (execution.status(), due(execution).wake_at))?;
+            if !matches!(status, ExecutionStatus::Blocked | ExecutionStatus::Paused) {
                 return Ok(());
             }
-            let deadline = deadline.filter(|_| status == Status::Blocked);
+            let deadline = deadline.filter(|_| status == ExecutionStatus::Blocked);
             tokio::select! {
                 () = woken.notified() => {}
                 () = self.0.service.ledger.clock().wait_until(deadline) => return Ok(()),

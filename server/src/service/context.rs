@@ -1,71 +1,75 @@
-//! Notes: written, found by words or filters, listed with their history, deleted. Secrets are struck out
-//! before anything is kept. What a note says is data, shown with who wrote it and where it stands.
+//! Notes: writing, searching, listing with history, deleting. Secrets are redacted before a note is stored or
+//! indexed. A note's value is data, shown with its author and its journal position.
 
 mod excerpt;
 
 use actbook_engine::event::Event;
 use actbook_engine::id::{ExecutionId, PlanId, Position};
-use actbook_engine::note::{Note, Scope};
+use actbook_engine::note::{Note, NoteScope};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Service;
-use super::quote::plain_name;
-use super::view::time;
+use super::quote::require_plain_name;
+use super::view::format_time;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{NoteAsked, Reply, Request};
+use crate::ledger::{LedgerReply, Operation, SetNoteRequest};
 use crate::random;
-use crate::store::words::{Sought, Words, readable};
+use crate::store::tokenizer::{NoteTokens, SearchQuery, json_to_text};
 use crate::store::{journal, notes, payloads};
 
-/// Notes of one key that are looked through for the one that is meant.
+/// At most this many notes with the same key are considered when one of them is looked up.
 const SAME_KEY_MAX: u64 = 200;
-/// Older values than these are in the journal.
+/// At most this many values are shown in a note's history; older ones are in the journal.
 const HISTORY_MAX: usize = 200;
 
-/// What a note belongs to: one of these, or nothing.
+/// Names the owner of a note: at most one of the fields is set; none means that no task, plan or execution
+/// owns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Belongs {
+pub struct NoteOwnerRef {
     pub task: Option<String>,
     /// A plan's name or id.
     pub plan: Option<String>,
+    /// An execution's id or a unique prefix of it.
     pub execution: Option<String>,
 }
 
-/// A note to be put down.
+/// A note to write.
 #[derive(Clone, Debug, Default)]
-pub struct NoteGiven {
+pub struct NoteSpec {
     pub key: String,
     pub value: Value,
     pub r#type: Option<String>,
-    pub belongs: Belongs,
+    pub owner: NoteOwnerRef,
     pub metadata: Option<Value>,
     pub expires_in_ms: Option<i64>,
-    /// Every project sees it; none: as it was, or not.
+    /// Whether every project sees the note. `None`: unchanged, or false for a new note.
     pub everywhere: Option<bool>,
 }
 
-impl NoteGiven {
-    /// A note that belongs to nothing in particular.
+impl NoteSpec {
+    /// A note without an owner.
     pub fn new(key: impl Into<String>, value: impl Into<Value>) -> Self {
         Self { key: key.into(), value: value.into(), ..Self::default() }
     }
 }
 
-/// Which notes to find. Everything left out lets all pass.
+/// Which notes to find. A field that is not set does not filter.
 #[derive(Clone, Debug, Default)]
 pub struct NoteFilter {
+    /// Words, prefixes (`begin*`) and quoted phrases that must all occur.
     pub search: Option<String>,
     pub key: Option<String>,
     pub r#type: Option<String>,
-    pub belongs: Belongs,
-    /// From the page before.
+    pub owner: NoteOwnerRef,
+    /// `NotePage::cursor` of the previous page.
     pub cursor: Option<u64>,
-    /// With every earlier value, and with notes that were deleted.
+    /// Include every earlier value, and deleted notes.
     pub history: bool,
 }
 
+/// A note as it is shown.
 #[derive(Clone, Debug, Serialize)]
 pub struct NoteView {
     pub key: String,
@@ -74,34 +78,36 @@ pub struct NoteView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
     #[serde(flatten)]
-    pub of: Owner,
+    pub owner: NoteOwner,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// Every project sees it.
+    /// Every project sees the note.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub everywhere: bool,
     pub author: String,
     pub at: String,
-    /// Of the entry that holds the value.
+    /// Position of the entry that holds the value.
     pub position: u64,
-    /// How often it was written.
+    /// How many entries the note has.
     pub version: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
-    /// What was found in it, marked with `**`.
+    /// The text around the first match, with matches between `**`. `None`: not found by a search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub excerpt: Option<String>,
+    /// `key` or `value`: where a search found it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found_in: Option<&'static str>,
+    /// Every value, newest first. `None`: not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub history: Option<Vec<ValueView>>,
+    pub history: Option<Vec<NoteValueView>>,
 }
 
-/// What it belongs to.
+/// The owner of a note: at most one of the fields is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Owner {
+pub struct NoteOwner {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +118,7 @@ pub struct Owner {
 
 /// A value that a note has or had.
 #[derive(Clone, Debug, Serialize)]
-pub struct ValueView {
+pub struct NoteValueView {
     pub position: u64,
     pub at: String,
     pub author: String,
@@ -124,21 +130,24 @@ pub struct ValueView {
     pub deleted: bool,
 }
 
+/// One page of notes.
 #[derive(Clone, Debug, Serialize)]
-pub struct NotesFound {
+pub struct NotePage {
     pub notes: Vec<NoteView>,
+    /// For the next page. `None`: this is the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<u64>,
 }
 
-/// Where a note was put down.
+/// The journal entry that wrote or deleted a note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NoteWritten {
+pub struct NoteReceipt {
     pub key: String,
+    /// `None`: the note was deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#type: Option<String>,
     #[serde(flatten)]
-    pub of: Owner,
+    pub owner: NoteOwner,
     pub author: String,
     pub at: String,
     pub position: u64,
@@ -148,15 +157,16 @@ pub struct NoteWritten {
 }
 
 impl Service {
-    pub async fn set_note(&self, caller: &Caller, mut given: NoteGiven) -> Result<NoteWritten, Error> {
-        plain_name("key", &given.key)?;
+    /// Writes a note under its key; a note with that key and owner gets a new version.
+    pub async fn set_note(&self, caller: &Caller, mut given: NoteSpec) -> Result<NoteReceipt, Error> {
+        require_plain_name("key", &given.key)?;
         self.tools.redact_text(&mut given.key);
         self.tools.redact(&mut given.value);
         given.metadata.iter_mut().for_each(|metadata| self.tools.redact(metadata));
-        self.require_sharer(caller, given.everywhere.unwrap_or(false))?;
-        let scope = self.scope(&given.belongs).await?.unwrap_or_default();
+        self.require_may_share(caller, given.everywhere.unwrap_or(false))?;
+        let scope = self.resolve_scope(&given.owner).await?.unwrap_or_default();
         let project = self.project_of_note(&scope, &given.key).await?;
-        let words = Words::of(&given.key, &readable(&given.value));
+        let words = NoteTokens::from_key_and_value(&given.key, &json_to_text(&given.value));
         let mut payload = json!({ "value": given.value });
         if let Some(metadata) = given.metadata {
             payload["metadata"] = metadata;
@@ -171,107 +181,112 @@ impl Service {
             payload: payload.to_string().into_bytes(),
         };
         let salt = random::bytes::<16>().to_vec().into();
-        let request = Request::SetNote(Box::new(NoteAsked { note, words, salt }));
-        self.written(self.ask(caller, request).await?).await
+        let request = Operation::SetNote(Box::new(SetNoteRequest { note, tokens: words, salt }));
+        self.note_receipt(self.submit(caller, request).await?).await
     }
 
-    /// It is not found any more; what it was stays in the journal.
+    /// Deletes a note: searches no longer find it; its values stay in the journal.
     pub async fn delete_note(
         &self,
         caller: &Caller,
         key: &str,
-        belongs: &Belongs,
-    ) -> Result<NoteWritten, Error> {
-        let scope = self.scope(belongs).await?;
-        let (project, scope) = match self.repeated(caller).await? {
+        owner: &NoteOwnerRef,
+    ) -> Result<NoteReceipt, Error> {
+        let scope = self.resolve_scope(owner).await?;
+        let (project, scope) = match self.previous_result(caller).await? {
             Some(_) => (None, scope.unwrap_or_default()),
-            None => self.note_to_delete(scope, key).await?,
+            None => self.find_note_to_delete(scope, key).await?,
         };
-        let request = Request::DeleteNote { project, scope, key: key.to_owned() };
-        self.written(self.ask(caller, request).await?).await
+        let request = Operation::DeleteNote { project, scope, key: key.to_owned() };
+        self.note_receipt(self.submit(caller, request).await?).await
     }
 
-    pub async fn notes(&self, filter: &NoteFilter, limit: u64) -> Result<NotesFound, Error> {
-        let rows = notes::Filter {
+    /// One page of at most `limit` notes: the best matches of a search first, otherwise the newest first.
+    pub async fn notes(&self, filter: &NoteFilter, limit: u64) -> Result<NotePage, Error> {
+        let row_filter = notes::NoteRowFilter {
             key: filter.key.clone(),
             r#type: filter.r#type.clone(),
-            scope: self.scope(&filter.belongs).await?,
+            scope: self.resolve_scope(&filter.owner).await?,
             before: filter.cursor,
             with_deleted: filter.history,
             ..self.note_filter()
         };
-        let sought = filter.search.as_deref().map(sought).transpose()?;
-        let hits = match &sought {
-            Some(sought) => {
-                let search = notes::search(self.db.dialect(), self.tenant, sought, &rows, limit);
+        let query = filter.search.as_deref().map(parse_search).transpose()?;
+        let hits = match &query {
+            Some(query) => {
+                let search = notes::search(self.db.dialect(), self.tenant, query, &row_filter, limit);
                 search.all(&self.db).await?
             }
             None => {
-                let listed = notes::list(self.tenant, &rows, limit).all(&self.db).await?;
-                listed.into_iter().map(|note| notes::Hit { rank: note.position, note }).collect()
+                let listed = notes::list(self.tenant, &row_filter, limit).all(&self.db).await?;
+                listed.into_iter().map(|note| notes::NoteHit { rank: note.position, note }).collect()
             }
         };
         let cursor = hits.last().filter(|_| hits.len() as u64 == limit).map(|hit| hit.rank);
-        let mut notes = self.views(&hits, sought.as_ref()).await?;
+        let mut notes = self.note_views(&hits, query.as_ref()).await?;
         if filter.history {
             for view in &mut notes {
                 let hit = hits.iter().find(|hit| hit.note.position == view.position);
                 let stream = hit.expect("every view is made from a hit").note.stream;
-                view.history = Some(self.history(stream).await?);
+                view.history = Some(self.note_history(stream).await?);
             }
         }
-        Ok(NotesFound { notes, cursor })
+        Ok(NotePage { notes, cursor })
     }
 
-    /// The newest note that fits, the own project's before another's.
+    /// The newest note that matches, this project's before another's. `None`: no note matches.
     pub async fn note(&self, filter: &NoteFilter) -> Result<Option<NoteView>, Error> {
         let mut found = self.notes(filter, SAME_KEY_MAX).await?.notes;
         let own = found.iter().position(|note| note.project.as_deref() == Some(self.project()));
-        let wanted = own.unwrap_or(0);
-        Ok((wanted < found.len()).then(|| found.swap_remove(wanted)))
+        let index = own.unwrap_or(0);
+        Ok((index < found.len()).then(|| found.swap_remove(index)))
     }
 
-    pub(super) async fn views(
+    /// Views of notes with their values loaded; with excerpts if they were found by `query`.
+    pub(super) async fn note_views(
         &self,
-        hits: &[notes::Hit],
-        sought: Option<&Sought>,
+        hits: &[notes::NoteHit],
+        query: Option<&SearchQuery>,
     ) -> Result<Vec<NoteView>, Error> {
         let positions: Vec<u64> = hits.iter().map(|hit| hit.note.position).collect();
         let mut kept: std::collections::BTreeMap<u64, Vec<u8>> =
-            payloads::at_each(&self.db, self.tenant, &positions)
+            payloads::by_positions(&self.db, self.tenant, &positions)
                 .await?
                 .into_iter()
                 .map(|payload| (payload.position, payload.body))
                 .collect();
-        // Where the payload is gone of a note that is there, it was erased since its row was read.
+        // A note that is not deleted and has no payload was erased after its row was read.
         let found = hits.iter().map(|hit| (hit, kept.remove(&hit.note.position)));
         let found = found.filter(|(hit, body)| hit.note.deleted || body.is_some());
-        found.map(|(hit, body)| view(hit, body.as_deref(), sought)).collect()
+        found.map(|(hit, body)| note_view(hit, body.as_deref(), query)).collect()
     }
 
-    /// Every value that a note had, newest first.
-    async fn history(&self, stream: u64) -> Result<Vec<ValueView>, Error> {
-        let entries = journal::of_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
-        let kept = payloads::of_stream(self.db.dialect(), self.tenant, stream).all(&self.db).await?;
-        let value_of = |entry: &journal::Entry| -> Result<ValueView, Error> {
+    /// Every value that a note has had, newest first, `HISTORY_MAX` at most.
+    async fn note_history(&self, stream: u64) -> Result<Vec<NoteValueView>, Error> {
+        let entries = journal::by_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
+        let kept = payloads::by_stream(self.db.dialect(), self.tenant, stream).all(&self.db).await?;
+        let value_of = |entry: &journal::Entry| -> Result<NoteValueView, Error> {
             let kept = kept.iter().find(|payload| payload.position == entry.position);
             let (value, metadata) = match kept {
-                Some(payload) => parts(&payload.body).map(|(value, metadata)| (Some(value), metadata))?,
+                Some(payload) => {
+                    parse_payload(&payload.body).map(|(value, metadata)| (Some(value), metadata))?
+                }
                 None => (None, None),
             };
             let deleted = value.is_none();
-            let (position, at, author) = (entry.position, time(entry.at), entry.actor.to_string());
-            Ok(ValueView { position, at, author, value, metadata, deleted })
+            let (position, at, author) = (entry.position, format_time(entry.at), entry.actor.to_string());
+            Ok(NoteValueView { position, at, author, value, metadata, deleted })
         };
         entries.iter().rev().take(HISTORY_MAX).map(value_of).collect()
     }
 
-    async fn scope(&self, belongs: &Belongs) -> Result<Option<Scope>, Error> {
-        match (&belongs.task, &belongs.plan, &belongs.execution) {
+    /// The scope of an owner that is given by name. `None`: no owner is given.
+    async fn resolve_scope(&self, owner: &NoteOwnerRef) -> Result<Option<NoteScope>, Error> {
+        match (&owner.task, &owner.plan, &owner.execution) {
             (None, None, None) => Ok(None),
-            (Some(task), None, None) => Ok(Some(Scope::Task(task.clone()))),
-            (None, Some(plan), None) => Ok(Some(Scope::Plan(PlanId::new(self.plan_row(plan).await?.id)))),
-            (None, None, Some(id)) => Ok(Some(Scope::Execution(self.find(id).await?.id))),
+            (Some(task), None, None) => Ok(Some(NoteScope::Task(task.clone()))),
+            (None, Some(plan), None) => Ok(Some(NoteScope::Plan(PlanId::new(self.plan_row(plan).await?.id)))),
+            (None, None, Some(id)) => Ok(Some(NoteScope::Execution(self.find(id).await?.id))),
             (_, _, _) => {
                 let message = "a note belongs to a task, to a plan or to an execution, not to several";
                 Err(Error::new("several_owners", message, "name the narrowest one"))
@@ -279,16 +294,18 @@ impl Service {
         }
     }
 
-    /// The project and the scope of the one note that bears this key, in this scope where one is given. The own
-    /// project's come first; what another project shares is its own to delete.
-    async fn note_to_delete(
+    /// The project and the scope of the only note with this key, within `scope` if it is given. This
+    /// project's notes come first; a confined service does not find another project's shared notes, which
+    /// only that project may delete.
+    async fn find_note_to_delete(
         &self,
-        scope: Option<Scope>,
+        scope: Option<NoteScope>,
         key: &str,
-    ) -> Result<(Option<String>, Scope), Error> {
-        let filter = notes::Filter { key: Some(key.to_owned()), scope, now_ms: 0, ..self.note_filter() };
+    ) -> Result<(Option<String>, NoteScope), Error> {
+        let filter =
+            notes::NoteRowFilter { key: Some(key.to_owned()), scope, now_ms: 0, ..self.note_filter() };
         let mut found = notes::list(self.tenant, &filter, SAME_KEY_MAX).all(&self.db).await?;
-        let own = |note: &notes::Note| note.project.as_deref() == Some(self.project());
+        let own = |note: &notes::NoteRow| note.project.as_deref() == Some(self.project());
         if self.boundary().is_some() {
             found.retain(|note| own(note) || note.project.is_none());
         }
@@ -300,7 +317,7 @@ impl Service {
                 let message = format!("there is no note `{key}`");
                 Err(Error::new("no_such_note", message, "`actbook context search WORDS` finds notes"))
             }
-            [only] => Ok((only.project.clone(), scope_of(only))),
+            [only] => Ok((only.project.clone(), scope_of_row(only))),
             [_, ..] => {
                 let message = format!("more than one note bears the key `{key}`");
                 Err(Error::new("ambiguous", message, "name its task, its plan or its execution"))
@@ -308,85 +325,106 @@ impl Service {
         }
     }
 
-    /// What an entry of a note says, by its place.
-    async fn written(&self, reply: Reply) -> Result<NoteWritten, Error> {
+    /// Reads the entry of a note that the ledger's reply points to.
+    async fn note_receipt(&self, reply: LedgerReply) -> Result<NoteReceipt, Error> {
         let corrupt = |why: String| Error::new("corrupt", why, "run `actbook verify`");
         let position = match reply {
-            Reply::Recorded(Position(position)) => position,
-            Reply::Repeated(result) => {
+            LedgerReply::Recorded(Position(position)) => position,
+            LedgerReply::Repeated(result) => {
                 result.parse().map_err(|_| corrupt(format!("a key gave the position `{result}`")))?
             }
-            Reply::Saved { .. } | Reply::Accepted { .. } | Reply::Deleted | Reply::Moved(_) => {
-                unreachable!("a note gives its place")
+            LedgerReply::PlanSaved { .. }
+            | LedgerReply::ToolAccepted { .. }
+            | LedgerReply::Done
+            | LedgerReply::Advanced(_) => {
+                unreachable!("writing a note returns its position")
             }
         };
-        let entry = journal::at(self.tenant, position).first(&self.db).await?;
+        let entry = journal::by_position(self.tenant, position).first(&self.db).await?;
         let entry = entry.ok_or_else(|| corrupt(format!("entry {position} is missing")))?;
         let event = Event::decode(&entry.kind, &entry.body).map_err(|error| corrupt(error.to_string()))?;
         let (key, named, of) = match event {
-            Event::NoteSet(set) => (set.key, Some(set.r#type), Owner::of(&set.scope)),
-            Event::NoteDeleted(deleted) => (deleted.key, None, Owner::of(&deleted.scope)),
+            Event::NoteSet(set) => (set.key, Some(set.r#type), NoteOwner::from_scope(&set.scope)),
+            Event::NoteDeleted(deleted) => (deleted.key, None, NoteOwner::from_scope(&deleted.scope)),
             other => return Err(corrupt(format!("entry {position} is `{}`, no note", other.kind()))),
         };
-        let (author, at, deleted) = (entry.actor.to_string(), time(entry.at), named.is_none());
-        Ok(NoteWritten { key, r#type: named, of, author, at, position, version: entry.version, deleted })
+        let (author, at, deleted) = (entry.actor.to_string(), format_time(entry.at), named.is_none());
+        Ok(NoteReceipt {
+            key,
+            r#type: named,
+            owner: of,
+            author,
+            at,
+            position,
+            version: entry.version,
+            deleted,
+        })
     }
 }
 
-impl Owner {
-    pub fn of(scope: &Scope) -> Self {
+impl NoteOwner {
+    /// The owner that a scope names.
+    pub fn from_scope(scope: &NoteScope) -> Self {
         let mut owner = Self::default();
         match scope {
-            Scope::Everybody => {}
-            Scope::Task(task) => owner.task = Some(task.clone()),
-            Scope::Plan(plan) => owner.plan_id = Some(plan.to_string()),
-            Scope::Execution(execution) => owner.execution_id = Some(execution.to_string()),
+            NoteScope::Everybody => {}
+            NoteScope::Task(task) => owner.task = Some(task.clone()),
+            NoteScope::Plan(plan) => owner.plan_id = Some(plan.to_string()),
+            NoteScope::Execution(execution) => owner.execution_id = Some(execution.to_string()),
         }
         owner
     }
 }
 
-fn scope_of(note: &notes::Note) -> Scope {
+/// The scope that is stored in a note's row.
+fn scope_of_row(note: &notes::NoteRow) -> NoteScope {
     match note.scope.as_str() {
-        "task" => Scope::Task(note.owner.clone()),
-        "plan" => Scope::Plan(PlanId::new(note.owner.as_str())),
-        "execution" => Scope::Execution(ExecutionId::new(note.owner.as_str())),
-        _ => Scope::Everybody,
+        "task" => NoteScope::Task(note.owner.clone()),
+        "plan" => NoteScope::Plan(PlanId::new(note.owner.as_str())),
+        "execution" => NoteScope::Execution(ExecutionId::new(note.owner.as_str())),
+        _ => NoteScope::Everybody,
     }
 }
 
-fn sought(text: &str) -> Result<Sought, Error> {
-    Sought::read(text).ok_or_else(|| {
+/// Parses a search text; refused if there is no word in it.
+fn parse_search(text: &str) -> Result<SearchQuery, Error> {
+    SearchQuery::parse(text).ok_or_else(|| {
         let message = format!("there is no word in `{text}`");
         Error::new("no_words", message, "search for words, the beginning of one (begin*), or \"a phrase\"")
     })
 }
 
-fn parts(payload: &[u8]) -> Result<(Value, Option<Value>), Error> {
-    let strange = |error: serde_json::Error| Error::new("corrupt", error.to_string(), "run `actbook verify`");
-    let mut payload: Value = serde_json::from_slice(payload).map_err(strange)?;
+/// The value and the metadata in a note's payload.
+fn parse_payload(payload: &[u8]) -> Result<(Value, Option<Value>), Error> {
+    let corrupt = |error: serde_json::Error| Error::new("corrupt", error.to_string(), "run `actbook verify`");
+    let mut payload: Value = serde_json::from_slice(payload).map_err(corrupt)?;
     let metadata = payload.get_mut("metadata").map(Value::take);
     Ok((payload["value"].take(), metadata))
 }
 
-fn view(hit: &notes::Hit, payload: Option<&[u8]>, sought: Option<&Sought>) -> Result<NoteView, Error> {
-    let (value, metadata) = payload.map_or(Ok((Value::Null, None)), parts)?;
+/// The view of a note; without a payload its value is null.
+fn note_view(
+    hit: &notes::NoteHit,
+    payload: Option<&[u8]>,
+    query: Option<&SearchQuery>,
+) -> Result<NoteView, Error> {
+    let (value, metadata) = payload.map_or(Ok((Value::Null, None)), parse_payload)?;
     let note = &hit.note;
-    let found_in = sought.map(|_| if hit.in_key() { "key" } else { "value" });
+    let found_in = query.map(|_| if hit.is_in_key() { "key" } else { "value" });
     Ok(NoteView {
         key: note.key.clone(),
         r#type: note.r#type.clone(),
-        excerpt: sought.map(|sought| excerpt::of(&readable(&value), sought)),
+        excerpt: query.map(|query| excerpt::make_excerpt(&json_to_text(&value), query)),
         value,
         metadata,
-        of: Owner::of(&scope_of(note)),
+        owner: NoteOwner::from_scope(&scope_of_row(note)),
         project: note.project.clone(),
         everywhere: note.everywhere,
         author: note.author.clone(),
-        at: time(note.at),
+        at: format_time(note.at),
         position: note.position,
         version: note.version,
-        expires_at: note.expires_at.map(time),
+        expires_at: note.expires_at.map(format_time),
         deleted: note.deleted,
         found_in,
         history: None,

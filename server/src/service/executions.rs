@@ -1,62 +1,63 @@
-//! Executions: started, found, listed, shown, watched, driven.
+//! Executions: starting, finding, listing, viewing, watching, claiming and driving them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use actbook_engine::bind::redacted_in;
+use actbook_engine::bind::find_redacted;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::PlanRef;
 use actbook_engine::execution::{Brief, Command, Execution};
-use actbook_engine::id::{ExecutionId, SeatId, StepId};
+use actbook_engine::id::{ExecutionId, NodeId, StepId};
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::{Status, StepStatus};
-use actbook_engine::terms::Terms;
+use actbook_engine::policy::{ExecutionStatus, StepStatus};
+use actbook_engine::tool_policy::ToolPolicies;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::Service;
-use super::entries::{actor, known};
+use super::entries::{check_filter_terms, qualify_actor};
 use super::plans::named_tools;
-use super::view::{ExecutionRow, ExecutionView, StepProgress, last_started};
+use super::view::{ExecutionSummary, ExecutionView, StepProgress, last_started_at_ms};
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{self, Progress, Reply, Request, Start};
+use crate::ledger::{self, DriveState, LedgerReply, Operation, StartRequest};
 use crate::random;
-use crate::runner::{Claimed, Halt};
+use crate::runner::{ClaimResult, HaltSignal};
 use crate::store::{self, executions, plans};
 
-/// Beyond this many, more names help nobody.
-const STRANDED_LISTED: u64 = 200;
+/// At most this many executions of each status are checked for a missing driver.
+const ORPHAN_CANDIDATES_MAX: u64 = 200;
 
-/// An execution that was just started.
+/// The result of starting an execution.
 #[derive(Debug)]
-pub struct Started {
+pub struct StartedExecution {
     pub id: ExecutionId,
     pub stream: u64,
-    pub progress: Progress,
-    /// False: an equal request with the same key had started it before.
+    pub progress: DriveState,
+    /// False: the same request with the same key had started it before.
     pub fresh: bool,
 }
 
-/// An execution as its row has it.
+/// An execution that was found by its id, as its projection row describes it.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundExecution {
     pub id: ExecutionId,
     pub stream: u64,
-    pub status: Status,
-    pub seat: Option<String>,
+    pub status: ExecutionStatus,
+    /// The node that claimed the execution last, alive or not. `None`: none has.
+    pub node: Option<String>,
 }
 
-impl Started {
-    fn of(progress: Progress, fresh: bool) -> Self {
+impl StartedExecution {
+    fn of(progress: DriveState, fresh: bool) -> Self {
         Self { id: progress.id.clone(), stream: progress.stream, progress, fresh }
     }
 }
 
 impl Service {
-    /// Starts an execution. With `drive` this process becomes its driver in the same entry.
+    /// Starts an execution of a saved plan. With `drive` this process becomes its driver in the same entry.
     pub async fn start(
         &self,
         caller: &Caller,
@@ -64,33 +65,38 @@ impl Service {
         plan: Arc<Plan>,
         inputs: Option<Value>,
         drive: bool,
-    ) -> Result<Started, Error> {
-        let inputs = complete(&plan, inputs)?;
-        let terms = self.terms(&reference, &plan).await?;
-        let start = self.beginning(reference, plan, inputs, terms, drive).await?;
-        let request = Request::Start(Box::new(start));
-        match self.ask(caller, request).await? {
-            Reply::Moved(progress) => Ok(Started::of(*progress, true)),
-            Reply::Repeated(id) => Ok(Started::of(self.stands(self.find(&id).await?.stream)?, false)),
-            Reply::Saved { .. } | Reply::Deleted | Reply::Accepted { .. } | Reply::Recorded(_) => {
-                unreachable!("a start gives an execution")
+    ) -> Result<StartedExecution, Error> {
+        let inputs = complete_inputs(&plan, inputs)?;
+        let terms = self.load_tool_policies(&reference, &plan).await?;
+        let start = self.build_start(reference, plan, inputs, terms, drive).await?;
+        let request = Operation::Start(Box::new(start));
+        match self.submit(caller, request).await? {
+            LedgerReply::Advanced(progress) => Ok(StartedExecution::of(*progress, true)),
+            LedgerReply::Repeated(id) => {
+                Ok(StartedExecution::of(self.current(self.find(&id).await?.stream)?, false))
+            }
+            LedgerReply::PlanSaved { .. }
+            | LedgerReply::Done
+            | LedgerReply::ToolAccepted { .. }
+            | LedgerReply::Recorded(_) => {
+                unreachable!("a start returns the progress of an execution")
             }
         }
     }
 
-    /// An execution that is about to start, with inputs that were completed.
-    pub(super) async fn beginning(
+    /// The ledger's request to start an execution, from inputs that `complete_inputs` returned.
+    pub(super) async fn build_start(
         &self,
         plan_ref: PlanRef,
         plan: Arc<Plan>,
         inputs: Option<Value>,
-        terms: Terms,
+        terms: ToolPolicies,
         drive: bool,
-    ) -> Result<Start, Error> {
-        let seat: Option<SeatId> = if drive { Some(self.runner().await?.seat_id()) } else { None };
+    ) -> Result<StartRequest, Error> {
+        let node: Option<NodeId> = if drive { Some(self.runner().await?.node_id()) } else { None };
         let inputs = inputs.map(|inputs| plan.redact_inputs(inputs));
         self.refuse_secret_inputs(inputs.as_ref())?;
-        Ok(Start {
+        Ok(StartRequest {
             id: ExecutionId::new(random::id()),
             plan_ref,
             inputs,
@@ -98,54 +104,59 @@ impl Service {
             terms,
             plan,
             salt: random::bytes::<16>().to_vec().into(),
-            seat,
+            node,
         })
     }
 
-    /// What an equal request with the same key has started before.
-    pub async fn started_before(&self, caller: &Caller) -> Result<Option<Started>, Error> {
-        match self.repeated(caller).await? {
-            Some(id) => Ok(Some(Started::of(self.stands(self.find(&id).await?.stream)?, false))),
+    /// The execution that the same request with the same key has started before. `None`: there is none.
+    pub async fn find_previous_start(&self, caller: &Caller) -> Result<Option<StartedExecution>, Error> {
+        match self.previous_result(caller).await? {
+            Some(id) => Ok(Some(StartedExecution::of(self.current(self.find(&id).await?.stream)?, false))),
             None => Ok(None),
         }
     }
 
-    /// The digest of how the servers that a plan names are reached from here.
-    pub fn place(&self, plan: &Plan) -> Digest {
-        let homes = named_tools(plan).into_iter().map(|(_, tool)| self.tools.home_of(tool).to_owned());
-        self.tools.place(&homes.collect())
+    /// The toolset digest of a plan: over this process's definitions of the servers that the plan names.
+    pub fn toolset_digest(&self, plan: &Plan) -> Digest {
+        let homes = named_tools(plan).into_iter().map(|(_, tool)| self.tools.toolset_key(tool).to_owned());
+        self.tools.toolset_digest(&homes.collect())
     }
 
-    /// By id, or its unique beginning.
-    pub async fn find(&self, id: &str) -> Result<Found, Error> {
-        match executions::find(&self.db, self.tenant, self.boundary(), id).await? {
-            store::Found::One(row) => Ok(Found {
+    /// Finds an execution by its id or a unique prefix of it.
+    pub async fn find(&self, id: &str) -> Result<FoundExecution, Error> {
+        match executions::find_by_prefix(&self.db, self.tenant, self.boundary(), id).await? {
+            store::PrefixMatch::One(row) => Ok(FoundExecution {
                 id: ExecutionId::new(row.public_id.as_str()),
                 stream: row.id,
                 status: row
                     .status
                     .parse()
                     .map_err(|error: String| Error::new("corrupt", error, "run `actbook rebuild`"))?,
-                seat: row.seat,
+                node: row.node,
             }),
-            store::Found::Several => {
+            store::PrefixMatch::Several => {
                 let message = format!("more than one execution's id begins with `{id}`");
                 Err(Error::new("ambiguous", message, "give more of the id"))
             }
-            store::Found::None => {
+            store::PrefixMatch::None => {
                 let message = format!("there is no execution `{id}`");
                 Err(Error::new("no_such_execution", message, "`actbook list` shows them"))
             }
         }
     }
 
-    pub async fn list(&self, filter: &executions::Filter, limit: u64) -> Result<Vec<ExecutionRow>, Error> {
-        known(&filter.words, filter.status.as_deref(), filter.category.as_deref())?;
+    /// Executions that match, newest first.
+    pub async fn list(
+        &self,
+        filter: &executions::ExecutionFilter,
+        limit: u64,
+    ) -> Result<Vec<ExecutionSummary>, Error> {
+        check_filter_terms(&filter.words, filter.status.as_deref(), filter.category.as_deref())?;
         if filter.actor.is_some() || filter.category.is_some() {
-            ledger::catch_up_seen(&self.db, self.tenant, &self.plans).await?;
+            ledger::catch_up_call_stats(&self.db, self.tenant, &self.plans).await?;
         }
-        let actor = filter.actor.as_deref().map(actor);
-        let filter = executions::Filter { actor, ..filter.clone() };
+        let actor = filter.actor.as_deref().map(qualify_actor);
+        let filter = executions::ExecutionFilter { actor, ..filter.clone() };
         let rows = executions::list(self.tenant, self.boundary(), &filter, limit).all(&self.db).await?;
         let mut digests = BTreeMap::new();
         for row in &rows {
@@ -153,239 +164,264 @@ impl Service {
                 vacant.insert(self.plan_digest(row).await?);
             }
         }
-        let mut shown: Vec<ExecutionRow> = rows
+        let mut shown: Vec<ExecutionSummary> = rows
             .iter()
-            .map(|row| ExecutionRow::of(row, &digests[&(row.plan.as_str(), row.plan_version)]))
+            .map(|row| ExecutionSummary::of(row, &digests[&(row.plan.as_str(), row.plan_version)]))
             .collect();
         self.mark_stopped(&rows, &mut shown).await?;
         Ok(shown)
     }
 
-    /// Says of each execution that could go on whether no living process drives it. Each process is looked at once.
+    /// Sets `stopped` on each running or compensating execution that no live process drives. Checks each node
+    /// once.
     async fn mark_stopped(
         &self,
-        rows: &[executions::Execution],
-        shown: &mut [ExecutionRow],
+        rows: &[executions::ExecutionRow],
+        shown: &mut [ExecutionSummary],
     ) -> Result<(), Error> {
-        let mut living: BTreeMap<Option<&str>, bool> = BTreeMap::from([(None, false)]);
-        let can_go_on = |row: &executions::Execution| {
-            [Status::Running, Status::Compensating].iter().any(|status| row.status == status.as_str())
+        let mut is_alive: BTreeMap<Option<&str>, bool> = BTreeMap::from([(None, false)]);
+        let needs_driver = |row: &executions::ExecutionRow| {
+            [ExecutionStatus::Running, ExecutionStatus::Compensating]
+                .iter()
+                .any(|status| row.status == status.as_str())
         };
-        for (row, shown) in rows.iter().zip(shown).filter(|(row, _)| can_go_on(row)) {
-            if let (Some(seat), Entry::Vacant(vacant)) = (&row.seat, living.entry(row.seat.as_deref())) {
-                vacant.insert(self.living(seat).await?.is_some());
+        for (row, shown) in rows.iter().zip(shown).filter(|(row, _)| needs_driver(row)) {
+            if let (Some(node), Entry::Vacant(vacant)) = (&row.node, is_alive.entry(row.node.as_deref())) {
+                vacant.insert(self.live_driver(node).await?.is_some());
             }
-            shown.stopped = !living[&row.seat.as_deref()];
+            shown.stopped = !is_alive[&row.node.as_deref()];
         }
         Ok(())
     }
 
-    pub(super) async fn plan_digest(&self, row: &executions::Execution) -> Result<String, Error> {
-        let plan = plans::version(self.tenant, &row.plan, row.plan_version).first(&self.db).await?;
+    /// The digest of the plan version that an execution runs; empty if that version has no row.
+    pub(super) async fn plan_digest(&self, row: &executions::ExecutionRow) -> Result<String, Error> {
+        let plan = plans::by_version(self.tenant, &row.plan, row.plan_version).first(&self.db).await?;
         Ok(plan.map(|plan| plan.digest).unwrap_or_default())
     }
 
+    /// The view of an execution, by id or a unique prefix of it.
     pub async fn view(&self, id: &str) -> Result<ExecutionView, Error> {
         let found = self.find(id).await?;
-        self.view_of(found.stream).await
+        self.view_stream(found.stream).await
     }
 
-    /// The view of an execution that was found before.
-    pub(super) async fn view_of(&self, stream: u64) -> Result<ExecutionView, Error> {
+    /// The view of the execution of `stream`.
+    pub(super) async fn view_stream(&self, stream: u64) -> Result<ExecutionView, Error> {
         let execution = self.fold(stream)?;
         self.render_live(stream, &execution).await
     }
 
+    /// The state of an execution, folded from the journal up to now.
     pub(super) fn fold(&self, stream: u64) -> Result<Execution, Error> {
-        let folded = match self.ledger.at_hand(stream) {
+        let folded = match self.ledger.cached_execution(stream) {
             Some(execution) => Some(ledger::catch_up(&self.db, self.tenant, stream, execution)?),
-            None => ledger::fold(&self.db, self.tenant, stream, &self.plans)?,
+            None => ledger::fold_execution(&self.db, self.tenant, stream, &self.plans)?,
         };
         folded.ok_or_else(|| {
             Error::new("no_such_execution", "there is no such execution", "`actbook list` shows them")
         })
     }
 
-    /// Follows an execution from the position it was last seen at.
-    pub async fn watch(&self, id: &str) -> Result<Watching, Error> {
+    /// Watches an execution from its current state on.
+    pub async fn watch(&self, id: &str) -> Result<ExecutionWatcher, Error> {
         self.watch_stream(self.find(id).await?.stream)
     }
 
-    /// The same for an execution that was found before.
-    pub(super) fn watch_stream(&self, stream: u64) -> Result<Watching, Error> {
-        let listening = self.bell.listen()?;
-        let bell = self.bell.subscribe();
+    /// Watches the execution of `stream`.
+    pub(super) fn watch_stream(&self, stream: u64) -> Result<ExecutionWatcher, Error> {
+        let listening = self.notifier.listen_remote()?;
+        let notifications = self.notifier.subscribe();
         let execution = self.fold(stream)?;
-        Ok(Watching { service: self.clone(), stream, execution, bell, _listening: listening })
+        Ok(ExecutionWatcher {
+            service: self.clone(),
+            stream,
+            execution,
+            journal_head: notifications,
+            _listening: listening,
+        })
     }
 
-    /// Takes up an execution, unless a living process drives it already.
-    pub async fn claim(&self, caller: &Caller, id: &str, here: bool) -> Result<Option<Progress>, Error> {
-        if here {
+    /// Claims an execution for this process; with `adopt` it first takes over this process's toolset. `None`:
+    /// another live process drives the execution, or it has ended.
+    pub async fn claim(&self, caller: &Caller, id: &str, adopt: bool) -> Result<Option<DriveState>, Error> {
+        if adopt {
             self.adopt(caller, id).await?;
         }
         let found = self.find(id).await?;
-        let place = self.place(&self.fold(found.stream)?.plan);
-        match self.runner().await?.claim(found.stream, place).await? {
-            Claimed::Mine(progress) => Ok(Some(*progress)),
-            Claimed::DrivenElsewhere | Claimed::Ended => Ok(None),
+        let toolset = self.toolset_digest(&self.fold(found.stream)?.plan);
+        match self.runner().await?.claim(found.stream, toolset).await? {
+            ClaimResult::Claimed(progress) => Ok(Some(*progress)),
+            ClaimResult::DrivenElsewhere | ClaimResult::Ended => Ok(None),
         }
     }
 
-    /// Executions that would go on if somebody drove them.
-    pub async fn stranded(&self) -> Result<Vec<String>, Error> {
-        let mut stranded = Vec::new();
-        for status in [Status::Running, Status::Compensating] {
-            let filter = executions::Filter { status: Some(status.to_string()), ..Default::default() };
-            for row in
-                executions::list(self.tenant, self.boundary(), &filter, STRANDED_LISTED).all(&self.db).await?
+    /// Ids of running and compensating executions that no live process drives.
+    pub async fn list_orphaned(&self) -> Result<Vec<String>, Error> {
+        let mut orphaned = Vec::new();
+        for status in [ExecutionStatus::Running, ExecutionStatus::Compensating] {
+            let filter =
+                executions::ExecutionFilter { status: Some(status.to_string()), ..Default::default() };
+            for row in executions::list(self.tenant, self.boundary(), &filter, ORPHAN_CANDIDATES_MAX)
+                .all(&self.db)
+                .await?
             {
                 let found = self.find(&row.public_id).await?;
                 if self.driver(&found).await?.is_none() {
-                    stranded.push(row.public_id);
+                    orphaned.push(row.public_id);
                 }
             }
         }
-        Ok(stranded)
+        Ok(orphaned)
     }
 
-    /// The execution goes on with its servers as this place defines them.
+    /// Replaces an execution's toolset by this process's. Refused if a server of its plan is not configured
+    /// here.
     pub async fn adopt(&self, caller: &Caller, id: &str) -> Result<(), Error> {
         let found = self.find(id).await?;
         let plan = self.fold(found.stream)?.plan;
         let servers = named_tools(&plan).into_iter().filter_map(|(_, tool)| tool.split_once('/'));
-        if let Some((missing, _)) = servers.into_iter().find(|(server, _)| !self.tools.knows(server)) {
-            let message =
-                format!("its plan needs the server `{missing}`, and this place has none of that name");
+        if let Some((missing, _)) = servers.into_iter().find(|(server, _)| !self.tools.has_server(server)) {
+            let message = format!("its plan needs the server `{missing}`, which is not configured here");
             return Err(Error::new("no_such_server", message, "name its config with --config"));
         }
-        let place = self.place(&plan);
-        self.ledger.command(&caller.actor, found.stream, Command::Adopt { place }).await?;
+        let toolset = self.toolset_digest(&plan);
+        self.ledger.command(&caller.actor, found.stream, Command::AdoptToolset { toolset }).await?;
         Ok(())
     }
 
-    /// Refuses what this process could only write down and not see through: nobody drives the execution,
-    /// and it was started with other servers.
-    pub async fn at_home(&self, id: &str) -> Result<(), Error> {
+    /// Refuses a command that this process could journal but not carry out: no live process drives the
+    /// execution, and its toolset is another one than this process's.
+    pub async fn require_drivable(&self, id: &str) -> Result<(), Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream)?;
-        if self.driver(&found).await?.is_some() || self.place(&execution.plan) == execution.place {
+        if self.driver(&found).await?.is_some() || self.toolset_digest(&execution.plan) == execution.toolset {
             return Ok(());
         }
-        Err(crate::runner::other_place().into())
+        Err(crate::runner::other_toolset().into())
     }
 
-    pub async fn drive(&self, claimed: Progress, halt: Halt) -> Result<Status, Error> {
+    /// Drives a claimed execution until it blocks, pauses or ends, or `halt` fires; returns its status then.
+    pub async fn drive(&self, claimed: DriveState, halt: HaltSignal) -> Result<ExecutionStatus, Error> {
         Ok(self.runner().await?.drive(claimed, halt).await?)
     }
 
-    /// The living process that is at work on it, if there is one.
-    pub async fn driver(&self, found: &Found) -> Result<Option<Driver>, Error> {
-        match &found.seat {
-            Some(seat) => self.living(seat).await,
+    /// The live process that drives an execution. `None`: no process does.
+    pub async fn driver(&self, found: &FoundExecution) -> Result<Option<Driver>, Error> {
+        match &found.node {
+            Some(node) => self.live_driver(node).await,
             None => Ok(None),
         }
     }
 
-    /// The process on a seat, if it lives.
-    pub(super) async fn living(&self, seat: &str) -> Result<Option<Driver>, Error> {
+    /// The process of a node. `None`: its lease has lapsed or it has exited.
+    pub(super) async fn live_driver(&self, node: &str) -> Result<Option<Driver>, Error> {
         let now = self.db.now_ms().await?;
-        let row = store::seats::by_id(seat).first(&self.db).await?.filter(|row| row.until > now);
-        let living = row.filter(|_| !crate::runner::is_gone(&self.seats, seat));
-        Ok(living.map(|row| Driver { host: row.host, process: row.process }))
+        let row = store::nodes::by_id(node).first(&self.db).await?.filter(|row| row.lease_ends_at > now);
+        let alive = row.filter(|_| !crate::runner::node_has_exited(&self.nodes_dir, node));
+        Ok(alive.map(|row| Driver { host: row.host, process: row.pid }))
     }
 
-    /// Every process at the table, with whether it lives.
-    pub async fn seats(&self) -> Result<Vec<Seated>, Error> {
-        let alive = store::seats::alive().all(&self.db).await?;
-        let expired = store::seats::expired().all(&self.db).await?;
-        let of = |row: store::seats::Seat, lease: bool| Seated {
-            alive: lease && !crate::runner::is_gone(&self.seats, &row.seat),
-            driver: Driver { host: row.host, process: row.process },
+    /// Every registered node, and whether its process is alive.
+    pub async fn nodes(&self) -> Result<Vec<RegisteredNode>, Error> {
+        let alive = store::nodes::list_live().all(&self.db).await?;
+        let expired = store::nodes::list_expired().all(&self.db).await?;
+        let status = |row: store::nodes::NodeRow, has_lease: bool| RegisteredNode {
+            alive: has_lease && !crate::runner::node_has_exited(&self.nodes_dir, &row.id),
+            driver: Driver { host: row.host, process: row.pid },
         };
-        let alive = alive.into_iter().map(|row| of(row, true));
-        Ok(alive.chain(expired.into_iter().map(|row| of(row, false))).collect())
+        let alive = alive.into_iter().map(|row| status(row, true));
+        Ok(alive.chain(expired.into_iter().map(|row| status(row, false))).collect())
     }
 }
 
-/// The inputs with their defaults, if there are any; refused where they are not what the plan asks for.
-pub(super) fn complete(plan: &Plan, inputs: Option<Value>) -> Result<Option<Value>, Error> {
-    if let Some(name) = inputs.as_ref().and_then(redacted_in) {
+/// The inputs with the plan's defaults filled in; `None` if there are none. Refused if they do not match the
+/// plan's schema or hold a redacted secret.
+pub(super) fn complete_inputs(plan: &Plan, inputs: Option<Value>) -> Result<Option<Value>, Error> {
+    if let Some(name) = inputs.as_ref().and_then(find_redacted) {
         let message = format!("{name} is secret and was not kept");
         return Err(Error::new("secret_input", message, "give it again by its name"));
     }
-    let named = inputs.is_some();
-    let given = plan.with_defaults(inputs.unwrap_or_else(|| Value::Object(Default::default())));
-    plan.check_inputs(&given).map_err(|findings| Error::findings("the inputs are refused", findings))?;
-    let some = named || given.as_object().is_some_and(|given| !given.is_empty());
-    Ok(some.then_some(given))
+    let were_given = inputs.is_some();
+    let completed = plan.with_defaults(inputs.unwrap_or_else(|| Value::Object(Default::default())));
+    plan.check_inputs(&completed)
+        .map_err(|findings| Error::from_findings("the inputs are refused", findings))?;
+    let has_inputs = were_given || completed.as_object().is_some_and(|inputs| !inputs.is_empty());
+    Ok(has_inputs.then_some(completed))
 }
 
-/// A process that drives.
+/// The process that drives an execution, by host name and process id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Driver {
     pub host: String,
     pub process: u64,
 }
 
+/// A registered node: its process, and whether that is alive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Seated {
+pub struct RegisteredNode {
     #[serde(flatten)]
     pub driver: Driver,
     pub alive: bool,
 }
 
-/// One step as live progress shows it.
+/// The state of one step at one moment, for live progress displays.
 #[derive(Clone, Debug)]
-pub struct Glance<'a> {
+pub struct StepSnapshot<'a> {
     pub id: &'a StepId,
     pub name: Option<&'a str>,
     pub status: StepStatus,
     pub attempts: usize,
     pub progress: Option<StepProgress>,
-    /// Of its last attempt.
+    /// Start of the last attempt, in milliseconds since 1970.
     pub started_at_ms: Option<i64>,
+    /// End of the step, in milliseconds since 1970.
     pub ended_at_ms: Option<i64>,
 }
 
-/// An execution that is being looked at.
+/// Watches one execution: holds its state, and waits for and applies new entries.
 #[derive(Debug)]
-pub struct Watching {
+pub struct ExecutionWatcher {
     service: Service,
     stream: u64,
     execution: Execution,
-    bell: watch::Receiver<u64>,
-    _listening: crate::bell::Listening,
+    /// Changes when the tenant's journal has grown.
+    journal_head: watch::Receiver<u64>,
+    /// Keeps notifications from other processes coming.
+    _listening: crate::notify::RemoteListener,
 }
 
-impl Watching {
+impl ExecutionWatcher {
+    /// The state as of the last refresh.
     pub fn execution(&self) -> &Execution {
         &self.execution
     }
 
-    /// What was done is being taken back, or waits to be.
-    pub fn unwinding(&self) -> bool {
+    /// Whether the execution is being undone, or waits for approval of that.
+    pub fn is_unwinding(&self) -> bool {
         self.execution().phase == actbook_engine::execution::Phase::Unwind
     }
 
+    /// The view of the state as of the last refresh.
     pub async fn view(&self) -> Result<ExecutionView, Error> {
         self.service.render_live(self.stream, self.execution()).await
     }
 
-    /// What undoing would do, whether or not something went wrong.
+    /// The brief: what undoing would do now, whether or not a step has failed.
     pub async fn brief(&self) -> Result<Brief, Error> {
         self.service.brief(self.execution()).await
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> ExecutionStatus {
         self.execution().status()
     }
 
-    /// It has ended, or waits for somebody.
+    /// Whether the execution has ended, is paused, or waits for an answer.
     pub fn is_settled(&self) -> bool {
-        !matches!(self.status(), Status::Running | Status::Compensating)
+        !matches!(self.status(), ExecutionStatus::Running | ExecutionStatus::Compensating)
     }
 
+    /// The position of the execution's last entry.
     pub fn position(&self) -> u64 {
         self.execution().position.0
     }
@@ -394,36 +430,37 @@ impl Watching {
         &self.execution().plan
     }
 
-    /// Every step, in the plan's order.
-    pub fn glances(&self) -> impl Iterator<Item = Glance<'_>> {
+    /// A snapshot of every step, in the plan's order.
+    pub fn step_snapshots(&self) -> impl Iterator<Item = StepSnapshot<'_>> {
         let execution = self.execution();
-        execution.plan.numbered().zip(&execution.steps).map(|((no, spec), state)| Glance {
+        execution.plan.numbered_steps().zip(&execution.steps).map(|((no, spec), state)| StepSnapshot {
             id: &spec.id,
             name: spec.name.as_deref(),
             status: state.status(),
             attempts: state.attempts.len(),
             progress: self.service.progress(self.stream, no, state.status()),
-            started_at_ms: last_started(state),
+            started_at_ms: last_started_at_ms(state),
             ended_at_ms: state.ended_at_ms,
         })
     }
 
-    /// Waits until the execution has moved.
-    pub async fn moved(&mut self) -> Result<(), Error> {
+    /// Waits until the execution has a new entry, and applies it.
+    pub async fn wait_for_change(&mut self) -> Result<(), Error> {
         loop {
             let before = self.execution().version;
-            if self.bell.changed().await.is_err() {
+            if self.journal_head.changed().await.is_err() {
                 return Err(Error::new("closed", "the journal is closed", "start actbook again"));
             }
-            self.look()?;
+            self.refresh()?;
             if self.execution().version > before {
                 return Ok(());
             }
         }
     }
 
-    pub fn look(&mut self) -> Result<(), Error> {
+    /// Applies the entries that were appended since the last refresh.
+    pub fn refresh(&mut self) -> Result<(), Error> {
         let Self { service, stream, execution, .. } = self;
-        Ok(ledger::look_again(&service.db, service.tenant, *stream, execution)?)
+        Ok(ledger::catch_up_in_place(&service.db, service.tenant, *stream, execution)?)
     }
 }

@@ -1,6 +1,7 @@
-//! One execution as a file that anybody can check offline. It carries its own entries whole and, for
-//! the positions of others between them, only their 32-byte hashes, so that the chain still closes.
-//! It ends with an entry of its own: a bare hash at the end could stand for one that was left out.
+//! Exports one execution as a file that anyone can verify offline. The file holds the execution's entries
+//! whole and, for the entries of other streams between them, only their 32-byte hashes, so that the chain
+//! still closes. The last line must be an entry of the execution: a bare hash there could stand for an own
+//! entry that was left out.
 
 use std::borrow::Cow;
 use std::io::{BufRead, Write};
@@ -14,77 +15,93 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use super::verify::{Bad, Verified, entry_hash, hex};
+use super::verify::{VerifyFailure, VerifyReport, entry_hash, hex};
 use crate::error::Error;
 use crate::ledger;
 use crate::store::{Db, Entry, journal, payloads};
 
+/// The format that is written.
 const FORMAT: u32 = 2;
-/// The first format, which is still read: its header does not say how many entries the execution has.
-const FORMAT_WITHOUT_COUNT: u32 = 1;
-const WITHOUT_COUNT: &str = "the file has export format 1, which does not state how many entries the execution \
+/// The first format, still readable: its header does not state how many entries the execution has.
+const FORMAT_1: u32 = 1;
+const NOTE_WITHOUT_COUNT: &str = "the file has export format 1, which does not state how many entries the execution \
      has; an export made by this version does";
-const NOT_ENDED: &str = "the execution has not ended in this file; what happened later is not part of it";
-/// A longer line is no line of ours.
+const NOTE_NOT_ENDED: &str =
+    "the execution has not ended in this file; what happened later is not part of it";
+/// A longer line is refused.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// The result of an export.
 #[derive(Clone, Debug, Serialize)]
-pub struct Exported {
+pub struct ExportReport {
+    /// The execution's id.
     pub execution: String,
+    /// How many entries of the execution the file holds.
     pub entries: u64,
+    /// The position of the last one.
     pub position: u64,
+    /// The chain hash there, in hexadecimal.
     pub hash: String,
 }
 
+/// The first line of an export.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Header {
+struct ExportHeader {
     actbook_export: u32,
     tenant: i64,
     execution: String,
     stream: u64,
-    /// The chain before the first line.
+    /// The position before the first line, and the chain hash there.
     after: u64,
     after_hash: String,
+    /// The position of the last line, and the chain hash there.
     through: u64,
     hash: String,
-    /// How many lines are the execution's own entries; `None` only in format 1.
+    /// How many lines are entries of the execution; `None` only in format 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     entries: Option<u64>,
+    /// In base64. `None`: erased.
     salt: Option<String>,
+    /// The plan's document.
     plan: String,
 }
 
-impl Header {
-    /// The first line of an export, of a format that this version reads.
+impl ExportHeader {
+    /// Parses the first line; refused if its format is not one that this version reads.
     fn parse(line: &str) -> Result<Self, Error> {
-        let header: Self = serde_json::from_str(line).map_err(broken)?;
+        let header: Self = serde_json::from_str(line).map_err(invalid_export)?;
         match (header.actbook_export, header.entries) {
-            (FORMAT, Some(_)) | (FORMAT_WITHOUT_COUNT, None) => Ok(header),
-            (FORMAT, None) => Err(broken("its header does not say how many entries it has")),
-            (FORMAT_WITHOUT_COUNT, Some(_)) => Err(broken("its header is not of format 1")),
-            (other, _) => Err(broken(format!("its format is {other}, this actbook reads up to {FORMAT}"))),
+            (FORMAT, Some(_)) | (FORMAT_1, None) => Ok(header),
+            (FORMAT, None) => Err(invalid_export("its header does not say how many entries it has")),
+            (FORMAT_1, Some(_)) => Err(invalid_export("its header is not of format 1")),
+            (other, _) => {
+                Err(invalid_export(format!("its format is {other}, this actbook reads up to {FORMAT}")))
+            }
         }
     }
 }
 
+/// Any later line of an export: an entry of the execution, or the hash of another stream's entry.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Line {
-    Own(Own),
-    Other(Other),
+enum ExportLine {
+    Own(OwnEntryLine),
+    Other(OtherEntryLine),
 }
 
+/// An entry of another stream, reduced to its hash in base64.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Other {
+struct OtherEntryLine {
     position: u64,
     entry: String,
 }
 
+/// An entry of the execution, with its payload unless that was erased.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Own {
+struct OwnEntryLine {
     position: u64,
     version: u64,
     at: i64,
@@ -96,7 +113,8 @@ struct Own {
     payload: Option<String>,
 }
 
-fn broken(why: impl std::fmt::Display) -> Error {
+/// The refusal of a file that is not a readable export.
+fn invalid_export(why: impl std::fmt::Display) -> Error {
     Error::new(
         "not_an_export",
         format!("this is not an export that reads: {why}"),
@@ -104,48 +122,49 @@ fn broken(why: impl std::fmt::Display) -> Error {
     )
 }
 
-fn unwritable(error: std::io::Error) -> Error {
+fn write_error(error: std::io::Error) -> Error {
     Error::new("io", format!("the export cannot be written: {error}"), "choose another file")
 }
 
-pub(super) async fn write(
+/// Writes the export of one execution to `to`.
+pub(super) async fn write_export(
     db: &Db,
     tenant: i64,
     stream: u64,
     to: &mut (dyn Write + Send),
-) -> Result<Exported, Error> {
-    let plans = ledger::Plans::default();
-    let execution = ledger::fold(db, tenant, stream, &plans)?.ok_or_else(|| {
+) -> Result<ExportReport, Error> {
+    let plans = ledger::PlanCache::default();
+    let execution = ledger::fold_execution(db, tenant, stream, &plans)?.ok_or_else(|| {
         Error::new("no_such_execution", "there is no such execution", "`actbook list` shows them")
     })?;
     let (after, through) = (stream - 1, execution.position.0);
     let hash_at = |entry: Option<Entry>| entry.map_or(GENESIS, |entry| entry.hash);
-    let header = Header {
+    let header = ExportHeader {
         actbook_export: FORMAT,
         tenant,
         execution: execution.id.to_string(),
         stream,
         after,
-        after_hash: hex(&hash_at(journal::at(tenant, after).first(db).await?)),
+        after_hash: hex(&hash_at(journal::by_position(tenant, after).first(db).await?)),
         through,
-        hash: hex(&hash_at(journal::at(tenant, through).first(db).await?)),
+        hash: hex(&hash_at(journal::by_position(tenant, through).first(db).await?)),
         entries: Some(execution.version),
         salt: payloads::salt(tenant, stream).first(db).await?.map(|salt| STANDARD.encode(salt)),
         plan: execution.plan.document.clone(),
     };
-    put(to, &header)?;
-    let mut bodies = payloads::of_stream(db.dialect(), tenant, stream).all(db).await?.into_iter().peekable();
+    write_line(to, &header)?;
+    let mut bodies = payloads::by_stream(db.dialect(), tenant, stream).all(db).await?.into_iter().peekable();
     let mut own = 0;
-    let flow = journal::between(tenant, after, through).each(db, |entry| {
+    let flow = journal::between(tenant, after, through).for_each(db, |entry| {
         let line = if entry.stream == stream {
             own += 1;
             let body = bodies.next_if(|payload| payload.position == entry.position);
-            Line::Own(own_line(entry, body.map(|payload| payload.body)))
+            ExportLine::Own(own_line(entry, body.map(|payload| payload.body)))
         } else {
             let hash = STANDARD.encode(entry_hash(tenant, &entry));
-            Line::Other(Other { position: entry.position, entry: hash })
+            ExportLine::Other(OtherEntryLine { position: entry.position, entry: hash })
         };
-        match put(to, &line) {
+        match write_line(to, &line) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
@@ -153,65 +172,79 @@ pub(super) async fn write(
     match flow.await? {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => {
-            to.flush().map_err(unwritable)?;
-            Ok(Exported { execution: header.execution, entries: own, position: through, hash: header.hash })
+            to.flush().map_err(write_error)?;
+            Ok(ExportReport {
+                execution: header.execution,
+                entries: own,
+                position: through,
+                hash: header.hash,
+            })
         }
     }
 }
 
-fn put(to: &mut (dyn Write + Send), line: &impl Serialize) -> Result<(), Error> {
-    let text = serde_json::to_string(line).map_err(broken)?;
-    writeln!(to, "{text}").map_err(unwritable)
+/// Writes one line of JSON.
+fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> Result<(), Error> {
+    let text = serde_json::to_string(line).map_err(invalid_export)?;
+    writeln!(to, "{text}").map_err(write_error)
 }
 
-fn own_line(entry: Entry, payload: Option<Vec<u8>>) -> Own {
+/// The line of an entry of the execution.
+fn own_line(entry: Entry, payload: Option<Vec<u8>>) -> OwnEntryLine {
     let Entry { position, version, at, actor, kind, body, .. } = entry;
     let payload = payload.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Own { position, version, at, actor, kind, body, payload }
+    OwnEntryLine { position, version, at, actor, kind, body, payload }
 }
 
-/// Checks an export without any database.
-pub fn verify_file(from: impl BufRead) -> Result<Verified, Error> {
+/// Verifies an export without any database. `Err`: the file is not a readable export.
+pub fn verify_file(from: impl BufRead) -> Result<VerifyReport, Error> {
     let mut lines = from.lines();
-    let mut next = || -> Result<Option<String>, Error> {
-        let line = lines.next().transpose().map_err(broken)?;
+    let mut next_line = || -> Result<Option<String>, Error> {
+        let line = lines.next().transpose().map_err(invalid_export)?;
         match line {
-            Some(line) if line.len() > LINE_BYTES_MAX => Err(broken("a line is too long")),
+            Some(line) if line.len() > LINE_BYTES_MAX => Err(invalid_export("a line is too long")),
             line => Ok(line),
         }
     };
-    let header = Header::parse(&next()?.ok_or_else(|| broken("it is empty"))?)?;
-    let mut check = Check::new(header)?;
-    while let Some(text) = next()? {
-        let line: Line = serde_json::from_str(&text).map_err(broken)?;
-        if let Err(why) = check.line(line) {
-            return Ok(Verified {
-                bad: Some(Bad { position: check.position + 1, why }),
-                ..Verified::default()
+    let header = ExportHeader::parse(&next_line()?.ok_or_else(|| invalid_export("it is empty"))?)?;
+    let mut check = ExportVerification::new(header)?;
+    while let Some(text) = next_line()? {
+        let line: ExportLine = serde_json::from_str(&text).map_err(invalid_export)?;
+        if let Err(why) = check.check_line(line) {
+            return Ok(VerifyReport {
+                bad: Some(VerifyFailure { position: check.position + 1, why }),
+                ..VerifyReport::default()
             });
         }
     }
     Ok(check.finish())
 }
 
-struct Check {
-    header: Header,
+/// The state of verifying an export line by line.
+struct ExportVerification {
+    header: ExportHeader,
     salt: Vec<u8>,
+    /// The position of the last line so far, and the chain hash there.
     position: u64,
     hash: Hash,
+    /// How many entries of the execution were read.
     version: u64,
-    /// The position of the execution's last entry so far.
+    /// The position of the last of them.
     last_own: u64,
     payloads: u64,
+    /// An entry says that the payloads were erased.
     erased: bool,
-    missing: Option<u64>,
+    /// The position of the first entry without its payload.
+    first_missing_payload: Option<u64>,
+    /// The execution as folded so far.
     state: Option<actbook_engine::execution::Execution>,
 }
 
-impl Check {
-    fn new(header: Header) -> Result<Self, Error> {
-        let hash = unhex(&header.after_hash).ok_or_else(|| broken("after_hash is no hash"))?;
-        let salt = header.salt.as_deref().map(|salt| STANDARD.decode(salt)).transpose().map_err(broken)?;
+impl ExportVerification {
+    fn new(header: ExportHeader) -> Result<Self, Error> {
+        let hash = parse_hash(&header.after_hash).ok_or_else(|| invalid_export("after_hash is no hash"))?;
+        let salt =
+            header.salt.as_deref().map(|salt| STANDARD.decode(salt)).transpose().map_err(invalid_export)?;
         let position = header.after;
         Ok(Self {
             salt: salt.unwrap_or_default(),
@@ -221,19 +254,20 @@ impl Check {
             last_own: 0,
             payloads: 0,
             erased: false,
-            missing: None,
+            first_missing_payload: None,
             state: None,
             header,
         })
     }
 
-    fn line(&mut self, line: Line) -> Result<(), String> {
+    /// Checks one line and extends the chain by it. `Err`: why the line does not hold.
+    fn check_line(&mut self, line: ExportLine) -> Result<(), String> {
         let (position, entry) = match line {
-            Line::Other(Other { position, entry }) => {
+            ExportLine::Other(OtherEntryLine { position, entry }) => {
                 let bytes = STANDARD.decode(entry).map_err(|error| error.to_string())?;
                 (position, Hash::try_from(bytes).map_err(|_| "an entry's hash has 32 bytes")?)
             }
-            Line::Own(own) => (own.position, self.own_entry(own)?),
+            ExportLine::Own(own) => (own.position, self.check_own_entry(own)?),
         };
         if position != self.position + 1 {
             return Err("the entry is missing".into());
@@ -243,32 +277,45 @@ impl Check {
         Ok(())
     }
 
-    fn own_entry(&mut self, own: Own) -> Result<Hash, String> {
+    /// Checks an entry of the execution and returns its hash.
+    fn check_own_entry(&mut self, own: OwnEntryLine) -> Result<Hash, String> {
         self.version += 1;
         self.last_own = own.position;
         if own.version != self.version {
             return Err(format!("version {} of the execution is missing", self.version));
         }
         let event = Event::decode(&own.kind, &own.body).map_err(|error| error.to_string())?;
-        self.payload(&event, own.position, own.payload.as_deref())?;
-        self.fold(event, &own)?;
-        let Own { position, version, at, actor, kind, body, .. } = own;
+        self.check_payload(&event, own.position, own.payload.as_deref())?;
+        self.fold_entry(event, &own)?;
+        let OwnEntryLine { position, version, at, actor, kind, body, .. } = own;
         let stream = self.header.stream;
         let (hash, payload, turns_page) = (GENESIS, None, false);
-        let entry = Entry { position, stream, version, at, actor, kind, body, hash, payload, turns_page };
+        let entry = Entry {
+            position,
+            stream,
+            version,
+            at,
+            actor,
+            kind,
+            body,
+            hash,
+            payload,
+            is_first_on_page: turns_page,
+        };
         Ok(entry_hash(self.header.tenant, &entry))
     }
 
-    fn payload(&mut self, event: &Event, position: u64, payload: Option<&str>) -> Result<(), String> {
+    /// Checks the payload of an entry against the digest that the entry holds.
+    fn check_payload(&mut self, event: &Event, position: u64, payload: Option<&str>) -> Result<(), String> {
         self.erased |= matches!(event, Event::PayloadsErased(_));
-        match (event.kept(), payload) {
+        match (event.payload_digest(), payload) {
             (None, None) => {}
             (None, Some(_)) => return Err("a payload that no entry owns".into()),
-            (Some(_), None) => self.missing = self.missing.or(Some(position)),
+            (Some(_), None) => self.first_missing_payload = self.first_missing_payload.or(Some(position)),
             (Some(kept), Some(body)) => {
-                let same = body.len() as u64 == kept.size
+                let matches = body.len() as u64 == kept.size
                     && Digest::salted(&self.salt, body.as_bytes()) == kept.digest;
-                if !same {
+                if !matches {
                     return Err("its payload is not the one that was written".into());
                 }
                 self.payloads += 1;
@@ -277,8 +324,8 @@ impl Check {
         Ok(())
     }
 
-    /// The entries must also make sense: they are folded as they would be anywhere.
-    fn fold(&mut self, event: Event, own: &Own) -> Result<(), String> {
+    /// Folds an entry into the execution's state: entries must also form a valid history.
+    fn fold_entry(&mut self, event: Event, own: &OwnEntryLine) -> Result<(), String> {
         let position = actbook_engine::id::Position(own.position);
         self.state = Some(match (self.state.take(), event) {
             (None, Event::ExecutionStarted(started)) => {
@@ -292,23 +339,24 @@ impl Check {
                 let plan = actbook_engine::plan::Plan::parse(&self.header.plan)
                     .map_err(|_| "the plan does not read")?;
                 let salt: std::sync::Arc<[u8]> = self.salt.clone().into();
-                actbook_engine::execution::open(&started, position, own.at, plan.into(), salt)
+                actbook_engine::execution::initial_state(&started, position, own.at, plan.into(), salt)
             }
             (None, _) => return Err("it does not begin with the execution's start".into()),
             (Some(state), event) => {
-                let recorded = actbook_engine::execution::Recorded { position, at_ms: own.at, event };
+                let recorded = actbook_engine::execution::RecordedEvent { position, at_ms: own.at, event };
                 evolve(state, &recorded).map_err(|corrupt| corrupt.to_string())?
             }
         });
         Ok(())
     }
 
-    fn finish(self) -> Verified {
-        let failed = |position, why: &str| Verified {
-            bad: Some(Bad { position, why: why.into() }),
-            ..Verified::default()
+    /// The result after the last line.
+    fn finish(self) -> VerifyReport {
+        let failed = |position, why: &str| VerifyReport {
+            bad: Some(VerifyFailure { position, why: why.into() }),
+            ..VerifyReport::default()
         };
-        if let (Some(position), false) = (self.missing, self.erased) {
+        if let (Some(position), false) = (self.first_missing_payload, self.erased) {
             return failed(position, "its payload is missing");
         }
         if self.position != self.header.through || hex(&self.hash) != self.header.hash {
@@ -323,8 +371,8 @@ impl Check {
         if self.header.entries.is_some_and(|stated| stated != self.version) {
             return failed(self.position, "it has another number of entries than its header states");
         }
-        let notes = self.notes();
-        Verified {
+        let notes = self.caveats();
+        VerifyReport {
             ok: true,
             entries: self.version,
             payloads: self.payloads,
@@ -336,17 +384,20 @@ impl Check {
         }
     }
 
-    /// What the file cannot show though it holds.
-    fn notes(&self) -> Vec<String> {
-        let without_count = self.header.entries.is_none().then_some(WITHOUT_COUNT);
-        let goes_on = self.state.as_ref().is_some_and(|state| state.ended.is_none()).then_some(NOT_ENDED);
-        [without_count, goes_on].into_iter().flatten().map(str::to_owned).collect()
+    /// What the file cannot prove although every line holds.
+    fn caveats(&self) -> Vec<String> {
+        let without_count = self.header.entries.is_none().then_some(NOTE_WITHOUT_COUNT);
+        let not_ended =
+            self.state.as_ref().is_some_and(|state| state.ended.is_none()).then_some(NOTE_NOT_ENDED);
+        [without_count, not_ended].into_iter().flatten().map(str::to_owned).collect()
     }
 }
 
-fn unhex(text: &str) -> Option<Hash> {
+/// Parses a hash in lower-case hexadecimal. `None`: the text is no such hash.
+fn parse_hash(text: &str) -> Option<Hash> {
     let digit = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
     let bytes: Option<Vec<u8>> = (0..text.len() / 2).map(|index| digit(index * 2)).collect();
-    // One spelling per hash: no capitals, no signs, no odd digit at the end.
+    // Only one spelling is accepted: `from_str_radix` also takes capitals and signs, and an odd digit was
+    // ignored.
     Hash::try_from(bytes?).ok().filter(|hash| hex(hash) == text)
 }

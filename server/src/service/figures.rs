@@ -1,30 +1,31 @@
-//! Figures of what was done: executions over time, plans, tools, failures, retries, the time that people
-//! were waited for, and what agents' confidence was worth. Taken from the journal's projections up to this
-//! moment; everything counts by the time at which it began.
+//! Statistics: executions over time, plans, tools, failures, retries, the time spent waiting for people, and
+//! how well agents' confidence was calibrated. Computed from projections that are first brought up to the
+//! journal's head. Each item counts in the period in which it began.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::Service;
-use super::stats::Seen;
-use super::view::time;
+use super::stats::ToolCallStats;
+use super::view::format_time;
 use crate::error::Error;
 use crate::ledger;
-pub use crate::store::figures::Of as StatsFilter;
+pub use crate::store::figures::StatsFilter;
 use crate::store::figures::{self, Percentiles, Retries};
 
-/// Of each list, beyond which more helps nobody.
-const LONGEST_MAX: u64 = 10;
+/// At most this many of the longest steps are listed.
+const LONGEST_STEPS_MAX: u64 = 10;
 const HOUR_MS: i64 = 3600 * 1000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 const WEEK_MS: i64 = 7 * DAY_MS;
-/// Weeks begin on a Monday, and the first day of all was a Thursday.
-const MONDAY_MS: i64 = 3 * DAY_MS;
-/// A chart of more bars than this shows longer periods.
-const BARS_MAX: i64 = 60;
+/// Shifts weeks so that they begin on a Monday: 1970-01-01 was a Thursday.
+const MONDAY_OFFSET_MS: i64 = 3 * DAY_MS;
+/// A chart has at most about this many periods; a longer span is divided into longer periods.
+const PERIODS_MAX: i64 = 60;
 const MILLION: f64 = 1_000_000.0;
 
+/// All statistics of one filter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stats {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,50 +37,54 @@ pub struct Stats {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     pub executions: ExecutionFigures,
-    /// Those with the most executions first.
+    /// Plans, those with the most executions first.
     pub plans: Vec<PlanFigures>,
-    /// By name; calls that Actbook made.
+    /// Tools by name; only calls that Actbook made.
     pub tools: Vec<ToolFigures>,
-    /// Steps that were left failed or unknown, the most frequent category first.
+    /// Steps that ended failed or unknown, the most frequent category first.
     pub failures: Vec<FailureFigures>,
     pub retries: RetryFigures,
     pub waiting: Vec<WaitFigures>,
-    pub longest_steps: Vec<LongStep>,
-    pub calibration: Vec<Calibration>,
+    pub longest_steps: Vec<LongestStep>,
+    pub calibration: Vec<CalibrationBucket>,
 }
 
+/// Counts of executions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExecutionFigures {
     pub total: u64,
     pub by_status: BTreeMap<String, u64>,
-    /// Of those that ended.
+    /// Share of ended executions that succeeded, 0 to 1. `None`: none has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success_rate: Option<f64>,
-    pub every: Every,
-    /// Without the periods in which nothing began.
-    pub over_time: Vec<Period>,
+    /// The length of the periods in `over_time`.
+    pub every: PeriodLength,
+    /// Periods in which an execution began, oldest first.
+    pub over_time: Vec<PeriodFigures>,
 }
 
+/// The length of the periods of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Every {
+pub enum PeriodLength {
     Hour,
     Day,
     Week,
 }
 
+/// One period of a chart, and the executions that began in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Period {
-    /// In UTC.
+pub struct PeriodFigures {
+    /// Its start, as RFC 3339 in UTC.
     pub from: String,
     #[serde(skip)]
     pub from_ms: i64,
     pub by_status: BTreeMap<String, u64>,
 }
 
-/// By nearest rank: each is a time that something took.
+/// Percentiles of durations, by nearest rank: each is a duration that occurred. `None`: nothing was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Took {
+pub struct DurationPercentiles {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,6 +93,7 @@ pub struct Took {
     pub p99_ms: Option<i64>,
 }
 
+/// Counts and durations of the executions of one plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlanFigures {
     pub id: String,
@@ -95,23 +101,26 @@ pub struct PlanFigures {
     pub executions: u64,
     pub ended: u64,
     pub succeeded: u64,
-    /// Of those that ended.
+    /// Share of ended executions that succeeded, 0 to 1. `None`: none has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success_rate: Option<f64>,
-    /// From the start to the end, waiting included.
+    /// From start to end, waiting included.
     #[serde(flatten)]
-    pub took: Took,
+    pub took: DurationPercentiles,
 }
 
+/// Statistics of the calls of one tool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolFigures {
     pub tool: String,
+    /// Share of calls that succeeded, 0 to 1. `None`: there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success_rate: Option<f64>,
     #[serde(flatten)]
-    pub seen: Seen,
+    pub stats: ToolCallStats,
 }
 
+/// How many steps ended failed or unknown with one category.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FailureFigures {
     pub category: String,
@@ -119,36 +128,39 @@ pub struct FailureFigures {
     pub unknown: u64,
 }
 
-/// Steps that were tried more than once.
+/// Counts of steps with more than one attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RetryFigures {
     pub steps: u64,
-    /// Beyond the first of each.
+    /// Attempts beyond the first of each step.
     pub attempts: u64,
+    /// Steps that succeeded in the end.
     pub succeeded: u64,
 }
 
-/// Questions to people: `approval` or `decision`.
+/// Counts and durations of waiting for people, of one kind of question: `approval` or `decision`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitFigures {
     pub r#for: String,
     pub answered: u64,
     pub open: u64,
-    /// Of those that were answered.
+    /// Time until the answer, summed over the answered questions.
     pub total_ms: i64,
     #[serde(flatten)]
-    pub took: Took,
+    pub took: DurationPercentiles,
+    /// When the oldest open question was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_since: Option<String>,
 }
 
-/// A step of a plan, by its longest attempt.
+/// A step of a plan, with its longest attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LongStep {
+pub struct LongestStep {
     pub plan: String,
     pub step: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
+    /// `agent`: an agent does the step. `None`: Actbook does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<&'static str>,
     pub execution: String,
@@ -156,67 +168,76 @@ pub struct LongStep {
     pub attempts: u64,
 }
 
-/// What agents' confidence in steps was worth, by tenths; steps whose outcome is unknown are left out.
+/// How often steps succeeded that agents reported with a confidence between `from` and `to`, a tenth apart.
+/// Steps with an unknown outcome are left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Calibration {
+pub struct CalibrationBucket {
     pub from: f64,
     pub to: f64,
     pub claims: u64,
     pub succeeded: u64,
-    /// The mean of what they said, to a millionth.
+    /// The mean stated confidence, rounded to a millionth.
     pub confidence: f64,
     pub success_rate: f64,
 }
 
 impl Service {
-    pub async fn stats(&self, of: &StatsFilter) -> Result<Stats, Error> {
-        ledger::catch_up_seen(&self.db, self.tenant, &self.plans).await?;
-        let of = &StatsFilter { within: self.within(), ..of.clone() };
+    /// All statistics of what a filter selects, within the boundary.
+    pub async fn stats(&self, filter: &StatsFilter) -> Result<Stats, Error> {
+        ledger::catch_up_call_stats(&self.db, self.tenant, &self.plans).await?;
+        let filter = &StatsFilter { within: self.owned_boundary(), ..filter.clone() };
         let (db, tenant) = (&self.db, self.tenant);
-        let retries = figures::retries(tenant, of).first(db).await?.unwrap_or_default();
-        let failures = figures::troubles(tenant, of).all(db).await?.into_iter();
-        let longest = figures::longest(tenant, of, LONGEST_MAX).all(db).await?.into_iter();
-        let claims = figures::claims(tenant, of).all(db).await?;
+        let retries = figures::retries(tenant, filter).first(db).await?.unwrap_or_default();
+        let failures = figures::trouble_counts(tenant, filter).all(db).await?.into_iter();
+        let longest = figures::slowest_steps(tenant, filter, LONGEST_STEPS_MAX).all(db).await?.into_iter();
+        let claims = figures::claim_counts(tenant, filter).all(db).await?;
         Ok(Stats {
-            since: of.since.map(time),
-            until: of.until.map(time),
-            plan: of.plan.clone(),
-            task: of.task.clone(),
-            executions: self.execution_figures(of).await?,
-            plans: self.plan_figures(of).await?,
-            tools: self.tool_figures(of).await?,
+            since: filter.since.map(format_time),
+            until: filter.until.map(format_time),
+            plan: filter.plan.clone(),
+            task: filter.task.clone(),
+            executions: self.execution_figures(filter).await?,
+            plans: self.plan_figures(filter).await?,
+            tools: self.tool_figures(filter).await?,
             failures: failures.map(FailureFigures::of).collect(),
             retries: RetryFigures::of(retries),
-            waiting: self.wait_figures(of).await?,
-            longest_steps: longest.map(LongStep::of).collect(),
-            calibration: claims.iter().map(Calibration::of).collect(),
+            waiting: self.wait_figures(filter).await?,
+            longest_steps: longest.map(LongestStep::of).collect(),
+            calibration: claims.iter().map(CalibrationBucket::of).collect(),
         })
     }
 
-    async fn execution_figures(&self, of: &StatsFilter) -> Result<ExecutionFigures, Error> {
-        let span = figures::span(self.tenant, of).first(&self.db).await?.flatten();
-        let every = Every::fitting(span.map_or(0, |(first, last)| last - first));
-        let (period_ms, shift_ms) = every.measures();
+    async fn execution_figures(&self, filter: &StatsFilter) -> Result<ExecutionFigures, Error> {
+        let span = figures::start_range(self.tenant, filter).first(&self.db).await?.flatten();
+        let every = PeriodLength::for_span(span.map_or(0, |(first, last)| last - first));
+        let (period_ms, shift_ms) = every.length_and_offset_ms();
         let mut by_status = BTreeMap::new();
-        let mut over_time: Vec<Period> = Vec::new();
-        for began in figures::began(self.tenant, of, period_ms, shift_ms).all(&self.db).await? {
+        let mut over_time: Vec<PeriodFigures> = Vec::new();
+        for began in
+            figures::started_per_period(self.tenant, filter, period_ms, shift_ms).all(&self.db).await?
+        {
             let from_ms = began.period * period_ms - shift_ms;
             if over_time.last().is_none_or(|last| last.from_ms != from_ms) {
-                over_time.push(Period { from: time(from_ms), from_ms, by_status: BTreeMap::new() });
+                over_time.push(PeriodFigures {
+                    from: format_time(from_ms),
+                    from_ms,
+                    by_status: BTreeMap::new(),
+                });
             }
-            let last = over_time.last_mut().expect("one was just put there");
+            let last = over_time.last_mut().expect("the period was just pushed");
             *by_status.entry(began.status.clone()).or_default() += began.executions;
             last.by_status.insert(began.status, began.executions);
         }
         let count = |status: &str| by_status.get(status).copied().unwrap_or(0);
         let ended = ["succeeded", "failed", "cancelled", "compensated"].map(count).iter().sum();
-        let success_rate = rate(count("succeeded"), ended);
+        let success_rate = ratio(count("succeeded"), ended);
         Ok(ExecutionFigures { total: by_status.values().sum(), by_status, success_rate, every, over_time })
     }
 
-    async fn plan_figures(&self, of: &StatsFilter) -> Result<Vec<PlanFigures>, Error> {
-        let took = by_name(figures::percentiles_of_plans(self.tenant, of).all(&self.db).await?);
-        let plans = figures::plans(self.tenant, of).all(&self.db).await?.into_iter();
+    async fn plan_figures(&self, filter: &StatsFilter) -> Result<Vec<PlanFigures>, Error> {
+        let took =
+            percentiles_by_name(figures::percentiles_of_plans(self.tenant, filter).all(&self.db).await?);
+        let plans = figures::plan_counts(self.tenant, filter).all(&self.db).await?.into_iter();
         Ok(plans
             .map(|count| PlanFigures {
                 took: took.get(&count.plan).copied().unwrap_or_default(),
@@ -225,21 +246,26 @@ impl Service {
                 executions: count.executions,
                 ended: count.ended,
                 succeeded: count.succeeded,
-                success_rate: rate(count.succeeded, count.ended),
+                success_rate: ratio(count.succeeded, count.ended),
             })
             .collect())
     }
 
-    async fn tool_figures(&self, of: &StatsFilter) -> Result<Vec<ToolFigures>, Error> {
-        let tools = self.seen_of(of).await?.tools.into_iter();
+    async fn tool_figures(&self, filter: &StatsFilter) -> Result<Vec<ToolFigures>, Error> {
+        let tools = self.read_tool_call_stats(filter).await?.tools.into_iter();
         Ok(tools
-            .map(|(tool, seen)| ToolFigures { tool, success_rate: rate(seen.succeeded, seen.calls), seen })
+            .map(|(tool, stats)| ToolFigures {
+                tool,
+                success_rate: ratio(stats.succeeded, stats.calls),
+                stats,
+            })
             .collect())
     }
 
-    async fn wait_figures(&self, of: &StatsFilter) -> Result<Vec<WaitFigures>, Error> {
-        let took = by_name(figures::percentiles_of_waits(self.tenant, of).all(&self.db).await?);
-        let waits = figures::waits(self.tenant, of).all(&self.db).await?.into_iter();
+    async fn wait_figures(&self, filter: &StatsFilter) -> Result<Vec<WaitFigures>, Error> {
+        let took =
+            percentiles_by_name(figures::percentiles_of_waits(self.tenant, filter).all(&self.db).await?);
+        let waits = figures::wait_counts(self.tenant, filter).all(&self.db).await?.into_iter();
         Ok(waits
             .map(|count| WaitFigures {
                 took: took.get(&count.kind).copied().unwrap_or_default(),
@@ -247,47 +273,49 @@ impl Service {
                 answered: count.answered,
                 open: count.open,
                 total_ms: count.total_ms,
-                open_since: count.open_since.map(time),
+                open_since: count.open_since.map(format_time),
             })
             .collect())
     }
 }
 
-fn by_name(found: Vec<Percentiles>) -> BTreeMap<String, Took> {
-    let took = |found: &Percentiles| Took {
-        p50_ms: Some(found.p50_ms),
-        p95_ms: Some(found.p95_ms),
-        p99_ms: Some(found.p99_ms),
+/// The store's percentiles as a map from the name that each belongs to.
+fn percentiles_by_name(rows: Vec<Percentiles>) -> BTreeMap<String, DurationPercentiles> {
+    let took = |row: &Percentiles| DurationPercentiles {
+        p50_ms: Some(row.p50_ms),
+        p95_ms: Some(row.p95_ms),
+        p99_ms: Some(row.p99_ms),
     };
-    found.into_iter().map(|found| (found.named.clone(), took(&found))).collect()
+    rows.into_iter().map(|row| (row.group.clone(), took(&row))).collect()
 }
 
-/// None of nothing is no rate.
-fn rate(part: u64, whole: u64) -> Option<f64> {
+/// `part / whole`. `None`: `whole` is 0.
+fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-impl Every {
-    /// The shortest periods of which there are not too many.
-    fn fitting(span_ms: i64) -> Self {
+impl PeriodLength {
+    /// The shortest length that divides a span into at most `PERIODS_MAX` periods; weeks if none does.
+    fn for_span(span_ms: i64) -> Self {
         match span_ms {
-            span if span / HOUR_MS < BARS_MAX => Every::Hour,
-            span if span / DAY_MS < BARS_MAX => Every::Day,
-            _ => Every::Week,
+            span if span / HOUR_MS < PERIODS_MAX => PeriodLength::Hour,
+            span if span / DAY_MS < PERIODS_MAX => PeriodLength::Day,
+            _ => PeriodLength::Week,
         }
     }
 
-    /// How long one is, and how far its beginning is shifted.
-    fn measures(self) -> (i64, i64) {
+    /// The length of a period, and the offset of its start from the epoch, in milliseconds.
+    fn length_and_offset_ms(self) -> (i64, i64) {
         match self {
-            Every::Hour => (HOUR_MS, 0),
-            Every::Day => (DAY_MS, 0),
-            Every::Week => (WEEK_MS, MONDAY_MS),
+            PeriodLength::Hour => (HOUR_MS, 0),
+            PeriodLength::Day => (DAY_MS, 0),
+            PeriodLength::Week => (WEEK_MS, MONDAY_OFFSET_MS),
         }
     }
 
-    pub fn ms(self) -> i64 {
-        self.measures().0
+    /// The length of a period in milliseconds.
+    pub fn length_ms(self) -> i64 {
+        self.length_and_offset_ms().0
     }
 }
 
@@ -303,8 +331,8 @@ impl RetryFigures {
     }
 }
 
-impl LongStep {
-    fn of(long: figures::Longest) -> Self {
+impl LongestStep {
+    fn of(long: figures::SlowestStep) -> Self {
         Self {
             plan: long.plan_name,
             step: long.step,
@@ -317,7 +345,7 @@ impl LongStep {
     }
 }
 
-impl Calibration {
+impl CalibrationBucket {
     fn of(count: &figures::ClaimCount) -> Self {
         let claims = count.claims as f64;
         let mean = count.confidence_sum as f64 / claims;

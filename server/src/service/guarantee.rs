@@ -1,13 +1,14 @@
-//! What a plan's policy promises, in one line that people and agents read before they rely on it.
+//! The guarantee of a plan: what its policy promises, in one line for people and agents.
 
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::{OnFailure, PlanApproval};
 
+/// One line on order, failure handling and approvals under the plan's policy.
 pub fn guarantee(plan: &Plan) -> String {
     let policy = &plan.policy;
     let order = match policy.concurrency {
         1 => "one step at a time, in list order".to_owned(),
-        many => format!("up to {many} steps side by side"),
+        count => format!("up to {count} steps side by side"),
     };
     let failure = match policy.on_failure {
         OnFailure::Manual => "stops at a failure and asks; nothing is undone unasked",

@@ -1,4 +1,4 @@
-//! The journal as people care for it: verified, exported, rebuilt, copied, cleaned up.
+//! Operations on the whole journal: verify, export, rebuild projections, back up, erase old payloads.
 
 use std::path::Path;
 
@@ -6,96 +6,115 @@ use actbook_engine::execution::Command;
 use serde::Serialize;
 
 use super::Service;
-pub use super::export::Exported;
-pub use super::verify::{Bad, Verified};
+pub use super::export::ExportReport;
+pub use super::verify::{VerifyFailure, VerifyReport};
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{self, Asked, Request};
+use crate::ledger::{self, LedgerRequest, Operation};
 use crate::store::{executions, journal, notes, requests};
 
+/// What `cleanup` erased, or would erase in a dry run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Cleaned {
+pub struct CleanupReport {
     pub executions: usize,
-    /// Recorded outside of any execution.
+    /// Actions that were recorded outside of any execution.
     pub acts: usize,
-    /// Deleted, expired, or of such an execution.
+    /// Notes that were deleted, have expired, or belong to such an execution.
     pub notes: usize,
+    /// True: nothing was erased.
     pub dry_run: bool,
 }
 
-/// How many executions one round of `cleanup` takes on.
-const CLEANUP_ROUND: u64 = 500;
-/// Request keys are kept at least this long.
-const KEYS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
+/// How many executions, actions or notes `cleanup` reads at a time.
+const CLEANUP_BATCH: u64 = 500;
+/// Request keys are kept for at least a week.
+const REQUEST_KEYS_RETENTION_MS: i64 = 7 * 24 * 3600 * 1000;
 
 impl Service {
-    /// Wakes when the journal has moved, whoever moved it.
-    pub fn journal_bell(&self) -> Result<(crate::bell::Listening, tokio::sync::watch::Receiver<u64>), Error> {
-        Ok((self.bell.listen()?, self.bell.subscribe()))
+    /// A receiver that changes when any process has appended to the journal, and the guard that keeps it
+    /// informed.
+    pub fn subscribe_journal(
+        &self,
+    ) -> Result<(crate::notify::RemoteListener, tokio::sync::watch::Receiver<u64>), Error> {
+        Ok((self.notifier.listen_remote()?, self.notifier.subscribe()))
     }
 
-    /// The last entry's position and hash.
+    /// The position and the hash (in hexadecimal) of the last entry.
     pub async fn head(&self) -> Result<(u64, String), Error> {
         let head = journal::head(self.tenant).first(&self.db).await?;
-        let lost = || Error::new("corrupt", "the journal has no head", "restore a backup");
-        head.map(|head| (head.position, super::verify::hex(&head.hash))).ok_or_else(lost)
+        let missing = || Error::new("corrupt", "the journal has no head", "restore a backup");
+        head.map(|head| (head.position, super::verify::hex(&head.hash))).ok_or_else(missing)
     }
 
-    /// The whole chain and every payload, or the first position that does not hold.
-    pub async fn verify(&self) -> Result<Verified, Error> {
-        super::verify::journal(&self.db, self.tenant).await
+    /// Verifies the whole chain and every payload; reports the first position that fails.
+    pub async fn verify(&self) -> Result<VerifyReport, Error> {
+        super::verify::verify_journal(&self.db, self.tenant).await
     }
 
-    pub async fn export(&self, id: &str, to: &mut (dyn std::io::Write + Send)) -> Result<Exported, Error> {
+    /// Writes one execution as a file that can be verified offline.
+    pub async fn export(
+        &self,
+        id: &str,
+        to: &mut (dyn std::io::Write + Send),
+    ) -> Result<ExportReport, Error> {
         let found = self.find(id).await?;
-        super::export::write(&self.db, self.tenant, found.stream, to).await
+        super::export::write_export(&self.db, self.tenant, found.stream, to).await
     }
 
-    /// Replays the projections from the journal; gives how many rows there are.
+    /// Rebuilds the projections from the journal; returns how many rows there are.
     pub async fn rebuild(&self) -> Result<usize, Error> {
         let (db, tenant) = (self.db.clone(), self.tenant);
         let rebuilding = tokio::task::spawn_blocking(move || ledger::rebuild(&db, tenant));
-        let stopped = |error| Error::new("internal", format!("rebuilding stopped: {error}"), "try again");
-        Ok(rebuilding.await.map_err(stopped)??)
+        let aborted = |error| Error::new("internal", format!("rebuilding stopped: {error}"), "try again");
+        Ok(rebuilding.await.map_err(aborted)??)
     }
 
+    /// Copies the database into `file`.
     pub async fn backup(&self, file: &Path) -> Result<(), Error> {
         Ok(self.db.backup(file).await?)
     }
 
-    /// Erases arguments, outputs and salts of executions that ended before a time.
-    pub async fn cleanup(&self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<Cleaned, Error> {
-        let mut cleaned = Cleaned { dry_run, ..Cleaned::default() };
+    /// Erases the payloads and salts of executions that ended before a time, of standalone actions recorded
+    /// before it, and of notes deleted or expired before it or owned by such an execution.
+    pub async fn cleanup(
+        &self,
+        caller: &Caller,
+        before_ms: i64,
+        dry_run: bool,
+    ) -> Result<CleanupReport, Error> {
+        let mut cleaned = CleanupReport { dry_run, ..CleanupReport::default() };
         let mut after = 0;
         loop {
             let boundary = self.boundary();
-            let round = executions::ended_before(self.tenant, boundary, before_ms, after, CLEANUP_ROUND);
-            let round = round.all(&self.db).await?;
-            let Some(last) = round.last() else { break };
+            let batch = executions::ended_before(self.tenant, boundary, before_ms, after, CLEANUP_BATCH);
+            let batch = batch.all(&self.db).await?;
+            let Some(last) = batch.last() else { break };
             after = last.id;
-            for row in round {
-                cleaned.executions += usize::from(self.erase(caller, row.id, dry_run).await?);
+            for row in batch {
+                cleaned.executions += usize::from(self.erase_execution(caller, row.id, dry_run).await?);
             }
         }
         cleaned.acts = self.erase_acts(caller, before_ms, dry_run).await?;
         cleaned.notes = self.erase_notes(caller, before_ms, dry_run).await?;
         if !dry_run {
-            let old = self.ledger.clock().now_ms().saturating_sub(KEYS_KEPT_MS).min(before_ms);
+            let old = self.ledger.clock().now_ms().saturating_sub(REQUEST_KEYS_RETENTION_MS).min(before_ms);
             self.db.transact(vec![requests::erase_before(self.tenant, old)]).await?;
             self.db.scrub().await?;
         }
         Ok(cleaned)
     }
 
+    /// Erases standalone actions of visible projects; returns how many.
     async fn erase_acts(&self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<usize, Error> {
         let (mut count, mut after) = (0, 0);
         loop {
-            let round =
-                journal::acts_before(self.tenant, before_ms, after, CLEANUP_ROUND).all(&self.db).await?;
-            let Some(last) = round.last() else { return Ok(count) };
+            let batch = journal::standalone_actions_before(self.tenant, before_ms, after, CLEANUP_BATCH)
+                .all(&self.db)
+                .await?;
+            let Some(last) = batch.last() else { return Ok(count) };
             after = *last;
-            for stream in round {
-                let first = journal::at(self.tenant, stream).first(&self.db).await?;
+            for stream in batch {
+                let first = journal::by_position(self.tenant, stream).first(&self.db).await?;
                 if !first.is_some_and(|first| self.is_first_entry_visible(&first)) {
                     continue;
                 }
@@ -103,34 +122,40 @@ impl Service {
                 if dry_run {
                     continue;
                 }
-                let request = Request::EraseAct { stream };
-                self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await?;
+                let request = Operation::EraseAct { stream };
+                self.ledger
+                    .submit(LedgerRequest { actor: caller.actor.clone(), operation: request, key: None })
+                    .await?;
             }
         }
     }
 
+    /// Erases the notes that `cleanup` selects; returns how many.
     async fn erase_notes(&self, caller: &Caller, before_ms: i64, dry_run: bool) -> Result<usize, Error> {
         let (mut count, mut after) = (0, 0);
         loop {
-            let round = notes::past(self.tenant, self.boundary(), before_ms, after, CLEANUP_ROUND);
-            let round = round.all(&self.db).await?;
-            let Some(last) = round.last() else { return Ok(count) };
-            (count, after) = (count + round.len(), last.stream);
-            for note in round.iter().filter(|_| !dry_run) {
-                let request = Request::EraseNote { stream: note.stream, version: note.version };
-                self.ledger.ask(Asked { actor: caller.actor.clone(), request, key: None }).await?;
+            let batch = notes::erasable_before(self.tenant, self.boundary(), before_ms, after, CLEANUP_BATCH);
+            let batch = batch.all(&self.db).await?;
+            let Some(last) = batch.last() else { return Ok(count) };
+            (count, after) = (count + batch.len(), last.stream);
+            for note in batch.iter().filter(|_| !dry_run) {
+                let request = Operation::EraseNote { stream: note.stream, version: note.version };
+                self.ledger
+                    .submit(LedgerRequest { actor: caller.actor.clone(), operation: request, key: None })
+                    .await?;
             }
         }
     }
 
-    async fn erase(&self, caller: &Caller, stream: u64, dry_run: bool) -> Result<bool, Error> {
+    /// Erases one execution's payloads; false if that was done before or must not be done yet.
+    async fn erase_execution(&self, caller: &Caller, stream: u64, dry_run: bool) -> Result<bool, Error> {
         let execution = self.fold(stream)?;
-        // An undo that waits for its yes needs the arguments.
-        if execution.erased || execution.asks_for_undo() {
+        // An undo that waits for approval needs the arguments.
+        if execution.erased || execution.awaits_undo_approval() {
             return Ok(false);
         }
         if !dry_run {
-            self.ledger.command(&caller.actor, stream, Command::Erase).await?;
+            self.ledger.command(&caller.actor, stream, Command::ErasePayloads).await?;
         }
         Ok(true)
     }

@@ -1,31 +1,36 @@
-//! Requests under a key: whoever asks the same again gets what the first time gave.
+//! Idempotent requests: a request that is repeated under the same key returns the result of the first one.
 
 use super::Service;
-use crate::caller::{Caller, Key};
+use crate::caller::{Caller, IdempotencyKey};
 use crate::error::Error;
-use crate::ledger::{Asked, Progress, Reply, Request, RequestKey};
+use crate::ledger::{DriveState, LedgerReply, LedgerRequest, Operation, RequestKey};
 use crate::store::requests;
 
 const KEY_BYTES_MAX: usize = 200;
 
 impl Service {
-    pub(super) async fn ask(&self, caller: &Caller, mut request: Request) -> Result<Reply, Error> {
+    /// Redacts a request and submits it to the ledger, under the caller's request key if there is one.
+    pub(super) async fn submit(&self, caller: &Caller, mut request: Operation) -> Result<LedgerReply, Error> {
         self.redact_request(&mut request)?;
         let key = caller.key.as_ref().map(|key| self.request_key(caller, key)).transpose()?;
-        let reply = self.ledger.ask(Asked { actor: caller.actor.clone(), request, key }).await?;
-        if let (Reply::Repeated(_), Some(key)) = (&reply, &caller.key) {
+        let reply = self
+            .ledger
+            .submit(LedgerRequest { actor: caller.actor.clone(), operation: request, key })
+            .await?;
+        if let (LedgerReply::Repeated(_), Some(key)) = (&reply, &caller.key) {
             key.mark_repeated();
         }
         Ok(reply)
     }
 
-    /// What the caller's key gave before. Twins on their way are for the ledger to find.
-    pub(super) async fn repeated(&self, caller: &Caller) -> Result<Option<String>, Error> {
+    /// The stored result of the caller's request key. `None`: no key, or not used yet. Refused if the key was
+    /// used for another request. A concurrent request with the same key is detected by the ledger.
+    pub(super) async fn previous_result(&self, caller: &Caller) -> Result<Option<String>, Error> {
         let Some(key) = &caller.key else { return Ok(None) };
-        let asked = self.request_key(caller, key)?;
-        let found = requests::find(self.tenant, &asked.caller, &asked.key).first(&self.db).await?;
+        let request = self.request_key(caller, key)?;
+        let found = requests::by_key(self.tenant, &request.caller, &request.key).first(&self.db).await?;
         match found {
-            Some(found) if found.digest == asked.digest.0 => {
+            Some(found) if found.digest == request.digest.0 => {
                 key.mark_repeated();
                 Ok(Some(found.result))
             }
@@ -37,8 +42,9 @@ impl Service {
         }
     }
 
-    /// Callers of a confined service have keys of their own in each project, whatever names they go by.
-    fn request_key(&self, caller: &Caller, key: &Key) -> Result<RequestKey, Error> {
+    /// The key as it is stored. In a confined service keys are separate per project, even for callers of the
+    /// same name.
+    fn request_key(&self, caller: &Caller, key: &IdempotencyKey) -> Result<RequestKey, Error> {
         if key.name.is_empty() || key.name.len() > KEY_BYTES_MAX {
             let message = format!("a request key has 1 to {KEY_BYTES_MAX} bytes");
             return Err(Error::new("invalid_key", message, "use a fresh random id for each new request"));
@@ -47,11 +53,11 @@ impl Service {
             Some(project) => format!("{} in {project}", caller.actor),
             None => caller.actor.to_string(),
         };
-        Ok(RequestKey { caller, key: key.name.clone(), digest: key.request })
+        Ok(RequestKey { caller, key: key.name.clone(), digest: key.request_digest })
     }
 
-    /// An execution as it stands, for an answer that nothing new led to.
-    pub(super) fn stands(&self, stream: u64) -> Result<Progress, Error> {
-        Ok(self.ledger.look(stream, |execution| Progress::of(stream, execution))?)
+    /// The current progress of an execution, for a request that changed nothing.
+    pub(super) fn current(&self, stream: u64) -> Result<DriveState, Error> {
+        Ok(self.ledger.with_execution(stream, |execution| DriveState::from_execution(stream, execution))?)
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that came after their call had been given up, as they are shown.
+//! Views of late outcomes: answers to calls that had timed out or been given up before.
 
 use std::fmt;
 
@@ -6,33 +6,36 @@ use actbook_engine::execution::StepState;
 use actbook_engine::policy::Outcome;
 use serde::Serialize;
 
-/// An answer that came after its call had been given up.
+/// The outcome of a call whose answer came after the call had been given up.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct LateView {
+pub struct LateOutcomeView {
     /// `run`, or `compensation`.
     pub call: &'static str,
-    /// Counted from 1 for each of the two.
+    /// Number of the attempt, from 1, counted separately for runs and compensations.
     pub attempt: usize,
     pub outcome: Outcome,
 }
 
-impl fmt::Display for LateView {
+impl fmt::Display for LateOutcomeView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { call, attempt, outcome } = self;
-        let of = if *call == "run" { "attempt" } else { "compensation" };
-        write!(f, "the answer to {of} {attempt} came late: {outcome}")
+        let noun = if *call == "run" { "attempt" } else { "compensation" };
+        write!(f, "the answer to {noun} {attempt} came late: {outcome}")
     }
 }
 
-impl LateView {
-    /// Those of a step, in the order of its calls.
+impl LateOutcomeView {
+    /// The late outcomes of a step: those of its runs, then those of its compensations, each in order.
     pub(super) fn of(state: &StepState) -> Vec<Self> {
         let late = |call, outcomes: Vec<Option<Outcome>>| {
-            let told = outcomes.into_iter().zip(1..).filter_map(|(late, attempt)| Some((late?, attempt)));
-            told.map(move |(outcome, attempt)| LateView { call, attempt, outcome }).collect::<Vec<_>>()
+            let numbered = outcomes.into_iter().zip(1..).filter_map(|(late, attempt)| Some((late?, attempt)));
+            numbered
+                .map(move |(outcome, attempt)| LateOutcomeView { call, attempt, outcome })
+                .collect::<Vec<_>>()
         };
-        let run = late("run", state.attempts.iter().map(|attempt| attempt.late).collect());
-        let undone = late("compensation", state.compensations.iter().map(|one| one.late).collect());
-        [run, undone].concat()
+        let runs = late("run", state.attempts.iter().map(|attempt| attempt.late_outcome).collect());
+        let compensations =
+            late("compensation", state.compensations.iter().map(|one| one.late_outcome).collect());
+        [runs, compensations].concat()
     }
 }

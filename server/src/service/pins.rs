@@ -1,77 +1,88 @@
-//! What a plan's tools are pinned to and what the operator says of them: settled when an execution
-//! starts; and the operator's yes to a tool that changed.
+//! Tool pins and policies: the definition that each tool of a plan is pinned to and what the operator's
+//! config says about the tool, both fixed when an execution starts; and the operator's acceptance of a tool
+//! that has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use actbook_engine::chain::Digest;
 use actbook_engine::event::PlanRef;
 use actbook_engine::execution::Command;
-use actbook_engine::library::Pins;
+use actbook_engine::library::ToolPins;
 use actbook_engine::plan::Plan;
-use actbook_engine::terms::{RetryTerms, Terms, ToolTerms};
+use actbook_engine::tool_policy::{RetryLimits, ToolPolicies, ToolPolicy};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
 use super::plans::named_tools;
 use crate::caller::Caller;
-use crate::config::{RetryWords, ToolWords};
+use crate::config::{RetryConfig, ToolConfig};
 use crate::error::Error;
-use crate::ledger::{Reply, Request};
-use crate::store::tools::{self as rows, Tool};
-use crate::tools::{Annotations, ToolInfo, changes_of};
+use crate::ledger::{LedgerReply, Operation};
+use crate::store::tools::{self as rows, ToolRow};
+use crate::tools::{Annotations, ToolInfo, summarize_changes};
 
-/// The operator's side of a tool, beside what its server claims.
+/// What the operator says about a tool, beside what its server claims.
 #[derive(Clone, Debug, Serialize)]
-pub struct ToolStanding {
-    /// Its server's hints count.
+pub struct ToolPolicyView {
+    /// The config trusts the hints of the tool's server.
     pub trusted: bool,
-    pub terms: ToolTerms,
-    /// The definition that was accepted last.
+    pub terms: ToolPolicy,
+    /// The definition that was accepted last. `None`: none was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Digest>,
 }
 
-/// A tool as an operator has taken it.
+/// The result of accepting a tool's current definition.
 #[derive(Clone, Debug, Serialize)]
-pub struct ToolTaken {
+pub struct AcceptedTool {
     pub tool: String,
     pub digest: Digest,
-    /// False: this very definition was accepted before.
+    /// False: the same definition was accepted before.
     pub fresh: bool,
 }
 
 impl Service {
-    /// What counts for each tool of a plan from here on. Refused where one of them is not what it was.
-    pub(super) async fn terms(&self, reference: &PlanRef, plan: &Plan) -> Result<Terms, Error> {
-        let pins = self.ledger.look_at_library(|library| library.pins(reference).cloned())?;
-        self.terms_of(plan, &pins.unwrap_or_default()).await
+    /// The policy and pin of each tool of a saved plan, for a new execution. Refused if a tool's definition
+    /// differs from the one that the plan was saved with and was not accepted since.
+    pub(super) async fn load_tool_policies(
+        &self,
+        reference: &PlanRef,
+        plan: &Plan,
+    ) -> Result<ToolPolicies, Error> {
+        let pins = self.ledger.with_library(|library| library.pins(reference).cloned())?;
+        self.tool_policies_with_pins(plan, &pins.unwrap_or_default()).await
     }
 
-    /// The same for a plan that was checked against these definitions.
-    pub(super) async fn terms_of(&self, plan: &Plan, pins: &Pins) -> Result<Terms, Error> {
+    /// Like `load_tool_policies`, for a plan that was checked against the definitions in `pins`.
+    pub(super) async fn tool_policies_with_pins(
+        &self,
+        plan: &Plan,
+        pins: &ToolPins,
+    ) -> Result<ToolPolicies, Error> {
         let names: BTreeSet<String> =
             named_tools(plan).into_iter().map(|(_, tool)| tool.to_owned()).collect();
-        let described = self.tools.describe_each(&names).await;
-        let accepted: BTreeMap<String, Digest> = self.ledger.look_at_library(|library| {
-            names.iter().filter_map(|name| Some((name.clone(), library.accepted(name)?))).collect()
+        let described = self.tools.describe_all(&names).await;
+        let accepted: BTreeMap<String, Digest> = self.ledger.with_library(|library| {
+            names.iter().filter_map(|name| Some((name.clone(), library.accepted_definition(name)?))).collect()
         })?;
-        let mut terms = Terms::new();
+        let mut terms = ToolPolicies::new();
         for tool in plan.steps.iter().filter_map(|step| step.tool()).chain(names.iter().map(String::as_str)) {
             if terms.contains_key(tool) {
                 continue;
             }
             let live = described.get(tool).and_then(|described| described.as_ref().ok());
-            let pin = self.pin(tool, live, pins.get(tool), accepted.get(tool)).await?;
-            let said = ToolTerms { pin, ..self.tool_terms(tool, live.map(|info| &info.annotations)) };
-            terms.insert(tool.to_owned(), said);
+            let pin = self.resolve_pin(tool, live, pins.get(tool), accepted.get(tool)).await?;
+            let of_tool = ToolPolicy { pin, ..self.tool_policy(tool, live.map(|info| &info.annotations)) };
+            terms.insert(tool.to_owned(), of_tool);
         }
-        terms.retain(|_, said| *said != ToolTerms::default());
+        terms.retain(|_, of_tool| *of_tool != ToolPolicy::default());
         Ok(terms)
     }
 
-    /// A step that runs again asks, and calls, for its tool as an operator has accepted it since.
-    pub(super) async fn take_over_accepted(
+    /// Moves the pin of a step's tool to the definition that the operator has accepted since, if that is the
+    /// live one, so that a retry uses it.
+    pub(super) async fn move_pin_to_accepted(
         &self,
         caller: &Caller,
         id: &str,
@@ -79,11 +90,12 @@ impl Service {
     ) -> Result<(), Error> {
         let stream = self.find(id).await?.stream;
         let execution = self.fold(stream)?;
-        let tool = execution.plan.find(step).and_then(|no| execution.plan.step(no).tool());
-        let Some((tool, pin)) = tool.and_then(|tool| Some((tool, execution.terms.get(tool)?.pin?))) else {
+        let tool = execution.plan.find_step(step).and_then(|no| execution.plan.step(no).tool());
+        let Some((tool, pin)) = tool.and_then(|tool| Some((tool, execution.tool_policies.get(tool)?.pin?)))
+        else {
             return Ok(());
         };
-        let accepted = self.ledger.look_at_library(|library| library.accepted(tool))?;
+        let accepted = self.ledger.with_library(|library| library.accepted_definition(tool))?;
         let Some(accepted) = accepted.filter(|accepted| *accepted != pin) else { return Ok(()) };
         if self.tools.describe(tool).await.is_ok_and(|live| live.digest == accepted) {
             let command = Command::MovePin { tool: tool.to_owned(), digest: accepted };
@@ -92,8 +104,9 @@ impl Service {
         Ok(())
     }
 
-    /// A server that cannot be reached now is compared when it is called.
-    async fn pin(
+    /// The pin for a new execution: the live definition. Refused if that differs from `pinned` and is not
+    /// `accepted`. If the server cannot be reached, `pinned` stays and is compared when the tool is called.
+    async fn resolve_pin(
         &self,
         tool: &str,
         live: Option<&ToolInfo>,
@@ -105,91 +118,103 @@ impl Service {
         };
         match pinned {
             Some(pinned) if *pinned != digest && accepted != Some(&digest) => {
-                let was = rows::find(self.tenant, &pinned.to_string()).first(&self.db).await?;
-                Err(changed(tool, was.as_ref(), &self.redacted(&info.object)))
+                let was = rows::by_digest(self.tenant, &pinned.to_string()).first(&self.db).await?;
+                Err(tool_changed_error(tool, was.as_ref(), &self.redact_copy(&info.object)))
             }
             Some(_) | None => Ok(Some(digest)),
         }
     }
 
-    /// The operator's words on a tool, and what a trusted server says of it.
-    pub(super) fn tool_terms(&self, tool: &str, hints: Option<&Annotations>) -> ToolTerms {
-        let ToolWords { timeout, idempotent, read_only, approval, retry } = self.tools.words(tool);
+    /// The policy of a tool from the operator's config and the hints of a trusted server; without a pin.
+    pub(super) fn tool_policy(&self, tool: &str, hints: Option<&Annotations>) -> ToolPolicy {
+        let ToolConfig { timeout, idempotent, read_only, approval, retry } = self.tools.tool_config(tool);
         let server = tool.split('/').next().unwrap_or(tool);
-        let hints = hints.filter(|_| self.tools.trusts(server));
-        let says = |hint: Option<bool>, word: Option<bool>| hint == Some(true) && word != Some(false);
-        ToolTerms {
+        let hints = hints.filter(|_| self.tools.trusts_hints_of(server));
+        let applies = |hint: Option<bool>, config: Option<bool>| hint == Some(true) && config != Some(false);
+        ToolPolicy {
             pin: None,
-            timeout_ms: timeout.map(ms),
-            retry: retry.map(retry_terms),
+            timeout_ms: timeout.map(duration_ms),
+            retry: retry.map(retry_limits),
             idempotent,
             read_only,
-            hinted: hints
-                .is_some_and(|hints| says(hints.read_only, read_only) || says(hints.idempotent, idempotent)),
+            hinted: hints.is_some_and(|hints| {
+                applies(hints.read_only, read_only) || applies(hints.idempotent, idempotent)
+            }),
             approval: approval == Some(true),
         }
     }
 
-    /// What the operator has said of a tool so far.
-    pub fn standing(&self, info: &ToolInfo) -> Result<ToolStanding, Error> {
-        let terms = self.tool_terms(&info.name, Some(&info.annotations));
-        let trusted = self.tools.trusts(info.name.split('/').next().unwrap_or_default());
-        let accepted = self.ledger.look_at_library(|library| library.accepted(&info.name))?;
-        Ok(ToolStanding { trusted, terms, accepted })
+    /// What the operator says about a tool: trust, policy and the accepted definition.
+    pub fn tool_policy_view(&self, info: &ToolInfo) -> Result<ToolPolicyView, Error> {
+        let terms = self.tool_policy(&info.name, Some(&info.annotations));
+        let trusted = self.tools.trusts_hints_of(info.name.split('/').next().unwrap_or_default());
+        let accepted = self.ledger.with_library(|library| library.accepted_definition(&info.name))?;
+        Ok(ToolPolicyView { trusted, terms, accepted })
     }
 
-    /// Takes a tool as it is now: its definition counts for every plan from here on.
+    /// Accepts a tool's current definition for every plan, including those pinned to an older one.
     pub async fn accept_tool(
         &self,
         caller: &Caller,
         name: &str,
         reason: Option<String>,
-    ) -> Result<ToolTaken, Error> {
+    ) -> Result<AcceptedTool, Error> {
         let info = self.tool(name).await?;
         let Some(digest) = info.pin() else {
             let message = format!("`{name}` is part of this process and has no definition to accept");
             return Err(Error::new("nothing_to_accept", message, "accept tools of servers and commands"));
         };
-        let request = Request::AcceptTool { digest, tool: self.row(&info), reason };
-        match self.ask(caller, request).await? {
-            Reply::Accepted { fresh } => Ok(ToolTaken { tool: info.name, digest, fresh }),
-            Reply::Saved { .. }
-            | Reply::Deleted
-            | Reply::Moved(_)
-            | Reply::Recorded(_)
-            | Reply::Repeated(_) => {
-                unreachable!("accepting a tool answers that it is accepted")
+        let request = Operation::AcceptTool { digest, tool: self.tool_row(&info), reason };
+        match self.submit(caller, request).await? {
+            LedgerReply::ToolAccepted { is_new: fresh } => {
+                Ok(AcceptedTool { tool: info.name, digest, fresh })
+            }
+            LedgerReply::PlanSaved { .. }
+            | LedgerReply::Done
+            | LedgerReply::Advanced(_)
+            | LedgerReply::Recorded(_)
+            | LedgerReply::Repeated(_) => {
+                unreachable!("accepting a tool replies `Accepted`")
             }
         }
     }
 
-    /// The tool as it is kept for later comparison: a server may put anything into a description.
-    pub(super) fn row(&self, info: &ToolInfo) -> Tool {
-        let object = self.redacted(&info.object).to_string();
-        Tool { digest: info.digest.to_string(), name: info.name.clone(), object }
+    /// The row that stores a tool's definition for later comparison, redacted: a server may put secrets into
+    /// it.
+    pub(super) fn tool_row(&self, info: &ToolInfo) -> ToolRow {
+        let object = self.redact_copy(&info.object).to_string();
+        ToolRow { digest: info.digest.to_string(), name: info.name.clone(), definition: object }
     }
 
-    fn redacted(&self, object: &Value) -> Value {
+    fn redact_copy(&self, object: &Value) -> Value {
         let mut object = object.clone();
         self.tools.redact(&mut object);
         object
     }
 }
 
-fn changed(tool: &str, was: Option<&Tool>, now: &Value) -> Error {
-    let was: Option<Value> = was.and_then(|was| serde_json::from_str(&was.object).ok());
-    let how =
-        was.map_or_else(|| "how it was is not known here".to_owned(), |was| changes_of(tool, &was, now));
-    let message = format!("`{tool}` is not what it was when the plan was saved: {how}");
+/// The refusal of a tool whose definition changed, with the differences.
+fn tool_changed_error(tool: &str, was: Option<&ToolRow>, now: &Value) -> Error {
+    let was: Option<Value> = was.and_then(|was| serde_json::from_str(&was.definition).ok());
+    let differences = was
+        .map_or_else(|| "how it was is not known here".to_owned(), |was| summarize_changes(tool, &was, now));
+    let message = format!("`{tool}` is not what it was when the plan was saved: {differences}");
     let cure = format!("read it, then save the plan again, or `actbook tools accept {tool}`");
     Error::new("tool_changed", message, cure)
 }
 
-fn retry_terms(words: RetryWords) -> RetryTerms {
-    let RetryWords { max_attempts, backoff, factor, max_backoff, on } = words;
-    RetryTerms { max_attempts, backoff_ms: backoff.map(ms), factor, max_backoff_ms: max_backoff.map(ms), on }
+fn retry_limits(config: RetryConfig) -> RetryLimits {
+    let RetryConfig { max_attempts, backoff, factor, max_backoff, on } = config;
+    RetryLimits {
+        max_attempts,
+        backoff_ms: backoff.map(duration_ms),
+        factor,
+        max_backoff_ms: max_backoff.map(duration_ms),
+        on,
+    }
 }
 
-fn ms(duration: std::time::Duration) -> u64 {
+/// A duration in milliseconds, `u64::MAX` at most.
+fn duration_ms(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

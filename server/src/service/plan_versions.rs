@@ -1,4 +1,4 @@
-//! Saved plans as people look for them: by type, task and words, and one version of many.
+//! Finding saved plans by type, task and words, and loading one version of a plan.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use super::view::PlanView;
 use crate::error::Error;
 use crate::store::{payloads, plans};
 
-/// Which plans to list. Everything left out lets all pass.
+/// Which plans to list. A field that is not set does not filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanFilter {
     /// The plan's `type`.
     pub kind: Option<String>,
     pub task: Option<String>,
-    /// Each must occur in the name, the description, the type or the task, in any case.
+    /// Each must occur in the name, the description, the type or the task; case is ignored.
     pub words: Vec<String>,
 }
 
-/// The parts of a stored document that filters look at.
+/// The parts of a stored plan document that filters compare.
 #[derive(Deserialize)]
-struct Header {
+struct PlanHeader {
     name: String,
     #[serde(default)]
     description: String,
@@ -33,13 +33,14 @@ struct Header {
 }
 
 impl PlanFilter {
-    /// Whether the rows alone can tell which plans pass.
+    /// Whether nothing is filtered, so that documents need not be read.
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    fn passes(&self, header: &Header) -> bool {
-        let Header { name, description, kind, task } = header;
+    /// Whether a plan matches every part of the filter.
+    fn matches(&self, header: &PlanHeader) -> bool {
+        let PlanHeader { name, description, kind, task } = header;
         let text = format!("{name}\n{description}\n{kind}\n{task}").to_lowercase();
         self.kind.as_ref().is_none_or(|wanted| wanted == kind)
             && self.task.as_ref().is_none_or(|wanted| wanted == task)
@@ -48,27 +49,29 @@ impl PlanFilter {
 }
 
 impl Service {
-    /// The newest version of each plan that passes, by name.
+    /// The newest version of each plan that matches, by name.
     pub async fn find_plans(&self, filter: &PlanFilter) -> Result<Vec<PlanView>, Error> {
         if filter.is_empty() {
             return self.plans().await;
         }
         let mut found = Vec::new();
         for row in self.plan_rows().await? {
-            if filter.passes(&self.header(&row).await?) {
+            if filter.matches(&self.load_header(&row).await?) {
                 found.push(PlanView::of(&row));
             }
         }
         Ok(found)
     }
 
-    async fn header(&self, row: &plans::Plan) -> Result<Header, Error> {
-        let lost = || Error::new("corrupt", "the plan's document is missing", "run `actbook verify`");
-        let document = payloads::at(self.tenant, row.position).first(&self.db).await?.ok_or_else(lost)?;
-        serde_json::from_slice(&document.body).map_err(|_| lost())
+    /// Reads the parts that filters compare from a plan's stored document.
+    async fn load_header(&self, row: &plans::PlanRow) -> Result<PlanHeader, Error> {
+        let missing = || Error::new("corrupt", "the plan's document is missing", "run `actbook verify`");
+        let document =
+            payloads::by_position(self.tenant, row.position).first(&self.db).await?.ok_or_else(missing)?;
+        serde_json::from_slice(&document.body).map_err(|_| missing())
     }
 
-    /// A plan by name or id, in one of its versions; without one, in its newest.
+    /// A plan by name or id, in the given version or else its newest.
     pub async fn plan_version(
         &self,
         name_or_id: &str,
@@ -78,23 +81,25 @@ impl Service {
         let row = match version.filter(|version| *version != newest.version) {
             None => newest,
             Some(version) => {
-                let found = plans::version(self.tenant, &newest.id, version).first(&self.db).await?;
+                let found = plans::by_version(self.tenant, &newest.id, version).first(&self.db).await?;
                 match found {
                     Some(row) => row,
                     None => return Err(no_such_version(&newest, version)),
                 }
             }
         };
-        Ok((PlanView::of(&row), self.document_at(row.position).await?))
+        Ok((PlanView::of(&row), self.plan_at(row.position).await?))
     }
 }
 
-/// Versions count on after a deletion, so that an older one that is not there belonged to what was deleted.
-fn no_such_version(newest: &plans::Plan, version: u64) -> Error {
+/// The refusal of a version that does not exist. Version numbers continue after a deletion, so a missing
+/// older version was deleted.
+fn no_such_version(newest: &plans::PlanRow, version: u64) -> Error {
     let name = &newest.name;
-    let message = match (1..newest.version).contains(&version) {
-        true => format!("version {version} of the plan `{name}` was deleted"),
-        false => format!("the plan `{name}` has no version {version}"),
+    let message = if (1..newest.version).contains(&version) {
+        format!("version {version} of the plan `{name}` was deleted")
+    } else {
+        format!("the plan `{name}` has no version {version}")
     };
     Error::new("no_such_version", message, format!("its newest version is {}", newest.version))
 }

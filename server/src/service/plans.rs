@@ -1,45 +1,47 @@
-//! Plans: checked, saved, listed, shown, deleted.
+//! Plans: checking, saving, listing, loading and deleting them.
 
 use std::sync::Arc;
 
-use actbook_engine::analysis::{self, Check};
+use actbook_engine::analysis::{self, PlanCheck};
 use actbook_engine::event::PlanRef;
 use actbook_engine::id::PlanId;
-use actbook_engine::library::Placement;
-use actbook_engine::plan::{Finding, Plan, Severity, Undo, name_steps};
+use actbook_engine::library::SaveOptions;
+use actbook_engine::plan::{CompensationWork, Finding, Plan, Severity, add_step_ids};
 use serde::Serialize;
 
 use super::Service;
-use super::preflight::Seen;
+use super::preflight::DescribedTools;
 use super::redact::SECRET_IN_PLAN;
 use super::view::PlanView;
 use crate::caller::Caller;
 use crate::error::{Error, UNTRUSTED_CONFIG};
-use crate::ledger::{PlanAsked, Reply, Request};
+use crate::ledger::{LedgerReply, Operation, SavePlanRequest};
 use crate::random;
 use crate::store::{self, payloads, plans};
 
-/// Lists stop here; a longer one is asked for with a filter.
-const PLANS_LISTED: u64 = 1_000;
+/// At most this many plans are listed.
+const PLANS_LISTED_MAX: u64 = 1_000;
 
-/// A document that reads as a plan, with what the check found.
+/// The result of checking a plan document.
 #[derive(Debug)]
-pub struct PlanChecked {
+pub struct CheckedPlan {
+    /// `None`: the document is not a valid plan.
     pub plan: Option<Arc<Plan>>,
-    pub check: Check,
-    /// None: they were not asked for.
-    pub(super) tools: Option<Seen>,
+    pub check: PlanCheck,
+    /// The plan's tools as their servers describe them. `None`: the check was offline, or there is no plan.
+    pub(super) tools: Option<DescribedTools>,
 }
 
+/// The result of saving a plan.
 #[derive(Clone, Debug, Serialize)]
-pub struct PlanSaved {
+pub struct SavedPlan {
     pub plan_id: PlanId,
     pub name: String,
     pub version: u32,
     pub digest: String,
-    /// False: this very document was the newest version already.
+    /// False: the same document was the newest version already, or the request was repeated.
     pub fresh: bool,
-    pub check: Check,
+    pub check: PlanCheck,
     #[serde(skip)]
     pub reference: PlanRef,
     #[serde(skip)]
@@ -47,96 +49,107 @@ pub struct PlanSaved {
 }
 
 impl Service {
-    /// The whole pre-flight; `offline` leaves out whatever needs the servers. Calls no tool.
-    pub async fn check(&self, text: &str, offline: bool) -> PlanChecked {
-        let (plan, wrong) = Plan::draft(text);
+    /// Checks a plan document, also against its live tools unless `offline`. Lists tools and calls none.
+    pub async fn check(&self, text: &str, offline: bool) -> CheckedPlan {
+        let (plan, errors) = Plan::parse_draft(text);
         let plan = match plan {
-            Some(plan) if wrong.is_empty() => Arc::new(plan),
+            Some(plan) if errors.is_empty() => Arc::new(plan),
             draft => {
-                let mut findings = wrong;
+                let mut findings = errors;
                 findings.extend(draft.iter().flat_map(analysis::check_names));
                 if let Some(draft) = draft.filter(|_| !offline) {
-                    findings.extend(self.look_at_draft(&draft).await);
+                    findings.extend(self.check_draft_tools(&draft).await);
                 }
                 self.redact_findings(&mut findings);
-                return PlanChecked { plan: None, check: Check::refused(findings), tools: None };
+                return CheckedPlan { plan: None, check: PlanCheck::from_errors(findings), tools: None };
             }
         };
-        let (tools, lost) = match offline {
-            true => (None, Vec::new()),
-            false => {
-                let (seen, lost) = self.look_at_tools(&plan).await;
-                (Some(seen), lost)
-            }
+        let (tools, unavailable) = if offline {
+            (None, Vec::new())
+        } else {
+            let (tools, unavailable) = self.describe_tools(&plan).await;
+            (Some(tools), unavailable)
         };
-        let unseen = Seen::default();
-        let terms = tools.as_ref().unwrap_or(&unseen).terms(self, &plan);
-        let mut check = analysis::check(&plan, &terms);
+        let no_tools = DescribedTools::default();
+        let terms = tools.as_ref().unwrap_or(&no_tools).tool_policies(self, &plan);
+        let mut check = analysis::check_plan(&plan, &terms);
         check.findings.extend(analysis::check_names(&plan));
-        check.findings.extend(lost);
-        if let Some(seen) = &tools {
-            check.findings.extend(self.held_against_tools(&plan, seen, &terms));
+        check.findings.extend(unavailable);
+        if let Some(tools) = &tools {
+            check.findings.extend(self.check_against_tools(&plan, tools, &terms));
         }
         check.findings.extend(self.secret_in_plan(&plan.document));
         self.redact_findings(&mut check.findings);
-        name_steps(&mut check.findings, |number| Some(plan.steps.get(number)?.id.to_string()));
+        add_step_ids(&mut check.findings, |number| Some(plan.steps.get(number)?.id.to_string()));
         check.ok = !check.findings.iter().any(|finding| finding.severity == Severity::Error);
-        PlanChecked { plan: Some(plan), check, tools }
+        CheckedPlan { plan: Some(plan), check, tools }
     }
 
-    /// What is wrong with the tools is told along with what is wrong with the document: one run finds all.
-    async fn look_at_draft(&self, draft: &Plan) -> Vec<Finding> {
-        let (seen, mut findings) = self.look_at_tools(draft).await;
-        let terms = seen.terms(self, draft);
-        findings.extend(self.held_against_tools(draft, &seen, &terms));
-        name_steps(&mut findings, |number| Some(draft.steps.get(number)?.id.to_string()));
+    /// Findings about the tools of an invalid document, so that one check reports those along with its own
+    /// errors.
+    async fn check_draft_tools(&self, draft: &Plan) -> Vec<Finding> {
+        let (tools, mut findings) = self.describe_tools(draft).await;
+        let terms = tools.tool_policies(self, draft);
+        findings.extend(self.check_against_tools(draft, &tools, &terms));
+        add_step_ids(&mut findings, |number| Some(draft.steps.get(number)?.id.to_string()));
         findings
     }
 
-    pub async fn save_plan(&self, caller: &Caller, text: &str, offline: bool) -> Result<PlanSaved, Error> {
-        let repeated = self.repeated(caller).await?;
-        let (asked, check) = self.ready(text, offline || repeated.is_some()).await?;
-        self.put_plan(caller, asked, check).await
+    /// Checks a plan and saves it as the newest version of its name. Refused if the check finds an error.
+    pub async fn save_plan(&self, caller: &Caller, text: &str, offline: bool) -> Result<SavedPlan, Error> {
+        let repeated = self.previous_result(caller).await?;
+        let (request, check) = self.prepare_plan(text, offline || repeated.is_some()).await?;
+        self.submit_plan(caller, request, check).await
     }
 
-    /// A plan that may be saved; refused where its check finds an error.
-    pub(super) async fn ready(&self, text: &str, offline: bool) -> Result<(PlanAsked, Check), Error> {
-        let PlanChecked { plan, check, tools } = self.check(text, offline).await;
+    /// Checks a plan document and builds the ledger's request to save it. Refused if the check finds an
+    /// error.
+    pub(super) async fn prepare_plan(
+        &self,
+        text: &str,
+        offline: bool,
+    ) -> Result<(SavePlanRequest, PlanCheck), Error> {
+        let CheckedPlan { plan, check, tools } = self.check(text, offline).await;
         let Some(plan) = plan.filter(|_| check.ok) else {
-            return Err(refused(check));
+            return Err(check_refusal(check));
         };
-        let asked = PlanAsked {
+        let request = SavePlanRequest {
             plan,
             new_id: PlanId::new(random::id()),
-            placement: Placement { project: Some(self.project().to_owned()), ..Placement::default() },
-            pins: tools.as_ref().map(Seen::pins),
-            tools: tools.map(|tools| tools.rows(self)).unwrap_or_default(),
+            placement: SaveOptions { project: Some(self.project().to_owned()), ..SaveOptions::default() },
+            pins: tools.as_ref().map(DescribedTools::pins),
+            tools: tools.map(|tools| tools.tool_rows(self)).unwrap_or_default(),
         };
-        Ok((asked, check))
+        Ok((request, check))
     }
 
-    pub(super) async fn put_plan(
+    /// Submits a checked plan to the ledger, and adds its new steps to the tasks that were split by it.
+    pub(super) async fn submit_plan(
         &self,
         caller: &Caller,
-        asked: PlanAsked,
-        check: Check,
-    ) -> Result<PlanSaved, Error> {
-        let plan = asked.plan.clone();
-        let (reference, plan, fresh) = match self.ask(caller, Request::SavePlan(Box::new(asked))).await? {
-            Reply::Saved { plan: reference, fresh } => (reference, plan, fresh),
-            Reply::Repeated(result) => {
-                let (reference, plan) = self.saved_before(&result).await?;
-                (reference, plan, false)
-            }
-            Reply::Moved(_) | Reply::Deleted | Reply::Accepted { .. } | Reply::Recorded(_) => {
-                unreachable!("saving a plan answers with its place")
-            }
-        };
+        request: SavePlanRequest,
+        check: PlanCheck,
+    ) -> Result<SavedPlan, Error> {
+        let plan = request.plan.clone();
+        let (reference, plan, fresh) =
+            match self.submit(caller, Operation::SavePlan(Box::new(request))).await? {
+                LedgerReply::PlanSaved { plan: reference, is_new: fresh } => (reference, plan, fresh),
+                LedgerReply::Repeated(result) => {
+                    let (reference, plan) = self.load_previous_save(&result).await?;
+                    (reference, plan, false)
+                }
+                LedgerReply::Advanced(_)
+                | LedgerReply::Done
+                | LedgerReply::ToolAccepted { .. }
+                | LedgerReply::Recorded(_) => {
+                    unreachable!("saving a plan returns its reference")
+                }
+            };
         if reference.version > 1 {
-            self.follow_plan(caller, &reference, &plan).await?;
+            self.add_new_steps_as_subtasks(caller, &reference, &plan).await?;
         }
         let PlanRef { id, name, version, digest } = reference.clone();
-        Ok(PlanSaved {
+        Ok(SavedPlan {
             plan_id: id,
             name,
             version,
@@ -148,43 +161,46 @@ impl Service {
         })
     }
 
-    /// What an equal request was given, as its key remembers it: `id@version`.
-    async fn saved_before(&self, result: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
-        let strange =
+    /// Loads the plan that a request key stored as its result, written `id@version`.
+    async fn load_previous_save(&self, result: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
+        let corrupt =
             || Error::new("corrupt", format!("a key gave the plan `{result}`"), "run `actbook verify`");
-        let place = result.rsplit_once('@').and_then(|(id, version)| Some((id, version.parse().ok()?)));
-        let (id, version): (&str, u32) = place.ok_or_else(strange)?;
-        let row = plans::version(self.tenant, id, u64::from(version)).first(&self.db).await?;
-        let row = row.ok_or_else(strange)?;
-        let plan = self.document_at(row.position).await?;
+        let parsed = result.rsplit_once('@').and_then(|(id, version)| Some((id, version.parse().ok()?)));
+        let (id, version): (&str, u32) = parsed.ok_or_else(corrupt)?;
+        let row = plans::by_version(self.tenant, id, u64::from(version)).first(&self.db).await?;
+        let row = row.ok_or_else(corrupt)?;
+        let plan = self.plan_at(row.position).await?;
         Ok((PlanRef { id: PlanId::new(id), name: row.name, version, digest: plan.digest }, plan))
     }
 
+    /// Views of the newest version of each visible plan, by name.
     pub async fn plans(&self) -> Result<Vec<PlanView>, Error> {
         Ok(self.plan_rows().await?.iter().map(PlanView::of).collect())
     }
 
-    /// The newest version of each plan that is seen from here, by name.
-    pub(super) async fn plan_rows(&self) -> Result<Vec<plans::Plan>, Error> {
-        Ok(plans::list(self.tenant, self.boundary(), PLANS_LISTED).all(&self.db).await?)
+    /// Rows of the newest version of each visible plan, by name.
+    pub(super) async fn plan_rows(&self) -> Result<Vec<plans::PlanRow>, Error> {
+        Ok(plans::list(self.tenant, self.boundary(), PLANS_LISTED_MAX).all(&self.db).await?)
     }
 
-    /// By name, id, or the unique beginning of an id.
+    /// The newest version of a plan, by name, id or a unique prefix of the id.
     pub async fn plan(&self, name_or_id: &str) -> Result<(PlanView, Arc<Plan>), Error> {
         let row = self.plan_row(name_or_id).await?;
-        Ok((PlanView::of(&row), self.document_at(row.position).await?))
+        Ok((PlanView::of(&row), self.plan_at(row.position).await?))
     }
 
-    /// The plan whose document was saved at this position.
-    pub(super) async fn document_at(&self, position: u64) -> Result<Arc<Plan>, Error> {
-        let lost = || Error::new("corrupt", "the plan's document is missing", "run `actbook verify`");
-        let document = payloads::at(self.tenant, position).first(&self.db).await?.ok_or_else(lost)?;
-        let text = String::from_utf8(document.body).map_err(|_| lost())?;
-        let plan = Plan::parse(&text).map_err(|findings| Error::findings("the stored plan", findings))?;
+    /// Loads the plan whose document was saved at this position.
+    pub(super) async fn plan_at(&self, position: u64) -> Result<Arc<Plan>, Error> {
+        let missing = || Error::new("corrupt", "the plan's document is missing", "run `actbook verify`");
+        let document =
+            payloads::by_position(self.tenant, position).first(&self.db).await?.ok_or_else(missing)?;
+        let text = String::from_utf8(document.body).map_err(|_| missing())?;
+        let plan =
+            Plan::parse(&text).map_err(|findings| Error::from_findings("the stored plan", findings))?;
         Ok(Arc::new(plan))
     }
 
-    /// A saved plan and the reference by which it is started.
+    /// A saved plan in its newest version, and the reference with which it is started.
     pub async fn saved_plan(&self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
         let (view, plan) = self.plan(name_or_id).await?;
         let version = u32::try_from(view.version).map_err(|error| {
@@ -194,24 +210,32 @@ impl Service {
         Ok((reference, plan))
     }
 
-    /// The same, checked anew, for its tools may have gone.
-    pub async fn ready_plan(&self, name_or_id: &str) -> Result<(PlanRef, Arc<Plan>, Check), Error> {
+    /// Like `saved_plan`, checked again because its tools may have changed. Refused if the check finds an
+    /// error.
+    pub async fn load_and_check_plan(
+        &self,
+        name_or_id: &str,
+    ) -> Result<(PlanRef, Arc<Plan>, PlanCheck), Error> {
         let (reference, plan) = self.saved_plan(name_or_id).await?;
         let check = self.check_saved(&plan).await?;
         Ok((reference, plan, check))
     }
 
-    pub(super) async fn plan_row(&self, name_or_id: &str) -> Result<plans::Plan, Error> {
-        match plans::find(&self.db, self.tenant, self.boundary(), self.project(), name_or_id).await? {
-            store::Found::One(row) => Ok(row),
-            store::Found::Several => {
+    /// The row of a plan's newest version, by name, id or a unique prefix of the id.
+    pub(super) async fn plan_row(&self, name_or_id: &str) -> Result<plans::PlanRow, Error> {
+        match plans::find_by_name_or_id(&self.db, self.tenant, self.boundary(), self.project(), name_or_id)
+            .await?
+        {
+            store::PrefixMatch::One(row) => Ok(row),
+            store::PrefixMatch::Several => {
                 let message = format!("more than one plan's id begins with `{name_or_id}`");
                 Err(Error::new("ambiguous", message, "give more of the id"))
             }
-            store::Found::None => Err(self.no_such_plan(name_or_id).await?),
+            store::PrefixMatch::None => Err(self.no_such_plan(name_or_id).await?),
         }
     }
 
+    /// The refusal of an unknown plan, with the nearest name.
     async fn no_such_plan(&self, name: &str) -> Result<Error, Error> {
         let known = self.plan_rows().await?;
         let near = analysis::nearest(name, known.iter().map(|row| row.name.as_str()));
@@ -222,34 +246,36 @@ impl Service {
         Ok(Error::new("no_such_plan", format!("there is no plan `{name}`"), cure))
     }
 
+    /// Deletes a plan by name or id; its executions stay.
     pub async fn delete_plan(&self, caller: &Caller, name_or_id: &str) -> Result<PlanView, Error> {
         let row = self.plan_row(name_or_id).await?;
-        self.require_own(row.project.as_deref(), "plan")?;
-        let request = Request::DeletePlan { id: PlanId::new(row.id.as_str()) };
-        self.ask(caller, request).await?;
+        self.require_own_project(row.project.as_deref(), "plan")?;
+        let request = Operation::DeletePlan { id: PlanId::new(row.id.as_str()) };
+        self.submit(caller, request).await?;
         Ok(PlanView::of(&row))
     }
 }
 
-pub(super) fn refused(check: Check) -> Error {
+/// The refusal of a plan whose check found errors.
+pub(super) fn check_refusal(check: PlanCheck) -> Error {
     let errors = check.findings.into_iter().filter(|finding| finding.severity == Severity::Error);
     let errors: Vec<Finding> = errors.collect();
-    // Codes of their own, for what is wrong is not the plan's shape.
+    // These two have codes of their own because the plan's shape is not the problem.
     let code = [UNTRUSTED_CONFIG, SECRET_IN_PLAN]
         .into_iter()
         .find(|code| errors.iter().any(|error| error.code == *code));
-    let refused = Error::findings("the plan is refused", errors);
+    let refused = Error::from_findings("the plan is refused", errors);
     Error { code: code.unwrap_or(refused.code), ..refused }
 }
 
-/// Every tool a plan may call, with the place that names it.
+/// Every tool that Actbook may call for a plan, each with the path in the document that names it.
 pub(super) fn named_tools(plan: &Plan) -> Vec<(String, &str)> {
     let mut named = Vec::new();
     for (index, step) in plan.steps.iter().enumerate() {
-        if let (Some(tool), false) = (step.tool(), step.by_agent()) {
+        if let (Some(tool), false) = (step.tool(), step.is_agent_step()) {
             named.push((format!("steps[{index}].tool"), tool));
         }
-        if let Some(Undo::Tool { tool, .. }) =
+        if let Some(CompensationWork::Tool { tool, .. }) =
             step.compensation.as_ref().map(|compensation| &compensation.work)
         {
             named.push((format!("steps[{index}].compensation.tool"), tool.as_str()));

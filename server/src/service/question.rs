@@ -1,14 +1,16 @@
-//! A question as a person reads it before answering: what would happen, with which arguments, what was done
-//! so far, where the point of no return lies, who asks and why. Every door that asks a person shows this text.
+//! Builds the text of a question that a person reads before answering: what would happen, with which
+//! arguments, what was done so far, where the point of no return lies, who asks and why. Every interface that
+//! asks a person shows this text.
 
 use actbook_engine::analysis;
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{
-    Brief, CannotUndo, Execution, Question, Subject, ToUndo, Values, planned_arguments, questions,
+    Brief, Execution, LoadedPayloads, NotUndoable, Question, QuestionSubject, UndoItem, planned_arguments,
+    questions,
 };
 use actbook_engine::id::{ExecutionId, StepId, StepNo};
-use actbook_engine::plan::{Plan, Work};
-use actbook_engine::policy::{Answer, StepStatus};
+use actbook_engine::plan::{Plan, StepWork};
+use actbook_engine::policy::{StepAnswer, StepStatus};
 use serde_json::{Value, json};
 
 use super::Service;
@@ -17,35 +19,35 @@ use super::view::{ExecutionView, WaitingView};
 use crate::error::Error;
 use crate::store::journal;
 
-/// Of the one call that is asked about.
+/// Longest arguments of the one call that a question is about.
 const ARGUMENTS_CHARS_MAX: usize = 4_000;
-/// Of each of several.
+/// Longest text of each item of a list.
 const LISTED_CHARS_MAX: usize = 400;
-/// More steps or calls than this are counted.
+/// At most this many steps or calls are listed; the rest are counted.
 const LISTED_MAX: usize = 20;
 const REASON_CHARS_MAX: usize = 600;
 
-/// Who puts a question to a person, and the reason that was given.
+/// The actor that asks a person to answer, and the reason that it gave.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     pub actor: &'a str,
     pub reason: Option<&'a str>,
 }
 
-/// An open question, with all that a person needs in order to answer it.
+/// An open question with the text that a person needs to answer it.
 #[derive(Clone, Debug)]
 pub struct PersonQuestion {
     pub execution: ExecutionId,
     pub waiting: WaitingView,
-    /// Several lines. Whatever is not Actbook's own stands quoted in it.
+    /// Several lines. Text from outside Actbook is quoted in it.
     pub text: String,
-    /// Covers the text, and whole what the text shows cut. How far other steps have come is left out: they
-    /// may go on while the person reads.
+    /// Digest of the text and of the full values that the text shows truncated; an answer is bound to it. The
+    /// progress of other steps is left out: they may continue while the person reads.
     pub digest: Digest,
 }
 
 impl Service {
-    /// The execution, and each of its open questions as it is put to a person, in the order of
+    /// The view of an execution, and its open questions with their texts, in the order of
     /// `ExecutionView::waiting`.
     pub async fn person_questions(
         &self,
@@ -58,9 +60,9 @@ impl Service {
         if view.waiting.is_empty() {
             return Ok((view, Vec::new()));
         }
-        let started = journal::at(self.tenant, found.stream).first(&self.db).await?;
-        let facts = Facts {
-            values: self.planned_values(&execution).await?,
+        let started = journal::by_position(self.tenant, found.stream).first(&self.db).await?;
+        let context = QuestionContext {
+            values: self.load_planned_values(&execution).await?,
             brief: self.brief(&execution).await?,
             starter: started.map(|entry| entry.actor.to_string()),
             execution: &execution,
@@ -68,50 +70,57 @@ impl Service {
             asker,
         };
         let open = questions(&execution);
-        let all = open.iter().zip(&view.waiting).map(|(question, waiting)| facts.ask(question, waiting));
+        let all = open
+            .iter()
+            .zip(&view.waiting)
+            .map(|(question, waiting)| context.build_question(question, waiting));
         let all = all.collect();
         Ok((view, all))
     }
 
-    /// The inputs, and whatever else the arguments of steps that have not begun can be bound to already.
-    async fn planned_values(&self, execution: &Execution) -> Result<Values, Error> {
-        let mut values = Values::default();
+    /// The values to which arguments of steps that have not begun can be bound already: the inputs.
+    async fn load_planned_values(&self, execution: &Execution) -> Result<LoadedPayloads, Error> {
+        let mut values = LoadedPayloads::default();
         let inputs = execution.inputs.iter().map(|stored| stored.position);
-        self.load(inputs.collect(), &mut values).await?;
+        self.load_values(inputs.collect(), &mut values).await?;
         Ok(values)
     }
 }
 
-/// What the questions of one execution are told from.
-struct Facts<'a> {
+/// What the questions of one execution are built from.
+struct QuestionContext<'a> {
     execution: &'a Execution,
     view: &'a ExecutionView,
-    values: Values,
+    values: LoadedPayloads,
     brief: Brief,
+    /// The actor that started the execution.
     starter: Option<String>,
     asker: Option<Asker<'a>>,
 }
 
-impl Facts<'_> {
-    fn ask(&self, question: &Question, waiting: &WaitingView) -> PersonQuestion {
+impl QuestionContext<'_> {
+    /// Builds the text and the digest of one question.
+    fn build_question(&self, question: &Question, waiting: &WaitingView) -> PersonQuestion {
         let mut lines = vec![self.headline(question, waiting)];
-        lines.extend(self.background());
+        lines.extend(self.background_lines());
         lines.extend(match question.subject {
-            Subject::PlanApproval => self.planned_steps(),
-            Subject::UndoApproval => self.undo(),
-            Subject::StepApproval => self.call(question.step),
-            Subject::AgentWork | Subject::AgentUndo | Subject::Question => Vec::new(),
-            Subject::Failure | Subject::Unknown | Subject::FailedUndo => {
-                let mut lines = self.call(question.step);
-                if question.answers.contains(&Answer::Compensate) {
-                    lines.extend(self.undo());
+            QuestionSubject::PlanApproval => self.planned_step_lines(),
+            QuestionSubject::UndoApproval => self.undo_lines(),
+            QuestionSubject::StepApproval => self.call_lines(question.step),
+            QuestionSubject::AgentWork | QuestionSubject::AgentUndo | QuestionSubject::ToolQuestion => {
+                Vec::new()
+            }
+            QuestionSubject::Failure | QuestionSubject::Unknown | QuestionSubject::FailedUndo => {
+                let mut lines = self.call_lines(question.step);
+                if question.answers.contains(&StepAnswer::Compensate) {
+                    lines.extend(self.undo_lines());
                 }
                 lines
             }
         });
-        lines.extend(self.point_of_no_return());
-        let bound = json!([lines, self.whole(question, waiting)]).to_string();
-        lines.push(self.done());
+        lines.extend(self.point_of_no_return_line());
+        let bound = json!([lines, self.bound_values(question, waiting)]).to_string();
+        lines.push(self.done_line());
         PersonQuestion {
             execution: self.execution.id.clone(),
             waiting: waiting.clone(),
@@ -120,33 +129,34 @@ impl Facts<'_> {
         }
     }
 
-    /// What the answer is bound to beyond the words shown. The same words may be asked again, or about
-    /// another attempt, and are another question then.
-    fn whole(&self, question: &Question, waiting: &WaitingView) -> Value {
+    /// What an answer is bound to beyond the text: the full values, the attempt and the entry that asks. The
+    /// same text asked again, or about another attempt, is another question.
+    fn bound_values(&self, question: &Question, waiting: &WaitingView) -> Value {
         let attempts = question.step.map(|no| self.execution.step(no).attempts.len());
-        let undo = (question.subject == Subject::UndoApproval).then_some(&self.brief.undo);
+        let undo = (question.subject == QuestionSubject::UndoApproval).then_some(&self.brief.undo);
         let arguments = question.step.and_then(|no| self.view.steps[no.index()].arguments.as_ref());
         json!([waiting.question, waiting.options, waiting.asked, attempts, arguments, undo])
     }
 
+    /// The first line: which execution, and what is asked.
     fn headline(&self, question: &Question, waiting: &WaitingView) -> String {
         let step = question.step.map(|no| self.execution.step_id(no).to_string()).unwrap_or_default();
         let asked = match question.subject {
-            Subject::PlanApproval => "may this plan start?".to_owned(),
-            Subject::UndoApproval => "may what was done be undone?".to_owned(),
-            Subject::StepApproval => format!("may step `{step}` run?"),
-            Subject::AgentWork
-            | Subject::AgentUndo
-            | Subject::Question
-            | Subject::Failure
-            | Subject::Unknown
-            | Subject::FailedUndo => line(&waiting.question, ARGUMENTS_CHARS_MAX),
+            QuestionSubject::PlanApproval => "may this plan start?".to_owned(),
+            QuestionSubject::UndoApproval => "may what was done be undone?".to_owned(),
+            QuestionSubject::StepApproval => format!("may step `{step}` run?"),
+            QuestionSubject::AgentWork
+            | QuestionSubject::AgentUndo
+            | QuestionSubject::ToolQuestion
+            | QuestionSubject::Failure
+            | QuestionSubject::Unknown
+            | QuestionSubject::FailedUndo => line(&waiting.question, ARGUMENTS_CHARS_MAX),
         };
         format!("Actbook asks about execution {}: {asked}", self.execution.id)
     }
 
-    /// The plan, who started it and why, and who asks now and why.
-    fn background(&self) -> Vec<String> {
+    /// Lines on the plan and its reasoning, who started it, and who asks now and why.
+    fn background_lines(&self) -> Vec<String> {
         let plan = &self.execution.plan_ref;
         let (named, version, digest) = (name(&plan.name), plan.version, plan.digest);
         let mut lines = vec![format!("Plan: {named}, version {version} ({digest})")];
@@ -165,30 +175,30 @@ impl Facts<'_> {
         lines
     }
 
-    /// The one call that is asked about, with the arguments that are, or were, sent.
-    fn call(&self, no: Option<StepNo>) -> Vec<String> {
+    /// The call or the work that a question is about, with the arguments that are, or were, sent.
+    fn call_lines(&self, no: Option<StepNo>) -> Vec<String> {
         let Some(view) = no.map(|no| &self.view.steps[no.index()]) else { return Vec::new() };
-        let mut told = match (&view.tool, &view.action) {
+        let mut text = match (&view.tool, &view.action) {
             (Some(tool), _) => format!("The call: {}", line(tool, LISTED_CHARS_MAX)),
             (None, Some(action)) => format!("The work: {}", quoted(action, REASON_CHARS_MAX)),
             (None, None) => return Vec::new(),
         };
         if let Some(arguments) = &view.arguments {
-            told.push_str(" with these arguments:");
-            told.push_str(&block(&arguments.to_string(), ARGUMENTS_CHARS_MAX));
+            text.push_str(" with these arguments:");
+            text.push_str(&block(&arguments.to_string(), ARGUMENTS_CHARS_MAX));
         }
-        vec![told]
+        vec![text]
     }
 
-    /// Every step that would run, with its arguments as far as they are known.
-    fn planned_steps(&self) -> Vec<String> {
+    /// A line for each step that would run, with its arguments as far as they can be bound.
+    fn planned_step_lines(&self) -> Vec<String> {
         let plan = &self.execution.plan;
-        let mut lines = vec![format!("It would run {}:", counted(plan.steps.len(), "step"))];
-        let written = as_written(plan);
-        for (no, step) in plan.numbered().take(LISTED_MAX) {
+        let mut lines = vec![format!("It would run {}:", count_with_noun(plan.steps.len(), "step"))];
+        let written = document_steps(plan);
+        for (no, step) in plan.numbered_steps().take(LISTED_MAX) {
             let bound = planned_arguments(self.execution, no, &self.values).ok().flatten();
             let arguments = match (&step.work, bound) {
-                (Work::Action { action, .. }, _) => quoted(action, LISTED_CHARS_MAX),
+                (StepWork::Action { action, .. }, _) => quoted(action, LISTED_CHARS_MAX),
                 (_, Some(bound)) => line(&bound.to_string(), LISTED_CHARS_MAX),
                 (_, None) => {
                     let text = written[no.index()]["arguments"].to_string();
@@ -198,23 +208,25 @@ impl Facts<'_> {
             let what = step.tool().unwrap_or("work of an agent or a person:");
             lines.push(format!("  - `{}`: {what} {arguments}", step.id));
         }
-        lines.extend(more(plan.steps.len(), "step"));
+        lines.extend(more_line(plan.steps.len(), "step"));
         lines
     }
 
-    /// What undoing would call, in order, and what stays.
-    fn undo(&self) -> Vec<String> {
+    /// Lines on the calls that undoing would make, in order, and the steps that cannot be undone.
+    fn undo_lines(&self) -> Vec<String> {
         let Brief { undo, cannot_undo, .. } = &self.brief;
-        let mut lines = vec![format!("Undoing would make {}, in this order:", counted(undo.len(), "call"))];
+        let mut lines =
+            vec![format!("Undoing would make {}, in this order:", count_with_noun(undo.len(), "call"))];
         lines.extend(undo.iter().take(LISTED_MAX).map(undo_line));
-        lines.extend(more(undo.len(), "call"));
+        lines.extend(more_line(undo.len(), "call"));
         let stays = cannot_undo.iter().take(LISTED_MAX);
-        lines.extend(stays.map(|CannotUndo { step, why }| format!("  - `{step}` cannot be undone: {why}")));
+        lines.extend(stays.map(|NotUndoable { step, why }| format!("  - `{step}` cannot be undone: {why}")));
         lines
     }
 
-    fn point_of_no_return(&self) -> Option<String> {
-        let check = analysis::check(&self.execution.plan, &self.execution.terms);
+    /// The line on the point of no return.
+    fn point_of_no_return_line(&self) -> Option<String> {
+        let check = analysis::check_plan(&self.execution.plan, &self.execution.tool_policies);
         Some(match check.point_of_no_return {
             Some(step) => {
                 format!("Point of no return: step `{step}`; what runs from there on cannot be fully undone.")
@@ -223,14 +235,19 @@ impl Facts<'_> {
         })
     }
 
-    fn done(&self) -> String {
-        let done = |no: &StepNo| self.execution.step(*no).status() == StepStatus::Succeeded;
-        let done: Vec<StepId> =
-            self.execution.numbers().filter(done).map(|no| self.execution.step_id(no)).collect();
+    /// The line on the steps that have succeeded.
+    fn done_line(&self) -> String {
+        let has_succeeded = |no: &StepNo| self.execution.step(*no).status() == StepStatus::Succeeded;
+        let done: Vec<StepId> = self
+            .execution
+            .step_numbers()
+            .filter(has_succeeded)
+            .map(|no| self.execution.step_id(no))
+            .collect();
         let shown: Vec<&str> = done.iter().take(LISTED_MAX).map(|id| id.as_str()).collect();
         let total = self.execution.steps.len();
         match done.len() {
-            0 => format!("Done so far: none of {}.", counted(total, "step")),
+            0 => format!("Done so far: none of {}.", count_with_noun(total, "step")),
             count if count > LISTED_MAX => {
                 format!("Done so far: {count} of {total} steps: {} and others.", shown.join(", "))
             }
@@ -239,31 +256,35 @@ impl Facts<'_> {
     }
 }
 
-fn undo_line(one: &ToUndo) -> String {
-    let how = match (&one.tool, &one.action) {
+/// The line of one call that undoing would make.
+fn undo_line(undo: &UndoItem) -> String {
+    let how = match (&undo.tool, &undo.action) {
         (Some(tool), _) => {
-            let arguments = one.arguments.as_ref().map(|arguments| arguments.to_string()).unwrap_or_default();
+            let arguments =
+                undo.arguments.as_ref().map(|arguments| arguments.to_string()).unwrap_or_default();
             format!("{} {}", line(tool, LISTED_CHARS_MAX), line(&arguments, LISTED_CHARS_MAX))
         }
         (None, Some(action)) => format!("work of an agent or a person: {}", quoted(action, LISTED_CHARS_MAX)),
         (None, None) => "nothing takes it back".to_owned(),
     };
     let trouble =
-        one.trouble.as_ref().map(|why| format!(" (cannot be called: {})", line(why, LISTED_CHARS_MAX)));
-    format!("  - `{}`: {how}{}", one.step, trouble.unwrap_or_default())
+        undo.trouble.as_ref().map(|why| format!(" (cannot be called: {})", line(why, LISTED_CHARS_MAX)));
+    format!("  - `{}`: {how}{}", undo.step, trouble.unwrap_or_default())
 }
 
-/// The plan's steps as its document has them.
-fn as_written(plan: &Plan) -> Value {
+/// The plan's steps as JSON, as its document writes them.
+fn document_steps(plan: &Plan) -> Value {
     let document: Value = serde_json::from_str(&plan.document).unwrap_or_default();
     document.get("steps").cloned().unwrap_or_default()
 }
 
-fn counted(count: usize, what: &str) -> String {
+/// A count with its noun: `1 step`, `2 steps`.
+fn count_with_noun(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-fn more(count: usize, what: &str) -> Option<String> {
+/// The line on items beyond `LISTED_MAX`. `None`: there are none.
+fn more_line(count: usize, what: &str) -> Option<String> {
     let more = count.checked_sub(LISTED_MAX).filter(|more| *more > 0)?;
-    Some(format!("  - and {} more", counted(more, what)))
+    Some(format!("  - and {} more", count_with_noun(more, what)))
 }

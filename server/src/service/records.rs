@@ -1,134 +1,154 @@
-//! What agents put on record: reports of their steps, acts outside the plan, decisions, compensations
-//! that they did themselves.
+//! What agents put on record: reports of their steps, actions outside the plan, decisions, and compensations
+//! that they performed themselves.
 
 use std::time::Duration;
 
-use actbook_engine::event::Reported;
-use actbook_engine::execution::{Command, Facts, Report, Reporter};
+use actbook_engine::event::ReportedStatus;
+use actbook_engine::execution::{ActionFacts, AgentReport, Command, Reporter};
 use actbook_engine::id::Position;
 use actbook_engine::plan::{Finding, Plan};
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
 
 use super::Service;
-use super::executions::Found;
+use super::executions::FoundExecution;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{Progress, Reply, Request};
+use crate::ledger::{DriveState, LedgerReply, Operation};
 use crate::random;
 
-/// A driver is given this long to go on from a report before its caller is answered.
-const REST_LIMIT: Duration = Duration::from_secs(2);
+/// Longest wait for the driver to act on a report before the caller is answered.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What an agent did. Without an execution it belongs to none; without a step it is outside the plan.
+/// An action that an agent reports: of a step, or outside of any step, or outside of any execution.
 #[derive(Clone, Debug, Default)]
-pub struct Action {
+pub struct ActionRecord {
+    /// `None`: the action belongs to no execution.
     pub execution: Option<String>,
+    /// `None`: the action is outside of the plan.
     pub step: Option<String>,
-    pub status: Option<Reported>,
+    pub status: Option<ReportedStatus>,
     pub output: Option<Value>,
-    pub facts: Facts,
-    /// Wants the step though another agent has started it, whose claim has lapsed.
+    pub facts: ActionFacts,
+    /// Take the step over from another agent that has started it and whose claim has lapsed.
     pub take_over: bool,
 }
 
+/// A decision that an agent puts on record.
 #[derive(Clone, Debug)]
 pub struct Decision {
-    /// `stop` and `continue` act.
+    /// Any text; `stop` and `continue` also take effect.
     pub decision: String,
     pub reason: Option<String>,
     pub step: Option<String>,
     pub details: Option<Value>,
 }
 
-/// Where it was put down.
+/// Where an action was recorded.
 #[derive(Debug)]
-pub enum Noted {
-    In(Found, Box<Progress>),
-    /// In no execution: the entry's position.
-    Alone(Position),
+pub enum RecordResult {
+    /// In an execution: as it was found before, and its progress after the record.
+    InExecution(FoundExecution, Box<DriveState>),
+    /// Outside of any execution: the position of the entry.
+    Standalone(Position),
 }
 
 impl Service {
-    pub async fn record_action(&self, caller: &Caller, action: Action) -> Result<Noted, Error> {
-        let Action { execution, step, status, output, facts, take_over } = action;
+    /// Journals an action of an agent.
+    pub async fn record_action(&self, caller: &Caller, action: ActionRecord) -> Result<RecordResult, Error> {
+        let ActionRecord { execution, step, status, output, facts, take_over } = action;
         let Some(id) = execution else {
-            return self.record_alone(caller, step, status, Facts { output, ..facts }).await;
+            return self.record_standalone(caller, step, status, ActionFacts { output, ..facts }).await;
         };
         let command = match (step, status) {
-            (Some(step), Some(Reported::Compensated)) => {
-                Command::RecordCompensation { step, done: true, facts: Box::new(Facts { output, ..facts }) }
-            }
+            (Some(step), Some(ReportedStatus::Compensated)) => Command::RecordCompensation {
+                step,
+                done: true,
+                facts: Box::new(ActionFacts { output, ..facts }),
+            },
             (Some(step), Some(status)) => {
-                let report = report(status, output, &facts)?;
+                let report = build_report(status, output, &facts)?;
                 let by = Some(self.reporter(caller, take_over));
-                Command::Record { step, report, facts: Box::new(facts), by }
+                Command::RecordReport { step, report, facts: Box::new(facts), by }
             }
-            (step, status) => Command::Note { step, status, facts: Box::new(Facts { output, ..facts }) },
+            (step, status) => {
+                Command::RecordAction { step, status, facts: Box::new(ActionFacts { output, ..facts }) }
+            }
         };
-        let (found, progress) = self.tell_in_turn(caller, &id, command).await?;
-        Ok(Noted::In(found, Box::new(progress)))
+        let (found, progress) = self.command_and_settle(caller, &id, command).await?;
+        Ok(RecordResult::InExecution(found, Box::new(progress)))
     }
 
+    /// Who reports, for the engine's check of claims.
     fn reporter(&self, caller: &Caller, takes_over: bool) -> Reporter {
-        let (holder, is_person) = (caller.holder(), !caller.is_agent());
+        let (holder, is_person) = (caller.step_holder(), !caller.is_agent());
         Reporter { holder, is_person, takes_over, at_ms: self.ledger.clock().now_ms() }
     }
 
+    /// Journals a decision on an execution.
     pub async fn record_decision(
         &self,
         caller: &Caller,
         id: &str,
         decision: Decision,
-    ) -> Result<(Found, Progress), Error> {
+    ) -> Result<(FoundExecution, DriveState), Error> {
         let Decision { decision, reason, step, details } = decision;
-        self.tell_in_turn(caller, id, Command::RecordDecision { decision, reason, step, details }).await
+        self.command_and_settle(caller, id, Command::RecordDecision { decision, reason, step, details }).await
     }
 
-    /// `done`: false where the agent tried, and could not.
+    /// Journals that an agent compensated a step itself; `done` is false if it tried and failed.
     pub async fn record_compensation(
         &self,
         caller: &Caller,
         id: &str,
         step: String,
         done: bool,
-        facts: Facts,
-    ) -> Result<(Found, Progress), Error> {
-        self.tell_in_turn(caller, id, Command::RecordCompensation { step, done, facts: Box::new(facts) })
-            .await
+        facts: ActionFacts,
+    ) -> Result<(FoundExecution, DriveState), Error> {
+        self.command_and_settle(
+            caller,
+            id,
+            Command::RecordCompensation { step, done, facts: Box::new(facts) },
+        )
+        .await
     }
 
-    async fn record_alone(
+    /// Journals an action outside of any execution. Refused if it names a step.
+    async fn record_standalone(
         &self,
         caller: &Caller,
         step: Option<String>,
-        status: Option<Reported>,
-        facts: Facts,
-    ) -> Result<Noted, Error> {
+        status: Option<ReportedStatus>,
+        facts: ActionFacts,
+    ) -> Result<RecordResult, Error> {
         if step.is_some() {
             let message = "a step belongs to an execution, and none is named";
             return Err(Error::new("no_execution", message, "name the execution, or leave the step out"));
         }
         let salt = random::bytes::<16>().to_vec().into();
         let project = Some(self.project().to_owned());
-        let request = Request::Act { facts: Box::new(facts), status, project, salt };
-        match self.ask(caller, request).await? {
-            Reply::Recorded(position) => Ok(Noted::Alone(position)),
-            Reply::Repeated(result) => {
-                let strange = || format!("a key gave the position `{result}`");
+        let request = Operation::RecordAct { facts: Box::new(facts), status, project, salt };
+        match self.submit(caller, request).await? {
+            LedgerReply::Recorded(position) => Ok(RecordResult::Standalone(position)),
+            LedgerReply::Repeated(result) => {
+                let message = || format!("a key gave the position `{result}`");
                 let position =
-                    result.parse().map_err(|_| Error::new("corrupt", strange(), "run `actbook verify`"))?;
-                Ok(Noted::Alone(Position(position)))
+                    result.parse().map_err(|_| Error::new("corrupt", message(), "run `actbook verify`"))?;
+                Ok(RecordResult::Standalone(Position(position)))
             }
-            Reply::Saved { .. } | Reply::Deleted | Reply::Accepted { .. } | Reply::Moved(_) => {
-                unreachable!("an act gives its place")
+            LedgerReply::PlanSaved { .. }
+            | LedgerReply::Done
+            | LedgerReply::ToolAccepted { .. }
+            | LedgerReply::Advanced(_) => {
+                unreachable!("a standalone action returns its position")
             }
         }
     }
 
-    /// In record mode the agent does every step itself: a step that Actbook would do is a mistake.
+    /// Refuses a plan with steps that Actbook would call: in record mode the agent performs every step
+    /// itself.
     pub fn check_recordable(&self, plan: &Plan) -> Result<(), Error> {
-        let steps = plan.steps.iter().enumerate().filter(|(_, step)| !step.by_agent());
+        let steps = plan.steps.iter().enumerate().filter(|(_, step)| !step.is_agent_step());
         let findings: Vec<Finding> = steps
             .map(|(index, step)| {
                 let message = format!("step `{}` would be called by Actbook", step.id);
@@ -136,65 +156,73 @@ impl Service {
                 Finding::error("not_the_agents", format!("steps[{index}].tool"), message, cure)
             })
             .collect();
-        match findings.is_empty() {
-            true => Ok(()),
-            false => Err(Error::findings("the plan is not one that an agent records", findings)),
+        if findings.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::from_findings("the plan is not one that an agent records", findings))
         }
     }
 
-    /// A report may overtake the driver that is about to make its step due, and its caller wants to see
-    /// what is due next: so the driver is waited for before and after.
-    async fn tell_in_turn(
+    /// Gives a command and waits until the driver has acted on it, so that the caller sees what is due next.
+    /// If the step is not due yet (`not_awaited`), waits for the driver once and tries again: a report may
+    /// arrive before the driver has made its step due.
+    async fn command_and_settle(
         &self,
         caller: &Caller,
         id: &str,
         command: Command,
-    ) -> Result<(Found, Progress), Error> {
+    ) -> Result<(FoundExecution, DriveState), Error> {
         let found = self.find(id).await?;
         let stream = found.stream;
         let progress = match self.command(caller, stream, command.clone()).await {
-            Err(early) if early.code == "not_awaited" => {
-                self.come_to_rest(stream, found.seat.as_deref()).await?;
+            Err(error) if error.code == "not_awaited" => {
+                self.wait_until_idle(stream, found.node.as_deref()).await?;
                 self.command(caller, stream, command).await
             }
-            told => told,
+            result => result,
         }?;
-        self.come_to_rest(stream, progress.seat.as_ref().map(|seat| seat.as_str())).await?;
+        self.wait_until_idle(stream, progress.node.as_ref().map(|node| node.as_str())).await?;
         Ok((found, progress))
     }
 
-    /// Waits until a living driver on `seat` has done what follows by itself.
-    async fn come_to_rest(&self, stream: u64, seat: Option<&str>) -> Result<(), Error> {
-        let Some(seat) = seat else { return Ok(()) };
-        let is_own = self.runner.get().is_some_and(|runner| runner.seat_id().as_str() == seat);
+    /// Waits until the live driver on `node` has nothing left to do by itself; returns at once if there is
+    /// none.
+    async fn wait_until_idle(&self, stream: u64, node: Option<&str>) -> Result<(), Error> {
+        let Some(node) = node else { return Ok(()) };
+        let is_own = self.runner.get().is_some_and(|runner| runner.node_id().as_str() == node);
         let is_driven =
-            if is_own { self.ledger.is_watched(stream) } else { self.living(seat).await?.is_some() };
+            if is_own { self.ledger.is_driven_here(stream) } else { self.live_driver(node).await?.is_some() };
         if !is_driven {
             return Ok(());
         }
-        let mut watching = self.watch_stream(stream)?;
-        let rest = async {
-            while watching.execution().goes_on(self.ledger.clock().now_ms()) {
-                watching.moved().await?;
+        let mut watcher = self.watch_stream(stream)?;
+        let idle = async {
+            while watcher.execution().has_next_action(self.ledger.clock().now_ms()) {
+                watcher.wait_for_change().await?;
             }
             Ok(())
         };
-        // Past the limit the answer shows what is so, and that is not wrong.
-        tokio::time::timeout(REST_LIMIT, rest).await.unwrap_or(Ok(()))
+        // On time-out the caller is shown the current state.
+        tokio::time::timeout(SETTLE_TIMEOUT, idle).await.unwrap_or(Ok(()))
     }
 }
 
-fn report(status: Reported, output: Option<Value>, facts: &Facts) -> Result<Report, Error> {
+/// The engine's report of a step. Refused if an output is given with a status that has none.
+fn build_report(
+    status: ReportedStatus,
+    output: Option<Value>,
+    facts: &ActionFacts,
+) -> Result<AgentReport, Error> {
     match (status, output) {
-        (Reported::Succeeded, output) => Ok(Report::Succeeded { output }),
-        (Reported::Compensated, output) => Ok(Report::Compensated { output }),
-        (Reported::Started, None) => Ok(Report::Started),
-        (Reported::Failed, None) => {
-            let told = [&facts.error, &facts.reason, &facts.description];
-            let reason = told.into_iter().find_map(Clone::clone);
-            Ok(Report::Failed { reason, category: Category::ToolError })
+        (ReportedStatus::Succeeded, output) => Ok(AgentReport::Succeeded { output }),
+        (ReportedStatus::Compensated, output) => Ok(AgentReport::Compensated { output }),
+        (ReportedStatus::Started, None) => Ok(AgentReport::Started),
+        (ReportedStatus::Failed, None) => {
+            let texts = [&facts.error, &facts.reason, &facts.description];
+            let reason = texts.into_iter().find_map(Clone::clone);
+            Ok(AgentReport::Failed { reason, category: ErrorCategory::ToolError })
         }
-        (Reported::Started | Reported::Failed, Some(_)) => {
+        (ReportedStatus::Started | ReportedStatus::Failed, Some(_)) => {
             let message = format!("an output does not go with `{status}`");
             let cure = "give one with `succeeded` or `compensated`; nothing was recorded";
             Err(Error::new("does_not_fit", message, cure))

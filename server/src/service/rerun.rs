@@ -1,35 +1,35 @@
-//! An execution started again: the same version of its plan, with the inputs that it was given.
+//! Running an execution again: the same version of its plan, with the same inputs.
 
 use std::sync::Arc;
 
-use actbook_engine::analysis::Check;
+use actbook_engine::analysis::PlanCheck;
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::Plan;
 use serde_json::{Map, Value};
 
 use super::Service;
-use super::plans::refused;
+use super::plans::check_refusal;
 use crate::error::Error;
 use crate::store::payloads;
 
-/// What an execution ran, and with what.
+/// The plan version that an execution ran, and its inputs.
 #[derive(Clone, Debug)]
-pub struct Executed {
+pub struct ExecutedPlan {
     pub reference: PlanRef,
     pub plan: Arc<Plan>,
-    /// As they are kept: a secret one is marked and without its value.
+    /// As they are stored: a secret input is a marker without its value.
     pub inputs: Map<String, Value>,
 }
 
 impl Service {
-    /// The plan version and the inputs of an execution. Refused where its inputs were erased.
-    pub async fn executed(&self, id: &str) -> Result<Executed, Error> {
+    /// The plan version and the inputs of an execution. Refused if its inputs were erased.
+    pub async fn executed_plan(&self, id: &str) -> Result<ExecutedPlan, Error> {
         let execution = self.fold(self.find(id).await?.stream)?;
         let inputs = match execution.inputs {
             None => Map::new(),
             Some(kept) => {
-                let payload = payloads::at(self.tenant, kept.position.0).first(&self.db).await?;
-                let body = payload.ok_or_else(|| erased(&execution.plan_ref))?.body;
+                let payload = payloads::by_position(self.tenant, kept.position.0).first(&self.db).await?;
+                let body = payload.ok_or_else(|| erased_inputs_error(&execution.plan_ref))?.body;
                 serde_json::from_slice(&body).map_err(|error| {
                     Error::new(
                         "corrupt",
@@ -39,18 +39,19 @@ impl Service {
                 })?
             }
         };
-        Ok(Executed { reference: execution.plan_ref, plan: execution.plan, inputs })
+        Ok(ExecutedPlan { reference: execution.plan_ref, plan: execution.plan, inputs })
     }
 
-    /// The check of a plan that was saved before: its tools may have gone since. What only new versions are
-    /// refused for is a warning here.
-    pub async fn check_saved(&self, plan: &Plan) -> Result<Check, Error> {
-        let check = self.check(&plan.document, false).await.check.of_saved_plan();
-        if check.ok { Ok(check) } else { Err(refused(check)) }
+    /// Checks a saved plan again, because its tools may have changed. Findings that refuse only new versions
+    /// are warnings here. Refused if an error remains.
+    pub async fn check_saved(&self, plan: &Plan) -> Result<PlanCheck, Error> {
+        let check = self.check(&plan.document, false).await.check.for_saved_plan();
+        if check.ok { Ok(check) } else { Err(check_refusal(check)) }
     }
 }
 
-fn erased(plan: &PlanRef) -> Error {
+/// The refusal of an execution whose inputs were erased.
+fn erased_inputs_error(plan: &PlanRef) -> Error {
     let cure = format!("start it anew: `actbook run {} --input NAME=VALUE`", plan.name);
     Error::new("erased", "what this execution was given has been erased", cure)
 }

@@ -1,5 +1,5 @@
-//! What was seen of the tools, from the journal: how often they were called, how it ended, how long it
-//! took. Calls by hand belong to no execution and are not counted.
+//! Statistics of tool calls from the journal: how many, with which outcome, how long they took. Calls by hand
+//! (`call_tool`) belong to no execution and are not counted.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
-use super::view::time;
+use super::view::format_time;
 use crate::error::Error;
 use crate::ledger;
-use crate::store::figures::{self, Of};
+use crate::store::figures::{self, StatsFilter};
 use crate::store::payloads;
 
-/// Figures of one tool, or of all tools of a server.
+/// Statistics of the calls of one tool, or of all tools of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Seen {
+pub struct ToolCallStats {
     pub calls: u64,
     pub succeeded: u64,
-    /// By category; what the journal gives none is under `none`.
+    /// By category; `none` if the journal states no category. The same for `unknown`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub failed: BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown: BTreeMap<String, u64>,
-    /// Of calls that were sent and whose end was seen.
+    /// Percentiles of the durations of calls that were sent and whose end was observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,81 +34,93 @@ pub struct Seen {
     pub last_error: Option<LastError>,
 }
 
+/// The newest call that failed or is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LastError {
     pub at: String,
     pub outcome: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
-    /// Gone where `cleanup` has erased it.
+    /// The tool's error message. `None`: there was none, or `cleanup` erased it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     #[serde(skip)]
     at_ms: i64,
 }
 
-/// By name; a tool or server that was never called is not among them.
+/// Call statistics of each server and each tool, by name; those that were never called are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ToolsSeen {
-    pub servers: BTreeMap<String, Seen>,
-    pub tools: BTreeMap<String, Seen>,
+pub struct ToolCallStatsByName {
+    pub servers: BTreeMap<String, ToolCallStats>,
+    pub tools: BTreeMap<String, ToolCallStats>,
 }
 
-const UNSAID: &str = "none";
+/// Stands for a missing category.
+const NO_CATEGORY: &str = "none";
 
 impl Service {
-    /// Everything that was seen since a time, up to this moment.
-    pub async fn tools_seen(&self, since_ms: Option<i64>) -> Result<ToolsSeen, Error> {
-        ledger::catch_up_seen(&self.db, self.tenant, &self.plans).await?;
-        let within = self.within();
-        self.seen_of(&Of { since: since_ms, within, ..Of::default() }).await
+    /// Statistics of all calls since a time, in milliseconds since 1970, up to the journal's head.
+    pub async fn tool_call_stats(&self, since_ms: Option<i64>) -> Result<ToolCallStatsByName, Error> {
+        ledger::catch_up_call_stats(&self.db, self.tenant, &self.plans).await?;
+        let within = self.owned_boundary();
+        self.read_tool_call_stats(&StatsFilter { since: since_ms, within, ..StatsFilter::default() }).await
     }
 
-    /// As the rows have it.
-    pub(super) async fn seen_of(&self, of: &Of) -> Result<ToolsSeen, Error> {
-        let mut seen = ToolsSeen::default();
-        for count in figures::tools(self.tenant, of).all(&self.db).await? {
-            seen.servers.entry(count.server.clone()).or_default().add(&count);
-            seen.tools.entry(count.tool.clone()).or_default().add(&count);
+    /// Reads the statistics from the projections as they are, without bringing them up to date.
+    pub(super) async fn read_tool_call_stats(
+        &self,
+        filter: &StatsFilter,
+    ) -> Result<ToolCallStatsByName, Error> {
+        let mut stats = ToolCallStatsByName::default();
+        for count in figures::call_counts(self.tenant, filter).all(&self.db).await? {
+            stats.servers.entry(count.server.clone()).or_default().add_calls(&count);
+            stats.tools.entry(count.tool.clone()).or_default().add_calls(&count);
         }
-        let tools = figures::percentiles_of_tools(self.tenant, of).all(&self.db).await?;
-        let servers = figures::percentiles_of_servers(self.tenant, of).all(&self.db).await?;
-        for (all, found) in [(&mut seen.tools, tools), (&mut seen.servers, servers)] {
-            for one in found {
-                all.entry(one.named.clone()).or_default().time(&one);
+        let tools = figures::percentiles_of_tools(self.tenant, filter).all(&self.db).await?;
+        let servers = figures::percentiles_of_servers(self.tenant, filter).all(&self.db).await?;
+        for (by_name, rows) in [(&mut stats.tools, tools), (&mut stats.servers, servers)] {
+            for row in rows {
+                by_name.entry(row.group.clone()).or_default().set_percentiles(&row);
             }
         }
-        self.last_errors(of, &mut seen).await?;
-        Ok(seen)
+        self.add_last_errors(filter, &mut stats).await?;
+        Ok(stats)
     }
 
-    async fn last_errors(&self, of: &Of, seen: &mut ToolsSeen) -> Result<(), Error> {
-        for found in figures::last_errors(self.tenant, of).all(&self.db).await? {
+    /// Adds the last error of each tool and each server.
+    async fn add_last_errors(
+        &self,
+        filter: &StatsFilter,
+        stats: &mut ToolCallStatsByName,
+    ) -> Result<(), Error> {
+        for found in figures::last_errors(self.tenant, filter).all(&self.db).await? {
             let error = LastError {
-                at: time(found.started_at),
+                at: format_time(found.started_at),
                 at_ms: found.started_at,
                 outcome: found.outcome,
                 category: found.category,
-                message: self.words_at(found.said).await?,
+                message: self.error_message_at(found.error_position).await?,
             };
             let server = found.tool.split_once('/').map_or(found.tool.as_str(), |(server, _)| server);
-            seen.servers.entry(server.to_owned()).or_default().met(&error);
-            seen.tools.entry(found.tool).or_default().met(&error);
+            stats.servers.entry(server.to_owned()).or_default().keep_last_error(&error);
+            stats.tools.entry(found.tool).or_default().keep_last_error(&error);
         }
         Ok(())
     }
 
-    async fn words_at(&self, position: Option<u64>) -> Result<Option<String>, Error> {
+    /// The error message in the payload at a position. `None`: no position, no message, or erased.
+    async fn error_message_at(&self, position: Option<u64>) -> Result<Option<String>, Error> {
         let Some(position) = position else { return Ok(None) };
-        let payload = payloads::at(self.tenant, position).first(&self.db).await?;
-        let said: Option<Value> = payload.and_then(|payload| serde_json::from_slice(&payload.body).ok());
-        Ok(said.and_then(|said| Some(said.get("message")?.as_str()?.to_owned())))
+        let payload = payloads::by_position(self.tenant, position).first(&self.db).await?;
+        let result: Option<Value> = payload.and_then(|payload| serde_json::from_slice(&payload.body).ok());
+        Ok(result.and_then(|result| Some(result.get("message")?.as_str()?.to_owned())))
     }
 }
 
-impl Seen {
-    fn add(&mut self, count: &figures::Count) {
-        let category = count.category.as_deref().unwrap_or(UNSAID).to_owned();
+impl ToolCallStats {
+    /// Adds the calls of one row.
+    fn add_calls(&mut self, count: &figures::CallCount) {
+        let category = count.category.as_deref().unwrap_or(NO_CATEGORY).to_owned();
         self.calls += count.calls;
         match count.outcome.as_str() {
             "succeeded" => self.succeeded += count.calls,
@@ -117,13 +129,14 @@ impl Seen {
         }
     }
 
-    fn time(&mut self, found: &figures::Percentiles) {
-        self.p50_ms = Some(found.p50_ms);
-        self.p95_ms = Some(found.p95_ms);
-        self.p99_ms = Some(found.p99_ms);
+    fn set_percentiles(&mut self, row: &figures::Percentiles) {
+        self.p50_ms = Some(row.p50_ms);
+        self.p95_ms = Some(row.p95_ms);
+        self.p99_ms = Some(row.p99_ms);
     }
 
-    fn met(&mut self, error: &LastError) {
+    /// Keeps `error` as the last error if it is newer than the known one.
+    fn keep_last_error(&mut self, error: &LastError) {
         if self.last_error.as_ref().is_none_or(|known| known.at_ms < error.at_ms) {
             self.last_error = Some(error.clone());
         }

@@ -1,20 +1,23 @@
-//! One step whole: what it was called with, what came of each attempt, who approved it, and what takes or took
-//! its effect back. Values are given as they are kept, however long.
+//! The detail view of one step: its arguments, the result of each attempt, its approvals and its
+//! compensations. Values are shown in full.
 
 use std::sync::Arc;
 
 use actbook_engine::event::Event;
-use actbook_engine::execution::{Attempt, Compensation, Execution, Stored, ToUndo, Values};
+use actbook_engine::execution::{
+    Attempt, CompensationAttempt, Execution, LoadedPayloads, PayloadRef, UndoItem,
+};
 use actbook_engine::id::{ExecutionId, Position, StepId, StepNo};
-use actbook_engine::policy::{Category, Outcome};
+use actbook_engine::policy::{ErrorCategory, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
-use super::view::{StepView, WaitingView, time};
+use super::view::{StepView, WaitingView, format_time};
 use crate::error::Error;
 use crate::store::journal;
 
+/// Everything about one step of an execution.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepDetail {
     pub execution_id: ExecutionId,
@@ -24,20 +27,21 @@ pub struct StepDetail {
     pub depends_on: Vec<StepId>,
     /// Every attempt, oldest first.
     pub history: Vec<AttemptView>,
-    /// Every yes and no that it was given, oldest first.
+    /// Every approval and rejection of the step, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<ApprovalView>,
-    /// What undoing would call for it now.
+    /// The calls that undoing the step would make now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub to_undo: Vec<ToUndo>,
-    /// Every attempt to take its effect back, oldest first.
+    pub to_undo: Vec<UndoItem>,
+    /// Every attempt to compensate the step, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub compensations: Vec<CompensationView>,
+    /// Open questions about the step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingView>,
 }
 
-/// One attempt of a step. `outcome` is none while it is under way.
+/// One attempt of a step. `outcome` is `None` while the attempt is in flight.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttemptView {
     pub started_at: String,
@@ -46,21 +50,21 @@ pub struct AttemptView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub category: Option<Category>,
-    /// What a probe or an answer made of an unknown outcome.
+    pub category: Option<ErrorCategory>,
+    /// Whether a probe or a decision found that an unknown attempt took effect. `None`: not settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub happened: Option<bool>,
-    /// What was heard of it after that.
+    /// The outcome of an answer that came after the attempt had been given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late: Option<Outcome>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// Its output, or what its tool said of the failure.
+    /// Its output, or the tool's error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
 }
 
-/// A yes or a no to a step.
+/// An approval or a rejection of a step.
 #[derive(Clone, Debug, Serialize)]
 pub struct ApprovalView {
     pub approved: bool,
@@ -71,16 +75,16 @@ pub struct ApprovalView {
     pub reason: Option<String>,
 }
 
-/// One attempt to take an effect back.
+/// One attempt to compensate a step.
 #[derive(Clone, Debug, Serialize)]
 pub struct CompensationView {
-    /// The attempt, from 1, whose effect it takes back.
+    /// Number, from 1, of the attempt whose effect it undoes.
     pub attempt: u32,
     pub started_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub category: Option<Category>,
+    pub category: Option<ErrorCategory>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,91 +92,96 @@ pub struct CompensationView {
 }
 
 impl Service {
+    /// The detail view of one step, by execution id and step id.
     pub async fn step(&self, id: &str, step: &str) -> Result<StepDetail, Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream)?;
-        let Some(no) = execution.plan.find(step) else { return Err(no_such_step(&execution, step)) };
+        let Some(no) = execution.plan.find_step(step) else { return Err(no_such_step(&execution, step)) };
         let view = self.render_live(found.stream, &execution).await?;
-        let values = self.step_values(&execution, no).await?;
+        let values = self.load_step_values(&execution, no).await?;
         let state = execution.step(no);
         let to_undo = self.brief(&execution).await?.undo;
-        let needs = execution.plan.step(no).needs.iter();
-        let own = |one: &WaitingView| one.step.as_ref().is_some_and(|id| id.as_str() == step);
+        let needs = execution.plan.step(no).dependencies.iter();
+        let is_own = |question: &WaitingView| question.step.as_ref().is_some_and(|id| id.as_str() == step);
         Ok(StepDetail {
             execution_id: found.id,
             depends_on: needs.map(|need| execution.step_id(need.step)).collect(),
             history: state.attempts.iter().map(|attempt| attempt_view(attempt, &values)).collect(),
-            approvals: self.approvals(found.stream, step).await?,
-            to_undo: to_undo.into_iter().filter(|one| one.step.as_str() == step).collect(),
+            approvals: self.load_approvals(found.stream, step).await?,
+            to_undo: to_undo.into_iter().filter(|call| call.step.as_str() == step).collect(),
             compensations: state.compensations.iter().map(|one| compensation_view(one, &values)).collect(),
-            waiting: view.waiting.iter().filter(|one| own(one)).cloned().collect(),
+            waiting: view.waiting.iter().filter(|question| is_own(question)).cloned().collect(),
             step: view.steps.into_iter().nth(no.index()).expect("a view has every step of its plan"),
         })
     }
 
-    async fn step_values(&self, execution: &Execution, no: StepNo) -> Result<Values, Error> {
+    /// Loads the arguments and results of a step's attempts and compensations.
+    async fn load_step_values(&self, execution: &Execution, no: StepNo) -> Result<LoadedPayloads, Error> {
         let state = execution.step(no);
         let attempts = state.attempts.iter().flat_map(|one| [one.arguments, one.result]);
         let undo = state.compensations.iter().flat_map(|one| [one.arguments, one.result]);
         let positions: Vec<Position> =
-            attempts.chain(undo).flatten().map(|stored: Stored| stored.position).collect();
-        let mut values = Values::default();
-        self.load(positions, &mut values).await?;
+            attempts.chain(undo).flatten().map(|stored: PayloadRef| stored.position).collect();
+        let mut values = LoadedPayloads::default();
+        self.load_values(positions, &mut values).await?;
         Ok(values)
     }
 
-    async fn approvals(&self, stream: u64, step: &str) -> Result<Vec<ApprovalView>, Error> {
-        let entries = journal::of_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
+    /// Reads the approvals and rejections of a step from the execution's entries.
+    async fn load_approvals(&self, stream: u64, step: &str) -> Result<Vec<ApprovalView>, Error> {
+        let entries = journal::by_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
         let approval = |entry: &journal::Entry| {
             let event = Event::decode(&entry.kind, &entry.body).ok()?;
-            let (of, approved, reason) = if let Event::StepApproved(event) = event {
+            let (subject, approved, reason) = if let Event::StepApproved(event) = event {
                 (event.step, true, event.reason)
             } else if let Event::StepRejected(event) = event {
                 (event.step, false, event.reason)
             } else {
                 return None;
             };
-            let (by, at) = (entry.actor.to_string(), time(entry.at));
+            let (by, at) = (entry.actor.to_string(), format_time(entry.at));
             let view = ApprovalView { approved, by, at, position: entry.position, reason };
-            (of.as_str() == step).then_some(view)
+            (subject.as_str() == step).then_some(view)
         };
         Ok(entries.iter().filter_map(approval).collect())
     }
 }
 
+/// The refusal of an unknown step, with the nearest id.
 fn no_such_step(execution: &Execution, step: &str) -> Error {
-    let ids = execution.plan.steps.iter().map(|one| one.id.as_str());
+    let ids = execution.plan.steps.iter().map(|step| step.id.as_str());
     let near = actbook_engine::analysis::nearest(step, ids);
     let cure = near.map_or("its plan names the steps".to_owned(), |near| format!("did you mean `{near}`?"));
     let message = format!("execution {} has no step `{step}`", execution.id);
     Error::new("no_such_step", message, cure)
 }
 
-fn value(stored: Option<Stored>, values: &Values) -> Option<Value> {
+/// A stored value. `None`: there is none, or it was erased.
+fn stored_value(stored: Option<PayloadRef>, values: &LoadedPayloads) -> Option<Value> {
     let value: &Arc<Value> = values.0.get(&stored?.position)?;
     Some(value.as_ref().clone()).filter(|value| !value.is_null())
 }
 
-fn attempt_view(attempt: &Attempt, values: &Values) -> AttemptView {
+fn attempt_view(attempt: &Attempt, values: &LoadedPayloads) -> AttemptView {
     AttemptView {
-        started_at: time(attempt.started_at_ms),
-        ended_at: attempt.ended_at_ms.map(time),
+        started_at: format_time(attempt.started_at_ms),
+        ended_at: attempt.ended_at_ms.map(format_time),
         outcome: attempt.outcome,
         category: attempt.category,
         happened: attempt.settled,
-        late: attempt.late,
-        arguments: value(attempt.arguments, values),
-        result: value(attempt.result, values),
+        late: attempt.late_outcome,
+        arguments: stored_value(attempt.arguments, values),
+        result: stored_value(attempt.result, values),
     }
 }
 
-fn compensation_view(one: &Compensation, values: &Values) -> CompensationView {
+fn compensation_view(compensation: &CompensationAttempt, values: &LoadedPayloads) -> CompensationView {
     CompensationView {
-        attempt: one.attempt + 1,
-        started_at: time(one.started_at_ms),
-        outcome: one.outcome,
-        category: one.category,
-        arguments: value(one.arguments, values),
-        result: value(one.result, values),
+        attempt: compensation.attempt + 1,
+        started_at: format_time(compensation.started_at_ms),
+        outcome: compensation.outcome,
+        category: compensation.category,
+        arguments: stored_value(compensation.arguments, values),
+        result: stored_value(compensation.result, values),
     }
 }

@@ -1,58 +1,61 @@
-//! Tasks: put down, changed, split into the steps of a plan, listed. How far a task is comes from its
-//! executions where it has some: nothing is written for it while they run.
+//! Tasks: adding, changing, listing, and splitting them into the steps of a plan. While a task's executions
+//! are open its status is derived from them on read; nothing is written for the task then.
 
-mod automatic;
-mod story;
+mod history;
+mod task_plan_rules;
 
 use std::sync::Arc;
 
 use actbook_engine::event::PlanRef;
 use actbook_engine::id::PlanId;
-use actbook_engine::plan::{Plan, Step, Work, duration_text};
+use actbook_engine::plan::{Plan, Step, StepWork, duration_text};
 use actbook_engine::policy::StepStatus;
-use actbook_engine::task::{self, Status};
+use actbook_engine::task::{self, TaskStatus};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
-use super::quote::plain_name;
-use super::view::time;
+use super::quote::require_plain_name;
+use super::view::format_time;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::{Reply, Request};
+use crate::ledger::{LedgerReply, Operation};
 use crate::random;
 use crate::store::{executions, payloads, tasks};
 
-use automatic::Brought;
-pub use story::{Happening, Story};
+pub use history::{TaskHistory, TaskHistoryEvent};
+use task_plan_rules::RuleEffects;
 
+/// At most this many tasks are listed.
 const LISTED_MAX: u64 = 200;
+/// At most this many subtasks of one task are read.
 const SUBTASKS_MAX: u64 = 10_000;
-/// Tasks that one plan is split for.
-const SPLIT_MAX: u64 = 1_000;
-/// Executions that are looked at to see how far a task is.
-const LOOKED_AT: u64 = 50;
+/// At most this many tasks that were split by one plan are updated when it is saved.
+const SPLIT_TASKS_MAX: u64 = 1_000;
+/// At most this many executions are read to derive the status of a task.
+const STATUS_EXECUTIONS_MAX: u64 = 50;
 
-/// What is said of a task; what is left out stays as it was.
+/// The properties of a task to add or change; `None` leaves a property as it is.
 #[derive(Clone, Debug, Default)]
-pub struct TaskGiven {
+pub struct TaskSpec {
     pub id: String,
     pub title: Option<String>,
-    pub status: Option<Status>,
+    pub status: Option<TaskStatus>,
     pub priority: Option<i64>,
     pub estimate_ms: Option<u64>,
     pub parent: Option<String>,
     pub r#type: Option<String>,
     pub labels: Option<Vec<String>>,
-    /// What else there is to say, by name.
+    /// Further properties, as a JSON object.
     pub fields: Option<Value>,
 }
 
+/// A task as it is shown.
 #[derive(Clone, Debug, Serialize)]
 pub struct TaskView {
     pub id: String,
     pub title: String,
-    pub status: Status,
+    pub status: TaskStatus,
     pub priority: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,
@@ -62,12 +65,12 @@ pub struct TaskView {
     pub r#type: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// The plan and the step that it stands for.
+    /// The plan and the step that a subtask stands for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Where its status comes from, if not from whoever set it.
+    /// The execution that the status is derived from. `None`: the status was set on the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,49 +81,53 @@ pub struct TaskView {
     pub position: u64,
 }
 
-/// A new task, and what a rule of the config made of it.
+/// A new task, and what a task-plan rule of the config created for it.
 #[derive(Debug, Serialize)]
-pub struct TaskAdded {
+pub struct AddedTask {
     #[serde(flatten)]
     pub task: TaskView,
+    /// Id of the plan that was saved for the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
+    /// Id of the execution that was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
+    /// Progress of that execution, if this process is to drive it.
     #[serde(skip)]
-    pub drive: Option<crate::ledger::Progress>,
+    pub drive: Option<crate::ledger::DriveState>,
 }
 
 impl Service {
-    /// Puts down a new task. Where a rule of the config fits, its plan is saved for the task, and started
-    /// if the rule says so; with `drive`, by this process.
+    /// Adds a new task. If a task-plan rule of the config matches, its plan is saved for the task, and
+    /// started if the rule says so; with `drive`, this process drives the execution.
     pub async fn add_task(
         &self,
         caller: &Caller,
-        mut given: TaskGiven,
+        mut given: TaskSpec,
         drive: bool,
-    ) -> Result<TaskAdded, Error> {
-        given.title.iter().try_for_each(|title| plain_name("title", title))?;
+    ) -> Result<AddedTask, Error> {
+        given.title.iter().try_for_each(|title| require_plain_name("title", title))?;
         self.redact_task(&mut given);
         let id = given.id.clone();
-        let reply = match self.repeated(caller).await? {
-            Some(result) => Reply::Repeated(result),
-            None => self.ask(caller, self.adding(given, drive).await?).await?,
+        let reply = match self.previous_result(caller).await? {
+            Some(result) => LedgerReply::Repeated(result),
+            None => self.submit(caller, self.add_task_request(given, drive).await?).await?,
         };
-        let Brought { plan, started, drive } = self.brought(reply, drive).await?;
-        Ok(TaskAdded { task: self.task(&id).await?, plan, started, drive })
+        let RuleEffects { plan, started, drive } = self.rule_effects(reply, drive).await?;
+        Ok(AddedTask { task: self.task(&id).await?, plan, started, drive })
     }
 
-    pub async fn change_task(&self, caller: &Caller, mut given: TaskGiven) -> Result<TaskView, Error> {
-        given.title.iter().try_for_each(|title| plain_name("title", title))?;
+    /// Changes the properties of a task. Refused if there is no task with that id.
+    pub async fn change_task(&self, caller: &Caller, mut given: TaskSpec) -> Result<TaskView, Error> {
+        given.title.iter().try_for_each(|title| require_plain_name("title", title))?;
         self.redact_task(&mut given);
         let id = given.id.clone();
         let project = self.project_of_task(&id).await?;
-        self.write_tasks(caller, vec![told(given, project)], false).await?;
+        self.write_tasks(caller, vec![engine_task(given, project)], false).await?;
         self.task(&id).await
     }
 
-    /// One subtask per step of a saved plan. Steps that have one already keep it.
+    /// Adds a subtask for each step of a saved plan that has none yet; returns all subtasks.
     pub async fn split_task(&self, caller: &Caller, id: &str, plan: &str) -> Result<Vec<TaskView>, Error> {
         let row = self.task_row(id).await?.ok_or_else(|| no_such_task(id))?;
         let (reference, plan) = self.saved_plan(plan).await?;
@@ -128,18 +135,21 @@ impl Service {
         self.subtasks(id).await
     }
 
-    /// A plan that was saved anew brings its new steps to the tasks that were split by it. Whoever saves it
-    /// once more completes what a crash left undone.
-    pub(super) async fn follow_plan(
+    /// Adds the new steps of a plan that was saved again as subtasks to the tasks that were split by it. This
+    /// is not atomic with saving: after a crash in between, saving the plan once more completes it.
+    pub(super) async fn add_new_steps_as_subtasks(
         &self,
         caller: &Caller,
         reference: &PlanRef,
         plan: &Plan,
     ) -> Result<(), Error> {
         let caller = caller.clone().with_key(None);
-        for task in tasks::split_by(self.tenant, reference.id.as_str(), SPLIT_MAX).all(&self.db).await? {
+        for task in tasks::parents_split_by_plan(self.tenant, reference.id.as_str(), SPLIT_TASKS_MAX)
+            .all(&self.db)
+            .await?
+        {
             match self.add_subtasks(&caller, &task, reference, plan).await {
-                // Somebody else's task bears the name; the plan is saved all the same.
+                // Another task has the subtask's id; the plan is saved nevertheless.
                 Err(error) if error.code == "task_exists" => {}
                 added => added?,
             }
@@ -147,7 +157,8 @@ impl Service {
         Ok(())
     }
 
-    /// To the task of a project, by its id: its subtasks belong to the same project.
+    /// Adds a subtask for each step that has none, to a task given by project and id; subtasks get the same
+    /// project.
     async fn add_subtasks(
         &self,
         caller: &Caller,
@@ -155,37 +166,35 @@ impl Service {
         reference: &PlanRef,
         plan: &Plan,
     ) -> Result<(), Error> {
-        let there = tasks::of_parent(self.tenant, self.boundary(), id, SUBTASKS_MAX).all(&self.db).await?;
-        let has = |step: &Step| {
-            there.iter().any(|task| {
+        let existing = tasks::by_parent(self.tenant, self.boundary(), id, SUBTASKS_MAX).all(&self.db).await?;
+        let has_subtask = |step: &Step| {
+            existing.iter().any(|task| {
                 task.project == *project
                     && task.step.as_deref() == Some(step.id.as_str())
                     && task.plan.as_deref() == Some(reference.id.as_str())
             })
         };
-        let missing = plan.steps.iter().filter(|step| !has(step));
-        let fresh: Vec<task::Task> = missing
-            .map(|step| task::Task { project: project.clone(), ..subtask(id, &reference.id, step) })
+        let missing = plan.steps.iter().filter(|step| !has_subtask(step));
+        let subtasks: Vec<task::Task> = missing
+            .map(|step| task::Task { project: project.clone(), ..subtask_for_step(id, &reference.id, step) })
             .collect();
-        match fresh.is_empty() {
-            true => Ok(()),
-            false => self.write_tasks(caller, fresh, true).await,
-        }
+        if subtasks.is_empty() { Ok(()) } else { self.write_tasks(caller, subtasks, true).await }
     }
 
+    /// The view of a task, by id.
     pub async fn task(&self, id: &str) -> Result<TaskView, Error> {
         let row = self.task_row(id).await?.ok_or_else(|| no_such_task(id))?;
         self.task_view(&row).await
     }
 
-    /// The project of a task that is about to be changed; where there is none of that id, the own one.
+    /// The project of a task that is about to be changed; this project if there is no task with that id.
     async fn project_of_task(&self, id: &str) -> Result<Option<String>, Error> {
         let row = self.task_row(id).await?;
         Ok(row.map_or_else(|| Some(self.project().to_owned()), |row| row.project))
     }
 
-    /// Those that belong under no other: what is open first, the most urgent first.
-    pub async fn tasks(&self, status: Option<Status>) -> Result<Vec<TaskView>, Error> {
+    /// Tasks without a parent, open ones first, then by priority; only those with `status` if it is given.
+    pub async fn tasks(&self, status: Option<TaskStatus>) -> Result<Vec<TaskView>, Error> {
         let mut views = Vec::new();
         for row in tasks::list(self.tenant, self.boundary(), LISTED_MAX).all(&self.db).await? {
             views.push(self.task_view(&row).await?);
@@ -194,147 +203,164 @@ impl Service {
         Ok(views)
     }
 
+    /// The subtasks of a task.
     pub async fn subtasks(&self, id: &str) -> Result<Vec<TaskView>, Error> {
         let mut views = Vec::new();
-        let mut seen = Vec::new();
+        let mut loaded = Vec::new();
         let project = self.project_of_task(id).await?;
         let within = self.boundary().or(project.as_deref());
-        let there = tasks::of_parent(self.tenant, within, id, SUBTASKS_MAX).all(&self.db).await?;
-        for row in there {
-            views.push(match self.step_status(&row, &mut seen).await? {
-                Some((status, execution)) => shown(&row, status, execution, None),
+        let rows = tasks::by_parent(self.tenant, within, id, SUBTASKS_MAX).all(&self.db).await?;
+        for row in rows {
+            views.push(match self.status_from_step(&row, &mut loaded).await? {
+                Some((status, execution)) => build_task_view(&row, status, execution, None),
                 None => self.task_view(&row).await?,
             });
         }
         Ok(views)
     }
 
-    async fn task_view(&self, row: &tasks::Task) -> Result<TaskView, Error> {
-        let fields = match row.fields {
-            Some(position) => payloads::at(self.tenant, position).first(&self.db).await?,
+    /// The view of a task's row; a status derived from executions replaces a stored one that is not final.
+    async fn task_view(&self, row: &tasks::TaskRow) -> Result<TaskView, Error> {
+        let fields = match row.fields_position {
+            Some(position) => payloads::by_position(self.tenant, position).first(&self.db).await?,
             None => None,
         };
         let fields = fields.and_then(|payload| serde_json::from_slice(&payload.body).ok());
         let derived = match row.step {
-            Some(_) => self.step_status(row, &mut Vec::new()).await?,
-            None => self.executions_status(row).await?,
+            Some(_) => self.status_from_step(row, &mut Vec::new()).await?,
+            None => self.status_from_executions(row).await?,
         };
-        let own = row
+        let stored = row
             .status
             .parse()
             .map_err(|error: String| Error::new("corrupt", error, "run `actbook rebuild`"))?;
-        Ok(match derived.filter(|_| !is_settled(own)) {
-            Some((status, execution)) => shown(row, status, execution, fields),
-            None => shown(row, own, None, fields),
+        Ok(match derived.filter(|_| !is_final(stored)) {
+            Some((status, execution)) => build_task_view(row, status, execution, fields),
+            None => build_task_view(row, stored, None, fields),
         })
     }
 
-    /// How far the step is that a subtask stands for, in the newest execution; cancelled where its plan has
-    /// dropped it. `seen`: what was folded for its siblings.
-    async fn step_status(
+    /// The status of a subtask, derived from its step in the newest execution of its plan; cancelled if the
+    /// plan no longer has the step. `None`: nothing to derive from, or the stored status is final. `loaded`
+    /// caches progress by plan.
+    async fn status_from_step(
         &self,
-        row: &tasks::Task,
-        seen: &mut Vec<(String, Folded)>,
-    ) -> Result<Option<Derived>, Error> {
+        row: &tasks::TaskRow,
+        loaded: &mut Vec<(String, PlanProgress)>,
+    ) -> Result<Option<DerivedTaskStatus>, Error> {
         let (Some(plan), Some(step), false) =
             (&row.plan, &row.step, row.status == "done" || row.status == "cancelled")
         else {
             return Ok(None);
         };
-        let known = seen.iter().position(|(known, _)| known == plan);
-        let at = match known {
-            Some(at) => at,
+        let known = loaded.iter().position(|(known, _)| known == plan);
+        let index = match known {
+            Some(index) => index,
             None => {
-                let folded = self.newest_of(plan, row.parent.as_deref()).await?;
-                seen.push((plan.clone(), folded));
-                seen.len() - 1
+                let progress = self.load_plan_progress(plan, row.parent.as_deref()).await?;
+                loaded.push((plan.clone(), progress));
+                loaded.len() - 1
             }
         };
-        let folded = &seen[at].1;
-        let status = folded.steps.iter().find(|(id, _)| id == step).map(|(_, status)| of_step(*status));
-        let dropped = folded.planned.as_ref().is_some_and(|plan| plan.find(step).is_none());
+        let progress = &loaded[index].1;
+        let status =
+            progress.steps.iter().find(|(id, _)| id == step).map(|(_, status)| task_status_of_step(*status));
+        let dropped = progress.saved_plan.as_ref().is_some_and(|plan| plan.find_step(step).is_none());
         Ok(match status {
-            Some(status) => Some((status, folded.execution.clone())),
-            None => dropped.then_some((Status::Cancelled, None)),
+            Some(status) => Some((status, progress.execution.clone())),
+            None => dropped.then_some((TaskStatus::Cancelled, None)),
         })
     }
 
-    async fn newest_of(&self, plan: &str, task: Option<&str>) -> Result<Folded, Error> {
-        let filter = executions::Filter { plan: Some(plan.to_owned()), ..Default::default() };
-        let rows = executions::list(self.tenant, self.boundary(), &filter, LOOKED_AT).all(&self.db).await?;
-        // A plan that serves several tasks runs for one of them at a time.
+    /// The progress of a plan's newest execution that belongs to `task` or to no task.
+    async fn load_plan_progress(&self, plan: &str, task: Option<&str>) -> Result<PlanProgress, Error> {
+        let filter = executions::ExecutionFilter { plan: Some(plan.to_owned()), ..Default::default() };
+        let rows = executions::list(self.tenant, self.boundary(), &filter, STATUS_EXECUTIONS_MAX)
+            .all(&self.db)
+            .await?;
+        // A plan may serve several tasks; each of its executions runs for one of them.
         let row = rows.into_iter().find(|row| row.task.is_none() || row.task.as_deref() == task);
         let planned = match self.saved_plan(plan).await {
             Ok((_, plan)) => Some(plan),
-            Err(gone) if gone.code == "no_such_plan" => None,
+            Err(error) if error.code == "no_such_plan" => None,
             Err(error) => return Err(error),
         };
-        let Some(row) = row else { return Ok(Folded { execution: None, steps: Vec::new(), planned }) };
+        let Some(row) = row else {
+            return Ok(PlanProgress { execution: None, steps: Vec::new(), saved_plan: planned });
+        };
         let execution = self.fold(row.id)?;
         let steps = execution.plan.steps.iter().zip(&execution.steps);
         let steps = steps.map(|(spec, state)| (spec.id.to_string(), state.status())).collect();
-        Ok(Folded { execution: Some(row.public_id), steps, planned })
+        Ok(PlanProgress { execution: Some(row.public_id), steps, saved_plan: planned })
     }
 
-    /// What the executions of a task say of it, while they are under way.
-    async fn executions_status(&self, row: &tasks::Task) -> Result<Option<Derived>, Error> {
-        let filter = executions::Filter { task: Some(row.id.clone()), ..Default::default() };
+    /// The status of a task derived from its open executions. `None`: it has none.
+    async fn status_from_executions(&self, row: &tasks::TaskRow) -> Result<Option<DerivedTaskStatus>, Error> {
+        let filter = executions::ExecutionFilter { task: Some(row.id.clone()), ..Default::default() };
         let within = self.boundary().or(row.project.as_deref());
-        let rows = executions::list(self.tenant, within, &filter, LOOKED_AT).all(&self.db).await?;
+        let rows =
+            executions::list(self.tenant, within, &filter, STATUS_EXECUTIONS_MAX).all(&self.db).await?;
         let first = |statuses: &[&str]| rows.iter().find(|row| statuses.contains(&row.status.as_str()));
-        let blocked = first(&["blocked"]).map(|row| (Status::Blocked, row));
-        let going = first(&["running", "paused", "compensating"]).map(|row| (Status::InProgress, row));
-        Ok(blocked.or(going).map(|(status, row)| (status, Some(row.public_id.clone()))))
+        let blocked = first(&["blocked"]).map(|row| (TaskStatus::Blocked, row));
+        let active = first(&["running", "paused", "compensating"]).map(|row| (TaskStatus::InProgress, row));
+        Ok(blocked.or(active).map(|(status, row)| (status, Some(row.public_id.clone()))))
     }
 
+    /// Submits tasks to the ledger: new ones if `fresh`, else changes of existing ones; refused otherwise.
     async fn write_tasks(&self, caller: &Caller, tasks: Vec<task::Task>, fresh: bool) -> Result<(), Error> {
-        let salted = |task| (task, salt());
-        let request = Request::SetTasks { tasks: tasks.into_iter().map(salted).collect(), fresh };
-        self.ask(caller, request).await.map(drop)
+        let salted = |task| (task, new_salt());
+        let request = Operation::SetTasks { tasks: tasks.into_iter().map(salted).collect(), create: fresh };
+        self.submit(caller, request).await.map(drop)
     }
 
-    fn redact_task(&self, given: &mut TaskGiven) {
+    fn redact_task(&self, given: &mut TaskSpec) {
         given.title.iter_mut().for_each(|title| self.tools.redact_text(title));
         given.fields.iter_mut().for_each(|fields| self.tools.redact(fields));
     }
 }
 
-fn salt() -> Arc<[u8]> {
+/// A random salt for the payloads of a new stream.
+fn new_salt() -> Arc<[u8]> {
     random::bytes::<16>().to_vec().into()
 }
 
-/// A status, and the execution that it comes from.
-type Derived = (Status, Option<String>);
+/// A status, and the id of the execution that it is derived from.
+type DerivedTaskStatus = (TaskStatus, Option<String>);
 
-/// The newest execution's steps and how far each is, and the plan as it was saved last.
-struct Folded {
+/// The progress of a plan: the steps of its newest execution, and its newest saved version.
+struct PlanProgress {
+    /// Id of the newest execution. `None`: there is none.
     execution: Option<String>,
+    /// Ids and statuses of its steps.
     steps: Vec<(String, StepStatus)>,
-    /// None: it was deleted.
-    planned: Option<Arc<Plan>>,
+    /// `None`: the plan was deleted.
+    saved_plan: Option<Arc<Plan>>,
 }
 
-fn is_settled(status: Status) -> bool {
+/// Whether a task has a final status.
+fn is_final(status: TaskStatus) -> bool {
     match status {
-        Status::Done | Status::Cancelled => true,
-        Status::Open | Status::InProgress | Status::Blocked => false,
+        TaskStatus::Done | TaskStatus::Cancelled => true,
+        TaskStatus::Open | TaskStatus::InProgress | TaskStatus::Blocked => false,
     }
 }
 
-fn of_step(status: StepStatus) -> Status {
+/// The status of a subtask whose step has this status.
+fn task_status_of_step(status: StepStatus) -> TaskStatus {
     match status {
-        StepStatus::Pending => Status::Open,
-        StepStatus::Running | StepStatus::AwaitingAgent | StepStatus::Compensating => Status::InProgress,
+        StepStatus::Pending => TaskStatus::Open,
+        StepStatus::Running | StepStatus::AwaitingAgent | StepStatus::Compensating => TaskStatus::InProgress,
         StepStatus::AwaitingApproval
         | StepStatus::Failed
         | StepStatus::Unknown
-        | StepStatus::CompensationFailed => Status::Blocked,
-        StepStatus::Succeeded => Status::Done,
-        StepStatus::Skipped | StepStatus::Cancelled | StepStatus::Compensated => Status::Cancelled,
+        | StepStatus::CompensationFailed => TaskStatus::Blocked,
+        StepStatus::Succeeded => TaskStatus::Done,
+        StepStatus::Skipped | StepStatus::Cancelled | StepStatus::Compensated => TaskStatus::Cancelled,
     }
 }
 
-fn told(given: TaskGiven, project: Option<String>) -> task::Task {
+/// The engine's task from the given properties.
+fn engine_task(given: TaskSpec, project: Option<String>) -> task::Task {
     task::Task {
         id: given.id,
         title: given.title,
@@ -351,10 +377,11 @@ fn told(given: TaskGiven, project: Option<String>) -> task::Task {
     }
 }
 
-fn subtask(parent: &str, plan: &PlanId, step: &Step) -> task::Task {
+/// The subtask of `parent` for a step of a plan, titled with the step's name, tool or action.
+fn subtask_for_step(parent: &str, plan: &PlanId, step: &Step) -> task::Task {
     let (what, estimate_ms) = match &step.work {
-        Work::Tool { tool, .. } | Work::AgentTool { tool, .. } => (tool.clone(), None),
-        Work::Action { action, estimated_ms, .. } => (action.clone(), *estimated_ms),
+        StepWork::Tool { tool, .. } | StepWork::AgentTool { tool, .. } => (tool.clone(), None),
+        StepWork::Action { action, estimated_ms, .. } => (action.clone(), *estimated_ms),
     };
     let title: String = step
         .name
@@ -375,7 +402,13 @@ fn subtask(parent: &str, plan: &PlanId, step: &Step) -> task::Task {
     }
 }
 
-fn shown(row: &tasks::Task, status: Status, execution: Option<String>, fields: Option<Value>) -> TaskView {
+/// The view of a task's row with this status, derived from `execution` if that is given.
+fn build_task_view(
+    row: &tasks::TaskRow,
+    status: TaskStatus,
+    execution: Option<String>,
+    fields: Option<Value>,
+) -> TaskView {
     TaskView {
         id: row.id.clone(),
         title: row.title.clone(),
@@ -390,7 +423,7 @@ fn shown(row: &tasks::Task, status: Status, execution: Option<String>, fields: O
         execution_id: execution,
         fields,
         project: row.project.clone(),
-        added_at: time(row.added_at),
+        added_at: format_time(row.added_at),
         position: row.position,
     }
 }

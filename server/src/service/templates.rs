@@ -1,5 +1,5 @@
-//! Templates: those that come with the binary and those that were made here. Made of plans and of past
-//! executions, shown, used, deleted. One that was made comes before one of the same name that was shipped.
+//! Templates: those shipped with the binary, and saved ones, which are made from plans and past executions. A
+//! saved template hides a shipped one of the same name.
 
 mod shipped;
 
@@ -8,38 +8,41 @@ use std::sync::Arc;
 use actbook_engine::analysis;
 use actbook_engine::id::PlanId;
 use actbook_engine::plan::Plan;
-use actbook_engine::template::{self, Made};
+use actbook_engine::template::{self, PlanFromTemplate};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Service;
-use super::plans::PlanSaved;
-use super::view::time;
+use super::plans::SavedPlan;
+use super::view::format_time;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::ledger::Request;
+use crate::ledger::Operation;
 use crate::store::{payloads, plans};
 
-pub use shipped::{Shipped, shipped};
+pub use shipped::{ShippedTemplate, shipped_templates};
 
+/// At most this many saved templates are listed.
 const LISTED_MAX: u64 = 500;
+/// At most this many versions of a template are shown.
 const VERSIONS_MAX: u64 = 100;
 
-/// A line of the list.
+/// A template as lists show it.
 #[derive(Clone, Debug, Serialize)]
 pub struct TemplateView {
     pub name: String,
-    /// It came with the binary.
+    /// It is part of the binary.
     pub shipped: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     pub inputs: Vec<InputView>,
     pub steps: usize,
-    /// Of one that was made here.
+    /// The newest version. `None`: the template was shipped.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub saved: Option<TemplateVersion>,
 }
 
+/// One input of a template, from the plan's JSON Schema.
 #[derive(Clone, Debug, Serialize)]
 pub struct InputView {
     pub name: String,
@@ -47,10 +50,11 @@ pub struct InputView {
     pub kind: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// It has to be given.
+    /// It must be given: it is required and has no default.
     pub required: bool,
 }
 
+/// One saved version of a template.
 #[derive(Clone, Debug, Serialize)]
 pub struct TemplateVersion {
     pub version: u64,
@@ -59,87 +63,97 @@ pub struct TemplateVersion {
     pub position: u64,
 }
 
+/// Everything about one template.
 #[derive(Clone, Debug, Serialize)]
-pub struct TemplateShown {
+pub struct TemplateDetail {
     #[serde(flatten)]
     pub view: TemplateView,
-    /// Newest first.
+    /// Saved versions, newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<TemplateVersion>,
     pub document: Value,
-    /// As it was written, of one that was shipped.
+    /// The YAML text of a shipped template. `None`: the template was saved.
     #[serde(skip)]
     pub text: Option<&'static str>,
     #[serde(skip)]
     pub plan: Arc<Plan>,
 }
 
-/// What is to become of a template.
+/// How to make a plan from a template.
 #[derive(Clone, Debug, Default)]
 pub struct TemplateUse {
-    /// The plan's; none: the template's own.
+    /// The plan's name. `None`: the template's name.
     pub name: Option<String>,
     pub task: Option<String>,
     pub inputs: Map<String, Value>,
-    /// Its tools are not asked for.
+    /// Do not check the plan against its live tools.
     pub offline: bool,
 }
 
-/// A template as it was found.
-struct Held {
+/// A template that was found by its name.
+struct FoundTemplate {
     plan: Arc<Plan>,
-    row: Option<plans::Authored>,
+    /// `None`: the template was shipped.
+    row: Option<plans::TemplateRow>,
+    /// The YAML text of a shipped template.
     text: Option<&'static str>,
 }
 
 impl Service {
-    /// Those that were made here first, then those that were shipped.
+    /// All templates: saved ones first, then shipped ones.
     pub async fn templates(&self) -> Result<Vec<TemplateView>, Error> {
         let mut views = Vec::new();
-        for row in plans::templates(self.tenant, self.boundary(), LISTED_MAX).all(&self.db).await? {
-            let plan = self.document_at(row.plan.position).await?;
-            views.push(view(&Held { plan, row: Some(row), text: None }));
+        for row in plans::list_templates(self.tenant, self.boundary(), LISTED_MAX).all(&self.db).await? {
+            let plan = self.plan_at(row.plan.position).await?;
+            views.push(template_view(&FoundTemplate { plan, row: Some(row), text: None }));
         }
-        let of_shipped = shipped().iter().filter(|one| !views.iter().any(|view| view.name == one.name));
-        let of_shipped: Vec<TemplateView> = of_shipped.map(|one| view(&Held::of(one))).collect();
-        views.extend(of_shipped);
+        let visible =
+            shipped_templates().iter().filter(|one| !views.iter().any(|view| view.name == one.name));
+        let shipped_views: Vec<TemplateView> =
+            visible.map(|one| template_view(&FoundTemplate::from_shipped(one))).collect();
+        views.extend(shipped_views);
         Ok(views)
     }
 
-    pub async fn template(&self, name: &str) -> Result<TemplateShown, Error> {
-        let held = self.held(name).await?;
-        let history = match &held.row {
-            Some(row) => plans::versions(self.tenant, &row.plan.id, VERSIONS_MAX).all(&self.db).await?,
+    /// Everything about one template, by name.
+    pub async fn template(&self, name: &str) -> Result<TemplateDetail, Error> {
+        let template = self.find_template(name).await?;
+        let history = match &template.row {
+            Some(row) => {
+                plans::template_versions(self.tenant, &row.plan.id, VERSIONS_MAX).all(&self.db).await?
+            }
             None => Vec::new(),
         };
         let unreadable =
             |error: serde_json::Error| Error::new("corrupt", error.to_string(), "run `actbook verify`");
-        Ok(TemplateShown {
-            view: view(&held),
-            history: history.iter().map(version).collect(),
-            document: serde_json::from_str(&held.plan.document).map_err(unreadable)?,
-            text: held.text,
-            plan: held.plan,
+        Ok(TemplateDetail {
+            view: template_view(&template),
+            history: history.iter().map(template_version).collect(),
+            document: serde_json::from_str(&template.plan.document).map_err(unreadable)?,
+            text: template.text,
+            plan: template.plan,
         })
     }
 
-    /// Only what it is made of, for whoever makes a plan of it.
+    /// The plan of a template, by name.
     pub(super) async fn template_plan(&self, name: &str) -> Result<Arc<Plan>, Error> {
-        Ok(self.held(name).await?.plan)
+        Ok(self.find_template(name).await?.plan)
     }
 
-    async fn held(&self, name: &str) -> Result<Held, Error> {
-        let named = plans::template(self.tenant, self.boundary(), self.project(), name);
+    /// Finds a template by name: a visible saved one, else a shipped one.
+    async fn find_template(&self, name: &str) -> Result<FoundTemplate, Error> {
+        let named = plans::template_by_name(self.tenant, self.boundary(), self.project(), name);
         if let Some(row) = named.first(&self.db).await? {
-            let plan = self.document_at(row.plan.position).await?;
-            return Ok(Held { plan, row: Some(row), text: None });
+            let plan = self.plan_at(row.plan.position).await?;
+            return Ok(FoundTemplate { plan, row: Some(row), text: None });
         }
-        match shipped().iter().find(|one| one.name == name) {
-            Some(one) => Ok(Held::of(one)),
+        match shipped_templates().iter().find(|one| one.name == name) {
+            Some(one) => Ok(FoundTemplate::from_shipped(one)),
             None => Err(self.no_such_template(name).await?),
         }
     }
 
+    /// The refusal of an unknown template, with the nearest name.
     async fn no_such_template(&self, name: &str) -> Result<Error, Error> {
         let known = self.templates().await?;
         let near = analysis::nearest(name, known.iter().map(|view| view.name.as_str()));
@@ -150,126 +164,135 @@ impl Service {
         Ok(Error::new("no_such_template", format!("there is no template `{name}`"), cure))
     }
 
-    /// A template from a plan's document; without a name it keeps the plan's. `everywhere`: for all projects.
+    /// Saves a plan as a template, under the plan's name if none is given; visible to all projects if
+    /// `everywhere`.
     pub async fn save_template(
         &self,
         caller: &Caller,
         plan: &Plan,
         name: Option<&str>,
         everywhere: bool,
-    ) -> Result<PlanSaved, Error> {
-        let document = template::of_plan(plan, name.unwrap_or(&plan.name));
-        self.keep_template(caller, document, everywhere).await
+    ) -> Result<SavedPlan, Error> {
+        let document = template::template_from_plan(plan, name.unwrap_or(&plan.name));
+        self.submit_template(caller, document, everywhere).await
     }
 
-    /// A template from what an execution ran, its literals lifted into inputs.
-    pub async fn template_from(
+    /// Saves what an execution ran as a template, with its literal values turned into inputs. Refused if the
+    /// execution's inputs were erased.
+    pub async fn save_template_from_execution(
         &self,
         caller: &Caller,
         id: &str,
         name: &str,
         everywhere: bool,
-    ) -> Result<PlanSaved, Error> {
+    ) -> Result<SavedPlan, Error> {
         let execution = self.fold(self.find(id).await?.stream)?;
-        let given = match execution.inputs {
-            Some(kept) => payloads::at(self.tenant, kept.position.0).first(&self.db).await?,
+        let inputs = match execution.inputs {
+            Some(kept) => payloads::by_position(self.tenant, kept.position.0).first(&self.db).await?,
             None => None,
         };
-        if execution.inputs.is_some() && given.is_none() {
+        if execution.inputs.is_some() && inputs.is_none() {
             let message = "what this execution was given has been erased";
             return Err(Error::new("erased", message, "make the template of its plan: `template save`"));
         }
-        let given: Option<Value> = given.and_then(|payload| serde_json::from_slice(&payload.body).ok());
-        let document =
-            template::of_execution(&execution.plan, name, given.as_ref(), &|value| self.is_secret(value));
-        self.keep_template(caller, document, everywhere).await
+        let inputs: Option<Value> = inputs.and_then(|payload| serde_json::from_slice(&payload.body).ok());
+        let document = template::template_from_execution(&execution.plan, name, inputs.as_ref(), &|value| {
+            self.holds_secret(value)
+        });
+        self.submit_template(caller, document, everywhere).await
     }
 
-    /// It is checked as far as it goes without its tools: they are asked for when it is used.
-    async fn keep_template(
+    /// Redacts, checks and saves a template. The check is offline: live tools are checked when the template
+    /// is used.
+    async fn submit_template(
         &self,
         caller: &Caller,
         mut document: Value,
         everywhere: bool,
-    ) -> Result<PlanSaved, Error> {
-        self.require_sharer(caller, everywhere)?;
+    ) -> Result<SavedPlan, Error> {
+        self.require_may_share(caller, everywhere)?;
         self.tools.redact(&mut document);
-        let (mut asked, check) = self.ready(&document.to_string(), true).await?;
-        asked.placement.template = true;
-        asked.placement.everywhere = everywhere;
-        self.put_plan(caller, asked, check).await
+        let (mut request, check) = self.prepare_plan(&document.to_string(), true).await?;
+        request.placement.template = true;
+        request.placement.everywhere = everywhere;
+        self.submit_plan(caller, request, check).await
     }
 
-    fn is_secret(&self, value: &Value) -> bool {
-        let mut struck_out = value.clone();
-        self.tools.redact(&mut struck_out);
-        struck_out != *value
+    /// Whether a value holds a known secret.
+    fn holds_secret(&self, value: &Value) -> bool {
+        let mut redacted = value.clone();
+        self.tools.redact(&mut redacted);
+        redacted != *value
     }
 
-    /// Saves a plan that is made of a template.
+    /// Makes a plan from a template and saves it. Refused if an input holds a known secret, which would be
+    /// stored.
     pub async fn use_template(
         &self,
         caller: &Caller,
         template: &str,
         used: TemplateUse,
-    ) -> Result<PlanSaved, Error> {
+    ) -> Result<SavedPlan, Error> {
         let plan = self.template_plan(template).await?;
-        if let Some((name, _)) = used.inputs.iter().find(|(_, value)| self.is_secret(value)) {
+        if let Some((name, _)) = used.inputs.iter().find(|(_, value)| self.holds_secret(value)) {
             let message = format!("`{name}` holds a secret, and what is given here is kept");
             return Err(Error::new("secret_input", message, "give it when the plan runs"));
         }
         let name = used.name.as_deref().unwrap_or(&plan.name);
-        let made = Made { name, task: used.task.as_deref(), inputs: &used.inputs };
-        let refused = |findings| Error::findings("the inputs are refused", findings);
-        let document = template::used(&plan, made).map_err(refused)?;
+        let made = PlanFromTemplate { name, task: used.task.as_deref(), inputs: &used.inputs };
+        let refused = |findings| Error::from_findings("the inputs are refused", findings);
+        let document = template::plan_from_template(&plan, made).map_err(refused)?;
         self.save_plan(caller, &document.to_string(), used.offline).await
     }
 
+    /// Deletes a saved template by name; shipped ones are refused.
     pub async fn delete_template(&self, caller: &Caller, name: &str) -> Result<TemplateView, Error> {
-        let held = self.held(name).await?;
-        let Some(row) = &held.row else {
+        let template = self.find_template(name).await?;
+        let Some(row) = &template.row else {
             let message = format!("the template `{name}` comes with Actbook");
             return Err(Error::new("shipped", message, "only templates that were made can be deleted"));
         };
-        self.require_own(row.plan.project.as_deref(), "template")?;
-        self.ask(caller, Request::DeletePlan { id: PlanId::new(row.plan.id.as_str()) }).await?;
-        Ok(view(&held))
+        self.require_own_project(row.plan.project.as_deref(), "template")?;
+        self.submit(caller, Operation::DeletePlan { id: PlanId::new(row.plan.id.as_str()) }).await?;
+        Ok(template_view(&template))
     }
 }
 
-impl Held {
-    fn of(one: &Shipped) -> Self {
+impl FoundTemplate {
+    fn from_shipped(one: &ShippedTemplate) -> Self {
         Self { plan: one.plan.clone(), row: None, text: Some(one.text) }
     }
 }
 
-fn view(held: &Held) -> TemplateView {
-    let plan = &held.plan;
+/// The list view of a template.
+fn template_view(template: &FoundTemplate) -> TemplateView {
+    let plan = &template.plan;
     TemplateView {
         name: plan.name.clone(),
-        shipped: held.row.is_none(),
+        shipped: template.row.is_none(),
         description: plan.description.clone(),
-        inputs: inputs(plan),
+        inputs: input_views(plan),
         steps: plan.steps.len(),
-        saved: held.row.as_ref().map(version),
+        saved: template.row.as_ref().map(template_version),
     }
 }
 
-fn version(row: &plans::Authored) -> TemplateVersion {
-    let plans::Authored { plan, author } = row;
+fn template_version(row: &plans::TemplateRow) -> TemplateVersion {
+    let plans::TemplateRow { plan, author } = row;
     TemplateVersion {
         version: plan.version,
         author: author.clone(),
-        saved_at: time(plan.saved_at),
+        saved_at: format_time(plan.saved_at),
         position: plan.position,
     }
 }
 
-fn inputs(plan: &Plan) -> Vec<InputView> {
+/// The inputs that a plan's schema declares.
+fn input_views(plan: &Plan) -> Vec<InputView> {
     let Some(schema) = &plan.inputs else { return Vec::new() };
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let shown = |(name, property): (&String, &Value)| {
+    let view = |(name, property): (&String, &Value)| {
         let default = property.get("default").cloned();
         InputView {
             name: name.clone(),
@@ -278,5 +301,5 @@ fn inputs(plan: &Plan) -> Vec<InputView> {
             default,
         }
     };
-    schema["properties"].as_object().into_iter().flatten().map(shown).collect()
+    schema["properties"].as_object().into_iter().flatten().map(view).collect()
 }

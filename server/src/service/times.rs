@@ -1,4 +1,5 @@
-//! Points in time as people and agents write them: RFC 3339, a date, a date and a time of day, or an age.
+//! Parses points in time as people and agents write them: RFC 3339, a date, a date and a time of day, or an
+//! age.
 
 use actbook_engine::plan::parse_age_ms;
 use jiff::Timestamp;
@@ -8,14 +9,14 @@ use jiff::tz::TimeZone;
 /// Which end of a day a bare date means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DayEdge {
-    /// Its first moment: for `since`.
+    /// Midnight at its start: for `since`.
     Start,
-    /// The first moment of the next day: for `until`, so that the day itself is included.
+    /// Midnight at its end: for `until`, so that the day itself is included.
     End,
 }
 
-/// Milliseconds since 1970. A text without an offset is a time in `zone`; an age (`2h`, `3d`) counts back from
-/// now. `None`: the text is none of these.
+/// Parses a point in time into milliseconds since 1970. A text without an offset is a time in `zone`; an age
+/// (`2h`, `3d`) counts back from now. `None`: the text has none of these forms.
 pub fn parse_time(text: &str, edge: DayEdge, zone: &TimeZone) -> Option<i64> {
     let text = text.trim();
     if let Some(age_ms) = parse_age_ms(text) {
@@ -24,17 +25,16 @@ pub fn parse_time(text: &str, edge: DayEdge, zone: &TimeZone) -> Option<i64> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at.as_millisecond());
     }
-    let local = match is_bare_date(text) {
-        true => day_edge(text.parse().ok()?, edge)?,
-        false => text.parse().ok()?,
-    };
+    let local = if is_bare_date(text) { day_edge(text.parse().ok()?, edge)? } else { text.parse().ok()? };
     local.to_zoned(zone.clone()).ok().map(|at| at.timestamp().as_millisecond())
 }
 
+/// Whether a text has the length of a date without a time of day.
 fn is_bare_date(text: &str) -> bool {
     text.len() == "2030-01-31".len()
 }
 
+/// Midnight at the start or the end of a day. `None`: beyond the last representable date.
 fn day_edge(date: Date, edge: DayEdge) -> Option<DateTime> {
     let day = match edge {
         DayEdge::Start => date,
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_become_times_in_the_zone_that_is_asked_for() {
+    fn parse_time_reads_bare_times_in_the_given_zone() {
         let utc = |text: &str, edge| parse_time(text, edge, &TimeZone::UTC);
         let noon = utc("2026-11-16T12:00:00Z", DayEdge::Start).unwrap();
         let hour = 3_600_000;

@@ -1,27 +1,26 @@
-//! What a tool asks, in words: its message and the fields of its forms.
+//! Renders the questions of a tool (MCP `inputRequests`) as text: its messages and the fields of its forms.
 
 use serde_json::Value;
 
 use super::quote::{self, quoted};
-use super::view::SAID_CHARS_MAX;
+use super::view::QUOTE_CHARS_MAX;
 
 const NAME_CHARS_MAX: usize = 60;
 
-/// What a tool wants to know, in one sentence: its words, and the fields of its forms.
-pub fn asks_for(asked: Option<&Value>) -> String {
+/// What a tool asks for, as the end of a sentence that begins "Step `x` asks".
+pub fn tool_request_text(asked: Option<&Value>) -> String {
     let requests = asked.and_then(|asked| asked.get("inputRequests")).and_then(Value::as_object);
-    let told: Vec<String> = requests.into_iter().flatten().map(|(key, one)| request_text(key, one)).collect();
-    match told.is_empty() {
-        true => " to be called again.".to_owned(),
-        false => format!(": {}", told.join("; ")),
-    }
+    let requests = requests.into_iter().flatten();
+    let texts: Vec<String> = requests.map(|(key, request)| request_text(key, request)).collect();
+    if texts.is_empty() { " to be called again.".to_owned() } else { format!(": {}", texts.join("; ")) }
 }
 
+/// One request of a tool: its message, its key, and the fields of its form or the address to open.
 fn request_text(key: &str, request: &Value) -> String {
     let params = &request["params"];
-    let words = params["message"].as_str();
-    let words = words
-        .map_or("something that only a model can answer".to_owned(), |words| quoted(words, SAID_CHARS_MAX));
+    let message = params["message"].as_str();
+    let message = message
+        .map_or("something that only a model can answer".to_owned(), |text| quoted(text, QUOTE_CHARS_MAX));
     let key = quote::line(key, NAME_CHARS_MAX);
     let schema = &params["requestedSchema"];
     let required: Vec<&str> =
@@ -30,16 +29,17 @@ fn request_text(key: &str, request: &Value) -> String {
         let optional = if required.contains(&name.as_str()) { "" } else { ", optional" };
         let choices: Vec<&str> =
             field["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let kind = match choices.is_empty() {
-            true => field["type"].as_str().unwrap_or("any").to_owned(),
-            false => choices.join(" | "),
+        let kind = if choices.is_empty() {
+            field["type"].as_str().unwrap_or("any").to_owned()
+        } else {
+            choices.join(" | ")
         };
         format!("{name} ({kind}{optional})")
     });
     let fields: Vec<String> = fields.collect();
     match (fields.is_empty(), params["url"].as_str()) {
-        (true, Some(url)) => format!("{words} [{key}: open {}]", quoted(url, SAID_CHARS_MAX)),
-        (true, None) => format!("{words} [{key}]"),
-        (false, _) => format!("{words} [{key}: {}]", quote::line(&fields.join(", "), SAID_CHARS_MAX)),
+        (true, Some(url)) => format!("{message} [{key}: open {}]", quoted(url, QUOTE_CHARS_MAX)),
+        (true, None) => format!("{message} [{key}]"),
+        (false, _) => format!("{message} [{key}: {}]", quote::line(&fields.join(", "), QUOTE_CHARS_MAX)),
     }
 }

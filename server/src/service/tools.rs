@@ -1,61 +1,66 @@
-//! The downstream tools as callers see them: listed, described, tried by hand.
+//! The downstream tools for callers: listing and describing them, and calling one by hand.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actbook_engine::analysis::nearest;
-use actbook_engine::policy::{Category, Outcome};
+use actbook_engine::policy::{ErrorCategory, Outcome};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Service;
 use crate::error::{Error, UNTRUSTED_CONFIG};
 use crate::random;
-use crate::tools::{Call, CatalogError, Ended, ServerState, ServerTools, ToolInfo};
+use crate::tools::{Call, CallOutcome, CatalogError, ServerState, ServerTools, ToolInfo};
 
-/// How a call by hand ended. It belongs to no execution, so the journal does not know of it.
+/// The result of a call by hand. The call belongs to no execution and is not journaled.
 #[derive(Clone, Debug, Serialize)]
-pub struct ToolCalled {
+pub struct ToolCallResult {
     pub outcome: Outcome,
     pub took_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub category: Option<Category>,
+    pub category: Option<ErrorCategory>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 impl Service {
-    /// Every configured server with its tools, or why they could not be had.
+    /// Every configured server with its tools, or the error why they could not be listed.
     pub async fn list_tools(&self) -> Vec<ServerTools> {
-        self.tools.list().await.into_iter().map(|server| self.shown_server(server)).collect()
+        self.tools.list_servers().await.into_iter().map(|server| self.redact_server(server)).collect()
     }
 
-    /// What the config says of tools that a server does not have, each with the name that may be meant.
-    pub async fn words_for_nobody(&self, server: &str) -> Vec<(String, Option<String>)> {
-        let spoken_of = self.tools.spoken_of(server);
-        if spoken_of.is_empty() {
+    /// Tools that the config names and a server does not have, each with the nearest name that it has. Empty
+    /// if the server cannot be listed.
+    pub async fn unknown_configured_tools(&self, server: &str) -> Vec<(String, Option<String>)> {
+        let configured = self.tools.configured_tools(server);
+        if configured.is_empty() {
             return Vec::new();
         }
         let listed = self.tools.list_server(server).await;
         let known = || listed.tools.iter().filter_map(|tool| tool.name.split_once('/')).map(|(_, name)| name);
-        let unknown = spoken_of.into_iter().filter(|name| !known().any(|known| known == name));
+        let unknown = configured.into_iter().filter(|name| !known().any(|known| known == name));
         let unknown = unknown.filter(|_| listed.error.is_none());
-        let meant = |name: &str| nearest(name, known()).map(str::to_owned);
-        unknown.map(|name| (name.clone(), meant(&name))).collect()
+        let nearest_name = |name: &str| nearest(name, known()).map(str::to_owned);
+        unknown.map(|name| (name.clone(), nearest_name(&name))).collect()
     }
 
-    pub async fn list_tools_of(&self, server: &str) -> ServerTools {
-        self.shown_server(self.tools.list_server(server).await)
+    /// One server with its tools, or the error why they could not be listed.
+    pub async fn list_server_tools(&self, server: &str) -> ServerTools {
+        self.redact_server(self.tools.list_server(server).await)
     }
 
-    fn shown_server(&self, server: ServerTools) -> ServerTools {
-        ServerTools { tools: server.tools.into_iter().map(|info| self.shown(info)).collect(), ..server }
+    fn redact_server(&self, server: ServerTools) -> ServerTools {
+        ServerTools {
+            tools: server.tools.into_iter().map(|info| self.redact_tool_info(info)).collect(),
+            ..server
+        }
     }
 
-    /// A server may put what it was given into what it says of its tools.
-    fn shown(&self, mut info: ToolInfo) -> ToolInfo {
+    /// Redacts a tool's description: a server may repeat secrets there that it was given.
+    fn redact_tool_info(&self, mut info: ToolInfo) -> ToolInfo {
         let texts = [&mut info.title, &mut info.description];
         texts.into_iter().flatten().for_each(|text| self.tools.redact_text(text));
         self.tools.redact(&mut info.input_schema);
@@ -64,19 +69,20 @@ impl Service {
         info
     }
 
-    /// How a server is doing in this process.
+    /// The state of an MCP server in this process. `None`: there is no MCP server of that name.
     pub fn server_state(&self, name: &str) -> Option<ServerState> {
-        self.tools.state(name)
+        self.tools.server_state(name)
     }
 
     pub fn server_names(&self) -> Vec<String> {
         self.tools.server_names()
     }
 
+    /// The description of a tool, by `server/tool`.
     pub async fn tool(&self, name: &str) -> Result<ToolInfo, Error> {
         match self.tools.describe(name).await {
             Ok(info) => {
-                let mut info = self.shown(info);
+                let mut info = self.redact_tool_info(info);
                 self.tools.redact(Arc::make_mut(&mut info.object));
                 Ok(info)
             }
@@ -84,42 +90,45 @@ impl Service {
         }
     }
 
+    /// The refusal of a tool that cannot be described.
     async fn no_such_tool(&self, name: &str, error: &CatalogError) -> Error {
-        let cure = self.cure_of(name, error).await;
-        Error::new(code_of(error), error.to_string(), cure)
+        let cure = self.unknown_tool_cure(name, error).await;
+        Error::new(catalog_error_code(error), error.to_string(), cure)
     }
 
-    /// The refusal of whatever needs a server while the config has no effect. None: the config has.
+    /// The error with which everything that needs a server is refused while the config is not trusted.
+    /// `None`: the config is trusted.
     pub fn untrusted_config(&self) -> Option<Error> {
-        self.tools.withheld().map(Error::from)
+        self.tools.withheld_config().map(Error::from)
     }
 
-    pub async fn call_tool(&self, name: &str, arguments: Value, timeout: Duration) -> ToolCalled {
+    /// Calls a tool by hand, outside of any execution.
+    pub async fn call_tool(&self, name: &str, arguments: Value, timeout: Duration) -> ToolCallResult {
         let key = random::id();
         let (tool, carry) = (name.to_owned(), Default::default());
-        let call = Call { tool, arguments, pin: None, key, timeout, carry, origin: None };
+        let call = Call { tool, arguments, pin: None, key, timeout, context: carry, origin: None };
         let started = Instant::now();
         let ended = self.tools.call(call, |_| {}, std::future::pending()).await;
         let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (outcome, category, message, output) = match ended {
-            Ended::Succeeded { output } => (Outcome::Succeeded, None, None, Some(output)),
-            Ended::Failed { category, message, output, .. } => {
+            CallOutcome::Succeeded { output } => (Outcome::Succeeded, None, None, Some(output)),
+            CallOutcome::Failed { category, message, output, .. } => {
                 (Outcome::Failed, Some(category), Some(message), output)
             }
-            Ended::Unknown { category, message, .. } => {
+            CallOutcome::Unknown { category, message, .. } => {
                 (Outcome::Unknown, Some(category), Some(message), None)
             }
-            Ended::Asks { question, .. } => {
+            CallOutcome::InputRequired { question, .. } => {
                 let message = question["message"].as_str().map(str::to_owned);
-                (Outcome::Failed, Some(Category::Policy), message, Some(question))
+                (Outcome::Failed, Some(ErrorCategory::Policy), message, Some(question))
             }
         };
-        ToolCalled { outcome, took_ms, output, category, message }
+        ToolCallResult { outcome, took_ms, output, category, message }
     }
 }
 
-/// The code under which a tool that cannot be had is refused.
-pub(super) fn code_of(error: &CatalogError) -> &'static str {
+/// The error code with which a tool that cannot be described is refused.
+pub(super) fn catalog_error_code(error: &CatalogError) -> &'static str {
     match error {
         CatalogError::Untrusted(_) => UNTRUSTED_CONFIG,
         CatalogError::BadName(_)

@@ -1,42 +1,46 @@
-//! Checks the whole journal: the chain, the order within each stream, and every payload against the
-//! digest that its entry holds. Names the first position that does not hold.
+//! Verifies the whole journal: the chain, the order within each stream, and every payload against the digest
+//! that its entry holds. Reports the first position that fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use actbook_engine::act;
-use actbook_engine::chain::{self, Digest, GENESIS, Hash, Parts};
-use actbook_engine::event::{Event, Kept};
+use actbook_engine::chain::{self, Digest, EntryParts, GENESIS, Hash};
+use actbook_engine::event::{Event, PayloadDigest};
 use actbook_engine::id::Position;
+use actbook_engine::standalone_action;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::ledger;
 use crate::store::{self, Db, Entry, journal, payloads};
 
-/// Entries checked between two looks at their payloads.
-const CHUNK: u64 = 10_000;
-const ERASED: &str = "payloads_erased.1";
+/// How many entries are read before their payloads are read.
+const CHUNK_ENTRIES: u64 = 10_000;
+/// The kind of the entry that says that a stream's payloads were erased.
+const ERASED_KIND: &str = "payloads_erased.1";
 
+/// The result of verifying the journal or an export.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Verified {
+pub struct VerifyReport {
     pub ok: bool,
     pub entries: u64,
     pub payloads: u64,
-    /// Executions, and acts outside of any, whose payloads `cleanup` has erased.
+    /// Executions and standalone actions whose payloads `cleanup` has erased.
     pub erased: u64,
+    /// The last position, and the chain hash there in hexadecimal.
     pub position: u64,
     pub hash: String,
+    /// The first failure. `None`: everything holds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bad: Option<Bad>,
-    /// What an export cannot show though it holds; empty for the journal itself.
+    pub bad: Option<VerifyFailure>,
+    /// What an export cannot prove although it holds; empty for the journal itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// The first place where the journal is not what was written.
+/// The first position at which the journal differs from what was written, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Bad {
+pub struct VerifyFailure {
     pub position: u64,
     pub why: String,
 }
@@ -47,7 +51,7 @@ pub(super) fn hex(hash: &[u8]) -> String {
 
 /// The hash of an entry as it is stored.
 pub(super) fn entry_hash(tenant: i64, entry: &Entry) -> Hash {
-    chain::entry_hash(&Parts {
+    chain::entry_hash(&EntryParts {
         tenant: tenant as u64,
         position: Position(entry.position),
         stream: entry.stream,
@@ -59,75 +63,82 @@ pub(super) fn entry_hash(tenant: i64, entry: &Entry) -> Hash {
     })
 }
 
-struct Walk {
+/// The state of verifying the journal, chunk by chunk.
+struct JournalVerification {
     tenant: i64,
+    /// The last verified position, and the chain hash there.
     position: u64,
     hash: Hash,
+    /// The version of each stream's last entry.
     versions: BTreeMap<u64, u64>,
+    /// By stream.
     salts: BTreeMap<u64, Vec<u8>>,
-    chunk: Chunk,
+    expected: ExpectedRows,
     payloads: u64,
     erased: u64,
 }
 
-/// What the entries of the chunk at hand say of the rows beside them.
+/// The salts and payloads that must exist according to the entries of the current chunk.
 #[derive(Default)]
-struct Chunk {
-    /// Executions and single acts that begin here: each has a salt.
-    begun: BTreeSet<u64>,
-    /// Payloads, with the stream of their owner.
-    kept: BTreeMap<u64, (u64, Kept)>,
+struct ExpectedRows {
+    /// Streams that begin in the chunk and have a salt: executions, standalone actions, notes and tasks.
+    salted_streams: BTreeSet<u64>,
+    /// By position: the stream of the entry, and the digest and size of its payload.
+    payloads: BTreeMap<u64, (u64, PayloadDigest)>,
+    /// Streams whose payloads an entry of the chunk says were erased.
     erased: BTreeSet<u64>,
 }
 
-/// Something that does not hold, unless its stream is being erased while we look.
-struct Doubt {
+/// A salt or payload that does not match its entry. With a stream it is a failure only if that stream was not
+/// erased, possibly during the verification.
+struct RowMismatch {
     why: &'static str,
     stream: Option<u64>,
 }
 
-pub(super) async fn journal(db: &Db, tenant: i64) -> Result<Verified, Error> {
+/// Verifies the journal of a tenant.
+pub(super) async fn verify_journal(db: &Db, tenant: i64) -> Result<VerifyReport, Error> {
     let head = match journal::head(tenant).first(db).await {
         Ok(Some(head)) => head,
-        Ok(None) => return Ok(bad(0, "the journal has no head")),
-        Err(unreadable @ store::Error::Column { .. }) => {
-            return Ok(bad(0, format!("the head: {unreadable}")));
+        Ok(None) => return Ok(failed_at(0, "the journal has no head")),
+        Err(unreadable @ store::Error::WrongColumn { .. }) => {
+            return Ok(failed_at(0, format!("the head: {unreadable}")));
         }
         Err(error) => return Err(error.into()),
     };
-    let mut walk = Walk {
+    let mut state = JournalVerification {
         tenant,
         position: 0,
         hash: GENESIS,
         versions: BTreeMap::new(),
         salts: BTreeMap::new(),
-        chunk: Chunk::default(),
+        expected: ExpectedRows::default(),
         payloads: 0,
         erased: 0,
     };
-    while walk.position < head.position {
-        let (from, through) = (walk.position, (walk.position + CHUNK).min(head.position));
-        if let Some(found) = walk.chunk(db, from, through).await? {
-            return Ok(Verified { bad: Some(found), ..Verified::default() });
+    while state.position < head.position {
+        let (from, through) = (state.position, (state.position + CHUNK_ENTRIES).min(head.position));
+        if let Some(failure) = state.verify_chunk(db, from, through).await? {
+            return Ok(VerifyReport { bad: Some(failure), ..VerifyReport::default() });
         }
     }
-    if let Some(stray) = journal::outside(tenant).first(db).await?.flatten() {
-        return Ok(outside(stray, "an entry lies behind the head"));
+    if let Some(stray) = journal::stray_entry(tenant).first(db).await?.flatten() {
+        return Ok(stray_row(stray, "an entry lies behind the head"));
     }
-    if let Some(lost) = journal::off_its_page(tenant).first(db).await?.flatten() {
-        return Ok(outside(lost, "its stream would be read without it: run `actbook rebuild`"));
+    if let Some(unreachable) = journal::entry_without_page(tenant).first(db).await?.flatten() {
+        return Ok(stray_row(unreachable, "its stream would be read without it: run `actbook rebuild`"));
     }
-    if walk.hash != head.hash {
-        return Ok(bad(head.position, "the head does not match the last entry"));
+    if state.hash != head.hash {
+        return Ok(failed_at(head.position, "the head does not match the last entry"));
     }
-    if let Some(stray) = payloads::outside(tenant).first(db).await?.flatten() {
-        return Ok(outside(stray, "a payload or a salt lies behind the head"));
+    if let Some(stray) = payloads::stray_payload_or_salt(tenant).first(db).await?.flatten() {
+        return Ok(stray_row(stray, "a payload or a salt lies behind the head"));
     }
-    Ok(Verified {
+    Ok(VerifyReport {
         ok: true,
-        entries: walk.position,
-        payloads: walk.payloads,
-        erased: walk.erased,
+        entries: state.position,
+        payloads: state.payloads,
+        erased: state.erased,
         position: head.position,
         hash: hex(&head.hash),
         bad: None,
@@ -135,144 +146,173 @@ pub(super) async fn journal(db: &Db, tenant: i64) -> Result<Verified, Error> {
     })
 }
 
-fn bad(position: u64, why: impl Into<String>) -> Verified {
-    Verified { bad: Some(Bad { position, why: why.into() }), ..Verified::default() }
+/// The result for a journal that fails at this position.
+fn failed_at(position: u64, why: impl Into<String>) -> VerifyReport {
+    VerifyReport { bad: Some(VerifyFailure { position, why: why.into() }), ..VerifyReport::default() }
 }
 
-/// A row where none can be: put there by somebody who did not come through the door.
-fn outside(position: i64, why: &str) -> Verified {
-    bad(u64::try_from(position).unwrap_or(0), why)
+/// The result for a row that the ledger cannot have written.
+fn stray_row(position: i64, why: &str) -> VerifyReport {
+    failed_at(u64::try_from(position).unwrap_or(0), why)
 }
 
-impl Walk {
-    async fn chunk(&mut self, db: &Db, from: u64, through: u64) -> Result<Option<Bad>, Error> {
+impl JournalVerification {
+    /// Verifies the entries after `from` and up to `through` and their salts and payloads; returns the first
+    /// failure.
+    async fn verify_chunk(
+        &mut self,
+        db: &Db,
+        from: u64,
+        through: u64,
+    ) -> Result<Option<VerifyFailure>, Error> {
         let entries = journal::between(self.tenant, from, through);
-        let flow = entries.each(db, |entry| match self.entry(&entry) {
+        let flow = entries.for_each(db, |entry| match self.verify_entry(&entry) {
             Ok(()) => ControlFlow::Continue(()),
-            Err(found) => ControlFlow::Break(found),
+            Err(failure) => ControlFlow::Break(failure),
         });
         match flow.await {
             Ok(ControlFlow::Continue(())) => {}
-            Ok(ControlFlow::Break(found)) => return Ok(Some(found)),
-            Err(unreadable @ store::Error::Column { .. }) => {
-                return Ok(Some(Bad { position: self.position + 1, why: unreadable.to_string() }));
+            Ok(ControlFlow::Break(failure)) => return Ok(Some(failure)),
+            Err(unreadable @ store::Error::WrongColumn { .. }) => {
+                return Ok(Some(VerifyFailure { position: self.position + 1, why: unreadable.to_string() }));
             }
             Err(error) => return Err(error.into()),
         }
         if self.position < through {
-            return Ok(Some(Bad { position: self.position + 1, why: "the entry is missing".into() }));
+            return Ok(Some(VerifyFailure {
+                position: self.position + 1,
+                why: "the entry is missing".into(),
+            }));
         }
-        self.beside(db, from, through).await
+        self.verify_rows(db, from, through).await
     }
 
-    fn entry(&mut self, entry: &Entry) -> Result<(), Bad> {
+    /// Verifies the next entry: its position, its hash and its version within its stream.
+    fn verify_entry(&mut self, entry: &Entry) -> Result<(), VerifyFailure> {
         let expected = self.position + 1;
         if entry.position < expected {
-            return Err(Bad { position: entry.position, why: "the entry is there twice".into() });
+            return Err(VerifyFailure { position: entry.position, why: "the entry is there twice".into() });
         }
-        let found = |why: String| Bad { position: expected, why };
+        let failure = |why: String| VerifyFailure { position: expected, why };
         if entry.position > expected {
-            return Err(found("the entry is missing".into()));
+            return Err(failure("the entry is missing".into()));
         }
         let hash = chain::chain_hash(&self.hash, &entry_hash(self.tenant, entry));
         if hash != entry.hash {
-            return Err(found("the entry is not the one that was written: its hash does not follow".into()));
+            return Err(failure(
+                "the entry is not the one that was written: its hash does not follow".into(),
+            ));
         }
         let version = self.versions.entry(entry.stream).or_default();
         *version += 1;
         if entry.version != *version {
-            return Err(found(format!("version {} of its stream is missing", *version)));
+            return Err(failure(format!("version {} of its stream is missing", *version)));
         }
-        let event = Event::decode(&entry.kind, &entry.body).map_err(|error| found(error.to_string()))?;
-        self.chunk.note(entry, &event);
+        let event = Event::decode(&entry.kind, &entry.body).map_err(|error| failure(error.to_string()))?;
+        self.expected.expect_rows_of(entry, &event);
         self.erased += u64::from(matches!(event, Event::PayloadsErased(_)));
         self.position = entry.position;
         self.hash = hash;
         Ok(())
     }
 
-    /// The rows beside the chunk's entries: every payload and every salt, and no other.
-    async fn beside(&mut self, db: &Db, from: u64, through: u64) -> Result<Option<Bad>, Error> {
-        let Chunk { mut begun, mut kept, erased } = std::mem::take(&mut self.chunk);
-        let mut doubts = BTreeMap::new();
+    /// Verifies that every expected salt and payload of the chunk exists and matches, and that there is no
+    /// other.
+    async fn verify_rows(
+        &mut self,
+        db: &Db,
+        from: u64,
+        through: u64,
+    ) -> Result<Option<VerifyFailure>, Error> {
+        let expected = std::mem::take(&mut self.expected);
+        let (mut missing_salts, mut missing_payloads) = (expected.salted_streams, expected.payloads);
+        let mut mismatches = BTreeMap::new();
         for (stream, salt) in payloads::salts_between(self.tenant, from, through).all(db).await? {
-            if !begun.remove(&stream) {
-                doubts.insert(stream, Doubt { why: "a salt that nothing owns", stream: None });
+            if !missing_salts.remove(&stream) {
+                mismatches.insert(stream, RowMismatch { why: "a salt that nothing owns", stream: None });
             }
             self.salts.insert(stream, salt);
         }
-        let flow = payloads::between(self.tenant, from, through).each(db, |payload| {
+        let flow = payloads::between(self.tenant, from, through).for_each(db, |payload| {
             self.payloads += 1;
-            let doubt = match kept.remove(&payload.position) {
-                None => Some(Doubt { why: "a payload that no entry owns", stream: None }),
-                Some((stream, kept)) => self.mismatch(stream, kept, &payload.body),
+            let mismatch = match missing_payloads.remove(&payload.position) {
+                None => Some(RowMismatch { why: "a payload that no entry owns", stream: None }),
+                Some((stream, kept)) => self.payload_mismatch(stream, kept, &payload.body),
             };
-            if let Some(doubt) = doubt {
-                doubts.insert(payload.position, doubt);
+            if let Some(mismatch) = mismatch {
+                mismatches.insert(payload.position, mismatch);
             }
             ControlFlow::<()>::Continue(())
         });
         let _to_the_end = flow.await?;
-        let missing = |why, stream| Doubt { why, stream: Some(stream) };
-        for stream in begun {
-            doubts.entry(stream).or_insert(missing("its salt is missing", stream));
+        let missing = |why, stream| RowMismatch { why, stream: Some(stream) };
+        for stream in missing_salts {
+            mismatches.entry(stream).or_insert(missing("its salt is missing", stream));
         }
-        for (position, (stream, _)) in kept {
-            doubts.entry(position).or_insert(missing("its payload is missing", stream));
+        for (position, (stream, _)) in missing_payloads {
+            mismatches.entry(position).or_insert(missing("its payload is missing", stream));
         }
-        for stream in erased.into_iter().filter(|stream| self.salts.contains_key(stream)) {
-            // It may have been read a moment before its erasure.
+        for stream in expected.erased.into_iter().filter(|stream| self.salts.contains_key(stream)) {
+            // Read again: the salt may have been erased after it was read above.
             if payloads::salt(self.tenant, stream).first(db).await?.is_some() {
-                doubts.insert(stream, Doubt { why: "its salt was erased and is back", stream: None });
+                mismatches
+                    .insert(stream, RowMismatch { why: "its salt was erased and is back", stream: None });
             }
         }
-        self.first_of(db, doubts).await
+        self.first_failure(db, mismatches).await
     }
 
-    /// Absence is accepted only where the journal itself says that the rows were erased. A row that was
-    /// read a moment before its erasure is as good as absent.
-    async fn first_of(&self, db: &Db, doubts: BTreeMap<u64, Doubt>) -> Result<Option<Bad>, Error> {
-        for (position, Doubt { why, stream }) in doubts {
+    /// The first mismatch that is a failure. A missing row is accepted only if the journal itself says that
+    /// the stream was erased; so is a row that was read just before its erasure and is gone now.
+    async fn first_failure(
+        &self,
+        db: &Db,
+        mismatches: BTreeMap<u64, RowMismatch>,
+    ) -> Result<Option<VerifyFailure>, Error> {
+        for (position, RowMismatch { why, stream }) in mismatches {
             if let Some(stream) = stream
                 && self.is_erased(db, stream).await?
-                && payloads::at(self.tenant, position).first(db).await?.is_none()
+                && payloads::by_position(self.tenant, position).first(db).await?.is_none()
             {
                 continue;
             }
-            return Ok(Some(Bad { position, why: why.into() }));
+            return Ok(Some(VerifyFailure { position, why: why.into() }));
         }
         Ok(None)
     }
 
+    /// Whether an entry says that the stream's payloads were erased.
     async fn is_erased(&self, db: &Db, stream: u64) -> Result<bool, Error> {
-        let kind = Some(ERASED.into());
-        let filter = journal::Filter { kind, stream: Some(stream), ..journal::Filter::default() };
-        Ok(journal::filtered(db.dialect(), self.tenant, &filter, 1).first(db).await?.is_some())
+        let kind = Some(ERASED_KIND.into());
+        let filter = journal::EntryFilter { kind, stream: Some(stream), ..journal::EntryFilter::default() };
+        Ok(journal::list(db.dialect(), self.tenant, &filter, 1).first(db).await?.is_some())
     }
 
-    fn mismatch(&self, stream: u64, kept: Kept, body: &[u8]) -> Option<Doubt> {
-        let none = Vec::new();
+    /// Compares a payload with the digest and size that its entry holds. `None`: they match.
+    fn payload_mismatch(&self, stream: u64, kept: PayloadDigest, body: &[u8]) -> Option<RowMismatch> {
+        let no_salt = Vec::new();
         let salt = match stream {
-            ledger::LIBRARY => &none,
-            _ => self.salts.get(&stream).unwrap_or(&none),
+            ledger::LIBRARY_STREAM => &no_salt,
+            _ => self.salts.get(&stream).unwrap_or(&no_salt),
         };
         let same = body.len() as u64 == kept.size && Digest::salted(salt, body) == kept.digest;
         let why = "its payload is not the one that was written";
-        if same { None } else { Some(Doubt { why, stream: Some(stream) }) }
+        if same { None } else { Some(RowMismatch { why, stream: Some(stream) }) }
     }
 }
 
-impl Chunk {
-    fn note(&mut self, entry: &Entry, event: &Event) {
-        let begins = entry.version == 1 && act::stands_alone(event);
+impl ExpectedRows {
+    /// Adds the salts and payloads that an entry requires.
+    fn expect_rows_of(&mut self, entry: &Entry, event: &Event) {
+        let begins = entry.version == 1 && standalone_action::starts_standalone_stream(event);
         if begins || matches!(event, Event::ExecutionStarted(_)) {
-            self.begun.insert(entry.stream);
+            self.salted_streams.insert(entry.stream);
         }
         if matches!(event, Event::PayloadsErased(_)) {
             self.erased.insert(entry.stream);
         }
-        if let Some(kept) = event.kept() {
-            self.kept.insert(entry.position, (entry.stream, kept));
+        if let Some(kept) = event.payload_digest() {
+            self.payloads.insert(entry.position, (entry.stream, kept));
         }
     }
 }

@@ -1,10 +1,11 @@
-//! A database's address as it may be shown: in errors, by `doctor`, in a log.
+//! Redacts passwords from a database address before it is shown in errors, by `doctor` or in a log.
 
-/// What stands in place of what is not shown.
+/// Replaces a redacted part.
 const HIDDEN: &str = "…";
 
-/// The address without whatever may be a password: what stands between the user's name and the host, and options whose
-/// name sounds like one. A misspelt address is no exception, for it is the one that errors repeat.
+/// Returns the address without anything that may be a password: the part between user name and host, and
+/// options with a secret-sounding name. Handles misspelt addresses too, because those are the ones that
+/// errors repeat.
 pub fn without_password(address: &str) -> String {
     let (scheme, rest) = match address.find("://") {
         Some(at) => address.split_at(at + 3),
@@ -12,16 +13,17 @@ pub fn without_password(address: &str) -> String {
         None => ("", address),
     };
     match (rest.find('?'), rest.rfind('@')) {
-        // An unescaped `?` or `@` of a password: nobody can tell which part is which.
+        // The password contains an unescaped `?` or `@`, so the parts cannot be told apart.
         (Some(options), Some(at)) if options < at => format!("{scheme}{HIDDEN}"),
         (Some(options), _) => {
-            let (place, options) = rest.split_at(options);
-            format!("{scheme}{}{}", without_user_info(place), hide_options(options, '&'))
+            let (host, options) = rest.split_at(options);
+            format!("{scheme}{}{}", without_user_info(host), hide_options(options, '&'))
         }
         (None, _) => format!("{scheme}{}", hide_options(&without_user_info(rest), ' ')),
     }
 }
 
+/// `user:password@host` becomes `user@host`.
 fn without_user_info(rest: &str) -> String {
     match rest.rsplit_once('@') {
         Some((user, host)) if user.contains(':') => {
@@ -31,7 +33,7 @@ fn without_user_info(rest: &str) -> String {
     }
 }
 
-/// `password=x` becomes `password=…`, whichever option it is among.
+/// `password=x` becomes `password=…`; other options stay.
 fn hide_options(options: &str, separator: char) -> String {
     let shown = |option: &str| match option.split_once('=') {
         Some((name, _)) if sounds_secret(name) => format!("{name}={HIDDEN}"),
@@ -40,6 +42,7 @@ fn hide_options(options: &str, separator: char) -> String {
     options.split(separator).map(shown).collect::<Vec<_>>().join(&separator.to_string())
 }
 
+/// Whether an option of this name may hold a secret.
 fn sounds_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["pass", "pwd", "secret", "token"].iter().any(|word| name.contains(word))

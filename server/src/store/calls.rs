@@ -1,11 +1,11 @@
-//! What was seen of tools: one row per call, made from the journal when somebody asks and not before. The
-//! rows hold no words of a tool, only where they lie.
+//! The table of tool calls: one row per call, derived from the journal on demand. Rows hold no text that a
+//! tool returned, only the position of its payload.
 
 use super::Statement;
 
-/// One call: an attempt at a step, a probe, or a try at undoing it.
+/// One call: an attempt at a step, a probe, or an attempt at its compensation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct CallRow {
     pub stream: u64,
     pub step: String,
     /// `run`, `probe` or `compensation`.
@@ -13,19 +13,23 @@ pub struct Call {
     pub number: u64,
     pub plan: String,
     pub plan_version: u64,
-    /// `server/tool`; none where a person or an agent acts.
+    /// `server/tool`; None if a person or an agent acts without a tool.
     pub tool: Option<String>,
+    /// An agent made the call, not Actbook.
     pub agent: bool,
     pub started_at: i64,
+    /// None while the call runs, or if the time of its end is unknown.
     pub took_ms: Option<i64>,
     pub outcome: Option<&'static str>,
     pub category: Option<&'static str>,
+    /// False: the call is known not to have left this process.
     pub sent: bool,
-    /// The position of the payload with the error's words.
-    pub said: Option<u64>,
+    /// Position of the payload with the error text; None after a success or without a text.
+    pub error_position: Option<u64>,
 }
 
-pub fn insert(tenant: i64, call: &Call) -> Statement {
+/// Inserts one call.
+pub fn insert(tenant: i64, call: &CallRow) -> Statement {
     let server = call.tool.as_deref().and_then(|tool| tool.split_once('/')).map(|(server, _)| server);
     Statement::new(
         "INSERT INTO calls (tenant, stream, step, kind, number, plan, plan_version, server, tool, agent, \
@@ -47,7 +51,7 @@ pub fn insert(tenant: i64, call: &Call) -> Statement {
             call.outcome.into(),
             call.category.into(),
             call.sent.into(),
-            call.said.into(),
+            call.error_position.into(),
         ],
     )
 }

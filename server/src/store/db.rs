@@ -1,8 +1,8 @@
-//! The seam: the only file, with its two halves below it, that names a driver. An enum, not a
-//! trait, and batch-shaped: a transaction is a list of statements with rows back, for SQLite works
-//! in this process and PostgreSQL wants everything in one flight.
+//! The driver boundary: only this file and its two backends name a database driver. The backend is an enum,
+//! not a trait. The interface is batch-shaped (a transaction is a list of statements that returns rows),
+//! because SQLite runs in this process and PostgreSQL should need one round trip per transaction.
 
-mod markers;
+mod placeholders;
 mod postgres;
 mod sqlite;
 
@@ -14,102 +14,115 @@ use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 
-use super::journal::read_head;
-use super::{Appended, Batch, Dialect, Error, Head, Row, Statement, Value, without_password};
+use super::journal::decode_head;
+use super::{Appended, Batch, Dialect, Error, JournalHead, Row, Statement, Value, without_password};
 
-/// How many rows travel together from a long read to its visitor, and how many such chunks may wait.
+/// Rows per chunk that a streaming read sends to its visitor.
 const CHUNK_ROWS: usize = 256;
-const CHUNKS_WAITING: usize = 2;
+/// Chunks buffered between a streaming read and its visitor.
+const CHUNKS_BUFFERED_MAX: usize = 2;
 
+/// How to open a database.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Accept a PostgreSQL server that acknowledges before it has synced.
+pub struct DatabaseOptions {
+    /// Accept a PostgreSQL server that acknowledges a commit before it is synced to disk.
     pub unsafe_durability: bool,
 }
 
-/// A database that is open and migrated. Clones share connections.
+/// An open, migrated database. Clones share its connections.
 #[derive(Debug, Clone)]
 pub struct Db {
     backend: Backend,
 }
 
+/// The open database of either kind.
 #[derive(Debug, Clone)]
 enum Backend {
     Sqlite(Arc<sqlite::Sqlite>),
     Postgres(Arc<postgres::Postgres>),
 }
 
-/// Whether the address names a file. One slash too few must not make a file named after a password.
-fn is_file(url: &str) -> bool {
-    let elsewhere = ["postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme));
-    url.starts_with("sqlite:") || !(elsewhere || url.contains("://"))
+/// Whether the address names a SQLite file. `postgres:/…`, with one slash too few, does not: opening it
+/// would create a file with the password in its name.
+fn is_file_address(url: &str) -> bool {
+    let is_postgres = ["postgres:", "postgresql:"].iter().any(|scheme| url.starts_with(scheme));
+    url.starts_with("sqlite:") || !(is_postgres || url.contains("://"))
 }
 
 impl Db {
-    /// Opens `postgres://…`, `sqlite:PATH` or a plain path; creates what is missing and migrates.
-    pub async fn open(url: &str, options: Options) -> Result<Db, Error> {
+    /// Opens `postgres://…`, `sqlite:PATH` or a plain path; creates missing files and tables, and migrates.
+    pub async fn open(url: &str, options: DatabaseOptions) -> Result<Db, Error> {
         let backend = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             Backend::Postgres(Arc::new(postgres::Postgres::open(url, &options).await?))
-        } else if !is_file(url) {
+        } else if !is_file_address(url) {
             let reason = "a database is a file, sqlite:FILE or postgres://…".to_owned();
             return Err(Error::Open { url: without_password(url), reason });
         } else {
             let path =
                 url.strip_prefix("sqlite://").or(url.strip_prefix("sqlite:")).unwrap_or(url).to_owned();
-            Backend::Sqlite(Arc::new(off_thread(move || sqlite::Sqlite::open(Path::new(&path))).await?))
+            Backend::Sqlite(Arc::new(run_blocking(move || sqlite::Sqlite::open(Path::new(&path))).await?))
         };
         Ok(Db { backend })
     }
 
-    /// Reads outside the writer's way. Needs a runtime; see `read_blocking`.
+    /// Returns the rows of one read, without waiting for writers. Needs a Tokio runtime; see `read_blocking`.
     pub async fn read(&self, sql: &'static str, params: Vec<Value>) -> Result<Vec<Row>, Error> {
-        self.read_many(sql, vec![params]).await.map(only)
+        self.read_many(sql, vec![params]).await.map(single_result)
     }
 
-    /// The same statement for each set of parameters: one flight, where flights count.
-    pub async fn read_many(&self, sql: &'static str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error> {
+    /// Runs one read per parameter set and returns the rows of each; on PostgreSQL in one round trip.
+    pub async fn read_many(
+        &self,
+        sql: &'static str,
+        param_sets: Vec<Vec<Value>>,
+    ) -> Result<Vec<Vec<Row>>, Error> {
         match &self.backend {
             Backend::Sqlite(sqlite) => {
                 let sqlite = sqlite.clone();
-                off_thread(move || sqlite.read_many(sql, &sets)).await
+                run_blocking(move || sqlite.read_many(sql, &param_sets)).await
             }
-            Backend::Postgres(postgres) => postgres.read_many(sql, sets).await,
+            Backend::Postgres(postgres) => postgres.read_many(sql, param_sets).await,
         }
     }
 
-    /// Reads a few rows by their keys. SQLite answers on the caller's own thread: such a read takes
+    /// Like `read_many`, for a few rows found by key. SQLite runs it on the calling thread: such a read takes
     /// microseconds, and handing it to another thread takes longer.
-    pub async fn look_up(&self, sql: &'static str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error> {
+    pub async fn look_up(
+        &self,
+        sql: &'static str,
+        param_sets: Vec<Vec<Value>>,
+    ) -> Result<Vec<Vec<Row>>, Error> {
         match &self.backend {
-            Backend::Sqlite(sqlite) => sqlite.read_many(sql, &sets),
-            Backend::Postgres(postgres) => postgres.read_many(sql, sets).await,
+            Backend::Sqlite(sqlite) => sqlite.read_many(sql, &param_sets),
+            Backend::Postgres(postgres) => postgres.read_many(sql, param_sets).await,
         }
     }
 
-    /// Reads on the caller's own thread: what the ledger does under its mutex.
+    /// Reads on the calling thread, which it blocks: for the ledger, which reads under its mutex.
     pub fn read_blocking(&self, sql: &'static str, params: Vec<Value>) -> Result<Vec<Row>, Error> {
-        self.read_many_blocking(sql, vec![params]).map(only)
+        self.read_many_blocking(sql, vec![params]).map(single_result)
     }
 
+    /// Runs one read per parameter set on the calling thread, which it blocks; returns the rows of each.
     pub fn read_many_blocking(
         &self,
         sql: &'static str,
-        sets: Vec<Vec<Value>>,
+        param_sets: Vec<Vec<Value>>,
     ) -> Result<Vec<Vec<Row>>, Error> {
         match &self.backend {
-            Backend::Sqlite(sqlite) => sqlite.read_many(sql, &sets),
-            Backend::Postgres(postgres) => postgres.read_many_blocking(sql, sets),
+            Backend::Sqlite(sqlite) => sqlite.read_many(sql, &param_sets),
+            Backend::Postgres(postgres) => postgres.read_many_blocking(sql, param_sets),
         }
     }
 
-    /// Visits the rows one by one, in constant memory, until the visitor has had enough.
-    pub async fn each<B>(
+    /// Calls `visit` with each row, in constant memory, until it returns `Break`; returns that `Break`.
+    pub async fn for_each_row<B>(
         &self,
         sql: &'static str,
         params: Vec<Value>,
         mut visit: impl FnMut(Row) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, Error> {
-        let (chunks, mut arriving) = mpsc::channel(CHUNKS_WAITING);
+        let (chunks, mut received) = mpsc::channel(CHUNKS_BUFFERED_MAX);
         match &self.backend {
             Backend::Sqlite(sqlite) => {
                 let sqlite = sqlite.clone();
@@ -117,7 +130,7 @@ impl Db {
             }
             Backend::Postgres(postgres) => postgres.stream(sql, params, chunks),
         }
-        while let Some(chunk) = arriving.recv().await {
+        while let Some(chunk) = received.recv().await {
             for row in chunk? {
                 let flow = visit(row);
                 if flow.is_break() {
@@ -128,19 +141,19 @@ impl Db {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// One transaction for the few writes outside the journal: all of them, or none; after `Lost`
-    /// nobody can tell which.
+    /// Runs the statements in one transaction and returns the rows of each: for the few writes outside the
+    /// journal. All are committed or none; after `Error::ConnectionLost` it is unknown which.
     pub async fn transact(&self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>, Error> {
         match &self.backend {
             Backend::Sqlite(sqlite) => {
                 let sqlite = sqlite.clone();
-                off_thread(move || sqlite.transact(&statements)).await
+                run_blocking(move || sqlite.transact(&statements)).await
             }
             Backend::Postgres(postgres) => postgres.transact(statements).await,
         }
     }
 
-    /// A connection of its own for the ledger's pen.
+    /// Opens a dedicated connection for the ledger's writer.
     pub fn appender(&self) -> Result<Appender, Error> {
         Ok(Appender(match &self.backend {
             Backend::Sqlite(sqlite) => AppenderBackend::Sqlite(sqlite.appender()?),
@@ -148,59 +161,64 @@ impl Db {
         }))
     }
 
-    /// After an erasure: nothing of it stays behind in the files. PostgreSQL's own vacuum does this in
-    /// its own time.
+    /// Removes the bytes of erased rows from the database files. Does nothing on PostgreSQL, where vacuum
+    /// does it later.
     pub async fn scrub(&self) -> Result<(), Error> {
         match &self.backend {
             Backend::Sqlite(sqlite) => {
                 let sqlite = sqlite.clone();
-                off_thread(move || sqlite.scrub()).await
+                run_blocking(move || sqlite.scrub()).await
             }
             Backend::Postgres(_) => Ok(()),
         }
     }
 
-    /// Leaves the database as people expect to find it once its last process has gone: see `Sqlite::leave`.
-    pub async fn leave(&self) -> Result<(), Error> {
+    /// Folds SQLite's write-ahead log into the database file if no other process has it open; see
+    /// `Sqlite::checkpoint_if_last`. Does nothing on PostgreSQL.
+    pub async fn checkpoint_if_last(&self) -> Result<(), Error> {
         match &self.backend {
             Backend::Sqlite(sqlite) => {
                 let sqlite = sqlite.clone();
-                off_thread(move || sqlite.leave()).await
+                run_blocking(move || sqlite.checkpoint_if_last()).await
             }
             Backend::Postgres(_) => Ok(()),
         }
     }
 
-    /// Copies the database to a new file while others write.
+    /// Copies the database to a new file while others write. PostgreSQL: `Error::BackupUnsupported`.
     pub async fn backup(&self, file: &Path) -> Result<(), Error> {
         let file = file.to_owned();
         match &self.backend {
             Backend::Sqlite(sqlite) => {
                 let sqlite = sqlite.clone();
-                off_thread(move || sqlite.backup(&file)).await
+                run_blocking(move || sqlite.backup(&file)).await
             }
-            Backend::Postgres(_) => Err(Error::NoBackup),
+            Backend::Postgres(_) => Err(Error::BackupUnsupported),
         }
     }
 
-    /// Database time: what leases are measured in.
+    /// Returns the database's clock in epoch milliseconds. Leases are measured by it.
     pub async fn now_ms(&self) -> Result<i64, Error> {
         let rows = self.read("SELECT now_ms FROM clock", vec![]).await?;
         rows.first().map_or(Err(Error::Failed("the clock gave no row".into())), |row| row.int(0))
     }
 
-    /// Calls `moved` with the journal's position whenever some process, this one included, has
-    /// moved it; until the answer is dropped.
-    pub fn watch(&self, tenant: i64, moved: impl Fn(u64) + Send + Sync + 'static) -> Result<Watch, Error> {
-        Ok(Watch(match &self.backend {
-            Backend::Sqlite(sqlite) => WatchBackend::Sqlite(sqlite.watch(tenant, moved)?),
-            Backend::Postgres(postgres) => WatchBackend::Postgres(postgres.watch(tenant, moved)),
+    /// Calls `on_append` with the head position after any process, this one included, has appended to the
+    /// tenant's journal, until the returned guard is dropped.
+    pub fn watch(
+        &self,
+        tenant: i64,
+        on_append: impl Fn(u64) + Send + Sync + 'static,
+    ) -> Result<WatchGuard, Error> {
+        Ok(WatchGuard(match &self.backend {
+            Backend::Sqlite(sqlite) => WatchBackend::Sqlite(sqlite.watch(tenant, on_append)?),
+            Backend::Postgres(postgres) => WatchBackend::Postgres(postgres.watch(tenant, on_append)),
         }))
     }
 
-    /// The calling thread may append by itself. PostgreSQL is too far away to keep a thread from other tasks
-    /// meanwhile, and a runtime of one thread has no other for them.
-    pub fn writes_here(&self) -> bool {
+    /// Whether the calling thread may append itself. On PostgreSQL the round trip would block the thread's
+    /// other tasks, so this needs a multi-threaded runtime that can move them to another thread.
+    pub fn can_write_inline(&self) -> bool {
         match &self.backend {
             Backend::Sqlite(_) => true,
             Backend::Postgres(_) => Handle::try_current()
@@ -208,15 +226,15 @@ impl Db {
         }
     }
 
-    /// Appends on the calling thread, where `writes_here` allows it.
-    pub fn write_here<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Runs a blocking append on the calling thread; call it only if `can_write_inline`.
+    pub fn run_write_inline<T>(&self, append: impl FnOnce() -> T) -> T {
         match &self.backend {
-            Backend::Sqlite(_) => work(),
-            Backend::Postgres(_) => tokio::task::block_in_place(work),
+            Backend::Sqlite(_) => append(),
+            Backend::Postgres(_) => tokio::task::block_in_place(append),
         }
     }
 
-    /// For the few statements that differ.
+    /// Which SQL text to use where the two databases need different ones.
     pub fn dialect(&self) -> Dialect {
         match &self.backend {
             Backend::Sqlite(_) => Dialect::Sqlite,
@@ -224,7 +242,7 @@ impl Db {
         }
     }
 
-    /// For people: which database this is.
+    /// Names the database for people, without a password.
     pub fn describe(&self) -> String {
         match &self.backend {
             Backend::Sqlite(sqlite) => sqlite.describe(),
@@ -233,85 +251,91 @@ impl Db {
     }
 }
 
-/// Appends batches to the journal, each in one durable transaction. Blocking.
+/// A connection that appends batches to the journal, each in one durable transaction. Its methods block.
 #[derive(Debug)]
 pub struct Appender(AppenderBackend);
 
+/// The appender of either database.
 #[derive(Debug)]
 enum AppenderBackend {
-    Sqlite(sqlite::Appender),
-    Postgres(Box<postgres::Appender>),
+    Sqlite(sqlite::SqliteAppender),
+    Postgres(Box<postgres::PostgresAppender>),
 }
 
 impl Appender {
-    /// Takes the head and keeps everybody else from appending until the next `append` or
-    /// `release`. For whoever just lost a race: what is decided on this head cannot lose again.
-    pub fn hold(&mut self, tenant: i64) -> Result<Head, Error> {
+    /// Locks and returns the tenant's head: no other process can append until this appender's next `append`
+    /// or `unlock_head`. For use after a lost race: a batch decided on a locked head cannot lose again.
+    pub fn lock_head(&mut self, tenant: i64) -> Result<JournalHead, Error> {
         let rows = match &mut self.0 {
-            AppenderBackend::Sqlite(appender) => appender.hold(tenant)?,
-            AppenderBackend::Postgres(appender) => appender.hold(tenant)?,
+            AppenderBackend::Sqlite(appender) => appender.lock_head(tenant)?,
+            AppenderBackend::Postgres(appender) => appender.lock_head(tenant)?,
         };
-        let head = rows.first().map(read_head).transpose()?;
+        let head = rows.first().map(decode_head).transpose()?;
         head.ok_or_else(|| Error::Failed(format!("there is no tenant {tenant}")))
     }
 
-    /// Lets others append again without having appended.
-    pub fn release(&mut self) -> Result<(), Error> {
+    /// Releases the lock of `lock_head` without appending.
+    pub fn unlock_head(&mut self) -> Result<(), Error> {
         match &mut self.0 {
-            AppenderBackend::Sqlite(appender) => appender.release(),
-            AppenderBackend::Postgres(appender) => appender.release(),
+            AppenderBackend::Sqlite(appender) => appender.unlock_head(),
+            AppenderBackend::Postgres(appender) => appender.unlock_head(),
         }
     }
 
-    /// All of the batch, synced, or nothing. An error leaves nothing of it behind, except `Lost`:
-    /// then nobody can tell, and the head must be read again before anything is decided.
+    /// Writes and syncs the whole batch or nothing. An error means that nothing was written, except
+    /// `Error::ConnectionLost`: then it is unknown, and the head must be read again before deciding anything.
     pub fn append(&mut self, batch: &Batch) -> Result<Appended, Error> {
-        batch.assert_follows();
+        batch.assert_gapless();
         match &mut self.0 {
             AppenderBackend::Sqlite(appender) => appender.append(batch),
             AppenderBackend::Postgres(appender) => appender.append(batch),
         }
     }
 
-    /// How long until other processes should be told of what was appended without a word. SQLite's
-    /// readers look for themselves.
-    pub fn owes_word_in(&self) -> Option<Duration> {
+    /// How long until `send_notify` is due for batches that were appended without a notification. None: no
+    /// notification is pending. Always None on SQLite, where other processes poll.
+    pub fn notify_due_in(&self) -> Option<Duration> {
         match &self.0 {
             AppenderBackend::Sqlite(_) => None,
-            AppenderBackend::Postgres(appender) => appender.owes_word_in(),
+            AppenderBackend::Postgres(appender) => appender.notify_due_in(),
         }
     }
 
-    pub fn tell(&mut self) -> Result<(), Error> {
+    /// Notifies other processes of the batches that were appended without a notification, if any.
+    pub fn send_notify(&mut self) -> Result<(), Error> {
         match &mut self.0 {
             AppenderBackend::Sqlite(_) => Ok(()),
-            AppenderBackend::Postgres(appender) => appender.tell(),
+            AppenderBackend::Postgres(appender) => appender.send_notify(),
         }
     }
 }
 
-/// Watching ends when this is dropped.
+/// Guard of `Db::watch`: the watch ends when this is dropped.
 #[derive(Debug)]
-pub struct Watch(#[expect(dead_code, reason = "held only for what its drop does")] WatchBackend);
+pub struct WatchGuard(#[expect(dead_code, reason = "held only for what its drop does")] WatchBackend);
 
+/// The watch guard of either database.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held only for what its drop does")]
 enum WatchBackend {
-    Sqlite(sqlite::Watch),
-    Postgres(postgres::Watch),
+    Sqlite(sqlite::SqliteWatch),
+    Postgres(postgres::PostgresWatch),
 }
 
-type Chunks = mpsc::Sender<Result<Vec<Row>, Error>>;
+/// Where a streaming read sends its chunks of rows, or the error that ended it.
+type ChunkSender = mpsc::Sender<Result<Vec<Row>, Error>>;
 
-fn only(mut answers: Vec<Vec<Row>>) -> Vec<Row> {
-    answers.pop().unwrap_or_default()
+/// Returns the rows of the one statement that ran.
+fn single_result(mut results: Vec<Vec<Row>>) -> Vec<Row> {
+    results.pop().unwrap_or_default()
 }
 
-async fn off_thread<T: Send + 'static>(
+/// Runs blocking `work` on Tokio's blocking pool. A panic of `work` becomes `Error::Failed`.
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(stopped) => Err(Error::Failed(stopped.to_string())),
+        Err(panicked) => Err(Error::Failed(panicked.to_string())),
     }
 }

@@ -1,17 +1,17 @@
-//! The true differences between SQLite and PostgreSQL, both texts side by side with the reason.
-//! Everything else is written once. Database time is the view `clock` in both migrations.
+//! The SQL that must differ between SQLite and PostgreSQL, both texts side by side with the reason. All
+//! other SQL is written once. The database's time is the view `clock` in both migrations.
 
-/// Which of the two texts to use.
+/// The SQL dialect of an open database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     Sqlite,
     Postgres,
 }
 
-/// Appending. SQLite runs in this process, so a statement costs a microsecond and one row each is
-/// fastest, in its own way of writing; PostgreSQL is a round trip away, so a batch is one statement.
+/// Appending. SQLite runs in this process, where a statement costs a microsecond, so one statement per row
+/// with native placeholders is fastest. PostgreSQL costs a round trip, so a batch is one statement.
 pub(super) mod append {
-    /// Zero rows: the head is elsewhere.
+    /// Updates no row if another process has moved the head.
     pub const SQLITE_HEAD: &str =
         "UPDATE head SET position = ?4, hash = ?5 WHERE tenant = ?1 AND position = ?2 AND hash = ?3";
     pub const SQLITE_ENTRY: &str = "INSERT INTO journal \
@@ -22,7 +22,8 @@ pub(super) mod append {
     pub const SQLITE_PAYLOAD: &str =
         "INSERT INTO payloads (entry, body) VALUES (?1 * 1099511627776 + ?2, ?3)";
 
-    /// One row with 1, or 0 where the head is elsewhere; with `$16`, an error instead of the 0. With `$17` the others are told.
+    /// Returns one row: 1, or 0 if another process has moved the head. If `$16` is true, a moved head is an
+    /// error instead. If `$17` is true, other processes are notified.
     pub const POSTGRES: &str = "WITH moved AS ( \
              UPDATE head SET position = $4, hash = $5 \
              WHERE tenant = $1 AND position = $2 AND hash = $3 RETURNING tenant), \
@@ -46,59 +47,61 @@ pub(super) mod append {
                  THEN (SELECT 1 FROM pg_notify('actbook', $1::BIGINT || ':' || $4::BIGINT)) ELSE 1 END \
              ELSE head_moved($16) END";
 
-    /// What was appended without a word, told afterwards.
-    pub const POSTGRES_RING: &str =
+    /// Notifies other processes of batches that were appended without a notification.
+    pub const POSTGRES_NOTIFY: &str =
         "SELECT 1::BIGINT FROM pg_notify('actbook', $1::BIGINT || ':' || $2::BIGINT)";
 
-    /// What `head_moved` raises.
+    /// The SQLSTATE that `head_moved` raises.
     pub const POSTGRES_HEAD_MOVED: &str = "AB001";
 }
 
-/// A transaction that means to write. SQLite must say so at its start: one that begins with a read
-/// and then writes is refused, without waiting, when another process wrote in between.
+/// Begins a write transaction. SQLite must take the write lock at the start: a transaction that reads first
+/// and then writes fails at once, without waiting, if another process wrote in between.
 pub(super) mod begin {
     pub const SQLITE: &str = "BEGIN IMMEDIATE";
     pub const POSTGRES: &str = "BEGIN";
 }
 
-/// The head, held: nobody else appends until this transaction ends. SQLite's write lock, taken at
-/// the start, already is that; PostgreSQL locks the row, and those who wait are served in turn.
-pub(super) mod hold {
+/// Reads and locks the head: no other process can append until this transaction ends. On SQLite the write
+/// lock, taken at the start, is enough; PostgreSQL locks the row and serves waiting transactions in order.
+pub(super) mod lock_head {
     pub const SQLITE: &str = crate::store::journal::HEAD;
     pub const POSTGRES: &str = "SELECT position, hash FROM head WHERE tenant = $1 FOR UPDATE";
 }
 
-/// Alone while migrating. SQLite's write lock already is that; PostgreSQL needs a lock that exists
-/// before the first table does. The number is arbitrary and only ours.
+/// Migrating, one process at a time. On SQLite the write lock is enough; PostgreSQL needs an advisory lock,
+/// because no table exists yet to lock. The lock's number is arbitrary.
 pub(super) mod migrate {
     pub const POSTGRES_LOCK: &str = "SELECT pg_advisory_xact_lock(4700116899)";
-    /// How many tables a file has, and how many of them every database of Actbook's has had since the first.
+    /// Counts a file's tables, and those of them that every version of Actbook has created.
     pub const SQLITE_TABLES: &str = "SELECT count(*), \
          count(*) FILTER (WHERE name IN ('migrations', 'tenants', 'head', 'journal', 'payloads', 'salts')) \
          FROM sqlite_schema WHERE type = 'table'";
+    /// The second count of `SQLITE_TABLES` in a database of Actbook.
     pub const SQLITE_OWN_TABLES: i64 = 6;
     pub const SQLITE_HAS_TABLE: &str = "SELECT name FROM sqlite_schema WHERE name = 'migrations'";
     pub const POSTGRES_HAS_TABLE: &str =
         "SELECT 1::BIGINT FROM pg_catalog.pg_class WHERE oid = to_regclass('migrations')";
 }
 
-/// Another process's word. PostgreSQL tells; SQLite has to be asked, and answers from shared memory.
+/// Learning of appends by other processes. PostgreSQL pushes notifications; SQLite is polled, which reads
+/// only shared memory.
 pub(super) mod listen {
     pub const SQLITE: &str = "SELECT data_version FROM pragma_data_version";
     pub const POSTGRES: &str = "LISTEN actbook";
 }
 
-/// The stream `$N` by the pages it is on. The cross join has SQLite begin with them. PostgreSQL thinks so much
-/// of the stream's number that it would rather read the whole journal for it; asked for each page by itself, it
-/// goes by the key.
-pub(super) mod of_stream {
-    macro_rules! on_pages {
+/// Reads the entries of stream `$N` by the pages it is on. The cross join makes SQLite start with the pages.
+/// PostgreSQL overestimates how selective the stream number is and would scan the whole journal; the lateral
+/// subquery for each page makes it use the primary key.
+pub(super) mod stream_entries {
+    macro_rules! from_pages {
         (sqlite, $n:literal) => {
-            concat!(on_pages!(leaves, $n), "CROSS JOIN journal ")
+            concat!(from_pages!(leaves, $n), "CROSS JOIN journal ")
         };
         (postgres, $n:literal) => {
             concat!(
-                on_pages!(leaves, $n),
+                from_pages!(leaves, $n),
                 "CROSS JOIN LATERAL (SELECT * FROM journal AS whole WHERE whole.entry >= leaves.page * 128 \
                  AND whole.entry < leaves.page * 128 + 128 OFFSET 0) AS journal "
             )
@@ -113,7 +116,7 @@ pub(super) mod of_stream {
             )
         };
     }
-    macro_rules! is_there {
+    macro_rules! is_on_page {
         ($n:literal) => {
             concat!(
                 "journal.entry >= leaves.page * 128 AND journal.entry < leaves.page * 128 + 128 \
@@ -122,15 +125,15 @@ pub(super) mod of_stream {
             )
         };
     }
-    pub(super) use {is_there, on_pages};
+    pub(super) use {from_pages, is_on_page};
 
     macro_rules! entries {
         ($database:ident) => {
             concat!(
                 "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM ",
-                on_pages!($database, 2),
+                from_pages!($database, 2),
                 "WHERE leaves.page >= ($1 * 1099511627776 + $3) / 128 AND ",
-                is_there!(2),
+                is_on_page!(2),
                 " AND journal.entry > $1 * 1099511627776 + $3 ORDER BY journal.entry"
             )
         };
@@ -139,9 +142,9 @@ pub(super) mod of_stream {
         ($database:ident) => {
             concat!(
                 "SELECT payloads.entry - $1 * 1099511627776, payloads.body FROM ",
-                on_pages!($database, 2),
+                from_pages!($database, 2),
                 "JOIN payloads ON payloads.entry = journal.entry WHERE ",
-                is_there!(2),
+                is_on_page!(2),
                 " ORDER BY payloads.entry"
             )
         };
@@ -150,9 +153,9 @@ pub(super) mod of_stream {
         ($database:ident) => {
             concat!(
                 "DELETE FROM payloads WHERE entry IN (SELECT journal.entry FROM ",
-                on_pages!($database, 2),
+                from_pages!($database, 2),
                 "WHERE ",
-                is_there!(2),
+                is_on_page!(2),
                 ")"
             )
         };
@@ -166,12 +169,12 @@ pub(super) mod of_stream {
     pub const POSTGRES_ERASE: &str = erase!(postgres);
 }
 
-/// Entries by everything that is known of them. What agents put on record lies in payloads, whose bytes
-/// become a text in different ways.
+/// Filters entries by all their attributes. What agents record is in payloads, whose bytes are converted to
+/// text differently.
 pub(super) mod entries {
-    use super::of_stream::{is_there, on_pages};
+    use super::stream_entries::{from_pages, is_on_page};
 
-    macro_rules! holds {
+    macro_rules! matches_word {
         ($word:literal, $recorded:literal) => {
             concat!(
                 " AND (CAST($",
@@ -186,9 +189,9 @@ pub(super) mod entries {
         };
     }
 
-    // The execution is looked up row by row, by a number that is compared, so that no plan begins with
-    // all executions instead.
-    macro_rules! filtered {
+    // `1 = (SELECT …)` instead of `EXISTS` makes the planner look up the execution for each row rather than
+    // start with all executions.
+    macro_rules! filter_sql {
         ($recorded:literal, $from:expr, $stream:expr) => {
             concat!(
                 "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM ",
@@ -197,10 +200,10 @@ pub(super) mod entries {
                  AND ($4 = '' OR kind = $18 OR substr(kind, 1, length(CAST($4 AS TEXT))) = $4) \
                  AND ($5 = '' OR actor = $5) AND at >= $6 AND at < $7 \
                  AND (CAST($8 AS TEXT) IS NULL OR body LIKE $8)",
-                holds!(9, $recorded),
-                holds!(10, $recorded),
-                holds!(11, $recorded),
-                holds!(12, $recorded),
+                matches_word!(9, $recorded),
+                matches_word!(10, $recorded),
+                matches_word!(11, $recorded),
+                matches_word!(12, $recorded),
                 " AND (CAST($14 AS BIGINT) = 0 OR 1 = (SELECT 1 FROM executions WHERE executions.tenant = $1 \
                  AND executions.id = journal.stream AND ($15 = '' OR executions.plan = $15 OR \
                  executions.plan_name = $15) AND ($16 = '' OR executions.task = $16) \
@@ -211,22 +214,25 @@ pub(super) mod entries {
         };
     }
 
-    // One execution's entries have a text of their own, so that they are found by its pages.
-    pub const SQLITE: &str = filtered!("CAST(payloads.body AS TEXT)", "journal", " AND tenant = $1");
-    pub const SQLITE_OF_STREAM: &str =
-        filtered!("CAST(payloads.body AS TEXT)", on_pages!(sqlite, 19), concat!(" AND ", is_there!(19)));
+    // A filter by one stream has its own text, so that its entries are found by the stream's pages.
+    pub const SQLITE: &str = filter_sql!("CAST(payloads.body AS TEXT)", "journal", " AND tenant = $1");
+    pub const SQLITE_OF_STREAM: &str = filter_sql!(
+        "CAST(payloads.body AS TEXT)",
+        from_pages!(sqlite, 19),
+        concat!(" AND ", is_on_page!(19))
+    );
     pub const POSTGRES: &str =
-        filtered!("convert_from(payloads.body, 'UTF8')", "journal", " AND tenant = $1");
-    pub const POSTGRES_OF_STREAM: &str = filtered!(
+        filter_sql!("convert_from(payloads.body, 'UTF8')", "journal", " AND tenant = $1");
+    pub const POSTGRES_OF_STREAM: &str = filter_sql!(
         "convert_from(payloads.body, 'UTF8')",
-        on_pages!(postgres, 19),
-        concat!(" AND ", is_there!(19))
+        from_pages!(postgres, 19),
+        concat!(" AND ", is_on_page!(19))
     );
 }
 
-/// Notes by their words: FTS5's own table and operators, or a `tsvector` with a GIN index. Both are
-/// handed words that Actbook has made and split at spaces only, so that both find the same. The rank
-/// is the position, with 2^42 added where a term is in the key: key before value, then newest first.
+/// Full-text search of notes: an FTS5 table, or a `tsvector` with a GIN index. Both get tokens from
+/// Actbook's own tokenizer and split only at spaces, so that both find the same notes. The rank is the
+/// position, plus 2^42 if a term is in the key: matches in the key come first, then the newest.
 pub(super) mod search {
     use crate::store::executions::{within, within_or_everywhere};
 
@@ -255,11 +261,11 @@ pub(super) mod search {
         };
     }
 
-    // The ranks are put in order before any note is read, and notes are read until the page is full:
-    // a page costs its own notes, not those of every hit.
+    // Hits are sorted by rank before any note is read, and notes are read until the page is full: a page
+    // costs its own notes, not those of every hit.
 
-    /// A subquery with a limit is run by itself and in its order, and a cross join keeps the order of
-    /// its left side; with an order outside too, SQLite would read every note to sort it again.
+    /// SQLite runs a subquery with a limit by itself and in its order, and a cross join keeps the order of
+    /// its left side. An outer ORDER BY would make it read every note to sort again.
     pub const SQLITE: &str = hits!(
         "SELECT rowid - $1 * 1099511627776 AS found, rowid - $1 * 1099511627776 + CASE WHEN rowid IN \
          (SELECT rowid FROM note_words WHERE note_words MATCH $3) THEN 4398046511104 ELSE 0 END AS rank \
@@ -269,8 +275,8 @@ pub(super) mod search {
         "CROSS JOIN",
         ""
     );
-    /// The division keeps the tenant's range out of the primary key's index, which knows nothing of
-    /// words and would give every note of the tenant.
+    /// The division keeps PostgreSQL from using the primary key for the tenant's range, which would read
+    /// every note of the tenant.
     pub const POSTGRES: &str = hits!(
         "SELECT rowid - $1 * 1099511627776 AS found, rowid - $1 * 1099511627776 + CASE WHEN \
          words @@ CAST(CAST($3 AS TEXT) AS TSQUERY) THEN 4398046511104 ELSE 0 END AS rank \

@@ -1,7 +1,7 @@
-//! What can go wrong between the house and its database, in words that help. No driver's type
-//! leaves the seam: drivers' errors arrive here as one of these.
+//! The store's error type. Driver errors are converted to it in `db`, so that no driver type leaves the
+//! store.
 
-/// A failure of the world or of a row's shape; never a refusal of a command.
+/// A failure of the database or of a row's format; never a refusal of a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("cannot open the database {url}: {reason}")]
@@ -13,55 +13,56 @@ pub enum Error {
     #[error(
         "the database has the migration `{migration}`, which this Actbook does not know: a newer one has opened it"
     )]
-    Newer { migration: String },
+    NewerSchema { migration: String },
     #[error("the disk is full{}", of_file(file))]
-    Full { file: Option<String> },
+    DiskFull { file: Option<String> },
     #[error("the database{} cannot be written: its folder or file is read-only", of_file(file))]
     ReadOnly { file: Option<String> },
     #[error("{} kept the database locked for {waited_s} s", holder.as_deref().unwrap_or("another process"))]
     Busy {
         waited_s: u64,
-        /// The process that has the lock, in words; none where the system does not tell.
+        /// Describes the process that holds the lock; None if the system does not say.
         holder: Option<String>,
     },
     #[error("{file} is a SQLite database of another program")]
-    Foreign { file: String },
+    ForeignDatabase { file: String },
     #[error("a constraint of the database refused the write: {0}")]
     Constraint(String),
+    /// The connection failed; whether a write was committed is unknown.
     #[error("the connection to the database was lost: {0}")]
-    Lost(String),
+    ConnectionLost(String),
     #[error("another process appended to the journal first")]
     HeadMoved,
     #[error("the database failed: {0}")]
     Failed(String),
     #[error("column {column} of a row holds {found} where {wanted} belongs")]
-    Column { column: usize, wanted: &'static str, found: &'static str },
+    WrongColumn { column: usize, wanted: &'static str, found: &'static str },
     #[error("a search takes at most {limit} words")]
     TooManyWords { limit: usize },
     #[error("cannot copy the database to {file}: {reason}")]
     Backup { file: String, reason: String },
     #[error("this database is PostgreSQL, which has a tool of its own for copies")]
-    NoBackup,
+    BackupUnsupported,
 }
 
-/// ` (FILE)` where the file is known.
+/// ` (FILE)`, or nothing if the file is unknown.
 fn of_file(file: &Option<String>) -> String {
     file.as_ref().map_or(String::new(), |file| format!(" ({file})"))
 }
 
 impl Error {
-    /// The same error, with the file that it is about.
-    pub(super) fn at(self, file: &std::path::Path) -> Self {
+    /// Adds the file name to a `DiskFull` or `ReadOnly` error; returns other errors unchanged.
+    pub(super) fn with_file(self, file: &std::path::Path) -> Self {
         let name = Some(super::without_password(&file.to_string_lossy()));
         match self {
-            Self::Full { .. } => Self::Full { file: name },
+            Self::DiskFull { .. } => Self::DiskFull { file: name },
             Self::ReadOnly { .. } => Self::ReadOnly { file: name },
             other => other,
         }
     }
 
-    /// The database is away or held by others; it may answer again, and then nothing is amiss.
-    pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Lost(_) | Self::Busy { .. })
+    /// Whether the same request may succeed later: the database is unreachable or locked.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::ConnectionLost(_) | Self::Busy { .. })
     }
 }

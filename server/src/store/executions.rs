@@ -1,42 +1,48 @@
-//! The projection that lists, prefix searches and the runner's look-out read: one row per
-//! execution. What a single execution looks like comes from its fold, not from here.
+//! The projection of executions, one row each, for lists, searches by id prefix and the runner's poll for
+//! due work. The view of a single execution is rendered from its fold, not from here.
 
-use super::journal::patterns;
+use super::journal::like_patterns;
 use super::select::prefix_end;
-use super::{Db, Error, Found, Row, Select, Statement};
+use super::{Db, Error, PrefixMatch, Row, Select, Statement};
 
-/// `id` is the stream; `public_id` is what people see.
+/// One row of the table `executions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Execution {
+pub struct ExecutionRow {
+    /// Its stream in the journal.
     pub id: u64,
+    /// The id that people see.
     pub public_id: String,
     pub plan: String,
     pub plan_name: String,
     pub plan_version: u64,
     pub task: Option<String>,
-    /// None: it was started before there were projects.
+    /// None: the execution was started before projects existed.
     pub project: Option<String>,
     pub status: String,
-    pub place: String,
-    pub seat: Option<String>,
+    /// Digest of the definitions of the servers that its plan names.
+    pub toolset: String,
+    /// The node that drives it.
+    pub node: Option<String>,
     pub epoch: u64,
     pub started_at: i64,
     pub ended_at: Option<i64>,
-    pub look_again_at: Option<i64>,
+    /// When the runner has work to do on it, in epoch milliseconds; 0 while it runs, None if never.
+    pub wake_at: Option<i64>,
 }
 
-/// The part of an execution's row that changes while it runs.
+/// The columns of an execution's row that change while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change<'a> {
+pub struct ExecutionChange<'a> {
     pub status: &'a str,
-    pub place: &'a str,
-    pub seat: Option<&'a str>,
+    pub toolset: &'a str,
+    pub node: Option<&'a str>,
     pub epoch: u64,
     pub ended_at: Option<i64>,
-    pub look_again_at: Option<i64>,
+    pub wake_at: Option<i64>,
 }
 
-pub fn insert(tenant: i64, execution: &Execution) -> Statement {
+/// Inserts the row of a new execution.
+pub fn insert(tenant: i64, execution: &ExecutionRow) -> Statement {
     Statement::new(
         "INSERT INTO executions (tenant, id, public_id, plan, plan_name, plan_version, task, status, \
          place, seat, epoch, started_at, ended_at, look_again_at, project) \
@@ -50,18 +56,19 @@ pub fn insert(tenant: i64, execution: &Execution) -> Statement {
             execution.plan_version.into(),
             execution.task.as_deref().into(),
             execution.status.as_str().into(),
-            execution.place.as_str().into(),
-            execution.seat.as_deref().into(),
+            execution.toolset.as_str().into(),
+            execution.node.as_deref().into(),
             execution.epoch.into(),
             execution.started_at.into(),
             execution.ended_at.into(),
-            execution.look_again_at.into(),
-            stored(execution.project.as_deref()),
+            execution.wake_at.into(),
+            project_param(execution.project.as_deref()),
         ],
     )
 }
 
-pub fn update(tenant: i64, id: u64, change: &Change<'_>) -> Statement {
+/// Updates the columns that change while an execution runs.
+pub fn update(tenant: i64, id: u64, change: &ExecutionChange<'_>) -> Statement {
     Statement::new(
         "UPDATE executions SET status = $3, place = $4, seat = $5, epoch = $6, ended_at = $7, \
          look_again_at = $8 WHERE tenant = $1 AND id = $2",
@@ -69,21 +76,21 @@ pub fn update(tenant: i64, id: u64, change: &Change<'_>) -> Statement {
             tenant.into(),
             id.into(),
             change.status.into(),
-            change.place.into(),
-            change.seat.into(),
+            change.toolset.into(),
+            change.node.into(),
             change.epoch.into(),
             change.ended_at.into(),
-            change.look_again_at.into(),
+            change.wake_at.into(),
         ],
     )
 }
 
-/// What `rebuild` begins with.
+/// Deletes all rows, before `rebuild` inserts them again.
 pub fn erase_all(tenant: i64) -> Statement {
     Statement::new("DELETE FROM executions WHERE tenant = $1", vec![tenant.into()])
 }
 
-macro_rules! executions {
+macro_rules! select_executions {
     ($($rest:expr),+ $(,)?) => {
         concat!(
             "SELECT id, public_id, plan, plan_name, plan_version, task, status, place, \
@@ -93,35 +100,42 @@ macro_rules! executions {
     };
 }
 
-fn execution(mut row: Row) -> Result<Execution, Error> {
-    Ok(Execution {
-        id: row.count(0)?,
+/// Decodes a row of `select_executions!`.
+fn decode_execution(mut row: Row) -> Result<ExecutionRow, Error> {
+    Ok(ExecutionRow {
+        id: row.uint(0)?,
         public_id: row.take_text(1)?,
         plan: row.take_text(2)?,
         plan_name: row.take_text(3)?,
-        plan_version: row.count(4)?,
-        task: row.maybe_text(5)?.map(str::to_owned),
+        plan_version: row.uint(4)?,
+        task: row.optional_text(5)?.map(str::to_owned),
         status: row.take_text(6)?,
-        place: row.take_text(7)?,
-        seat: row.maybe_text(8)?.map(str::to_owned),
-        epoch: row.count(9)?,
+        toolset: row.take_text(7)?,
+        node: row.optional_text(8)?.map(str::to_owned),
+        epoch: row.uint(9)?,
         started_at: row.int(10)?,
-        ended_at: row.maybe_int(11)?,
-        look_again_at: row.maybe_int(12)?,
-        project: read_project(&mut row, 13)?,
+        ended_at: row.optional_int(11)?,
+        wake_at: row.optional_int(12)?,
+        project: decode_project(&mut row, 13)?,
     })
 }
 
-pub fn by_id(tenant: i64, id: u64) -> Select<Execution> {
-    Select::new(executions!("WHERE tenant = $1 AND id = $2"), vec![tenant.into(), id.into()], execution)
+/// The execution with this stream.
+pub fn by_id(tenant: i64, id: u64) -> Select<ExecutionRow> {
+    Select::new(
+        select_executions!("WHERE tenant = $1 AND id = $2"),
+        vec![tenant.into(), id.into()],
+        decode_execution,
+    )
 }
 
-pub fn all(tenant: i64) -> Select<Execution> {
-    Select::new(executions!("WHERE tenant = $1 ORDER BY id"), vec![tenant.into()], execution)
+/// All executions, oldest first.
+pub fn all(tenant: i64) -> Select<ExecutionRow> {
+    Select::new(select_executions!("WHERE tenant = $1 ORDER BY id"), vec![tenant.into()], decode_execution)
 }
 
-/// The condition that a row passes a boundary: parameter `$n` is empty (no boundary), or the row was written in
-/// that project, or before there were projects.
+/// The project boundary as an SQL condition: parameter `$n` is empty (no boundary), or the row belongs to
+/// that project, or it was written before projects existed.
 macro_rules! within {
     ($n:literal) => {
         concat!("($", $n, " = '' OR project = $", $n, " OR project = '')")
@@ -129,7 +143,7 @@ macro_rules! within {
 }
 pub(super) use within;
 
-/// The same for what may be shared with every project.
+/// Like `within!`, but rows that are shared with every project pass too.
 macro_rules! within_or_everywhere {
     ($n:literal) => {
         concat!("(everywhere = 1 OR ", within!($n), ")")
@@ -137,7 +151,8 @@ macro_rules! within_or_everywhere {
 }
 pub(super) use within_or_everywhere;
 
-/// Of rows that bear one name, those of project `$n` come first, then those older than projects, then the newest.
+/// Picks one of several rows of the same name: first the row of project `$n`, then one from before projects
+/// existed, then the newest.
 macro_rules! own_first {
     ($n:literal) => {
         concat!(
@@ -149,63 +164,66 @@ macro_rules! own_first {
 }
 pub(super) use own_first;
 
-/// A project as rows hold it.
-pub(super) fn stored(project: Option<&str>) -> super::Value {
+/// A project as an SQL parameter; None becomes the empty text.
+pub(super) fn project_param(project: Option<&str>) -> super::Value {
     project.unwrap_or_default().into()
 }
 
-/// A project as a row has it; none where the row is older than projects.
-pub(super) fn read_project(row: &mut Row, column: usize) -> Result<Option<String>, Error> {
+/// Decodes a project column. None: the row is from before projects existed.
+pub(super) fn decode_project(row: &mut Row, column: usize) -> Result<Option<String>, Error> {
     Ok(Some(row.take_text(column)?).filter(|project| !project.is_empty()))
 }
 
-/// The execution whose public id is, or alone begins with, `prefix`. `within`: what other projects started does
-/// not exist.
-pub async fn find(
+/// Finds the execution whose public id equals `prefix`, or is the only one to begin with it. `within`:
+/// executions of other projects are not found.
+pub async fn find_by_prefix(
     db: &Db,
     tenant: i64,
     within: Option<&str>,
     prefix: &str,
-) -> Result<Found<Execution>, Error> {
-    let candidates = beginning_with(tenant, within, prefix).look_up(db).await?;
-    Ok(Found::among(prefix, candidates, |candidate| &candidate.public_id))
+) -> Result<PrefixMatch<ExecutionRow>, Error> {
+    let candidates = by_id_prefix(tenant, within, prefix).look_up(db).await?;
+    Ok(PrefixMatch::from_candidates(prefix, candidates, |candidate| &candidate.public_id))
 }
 
-/// Two are enough to see that a prefix is not unique; in byte order a whole id comes first.
-fn beginning_with(tenant: i64, within: Option<&str>, prefix: &str) -> Select<Execution> {
+/// The first two executions whose public id begins with `prefix`: two show that it is not unique. In byte
+/// order an id that equals the prefix comes first.
+fn by_id_prefix(tenant: i64, within: Option<&str>, prefix: &str) -> Select<ExecutionRow> {
     Select::new(
-        executions!(
+        select_executions!(
             "WHERE tenant = $1 AND public_id >= $2 AND public_id < $3 AND ",
             within!(4),
             " ORDER BY public_id LIMIT 2"
         ),
-        vec![tenant.into(), prefix.into(), prefix_end(prefix).into(), stored(within)],
-        execution,
+        vec![tenant.into(), prefix.into(), prefix_end(prefix).into(), project_param(within)],
+        decode_execution,
     )
 }
 
-/// Which executions to list. Everything left out lets all pass.
+/// Which executions to list. A field that is None does not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct ExecutionFilter {
     pub status: Option<String>,
     /// A plan's id or name.
     pub plan: Option<String>,
     pub task: Option<String>,
     pub project: Option<String>,
-    /// Somebody with entries in it; needs what was seen to be caught up, as `category` does.
+    /// An actor with entries in the execution. This and `category` need an up-to-date `call_stats`
+    /// projection.
     pub actor: Option<String>,
-    /// Of a step that was left failed or unknown.
+    /// Error category of a step that ended failed or unknown.
     pub category: Option<String>,
-    /// When it began.
+    /// Earliest start, in epoch milliseconds.
     pub since: Option<i64>,
+    /// Starts before this, in epoch milliseconds.
     pub until: Option<i64>,
-    /// Each must occur in the id, the plan's name or the task, in any case.
+    /// Each word must occur in the id, the plan's name or the task, ignoring case.
     pub words: Vec<String>,
-    /// The id of the last one shown, to go on from there.
+    /// Cursor of the next page: the id of the last execution shown.
     pub before: Option<u64>,
 }
 
-macro_rules! holds {
+macro_rules! matches_word {
     ($word:literal) => {
         concat!(
             " AND (CAST($",
@@ -217,7 +235,8 @@ macro_rules! holds {
     };
 }
 
-macro_rules! listed {
+/// The text of `list`, with a condition on status and task that suits an index.
+macro_rules! list_sql {
     ($by:literal) => {
         concat!(
             "SELECT id, public_id, plan, plan_name, plan_version, task, status, place, \
@@ -227,10 +246,10 @@ macro_rules! listed {
             " AND ($7 = '' OR plan = $7 OR plan_name = $7) \
              AND ($9 = '' OR id IN (SELECT stream FROM actors WHERE actors.tenant = $1 AND actor = $9)) \
              AND ($10 = '' OR id IN (SELECT stream FROM troubles WHERE troubles.tenant = $1 AND category = $10))",
-            holds!(11),
-            holds!(12),
-            holds!(13),
-            holds!(14),
+            matches_word!(11),
+            matches_word!(12),
+            matches_word!(13),
+            matches_word!(14),
             " AND ",
             within!(15),
             " AND ($16 = '' OR project = $16) ORDER BY id DESC LIMIT $5"
@@ -238,59 +257,67 @@ macro_rules! listed {
     };
 }
 
-/// Newest first. `within`: only what passes that project's boundary.
-pub fn list(tenant: i64, within: Option<&str>, filter: &Filter, limit: u64) -> Select<Execution> {
+/// Executions that pass the filter and the project boundary `within`, newest first.
+pub fn list(tenant: i64, within: Option<&str>, filter: &ExecutionFilter, limit: u64) -> Select<ExecutionRow> {
     let (since, until) = (filter.since.unwrap_or(i64::MIN), filter.until.unwrap_or(i64::MAX));
     let before = filter.before.unwrap_or(u64::MAX);
     let mut params = vec![tenant.into(), since.into(), until.into(), before.into(), limit.into()];
     let wanted = [&filter.status, &filter.plan, &filter.task, &filter.actor, &filter.category];
     params.extend(wanted.map(|word| word.as_deref().unwrap_or_default().into()));
-    params.extend(patterns(&filter.words));
-    params.extend([within, filter.project.as_deref()].map(stored));
-    // Written out, so that the index by task, by status or by when to look is used where one is wanted.
+    params.extend(like_patterns(&filter.words));
+    params.extend([within, filter.project.as_deref()].map(project_param));
+    // Separate texts, so that the planner uses the index by task, by status or by `look_again_at`.
     let sql = match (&filter.task, filter.status.as_deref()) {
-        (Some(_), _) => listed!(" AND ($6 = '' OR status = $6) AND task = $8"),
-        (None, None) => listed!(" AND $6 = '' AND $8 = ''"),
-        (None, Some("succeeded")) => listed!(" AND status = $6 AND $8 = ''"),
-        (None, Some("running")) => listed!(" AND status = $6 AND look_again_at = 0 AND $8 = ''"),
+        (Some(_), _) => list_sql!(" AND ($6 = '' OR status = $6) AND task = $8"),
+        (None, None) => list_sql!(" AND $6 = '' AND $8 = ''"),
+        (None, Some("succeeded")) => list_sql!(" AND status = $6 AND $8 = ''"),
+        (None, Some("running")) => list_sql!(" AND status = $6 AND look_again_at = 0 AND $8 = ''"),
         (None, Some(_)) => {
-            listed!(" AND status = $6 AND status <> 'running' AND status <> 'succeeded' AND $8 = ''")
+            list_sql!(" AND status = $6 AND status <> 'running' AND status <> 'succeeded' AND $8 = ''")
         }
     };
-    Select::new(sql, params, execution)
+    Select::new(sql, params, decode_execution)
 }
 
-/// The oldest execution of a plan (its id or name), of a task, with a status; empty words let all pass.
-pub fn oldest(tenant: i64, plan: &str, task: &str, status: &str) -> Select<Execution> {
+/// The oldest execution of a plan (its id or name), of a task, with a status; an empty text does not
+/// restrict.
+pub fn oldest(tenant: i64, plan: &str, task: &str, status: &str) -> Select<ExecutionRow> {
     Select::new(
-        executions!(
+        select_executions!(
             "WHERE tenant = $1 AND ($2 = '' OR plan = $2 OR plan_name = $2) \
              AND ($3 = '' OR task = $3) AND ($4 = '' OR status = $4) ORDER BY id LIMIT 1"
         ),
         vec![tenant.into(), plan.into(), task.into(), status.into()],
-        execution,
+        decode_execution,
     )
 }
 
-/// What has something to do at a time of the journal's clock, by which it is written when to look again, whoever
-/// sits on it: whether a seat is alive is for its taker to find out.
-pub fn left(tenant: i64, now_ms: i64, limit: u64) -> Select<Execution> {
+/// Executions with work due by `now_ms` of the journal's clock, whichever node drives them: the caller has
+/// to check whether that node is alive.
+pub fn due_by(tenant: i64, now_ms: i64, limit: u64) -> Select<ExecutionRow> {
     Select::new(
-        executions!("WHERE tenant = $1 AND look_again_at <= $2 ORDER BY look_again_at, id LIMIT $3"),
+        select_executions!("WHERE tenant = $1 AND look_again_at <= $2 ORDER BY look_again_at, id LIMIT $3"),
         vec![tenant.into(), now_ms.into(), limit.into()],
-        execution,
+        decode_execution,
     )
 }
 
-/// Ended before a time: what `cleanup` erases. `within`: only what passes that project's boundary.
-pub fn ended_before(tenant: i64, within: Option<&str>, at: i64, after: u64, limit: u64) -> Select<Execution> {
+/// Executions that ended before `at` and pass the project boundary `within`, for `cleanup` to erase; `after`
+/// is the cursor of the next page.
+pub fn ended_before(
+    tenant: i64,
+    within: Option<&str>,
+    at: i64,
+    after: u64,
+    limit: u64,
+) -> Select<ExecutionRow> {
     Select::new(
-        executions!(
+        select_executions!(
             "WHERE tenant = $1 AND ended_at < $2 AND id > $3 AND ",
             within!(5),
             " ORDER BY id LIMIT $4"
         ),
-        vec![tenant.into(), at.into(), after.into(), limit.into(), stored(within)],
-        execution,
+        vec![tenant.into(), at.into(), after.into(), limit.into(), project_param(within)],
+        decode_execution,
     )
 }

@@ -1,33 +1,35 @@
-//! Figures, taken by the database from the rows of executions and of what was seen of them. Percentiles
-//! are nearest-rank: each is a value that was there.
+//! Statistics, computed by the database from the rows of `executions` and of `call_stats`. Percentiles are
+//! nearest-rank: each is a value that occurred.
 
 use super::executions::within;
 use super::{Error, Row, Select, Value};
 
-/// What to take figures from: what began in a time, of a plan, of a task. Everything left out lets all
-/// pass.
+/// Which executions to compute statistics from. A field that is None does not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Of {
+pub struct StatsFilter {
+    /// Earliest start, in epoch milliseconds.
     pub since: Option<i64>,
+    /// Starts before this, in epoch milliseconds.
     pub until: Option<i64>,
     /// A plan's id or name.
     pub plan: Option<String>,
     pub task: Option<String>,
-    /// The boundary: only executions of this project, and those from before there were projects.
+    /// Project boundary: only executions of this project, and those from before projects existed.
     pub within: Option<String>,
 }
 
-impl Of {
-    /// `$1` to `$6`.
+impl StatsFilter {
+    /// The parameters `$1` to `$6` of `execution_filter!` and `row_filter!`.
     fn params(&self, tenant: i64) -> Vec<Value> {
-        let word = |word: &Option<String>| word.as_deref().unwrap_or_default().into();
+        let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
         let (since, until) = (self.since.unwrap_or(i64::MIN), self.until.unwrap_or(i64::MAX));
-        let words = [&self.plan, &self.task, &self.within].map(word);
-        [tenant.into(), since.into(), until.into()].into_iter().chain(words).collect()
+        let texts = [&self.plan, &self.task, &self.within].map(text);
+        [tenant.into(), since.into(), until.into()].into_iter().chain(texts).collect()
     }
 }
 
-macro_rules! of_executions {
+/// Restricts rows of `executions` by a `StatsFilter`.
+macro_rules! execution_filter {
     () => {
         concat!(
             "tenant = $1 AND started_at >= $2 AND started_at < $3 \
@@ -37,8 +39,8 @@ macro_rules! of_executions {
     };
 }
 
-/// The same for rows that name their execution's stream and a time of their own.
-macro_rules! of_rows {
+/// Restricts rows that have their execution's stream and a time column of their own by a `StatsFilter`.
+macro_rules! row_filter {
     ($at:literal) => {
         concat!(
             "tenant = $1 AND ",
@@ -54,7 +56,7 @@ macro_rules! of_rows {
     };
 }
 
-/// Of rows with a name and a time that something took.
+/// Computes the 50th, 95th and 99th percentile of a duration for each group of rows.
 macro_rules! percentiles {
     ($named:literal, $took:literal, $from:literal, $of:expr) => {
         concat!(
@@ -79,57 +81,67 @@ macro_rules! percentiles {
     };
 }
 
-/// Of what was sent and whose end was seen, by nearest rank.
+/// Nearest-rank percentiles of the durations in one group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Percentiles {
-    pub named: String,
+    /// The group: a plan, tool, server or kind of wait.
+    pub group: String,
     pub p50_ms: i64,
     pub p95_ms: i64,
     pub p99_ms: i64,
 }
 
-fn percentiles(mut row: Row) -> Result<Percentiles, Error> {
+/// Decodes a row of `percentiles!`.
+fn decode_percentiles(mut row: Row) -> Result<Percentiles, Error> {
     Ok(Percentiles {
-        named: row.take_text(0)?,
+        group: row.take_text(0)?,
         p50_ms: row.int(1)?,
         p95_ms: row.int(2)?,
         p99_ms: row.int(3)?,
     })
 }
 
-/// When the first and the last execution began.
-pub fn span(tenant: i64, of: &Of) -> Select<Option<(i64, i64)>> {
+/// Start of the first and of the last execution, in epoch milliseconds. None: no execution passes.
+pub fn start_range(tenant: i64, filter: &StatsFilter) -> Select<Option<(i64, i64)>> {
     Select::new(
-        concat!("SELECT MIN(started_at), MAX(started_at) FROM executions WHERE ", of_executions!()),
-        of.params(tenant),
-        |row| Ok(row.maybe_int(0)?.zip(row.maybe_int(1)?)),
+        concat!("SELECT MIN(started_at), MAX(started_at) FROM executions WHERE ", execution_filter!()),
+        filter.params(tenant),
+        |row| Ok(row.optional_int(0)?.zip(row.optional_int(1)?)),
     )
 }
 
-/// How many executions that began in a period have this status.
+/// Number of executions that started in one period and have one status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Began {
-    /// Counted from the shifted epoch, in periods.
+pub struct StartedCount {
+    /// Number of the period, counted from the shifted epoch.
     pub period: i64,
     pub status: String,
     pub executions: u64,
 }
 
-/// By periods of so many milliseconds; `shift` moves their beginning.
-pub fn began(tenant: i64, of: &Of, period_ms: i64, shift_ms: i64) -> Select<Began> {
-    let mut params = of.params(tenant);
+/// Counts executions by start period and status. `shift_ms` moves the beginning of every period.
+pub fn started_per_period(
+    tenant: i64,
+    filter: &StatsFilter,
+    period_ms: i64,
+    shift_ms: i64,
+) -> Select<StartedCount> {
+    let mut params = filter.params(tenant);
     params.extend([period_ms.into(), shift_ms.into()]);
     Select::new(
         concat!(
             "SELECT (started_at + $8) / $7, status, COUNT(*) FROM executions WHERE ",
-            of_executions!(),
+            execution_filter!(),
             " GROUP BY 1, 2 ORDER BY 1, 2"
         ),
         params,
-        |mut row| Ok(Began { period: row.int(0)?, status: row.take_text(1)?, executions: row.count(2)? }),
+        |mut row| {
+            Ok(StartedCount { period: row.int(0)?, status: row.take_text(1)?, executions: row.uint(2)? })
+        },
     )
 }
 
+/// Numbers of executions of one plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanCount {
     pub plan: String,
@@ -139,45 +151,45 @@ pub struct PlanCount {
     pub succeeded: u64,
 }
 
-/// The plans with the most executions first.
-pub fn plans(tenant: i64, of: &Of) -> Select<PlanCount> {
+/// Counts executions by plan; the plan with the most comes first.
+pub fn plan_counts(tenant: i64, filter: &StatsFilter) -> Select<PlanCount> {
     Select::new(
         concat!(
             "SELECT plan, plan_name, COUNT(*), COUNT(ended_at), \
              COUNT(*) FILTER (WHERE status = 'succeeded') FROM executions WHERE ",
-            of_executions!(),
+            execution_filter!(),
             " GROUP BY plan, plan_name ORDER BY 3 DESC, 2, 1"
         ),
-        of.params(tenant),
+        filter.params(tenant),
         |mut row| {
             Ok(PlanCount {
                 plan: row.take_text(0)?,
                 name: row.take_text(1)?,
-                executions: row.count(2)?,
-                ended: row.count(3)?,
-                succeeded: row.count(4)?,
+                executions: row.uint(2)?,
+                ended: row.uint(3)?,
+                succeeded: row.uint(4)?,
             })
         },
     )
 }
 
-/// From the start to the end, waiting included, by plan.
-pub fn percentiles_of_plans(tenant: i64, of: &Of) -> Select<Percentiles> {
+/// Percentiles by plan of the time from start to end, waiting included.
+pub fn percentiles_of_plans(tenant: i64, filter: &StatsFilter) -> Select<Percentiles> {
     Select::new(
         percentiles!(
             "plan",
             "ended_at - started_at",
             "executions WHERE ended_at IS NOT NULL",
-            of_executions!()
+            execution_filter!()
         ),
-        of.params(tenant),
-        percentiles,
+        filter.params(tenant),
+        decode_percentiles,
     )
 }
 
-/// How often calls ended in one way.
+/// Number of calls of one tool that ended in one way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Count {
+pub struct CallCount {
     pub server: String,
     pub tool: String,
     pub outcome: String,
@@ -185,110 +197,118 @@ pub struct Count {
     pub calls: u64,
 }
 
-/// Calls that Actbook made and that have ended.
-pub fn tools(tenant: i64, of: &Of) -> Select<Count> {
+/// Counts ended calls by tool, outcome and category. Calls that agents made are left out.
+pub fn call_counts(tenant: i64, filter: &StatsFilter) -> Select<CallCount> {
     Select::new(
         concat!(
             "SELECT server, tool, outcome, category, COUNT(*) FROM calls \
              WHERE agent = 0 AND outcome IS NOT NULL AND ",
-            of_rows!("started_at"),
+            row_filter!("started_at"),
             " GROUP BY server, tool, outcome, category ORDER BY tool, outcome, category"
         ),
-        of.params(tenant),
+        filter.params(tenant),
         |mut row| {
-            Ok(Count {
+            Ok(CallCount {
                 server: row.take_text(0)?,
                 tool: row.take_text(1)?,
                 outcome: row.take_text(2)?,
-                category: row.maybe_text(3)?.map(str::to_owned),
-                calls: row.count(4)?,
+                category: row.optional_text(3)?.map(str::to_owned),
+                calls: row.uint(4)?,
             })
         },
     )
 }
 
-pub fn percentiles_of_tools(tenant: i64, of: &Of) -> Select<Percentiles> {
+/// Percentiles by tool of the duration of calls that were sent and seen to end.
+pub fn percentiles_of_tools(tenant: i64, filter: &StatsFilter) -> Select<Percentiles> {
     Select::new(
         percentiles!(
             "tool",
             "took_ms",
             "calls WHERE agent = 0 AND sent = 1 AND took_ms IS NOT NULL",
-            of_rows!("started_at")
+            row_filter!("started_at")
         ),
-        of.params(tenant),
-        percentiles,
+        filter.params(tenant),
+        decode_percentiles,
     )
 }
 
-pub fn percentiles_of_servers(tenant: i64, of: &Of) -> Select<Percentiles> {
+/// Percentiles by server of the duration of calls that were sent and seen to end.
+pub fn percentiles_of_servers(tenant: i64, filter: &StatsFilter) -> Select<Percentiles> {
     Select::new(
         percentiles!(
             "server",
             "took_ms",
             "calls WHERE agent = 0 AND sent = 1 AND took_ms IS NOT NULL",
-            of_rows!("started_at")
+            row_filter!("started_at")
         ),
-        of.params(tenant),
-        percentiles,
+        filter.params(tenant),
+        decode_percentiles,
     )
 }
 
-/// A tool's most recent end that was no success.
+/// A tool's most recent call that ended failed or unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LastError {
+pub struct LastErrorRow {
     pub tool: String,
     pub started_at: i64,
     pub outcome: String,
     pub category: Option<String>,
-    pub said: Option<u64>,
+    /// Position of the payload with the error text, if there is one.
+    pub error_position: Option<u64>,
 }
 
-pub fn last_errors(tenant: i64, of: &Of) -> Select<LastError> {
+/// The last error of each tool.
+pub fn last_errors(tenant: i64, filter: &StatsFilter) -> Select<LastErrorRow> {
     Select::new(
         concat!(
             "SELECT tool, started_at, outcome, category, said FROM (\
              SELECT tool, started_at, outcome, category, said, ROW_NUMBER() OVER \
              (PARTITION BY tool ORDER BY started_at DESC, stream DESC, step DESC, kind DESC, number DESC) \
              AS nth FROM calls WHERE agent = 0 AND outcome IN ('failed', 'unknown') AND ",
-            of_rows!("started_at"),
+            row_filter!("started_at"),
             ") AS ranked WHERE nth = 1 ORDER BY tool"
         ),
-        of.params(tenant),
+        filter.params(tenant),
         |mut row| {
-            Ok(LastError {
+            Ok(LastErrorRow {
                 tool: row.take_text(0)?,
                 started_at: row.int(1)?,
                 outcome: row.take_text(2)?,
-                category: row.maybe_text(3)?.map(str::to_owned),
-                said: row.maybe_int(4)?.and_then(|position| u64::try_from(position).ok()),
+                category: row.optional_text(3)?.map(str::to_owned),
+                error_position: row.optional_int(4)?.and_then(|position| u64::try_from(position).ok()),
             })
         },
     )
 }
 
-/// Steps that were tried more than once: how many, the tries beyond the first, and those that came right.
+/// Statistics of steps with more than one attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retries {
+    /// Steps with more than one attempt.
     pub steps: u64,
+    /// Attempts beyond each step's first.
     pub attempts: u64,
+    /// Steps of these that succeeded in the end.
     pub succeeded: u64,
 }
 
-pub fn retries(tenant: i64, of: &Of) -> Select<Retries> {
+/// Counts retried steps.
+pub fn retries(tenant: i64, filter: &StatsFilter) -> Select<Retries> {
     Select::new(
         concat!(
             "SELECT COUNT(*), CAST(COALESCE(SUM(tries - 1), 0) AS BIGINT), \
              CAST(COALESCE(SUM(good), 0) AS BIGINT) FROM (SELECT COUNT(*) AS tries, \
              MAX(CASE WHEN outcome = 'succeeded' THEN 1 ELSE 0 END) AS good FROM calls WHERE kind = 'run' AND ",
-            of_rows!("started_at"),
+            row_filter!("started_at"),
             " GROUP BY stream, step) AS steps WHERE tries > 1"
         ),
-        of.params(tenant),
-        |row| Ok(Retries { steps: row.count(0)?, attempts: row.count(1)?, succeeded: row.count(2)? }),
+        filter.params(tenant),
+        |row| Ok(Retries { steps: row.uint(0)?, attempts: row.uint(1)?, succeeded: row.uint(2)? }),
     )
 }
 
-/// How often steps were left in this trouble.
+/// Number of steps that ended failed or unknown with one error category.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TroubleCount {
     pub category: String,
@@ -296,78 +316,84 @@ pub struct TroubleCount {
     pub unknown: u64,
 }
 
-pub fn troubles(tenant: i64, of: &Of) -> Select<TroubleCount> {
+/// Counts failed and unknown steps by category; the most frequent comes first.
+pub fn trouble_counts(tenant: i64, filter: &StatsFilter) -> Select<TroubleCount> {
     Select::new(
         concat!(
             "SELECT category, COUNT(*) FILTER (WHERE outcome = 'failed'), \
              COUNT(*) FILTER (WHERE outcome = 'unknown') FROM troubles WHERE ",
-            of_rows!("at"),
+            row_filter!("at"),
             " GROUP BY category ORDER BY COUNT(*) DESC, category"
         ),
-        of.params(tenant),
+        filter.params(tenant),
         |mut row| {
-            Ok(TroubleCount { category: row.take_text(0)?, failed: row.count(1)?, unknown: row.count(2)? })
+            Ok(TroubleCount { category: row.take_text(0)?, failed: row.uint(1)?, unknown: row.uint(2)? })
         },
     )
 }
 
-/// Questions of one kind to people.
+/// Statistics of one kind of question to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitCount {
     pub kind: String,
     pub answered: u64,
     pub open: u64,
+    /// Total time that answered questions waited.
     pub total_ms: i64,
-    /// Of those that still wait, the first.
+    /// When the oldest open question was asked, in epoch milliseconds.
     pub open_since: Option<i64>,
 }
 
-pub fn waits(tenant: i64, of: &Of) -> Select<WaitCount> {
+/// Counts questions to people by kind.
+pub fn wait_counts(tenant: i64, filter: &StatsFilter) -> Select<WaitCount> {
     Select::new(
         concat!(
             "SELECT kind, COUNT(took_ms), COUNT(*) FILTER (WHERE took_ms IS NULL), \
              CAST(COALESCE(SUM(took_ms), 0) AS BIGINT), MIN(asked_at) FILTER (WHERE took_ms IS NULL) \
              FROM waits WHERE ",
-            of_rows!("asked_at"),
+            row_filter!("asked_at"),
             " GROUP BY kind ORDER BY kind"
         ),
-        of.params(tenant),
+        filter.params(tenant),
         |mut row| {
             Ok(WaitCount {
                 kind: row.take_text(0)?,
-                answered: row.count(1)?,
-                open: row.count(2)?,
+                answered: row.uint(1)?,
+                open: row.uint(2)?,
                 total_ms: row.int(3)?,
-                open_since: row.maybe_int(4)?,
+                open_since: row.optional_int(4)?,
             })
         },
     )
 }
 
-pub fn percentiles_of_waits(tenant: i64, of: &Of) -> Select<Percentiles> {
+/// Percentiles by kind of the time that answered questions waited.
+pub fn percentiles_of_waits(tenant: i64, filter: &StatsFilter) -> Select<Percentiles> {
     Select::new(
-        percentiles!("kind", "took_ms", "waits WHERE took_ms IS NOT NULL", of_rows!("asked_at")),
-        of.params(tenant),
-        percentiles,
+        percentiles!("kind", "took_ms", "waits WHERE took_ms IS NOT NULL", row_filter!("asked_at")),
+        filter.params(tenant),
+        decode_percentiles,
     )
 }
 
-/// A step of a plan, by the attempt that took longest.
+/// A step of a plan with its slowest attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Longest {
+pub struct SlowestStep {
     pub plan: String,
     pub plan_name: String,
     pub step: String,
     pub tool: Option<String>,
     pub agent: bool,
+    /// Public id of the execution with the slowest attempt.
     pub execution: String,
     pub took_ms: i64,
-    /// Attempts whose end was seen.
+    /// Attempts that were seen to end.
     pub attempts: u64,
 }
 
-pub fn longest(tenant: i64, of: &Of, limit: u64) -> Select<Longest> {
-    let mut params = of.params(tenant);
+/// The steps with the slowest attempts, slowest first.
+pub fn slowest_steps(tenant: i64, filter: &StatsFilter, limit: u64) -> Select<SlowestStep> {
+    let mut params = filter.params(tenant);
     params.push(limit.into());
     Select::new(
         concat!(
@@ -375,52 +401,53 @@ pub fn longest(tenant: i64, of: &Of, limit: u64) -> Select<Longest> {
              SELECT stream, plan, step, tool, agent, took_ms, COUNT(*) OVER (PARTITION BY plan, step) AS attempts, \
              ROW_NUMBER() OVER (PARTITION BY plan, step ORDER BY took_ms DESC, stream, number) AS nth \
              FROM calls WHERE kind = 'run' AND sent = 1 AND took_ms IS NOT NULL AND ",
-            of_rows!("started_at"),
+            row_filter!("started_at"),
             ") AS ranked JOIN executions ON executions.tenant = $1 AND executions.id = ranked.stream \
              WHERE nth = 1 ORDER BY took_ms DESC, stream, step LIMIT $7"
         ),
         params,
         |mut row| {
-            Ok(Longest {
+            Ok(SlowestStep {
                 plan: row.take_text(0)?,
                 plan_name: row.take_text(1)?,
                 step: row.take_text(2)?,
-                tool: row.maybe_text(3)?.map(str::to_owned),
+                tool: row.optional_text(3)?.map(str::to_owned),
                 agent: row.flag(4)?,
                 execution: row.take_text(5)?,
                 took_ms: row.int(6)?,
-                attempts: row.count(7)?,
+                attempts: row.uint(7)?,
             })
         },
     )
 }
 
-/// Claims of about the same confidence whose step came to a definite end.
+/// Claims in one confidence band whose step succeeded or failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimCount {
-    /// Tenths: 0 is below 0.1, 9 is 0.9 and more.
+    /// The band: 0 is below 0.1, 9 is 0.9 and more.
     pub tenth: u64,
     pub claims: u64,
     pub succeeded: u64,
-    /// In millionths.
+    /// Sum of the confidences, in millionths.
     pub confidence_sum: i64,
 }
 
-pub fn claims(tenant: i64, of: &Of) -> Select<ClaimCount> {
+/// Counts agents' claims by confidence band.
+pub fn claim_counts(tenant: i64, filter: &StatsFilter) -> Select<ClaimCount> {
     Select::new(
         concat!(
             "SELECT CASE WHEN confidence >= 900000 THEN 9 ELSE confidence / 100000 END, COUNT(*), \
              COUNT(*) FILTER (WHERE outcome = 'succeeded'), CAST(SUM(confidence) AS BIGINT) FROM claims \
              WHERE outcome IN ('succeeded', 'failed') AND ",
-            of_rows!("at"),
+            row_filter!("at"),
             " GROUP BY 1 ORDER BY 1"
         ),
-        of.params(tenant),
+        filter.params(tenant),
         |row| {
             Ok(ClaimCount {
-                tenth: row.count(0)?,
-                claims: row.count(1)?,
-                succeeded: row.count(2)?,
+                tenth: row.uint(0)?,
+                claims: row.uint(1)?,
+                succeeded: row.uint(2)?,
                 confidence_sum: row.int(3)?,
             })
         },

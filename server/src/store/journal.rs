@@ -1,129 +1,144 @@
-//! The journal as rows: entries, the head, and what can be asked of them. Only INSERT (through the
-//! appender) and SELECT; the hashes are made and checked elsewhere.
+//! The journal's rows: entries and head, and the reads of them. Only INSERT (through the appender) and
+//! SELECT; hashes are computed and checked elsewhere.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::dialect::{entries, of_stream};
+use super::dialect::{entries, stream_entries};
 use super::{Db, Dialect, Error, Row, Select, Statement, Value};
 
-/// The last entry's position and hash; zero before the first.
+/// Position and hash of a tenant's last entry; both zero before the first entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct JournalHead {
     pub position: u64,
     pub hash: [u8; 32],
 }
 
-/// One stored entry; its payload only on the way in.
+/// One journal entry. `payload` and `is_first_on_page` are set only for appending, never when read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub position: u64,
     pub stream: u64,
+    /// Its number within the stream, from 1.
     pub version: u64,
+    /// Epoch milliseconds of the journal's clock.
     pub at: i64,
     pub actor: Arc<str>,
     pub kind: Cow<'static, str>,
     pub body: String,
     pub hash: [u8; 32],
     pub payload: Option<Vec<u8>>,
-    /// Its stream comes to a page on which it had nothing yet. Only on the way in.
-    pub turns_page: bool,
+    /// This is its stream's first entry on a page other than the stream's first page.
+    pub is_first_on_page: bool,
 }
 
-/// The journal in pages of 128 entries: a stream is found by the pages it is on, which cost far fewer rows
-/// than its entries. It begins on the page of its number; the table `pages` has the others.
+/// The page of a position. A page is 128 consecutive entries. A stream's entries are found by the pages it
+/// is on, which need far fewer rows than an index of entries. A stream's first page follows from its number;
+/// the table `pages` holds its other pages.
 pub fn page_of(position: u64) -> u64 {
     position / 128
 }
 
-/// What one transaction appends: entries that lead from `old` to `new`, and the other rows that
-/// change with them (projections, salts, request keys). Without entries the head stays where it is.
+/// What one transaction appends: entries that lead from head `old` to head `new`, and statements for the
+/// other rows that change with them (projections, salts, request keys). Without entries the head does not
+/// move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     pub tenant: i64,
-    pub old: Head,
-    pub new: Head,
+    pub old: JournalHead,
+    pub new: JournalHead,
     pub entries: Vec<Entry>,
-    pub others: Vec<Statement>,
-    /// Somebody in another process may have to act on it. A driver's progress is merely watched, and
-    /// may be told a moment later.
+    pub other_statements: Vec<Statement>,
+    /// Another process may have to act on it, so it is notified with the commit. A driver's progress is not
+    /// urgent: others only watch it, and may be notified a little later.
     pub urgent: bool,
 }
 
 impl Batch {
-    /// Gapless from `old` to `new`: the last look before the journal is written.
-    pub(super) fn assert_follows(&self) {
-        assert!(!self.entries.is_empty() || !self.others.is_empty(), "an empty batch writes nothing");
-        let mut at = self.old;
+    /// Asserts that the entries lead from `old` to `new` without a gap: the last check before writing.
+    pub(super) fn assert_gapless(&self) {
+        assert!(
+            !self.entries.is_empty() || !self.other_statements.is_empty(),
+            "an empty batch writes nothing"
+        );
+        let mut head = self.old;
         for entry in &self.entries {
-            assert_eq!(entry.position, at.position + 1, "entries must follow the head without a gap");
-            at = Head { position: entry.position, hash: entry.hash };
+            assert_eq!(entry.position, head.position + 1, "entries must follow the head without a gap");
+            head = JournalHead { position: entry.position, hash: entry.hash };
         }
-        assert_eq!(at, self.new, "the last entry must be the new head");
+        assert_eq!(head, self.new, "the last entry must be the new head");
     }
 }
 
-/// A position in a range; entries are keyed by tenant * 2^40 + position, so none lies beyond.
-pub(super) fn place(position: u64) -> Value {
+/// A position as a bound of a key range, capped at 2^40 - 1: keys are tenant * 2^40 + position, so a larger
+/// bound would reach into the next tenant.
+pub(super) fn range_bound(position: u64) -> Value {
     position.min((1 << 40) - 1).into()
 }
 
+/// The result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Appended {
+    /// The whole batch is committed.
     Done,
     /// Another process appended first; nothing was written.
     HeadMoved,
 }
 
+/// Reads a tenant's head: its position and hash.
 pub(super) const HEAD: &str = "SELECT position, hash FROM head WHERE tenant = $1";
 
-/// Something at a position that no entry may have: before the first, or behind the head. One
-/// statement, so that whoever appends meanwhile is not taken for an intruder.
-pub fn outside(tenant: i64) -> Select<Option<i64>> {
+/// The position of a stray entry, one before the first position or after the head; None if there is none. A
+/// single statement, so that an append in between is not mistaken for a stray.
+pub fn stray_entry(tenant: i64) -> Select<Option<i64>> {
     Select::new(
         "SELECT MIN(entry) - $1 * 1099511627776 FROM journal WHERE tenant = $1 \
          AND (entry <= $1 * 1099511627776 \
          OR entry > $1 * 1099511627776 + (SELECT position FROM head WHERE tenant = $1))",
         vec![tenant.into()],
-        |row| row.maybe_int(0),
+        |row| row.optional_int(0),
     )
 }
 
+/// Reads the hash of the entry at a position.
 pub(super) const HASH_AT: &str = "SELECT hash FROM journal WHERE entry = $1 * 1099511627776 + $2";
 
-pub fn head(tenant: i64) -> Select<Head> {
-    Select::new(HEAD, vec![tenant.into()], |row| read_head(&row))
+/// The tenant's head.
+pub fn head(tenant: i64) -> Select<JournalHead> {
+    Select::new(HEAD, vec![tenant.into()], |row| decode_head(&row))
 }
 
-/// The head row and the journal's last entry as one statement sees them; whoever appends meanwhile moves both.
+/// The head row and the journal's last entry, read by one statement, so that a concurrent append changes
+/// both or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadAndLast {
-    pub head: Head,
-    /// None: the journal has no entry.
+    pub head: JournalHead,
+    /// None: the journal is empty.
     pub last: Option<LastEntry>,
 }
 
-/// Where the journal's last entry is, and when it was written.
+/// Position, hash and time of the journal's last entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastEntry {
     pub at: i64,
-    pub head: Head,
+    pub head: JournalHead,
 }
 
 impl HeadAndLast {
-    /// The head row names the last entry, or the start of an empty journal.
-    pub fn agree(&self) -> bool {
-        let empty = Head { position: 0, hash: [0; 32] };
+    /// Whether the head row matches the last entry, or the journal is empty and the head is zero.
+    pub fn is_consistent(&self) -> bool {
+        let empty = JournalHead { position: 0, hash: [0; 32] };
         self.head == self.last.map_or(empty, |last| last.head)
     }
 
-    /// The last entry's position; 0 without one.
+    /// The last entry's position; 0 if the journal is empty.
     pub fn last_position(&self) -> u64 {
         self.last.map_or(0, |last| last.head.position)
     }
 }
 
+/// The tenant's head row together with its last entry.
 pub fn head_and_last(tenant: i64) -> Select<HeadAndLast> {
     Select::new(
         "SELECT head.position, head.hash, last.position, last.hash, last.at FROM head LEFT JOIN \
@@ -132,23 +147,24 @@ pub fn head_and_last(tenant: i64) -> Select<HeadAndLast> {
          ORDER BY entry DESC LIMIT 1) AS last ON TRUE WHERE head.tenant = $1",
         vec![tenant.into()],
         |row| {
-            let last = match row.maybe_int(2)? {
+            let last = match row.optional_int(2)? {
                 None => None,
                 Some(_) => {
-                    let head = Head { position: row.count(2)?, hash: row.hash(3)? };
+                    let head = JournalHead { position: row.uint(2)?, hash: row.hash(3)? };
                     Some(LastEntry { at: row.int(4)?, head })
                 }
             };
-            Ok(HeadAndLast { head: read_head(&row)?, last })
+            Ok(HeadAndLast { head: decode_head(&row)?, last })
         },
     )
 }
 
-pub(super) fn read_head(row: &Row) -> Result<Head, Error> {
-    Ok(Head { position: row.count(0)?, hash: row.hash(1)? })
+/// Decodes a row of `HEAD`.
+pub(super) fn decode_head(row: &Row) -> Result<JournalHead, Error> {
+    Ok(JournalHead { position: row.uint(0)?, hash: row.hash(1)? })
 }
 
-macro_rules! entries {
+macro_rules! select_entries {
     ($rest:literal) => {
         concat!(
             "SELECT entry - $1 * 1099511627776, stream, version, at, actor, kind, body, hash FROM journal \
@@ -158,132 +174,139 @@ macro_rules! entries {
     };
 }
 
-fn entry(mut row: Row) -> Result<Entry, Error> {
+/// Decodes a row of `select_entries!`.
+fn decode_entry(mut row: Row) -> Result<Entry, Error> {
     Ok(Entry {
-        position: row.count(0)?,
-        stream: row.count(1)?,
-        version: row.count(2)?,
+        position: row.uint(0)?,
+        stream: row.uint(1)?,
+        version: row.uint(2)?,
         at: row.int(3)?,
         actor: row.take_text(4)?.into(),
         kind: row.take_text(5)?.into(),
         body: row.take_text(6)?,
         hash: row.hash(7)?,
         payload: None,
-        turns_page: false,
+        is_first_on_page: false,
     })
 }
 
-pub fn at(tenant: i64, position: u64) -> Select<Entry> {
+/// The entry at a position.
+pub fn by_position(tenant: i64, position: u64) -> Select<Entry> {
     Select::new(
-        entries!("tenant = $1 AND entry = $1 * 1099511627776 + $2"),
+        select_entries!("tenant = $1 AND entry = $1 * 1099511627776 + $2"),
         vec![tenant.into(), position.into()],
-        entry,
+        decode_entry,
     )
 }
 
-/// One stream's entries in order, after a position: what is folded.
-pub fn of_stream(dialect: Dialect, tenant: i64, stream: u64, after: u64) -> Select<Entry> {
+/// One stream's entries after a position, in order, for folding.
+pub fn by_stream(dialect: Dialect, tenant: i64, stream: u64, after: u64) -> Select<Entry> {
     let sql = match dialect {
-        Dialect::Sqlite => of_stream::SQLITE,
-        Dialect::Postgres => of_stream::POSTGRES,
+        Dialect::Sqlite => stream_entries::SQLITE,
+        Dialect::Postgres => stream_entries::POSTGRES,
     };
-    Select::new(sql, vec![tenant.into(), stream.into(), place(after)], entry)
+    Select::new(sql, vec![tenant.into(), stream.into(), range_bound(after)], decode_entry)
 }
 
+/// The pages of a range of streams, without each stream's first page.
 const PAGES: &str = "SELECT stream, page FROM pages WHERE tenant = $1 AND stream >= $2 AND stream <= $3";
-const ON_PAGE: &str = entries!(
+/// All entries on one page.
+const ON_PAGE: &str = select_entries!(
     "entry >= CAST($2 AS BIGINT) * 128 AND entry < CAST($2 AS BIGINT) * 128 + 128 \
      AND tenant = $1 ORDER BY entry"
 );
 
-/// Streams that began on the same page, from the first of them to the last: what is kept of each is found
-/// together.
-pub(super) fn neighbours(tenant: i64, streams: &[u64]) -> Vec<Vec<Value>> {
-    let mut reaches = BTreeMap::new();
+/// Parameter sets for reading rows of many streams by range: streams that begin on the same page share one
+/// range, from the first of them to the last. A range may contain streams that were not requested.
+pub(super) fn stream_ranges(tenant: i64, streams: &[u64]) -> Vec<Vec<Value>> {
+    let mut ranges = BTreeMap::new();
     for stream in streams {
-        let (first, last) = reaches.entry(page_of(*stream)).or_insert((*stream, *stream));
+        let (first, last) = ranges.entry(page_of(*stream)).or_insert((*stream, *stream));
         (*first, *last) = ((*first).min(*stream), (*last).max(*stream));
     }
-    reaches.into_values().map(|(first, last)| vec![tenant.into(), first.into(), last.into()]).collect()
+    ranges.into_values().map(|(first, last)| vec![tenant.into(), first.into(), last.into()]).collect()
 }
 
-/// The same for many streams, each from its beginning, in two flights: those that ran at the same time share
-/// their pages, and each page is read once.
-pub fn of_streams_blocking(db: &Db, tenant: i64, streams: &[u64]) -> Result<Vec<Vec<Entry>>, Error> {
+/// All entries of each stream, in two round trips on the calling thread. Streams that ran at the same time
+/// share pages, and each page is read once.
+pub fn by_streams_blocking(db: &Db, tenant: i64, streams: &[u64]) -> Result<Vec<Vec<Entry>>, Error> {
     let mut found: HashMap<u64, Vec<Entry>> = streams.iter().map(|stream| (*stream, Vec::new())).collect();
     // A tenant has 2^40 keys, and so 2^33 pages.
     let mut pages: BTreeSet<i64> =
         streams.iter().map(|stream| (tenant << 33) + page_of(*stream) as i64).collect();
-    for row in db.read_many_blocking(PAGES, neighbours(tenant, streams))?.into_iter().flatten() {
-        if found.contains_key(&row.count(0)?) {
+    for row in db.read_many_blocking(PAGES, stream_ranges(tenant, streams))?.into_iter().flatten() {
+        if found.contains_key(&row.uint(0)?) {
             pages.insert(row.int(1)?);
         }
     }
-    let sets = pages.into_iter().map(|page| vec![tenant.into(), page.into()]).collect();
-    for row in db.read_many_blocking(ON_PAGE, sets)?.into_iter().flatten() {
-        if let Some(entries) = found.get_mut(&row.count(1)?) {
-            entries.push(entry(row)?);
+    let param_sets = pages.into_iter().map(|page| vec![tenant.into(), page.into()]).collect();
+    for row in db.read_many_blocking(ON_PAGE, param_sets)?.into_iter().flatten() {
+        if let Some(entries) = found.get_mut(&row.uint(1)?) {
+            entries.push(decode_entry(row)?);
         }
     }
     Ok(streams.iter().map(|stream| found.remove(stream).unwrap_or_default()).collect())
 }
 
-const FILL_PAGES: &str = "INSERT INTO pages (tenant, stream, page) \
+/// Derives the rows of `pages` from the journal.
+const INSERT_PAGES: &str = "INSERT INTO pages (tenant, stream, page) \
      SELECT DISTINCT tenant, stream, entry / 128 FROM journal \
      WHERE tenant = $1 AND entry / 128 <> (tenant * 1099511627776 + stream) / 128";
 
-/// Finds every stream's pages anew, while nobody appends.
-pub fn fill_pages(tenant: i64) -> Vec<Statement> {
+/// Rebuilds the table `pages` from the journal. Must not run while another process appends.
+pub fn rebuild_pages(tenant: i64) -> Vec<Statement> {
     let erase = Statement::new("DELETE FROM pages WHERE tenant = $1", vec![tenant.into()]);
-    vec![erase, Statement::new(FILL_PAGES, vec![tenant.into()])]
+    vec![erase, Statement::new(INSERT_PAGES, vec![tenant.into()])]
 }
 
-/// An entry that its stream would not be found by.
-pub fn off_its_page(tenant: i64) -> Select<Option<i64>> {
+/// The first position whose page is missing in `pages`, so that a read of its stream would skip it; None if
+/// there is none.
+pub fn entry_without_page(tenant: i64) -> Select<Option<i64>> {
     Select::new(
         "SELECT MIN(entry) - $1 * 1099511627776 FROM journal WHERE tenant = $1 \
          AND entry / 128 <> (tenant * 1099511627776 + stream) / 128 AND NOT EXISTS (SELECT 1 FROM pages \
          WHERE pages.tenant = $1 AND pages.stream = journal.stream AND pages.page = journal.entry / 128)",
         vec![tenant.into()],
-        |row| row.maybe_int(0),
+        |row| row.optional_int(0),
     )
 }
 
-/// All entries after one position and up to another, in order.
+/// All entries after one position, up to and including another, in order.
 pub fn between(tenant: i64, after: u64, through: u64) -> Select<Entry> {
     Select::new(
-        entries!(
+        select_entries!(
             "entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
              AND tenant = $1 ORDER BY entry"
         ),
-        vec![tenant.into(), place(after), place(through)],
-        entry,
+        vec![tenant.into(), range_bound(after), range_bound(through)],
+        decode_entry,
     )
 }
 
-/// The streams of executions and of single acts, in order of their start: each begins where its number says.
+/// All streams but the plan library's (stream 0), in order of their start. A stream's number is the position
+/// of its first entry.
 pub fn streams(tenant: i64) -> Select<u64> {
     Select::new(
         "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 \
          AND entry = $1 * 1099511627776 + stream ORDER BY entry",
         vec![tenant.into()],
-        |row| row.count(0),
+        |row| row.uint(0),
     )
 }
 
-/// The streams that begin with one of these kinds, in order of their start.
-pub fn streams_of(tenant: i64, kinds: [&str; 4]) -> Select<u64> {
+/// The streams whose first entry has one of these kinds, in order of their start.
+pub fn streams_starting_with(tenant: i64, kinds: [&str; 4]) -> Select<u64> {
     Select::new(
         "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 AND kind IN ($2, $3, $4, $5) \
          AND entry = $1 * 1099511627776 + stream ORDER BY entry",
         std::iter::once(tenant.into()).chain(kinds.map(Value::from)).collect(),
-        |row| row.count(0),
+        |row| row.uint(0),
     )
 }
 
-/// Acts that belong to no execution and were recorded before a time, those that are erased left out: a
-/// stream of two entries is one. Reads the journal from end to end, for `cleanup` alone.
-pub fn acts_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<u64> {
+/// Streams of recorded actions that belong to no execution, were recorded before `at`, and are not erased
+/// yet: erasing adds a second entry to such a stream. Scans the whole journal, so only `cleanup` uses it.
+pub fn standalone_actions_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<u64> {
     Select::new(
         "SELECT stream FROM journal WHERE tenant = $1 AND entry > $1 * 1099511627776 + $2 AND version = 1 \
          AND entry = $1 * 1099511627776 + stream AND kind IN ('action_recorded.1', 'action_recorded.2') AND at < $3 \
@@ -291,61 +314,65 @@ pub fn acts_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<u64> 
          AND NOT EXISTS (SELECT 1 FROM journal AS later WHERE later.entry > journal.entry \
          AND later.entry < (journal.entry / 128 + 1) * 128 AND later.stream = journal.stream) \
          ORDER BY entry LIMIT $4",
-        vec![tenant.into(), place(after), at.into(), limit.into()],
-        |row| row.count(0),
+        vec![tenant.into(), range_bound(after), at.into(), limit.into()],
+        |row| row.uint(0),
     )
 }
 
-/// The streams that were appended to after one position and up to another.
+/// The streams with entries after one position, up to and including another, in no order.
 pub fn streams_between(tenant: i64, after: u64, through: u64) -> Select<u64> {
     Select::new(
         "SELECT DISTINCT stream FROM journal WHERE tenant = $1 \
          AND entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3",
-        vec![tenant.into(), place(after), place(through)],
-        |row| row.count(0),
+        vec![tenant.into(), range_bound(after), range_bound(through)],
+        |row| row.uint(0),
     )
 }
 
-/// How many words one search may name.
+/// Maximum number of words in one search.
 pub const WORDS_MAX: usize = 4;
 
-/// Which entries to list. Everything left out lets all pass.
+/// Which entries to list. A field that is None does not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct EntryFilter {
     pub stream: Option<u64>,
-    /// What the kind begins with.
+    /// Prefix of the kind.
     pub kind: Option<String>,
-    /// An older version of the kind, which passes too.
+    /// An older version of the kind, which passes as well.
     pub kind_older: Option<String>,
     pub actor: Option<String>,
     pub since: Option<i64>,
     pub until: Option<i64>,
-    /// Of what went wrong.
+    /// Error category in the entry's body.
     pub category: Option<String>,
-    /// Each must occur in the kind, the actor, the body or what was put on record, in any case.
+    /// Each word must occur in the kind, the actor, the body or the recorded payload, ignoring case.
     pub words: Vec<String>,
-    /// Of executions of this plan (its id or name), of this task, with this status.
+    /// Only entries of executions of this plan (its id or name).
     pub plan: Option<String>,
+    /// Only entries of executions of this task.
     pub task: Option<String>,
+    /// Only entries of executions with this status.
     pub status: Option<String>,
+    /// Only positions after this one.
     pub after: u64,
+    /// Last position, inclusive.
     pub through: Option<u64>,
 }
 
-/// The entries that pass, oldest first, at most `limit`.
-pub fn filtered(dialect: Dialect, tenant: i64, filter: &Filter, limit: u64) -> Select<Entry> {
-    let word = |word: &Option<String>| word.as_deref().unwrap_or_default().into();
-    let mut params: Vec<Value> = vec![tenant.into(), place(filter.after)];
-    params.push(place(filter.through.unwrap_or(u64::MAX)));
-    params.extend([word(&filter.kind), word(&filter.actor)]);
+/// At most `limit` entries that pass the filter, oldest first.
+pub fn list(dialect: Dialect, tenant: i64, filter: &EntryFilter, limit: u64) -> Select<Entry> {
+    let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+    let mut params: Vec<Value> = vec![tenant.into(), range_bound(filter.after)];
+    params.push(range_bound(filter.through.unwrap_or(u64::MAX)));
+    params.extend([text(&filter.kind), text(&filter.actor)]);
     params.extend([filter.since.unwrap_or(i64::MIN).into(), filter.until.unwrap_or(i64::MAX).into()]);
     params.push(filter.category.as_ref().map(|category| format!("%\"category\":\"{category}\"%")).into());
-    params.extend(patterns(&filter.words));
+    params.extend(like_patterns(&filter.words));
     params.push(limit.into());
-    let owned = [&filter.plan, &filter.task, &filter.status];
-    params.push(owned.iter().any(|word| word.is_some()).into());
-    params.extend(owned.map(word));
-    params.push(word(if filter.kind_older.is_some() { &filter.kind_older } else { &filter.kind }));
+    let by_execution = [&filter.plan, &filter.task, &filter.status];
+    params.push(by_execution.iter().any(|value| value.is_some()).into());
+    params.extend(by_execution.map(text));
+    params.push(text(if filter.kind_older.is_some() { &filter.kind_older } else { &filter.kind }));
     let texts = match dialect {
         Dialect::Sqlite => [entries::SQLITE, entries::SQLITE_OF_STREAM],
         Dialect::Postgres => [entries::POSTGRES, entries::POSTGRES_OF_STREAM],
@@ -357,23 +384,23 @@ pub fn filtered(dialect: Dialect, tenant: i64, filter: &Filter, limit: u64) -> S
             texts[1]
         }
     };
-    Select::new(sql, params, entry)
+    Select::new(sql, params, decode_entry)
 }
 
-/// What the words of a search become, with nulls where there are fewer. More than `WORDS_MAX` are refused
-/// before.
-pub(super) fn patterns(words: &[String]) -> [Value; WORDS_MAX] {
-    std::array::from_fn(|at| words.get(at).map(|word| contains(word)).into())
+/// The LIKE patterns for the words of a search, padded with NULL. The caller has refused more than
+/// `WORDS_MAX` words.
+pub(super) fn like_patterns(words: &[String]) -> [Value; WORDS_MAX] {
+    std::array::from_fn(|index| words.get(index).map(|word| like_pattern(word)).into())
 }
 
-/// The pattern for texts that hold `word` as it stands, whatever signs it has.
-fn contains(word: &str) -> String {
+/// The LIKE pattern for lower-case texts that contain `word` literally; wildcards in `word` are escaped.
+fn like_pattern(word: &str) -> String {
     let mut pattern = String::from("%");
-    for sign in word.to_lowercase().chars() {
-        if matches!(sign, '%' | '_' | '\\') {
+    for character in word.to_lowercase().chars() {
+        if matches!(character, '%' | '_' | '\\') {
             pattern.push('\\');
         }
-        pattern.push(sign);
+        pattern.push(character);
     }
     pattern.push('%');
     pattern

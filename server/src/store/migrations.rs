@@ -1,9 +1,10 @@
-//! The forward-only list of schema changes, one text per database under the same name. All that
-//! are missing run in one transaction under a lock, so that a start that is killed half-way or
-//! races another leaves either the old schema or the new one.
+//! The forward-only list of schema migrations, with one text per database. All missing migrations run in one
+//! transaction under a lock, so that a start that is killed or races another leaves the old schema or the
+//! new one.
 
 use super::Error;
 
+/// One schema change.
 pub(super) struct Migration {
     pub name: &'static str,
     pub sqlite: &'static str,
@@ -20,6 +21,7 @@ macro_rules! migration {
     };
 }
 
+/// All migrations, in order.
 pub(super) const ALL: &[Migration] = &[
     migration!("0001_journal"),
     migration!("0002_calls"),
@@ -33,22 +35,25 @@ pub(super) const ALL: &[Migration] = &[
     migration!("0016_projects"),
 ];
 
+/// Creates the table of applied migrations.
 pub(super) const CREATE_TABLE: &str =
     "CREATE TABLE IF NOT EXISTS migrations (name TEXT NOT NULL PRIMARY KEY, at BIGINT NOT NULL)";
 
+/// Reads the names of the applied migrations.
 pub(super) const APPLIED: &str = "SELECT name FROM migrations";
 
-/// After the scripts, since the first of them makes `clock`.
+/// Records an applied migration. Must run after its script, because the first one creates the view `clock`.
 pub(super) const RECORD: &str = "INSERT INTO migrations (name, at) SELECT $1, now_ms FROM clock";
 
-/// A schema of a later program means something else than this one thinks.
+/// Refuses a database with an unknown migration: a newer program has changed the schema.
 pub(super) fn check_known(applied: &[String]) -> Result<(), Error> {
     match applied.iter().find(|name| ALL.iter().all(|migration| migration.name != **name)) {
         None => Ok(()),
-        Some(name) => Err(Error::Newer { migration: name.clone() }),
+        Some(name) => Err(Error::NewerSchema { migration: name.clone() }),
     }
 }
 
+/// The migrations that are not applied yet, in order.
 pub(super) fn missing(applied: &[String]) -> impl Iterator<Item = &'static Migration> {
     ALL.iter().filter(|migration| !applied.iter().any(|name| name == migration.name))
 }

@@ -1,68 +1,71 @@
-//! The projection of notes: one row per key as it stands, and the words by which it is found. Values
-//! are payloads of the journal's entries; older ones are entries of the same stream.
+//! The projection of notes: one row per key with its current state, and its tokens for full-text search.
+//! Values are payloads of journal entries; older values are entries of the same stream.
 
-use actbook_engine::execution::Recorded;
-use actbook_engine::note::Scope;
+use actbook_engine::execution::RecordedEvent;
+use actbook_engine::note::NoteScope;
 
-use super::executions::{read_project, stored, within, within_or_everywhere};
-use super::words::{Sought, Words};
+use super::executions::{decode_project, project_param, within, within_or_everywhere};
+use super::tokenizer::{NoteTokens, SearchQuery};
 use super::{Dialect, Error, Row, Select, Statement, dialect};
 
+/// One row of the table `notes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct NoteRow {
     pub stream: u64,
     pub scope: String,
-    /// Whose it is, within the scope.
+    /// The task, plan or execution that the note belongs to, by the scope.
     pub owner: String,
     pub key: String,
     pub r#type: String,
-    /// How many entries it has.
+    /// Number of entries in its stream.
     pub version: u64,
-    /// Of the newest entry.
+    /// Position of its newest entry.
     pub position: u64,
+    /// Time of its newest entry, in epoch milliseconds.
     pub at: i64,
     pub author: String,
     pub expires_at: Option<i64>,
     pub deleted: bool,
-    /// None: it is older than projects.
+    /// None: the note was written before projects existed.
     pub project: Option<String>,
-    /// Every project sees it.
+    /// The note is visible in every project.
     pub everywhere: bool,
 }
 
-/// An entry as a projection sees it.
+/// An entry of a note or a task, as input of a projection.
 #[derive(Debug, Clone, Copy)]
-pub struct Written<'a> {
+pub struct StreamEntry<'a> {
     pub stream: u64,
     pub version: u64,
     pub author: &'a str,
-    pub recorded: &'a Recorded,
+    pub recorded: &'a RecordedEvent,
 }
 
-/// What the row of a note and its words turn into. `words`: none where it cannot be found any more.
-pub fn put(
+/// Statements that replace a note's row (`before`: the old one) and its search tokens. `words`: None if
+/// searches must no longer find the note.
+pub fn upsert(
     dialect: Dialect,
     tenant: i64,
-    before: Option<&Note>,
-    note: &Note,
-    words: Option<&Words>,
+    before: Option<&NoteRow>,
+    note: &NoteRow,
+    words: Option<&NoteTokens>,
 ) -> Vec<Statement> {
     let mut statements = Vec::with_capacity(3);
     if let Some(before) = before.filter(|before| !before.deleted) {
-        statements.push(forget_words(tenant, before.position));
+        statements.push(delete_tokens(tenant, before.position));
     }
     statements.push(if before.is_some() { update(tenant, note) } else { insert(tenant, note) });
-    statements.extend(words.map(|words| insert_words(dialect, tenant, note.position, words)));
+    statements.extend(words.map(|words| insert_tokens(dialect, tenant, note.position, words)));
     statements
 }
 
-/// Nothing of it is kept any more.
-pub fn erase(tenant: i64, note: &Note) -> Vec<Statement> {
+/// Statements that delete a note's row and its search tokens.
+pub fn erase(tenant: i64, note: &NoteRow) -> Vec<Statement> {
     let row = "DELETE FROM notes WHERE tenant = $1 AND stream = $2";
-    vec![forget_words(tenant, note.position), Statement::new(row, vec![tenant.into(), note.stream.into()])]
+    vec![delete_tokens(tenant, note.position), Statement::new(row, vec![tenant.into(), note.stream.into()])]
 }
 
-/// What `rebuild` begins with.
+/// Deletes all notes, before `rebuild` inserts them again.
 pub fn erase_all(tenant: i64) -> Vec<Statement> {
     let words =
         "DELETE FROM note_words WHERE rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776";
@@ -72,7 +75,7 @@ pub fn erase_all(tenant: i64) -> Vec<Statement> {
     ]
 }
 
-fn insert(tenant: i64, note: &Note) -> Statement {
+fn insert(tenant: i64, note: &NoteRow) -> Statement {
     Statement::new(
         "INSERT INTO notes (tenant, stream, scope, owner, key, type, version, position, at, author, \
          expires_at, deleted, project, everywhere) \
@@ -90,13 +93,13 @@ fn insert(tenant: i64, note: &Note) -> Statement {
             note.author.as_str().into(),
             note.expires_at.into(),
             note.deleted.into(),
-            stored(note.project.as_deref()),
+            project_param(note.project.as_deref()),
             note.everywhere.into(),
         ],
     )
 }
 
-fn update(tenant: i64, note: &Note) -> Statement {
+fn update(tenant: i64, note: &NoteRow) -> Statement {
     Statement::new(
         "UPDATE notes SET type = $3, version = $4, position = $5, at = $6, author = $7, expires_at = $8, \
          deleted = $9, everywhere = $10 WHERE tenant = $1 AND stream = $2",
@@ -115,30 +118,32 @@ fn update(tenant: i64, note: &Note) -> Statement {
     )
 }
 
-fn insert_words(dialect: Dialect, tenant: i64, position: u64, words: &Words) -> Statement {
+/// Inserts the search tokens of the note at `position`.
+fn insert_tokens(dialect: Dialect, tenant: i64, position: u64, words: &NoteTokens) -> Statement {
     let mut params = vec![tenant.into(), position.into()];
     let sql = match dialect {
         Dialect::Sqlite => {
-            let (key, value) = words.plain();
+            let (key, value) = words.fts5_columns();
             params.extend([key.into(), value.into()]);
             dialect::search::SQLITE_INSERT
         }
         Dialect::Postgres => {
-            params.push(words.vector().into());
+            params.push(words.tsvector().into());
             dialect::search::POSTGRES_INSERT
         }
     };
     Statement::new(sql, params)
 }
 
-fn forget_words(tenant: i64, position: u64) -> Statement {
+/// Deletes the search tokens of the note at `position`.
+fn delete_tokens(tenant: i64, position: u64) -> Statement {
     Statement::new(
         "DELETE FROM note_words WHERE rowid = $1 * 1099511627776 + $2",
         vec![tenant.into(), position.into()],
     )
 }
 
-macro_rules! notes {
+macro_rules! select_notes {
     ($($rest:expr),+ $(,)?) => {
         concat!(
             "SELECT stream, scope, owner, key, type, version, position, at, author, expires_at, deleted, project, \
@@ -148,105 +153,118 @@ macro_rules! notes {
     };
 }
 
-fn note(mut row: Row) -> Result<Note, Error> {
-    Ok(Note {
-        stream: row.count(0)?,
+/// Decodes a row of `select_notes!`.
+fn decode_note(mut row: Row) -> Result<NoteRow, Error> {
+    Ok(NoteRow {
+        stream: row.uint(0)?,
         scope: row.take_text(1)?,
         owner: row.take_text(2)?,
         key: row.take_text(3)?,
         r#type: row.take_text(4)?,
-        version: row.count(5)?,
-        position: row.count(6)?,
+        version: row.uint(5)?,
+        position: row.uint(6)?,
         at: row.int(7)?,
         author: row.take_text(8)?,
-        expires_at: row.maybe_int(9)?,
+        expires_at: row.optional_int(9)?,
         deleted: row.flag(10)?,
-        project: read_project(&mut row, 11)?,
+        project: decode_project(&mut row, 11)?,
         everywhere: row.flag(12)?,
     })
 }
 
-/// A project's note of a key, deleted or not; no project: the one that is older than projects.
-pub fn of_key(tenant: i64, project: Option<&str>, scope: &Scope, key: &str) -> Select<Note> {
+/// A project's note with this key, deleted or not. `project` None: the note from before projects existed.
+pub fn by_key(tenant: i64, project: Option<&str>, scope: &NoteScope, key: &str) -> Select<NoteRow> {
     Select::new(
-        notes!("WHERE tenant = $1 AND scope = $2 AND owner = $3 AND key = $4 AND project = $5"),
-        vec![tenant.into(), scope.word().into(), scope.owner().into(), key.into(), stored(project)],
-        note,
+        select_notes!("WHERE tenant = $1 AND scope = $2 AND owner = $3 AND key = $4 AND project = $5"),
+        vec![
+            tenant.into(),
+            scope.as_str().into(),
+            scope.owner_id().into(),
+            key.into(),
+            project_param(project),
+        ],
+        decode_note,
     )
 }
 
-/// The note that a project writes on under this key: its own, else the one that is older than projects.
-pub fn to_write(tenant: i64, project: &str, scope: &Scope, key: &str) -> Select<Note> {
+/// The note that a write to this key updates: the project's own, else the one from before projects existed.
+pub fn writable_by_key(tenant: i64, project: &str, scope: &NoteScope, key: &str) -> Select<NoteRow> {
     Select::new(
-        notes!(
+        select_notes!(
             "WHERE tenant = $1 AND scope = $2 AND owner = $3 AND key = $4 \
              AND (project = $5 OR project = '' AND deleted = 0) ORDER BY project DESC LIMIT 1"
         ),
-        vec![tenant.into(), scope.word().into(), scope.owner().into(), key.into(), project.into()],
-        note,
+        vec![tenant.into(), scope.as_str().into(), scope.owner_id().into(), key.into(), project.into()],
+        decode_note,
     )
 }
 
-pub fn by_stream(tenant: i64, stream: u64) -> Select<Note> {
-    Select::new(notes!("WHERE tenant = $1 AND stream = $2"), vec![tenant.into(), stream.into()], note)
+/// The note with this stream.
+pub fn by_stream(tenant: i64, stream: u64) -> Select<NoteRow> {
+    Select::new(
+        select_notes!("WHERE tenant = $1 AND stream = $2"),
+        vec![tenant.into(), stream.into()],
+        decode_note,
+    )
 }
 
-/// Every row, by stream: what a rebuilt projection is compared by.
-pub fn all(tenant: i64) -> Select<Note> {
-    Select::new(notes!("WHERE tenant = $1 ORDER BY stream"), vec![tenant.into()], note)
+/// Every row, by stream: for comparing a rebuilt projection.
+pub fn all(tenant: i64) -> Select<NoteRow> {
+    Select::new(select_notes!("WHERE tenant = $1 ORDER BY stream"), vec![tenant.into()], decode_note)
 }
 
-/// Which notes to find. Everything left out lets all pass.
+/// Which notes to find. A field that is None does not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct NoteRowFilter {
     pub key: Option<String>,
     pub r#type: Option<String>,
-    pub scope: Option<Scope>,
-    /// Notes that expired before are not found.
+    pub scope: Option<NoteScope>,
+    /// Notes that expired by this time, in epoch milliseconds, are not found.
     pub now_ms: i64,
-    /// The rank of the last one shown, to go on from there.
+    /// Cursor of the next page: the last note's position in `list`, its rank in `search`.
     pub before: Option<u64>,
-    /// Those that were deleted, too.
+    /// Include deleted notes.
     pub with_deleted: bool,
-    /// The boundary: only this project's, those older than projects, and those that every project sees.
+    /// Project boundary: only notes of this project, from before projects existed, or visible in every
+    /// project.
     pub within: Option<String>,
 }
 
-/// Newest first.
-pub fn list(tenant: i64, filter: &Filter, limit: u64) -> Select<Note> {
-    let word = |word: Option<&str>| word.unwrap_or_default().into();
+/// Notes that pass the filter, newest first.
+pub fn list(tenant: i64, filter: &NoteRowFilter, limit: u64) -> Select<NoteRow> {
+    let text = |text: Option<&str>| text.unwrap_or_default().into();
     let before = filter.before.unwrap_or(u64::MAX);
     let mut params = vec![tenant.into(), before.into(), filter.now_ms.into(), limit.into()];
-    params.push(word(filter.r#type.as_deref()));
-    params.push(word(filter.key.as_deref()));
-    params.push(word(filter.scope.as_ref().map(Scope::word)));
-    params.push(word(filter.scope.as_ref().map(Scope::owner)));
+    params.push(text(filter.r#type.as_deref()));
+    params.push(text(filter.key.as_deref()));
+    params.push(text(filter.scope.as_ref().map(NoteScope::as_str)));
+    params.push(text(filter.scope.as_ref().map(NoteScope::owner_id)));
     params.push(filter.with_deleted.into());
-    params.push(stored(filter.within.as_deref()));
-    // Written out, so that the index that narrows most is used.
+    params.push(project_param(filter.within.as_deref()));
+    // Separate texts, so that the planner uses the most selective index.
     let sql = match (&filter.key, &filter.scope, &filter.r#type) {
-        (Some(_), _, _) => notes!(
+        (Some(_), _, _) => select_notes!(
             "WHERE tenant = $1 AND key = $6 AND position < $2 AND deleted <= $9 \
              AND (expires_at IS NULL OR expires_at > $3) AND ($5 = '' OR type = $5) \
              AND ($7 = '' OR scope = $7 AND owner = $8) AND ",
             within_or_everywhere!(10),
             " ORDER BY position DESC LIMIT $4"
         ),
-        (None, Some(_), _) => notes!(
+        (None, Some(_), _) => select_notes!(
             "WHERE tenant = $1 AND scope = $7 AND owner = $8 AND position < $2 AND deleted <= $9 \
              AND (expires_at IS NULL OR expires_at > $3) AND ($5 = '' OR type = $5) AND $6 = '' \
              AND ",
             within_or_everywhere!(10),
             " ORDER BY position DESC LIMIT $4"
         ),
-        (None, None, Some(_)) => notes!(
+        (None, None, Some(_)) => select_notes!(
             "WHERE tenant = $1 AND type = $5 AND position < $2 AND deleted <= $9 \
              AND (expires_at IS NULL OR expires_at > $3) AND $6 = '' AND $7 = '' AND $8 = '' \
              AND ",
             within_or_everywhere!(10),
             " ORDER BY position DESC LIMIT $4"
         ),
-        (None, None, None) => notes!(
+        (None, None, None) => select_notes!(
             "WHERE tenant = $1 AND position < $2 AND deleted <= $9 \
              AND (expires_at IS NULL OR expires_at > $3) AND $5 = '' AND $6 = '' AND $7 = '' AND $8 = '' \
              AND ",
@@ -254,54 +272,68 @@ pub fn list(tenant: i64, filter: &Filter, limit: u64) -> Select<Note> {
             " ORDER BY position DESC LIMIT $4"
         ),
     };
-    Select::new(sql, params, note)
+    Select::new(sql, params, decode_note)
 }
 
-/// A note that a search found, and its rank: what came to light later, or in the key, ranks higher.
+/// A note that a search found. The rank is higher for a match in the key, then for a newer note.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hit {
-    pub note: Note,
+pub struct NoteHit {
+    pub note: NoteRow,
     pub rank: u64,
 }
 
-/// Ranks of notes that hold a term in their key begin here.
-const IN_KEY: u64 = 1 << 42;
+/// Lowest rank of notes with a match in the key.
+const KEY_RANK_MIN: u64 = 1 << 42;
 
-impl Hit {
-    pub fn in_key(&self) -> bool {
-        self.rank >= IN_KEY
+impl NoteHit {
+    /// Whether a search term is in the note's key.
+    pub fn is_in_key(&self) -> bool {
+        self.rank >= KEY_RANK_MIN
     }
 }
 
-/// By words: key before value, then newest first.
-pub fn search(dialect: Dialect, tenant: i64, sought: &Sought, filter: &Filter, limit: u64) -> Select<Hit> {
+/// Notes that match the query and pass the filter: matches in the key first, then the newest.
+pub fn search(
+    dialect: Dialect,
+    tenant: i64,
+    query: &SearchQuery,
+    filter: &NoteRowFilter,
+    limit: u64,
+) -> Select<NoteHit> {
     let (sql, (all, in_key)) = match dialect {
-        Dialect::Sqlite => (dialect::search::SQLITE, sought.matches()),
-        Dialect::Postgres => (dialect::search::POSTGRES, sought.queries()),
+        Dialect::Sqlite => (dialect::search::SQLITE, query.fts5_queries()),
+        Dialect::Postgres => (dialect::search::POSTGRES, query.tsqueries()),
     };
-    let word = |word: Option<&str>| word.unwrap_or_default().into();
+    let text = |text: Option<&str>| text.unwrap_or_default().into();
     let mut params = vec![tenant.into(), all.into(), in_key.into()];
     params.extend([filter.before.unwrap_or(u64::MAX).into(), filter.now_ms.into()]);
-    params.push(word(filter.r#type.as_deref()));
-    params.push(word(filter.key.as_deref()));
-    params.push(word(filter.scope.as_ref().map(Scope::word)));
-    params.push(word(filter.scope.as_ref().map(Scope::owner)));
+    params.push(text(filter.r#type.as_deref()));
+    params.push(text(filter.key.as_deref()));
+    params.push(text(filter.scope.as_ref().map(NoteScope::as_str)));
+    params.push(text(filter.scope.as_ref().map(NoteScope::owner_id)));
     params.push(limit.into());
-    params.push(stored(filter.within.as_deref()));
-    Select::new(sql, params, |row| Ok(Hit { rank: row.count(13)?, note: note(row)? }))
+    params.push(project_param(filter.within.as_deref()));
+    Select::new(sql, params, |row| Ok(NoteHit { rank: row.uint(13)?, note: decode_note(row)? }))
 }
 
-/// What `cleanup` erases: deleted or expired before a time, or of an execution that ended before it.
-pub fn past(tenant: i64, within: Option<&str>, at: i64, after: u64, limit: u64) -> Select<Note> {
+/// Notes for `cleanup` to erase: deleted or expired before `at`, or of an execution that ended before it.
+/// `after` is the cursor of the next page.
+pub fn erasable_before(
+    tenant: i64,
+    within: Option<&str>,
+    at: i64,
+    after: u64,
+    limit: u64,
+) -> Select<NoteRow> {
     Select::new(
-        notes!(
+        select_notes!(
             "WHERE tenant = $1 AND stream > $3 AND (deleted = 1 AND at < $2 OR expires_at < $2 \
              OR scope = 'execution' AND EXISTS (SELECT 1 FROM executions WHERE executions.tenant = $1 \
              AND executions.public_id = notes.owner AND executions.ended_at < $2)) AND ",
             within!(5),
             " ORDER BY stream LIMIT $4"
         ),
-        vec![tenant.into(), at.into(), after.into(), limit.into(), stored(within)],
-        note,
+        vec![tenant.into(), at.into(), after.into(), limit.into(), project_param(within)],
+        decode_note,
     )
 }

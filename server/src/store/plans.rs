@@ -1,36 +1,39 @@
-//! The projection of the plan library: one row per saved version of a plan or a template. The document itself is the
+//! The projection of the plan library: one row per saved version of a plan or a template. The document is the
 //! payload of the entry at `position`.
 
-use super::executions::{own_first, read_project, stored, within, within_or_everywhere};
+use super::executions::{decode_project, own_first, project_param, within, within_or_everywhere};
 use super::select::prefix_end;
-use super::{Db, Error, Found, Row, Select, Statement};
+use super::{Db, Error, PrefixMatch, Row, Select, Statement};
 
+/// One row of the table `plans`: a saved version of a plan or a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct PlanRow {
     pub id: String,
     pub name: String,
     pub version: u64,
     pub digest: String,
     pub position: u64,
     pub saved_at: i64,
+    /// Number of steps.
     pub steps: u64,
     pub deleted: bool,
     pub task: Option<String>,
     pub template: bool,
-    /// None: it is older than projects.
+    /// None: the plan was saved before projects existed.
     pub project: Option<String>,
-    /// Every project sees it.
+    /// The plan is visible in every project.
     pub everywhere: bool,
 }
 
-/// A version of a template, and who saved it.
+/// A version of a template, with its author.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Authored {
-    pub plan: Plan,
+pub struct TemplateRow {
+    pub plan: PlanRow,
     pub author: String,
 }
 
-pub fn insert(tenant: i64, plan: &Plan) -> Statement {
+/// Inserts a saved version.
+pub fn insert(tenant: i64, plan: &PlanRow) -> Statement {
     Statement::new(
         "INSERT INTO plans (tenant, id, name, version, digest, position, saved_at, steps, deleted, task, \
          template, project, everywhere) \
@@ -47,26 +50,26 @@ pub fn insert(tenant: i64, plan: &Plan) -> Statement {
             plan.deleted.into(),
             plan.task.as_deref().into(),
             plan.template.into(),
-            stored(plan.project.as_deref()),
+            project_param(plan.project.as_deref()),
             plan.everywhere.into(),
         ],
     )
 }
 
-/// Hides all versions; executions of them keep their plan.
-pub fn delete(tenant: i64, id: &str) -> Statement {
+/// Marks all versions of a plan as deleted; executions keep their plan.
+pub fn mark_deleted(tenant: i64, id: &str) -> Statement {
     Statement::new(
         "UPDATE plans SET deleted = 1 WHERE tenant = $1 AND id = $2",
         vec![tenant.into(), id.into()],
     )
 }
 
-/// What `rebuild` begins with.
+/// Deletes all rows, before `rebuild` inserts them again.
 pub fn erase_all(tenant: i64) -> Statement {
     Statement::new("DELETE FROM plans WHERE tenant = $1", vec![tenant.into()])
 }
 
-macro_rules! plans {
+macro_rules! select_plans {
     ($($rest:expr),+ $(,)?) => {
         concat!(
             "SELECT id, name, version, digest, position, saved_at, steps, deleted, task, template, project, \
@@ -76,7 +79,8 @@ macro_rules! plans {
     };
 }
 
-macro_rules! authored {
+/// Selects versions of templates with the actor of the entry that saved them.
+macro_rules! select_templates {
     ($($rest:expr),+ $(,)?) => {
         concat!(
             "SELECT id, name, plans.version, digest, position, saved_at, steps, deleted, task, template, project, \
@@ -87,151 +91,155 @@ macro_rules! authored {
     };
 }
 
-fn plan(mut row: Row) -> Result<Plan, Error> {
-    Ok(Plan {
+/// Decodes a row of `select_plans!`.
+fn decode_plan(mut row: Row) -> Result<PlanRow, Error> {
+    Ok(PlanRow {
         id: row.take_text(0)?,
         name: row.take_text(1)?,
-        version: row.count(2)?,
+        version: row.uint(2)?,
         digest: row.take_text(3)?,
-        position: row.count(4)?,
+        position: row.uint(4)?,
         saved_at: row.int(5)?,
-        steps: row.count(6)?,
+        steps: row.uint(6)?,
         deleted: row.flag(7)?,
-        task: row.maybe_text(8)?.map(str::to_owned),
+        task: row.optional_text(8)?.map(str::to_owned),
         template: row.flag(9)?,
-        project: read_project(&mut row, 10)?,
+        project: decode_project(&mut row, 10)?,
         everywhere: row.flag(11)?,
     })
 }
 
-fn authored(mut row: Row) -> Result<Authored, Error> {
+/// Decodes a row of `select_templates!`.
+fn decode_template(mut row: Row) -> Result<TemplateRow, Error> {
     let author = row.take_text(12)?;
-    Ok(Authored { plan: plan(row)?, author })
+    Ok(TemplateRow { plan: decode_plan(row)?, author })
 }
 
-/// The newest version of the template that bears this name, `home`'s own before another project's.
-pub fn template(tenant: i64, within: Option<&str>, home: &str, name: &str) -> Select<Authored> {
+/// The newest version of the template with this name; project `home`'s own comes before another project's.
+pub fn template_by_name(tenant: i64, within: Option<&str>, home: &str, name: &str) -> Select<TemplateRow> {
     Select::new(
-        authored!("AND name = $2 AND deleted = 0 AND ", within_or_everywhere!(3), own_first!(4)),
-        vec![tenant.into(), name.into(), stored(within), home.into()],
-        authored,
+        select_templates!("AND name = $2 AND deleted = 0 AND ", within_or_everywhere!(3), own_first!(4)),
+        vec![tenant.into(), name.into(), project_param(within), home.into()],
+        decode_template,
     )
 }
 
-/// The newest version of each template, by name.
-pub fn templates(tenant: i64, within: Option<&str>, limit: u64) -> Select<Authored> {
+/// The newest version of each template, ordered by name.
+pub fn list_templates(tenant: i64, within: Option<&str>, limit: u64) -> Select<TemplateRow> {
     Select::new(
-        authored!(
+        select_templates!(
             "AND deleted = 0 AND plans.version = (SELECT MAX(version) FROM plans AS newest \
              WHERE newest.tenant = plans.tenant AND newest.id = plans.id) AND ",
             within_or_everywhere!(3),
             " ORDER BY name LIMIT $2"
         ),
-        vec![tenant.into(), limit.into(), stored(within)],
-        authored,
+        vec![tenant.into(), limit.into(), project_param(within)],
+        decode_template,
     )
 }
 
 /// A template's versions, newest first.
-pub fn versions(tenant: i64, id: &str, limit: u64) -> Select<Authored> {
+pub fn template_versions(tenant: i64, id: &str, limit: u64) -> Select<TemplateRow> {
     Select::new(
-        authored!("AND id = $2 ORDER BY plans.version DESC LIMIT $3"),
+        select_templates!("AND id = $2 ORDER BY plans.version DESC LIMIT $3"),
         vec![tenant.into(), id.into(), limit.into()],
-        authored,
+        decode_template,
     )
 }
 
-pub fn version(tenant: i64, id: &str, version: u64) -> Select<Plan> {
+/// One version of a plan.
+pub fn by_version(tenant: i64, id: &str, version: u64) -> Select<PlanRow> {
     Select::new(
-        plans!("WHERE tenant = $1 AND id = $2 AND version = $3"),
+        select_plans!("WHERE tenant = $1 AND id = $2 AND version = $3"),
         vec![tenant.into(), id.into(), version.into()],
-        plan,
+        decode_plan,
     )
 }
 
-/// The newest version that bears this name, `home`'s own before another project's.
-pub fn by_name(tenant: i64, within: Option<&str>, home: &str, name: &str) -> Select<Plan> {
+/// The newest version of the plan with this name; project `home`'s own comes before another project's.
+pub fn by_name(tenant: i64, within: Option<&str>, home: &str, name: &str) -> Select<PlanRow> {
     Select::new(
-        plans!(
+        select_plans!(
             "WHERE tenant = $1 AND template = 0 AND name = $2 AND deleted = 0 AND ",
             within!(3),
             own_first!(4)
         ),
-        vec![tenant.into(), name.into(), stored(within), home.into()],
-        plan,
+        vec![tenant.into(), name.into(), project_param(within), home.into()],
+        decode_plan,
     )
 }
 
-/// The newest version of each plan, by name.
-pub fn list(tenant: i64, within: Option<&str>, limit: u64) -> Select<Plan> {
+/// The newest version of each plan, ordered by name.
+pub fn list(tenant: i64, within: Option<&str>, limit: u64) -> Select<PlanRow> {
     Select::new(
-        plans!(
+        select_plans!(
             "WHERE tenant = $1 AND template = 0 AND deleted = 0 AND version = (SELECT MAX(version) FROM plans AS newest \
              WHERE newest.tenant = plans.tenant AND newest.id = plans.id) AND ",
             within!(3),
             " ORDER BY name, id LIMIT $2"
         ),
-        vec![tenant.into(), limit.into(), stored(within)],
-        plan,
+        vec![tenant.into(), limit.into(), project_param(within)],
+        decode_plan,
     )
 }
 
-/// The newest version of each plan of which no version was ever started, the newest first.
-pub fn unstarted(tenant: i64, within: Option<&str>, limit: u64) -> Select<Plan> {
+/// The newest version of each plan that was never started in any version, newest first.
+pub fn never_started(tenant: i64, within: Option<&str>, limit: u64) -> Select<PlanRow> {
     Select::new(
-        plans!(
+        select_plans!(
             "WHERE tenant = $1 AND template = 0 AND deleted = 0 AND version = (SELECT MAX(version) FROM plans AS newest \
              WHERE newest.tenant = plans.tenant AND newest.id = plans.id) \
              AND id NOT IN (SELECT plan FROM executions WHERE executions.tenant = $1) AND ",
             within!(3),
             " ORDER BY position DESC LIMIT $2"
         ),
-        vec![tenant.into(), limit.into(), stored(within)],
-        plan,
+        vec![tenant.into(), limit.into(), project_param(within)],
+        decode_plan,
     )
 }
 
-/// The versions that belong to a task, in the order of saving.
-pub fn of_task(tenant: i64, within: Option<&str>, task: &str, limit: u64) -> Select<Plan> {
+/// The versions that were saved for a task, in the order of saving.
+pub fn by_task(tenant: i64, within: Option<&str>, task: &str, limit: u64) -> Select<PlanRow> {
     Select::new(
-        plans!("WHERE tenant = $1 AND task = $2 AND ", within!(4), " ORDER BY position LIMIT $3"),
-        vec![tenant.into(), task.into(), limit.into(), stored(within)],
-        plan,
+        select_plans!("WHERE tenant = $1 AND task = $2 AND ", within!(4), " ORDER BY position LIMIT $3"),
+        vec![tenant.into(), task.into(), limit.into(), project_param(within)],
+        decode_plan,
     )
 }
 
-/// Every row, in the order of saving: what a rebuilt projection is compared by.
-pub fn all(tenant: i64) -> Select<Plan> {
-    Select::new(plans!("WHERE tenant = $1 ORDER BY position"), vec![tenant.into()], plan)
+/// Every row, in the order of saving: for comparing a rebuilt projection.
+pub fn all(tenant: i64) -> Select<PlanRow> {
+    Select::new(select_plans!("WHERE tenant = $1 ORDER BY position"), vec![tenant.into()], decode_plan)
 }
 
-/// The newest version of the plan that is meant by its name, its id, or the unique beginning of its id.
-/// `within`: other projects' do not exist; `home`: whose own come first.
-pub async fn find(
+/// Finds the newest version of a plan by its name, its id, or a unique prefix of its id. `within`: plans of
+/// other projects are not found; `home`: the project whose own plan comes first.
+pub async fn find_by_name_or_id(
     db: &Db,
     tenant: i64,
     within: Option<&str>,
     home: &str,
     name_or_id: &str,
-) -> Result<Found<Plan>, Error> {
+) -> Result<PrefixMatch<PlanRow>, Error> {
     if let Some(named) = by_name(tenant, within, home, name_or_id).first(db).await? {
-        return Ok(Found::One(named));
+        return Ok(PrefixMatch::One(named));
     }
-    let candidates = beginning_with(tenant, within, name_or_id).all(db).await?;
-    Ok(Found::among(name_or_id, candidates, |candidate| &candidate.id))
+    let candidates = by_id_prefix(tenant, within, name_or_id).all(db).await?;
+    Ok(PrefixMatch::from_candidates(name_or_id, candidates, |candidate| &candidate.id))
 }
 
-/// Two are enough to see that a prefix is not unique; in byte order a whole id comes first.
-fn beginning_with(tenant: i64, within: Option<&str>, prefix: &str) -> Select<Plan> {
+/// The first two plans whose id begins with `prefix`: two show that it is not unique. In byte order an id
+/// that equals the prefix comes first.
+fn by_id_prefix(tenant: i64, within: Option<&str>, prefix: &str) -> Select<PlanRow> {
     Select::new(
-        plans!(
+        select_plans!(
             "WHERE tenant = $1 AND template = 0 AND id >= $2 AND id < $3 AND deleted = 0 \
              AND version = (SELECT MAX(version) FROM plans AS newest \
              WHERE newest.tenant = plans.tenant AND newest.id = plans.id) AND ",
             within!(4),
             " ORDER BY id LIMIT 2"
         ),
-        vec![tenant.into(), prefix.into(), prefix_end(prefix).into(), stored(within)],
-        plan,
+        vec![tenant.into(), prefix.into(), prefix_end(prefix).into(), project_param(within)],
+        decode_plan,
     )
 }

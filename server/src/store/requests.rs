@@ -1,28 +1,34 @@
-//! Request keys: what makes a repeated command answer as it did the first time. Written in the
-//! same transaction as the entries of the command.
+//! Idempotency keys of requests: a repeated command gets its first result again. Rows are written in the same
+//! transaction as the entries of the command.
 
 use super::{Error, Row, Select, Statement};
 
+/// A request that was answered before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct RequestRow {
+    /// Digest of the request, to detect another request under the same key.
     pub digest: Vec<u8>,
     pub result: String,
+    /// When it was answered, in epoch milliseconds.
     pub at: i64,
 }
 
-fn request(mut row: Row) -> Result<Request, Error> {
-    Ok(Request { digest: row.take_bytes(0)?, result: row.take_text(1)?, at: row.int(2)? })
+/// Decodes a row.
+fn decode_request(mut row: Row) -> Result<RequestRow, Error> {
+    Ok(RequestRow { digest: row.take_bytes(0)?, result: row.take_text(1)?, at: row.int(2)? })
 }
 
-pub fn find(tenant: i64, caller: &str, key: &str) -> Select<Request> {
+/// The caller's earlier request with this key.
+pub fn by_key(tenant: i64, caller: &str, key: &str) -> Select<RequestRow> {
     Select::new(
         "SELECT digest, result, at FROM requests WHERE tenant = $1 AND caller = $2 AND key = $3",
         vec![tenant.into(), caller.into(), key.into()],
-        request,
+        decode_request,
     )
 }
 
-pub fn insert(tenant: i64, caller: &str, key: &str, request: &Request) -> Statement {
+/// Inserts an answered request.
+pub fn insert(tenant: i64, caller: &str, key: &str, request: &RequestRow) -> Statement {
     Statement::new(
         "INSERT INTO requests (tenant, caller, key, digest, result, at) VALUES ($1, $2, $3, $4, $5, $6)",
         vec![
@@ -36,6 +42,7 @@ pub fn insert(tenant: i64, caller: &str, key: &str, request: &Request) -> Statem
     )
 }
 
+/// Deletes requests that were answered before `at`, in epoch milliseconds.
 pub fn erase_before(tenant: i64, at: i64) -> Statement {
     Statement::new("DELETE FROM requests WHERE tenant = $1 AND at < $2", vec![tenant.into(), at.into()])
 }

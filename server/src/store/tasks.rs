@@ -1,11 +1,12 @@
-//! The projection of tasks: one row per task as it stands. What else is said of one is the payload of
-//! the entry at `fields`.
+//! The projection of tasks: one row per task with its current state. A task's free-form fields are the
+//! payload of the entry at `fields`.
 
-use super::executions::{own_first, read_project, stored, within};
+use super::executions::{decode_project, own_first, project_param, within};
 use super::{Error, Row, Select, Statement};
 
+/// One row of the table `tasks`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Task {
+pub struct TaskRow {
     pub stream: u64,
     pub id: String,
     pub title: String,
@@ -15,22 +16,27 @@ pub struct Task {
     pub parent: Option<String>,
     pub r#type: Option<String>,
     pub labels: Vec<String>,
-    /// The plan and the step that it stands for.
+    /// Id of the plan, one of whose steps the task represents.
     pub plan: Option<String>,
+    /// The step of `plan` that the task represents.
     pub step: Option<String>,
-    /// How many entries it has.
+    /// Number of entries in its stream.
     pub version: u64,
+    /// Position of its newest entry.
     pub position: u64,
     pub added_at: i64,
+    /// Time of its newest entry, in epoch milliseconds.
     pub at: i64,
     pub author: String,
-    pub fields: Option<u64>,
-    /// None: it is older than projects.
+    /// Position of the payload with its free-form fields.
+    pub fields_position: Option<u64>,
+    /// None: the task was added before projects existed.
     pub project: Option<String>,
 }
 
-impl Task {
-    pub(super) fn fresh(stream: u64, id: &str, at: i64, author: &str) -> Self {
+impl TaskRow {
+    /// A new task with default values.
+    pub(super) fn with_defaults(stream: u64, id: &str, at: i64, author: &str) -> Self {
         Self {
             stream,
             id: id.to_owned(),
@@ -48,14 +54,14 @@ impl Task {
             added_at: at,
             at,
             author: author.to_owned(),
-            fields: None,
+            fields_position: None,
             project: None,
         }
     }
 }
 
-/// The whole row, as it is after an entry.
-pub fn put(tenant: i64, task: &Task) -> Statement {
+/// Inserts a task's row, or replaces it.
+pub fn upsert(tenant: i64, task: &TaskRow) -> Statement {
     Statement::new(
         "INSERT INTO tasks (tenant, stream, id, title, status, priority, estimate_ms, parent, type, labels, \
          plan, step, version, position, added_at, at, author, fields, project) \
@@ -82,18 +88,18 @@ pub fn put(tenant: i64, task: &Task) -> Statement {
             task.added_at.into(),
             task.at.into(),
             task.author.as_str().into(),
-            task.fields.into(),
-            stored(task.project.as_deref()),
+            task.fields_position.into(),
+            project_param(task.project.as_deref()),
         ],
     )
 }
 
-/// What `rebuild` begins with.
+/// Deletes all rows, before `rebuild` inserts them again.
 pub fn erase_all(tenant: i64) -> Statement {
     Statement::new("DELETE FROM tasks WHERE tenant = $1", vec![tenant.into()])
 }
 
-macro_rules! tasks {
+macro_rules! select_tasks {
     ($($rest:expr),+ $(,)?) => {
         concat!(
             "SELECT stream, id, title, status, priority, estimate_ms, parent, type, labels, plan, step, \
@@ -103,83 +109,86 @@ macro_rules! tasks {
     };
 }
 
-fn task(mut row: Row) -> Result<Task, Error> {
-    let maybe = |row: &Row, column| row.maybe_text(column).map(|text| text.map(str::to_owned));
-    let count = |row: &Row, column| if row.is_null(column) { Ok(None) } else { row.count(column).map(Some) };
-    Ok(Task {
-        stream: row.count(0)?,
+/// Decodes a row of `select_tasks!`.
+fn decode_task(mut row: Row) -> Result<TaskRow, Error> {
+    let optional_text = |row: &Row, column| row.optional_text(column).map(|text| text.map(str::to_owned));
+    let optional_count =
+        |row: &Row, column| if row.is_null(column) { Ok(None) } else { row.uint(column).map(Some) };
+    Ok(TaskRow {
+        stream: row.uint(0)?,
         id: row.take_text(1)?,
         title: row.take_text(2)?,
         status: row.take_text(3)?,
         priority: row.int(4)?,
-        estimate_ms: count(&row, 5)?,
-        parent: maybe(&row, 6)?,
-        r#type: maybe(&row, 7)?,
+        estimate_ms: optional_count(&row, 5)?,
+        parent: optional_text(&row, 6)?,
+        r#type: optional_text(&row, 7)?,
         labels: row.text(8)?.lines().map(str::to_owned).collect(),
-        plan: maybe(&row, 9)?,
-        step: maybe(&row, 10)?,
-        version: row.count(11)?,
-        position: row.count(12)?,
+        plan: optional_text(&row, 9)?,
+        step: optional_text(&row, 10)?,
+        version: row.uint(11)?,
+        position: row.uint(12)?,
         added_at: row.int(13)?,
         at: row.int(14)?,
         author: row.take_text(15)?,
-        fields: count(&row, 16)?,
-        project: read_project(&mut row, 17)?,
+        fields_position: optional_count(&row, 16)?,
+        project: decode_project(&mut row, 17)?,
     })
 }
 
-/// The task that bears this id, `home`'s own before another project's. `within`: other projects' do not exist.
-pub fn by_id(tenant: i64, within: Option<&str>, home: &str, id: &str) -> Select<Task> {
+/// The task with this id; project `home`'s own comes before another project's. `within`: tasks of other
+/// projects are not found.
+pub fn by_id(tenant: i64, within: Option<&str>, home: &str, id: &str) -> Select<TaskRow> {
     Select::new(
-        tasks!("WHERE tenant = $1 AND id = $2 AND ", within!(3), own_first!(4)),
-        vec![tenant.into(), id.into(), stored(within), home.into()],
-        task,
+        select_tasks!("WHERE tenant = $1 AND id = $2 AND ", within!(3), own_first!(4)),
+        vec![tenant.into(), id.into(), project_param(within), home.into()],
+        decode_task,
     )
 }
 
-/// A project's task of this id; no project: the one that is older than projects.
-pub fn of_project(tenant: i64, project: Option<&str>, id: &str) -> Select<Task> {
+/// A project's task with this id. `project` None: the task from before projects existed.
+pub fn by_id_in_project(tenant: i64, project: Option<&str>, id: &str) -> Select<TaskRow> {
     Select::new(
-        tasks!("WHERE tenant = $1 AND id = $2 AND project = $3"),
-        vec![tenant.into(), id.into(), stored(project)],
-        task,
+        select_tasks!("WHERE tenant = $1 AND id = $2 AND project = $3"),
+        vec![tenant.into(), id.into(), project_param(project)],
+        decode_task,
     )
 }
 
-/// Every row, by stream: what a rebuilt projection is compared by.
-pub fn all(tenant: i64) -> Select<Task> {
-    Select::new(tasks!("WHERE tenant = $1 ORDER BY stream"), vec![tenant.into()], task)
+/// Every row, by stream: for comparing a rebuilt projection.
+pub fn all(tenant: i64) -> Select<TaskRow> {
+    Select::new(select_tasks!("WHERE tenant = $1 ORDER BY stream"), vec![tenant.into()], decode_task)
 }
 
-/// Subtasks that pass a project's boundary, in the order in which they were put down.
-pub fn of_parent(tenant: i64, within: Option<&str>, parent: &str, limit: u64) -> Select<Task> {
+/// Subtasks that pass the project boundary `within`, in the order in which they were added.
+pub fn by_parent(tenant: i64, within: Option<&str>, parent: &str, limit: u64) -> Select<TaskRow> {
     Select::new(
-        tasks!("WHERE tenant = $1 AND parent = $2 AND ", within!(4), " ORDER BY stream LIMIT $3"),
-        vec![tenant.into(), parent.into(), limit.into(), stored(within)],
-        task,
+        select_tasks!("WHERE tenant = $1 AND parent = $2 AND ", within!(4), " ORDER BY stream LIMIT $3"),
+        vec![tenant.into(), parent.into(), limit.into(), project_param(within)],
+        decode_task,
     )
 }
 
-/// The tasks that were split into the steps of a plan: the project and the id of each.
-pub fn split_by(tenant: i64, plan: &str, limit: u64) -> Select<(Option<String>, String)> {
+/// Project and id of each task that has a plan's steps as subtasks.
+pub fn parents_split_by_plan(tenant: i64, plan: &str, limit: u64) -> Select<(Option<String>, String)> {
     Select::new(
         "SELECT DISTINCT parent, project FROM tasks WHERE tenant = $1 AND plan = $2 AND parent IS NOT NULL \
          ORDER BY parent LIMIT $3",
         vec![tenant.into(), plan.into(), limit.into()],
-        |mut row| Ok((read_project(&mut row, 1)?, row.take_text(0)?)),
+        |mut row| Ok((decode_project(&mut row, 1)?, row.take_text(0)?)),
     )
 }
 
-/// Those that belong under no other, the most urgent first, then the newest.
-pub fn list(tenant: i64, within: Option<&str>, limit: u64) -> Select<Task> {
+/// Tasks without a parent: open ones first, then by priority, then the newest.
+pub fn list(tenant: i64, within: Option<&str>, limit: u64) -> Select<TaskRow> {
     Select::new(
-        tasks!(
+        select_tasks!(
             "WHERE tenant = $1 AND parent IS NULL AND ",
             within!(3),
             " ORDER BY CASE WHEN status IN ('done', 'cancelled') THEN 1 \
              ELSE 0 END, priority DESC, stream DESC LIMIT $2"
         ),
-        vec![tenant.into(), limit.into(), stored(within)],
-        task,
+        vec![tenant.into(), limit.into(), project_param(within)],
+        decode_task,
     )
 }

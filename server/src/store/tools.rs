@@ -1,18 +1,20 @@
-//! Tools as they were described once, by the digest that plans are pinned to. Beside the journal, not
-//! derived from it: only what a changed tool is compared with.
+//! Recorded tool definitions, by the digest that plans are pinned to. Not derived from the journal; used
+//! only to show how a tool has changed.
 
 use super::{Error, Row, Select, Statement};
 
+/// One row of the table `tools`: a tool's definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tool {
+pub struct ToolRow {
     pub digest: String,
-    /// `server/tool`, as it was first seen; another server may offer the very same one.
+    /// `server/tool` of the first tool seen with this definition; another server may offer the same.
     pub name: String,
-    /// JSON, with secrets struck out: it need not give the digest again.
-    pub object: String,
+    /// The definition as JSON. Secrets are redacted, so its digest may differ from `digest`.
+    pub definition: String,
 }
 
-pub fn insert(tenant: i64, tool: &Tool) -> Statement {
+/// Inserts a definition, unless its digest is known.
+pub fn insert(tenant: i64, tool: &ToolRow) -> Statement {
     Statement::new(
         "INSERT INTO tools (tenant, digest, name, object) VALUES ($1, $2, $3, $4) \
          ON CONFLICT (tenant, digest) DO NOTHING",
@@ -20,19 +22,21 @@ pub fn insert(tenant: i64, tool: &Tool) -> Statement {
             tenant.into(),
             tool.digest.as_str().into(),
             tool.name.as_str().into(),
-            tool.object.as_str().into(),
+            tool.definition.as_str().into(),
         ],
     )
 }
 
-fn tool(mut row: Row) -> Result<Tool, Error> {
-    Ok(Tool { digest: row.take_text(0)?, name: row.take_text(1)?, object: row.take_text(2)? })
+/// Decodes a row.
+fn decode_tool(mut row: Row) -> Result<ToolRow, Error> {
+    Ok(ToolRow { digest: row.take_text(0)?, name: row.take_text(1)?, definition: row.take_text(2)? })
 }
 
-pub fn find(tenant: i64, digest: &str) -> Select<Tool> {
+/// The definition with this digest.
+pub fn by_digest(tenant: i64, digest: &str) -> Select<ToolRow> {
     Select::new(
         "SELECT digest, name, object FROM tools WHERE tenant = $1 AND digest = $2",
         vec![tenant.into(), digest.into()],
-        tool,
+        decode_tool,
     )
 }

@@ -1,7 +1,8 @@
-//! What goes into a statement and comes out of a row: the four kinds that both databases share.
+//! Parameters of statements and columns of rows: the four value types that both databases share.
 
 use super::Error;
 
+/// An SQL value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     Null,
@@ -11,7 +12,8 @@ pub enum Value {
 }
 
 impl Value {
-    fn name(&self) -> &'static str {
+    /// The value's type, for error messages.
+    fn type_name(&self) -> &'static str {
         match self {
             Value::Null => "null",
             Value::Int(_) => "a number",
@@ -28,7 +30,8 @@ impl From<i64> for Value {
 }
 
 impl From<u64> for Value {
-    /// Nothing counted here comes near 2^63; a cursor beyond it means "past the end" either way.
+    /// Numbers above `i64::MAX` are capped: no real count comes near, and a cursor that large means "past
+    /// the end".
     fn from(number: u64) -> Self {
         Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
     }
@@ -76,7 +79,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
-/// One statement, written once for both databases with `$1` markers, and what to put in for them.
+/// One SQL statement, the same for both databases, with its parameters for `$1`, `$2` and so on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
     pub sql: &'static str,
@@ -84,96 +87,111 @@ pub struct Statement {
 }
 
 impl Statement {
+    /// Creates a statement.
     pub fn new(sql: &'static str, params: Vec<Value>) -> Self {
         Self { sql, params }
     }
 }
 
-/// A row that was read. Getters say which column surprised them; they never panic.
+/// A row that was read. Its getters never panic: a column of the wrong type is `Error::WrongColumn`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row(Vec<Value>);
 
 impl Row {
+    /// Creates a row.
     pub fn new(values: Vec<Value>) -> Self {
         Self(values)
     }
 
+    /// All columns.
     pub fn values(&self) -> &[Value] {
         &self.0
     }
 
+    /// The column's value; a missing column is null.
     fn value(&self, column: usize) -> &Value {
         self.0.get(column).unwrap_or(&Value::Null)
     }
 
-    fn wrong(&self, column: usize, wanted: &'static str) -> Error {
-        let found = self.0.get(column).map_or("nothing", Value::name);
-        Error::Column { column, wanted, found }
+    /// The error for a column that does not hold `wanted`.
+    fn wrong_column(&self, column: usize, wanted: &'static str) -> Error {
+        let found = self.0.get(column).map_or("nothing", Value::type_name);
+        Error::WrongColumn { column, wanted, found }
     }
 
+    /// A column with a number.
     pub fn int(&self, column: usize) -> Result<i64, Error> {
         match self.value(column) {
             Value::Int(number) => Ok(*number),
-            Value::Null | Value::Text(_) | Value::Bytes(_) => Err(self.wrong(column, "a number")),
+            Value::Null | Value::Text(_) | Value::Bytes(_) => Err(self.wrong_column(column, "a number")),
         }
     }
 
-    /// A count, position or version: a number that is never negative.
-    pub fn count(&self, column: usize) -> Result<u64, Error> {
-        u64::try_from(self.int(column)?).map_err(|_| self.wrong(column, "a number from 0"))
+    /// A column with a number that is never negative, such as a count, position or version.
+    pub fn uint(&self, column: usize) -> Result<u64, Error> {
+        u64::try_from(self.int(column)?).map_err(|_| self.wrong_column(column, "a number from 0"))
     }
 
+    /// A column with a boolean, stored as 0 or 1.
     pub fn flag(&self, column: usize) -> Result<bool, Error> {
         Ok(self.int(column)? != 0)
     }
 
+    /// A column with a text.
     pub fn text(&self, column: usize) -> Result<&str, Error> {
         match self.value(column) {
             Value::Text(text) => Ok(text),
-            Value::Null | Value::Int(_) | Value::Bytes(_) => Err(self.wrong(column, "text")),
+            Value::Null | Value::Int(_) | Value::Bytes(_) => Err(self.wrong_column(column, "text")),
         }
     }
 
+    /// A column with bytes.
     pub fn bytes(&self, column: usize) -> Result<&[u8], Error> {
         match self.value(column) {
             Value::Bytes(bytes) => Ok(bytes),
-            Value::Null | Value::Int(_) | Value::Text(_) => Err(self.wrong(column, "bytes")),
+            Value::Null | Value::Int(_) | Value::Text(_) => Err(self.wrong_column(column, "bytes")),
         }
     }
 
+    /// A column with exactly 32 bytes.
     pub fn hash(&self, column: usize) -> Result<[u8; 32], Error> {
-        self.bytes(column)?.try_into().map_err(|_| self.wrong(column, "32 bytes"))
+        self.bytes(column)?.try_into().map_err(|_| self.wrong_column(column, "32 bytes"))
     }
 
+    /// Whether the column is null. False for a missing column.
     pub fn is_null(&self, column: usize) -> bool {
         self.0.get(column) == Some(&Value::Null)
     }
 
-    pub fn maybe_int(&self, column: usize) -> Result<Option<i64>, Error> {
+    /// A column with a number or null.
+    pub fn optional_int(&self, column: usize) -> Result<Option<i64>, Error> {
         if self.is_null(column) { Ok(None) } else { self.int(column).map(Some) }
     }
 
-    pub fn maybe_text(&self, column: usize) -> Result<Option<&str>, Error> {
+    /// A column with a text or null.
+    pub fn optional_text(&self, column: usize) -> Result<Option<&str>, Error> {
         if self.is_null(column) { Ok(None) } else { self.text(column).map(Some) }
     }
 
-    /// Moves a text out of the row, so that folding a long stream does not copy every body.
+    /// Moves a text out of the row and leaves null, so that folding a long stream copies no bodies.
     pub fn take_text(&mut self, column: usize) -> Result<String, Error> {
         self.text(column)?;
         match self.take(column) {
             Value::Text(text) => Ok(text),
-            Value::Null | Value::Int(_) | Value::Bytes(_) => Err(self.wrong(column, "text")),
+            Value::Null | Value::Int(_) | Value::Bytes(_) => Err(self.wrong_column(column, "text")),
         }
     }
 
+    /// Moves bytes out of the row and leaves null.
     pub fn take_bytes(&mut self, column: usize) -> Result<Vec<u8>, Error> {
         self.bytes(column)?;
         match self.take(column) {
             Value::Bytes(bytes) => Ok(bytes),
-            Value::Null | Value::Int(_) | Value::Text(_) => Err(self.wrong(column, "bytes")),
+            Value::Null | Value::Int(_) | Value::Text(_) => Err(self.wrong_column(column, "bytes")),
         }
     }
 
+    /// Moves a value out of the row and leaves null.
     fn take(&mut self, column: usize) -> Value {
         self.0.get_mut(column).map_or(Value::Null, |value| std::mem::replace(value, Value::Null))
     }

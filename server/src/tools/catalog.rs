@@ -1,21 +1,21 @@
-//! What tools there are: their names, schemas and hints, as the servers describe themselves, and whether
-//! a call may leave for one of them. A description is kept whole, as it was sent: its digest is what
-//! plans are pinned to, and a change of any field of it changes that.
+//! The tool catalog: names, schemas and annotations as the servers describe their tools, and the checks of a
+//! call against them. A description is kept whole, as it was sent: plans are pinned to its digest, which
+//! changes with any of its fields.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use actbook_engine::chain::{Digest, in_order};
-use actbook_engine::policy::Category;
+use actbook_engine::chain::{Digest, with_sorted_keys};
+use actbook_engine::policy::ErrorCategory;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Call;
-use super::classify::Came;
-use super::hidden::hidden_in;
-use crate::config::{CommandTool, HttpTool, Schema, Shape};
+use super::classify::RawOutcome;
+use super::hidden_characters::find_hidden_characters;
+use crate::config::{CommandTool, HttpTool, JsonTemplate, Schema};
 
-/// One server's tools, or why they could not be had.
+/// One server's tools, or why they could not be listed.
 #[derive(Clone, Debug, Serialize)]
 pub struct ServerTools {
     pub server: String,
@@ -24,6 +24,7 @@ pub struct ServerTools {
     pub error: Option<String>,
 }
 
+/// The description of one tool.
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolInfo {
     /// `server/tool`.
@@ -35,19 +36,19 @@ pub struct ToolInfo {
     pub input_schema: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// Claims: as good as the server that makes them.
+    /// The server's claims about the tool, to be believed only of a trusted server.
     pub annotations: Annotations,
-    /// Of the whole description as the server gave it: a change of any word changes it.
+    /// The digest of the whole description as the server sent it.
     pub digest: Digest,
-    /// Where it holds characters that nobody sees.
+    /// The places of hidden characters in the description.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hidden: Vec<String>,
-    /// As it was sent; null for an executor inside this process, which describes nothing.
+    /// The description as it was sent; null for an in-process executor.
     #[serde(skip)]
     pub object: Arc<Value>,
 }
 
-/// The server's own word on what a tool does; a hint, and only as good as the server.
+/// The server's hints about what a tool does. None: no hint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Annotations {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,13 +61,14 @@ pub struct Annotations {
     pub open_world: Option<bool>,
 }
 
+/// Why a tool could not be described.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CatalogError {
     #[error("`{0}` is not of the form server/tool")]
     BadName(String),
     #[error("{0}")]
     UnknownServer(String),
-    /// The config that may name the server has no effect.
+    /// The config that may name the server is not trusted, so it has no effect.
     #[error("{0}")]
     Untrusted(String),
     #[error("the server `{server}` has no tool `{tool}`")]
@@ -76,14 +78,15 @@ pub enum CatalogError {
 }
 
 impl ToolInfo {
-    /// What of these arguments the tool's own schema does not take. A schema that cannot be used refuses nothing.
+    /// Checks arguments against the tool's schema; the error lists what does not fit. An invalid schema
+    /// accepts all.
     pub fn check_arguments(&self, arguments: &Value) -> Result<(), String> {
         let schema = Schema::compile(self.input_schema.clone()).ok();
         schema.map_or(Ok(()), |schema| schema.check(arguments))
     }
 
-    /// An MCP tool from its object as the server sent it. None: it has no name to call it by.
-    pub fn of_mcp(server: &str, object: Value) -> Option<Self> {
+    /// The description of an MCP tool from the object that the server sent. None: it has no name.
+    pub fn from_mcp(server: &str, object: Value) -> Option<Self> {
         let text = |name: &str| object.get(name).and_then(Value::as_str).map(str::to_owned);
         let hint = |name: &str| object.get("annotations")?.get(name)?.as_bool();
         let annotations = Annotations {
@@ -99,104 +102,111 @@ impl ToolInfo {
             input_schema: object.get("inputSchema").cloned().unwrap_or_else(|| json!({ "type": "object" })),
             output_schema: object.get("outputSchema").cloned(),
             annotations,
-            digest: digest_of(&object),
-            hidden: hidden_in(&object),
+            digest: canonical_digest(&object),
+            hidden: find_hidden_characters(&object),
             object: Arc::new(object),
         })
     }
 
-    /// Whether it can be called only as a task in the manner of protocol 2025-11-25. Actbook follows tasks of the
-    /// newer protocol, which a server begins of its own accord.
-    pub fn needs_task_request(&self) -> bool {
+    /// Whether it can be called only as an MCP task of protocol 2025-11-25, which Actbook does not support.
+    /// In newer versions the server decides to create a task.
+    pub fn requires_legacy_mcp_task(&self) -> bool {
         self.object.pointer("/execution/taskSupport").and_then(Value::as_str) == Some("required")
     }
 
-    /// What a plan is pinned to; an executor inside this process has nothing to pin.
+    /// The digest that plans are pinned to. None: an in-process executor, which is not pinned.
     pub fn pin(&self) -> Option<Digest> {
         (!self.object.is_null()).then_some(self.digest)
     }
 
-    /// Whether the call is meant for the tool as it is described here. Tools from the config check their
-    /// arguments themselves.
-    pub fn admit_pin(&self, call: &Call) -> Result<(), Came> {
-        admit_pin(call, Some(self))
+    /// Checks that the call's pin matches this description; its arguments are checked elsewhere.
+    pub fn check_pin(&self, call: &Call) -> Result<(), RawOutcome> {
+        check_pin(call, Some(self))
     }
 }
 
-/// Keys in order, so that a server may send them in any.
-fn digest_of(object: &Value) -> Digest {
-    Digest::of(in_order(object).to_string().as_bytes())
+/// The digest of an object with sorted keys: the order in which a server sends them does not matter.
+fn canonical_digest(object: &Value) -> Digest {
+    Digest::of(with_sorted_keys(object).to_string().as_bytes())
 }
 
-/// A server's tools as they were listed at one moment, in its own order.
+/// A server's tools as listed at one time, in the server's order.
 #[derive(Debug)]
-pub struct Listing {
-    pub tools: Vec<Arc<Listed>>,
+pub struct ToolListing {
+    pub tools: Vec<Arc<ListedTool>>,
     by_name: HashMap<String, usize>,
 }
 
-/// A tool with its schema compiled when it is first called; none where it cannot be.
+/// A tool and its schema, which is compiled on the first call; None inside: the schema is invalid.
 #[derive(Debug)]
-pub struct Listed {
+pub struct ListedTool {
     pub info: ToolInfo,
     schema: OnceLock<Option<Schema>>,
 }
 
-impl Listing {
-    /// What has not changed since the listing before keeps its compiled schema.
-    pub fn new(tools: Vec<ToolInfo>, before: Option<&Self>) -> Self {
-        let known = |info: ToolInfo| match before.and_then(|before| before.find(&info.name)) {
-            Some(same) if same.info.digest == info.digest => same.clone(),
-            Some(_) | None => Arc::new(Listed { info, schema: OnceLock::new() }),
+impl ToolListing {
+    /// Tools that have not changed since the `previous` listing keep their compiled schema.
+    pub fn new(tools: Vec<ToolInfo>, previous: Option<&Self>) -> Self {
+        let reuse = |info: ToolInfo| match previous.and_then(|previous| previous.find(&info.name)) {
+            Some(known) if known.info.digest == info.digest => known.clone(),
+            Some(_) | None => Arc::new(ListedTool { info, schema: OnceLock::new() }),
         };
-        let tools: Vec<Arc<Listed>> = tools.into_iter().map(known).collect();
+        let tools: Vec<Arc<ListedTool>> = tools.into_iter().map(reuse).collect();
         let mut by_name = HashMap::new();
         for (index, tool) in tools.iter().enumerate() {
-            // Where two bear one name, the first is called: the second must not pass for it.
+            // Of two tools with one name the first is called, so the second must not replace it.
             by_name.entry(tool.info.name.clone()).or_insert(index);
         }
         Self { tools, by_name }
     }
 
-    pub fn find(&self, name: &str) -> Option<&Arc<Listed>> {
+    /// Finds a tool by `server/tool`.
+    pub fn find(&self, name: &str) -> Option<&Arc<ListedTool>> {
         self.by_name.get(name).map(|index| &self.tools[*index])
     }
 
-    /// Whether a call may leave: the tool is what the plan is pinned to, and its schema takes the arguments.
-    pub fn admit(&self, call: &Call) -> Result<(), Came> {
+    /// Checks the call's pin and arguments; the error means: not sent. A tool that is not listed passes if
+    /// unpinned.
+    pub fn check_call(&self, call: &Call) -> Result<(), RawOutcome> {
         let found = self.find(&call.tool);
-        admit_pin(call, found.map(|found| &found.info))?;
-        let compile = |found: &Arc<Listed>| Schema::compile(found.info.input_schema.clone()).ok();
+        check_pin(call, found.map(|found| &found.info))?;
+        let compile = |found: &Arc<ListedTool>| Schema::compile(found.info.input_schema.clone()).ok();
         match found.and_then(|found| found.schema.get_or_init(|| compile(found)).as_ref()) {
-            Some(schema) => admit_arguments(call, schema),
+            Some(schema) => check_call_arguments(call, schema),
             None => Ok(()),
         }
     }
 }
 
-fn admit_pin(call: &Call, found: Option<&ToolInfo>) -> Result<(), Came> {
-    let refused = |category, why| Err(Came::NotSent { category, why });
+/// Checks that the tool exists and has the digest that the call is pinned to, if it is pinned.
+fn check_pin(call: &Call, found: Option<&ToolInfo>) -> Result<(), RawOutcome> {
+    let refused = |category, why| Err(RawOutcome::NotSent { category, why });
     match (call.pin, found) {
         (None, _) => Ok(()),
         (Some(pin), Some(found)) if found.pin() == Some(pin) => Ok(()),
-        (Some(_), Some(_)) => {
-            refused(Category::Policy, format!("`{}` is not what it was when the plan was saved", call.tool))
-        }
+        (Some(_), Some(_)) => refused(
+            ErrorCategory::Policy,
+            format!("`{}` is not what it was when the plan was saved", call.tool),
+        ),
         (Some(_), None) => {
-            refused(Category::NotFound, format!("`{}` is no longer among its server's tools", call.tool))
+            refused(ErrorCategory::NotFound, format!("`{}` is no longer among its server's tools", call.tool))
         }
     }
 }
 
-pub fn admit_arguments(call: &Call, schema: &Schema) -> Result<(), Came> {
-    let none = json!({});
-    let arguments = if call.arguments.is_null() { &none } else { &call.arguments };
-    schema.check(arguments).map_err(|why| Came::NotSent { category: Category::InvalidArguments, why })
+/// Checks the call's arguments against a schema; null counts as an empty object.
+pub fn check_call_arguments(call: &Call, schema: &Schema) -> Result<(), RawOutcome> {
+    let empty = json!({});
+    let arguments = if call.arguments.is_null() { &empty } else { &call.arguments };
+    schema
+        .check(arguments)
+        .map_err(|why| RawOutcome::NotSent { category: ErrorCategory::InvalidArguments, why })
 }
 
-pub fn command_info(name: &str, tool: &CommandTool) -> ToolInfo {
+/// The description of a command tool, made from its config.
+pub fn command_tool_info(name: &str, tool: &CommandTool) -> ToolInfo {
     let argv: Vec<&str> = tool.argv.iter().map(|part| part.source.as_str()).collect();
-    let input_schema = schema_or_any(tool.input_schema.as_ref());
+    let input_schema = schema_or_any_object(tool.input_schema.as_ref());
     let mut object = json!({
         "argv": argv,
         "cwd": tool.cwd.as_ref().map(|cwd| &cwd.source),
@@ -206,25 +216,28 @@ pub fn command_info(name: &str, tool: &CommandTool) -> ToolInfo {
     if let Some(inherited) = tool.inherit_env.source() {
         object["inherit_env"] = inherited;
     }
-    // Agents read it: the command line is the operator's business, and may hold what agents must not see.
+    // The command line is left out of the description: agents read it, and must not see what it may contain.
     let description = tool.description.clone().unwrap_or_else(|| "A command of the config.".to_owned());
-    from_config(format!("command/{name}"), description, input_schema, object)
+    config_tool_info(format!("command/{name}"), description, input_schema, object)
 }
 
-pub fn http_info(name: &str, tool: &HttpTool) -> ToolInfo {
-    let input_schema = schema_or_any(tool.input_schema.as_ref());
+/// The description of an HTTP tool, made from its config.
+pub fn http_tool_info(name: &str, tool: &HttpTool) -> ToolInfo {
+    let input_schema = schema_or_any_object(tool.input_schema.as_ref());
     let object = json!({
         "method": tool.method,
         "url": tool.url.source,
         "headers": tool.headers.keys().collect::<Vec<_>>(),
-        "body": tool.body.as_ref().map(Shape::source),
+        "body": tool.body.as_ref().map(JsonTemplate::source),
         "input_schema": input_schema,
     });
-    let asks = format!("A {} request of the config.", tool.method);
-    from_config(format!("http/{name}"), tool.description.clone().unwrap_or(asks), input_schema, object)
+    let default = || format!("A {} request of the config.", tool.method);
+    let description = tool.description.clone().unwrap_or_else(default);
+    config_tool_info(format!("http/{name}"), description, input_schema, object)
 }
 
-fn from_config(name: String, description: String, input_schema: Value, object: Value) -> ToolInfo {
+/// Describes a tool of the config; `object` is what plans are pinned to.
+fn config_tool_info(name: String, description: String, input_schema: Value, object: Value) -> ToolInfo {
     ToolInfo {
         name,
         title: None,
@@ -232,12 +245,13 @@ fn from_config(name: String, description: String, input_schema: Value, object: V
         input_schema,
         output_schema: None,
         annotations: Annotations::default(),
-        digest: digest_of(&object),
-        hidden: hidden_in(&object),
+        digest: canonical_digest(&object),
+        hidden: find_hidden_characters(&object),
         object: Arc::new(object),
     }
 }
 
-fn schema_or_any(schema: Option<&Schema>) -> Value {
+/// The schema's document, or one that accepts any object.
+fn schema_or_any_object(schema: Option<&Schema>) -> Value {
     schema.map_or_else(|| json!({ "type": "object" }), |schema| schema.document.clone())
 }

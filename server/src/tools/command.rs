@@ -1,60 +1,64 @@
-//! `command/<name>`: a program run with an argument list, never through a shell. Knows how to start
-//! it, feed it, bound it and end it; what its exit means is the table's business.
+//! `command/<name>`: a program run with an argument list, never through a shell. Starts it, writes its input,
+//! limits its output and time, and stops it. What its exit status means is decided in `classify`.
 
 use std::path::Path;
 use std::pin::{Pin, pin};
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
 
-use super::classify::Came;
-use super::process::{self, ChildProcess, DRAIN_LIMIT, Group, Pipes, Tail};
+use super::classify::RawOutcome;
+use super::process::{self, ChildPipes, DRAIN_TIMEOUT, ProcessGroup, ProcessIdentity, StderrTail};
 use super::secret::Secrets;
-use super::{Call, environment, unfilled, withheld};
-use crate::config::{CommandTool, Template};
+use super::{Call, environment, template_not_filled, withheld_before_send};
+use crate::config::{CommandTool, ConfigTemplate};
 
-pub const KEY_VARIABLE: &str = "ACTBOOK_IDEMPOTENCY_KEY";
+/// The environment variable that gives a command its idempotency key.
+pub const IDEMPOTENCY_KEY_VARIABLE: &str = "ACTBOOK_IDEMPOTENCY_KEY";
 
-/// One command, with what it takes to run it.
-pub struct Run<'a> {
+/// A call to one command tool.
+pub struct CommandCall<'a> {
     pub tool: &'a CommandTool,
     pub folder: &'a Path,
     pub secrets: &'a Secrets,
     pub output_bytes_max: usize,
 }
 
-impl Run<'_> {
-    /// Runs the program to its end, its timeout, or the request to stop. Also says whether it was asked.
+impl CommandCall<'_> {
+    /// Runs the program until it exits or times out. Also returns whether it was asked to stop.
     pub async fn call(
         &self,
         call: &Call,
-        sending: impl Fn(Option<ChildProcess>) -> bool + Send,
+        sending: impl Fn(Option<ProcessIdentity>) -> bool + Send,
         stop: impl Future<Output = ()> + Send,
-    ) -> (Came, bool) {
-        let mut command = match self.prepare(call) {
+    ) -> (RawOutcome, bool) {
+        let mut command = match self.build_command(call) {
             Ok(command) => command,
-            Err(came) => return (came, false),
+            Err(raw) => return (raw, false),
         };
         if !sending(None) {
-            return (withheld(), false);
+            return (withheld_before_send(), false);
         }
-        let (group, pipes) = match process::start(&mut command) {
+        let (group, pipes) = match process::spawn_command(&mut command) {
             Ok(started) => started,
-            Err(error) => return (spawn_problem(&error), false),
+            Err(error) => return (spawn_error(&error), false),
         };
         sending(Some(group.process));
-        self.run(call, group, pipes, pin!(stop)).await
+        self.wait_for_end(call, group, pipes, pin!(stop)).await
     }
 
-    fn prepare(&self, call: &Call) -> Result<Command, Came> {
+    /// Checks the arguments and fills in the command line and environment; the error means: not sent.
+    fn build_command(&self, call: &Call) -> Result<Command, RawOutcome> {
         if let Some(schema) = &self.tool.input_schema {
-            let refused = |why| Came::NotSent { category: Category::InvalidArguments, why };
+            let refused = |why| RawOutcome::NotSent { category: ErrorCategory::InvalidArguments, why };
             schema.check(&call.arguments).map_err(refused)?;
         }
-        let fill = |template: &Template| {
-            self.secrets.resolve(template, &call.arguments).map_err(|unresolved| unfilled(&unresolved))
+        let fill = |template: &ConfigTemplate| {
+            self.secrets
+                .resolve(template, &call.arguments)
+                .map_err(|unresolved| template_not_filled(&unresolved))
         };
         let (program, rest) =
             self.tool.argv.split_first().expect("a command without a program is refused when read");
@@ -68,18 +72,26 @@ impl Run<'_> {
         }
         let cwd = self.tool.cwd.as_ref().map(&fill).transpose()?;
         command.current_dir(cwd.map_or_else(|| self.folder.to_owned(), |cwd| self.folder.join(cwd.expose())));
-        command.env(KEY_VARIABLE, &call.key);
-        command.env(process::PARENT_VARIABLE, ChildProcess::this().to_string());
+        command.env(IDEMPOTENCY_KEY_VARIABLE, &call.key);
+        command.env(process::PARENT_VARIABLE, ProcessIdentity::current().to_string());
         Ok(command)
     }
 
-    async fn run<F>(&self, call: &Call, group: Group, pipes: Pipes, mut stop: Pin<&mut F>) -> (Came, bool)
+    /// Waits for a started program to exit; sends SIGTERM when `stop` resolves, ends the process group on
+    /// timeout.
+    async fn wait_for_end<F>(
+        &self,
+        call: &Call,
+        group: ProcessGroup,
+        pipes: ChildPipes,
+        mut stop: Pin<&mut F>,
+    ) -> (RawOutcome, bool)
     where
         F: Future<Output = ()> + Send,
     {
-        tokio::spawn(feed(pipes.stdin, call.arguments.clone()));
+        tokio::spawn(write_arguments(pipes.stdin, call.arguments.clone()));
         let stdout = tokio::spawn(read_capped(pipes.stdout, self.output_bytes_max));
-        let (tail, secrets) = (Tail::default(), self.secrets.clone());
+        let (tail, secrets) = (StderrTail::default(), self.secrets.clone());
         tokio::spawn(process::drain_stderr(call.tool.clone(), pipes.stderr, tail.clone(), secrets));
         let timeout = self.tool.timeout.map_or(call.timeout, |limit| limit.min(call.timeout));
         let mut deadline = pin!(tokio::time::sleep(timeout));
@@ -87,41 +99,46 @@ impl Run<'_> {
         let status = loop {
             tokio::select! {
                 biased;
-                status = group.ended() => break status,
+                status = group.wait_for_exit() => break status,
                 () = &mut deadline => {
-                    group.end().await;
-                    return (Came::TimedOut { after: timeout }, stopped);
+                    group.terminate_then_kill().await;
+                    return (RawOutcome::TimedOut { after: timeout }, stopped);
                 }
                 () = &mut stop, if !stopped => {
                     stopped = true;
-                    group.ask_to_end();
+                    group.terminate();
                 }
             }
         };
-        let (stdout, stdout_cut) = match tokio::time::timeout(DRAIN_LIMIT, stdout).await {
+        let (stdout, stdout_cut) = match tokio::time::timeout(DRAIN_TIMEOUT, stdout).await {
             Ok(Ok(read)) => read,
             Ok(Err(_)) | Err(_) => (Vec::new(), true),
         };
-        (Came::Exited { status, stdout, stdout_cut, stderr: tail.whole().await }, stopped)
+        (
+            RawOutcome::CommandExited { status, stdout, stdout_cut, stderr: tail.wait_for_text().await },
+            stopped,
+        )
     }
 }
 
-fn spawn_problem(error: &std::io::Error) -> Came {
+/// The outcome of a command that could not be started.
+fn spawn_error(error: &std::io::Error) -> RawOutcome {
     let category = match error.kind() {
-        std::io::ErrorKind::InvalidInput => Category::InvalidArguments,
-        _ => Category::Unavailable,
+        std::io::ErrorKind::InvalidInput => ErrorCategory::InvalidArguments,
+        _ => ErrorCategory::Unavailable,
     };
-    Came::NotSent { category, why: format!("the command could not be started: {error}") }
+    RawOutcome::NotSent { category, why: format!("the command could not be started: {error}") }
 }
 
-/// A program that does not read its input is no error.
-async fn feed(mut stdin: ChildStdin, arguments: Value) {
+/// Writes the arguments to the program's stdin as JSON. A program that does not read them is no error.
+async fn write_arguments(mut stdin: ChildStdin, arguments: Value) {
     if let Err(error) = stdin.write_all(arguments.to_string().as_bytes()).await {
         tracing::debug!(%error, "the command did not read its arguments");
     }
 }
 
-/// Keeps the first bytes and reads on to the end, so that the program never blocks on its output.
+/// Reads to the end, so that the program never blocks on its output, but keeps at most `bytes_max + 1` bytes.
+/// The flag says whether bytes were discarded.
 async fn read_capped(mut stdout: impl AsyncRead + Unpin, bytes_max: usize) -> (Vec<u8>, bool) {
     let mut kept = Vec::new();
     let mut chunk = [0; 16 * 1024];

@@ -1,9 +1,9 @@
-//! The one HTTP client: everything that leaves this house over HTTP leaves through here. It resolves a name
-//! once, checks every address it got, connects to exactly those, follows no redirect by itself and sends
-//! nothing twice. It knows addresses and bytes; what an answer means is the table's business.
+//! The egress client: every outgoing HTTP request goes through it. It resolves a host name once, checks every
+//! address found, connects to exactly those, follows no redirect unless asked to and never sends a request
+//! twice. What a response means is decided in `classify`.
 
-mod address;
-mod answer;
+mod public_address;
+mod response_body;
 
 use std::error::Error;
 use std::fmt;
@@ -11,27 +11,29 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderValue, LOCATION};
 use reqwest::{Client, Method, Request, Response, Url};
 
-use super::classify::Came;
-pub use answer::{read, refusal};
+use super::classify::RawOutcome;
+pub use response_body::{read_body, read_failure};
 
-/// From the name to a connection that can be written to, TLS included.
-pub const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+/// The limit for resolving a name and connecting, TLS included.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Redirects followed for one request.
 const REDIRECTS_MAX: usize = 3;
-const IDLE_LIMIT: Duration = Duration::from_secs(30);
-const IDLE_PER_HOST: usize = 16;
+/// How long an idle connection is kept for reuse.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const IDLE_PER_HOST_MAX: usize = 16;
 
-/// Where the addresses of a name come from.
-pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> + Send + Sync>;
+/// Resolves a host name to its addresses.
+pub type DnsLookup = Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> + Send + Sync>;
 
-/// The machine's own resolver.
-pub fn system_lookup() -> Lookup {
+/// Uses the machine's own resolver.
+pub fn system_dns_lookup() -> DnsLookup {
     Arc::new(|name| {
         async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
@@ -41,145 +43,162 @@ pub fn system_lookup() -> Lookup {
     })
 }
 
-/// Made when it is first needed: reading the machine's certificates takes longer than the rest of a start.
-type OnceNeeded = Arc<LazyLock<Client, Box<dyn FnOnce() -> Client + Send>>>;
+/// An HTTP client built on first use: reading the machine's certificates takes longer than the rest of
+/// start-up.
+type LazyClient = Arc<LazyLock<Client, Box<dyn FnOnce() -> Client + Send>>>;
 
+/// Sends HTTP requests, and refuses private addresses that the config does not allow.
 #[derive(Clone, Debug)]
-pub struct Egress {
-    /// For every host that the config does not name: its addresses are checked.
-    public: OnceNeeded,
-    /// For those that it names: the operator knows best.
-    named: OnceNeeded,
-    allowed: Arc<Vec<Place>>,
+pub struct EgressClient {
+    /// For hosts that the config does not name: connects to public addresses only.
+    public_only: LazyClient,
+    /// For hosts that the config names: connects to any address.
+    unrestricted: LazyClient,
+    /// The hosts in `egress.allow`.
+    allowed: Arc<Vec<HostPattern>>,
 }
 
-/// A host that the config names; without a port, on any.
+/// A host that the config names. `port` None: any port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HostPattern {
     host: String,
     port: Option<u16>,
 }
 
-impl Place {
-    /// Of a whole URL: its host on its port.
-    pub fn of(url: &Url) -> Option<Self> {
+impl HostPattern {
+    /// The host and port of a URL. None: the URL has no host or no known port.
+    pub fn from_url(url: &Url) -> Option<Self> {
         Some(Self { host: url.host_str()?.to_owned(), port: Some(url.port_or_known_default()?) })
     }
 
-    /// `host` or `host:port`, as written in `egress.allow`; spelled as a URL would spell it.
-    fn written(text: &str) -> Option<Self> {
+    /// Parses `host` or `host:port` from `egress.allow`, normalised as in a URL. None: malformed.
+    fn parse(text: &str) -> Option<Self> {
         let url = |scheme| Url::parse(&format!("{scheme}://{text}/")).ok();
-        // Each scheme hides its own default port.
+        // `port()` is None for the scheme's default port, so both schemes are tried.
         let (http, https) = (url("http")?, url("https")?);
         Some(Self { host: http.host_str()?.to_owned(), port: http.port().or(https.port()) })
     }
 
-    fn holds(&self, url: &Url) -> bool {
+    /// Whether the URL has this host, and this port where one is given.
+    fn matches(&self, url: &Url) -> bool {
         url.host_str() == Some(&self.host)
             && self.port.is_none_or(|port| url.port_or_known_default() == Some(port))
     }
 }
 
-/// Our own no: nothing was sent.
+/// The egress policy denied the request; nothing was sent.
 #[derive(Debug)]
-struct Refused(String);
+struct EgressDenied(String);
 
-impl fmt::Display for Refused {
+impl fmt::Display for EgressDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Error for Refused {}
+impl Error for EgressDenied {}
 
-struct Checked {
-    lookup: Lookup,
-    private_too: bool,
+/// A DNS resolver that fails with `EgressDenied` on a private address, unless `allow_private`.
+struct CheckedResolver {
+    lookup: DnsLookup,
+    allow_private: bool,
 }
 
-impl Resolve for Checked {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (lookup, private_too) = (self.lookup.clone(), self.private_too);
+        let (lookup, allow_private) = (self.lookup.clone(), self.allow_private);
         Box::pin(async move {
             let host = name.as_str();
             let found = lookup(host.to_owned()).await?;
-            if let Some(denied) = found.iter().find(|address| !private_too && !address::is_public(**address))
-            {
-                return Err(Refused(inside(host, *denied)).into());
+            let is_denied = |address: &&IpAddr| !allow_private && !public_address::is_public(**address);
+            if let Some(denied) = found.iter().find(is_denied) {
+                return Err(EgressDenied(private_address_message(host, *denied)).into());
             }
             Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
 }
 
-fn inside(host: &str, address: IpAddr) -> String {
+/// The message of a denied private address.
+fn private_address_message(host: &str, address: IpAddr) -> String {
     format!("`{host}` is at {address}, which is no public address; the config's `egress.allow` can name it")
 }
 
-impl Egress {
-    /// `allow` lists hosts that may be private for whoever asks.
-    pub fn new(lookup: Lookup, allow: &[String]) -> Self {
-        let client = |private_too| -> OnceNeeded {
-            let names = Checked { lookup: lookup.clone(), private_too };
-            Arc::new(LazyLock::new(Box::new(|| client(names))))
+impl EgressClient {
+    /// `allow`: hosts that may have private addresses, whichever tool calls them.
+    pub fn new(lookup: DnsLookup, allow: &[String]) -> Self {
+        let lazy_client = |allow_private| -> LazyClient {
+            let resolver = CheckedResolver { lookup: lookup.clone(), allow_private };
+            Arc::new(LazyLock::new(Box::new(|| build_client(resolver))))
         };
-        let allowed = Arc::new(allow.iter().filter_map(|text| Place::written(text)).collect());
-        Self { public: client(false), named: client(true), allowed }
+        let allowed = Arc::new(allow.iter().filter_map(|text| HostPattern::parse(text)).collect());
+        Self { public_only: lazy_client(false), unrestricted: lazy_client(true), allowed }
     }
 
-    /// Sends once and follows nothing. `own` is the place that the config names for this tool or server.
-    pub async fn send(&self, request: Request, own: Option<&Place>) -> Result<Response, Came> {
-        let client =
-            self.client(request.url(), own).map_err(|refused| unsent(Category::Policy, refused.0))?;
-        client.execute(request).await.map_err(lost)
+    /// Sends the request once and follows no redirect. `configured_host`: the host that the config names for
+    /// this tool or server.
+    pub async fn send(
+        &self,
+        request: Request,
+        configured_host: Option<&HostPattern>,
+    ) -> Result<Response, RawOutcome> {
+        let client = self.client_for(request.url(), configured_host);
+        let client = client.map_err(|denied| not_sent(ErrorCategory::Policy, denied.0))?;
+        client.execute(request).await.map_err(transport_error)
     }
 
-    /// The same, and where a GET or HEAD is answered with a redirect, goes after it, each step checked like the
-    /// first. Anything else may have an effect, and is not sent a second time unasked.
-    pub async fn follow(&self, request: Request, own: Option<&Place>) -> Result<Response, Came> {
+    /// The same, and follows redirects of GET and HEAD, each checked like the first request. Other methods
+    /// may have effects, so they are not sent a second time.
+    pub async fn send_following_redirects(
+        &self,
+        request: Request,
+        configured_host: Option<&HostPattern>,
+    ) -> Result<Response, RawOutcome> {
         let safe = matches!(*request.method(), Method::GET | Method::HEAD);
-        let mut next = again(&request);
-        let mut response = self.send(request, own).await?;
+        let mut next = clone_without_body(&request);
+        let mut response = self.send(request, configured_host).await?;
         for _ in 0..REDIRECTS_MAX {
-            let Some(to) = safe.then(|| redirected(&response)).flatten() else { return Ok(response) };
-            redirect(&mut next, to).map_err(|why| Came::NotFollowed { category: Category::Policy, why })?;
-            let request = again(&next);
-            response = self.send(request, own).await.map_err(not_followed)?;
+            let Some(to) = safe.then(|| redirect_target(&response)).flatten() else { return Ok(response) };
+            apply_redirect(&mut next, to)
+                .map_err(|why| RawOutcome::RedirectFailed { category: ErrorCategory::Policy, why })?;
+            let request = clone_without_body(&next);
+            response = self.send(request, configured_host).await.map_err(redirect_failed)?;
         }
-        match safe && redirected(&response).is_some() {
-            false => Ok(response),
-            true => {
-                let why = format!("more than {REDIRECTS_MAX} redirects");
-                Err(Came::NotFollowed { category: Category::Protocol, why })
-            }
+        if safe && redirect_target(&response).is_some() {
+            let why = format!("more than {REDIRECTS_MAX} redirects");
+            return Err(RawOutcome::RedirectFailed { category: ErrorCategory::Protocol, why });
         }
+        Ok(response)
     }
 
-    fn client(&self, url: &Url, own: Option<&Place>) -> Result<&Client, Refused> {
+    /// The client that may connect to this URL's host.
+    fn client_for(&self, url: &Url, configured_host: Option<&HostPattern>) -> Result<&Client, EgressDenied> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Refused(format!("`{}` is neither http nor https", url.scheme())));
+            return Err(EgressDenied(format!("`{}` is neither http nor https", url.scheme())));
         }
-        if own.into_iter().chain(self.allowed.iter()).any(|place| place.holds(url)) {
-            return Ok(&self.named);
+        if configured_host.into_iter().chain(self.allowed.iter()).any(|pattern| pattern.matches(url)) {
+            return Ok(&self.unrestricted);
         }
-        // A literal address is never looked up, so it is checked here. The URL spells it one way only.
+        // An IP literal is never resolved, so it is checked here. `Url` has normalised its spelling.
         let host = url.host_str().unwrap_or_default();
         match host.trim_matches(['[', ']']).parse() {
-            Ok(literal) if !address::is_public(literal) => Err(Refused(inside(host, literal))),
-            Ok(_) | Err(_) => Ok(&self.public),
+            Ok(literal) if !public_address::is_public(literal) => {
+                Err(EgressDenied(private_address_message(host, literal)))
+            }
+            Ok(_) | Err(_) => Ok(&self.public_only),
         }
     }
 }
 
-/// The same request without its body, which none that is sent again has.
-fn again(request: &Request) -> Request {
+/// Copies method, URL and headers; only requests without a body are sent again.
+fn clone_without_body(request: &Request) -> Request {
     let mut copy = Request::new(request.method().clone(), request.url().clone());
     *copy.headers_mut() = request.headers().clone();
     copy
 }
 
-/// Where an answer points, if it is a redirect.
-fn redirected(response: &Response) -> Option<Result<Url, String>> {
+/// The target of a redirect; an error where it is not a URL. None: the response is no redirect.
+fn redirect_target(response: &Response) -> Option<Result<Url, String>> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
@@ -188,85 +207,96 @@ fn redirected(response: &Response) -> Option<Result<Url, String>> {
     Some(to.ok_or_else(|| "a redirect to what is no address".to_owned()))
 }
 
-fn redirect(request: &mut Request, to: Result<Url, String>) -> Result<(), String> {
+/// Points `request` to `to`; drops sensitive headers on a change of origin, refuses to leave https.
+fn apply_redirect(request: &mut Request, to: Result<Url, String>) -> Result<(), String> {
     let (from, to) = (request.url().clone(), to?);
     if from.scheme() == "https" && to.scheme() != "https" {
         return Err(format!("a redirect from https to {}", to.scheme()));
     }
     if from.origin() != to.origin() {
         let headers = std::mem::take(request.headers_mut());
-        let harmless = |value: &HeaderValue| !value.is_sensitive();
-        let kept = headers.iter().filter(|(_, value)| harmless(value));
+        let may_leave_origin = |value: &HeaderValue| !value.is_sensitive();
+        let kept = headers.iter().filter(|(_, value)| may_leave_origin(value));
         *request.headers_mut() = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     }
     *request.url_mut() = to;
     Ok(())
 }
 
-/// What was asked first did arrive, and its answer led nowhere.
-fn not_followed(came: Came) -> Came {
-    match came {
-        Came::NotSent { category, why } => Came::NotFollowed { category, why: format!("redirected: {why}") },
-        came => came,
+/// Not sent becomes a failed redirect: the first request did arrive.
+fn redirect_failed(raw: RawOutcome) -> RawOutcome {
+    match raw {
+        RawOutcome::NotSent { category, why } => {
+            RawOutcome::RedirectFailed { category, why: format!("redirected: {why}") }
+        }
+        raw => raw,
     }
 }
 
-fn client(names: Checked) -> Client {
-    // Fails only where somebody installed one before: then that one serves.
+/// A client without proxy, redirects and retries. Without usable certificates it still works for http.
+fn build_client(resolver: CheckedResolver) -> Client {
+    // Fails only if a provider is installed already; that one is used then.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         tracing::trace!("a TLS provider is installed already");
     }
-    let names = Arc::new(names);
+    let resolver = Arc::new(resolver);
     let builder = || {
         Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .referer(false)
-            .connect_timeout(CONNECT_LIMIT)
-            .pool_idle_timeout(IDLE_LIMIT)
-            .pool_max_idle_per_host(IDLE_PER_HOST)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
             .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(names.clone())
+            .dns_resolver(resolver.clone())
     };
     builder().build().unwrap_or_else(|error| {
-        tracing::warn!("no certificates of this machine can be used, https will fail: {}", told(&error));
+        tracing::warn!(
+            "no certificates of this machine can be used, https will fail: {}",
+            error_text(&error)
+        );
         builder().tls_certs_only([]).build().expect("a client that trusts nobody needs nothing")
     })
 }
 
-fn unsent(category: Category, why: String) -> Came {
-    Came::NotSent { category, why }
+fn not_sent(category: ErrorCategory, why: String) -> RawOutcome {
+    RawOutcome::NotSent { category, why }
 }
 
-/// Up to the connection nothing has left; what hyper calls cancelled was never taken up for writing.
-fn lost(error: reqwest::Error) -> Came {
+/// The outcome of a failed request. Before the connection is up nothing is sent, and a request that hyper
+/// reports as cancelled was never written.
+fn transport_error(error: reqwest::Error) -> RawOutcome {
     let error = error.without_url();
-    if let Some(refused) = find::<Refused>(&error) {
-        return unsent(Category::Policy, refused.0.clone());
+    if let Some(denied) = find_cause::<EgressDenied>(&error) {
+        return not_sent(ErrorCategory::Policy, denied.0.clone());
     }
-    let never_written = find::<hyper::Error>(&error).is_some_and(hyper::Error::is_canceled);
-    match error.is_builder() || error.is_connect() || never_written {
-        true => unsent(Category::Unavailable, told(&error)),
-        false => Came::Broken { why: told(&error) },
+    let never_written = find_cause::<hyper::Error>(&error).is_some_and(hyper::Error::is_canceled);
+    if error.is_builder() || error.is_connect() || never_written {
+        not_sent(ErrorCategory::Unavailable, error_text(&error))
+    } else {
+        RawOutcome::ConnectionLost { why: error_text(&error) }
     }
 }
 
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+/// The error and its sources, outermost first.
+fn error_chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| Error::source(*error))
 }
 
-fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
-    causes(error).find_map(|cause| cause.downcast_ref())
+/// The first error of type `T` in the chain.
+fn find_cause<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    error_chain(error).find_map(|cause| cause.downcast_ref())
 }
 
-/// The error with its causes, each said once.
-fn told(error: &(dyn Error + 'static)) -> String {
-    let mut said: Vec<String> = Vec::new();
-    for cause in causes(error).map(ToString::to_string) {
-        if !said.iter().any(|before| before.contains(&cause)) {
-            said.push(cause);
+/// The error and its sources as text, without repetitions.
+fn error_text(error: &(dyn Error + 'static)) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for cause in error_chain(error).map(ToString::to_string) {
+        if !texts.iter().any(|text| text.contains(&cause)) {
+            texts.push(cause);
         }
     }
-    said.join(": ")
+    texts.join(": ")
 }

@@ -1,99 +1,109 @@
-//! `http/<name>`: one HTTP request, filled in from the call's arguments and sent once. Knows how to write the
-//! request and read the answer within limits; what the answer means is the table's business.
+//! `http/<name>`: one HTTP request, filled in from the call's arguments and sent once. Builds the request and
+//! reads the response within limits; what the response means is decided in `classify`.
 
-mod address;
+mod call_url;
 
 use std::pin::pin;
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response};
 use serde_json::{Value, json};
 
-use super::classify::Came;
-use super::egress::{self, Egress, Place};
-use super::process::ChildProcess;
+use super::classify::RawOutcome;
+use super::egress::{self, EgressClient, HostPattern};
+use super::process::ProcessIdentity;
 use super::secret::Secrets;
-use super::{Call, IDEMPOTENCY_HEADER, TRACE_HEADER, traceparent, unfilled, withheld};
+use super::{
+    Call, IDEMPOTENCY_HEADER, TRACE_HEADER, new_traceparent, template_not_filled, withheld_before_send,
+};
 use crate::config::HttpTool;
 
-/// One tool, with what it takes to call it.
-pub struct Exchange<'a> {
+/// A call to one HTTP tool.
+pub struct HttpCall<'a> {
     pub tool: &'a HttpTool,
     pub secrets: &'a Secrets,
-    pub egress: &'a Egress,
+    pub egress: &'a EgressClient,
     pub output_bytes_max: usize,
 }
 
-/// A request that is ready to leave, and the place that the config names for it.
-struct Ready {
+/// A request that is ready to send. `configured_host`: the host, where the config names it rather than an
+/// argument.
+struct PreparedRequest {
     request: Request,
-    own: Option<Place>,
+    configured_host: Option<HostPattern>,
 }
 
-impl Exchange<'_> {
-    /// Sends the request and reads the answer. Nothing can be asked to stop over plain HTTP, so a stop is only
-    /// noted: the answer is worth more than a closed connection. Also says whether there was one.
+impl HttpCall<'_> {
+    /// Sends the request and reads the response. Also returns whether the call was asked to stop; plain HTTP
+    /// cannot cancel a request, so the response is still awaited.
     pub async fn call(
         &self,
         call: &Call,
-        sending: impl Fn(Option<ChildProcess>) -> bool + Send,
+        sending: impl Fn(Option<ProcessIdentity>) -> bool + Send,
         stop: impl Future<Output = ()> + Send,
-    ) -> (Came, bool) {
+    ) -> (RawOutcome, bool) {
         let mut stop = pin!(stop);
         let ready = match self.prepare(call) {
             Ok(ready) => ready,
-            Err(came) => return (came, false),
+            Err(raw) => return (raw, false),
         };
         if !sending(None) {
-            return (withheld(), false);
+            return (withheld_before_send(), false);
         }
         let timeout = self.tool.timeout.map_or(call.timeout, |limit| limit.min(call.timeout));
         let mut deadline = pin!(tokio::time::sleep(timeout));
-        let mut answer = pin!(self.exchange(ready));
+        let mut answer = pin!(self.send_and_read(ready));
         let mut stopped = false;
         loop {
             tokio::select! {
                 biased;
-                came = &mut answer => return (came, stopped),
-                () = &mut deadline => return (Came::TimedOut { after: timeout }, stopped),
+                raw = &mut answer => return (raw, stopped),
+                () = &mut deadline => return (RawOutcome::TimedOut { after: timeout }, stopped),
                 () = &mut stop, if !stopped => stopped = true,
             }
         }
     }
 
-    fn prepare(&self, call: &Call) -> Result<Ready, Came> {
-        let nothing = json!({});
-        let arguments = if call.arguments.is_null() { &nothing } else { &call.arguments };
+    /// Checks the arguments and builds the request; the error means: not sent.
+    fn prepare(&self, call: &Call) -> Result<PreparedRequest, RawOutcome> {
+        let empty = json!({});
+        let arguments = if call.arguments.is_null() { &empty } else { &call.arguments };
         if let Some(schema) = &self.tool.input_schema {
-            schema.check(arguments).map_err(invalid)?;
+            schema.check(arguments).map_err(invalid_arguments)?;
         }
-        let address::Filled { url, own } = address::fill(&self.tool.url, arguments, self.secrets)?;
-        let method =
-            Method::from_bytes(self.tool.method.as_bytes()).map_err(|error| invalid(error.to_string()))?;
+        let call_url::FilledUrl { url, configured_host } =
+            call_url::fill_url(&self.tool.url, arguments, self.secrets)?;
+        let method = Method::from_bytes(self.tool.method.as_bytes())
+            .map_err(|error| invalid_arguments(error.to_string()))?;
         let mut request = Request::new(method, url);
-        *request.headers_mut() = self.headers(call, arguments)?;
+        *request.headers_mut() = self.build_headers(call, arguments)?;
         if let Some(shape) = &self.tool.body {
-            let body = self.secrets.resolve_shape(shape, arguments).map_err(|problem| unfilled(&problem))?;
-            put_body(&mut request, &body);
+            let body = self
+                .secrets
+                .resolve_value(shape, arguments)
+                .map_err(|problem| template_not_filled(&problem))?;
+            set_body(&mut request, &body);
         }
-        Ok(Ready { request, own })
+        Ok(PreparedRequest { request, configured_host })
     }
 
-    fn headers(&self, call: &Call, arguments: &Value) -> Result<HeaderMap, Came> {
+    /// The configured headers, and idempotency key and trace context unless the config sets them.
+    fn build_headers(&self, call: &Call, arguments: &Value) -> Result<HeaderMap, RawOutcome> {
         let mut headers = HeaderMap::new();
         for (name, template) in &self.tool.headers {
-            let value = self.secrets.resolve(template, arguments).map_err(|problem| unfilled(&problem))?;
+            let value =
+                self.secrets.resolve(template, arguments).map_err(|problem| template_not_filled(&problem))?;
             let value = HeaderValue::from_bytes(value.expose().as_bytes());
-            let mut value =
-                value.map_err(|_| invalid(format!("the header `{name}` holds what none may hold")))?;
+            let mut value = value
+                .map_err(|_| invalid_arguments(format!("the header `{name}` holds what none may hold")))?;
             let name = HeaderName::from_bytes(name.as_bytes());
-            // So that it is not handed on to wherever a redirect points.
+            // Sensitive headers are not sent to another origin after a redirect.
             value.set_sensitive(true);
-            headers.insert(name.map_err(|error| invalid(error.to_string()))?, value);
+            headers.insert(name.map_err(|error| invalid_arguments(error.to_string()))?, value);
         }
-        let own = [(IDEMPOTENCY_HEADER, call.key.clone()), (TRACE_HEADER, traceparent())];
-        for (name, value) in own {
+        let added = [(IDEMPOTENCY_HEADER, call.key.clone()), (TRACE_HEADER, new_traceparent())];
+        for (name, value) in added {
             if let Ok(value) = HeaderValue::try_from(value) {
                 headers.entry(name).or_insert(value);
             }
@@ -101,35 +111,45 @@ impl Exchange<'_> {
         Ok(headers)
     }
 
-    async fn exchange(&self, Ready { request, own }: Ready) -> Came {
-        match self.egress.follow(request, own.as_ref()).await {
-            Ok(response) if response.status().is_success() => page(response, self.output_bytes_max).await,
-            Ok(response) => egress::refusal(response).await.0,
-            Err(came) => came,
+    /// Sends the request, following redirects, and reads the response.
+    async fn send_and_read(
+        &self,
+        PreparedRequest { request, configured_host }: PreparedRequest,
+    ) -> RawOutcome {
+        match self.egress.send_following_redirects(request, configured_host.as_ref()).await {
+            Ok(response) if response.status().is_success() => {
+                read_success(response, self.output_bytes_max).await
+            }
+            Ok(response) => egress::read_failure(response).await.0,
+            Err(raw) => raw,
         }
     }
 }
 
-/// JSON, unless the config says that it is something else: then a text is sent as it is.
-fn put_body(request: &mut Request, body: &Value) {
-    let named = request.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
-    let json = named.is_none_or(|kind| kind.windows(4).any(|word| word == b"json"));
+/// Sets the body as JSON; a string is sent as it is if the configured content type is not JSON.
+fn set_body(request: &mut Request, body: &Value) {
+    let content_type = request.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
+    let is_json = content_type.is_none_or(|kind| kind.windows(4).any(|word| word == b"json"));
     let bytes = match body {
-        Value::String(text) if !json => text.clone(),
+        Value::String(text) if !is_json => text.clone(),
         body => body.to_string(),
     };
     request.headers_mut().entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     *request.body_mut() = Some(bytes.into());
 }
 
-async fn page(mut response: Response, bytes_max: usize) -> Came {
+/// Reads the body of a 2xx response.
+async fn read_success(mut response: Response, bytes_max: usize) -> RawOutcome {
     let code = response.status().as_u16();
-    match egress::read(&mut response, bytes_max).await {
-        Ok((body, cut)) => Came::Page { code, body, cut },
-        Err(why) => Came::Broken { why: format!("HTTP {code}, and then the answer broke off: {why}") },
+    match egress::read_body(&mut response, bytes_max).await {
+        Ok((body, cut)) => RawOutcome::HttpSuccess { code, body, cut },
+        Err(why) => {
+            RawOutcome::ConnectionLost { why: format!("HTTP {code}, and then the answer broke off: {why}") }
+        }
     }
 }
 
-fn invalid(why: String) -> Came {
-    Came::NotSent { category: Category::InvalidArguments, why }
+/// The outcome of a call whose arguments do not make a valid request.
+fn invalid_arguments(why: String) -> RawOutcome {
+    RawOutcome::NotSent { category: ErrorCategory::InvalidArguments, why }
 }

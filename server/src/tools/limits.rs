@@ -1,6 +1,5 @@
-//! What one server is asked to bear: how many calls at once, how many in a stretch of time, how large an
-//! answer, and how often it may be out of reach before it is left alone for a while. Knows calls and
-//! clocks; not how a call travels.
+//! Limits of one server: concurrent calls, calls per time, size of an output, and a circuit breaker for when
+//! it is unreachable. Knows calls and clocks; not how a call is sent.
 
 mod breaker;
 pub mod bytes;
@@ -10,73 +9,79 @@ use std::collections::BTreeMap;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::Ended;
-use super::classify::{Came, OUTPUT_BYTES_MAX};
-use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ServerWords};
-pub use breaker::Circuit;
-use breaker::{Breaker, Ticket};
-use rate::Rate;
+use super::CallOutcome;
+use super::classify::{OUTPUT_BYTES_MAX, RawOutcome};
+use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ServerConfig};
+pub use breaker::CircuitState;
+use breaker::{AdmittedCall, CircuitBreaker};
+use rate::RateLimiter;
 
-/// Calls that may be out at one server at a time where the config does not say.
+/// Concurrent calls to one server, unless the config says otherwise.
 const CONCURRENCY_DEFAULT: usize = 64;
 
-pub struct Limits {
+/// The limits of one server and their current use.
+pub struct ServerLimits {
     permits: Semaphore,
-    rate: Option<Rate>,
+    rate: Option<RateLimiter>,
     breakers: Breakers,
     pub output_bytes_max: usize,
 }
 
-/// What is out of reach together.
+/// Which calls share a circuit breaker.
 enum Breakers {
-    /// A command is started afresh for each call: there is nothing to leave alone.
+    /// None, for commands: each call starts a new process.
     None,
-    Server(Breaker),
-    /// A plain HTTP tool has a host of its own; where the arguments name it, each call has.
-    Tools(BTreeMap<String, Breaker>),
+    /// One for the whole server.
+    Server(CircuitBreaker),
+    /// One for each HTTP tool with a fixed host; a tool whose host comes from the arguments has none.
+    Tools(BTreeMap<String, CircuitBreaker>),
 }
 
-impl Limits {
-    pub fn of(config: &Config, server: &str) -> Self {
-        let words = config.servers.get(server).cloned().unwrap_or_default();
+impl ServerLimits {
+    /// The limits that the config sets for a server.
+    pub fn for_server(config: &Config, server: &str) -> Self {
+        let settings = config.servers.get(server).cloned().unwrap_or_default();
         let breakers = match server {
             COMMAND_SERVER => Breakers::None,
             HTTP_SERVER => {
-                let breaker = |tool: &String| (tool.clone(), breaker(&format!("{server}/{tool}"), &words));
-                let own = config.http.iter().filter(|(_, tool)| names_its_host(&tool.url.source));
-                Breakers::Tools(own.map(|(name, _)| breaker(name)).collect())
+                let entry =
+                    |tool: &String| (tool.clone(), new_breaker(&format!("{server}/{tool}"), &settings));
+                let fixed = config.http.iter().filter(|(_, tool)| has_fixed_host(&tool.url.source));
+                Breakers::Tools(fixed.map(|(name, _)| entry(name)).collect())
             }
-            _ => Breakers::Server(breaker(server, &words)),
+            _ => Breakers::Server(new_breaker(server, &settings)),
         };
         Self {
             permits: Semaphore::new(
-                words.concurrency.unwrap_or(CONCURRENCY_DEFAULT).min(Semaphore::MAX_PERMITS),
+                settings.concurrency.unwrap_or(CONCURRENCY_DEFAULT).min(Semaphore::MAX_PERMITS),
             ),
-            rate: words.rate.map(Rate::new),
+            rate: settings.rate.map(RateLimiter::new),
             breakers,
-            output_bytes_max: words.output_bytes_max.unwrap_or(OUTPUT_BYTES_MAX),
+            output_bytes_max: settings.output_bytes_max.unwrap_or(OUTPUT_BYTES_MAX),
         }
     }
 
-    /// Waits for a turn. Whether the server is left alone is asked last, when the call would leave.
-    pub async fn enter(&self, tool: &str) -> Result<Turn<'_>, Came> {
+    /// Waits until the call may be sent. Err: the circuit breaker rejects it; asked only once a permit is
+    /// free.
+    pub async fn acquire(&self, tool: &str) -> Result<CallPermit<'_>, RawOutcome> {
         let permit = self.permits.acquire().await.expect("the semaphore is never closed");
-        let ticket = match self.breaker(tool) {
+        let admitted = match self.breaker_for(tool) {
             Some(breaker) => Some(breaker.admit()?),
             None => None,
         };
         if let Some(rate) = &self.rate {
-            rate.turn().await;
+            rate.acquire().await;
         }
-        Ok(Turn { ticket, _permit: permit })
+        Ok(CallPermit { admitted, _permit: permit })
     }
 
-    /// Where the breaker of a server stands, or that of one tool where each has its own.
-    pub fn circuit(&self, tool: &str) -> Circuit {
-        self.breaker(tool).map_or(Circuit::Closed, Breaker::circuit)
+    /// The state of the server's circuit, or of the tool's where each tool has its own.
+    pub fn circuit_state(&self, tool: &str) -> CircuitState {
+        self.breaker_for(tool).map_or(CircuitState::Closed, CircuitBreaker::circuit_state)
     }
 
-    fn breaker(&self, tool: &str) -> Option<&Breaker> {
+    /// The circuit breaker for a tool's calls. None: they have none.
+    fn breaker_for(&self, tool: &str) -> Option<&CircuitBreaker> {
         match &self.breakers {
             Breakers::None => None,
             Breakers::Server(breaker) => Some(breaker),
@@ -85,30 +90,32 @@ impl Limits {
     }
 }
 
-/// The arguments have no say in where the url leads.
-fn names_its_host(url: &str) -> bool {
-    let reads = |text: &str| text.contains("${arguments");
+/// Whether scheme and host of a URL template do not depend on the call's arguments.
+fn has_fixed_host(url: &str) -> bool {
+    let has_argument = |text: &str| text.contains("${arguments");
     match url.split_once("://") {
-        Some((scheme, rest)) => !reads(scheme) && !rest.split(['/', '?', '#']).next().is_some_and(reads),
-        None => !reads(url),
+        Some((scheme, rest)) => {
+            !has_argument(scheme) && !rest.split(['/', '?', '#']).next().is_some_and(has_argument)
+        }
+        None => !has_argument(url),
     }
 }
 
-fn breaker(name: &str, words: &ServerWords) -> Breaker {
-    Breaker::new(name, words.breaker.after, words.breaker.cool_down)
+fn new_breaker(name: &str, settings: &ServerConfig) -> CircuitBreaker {
+    CircuitBreaker::new(name, settings.breaker.after, settings.breaker.cool_down)
 }
 
-/// A place among the calls that are out. Given up, it says nothing of the server.
-pub struct Turn<'a> {
-    ticket: Option<Ticket<'a>>,
+/// Permission to send one call; holds its concurrency permit. Dropped without an outcome, it records nothing.
+pub struct CallPermit<'a> {
+    admitted: Option<AdmittedCall<'a>>,
     _permit: SemaphorePermit<'a>,
 }
 
-impl Turn<'_> {
-    /// What the call's end says of the server.
-    pub fn over(self, ended: &Ended) {
-        if let Some(ticket) = self.ticket {
-            ticket.over(ended);
+impl CallPermit<'_> {
+    /// Tells the circuit breaker the call's outcome.
+    pub fn record_outcome(self, outcome: &CallOutcome) {
+        if let Some(admitted) = self.admitted {
+            admitted.record_outcome(outcome);
         }
     }
 }

@@ -1,18 +1,18 @@
-//! MCP servers, over stdio or HTTP: connected on first use, one connection each, kept up, connected again on
-//! the next use after it ended. The only part of `tools` that names rmcp, together with what is below it.
+//! MCP servers, over stdio or HTTP. Each is connected on first use, has one connection, and is connected
+//! again on the next use after a loss. Only this module and its submodules may use rmcp.
 
-mod answer;
-mod calls;
+mod call_response;
+mod client_events;
 mod connection;
-mod ears;
 mod fault;
+mod health;
 mod http;
-mod life;
-mod lines;
-mod raw;
-mod requests;
-mod signs;
-mod tasks;
+mod mcp_tasks;
+mod pending_calls;
+mod raw_tools;
+mod restart;
+mod server_requests;
+mod stdio;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,86 +20,93 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
-use super::catalog::{CatalogError, Listing};
-use super::classify::Came;
-use super::egress::Egress;
-use super::process::ChildProcess;
-use super::secret::{Secrets, Unresolved};
-use super::{Call, Circuit, OnLateCame, OnProgress, environment, stopped_unsent, withheld};
-use crate::config::{InheritEnv, McpServer, ServerWords, Template};
-use connection::Connection;
-use http::HttpClient;
-use life::Life;
-pub use life::ServerState;
+use super::catalog::{CatalogError, ToolListing};
+use super::classify::RawOutcome;
+use super::egress::EgressClient;
+use super::process::ProcessIdentity;
+use super::secret::{Secrets, UnresolvedReference};
+use super::{
+    Call, CircuitState, OnLateRawOutcome, OnProgress, environment, stopped_before_send, withheld_before_send,
+};
+use crate::config::{ConfigTemplate, InheritEnv, McpServer, ServerConfig};
+use connection::McpConnection;
+use http::McpHttpClient;
+use restart::RestartPolicy;
+pub use restart::ServerState;
 
-type Connecting = Shared<BoxFuture<'static, Result<Arc<Connection>, NotUp>>>;
+/// A connection attempt that several calls can wait for.
+type ConnectFuture = Shared<BoxFuture<'static, Result<Arc<McpConnection>, ConnectError>>>;
 
-/// Why there is no connection; the sentence names the server.
+/// Why there is no connection; `why` is a sentence that names the server.
 #[derive(Clone, Debug)]
-pub struct NotUp {
-    pub category: Category,
+pub struct ConnectError {
+    pub category: ErrorCategory,
     pub why: String,
 }
 
-pub struct Server {
+/// A configured MCP server and its connection.
+pub struct DownstreamServer {
     name: String,
     definition: McpServer,
     folder: PathBuf,
     secrets: Secrets,
-    egress: Egress,
-    life: Life,
-    /// The one connection, up or coming up. A call that gives up waiting leaves it coming up.
-    slot: Mutex<Option<Slot>>,
+    egress: EgressClient,
+    restart_policy: RestartPolicy,
+    /// The current connection or connection attempt. It continues when a call stops waiting for it.
+    slot: Mutex<Option<McpConnectionSlot>>,
 }
 
-struct Slot {
-    connecting: Connecting,
-    starting: AbortHandle,
-    /// When it was last begun, and how often in a row before that in vain.
-    begun: Instant,
-    falls: u32,
+/// A connection or connection attempt, with the history that determines the backoff.
+struct McpConnectionSlot {
+    connect_future: ConnectFuture,
+    connect_task: AbortHandle,
+    /// When the attempt was or will be started.
+    started_at: Instant,
+    /// Consecutive failures before this attempt.
+    failures: u32,
 }
 
-impl Drop for Slot {
+impl Drop for McpConnectionSlot {
     fn drop(&mut self) {
-        // A server that is still coming up is ended with the task that starts it.
-        self.starting.abort();
+        // Aborting the connect task also kills a server that is still starting.
+        self.connect_task.abort();
     }
 }
 
-/// All that a call waits for.
-struct Ready {
-    connection: Arc<Connection>,
-    /// What the server offers on it, or why that is not known.
-    listing: Result<Arc<Listing>, String>,
+/// What a call to an MCP server waits for.
+struct ReadyConnection {
+    connection: Arc<McpConnection>,
+    /// The server's tools, or why they could not be listed.
+    listing: Result<Arc<ToolListing>, String>,
 }
 
-impl Ready {
-    /// A call that is not pinned goes its way though nobody knows what the server offers: it will say.
-    fn admit(&self, call: &Call) -> Result<(), Came> {
+impl ReadyConnection {
+    /// Checks the call against the listing. Without a listing an unpinned call passes: the server itself will
+    /// check it.
+    fn check_call(&self, call: &Call) -> Result<(), RawOutcome> {
         match &self.listing {
-            Ok(listing) => listing.admit(call),
+            Ok(listing) => listing.check_call(call),
             Err(_) if call.pin.is_none() => Ok(()),
-            Err(why) => Err(Came::NotSent { category: Category::Unavailable, why: why.clone() }),
+            Err(why) => Err(RawOutcome::NotSent { category: ErrorCategory::Unavailable, why: why.clone() }),
         }
     }
 }
 
-impl Server {
+impl DownstreamServer {
     pub fn new(
         name: &str,
         definition: &McpServer,
         folder: &Path,
         secrets: &Secrets,
-        egress: &Egress,
-        words: &ServerWords,
+        egress: &EgressClient,
+        settings: &ServerConfig,
     ) -> Self {
         Self {
             name: name.to_owned(),
@@ -107,114 +114,120 @@ impl Server {
             folder: folder.to_owned(),
             secrets: secrets.clone(),
             egress: egress.clone(),
-            life: Life::of(words),
+            restart_policy: RestartPolicy::from_config(settings),
             slot: Mutex::default(),
         }
     }
 
-    /// Also says whether the call was asked to stop.
+    /// Calls a tool, and polls the MCP task if the server creates one. Also returns whether the call was
+    /// asked to stop.
     pub async fn call(
         &self,
         tool: &str,
         call: &Call,
-        sending: impl Fn(Option<ChildProcess>) -> bool + Send,
-        (progress, late): (OnProgress, OnLateCame),
+        sending: impl Fn(Option<ProcessIdentity>) -> bool + Send,
+        (progress, late): (OnProgress, OnLateRawOutcome),
         stop: impl Future<Output = ()> + Send,
-    ) -> (Came, bool) {
+    ) -> (RawOutcome, bool) {
         if !matches!(call.arguments, Value::Object(_) | Value::Null) {
             let why = "the arguments of a tool are an object".to_owned();
-            return (Came::NotSent { category: Category::InvalidArguments, why }, false);
+            return (RawOutcome::NotSent { category: ErrorCategory::InvalidArguments, why }, false);
         }
         let mut stop = pin!(stop);
-        let ready = match self.at_hand() {
+        let ready = match self.ready_without_waiting() {
             Some(ready) => Ok(ready),
             None => tokio::select! {
                 biased;
-                () = &mut stop => return (stopped_unsent(), true),
-                ready = Box::pin(self.ready(call.timeout)) => ready,
+                () = &mut stop => return (stopped_before_send(), true),
+                ready = Box::pin(self.wait_until_ready(call.timeout)) => ready,
             },
         };
         match ready {
-            Ok(ready) if let Err(came) = ready.admit(call) => (came, false),
-            Ok(Ready { connection, .. }) if !sending(connection.process()) => (withheld(), false),
-            Ok(Ready { connection, .. }) => {
+            Ok(ready) if let Err(raw) = ready.check_call(call) => (raw, false),
+            Ok(ReadyConnection { connection, .. }) if !sending(connection.process()) => {
+                (withheld_before_send(), false)
+            }
+            Ok(ReadyConnection { connection, .. }) => {
                 let deadline = Instant::now() + call.timeout;
-                let (came, stopped) = match tasks::replied_to(call) {
-                    Some(task) => (tasks::update(&connection, task, call).await, false),
+                let (raw, stopped) = match mcp_tasks::replied_task(call) {
+                    Some(task) => (mcp_tasks::send_reply(&connection, task, call).await, false),
                     None => connection.call(tool, call, (progress, late), stop.as_mut()).await,
                 };
-                if matches!(came, Came::TimedOut { .. }) {
-                    // Apart from the call, whose outcome is known to be unknown already.
-                    let check_after = self.life.check_after;
-                    tokio::spawn(async move { connection.is_well(check_after).await });
+                if matches!(raw, RawOutcome::TimedOut { .. }) {
+                    // In a separate Tokio task: the call's outcome does not depend on it.
+                    let check_after = self.restart_policy.check_after;
+                    tokio::spawn(async move { connection.ping(check_after).await });
                 }
-                let Came::Background { task, poll } = came else { return (came, stopped) };
-                self.keep(call, &task).await;
-                let wait = tasks::Wait { deadline, timeout: call.timeout, poll };
-                // Boxed, like all that few calls come to: each would carry its size about.
-                Box::pin(tasks::follow(self, &task, wait, stop, stopped)).await
+                let RawOutcome::McpTaskCreated { task, poll } = raw else { return (raw, stopped) };
+                self.save_mcp_task(call, &task).await;
+                let wait = mcp_tasks::McpTaskWait { deadline, timeout: call.timeout, poll_interval: poll };
+                // Boxed because few calls become tasks: it would enlarge the future of every call.
+                Box::pin(mcp_tasks::poll_until_ended(self, &task, wait, stop, stopped)).await
             }
-            Err(came) => (came, false),
+            Err(raw) => (raw, false),
         }
     }
 
-    /// Asks after a task that was accepted before.
-    pub async fn follow(
+    /// Polls an MCP task that an earlier call created. Also returns whether the call was asked to stop.
+    pub async fn follow_mcp_task(
         &self,
         call: &Call,
         task: &str,
         stop: impl Future<Output = ()> + Send,
-    ) -> (Came, bool) {
+    ) -> (RawOutcome, bool) {
         let deadline = Instant::now() + call.timeout;
-        let wait = tasks::Wait { deadline, timeout: call.timeout, poll: None };
-        tasks::follow(self, task, wait, pin!(stop), false).await
+        let wait = mcp_tasks::McpTaskWait { deadline, timeout: call.timeout, poll_interval: None };
+        mcp_tasks::poll_until_ended(self, task, wait, pin!(stop), false).await
     }
 
-    /// A handle that a secret would have to be struck out of is of no use to the next process.
-    async fn keep(&self, call: &Call, task: &str) {
-        let mut shown = task.to_owned();
-        self.secrets.redact_text(&mut shown);
-        if let Some(keep) =
-            call.carry.keep.as_ref().filter(|_| shown == task && task.len() <= tasks::BYTES_MAX)
-        {
-            keep(shown).await;
+    /// Stores a task id durably, unless it is too long or contains a secret: redacted it would be useless.
+    async fn save_mcp_task(&self, call: &Call, task: &str) {
+        let mut redacted = task.to_owned();
+        self.secrets.redact_text(&mut redacted);
+        let can_save = redacted == task && task.len() <= mcp_tasks::MCP_TASK_ID_BYTES_MAX;
+        if let Some(save) = call.context.save_mcp_task.as_ref().filter(|_| can_save) {
+            save(redacted).await;
         }
     }
 
-    /// Where nothing has to be waited for.
-    fn at_hand(&self) -> Option<Ready> {
+    /// The connection and its listing, if both are available without waiting.
+    fn ready_without_waiting(&self) -> Option<ReadyConnection> {
         let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let connection = slot.as_ref()?.connecting.peek()?.as_ref().ok()?;
-        if !connection.is_up() || connection.is_doubtful(self.life.check_after) {
+        let connection = slot.as_ref()?.connect_future.peek()?.as_ref().ok()?;
+        if !connection.is_up() || connection.needs_ping(self.restart_policy.check_after) {
             return None;
         }
-        Some(Ready { connection: connection.clone(), listing: Ok(connection.listing_at_hand()?) })
+        Some(ReadyConnection {
+            connection: connection.clone(),
+            listing: Ok(connection.listing_without_waiting()?),
+        })
     }
 
-    /// A connection that is up, and what the server offers on it. One that keeps falling is waited for like
-    /// one that starts slowly.
-    async fn ready(&self, patience: Duration) -> Result<Ready, Came> {
-        match tokio::time::timeout(patience, self.listed()).await {
-            Ok(Ok((connection, listing))) => Ok(Ready { connection, listing }),
-            Ok(Err(NotUp { category, why })) => Err(Came::NotSent { category, why }),
+    /// Waits until the server is connected and its tools are listed. The time spent in restart backoff counts
+    /// too.
+    async fn wait_until_ready(&self, timeout: Duration) -> Result<ReadyConnection, RawOutcome> {
+        match tokio::time::timeout(timeout, self.connect_and_list()).await {
+            Ok(Ok((connection, listing))) => Ok(ReadyConnection { connection, listing }),
+            Ok(Err(ConnectError { category, why })) => Err(RawOutcome::NotSent { category, why }),
             Err(_) => {
-                let falls = match self.state(Circuit::Closed).falls {
+                let falls = match self.state(CircuitState::Closed).falls {
                     0 => String::new(),
                     falls => format!(" (it has fallen {falls} times in a row)"),
                 };
                 let why = format!(
-                    "the server `{}` was not up within {patience:?}{falls}; nothing was sent",
+                    "the server `{}` was not up within {timeout:?}{falls}; nothing was sent",
                     self.name
                 );
-                Err(Came::NotSent { category: Category::Timeout, why })
+                Err(RawOutcome::NotSent { category: ErrorCategory::Timeout, why })
             }
         }
     }
 
-    pub fn state(&self, circuit: Circuit) -> ServerState {
+    /// The server's state, as shown to users.
+    pub fn state(&self, circuit: CircuitState) -> ServerState {
         let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let connection = slot.as_ref().map(|slot| slot.connecting.peek().cloned());
-        let falls = slot.as_ref().map_or(0, |slot| slot.falls);
+        let connection = slot.as_ref().map(|slot| slot.connect_future.peek().cloned());
+        let falls = slot.as_ref().map_or(0, |slot| slot.failures);
         match connection {
             None => ServerState::new("not started", None, falls, circuit),
             Some(None) => ServerState::new("coming up", None, falls, circuit),
@@ -223,93 +236,107 @@ impl Server {
         }
     }
 
-    /// The server's tools, in its own order.
-    pub async fn listing(&self) -> Result<Arc<Listing>, CatalogError> {
+    /// The server's tools, in its own order; connects if necessary.
+    pub async fn tool_listing(&self) -> Result<Arc<ToolListing>, CatalogError> {
         let unreachable = |why| CatalogError::Unreachable { server: self.name.clone(), why };
-        let (_, listing) = self.listed().await.map_err(|not_up| unreachable(not_up.why))?;
+        let (_, listing) = self.connect_and_list().await.map_err(|error| unreachable(error.why))?;
         listing.map_err(unreachable)
     }
 
-    /// Of one and the same connection: a server that was started again may offer other tools.
-    async fn listed(&self) -> Result<(Arc<Connection>, Result<Arc<Listing>, String>), NotUp> {
-        let connection = self.connection().await?;
-        let listing = connection.listing(&self.name).await;
+    /// A connection and the listing made on that same connection: a restarted server may offer other tools.
+    async fn connect_and_list(
+        &self,
+    ) -> Result<(Arc<McpConnection>, Result<Arc<ToolListing>, String>), ConnectError> {
+        let connection = self.live_connection().await?;
+        let listing = connection.tool_listing(&self.name).await;
         Ok((connection, listing))
     }
 
+    /// Closes the connection and stops the server's process.
     pub async fn shutdown(&self) {
         let current = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Ok(connection)) = current.as_ref().and_then(|slot| slot.connecting.peek()) {
+        if let Some(Ok(connection)) = current.as_ref().and_then(|slot| slot.connect_future.peek()) {
             connection.close().await;
         }
     }
 
-    /// One that was silent for a while is asked whether it is well first.
-    async fn connection(&self) -> Result<Arc<Connection>, NotUp> {
-        let connection = self.connecting()?.await?;
-        let check_after = self.life.check_after;
-        if !connection.is_doubtful(check_after) || connection.is_well(check_after).await {
+    /// The current connection, or a new one. A connection that was silent for long is pinged first.
+    async fn live_connection(&self) -> Result<Arc<McpConnection>, ConnectError> {
+        let connection = self.current_or_new_connection()?.await?;
+        let check_after = self.restart_policy.check_after;
+        if !connection.needs_ping(check_after) || connection.ping(check_after).await {
             return Ok(connection);
         }
-        self.connecting()?.await
+        self.current_or_new_connection()?.await
     }
 
-    fn connecting(&self) -> Result<Connecting, NotUp> {
+    /// The current connection attempt or connection if it is up, else a new attempt after the backoff.
+    fn current_or_new_connection(&self) -> Result<ConnectFuture, ConnectError> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut falls, mut since) = (0, Duration::MAX);
+        let (mut failures, mut since) = (0, Duration::MAX);
         if let Some(current) = slot.as_ref() {
-            falls = match current.connecting.peek() {
-                None => return Ok(current.connecting.clone()),
-                Some(Ok(connection)) if connection.is_up() => return Ok(current.connecting.clone()),
-                Some(Ok(connection)) if self.life.was_healthy(connection) => 1,
-                Some(Ok(_) | Err(_)) => current.falls + 1,
+            failures = match current.connect_future.peek() {
+                None => return Ok(current.connect_future.clone()),
+                Some(Ok(connection)) if connection.is_up() => return Ok(current.connect_future.clone()),
+                Some(Ok(connection)) if self.restart_policy.was_healthy(connection) => 1,
+                Some(Ok(_) | Err(_)) => current.failures + 1,
             };
-            since = current.begun.elapsed();
+            since = current.started_at.elapsed();
         }
-        let wait = self.life.apart(falls).saturating_sub(since);
+        let wait = self.restart_policy.backoff_after(failures).saturating_sub(since);
         let name = self.name.clone();
-        let task = self.connect(wait)?;
-        let starting = task.abort_handle();
-        let ended = move |ended: Result<_, JoinError>| {
-            ended.unwrap_or_else(|error| {
+        let task = self.spawn_connect(wait)?;
+        let connect_task = task.abort_handle();
+        let joined = move |result: Result<_, JoinError>| {
+            result.unwrap_or_else(|error| {
                 Err(unavailable(format!("starting the server `{name}` was given up: {error}")))
             })
         };
-        let connecting: Connecting = task.map(ended).boxed().shared();
-        let begun = Instant::now() + wait;
-        *slot = Some(Slot { connecting: connecting.clone(), starting, begun, falls });
-        Ok(connecting)
+        let connect_future: ConnectFuture = task.map(joined).boxed().shared();
+        let started_at = Instant::now() + wait;
+        *slot = Some(McpConnectionSlot {
+            connect_future: connect_future.clone(),
+            connect_task,
+            started_at,
+            failures,
+        });
+        Ok(connect_future)
     }
 
-    fn connect(&self, wait: Duration) -> Result<JoinHandle<Result<Arc<Connection>, NotUp>>, NotUp> {
+    /// Spawns a task that starts or reaches the server after `wait`.
+    fn spawn_connect(
+        &self,
+        wait: Duration,
+    ) -> Result<JoinHandle<Result<Arc<McpConnection>, ConnectError>>, ConnectError> {
         let name = self.name.clone();
         match &self.definition {
             McpServer::Stdio { command, args, env, inherit_env, cwd } => {
-                let command = self.command(command, args, env, inherit_env, cwd.as_ref());
+                let command = self.build_command(command, args, env, inherit_env, cwd.as_ref());
                 let command = command.map_err(|problem| {
                     unavailable(format!("the server `{name}` cannot be started: {problem}"))
                 })?;
-                let limit = self.life.start_timeout;
-                let starting = connection::start(name, command, self.secrets.clone(), limit);
-                Ok(tokio::spawn(life::after(wait, starting)))
+                let limit = self.restart_policy.start_timeout;
+                let starting = connection::start_child(name, command, self.secrets.clone(), limit);
+                Ok(tokio::spawn(restart::run_after(wait, starting)))
             }
             McpServer::Http { url, headers } => {
-                let client = HttpClient::new(&self.egress, url, headers, &self.secrets);
-                let reaching = connection::reach(name, client, self.life.start_timeout);
-                Ok(tokio::spawn(life::after(wait, reaching)))
+                let client = McpHttpClient::new(&self.egress, url, headers, &self.secrets);
+                let reaching = connection::connect_http(name, client, self.restart_policy.start_timeout);
+                Ok(tokio::spawn(restart::run_after(wait, reaching)))
             }
         }
     }
 
-    fn command(
+    /// Fills in the command of a stdio server.
+    fn build_command(
         &self,
-        command: &Template,
-        args: &[Template],
-        env: &BTreeMap<String, Template>,
+        command: &ConfigTemplate,
+        args: &[ConfigTemplate],
+        env: &BTreeMap<String, ConfigTemplate>,
         inherit_env: &InheritEnv,
-        cwd: Option<&Template>,
-    ) -> Result<Command, Unresolved> {
-        let fill = |template: &Template| self.secrets.resolve(template, &Value::Null);
+        cwd: Option<&ConfigTemplate>,
+    ) -> Result<Command, UnresolvedReference> {
+        let fill = |template: &ConfigTemplate| self.secrets.resolve(template, &Value::Null);
         let mut filled = Command::new(fill(command)?.expose());
         environment::restrict(&mut filled, inherit_env);
         for argument in args {
@@ -324,9 +351,9 @@ impl Server {
     }
 }
 
-fn unavailable(why: String) -> NotUp {
-    NotUp { category: Category::Unavailable, why }
+fn unavailable(why: String) -> ConnectError {
+    ConnectError { category: ErrorCategory::Unavailable, why }
 }
 
-/// A caller's `stop`, pinned where the call began.
-type Stop<'a, F> = Pin<&'a mut F>;
+/// A future that resolves when the call is asked to stop.
+type StopFuture<'a, F> = Pin<&'a mut F>;

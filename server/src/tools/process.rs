@@ -1,5 +1,5 @@
-//! Child processes, each leading a process group of its own, so that whatever it starts can be ended
-//! with it. Knows how to start, name, watch and end a group; not what the child is for.
+//! Child processes. Each leads a process group of its own, so that it can be killed together with all that it
+//! starts. Knows how to start, identify, watch and kill a group; not what the child is for.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -14,207 +14,221 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 
-use super::guard;
+use super::orphan_reaper;
 use super::secret::Secrets;
 
-/// Between asking a group to end and ending it.
+/// The time between SIGTERM and SIGKILL.
 pub const TERM_GRACE: Duration = Duration::from_secs(1);
-/// After a group has ended its pipes close; a process that fled the group may hold them longer.
-pub const DRAIN_LIMIT: Duration = Duration::from_secs(1);
-/// How much of a child's last words is kept for error messages.
+/// How long pipes are read after the group has exited; a process that left the group may hold them open
+/// longer.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How much of the end of a child's stderr is kept for error messages.
 const TAIL_BYTES: usize = 4 * 1024;
 /// A longer line of a child's stderr is logged in pieces.
 const LOG_LINE_BYTES: usize = 2 * 1024;
 
-/// A process that cannot be mistaken for a later one with the same number.
+/// Identifies a process by pid and start time, so that a later process with the same pid is not mistaken for
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChildProcess {
+pub struct ProcessIdentity {
     pub pid: u32,
     /// Field 22 of `/proc/<pid>/stat`: clock ticks since boot. 0 where there is no such file.
     pub start_time: u64,
 }
 
-/// Names, to whatever is started for a call, the process that started it.
+/// The variable that tells a command's processes which process started them.
 pub const PARENT_VARIABLE: &str = "ACTBOOK_PARENT";
-/// Marks all that a server starts, wherever it goes.
+/// The variable that marks all processes of a server, even those that leave its group.
 const SERVER_VARIABLE: &str = "ACTBOOK_SERVER";
 
-impl fmt::Display for ChildProcess {
+impl fmt::Display for ProcessIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.pid, self.start_time)
     }
 }
 
-impl ChildProcess {
-    pub fn this() -> Self {
-        Self::of(std::process::id())
+impl ProcessIdentity {
+    /// The identity of the current process.
+    pub fn current() -> Self {
+        Self::from_pid(std::process::id())
     }
 
-    fn of(pid: u32) -> Self {
+    fn from_pid(pid: u32) -> Self {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         Self { pid, start_time: start_time(&stat).unwrap_or(0) }
     }
 }
 
-/// The name in field 2 may hold spaces and parentheses, so fields are counted after its last one.
+/// The start time in the text of `/proc/<pid>/stat`. The name in field 2 may contain spaces and parentheses,
+/// so fields are counted after the last parenthesis.
 fn start_time(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// The leaders of the groups that run, for a process that must leave at once.
-static LEADERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// The pids of the running group leaders, for killing all groups when this process must exit at once.
+static GROUP_LEADERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-fn leaders() -> MutexGuard<'static, BTreeSet<u32>> {
-    LEADERS.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_group_leaders() -> MutexGuard<'static, BTreeSet<u32>> {
+    GROUP_LEADERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills every group that this process started, and whatever of its servers fled from them.
+/// Kills every group that this process started, and the processes of its servers that left their groups.
 pub fn kill_child_processes() {
-    leaders().iter().for_each(|leader| signal(*leader, Signal::KILL));
-    let mark = format!("{SERVER_VARIABLE}={} ", ChildProcess::this());
-    kill_where(|variable| variable.starts_with(mark.as_bytes()));
+    lock_group_leaders().iter().for_each(|leader| signal_group(*leader, Signal::KILL));
+    let mark = format!("{SERVER_VARIABLE}={} ", ProcessIdentity::current());
+    kill_groups_where(|variable| variable.starts_with(mark.as_bytes()));
 }
 
-/// A running group. Dropped, it is ended at once.
+/// A running process group. Killed when dropped.
 #[derive(Debug)]
-pub struct Group {
-    pub process: ChildProcess,
-    ended: watch::Receiver<Option<ExitStatus>>,
+pub struct ProcessGroup {
+    pub process: ProcessIdentity,
+    exit_status: watch::Receiver<Option<ExitStatus>>,
 }
 
+/// The pipes to a child's standard streams.
 #[derive(Debug)]
-pub struct Pipes {
+pub struct ChildPipes {
     pub stdin: ChildStdin,
     pub stdout: ChildStdout,
     pub stderr: ChildStderr,
 }
 
-/// Starts a server: as a command is started, but marked, so that what fled its group is found by the mark
-/// and ended with it. A command may leave a daemon behind on purpose; a server that was stopped may not.
-pub fn start_server(command: &mut Command) -> std::io::Result<(Group, Pipes)> {
+/// Starts a server like a command, but with a marker variable in its environment: processes that left the
+/// group are found by it and killed too. A command may leave a daemon behind on purpose; a stopped server may
+/// not.
+pub fn spawn_server(command: &mut Command) -> std::io::Result<(ProcessGroup, ChildPipes)> {
     static SERVERS: AtomicU64 = AtomicU64::new(0);
-    let mark = format!("{} {}", ChildProcess::this(), SERVERS.fetch_add(1, Ordering::Relaxed));
+    let mark = format!("{} {}", ProcessIdentity::current(), SERVERS.fetch_add(1, Ordering::Relaxed));
     command.env(SERVER_VARIABLE, &mark);
-    start_with(command, Some(mark))
+    spawn_group(command, Some(mark))
 }
 
-/// Starts the command as the leader of a group of its own, all three pipes in our hands.
-pub fn start(command: &mut Command) -> std::io::Result<(Group, Pipes)> {
-    start_with(command, None)
+/// Starts a command as the leader of a new process group, with pipes for all three standard streams.
+pub fn spawn_command(command: &mut Command) -> std::io::Result<(ProcessGroup, ChildPipes)> {
+    spawn_group(command, None)
 }
 
-/// `server_mark`: what a server's processes are found by.
-fn start_with(command: &mut Command, server_mark: Option<String>) -> std::io::Result<(Group, Pipes)> {
+/// `server_mark`: the value of the variable that marks a server's processes.
+fn spawn_group(
+    command: &mut Command,
+    server_mark: Option<String>,
+) -> std::io::Result<(ProcessGroup, ChildPipes)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.process_group(0).kill_on_drop(true).spawn()?;
     let pid = child.id().ok_or_else(|| std::io::Error::other("the child ended while it started"))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (report, ended) = watch::channel(None);
-    let process = ChildProcess::of(pid);
-    leaders().insert(pid);
+    let (status_sender, exit_status) = watch::channel(None);
+    let process = ProcessIdentity::from_pid(pid);
+    lock_group_leaders().insert(pid);
     if server_mark.is_some() {
-        guard::watch(pid);
+        orphan_reaper::register(pid);
     }
     tokio::spawn(async move {
         let status = child.wait().await;
-        // At once after the leader is reaped: later its number might belong to somebody else.
-        signal(pid, Signal::KILL);
-        leaders().remove(&pid);
+        // Immediately after the leader is reaped: later its pid might be reused.
+        signal_group(pid, Signal::KILL);
+        lock_group_leaders().remove(&pid);
         if let Some(mark) = server_mark {
-            guard::forget(pid);
-            kill_marked(SERVER_VARIABLE, &mark);
+            orphan_reaper::unregister(pid);
+            kill_by_variable(SERVER_VARIABLE, &mark);
         }
-        report.send_replace(Some(status.unwrap_or_else(|_| lost())));
+        status_sender.send_replace(Some(status.unwrap_or_else(|_| unknown_exit_status())));
     });
     let pipes = stdin.zip(stdout).zip(stderr);
     let ((stdin, stdout), stderr) = pipes.expect("all three pipes were asked for and taken once");
-    Ok((Group { process, ended }, Pipes { stdin, stdout, stderr }))
+    Ok((ProcessGroup { process, exit_status }, ChildPipes { stdin, stdout, stderr }))
 }
 
-impl Group {
+impl ProcessGroup {
     pub fn is_running(&self) -> bool {
-        self.ended.borrow().is_none()
+        self.exit_status.borrow().is_none()
     }
 
-    /// The leader has ended, and so has every leftover of its group.
-    pub async fn ended(&self) -> ExitStatus {
-        let mut ended = self.ended.clone();
-        let seen = ended.wait_for(Option::is_some).await;
-        seen.ok().and_then(|status| *status).unwrap_or_else(lost)
+    /// Waits until the leader has exited and the rest of its group has been killed; returns the leader's
+    /// status.
+    pub async fn wait_for_exit(&self) -> ExitStatus {
+        let mut exit_status = self.exit_status.clone();
+        let received = exit_status.wait_for(Option::is_some).await;
+        received.ok().and_then(|status| *status).unwrap_or_else(unknown_exit_status)
     }
 
-    /// Reading its output, say: nothing more comes of it soon after the group has ended, though a process
-    /// that fled may hold the pipe open.
-    pub fn while_it_lasts<W>(&self, work: W) -> impl Future<Output = ()> + Send + use<W>
+    /// Runs `work`, such as reading a pipe, until it is done or a moment after the group has exited: a
+    /// process that left the group may hold the pipe open.
+    pub fn run_until_exit<W>(&self, work: W) -> impl Future<Output = ()> + Send + use<W>
     where
         W: Future<Output = ()> + Send,
     {
-        let mut ended = self.ended.clone();
+        let mut exit_status = self.exit_status.clone();
         async move {
-            let over = async {
-                // An error means that nobody will tell, which is an end too.
-                drop(ended.wait_for(Option::is_some).await);
-                tokio::time::sleep(DRAIN_LIMIT).await;
+            let exited = async {
+                // An error means that the sender was dropped, which counts as an exit too.
+                drop(exit_status.wait_for(Option::is_some).await);
+                tokio::time::sleep(DRAIN_TIMEOUT).await;
             };
             tokio::select! {
                 () = work => {}
-                () = over => tracing::debug!("a process that fled its group still holds its output"),
+                () = exited => tracing::debug!("a process that left its group still holds the output open"),
             }
         }
     }
 
+    /// A handle that can kill the group but does not own it.
     pub fn killer(&self) -> GroupKiller {
-        GroupKiller { pid: self.process.pid, ended: self.ended.clone() }
+        GroupKiller { pid: self.process.pid, exit_status: self.exit_status.clone() }
     }
 
-    pub fn ask_to_end(&self) {
+    /// Sends SIGTERM to the group if its leader runs.
+    pub fn terminate(&self) {
         if self.is_running() {
-            signal(self.process.pid, Signal::TERM);
+            signal_group(self.process.pid, Signal::TERM);
         }
     }
 
+    /// Sends SIGKILL to the group if its leader runs.
     pub fn kill(&self) {
         if self.is_running() {
-            signal(self.process.pid, Signal::KILL);
+            signal_group(self.process.pid, Signal::KILL);
         }
     }
 
-    /// Asks, waits a moment, then kills; returns when nothing of the group is left.
-    pub async fn end(&self) -> ExitStatus {
-        self.ask_to_end();
-        match tokio::time::timeout(TERM_GRACE, self.ended()).await {
+    /// Sends SIGTERM, after `TERM_GRACE` SIGKILL; returns when nothing of the group is left.
+    pub async fn terminate_then_kill(&self) -> ExitStatus {
+        self.terminate();
+        match tokio::time::timeout(TERM_GRACE, self.wait_for_exit()).await {
             Ok(status) => status,
             Err(_) => {
                 self.kill();
-                self.ended().await
+                self.wait_for_exit().await
             }
         }
     }
 }
 
-/// Ends a group from elsewhere than its owner, who may be waiting for it. Does not keep it alive.
+/// Kills a group without owning it. Dropping it does nothing.
 #[derive(Clone, Debug)]
 pub struct GroupKiller {
     pid: u32,
-    ended: watch::Receiver<Option<ExitStatus>>,
+    exit_status: watch::Receiver<Option<ExitStatus>>,
 }
 
 impl GroupKiller {
     pub fn kill(&self) {
-        if self.ended.borrow().is_none() {
-            signal(self.pid, Signal::KILL);
+        if self.exit_status.borrow().is_none() {
+            signal_group(self.pid, Signal::KILL);
         }
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-fn signal(leader: u32, signal: Signal) {
+/// Signals the group of a leader; a group that no longer exists is no error.
+fn signal_group(leader: u32, signal: Signal) {
     let group = i32::try_from(leader).ok().and_then(Pid::from_raw);
     if let Some(group) = group
         && let Err(error) = kill_process_group(group, signal)
@@ -224,14 +238,15 @@ fn signal(leader: u32, signal: Signal) {
     }
 }
 
-/// How a child ended that nobody could wait for. Neither an exit code nor a signal: the default status
-/// would be a success.
-fn lost() -> ExitStatus {
+/// The status of a child whose exit could not be observed: neither an exit code nor a signal. The default
+/// status would mean success.
+fn unknown_exit_status() -> ExitStatus {
     const STOPPED: i32 = 0x7f;
     ExitStatus::from_raw(STOPPED)
 }
 
-pub fn describe(status: ExitStatus) -> String {
+/// The exit as the rest of a sentence: `exited with code 1`.
+pub fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
@@ -239,60 +254,71 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The last words of a child.
+/// The last bytes of a child's stderr. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Tail {
+pub struct StderrTail {
     last: Arc<Mutex<LastBytes>>,
+    /// True once stderr has been read to its end.
     complete: watch::Sender<bool>,
 }
 
+/// A ring of at most `TAIL_BYTES` bytes.
 #[derive(Debug, Default)]
 struct LastBytes {
     bytes: VecDeque<u8>,
-    cut: bool,
+    /// Earlier bytes were discarded.
+    truncated: bool,
 }
 
-impl Default for Tail {
+impl Default for StderrTail {
     fn default() -> Self {
         Self { last: Arc::default(), complete: watch::Sender::new(false) }
     }
 }
 
-impl Tail {
+impl StderrTail {
+    /// Appends bytes and discards the oldest beyond `TAIL_BYTES`.
     fn push(&self, bytes: &[u8]) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.bytes.extend(bytes);
         let excess = last.bytes.len().saturating_sub(TAIL_BYTES);
         last.bytes.drain(..excess);
-        last.cut |= excess > 0;
+        last.truncated |= excess > 0;
     }
 
-    /// For a child that has ended: all that it said, once that has been read.
-    pub async fn whole(&self) -> String {
+    /// For a child that has exited: the text once stderr has been read to its end, at most `DRAIN_TIMEOUT`
+    /// later.
+    pub async fn wait_for_text(&self) -> String {
         let mut complete = self.complete.subscribe();
         let read = complete.wait_for(|complete| *complete);
-        if tokio::time::timeout(DRAIN_LIMIT, read).await.is_err() {
-            tracing::debug!("a process outside the group still holds the child's stderr");
+        if tokio::time::timeout(DRAIN_TIMEOUT, read).await.is_err() {
+            tracing::debug!("a process outside the group still holds the child's stderr open");
         }
         self.text()
     }
 
-    /// Begins at a whole word: half a secret at the cut would not be recognised as one.
+    /// The text so far. After truncation it begins at a whole word: redaction would not recognise half a
+    /// secret.
     pub fn text(&self) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = last.bytes.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
         let whole = match text.split_once(char::is_whitespace) {
-            Some((_, whole)) if last.cut => whole,
+            Some((_, whole)) if last.truncated => whole,
             Some(_) | None => &text,
         };
         whole.trim().to_owned()
     }
 }
 
-/// Reads a child's stderr to its end, so that the child never blocks on it: the tail is kept, lines
-/// go to the log under the child's name, secrets struck out.
-pub async fn drain_stderr(name: String, mut stderr: impl AsyncRead + Unpin, tail: Tail, secrets: Secrets) {
+/// Reads a child's stderr to its end, so that the child never blocks on it. Keeps the tail, and logs the
+/// redacted lines under the child's name.
+pub async fn drain_stderr(
+    name: String,
+    mut stderr: impl AsyncRead + Unpin,
+    tail: StderrTail,
+    secrets: Secrets,
+) {
     let mut chunk = [0; 8 * 1024];
     let mut line = Vec::new();
     while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
@@ -319,32 +345,32 @@ fn log_line(name: &str, line: &mut Vec<u8>, secrets: &Secrets) {
     }
 }
 
-impl ChildProcess {
-    /// Ends what a process that is gone has left running. While a group lives its number is not given
-    /// away, so only another process with this number forbids it.
+impl ProcessIdentity {
+    /// Kills the group of a leader that has exited. A group's id is not reused while the group exists, so it
+    /// is safe unless another process has this pid.
     pub fn kill_group(self) {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
-        let somebody_else = stat.is_ok_and(|stat| start_time(&stat) != Some(self.start_time));
-        if !somebody_else {
-            signal(self.pid, Signal::KILL);
+        let is_reused = stat.is_ok_and(|stat| start_time(&stat) != Some(self.start_time));
+        if !is_reused {
+            signal_group(self.pid, Signal::KILL);
         }
     }
 
-    /// Ends whatever this process, which is gone, had started for calls: a process that died between
-    /// starting a command and noting its number has left nothing else to find it by.
-    pub fn kill_started(self) {
-        kill_marked(PARENT_VARIABLE, &self.to_string());
+    /// Kills all commands that this process, which has exited, had started for calls. If it died between
+    /// starting a command and recording its pid, only the environment variable identifies the command.
+    pub fn kill_started_processes(self) {
+        kill_by_variable(PARENT_VARIABLE, &self.to_string());
     }
 }
 
-/// Ends the group of every process that has this in its environment.
-fn kill_marked(variable: &str, value: &str) {
+/// Kills the group of every process that has `variable=value` in its environment.
+fn kill_by_variable(variable: &str, value: &str) {
     let mark = format!("{variable}={value}");
-    kill_where(|variable| variable == mark.as_bytes());
+    kill_groups_where(|variable| variable == mark.as_bytes());
 }
 
-/// Ends the group of every process in whose environment such a variable stands.
-fn kill_where(is_mark: impl Fn(&[u8]) -> bool) {
+/// Kills the group of every process with a matching `NAME=value` in its environment, except the own group.
+fn kill_groups_where(is_mark: impl Fn(&[u8]) -> bool) {
     let own = rustix::process::getpgrp();
     let marked = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -356,7 +382,7 @@ fn kill_where(is_mark: impl Fn(&[u8]) -> bool) {
         let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let group = group.and_then(|pid| rustix::process::getpgid(Some(pid)).ok());
         if let Some(group) = group.filter(|group| *group != own) {
-            signal(group.as_raw_nonzero().get().unsigned_abs(), Signal::KILL);
+            signal_group(group.as_raw_nonzero().get().unsigned_abs(), Signal::KILL);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the rooms above ask about secrets: struck out, found in a document, missing from the environment.
+//! Secrets as other modules use them: redacting them, finding them in a document, listing unset variables.
 
 use std::sync::Arc;
 
@@ -8,33 +8,34 @@ use super::Tools;
 use crate::config::{COMMAND_SERVER, CommandTool, HTTP_SERVER, HttpTool};
 
 impl Tools {
-    /// Strikes every known secret out.
+    /// Replaces every known secret in the value, object keys included.
     pub fn redact(&self, value: &mut Value) {
         self.secrets.redact(value);
     }
 
+    /// Replaces every known secret in the text.
     pub fn redact_text(&self, text: &mut String) {
         self.secrets.redact_text(text);
     }
 
-    /// Whether there is any secret to look for.
-    pub fn knows_secrets(&self) -> bool {
+    /// Whether any secret is known.
+    pub fn has_secrets(&self) -> bool {
         !self.secrets.is_empty()
     }
 
-    /// Where in a document a known secret stands, and whose value it is.
+    /// The path of a known secret in a document, and where the secret comes from. None: there is none.
     pub fn find_secret(&self, value: &Value) -> Option<(String, Arc<str>)> {
-        self.secrets.find(value)
+        self.secrets.find_secret(value)
     }
 
-    /// The environment variables that a tool of the config needs and that are not set. An MCP server says so itself when
-    /// it is started.
+    /// The environment variables that a command or HTTP tool needs and that are not set. Empty for an MCP
+    /// tool: its server reports them when it is started.
     pub fn unset_variables(&self, tool: &str) -> Vec<String> {
         let templates = match tool.split_once('/') {
             Some((COMMAND_SERVER, tool)) => self.config.commands.get(tool).map(CommandTool::templates),
             Some((HTTP_SERVER, tool)) => self.config.http.get(tool).map(HttpTool::templates),
             Some(_) | None => None,
         };
-        self.secrets.unset_in(&templates.unwrap_or_default())
+        self.secrets.unset_variables(&templates.unwrap_or_default())
     }
 }

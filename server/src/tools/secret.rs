@@ -1,5 +1,5 @@
-//! Values that must not be seen: taken from the environment at the last moment, handed to a child
-//! process, and struck out of everything that comes back.
+//! Secrets: values read from the environment when a call needs them, and redacted from everything that is
+//! returned, stored or logged.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,19 +7,19 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
-use super::Ended;
+use super::CallOutcome;
+use super::config_secrets::find_config_secrets;
 use super::environment::is_basic;
-use super::literal::literals;
-use crate::config::{Config, Part, Shape, Template, is_secret_name};
+use crate::config::{Config, ConfigTemplate, JsonTemplate, TemplatePart, is_secret_name};
 
+/// Stands in the place of a secret.
 pub const REDACTED: &str = "[redacted]";
-/// Shorter values would strike out half of every text.
+/// Shorter values are not redacted: they occur in ordinary text.
 const SECRET_CHARS_MIN: usize = 4;
-/// A value that is not under a usual name is refused in a plan from this length on: a shorter one is a word of the
-/// language as often as it is a secret.
+/// Plans may contain a shorter value unless its name says that it is a secret: it may be an ordinary word.
 const REFUSED_CHARS_MIN: usize = 8;
-/// Beside the basic variables: what describes the machine is part of ordinary paths and answers.
-const NOT_SECRET: [&str; 2] = ["PWD", "HOSTNAME"];
+/// Variables that hold no secret, beside the basic ones: their values are part of ordinary paths and outputs.
+const NON_SECRET_VARIABLES: [&str; 2] = ["PWD", "HOSTNAME"];
 
 /// Text that prints as `[redacted]`.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for the one place that must hand it on.
+    /// The text itself, for the code that passes it to the tool.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -48,35 +48,38 @@ impl fmt::Display for Secret {
     }
 }
 
+/// A `${…}` reference that cannot be resolved.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unresolved {
+pub enum UnresolvedReference {
     #[error("the environment variable {0} is not set")]
-    Unset(String),
+    UnsetVariable(String),
     #[error("the call has no argument `{0}`")]
-    NoArgument(String),
+    MissingArgument(String),
     #[error("`${{{0}}}` means nothing to Actbook; use ${{env:NAME}}")]
-    Foreign(String),
+    UnknownReference(String),
 }
 
-/// One spelling of a value that must not be seen.
+/// One encoding of a secret value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Known {
+struct KnownSecret {
     text: String,
-    /// Whose value it is, for a refusal: `the environment variable X`.
-    of: Arc<str>,
-    /// A plan that holds it is refused.
-    refused: bool,
+    /// Where the value comes from, for error messages: `the environment variable X`.
+    origin: Arc<str>,
+    /// Whether a plan that contains it is refused.
+    refused_in_plans: bool,
 }
 
-/// Whatever any `Secrets` of this process has learned. A library logs what it likes, wherever it runs.
-static EVER_KNOWN: RwLock<Vec<Known>> = RwLock::new(Vec::new());
+/// All secrets that any `Secrets` of this process has learned: log lines of libraries cannot be attributed to
+/// one.
+static PROCESS_SECRETS: RwLock<Vec<KnownSecret>> = RwLock::new(Vec::new());
 
-/// Strikes out of a line of the log whatever this process knows to be secret.
-pub fn redact_log(line: &mut String) {
-    strike_out(&EVER_KNOWN, line);
+/// Redacts every secret that this process has learned from a log line.
+pub fn redact_log_line(line: &mut String) {
+    redact_known(&PROCESS_SECRETS, line);
 }
 
-fn strike_out(known: &RwLock<Vec<Known>>, text: &mut String) {
+/// Replaces every known secret in `text` with `REDACTED`.
+fn redact_known(known: &RwLock<Vec<KnownSecret>>, text: &mut String) {
     for secret in known.read().unwrap_or_else(PoisonError::into_inner).iter() {
         if text.contains(secret.text.as_str()) {
             *text = text.replace(secret.text.as_str(), REDACTED);
@@ -84,16 +87,16 @@ fn strike_out(known: &RwLock<Vec<Known>>, text: &mut String) {
     }
 }
 
-/// A secret as it stands, and as it is written in JSON, in JSON inside JSON (a log quotes what it shows),
-/// in JSON that is all ASCII, between single quotes, and in an address.
-fn forms(value: &str) -> Vec<String> {
+/// The encodings in which a secret may appear: plain, in JSON, in JSON inside JSON (logs quote values), in
+/// ASCII-only JSON, inside single quotes, and percent-encoded.
+fn encodings(value: &str) -> Vec<String> {
     let json = |text: &str| {
         let quoted = Value::from(text).to_string();
         quoted[1..quoted.len() - 1].to_owned()
     };
-    let ascii = |text: &str| -> String { text.chars().flat_map(ascii_only).collect() };
+    let ascii = |text: &str| -> String { text.chars().flat_map(escape_non_ascii).collect() };
     let once = json(value);
-    let percent: String = value.bytes().flat_map(percent_encoded).collect();
+    let percent: String = value.bytes().flat_map(percent_encode_byte).collect();
     let repr = value.replace('\\', "\\\\");
     let mut forms =
         vec![value.to_owned(), repr, json(&once), ascii(&once), json(&ascii(&once)), percent, once];
@@ -102,32 +105,36 @@ fn forms(value: &str) -> Vec<String> {
     forms
 }
 
-fn ascii_only(c: char) -> Vec<char> {
-    match c.is_ascii() {
-        true => vec![c],
-        false => c.encode_utf16(&mut [0; 2]).iter().flat_map(|unit| escaped(*unit)).collect(),
+/// The character if it is ASCII, else its `\uXXXX` escapes.
+fn escape_non_ascii(c: char) -> Vec<char> {
+    if c.is_ascii() {
+        vec![c]
+    } else {
+        c.encode_utf16(&mut [0; 2]).iter().flat_map(|unit| unicode_escape(*unit)).collect()
     }
 }
 
-fn escaped(unit: u16) -> Vec<char> {
+fn unicode_escape(unit: u16) -> Vec<char> {
     format!("\\u{unit:04x}").chars().collect()
 }
 
-fn percent_encoded(byte: u8) -> Vec<char> {
+fn percent_encode_byte(byte: u8) -> Vec<char> {
     match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => vec![char::from(byte)],
         other => format!("%{other:02X}").chars().collect(),
     }
 }
 
-type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+/// Returns the value of an environment variable. None: not set.
+type EnvironmentLookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// Where `${env:NAME}` comes from, and every value that ever came from there.
+/// Resolves `${env:NAME}` references and redacts every value it has resolved. Clones share the known secrets.
 #[derive(Clone)]
 pub struct Secrets {
-    environment: Arc<Lookup>,
-    /// Longest first, so that a secret inside another does not leave the rest of it standing.
-    known: Arc<RwLock<Vec<Known>>>,
+    environment: Arc<EnvironmentLookup>,
+    /// Longest first: redacting a secret that is part of another would leave the rest of the longer one
+    /// visible.
+    known: Arc<RwLock<Vec<KnownSecret>>>,
 }
 
 impl fmt::Debug for Secrets {
@@ -141,128 +148,151 @@ impl Secrets {
         Self { environment: Arc::new(environment), known: Arc::default() }
     }
 
-    /// Learns beforehand what the config refers to, so that arguments can be struck out before any
-    /// server has been started. What is not set is no error here.
-    pub fn learn(&self, config: &Config) {
-        if let Some(names) = config.withheld.as_ref().and_then(|withheld| withheld.names.as_deref()) {
-            self.learn(names);
+    /// Learns the secrets that the config refers to or contains, so that arguments can be redacted before any
+    /// server is started. Unset variables are ignored here.
+    pub fn learn_config(&self, config: &Config) {
+        if let Some(names) = config.withheld.as_ref().and_then(|withheld| withheld.secret_source.as_deref()) {
+            self.learn_config(names);
         }
-        let referred = config.templates().into_iter().flat_map(Template::variables);
-        for name in referred.chain(config.inherited_variables()) {
+        let referenced = config.templates().into_iter().flat_map(ConfigTemplate::variables);
+        for name in referenced.chain(config.inherited_variables()) {
             if let Some(value) = (self.environment)(name) {
-                self.remember(name, &value);
+                self.remember_variable(name, &value);
             }
         }
-        for (name, value) in literals(config) {
-            self.remember_as(&format!("`{name}` in the config"), &name, &value);
+        for (name, value) in find_config_secrets(config) {
+            self.remember_value(&format!("`{name}` in the config"), &name, &value);
         }
     }
 
-    fn remember(&self, name: &str, value: &str) {
-        if !is_basic(name) && !NOT_SECRET.contains(&name) {
-            self.remember_as(&format!("the environment variable {name}"), name, value);
+    /// Learns the value of an environment variable, unless the variable is known to hold no secret.
+    fn remember_variable(&self, name: &str, value: &str) {
+        if !is_basic(name) && !NON_SECRET_VARIABLES.contains(&name) {
+            self.remember_value(&format!("the environment variable {name}"), name, value);
         }
     }
 
-    fn remember_as(&self, of: &str, name: &str, value: &str) {
+    /// Learns a value in all its encodings. `origin`: where it comes from, for error messages.
+    fn remember_value(&self, origin: &str, name: &str, value: &str) {
         if value.chars().count() < SECRET_CHARS_MIN {
             return;
         }
-        let (of, refused) = (Arc::from(of), is_secret_name(name) || !is_common(value));
-        let forms = forms(value).into_iter().map(|text| Known { text, of: Arc::clone(&of), refused });
-        let forms: Vec<Known> = forms.collect();
-        for list in [self.known.as_ref(), &EVER_KNOWN] {
+        let origin: Arc<str> = Arc::from(origin);
+        let refused = is_secret_name(name) || !is_common_value(value);
+        let learned = encodings(value).into_iter().map(|text| KnownSecret {
+            text,
+            origin: Arc::clone(&origin),
+            refused_in_plans: refused,
+        });
+        let learned: Vec<KnownSecret> = learned.collect();
+        for list in [self.known.as_ref(), &PROCESS_SECRETS] {
             let mut known = list.write().unwrap_or_else(PoisonError::into_inner);
-            known.extend(forms.iter().cloned());
+            known.extend(learned.iter().cloned());
             known.sort_by(|one, other| other.text.len().cmp(&one.text.len()).then_with(|| one.cmp(other)));
             known.dedup();
         }
     }
 
-    /// The first text that holds a secret: its path, as in `steps[0].arguments.key`, and whose value it holds.
-    pub fn find(&self, value: &Value) -> Option<(String, Arc<str>)> {
+    /// The first text with a secret that plans must not contain: its path, as in `steps[0].arguments.key`,
+    /// and the secret's origin.
+    pub fn find_secret(&self, value: &Value) -> Option<(String, Arc<str>)> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let refused: Vec<&Known> = known.iter().filter(|known| known.refused).collect();
-        if refused.is_empty() { None } else { find_in(&refused, value, "") }
+        let refused: Vec<&KnownSecret> = known.iter().filter(|known| known.refused_in_plans).collect();
+        if refused.is_empty() { None } else { find_secret_in(&refused, value, "") }
     }
 
-    /// Fills a template in. An unset variable is an error that names it, never text.
-    pub fn resolve(&self, template: &Template, arguments: &Value) -> Result<Secret, Unresolved> {
+    /// Fills in a template. An unset variable is an error that names it.
+    pub fn resolve(
+        &self,
+        template: &ConfigTemplate,
+        arguments: &Value,
+    ) -> Result<Secret, UnresolvedReference> {
         let mut text = String::new();
         for part in &template.parts {
             match part {
-                Part::Text(part) => text.push_str(part),
-                Part::Argument(path) => text.push_str(&argument_text(arguments, path)?),
-                Part::Foreign(inner) => return Err(Unresolved::Foreign(inner.clone())),
-                Part::Environment { name, default } => match ((self.environment)(name), default) {
+                TemplatePart::Text(part) => text.push_str(part),
+                TemplatePart::Argument(path) => text.push_str(&argument_text(arguments, path)?),
+                TemplatePart::Foreign(inner) => {
+                    return Err(UnresolvedReference::UnknownReference(inner.clone()));
+                }
+                TemplatePart::Environment { name, default } => match ((self.environment)(name), default) {
                     (Some(value), _) => {
-                        self.remember(name, &value);
+                        self.remember_variable(name, &value);
                         text.push_str(&value);
                     }
                     (None, Some(default)) => text.push_str(default),
-                    (None, None) => return Err(Unresolved::Unset(name.clone())),
+                    (None, None) => return Err(UnresolvedReference::UnsetVariable(name.clone())),
                 },
             }
         }
         Ok(Secret(text))
     }
 
-    /// The variables without a default that these texts refer to and that are not set.
-    pub fn unset_in(&self, templates: &[&Template]) -> Vec<String> {
+    /// The unset variables, without a default, that these templates refer to; sorted.
+    pub fn unset_variables(&self, templates: &[&ConfigTemplate]) -> Vec<String> {
         let parts = templates.iter().flat_map(|template| &template.parts);
         let unset = parts.filter_map(|part| match part {
-            Part::Environment { name, default: None } => {
+            TemplatePart::Environment { name, default: None } => {
                 Some(name).filter(|name| (self.environment)(name).is_none())
             }
-            Part::Environment { default: Some(_), .. }
-            | Part::Text(_)
-            | Part::Argument(_)
-            | Part::Foreign(_) => None,
+            TemplatePart::Environment { default: Some(_), .. }
+            | TemplatePart::Text(_)
+            | TemplatePart::Argument(_)
+            | TemplatePart::Foreign(_) => None,
         });
         unset.cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The same for a whole value. A text that is one reference to an argument keeps that argument's type.
-    pub fn resolve_shape(&self, shape: &Shape, arguments: &Value) -> Result<Value, Unresolved> {
+    /// Fills in a JSON value of templates. A text that is only a reference to an argument keeps the
+    /// argument's type.
+    pub fn resolve_value(
+        &self,
+        shape: &JsonTemplate,
+        arguments: &Value,
+    ) -> Result<Value, UnresolvedReference> {
         match shape {
-            Shape::Text(template) => match template.parts.as_slice() {
-                [Part::Argument(path)] => argument(arguments, path).cloned(),
+            JsonTemplate::Text(template) => match template.parts.as_slice() {
+                [TemplatePart::Argument(path)] => argument_at(arguments, path).cloned(),
                 _ => Ok(Value::from(self.resolve(template, arguments)?.expose())),
             },
-            Shape::List(items) => items.iter().map(|item| self.resolve_shape(item, arguments)).collect(),
-            Shape::Map(entries) => {
-                let fill = |(name, item): (&String, &Shape)| {
-                    Ok((name.clone(), self.resolve_shape(item, arguments)?))
+            JsonTemplate::List(items) => {
+                items.iter().map(|item| self.resolve_value(item, arguments)).collect()
+            }
+            JsonTemplate::Map(entries) => {
+                let fill = |(name, item): (&String, &JsonTemplate)| {
+                    Ok((name.clone(), self.resolve_value(item, arguments)?))
                 };
                 entries.iter().map(fill).collect()
             }
-            Shape::Plain(value) => Ok(value.clone()),
+            JsonTemplate::Plain(value) => Ok(value.clone()),
         }
     }
 
+    /// Replaces every known secret in the text.
     pub fn redact_text(&self, text: &mut String) {
-        strike_out(&self.known, text);
+        redact_known(&self.known, text);
     }
 
-    /// Whether no value is known yet.
+    /// Whether no secret is known yet.
     pub fn is_empty(&self) -> bool {
         self.known.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
+    /// Replaces every known secret in the value, object keys and numbers included.
     pub fn redact(&self, value: &mut Value) {
         if !self.is_empty() {
-            self.redact_inside(value);
+            self.redact_nested(value);
         }
     }
 
-    fn redact_inside(&self, value: &mut Value) {
+    fn redact_nested(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.redact_text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_inside(item)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_nested(item)),
             Value::Object(entries) => {
                 for (mut name, mut item) in std::mem::take(entries) {
                     self.redact_text(&mut name);
-                    self.redact_inside(&mut item);
+                    self.redact_nested(&mut item);
                     entries.insert(name, item);
                 }
             }
@@ -278,42 +308,44 @@ impl Secrets {
     }
 }
 
-/// A short value, a word in small letters or a number: more plans hold it by chance than because somebody copied it.
-fn is_common(value: &str) -> bool {
+/// Whether the value is short, a lowercase word or a number: plans contain such values by chance.
+fn is_common_value(value: &str) -> bool {
     let is_word = value.chars().all(|c| c.is_ascii_lowercase()) || value.chars().all(|c| c.is_ascii_digit());
     is_word || value.chars().count() < REFUSED_CHARS_MIN
 }
 
-fn find_in(known: &[&Known], value: &Value, path: &str) -> Option<(String, Arc<str>)> {
+/// The path and origin of the first known secret in `value`; paths begin with `path`.
+fn find_secret_in(known: &[&KnownSecret], value: &Value, path: &str) -> Option<(String, Arc<str>)> {
     let holds = |text: &str| {
         let found = known.iter().find(|known| text.contains(known.text.as_str()))?;
-        Some((path.to_owned(), Arc::clone(&found.of)))
+        Some((path.to_owned(), Arc::clone(&found.origin)))
     };
     match value {
         Value::String(text) => holds(text),
         Value::Number(number) => holds(&number.to_string()),
         Value::Array(items) => {
             let mut items = items.iter().enumerate();
-            items.find_map(|(index, item)| find_in(known, item, &format!("{path}[{index}]")))
+            items.find_map(|(index, item)| find_secret_in(known, item, &format!("{path}[{index}]")))
         }
         Value::Object(entries) => entries.iter().find_map(|(name, item)| {
             let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            // A name that holds a secret is not repeated as a path.
-            holds(name).or_else(|| find_in(known, item, &inner))
+            // A key that contains a secret must not become part of the path.
+            holds(name).or_else(|| find_secret_in(known, item, &inner))
         }),
         Value::Null | Value::Bool(_) => None,
     }
 }
 
-fn argument<'a>(arguments: &'a Value, path: &[String]) -> Result<&'a Value, Unresolved> {
-    let missing = || Unresolved::NoArgument(path.join("."));
+/// The argument at a path of names.
+fn argument_at<'a>(arguments: &'a Value, path: &[String]) -> Result<&'a Value, UnresolvedReference> {
+    let missing = || UnresolvedReference::MissingArgument(path.join("."));
     path.iter().try_fold(arguments, |value, name| value.get(name)).ok_or_else(missing)
 }
 
-/// Text as it is; anything else as JSON. Never more than one word of the command line.
-pub fn argument_text(arguments: &Value, path: &[String]) -> Result<String, Unresolved> {
-    match argument(arguments, path)? {
-        Value::Null => Err(Unresolved::NoArgument(path.join("."))),
+/// An argument as text: a string as it is, anything else as JSON; null counts as missing.
+pub fn argument_text(arguments: &Value, path: &[String]) -> Result<String, UnresolvedReference> {
+    match argument_at(arguments, path)? {
+        Value::Null => Err(UnresolvedReference::MissingArgument(path.join("."))),
         Value::String(text) => Ok(text.clone()),
         value @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
             Ok(value.to_string())
@@ -322,25 +354,25 @@ pub fn argument_text(arguments: &Value, path: &[String]) -> Result<String, Unres
 }
 
 impl Secrets {
-    /// Strikes every known secret out of a call's end.
-    pub fn redacted(&self, ended: Ended) -> Ended {
-        match ended {
-            Ended::Succeeded { mut output } => {
+    /// Redacts the output and the messages of an outcome.
+    pub fn redact_outcome(&self, outcome: CallOutcome) -> CallOutcome {
+        match outcome {
+            CallOutcome::Succeeded { mut output } => {
                 self.redact(&mut output);
-                Ended::Succeeded { output }
+                CallOutcome::Succeeded { output }
             }
-            Ended::Failed { category, mut message, sent, mut output, retry_after } => {
+            CallOutcome::Failed { category, mut message, sent, mut output, retry_after } => {
                 self.redact_text(&mut message);
                 output.iter_mut().for_each(|output| self.redact(output));
-                Ended::Failed { category, message, sent, output, retry_after }
+                CallOutcome::Failed { category, message, sent, output, retry_after }
             }
-            Ended::Unknown { category, mut message, retry_after } => {
+            CallOutcome::Unknown { category, mut message, retry_after } => {
                 self.redact_text(&mut message);
-                Ended::Unknown { category, message, retry_after }
+                CallOutcome::Unknown { category, message, retry_after }
             }
-            Ended::Asks { mut question, began } => {
+            CallOutcome::InputRequired { mut question, began } => {
                 self.redact(&mut question);
-                Ended::Asks { question, began }
+                CallOutcome::InputRequired { question, began }
             }
         }
     }

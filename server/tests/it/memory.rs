@@ -14,27 +14,27 @@ mod raw;
 mod search;
 mod tasks;
 
-use actbook::service::{Belongs, NoteFilter, NoteGiven, NoteView, NoteWritten};
+use actbook::service::{NoteFilter, NoteOwnerRef, NoteReceipt, NoteSpec, NoteView};
 use serde_json::Value;
 
 use crate::durability::book::Book;
 
-fn note(key: &str, value: impl Into<Value>) -> NoteGiven {
-    NoteGiven {
+fn note(key: &str, value: impl Into<Value>) -> NoteSpec {
+    NoteSpec {
         key: key.to_owned(),
         value: value.into(),
         r#type: None,
-        belongs: Belongs::default(),
+        owner: NoteOwnerRef::default(),
         metadata: None,
-        ..NoteGiven::default()
+        ..NoteSpec::default()
     }
 }
 
-fn of_task(task: &str) -> Belongs {
-    Belongs { task: Some(task.to_owned()), ..Belongs::default() }
+fn of_task(task: &str) -> NoteOwnerRef {
+    NoteOwnerRef { task: Some(task.to_owned()), ..NoteOwnerRef::default() }
 }
 
-async fn set(book: &Book, given: NoteGiven) -> NoteWritten {
+async fn set(book: &Book, given: NoteSpec) -> NoteReceipt {
     book.service.set_note(&book.caller, given).await.expect("it is noted")
 }
 

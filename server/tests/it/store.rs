@@ -8,7 +8,9 @@ pub mod proxy;
 mod rows;
 mod seats;
 
-use actbook::store::{Appended, Appender, Batch, Db, Entry, Error, Head, Options, Statement, journal};
+use actbook::store::{
+    Appended, Appender, Batch, DatabaseOptions, Db, Entry, Error, JournalHead, Statement, journal,
+};
 
 use crate::postgres::Database;
 
@@ -75,7 +77,7 @@ pub async fn place(kind: Kind) -> (Place, String) {
 }
 
 pub async fn open(url: &str) -> Db {
-    Db::open(url, Options::default()).await.expect("the database opens")
+    Db::open(url, DatabaseOptions::default()).await.expect("the database opens")
 }
 
 pub fn on(kind: Kind, check: impl AsyncFn(Scratch)) {
@@ -89,7 +91,7 @@ pub fn for_each_database(check: impl AsyncFn(Scratch)) {
     on(Kind::Postgres, &check);
 }
 
-pub fn head(db: &Db) -> Head {
+pub fn head(db: &Db) -> JournalHead {
     journal::head(TENANT).first_blocking(db).expect("the head is read").expect("there is a head")
 }
 
@@ -108,7 +110,7 @@ pub fn entry(position: u64, body: &str) -> Entry {
         body: body.into(),
         hash,
         payload: Some(format!("payload of {body}").into_bytes()),
-        turns_page: position > 1 && journal::page_of(position) != journal::page_of(position - 1),
+        is_first_on_page: position > 1 && journal::page_of(position) != journal::page_of(position - 1),
     }
 }
 
@@ -119,10 +121,10 @@ fn fingerprint(body: &str) -> u64 {
     hasher.finish()
 }
 
-pub fn batch(old: Head, entries: Vec<Entry>, others: Vec<Statement>) -> Batch {
+pub fn batch(old: JournalHead, entries: Vec<Entry>, others: Vec<Statement>) -> Batch {
     let last = entries.last().expect("a batch has entries");
-    let new = Head { position: last.position, hash: last.hash };
-    Batch { tenant: TENANT, old, new, entries, others, urgent: true }
+    let new = JournalHead { position: last.position, hash: last.hash };
+    Batch { tenant: TENANT, old, new, entries, other_statements: others, urgent: true }
 }
 
 /// As the ledger's writer does: on a thread that belongs to no runtime.

@@ -27,8 +27,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use actbook::config::Config;
-use actbook::tools::{Call, ChildProcess, Ended, Tools};
-use actbook_engine::policy::Category;
+use actbook::tools::{Call, CallOutcome, ProcessIdentity, Tools};
+use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
 
 /// Long enough that a test which waits for it has failed.
@@ -52,32 +52,32 @@ fn a_call(tool: &str, arguments: Value) -> Call {
         pin: None,
         key,
         timeout: PATIENCE,
-        carry: Default::default(),
+        context: Default::default(),
         origin: None,
     }
 }
 
-async fn call(tools: &Tools, tool: &str, arguments: Value) -> Ended {
+async fn call(tools: &Tools, tool: &str, arguments: Value) -> CallOutcome {
     tools.call(a_call(tool, arguments), |_| {}, std::future::pending()).await
 }
 
-async fn call_within(tools: &Tools, tool: &str, timeout: Duration) -> Ended {
+async fn call_within(tools: &Tools, tool: &str, timeout: Duration) -> CallOutcome {
     let call = Call { timeout, ..a_call(tool, json!({})) };
     tools.call(call, |_| {}, std::future::pending()).await
 }
 
 /// The call's end, and every process that `sending` was told of.
-async fn watched_call(tools: &Tools, call: Call) -> (Ended, Vec<Option<ChildProcess>>) {
+async fn watched_call(tools: &Tools, call: Call) -> (CallOutcome, Vec<Option<ProcessIdentity>>) {
     let told = Mutex::new(Vec::new());
     let ended = tools.call(call, |child| told.lock().unwrap().push(child), std::future::pending()).await;
     (ended, told.into_inner().unwrap())
 }
 
 #[track_caller]
-fn output(ended: Ended) -> Value {
+fn output(ended: CallOutcome) -> Value {
     match ended {
-        Ended::Succeeded { output } => output,
-        Ended::Failed { .. } | Ended::Unknown { .. } | Ended::Asks { .. } => {
+        CallOutcome::Succeeded { output } => output,
+        CallOutcome::Failed { .. } | CallOutcome::Unknown { .. } | CallOutcome::InputRequired { .. } => {
             panic!("not succeeded: {ended:?}")
         }
     }
@@ -85,20 +85,20 @@ fn output(ended: Ended) -> Value {
 
 /// Category, message, and whether it was sent.
 #[track_caller]
-fn failure(ended: Ended) -> (Category, String, bool) {
+fn failure(ended: CallOutcome) -> (ErrorCategory, String, bool) {
     match ended {
-        Ended::Failed { category, message, sent, .. } => (category, message, sent),
-        Ended::Succeeded { .. } | Ended::Unknown { .. } | Ended::Asks { .. } => {
+        CallOutcome::Failed { category, message, sent, .. } => (category, message, sent),
+        CallOutcome::Succeeded { .. } | CallOutcome::Unknown { .. } | CallOutcome::InputRequired { .. } => {
             panic!("not failed: {ended:?}")
         }
     }
 }
 
 #[track_caller]
-fn unknown(ended: Ended) -> (Category, String) {
+fn unknown(ended: CallOutcome) -> (ErrorCategory, String) {
     match ended {
-        Ended::Unknown { category, message, .. } => (category, message),
-        Ended::Succeeded { .. } | Ended::Failed { .. } | Ended::Asks { .. } => {
+        CallOutcome::Unknown { category, message, .. } => (category, message),
+        CallOutcome::Succeeded { .. } | CallOutcome::Failed { .. } | CallOutcome::InputRequired { .. } => {
             panic!("not unknown: {ended:?}")
         }
     }

@@ -1,63 +1,71 @@
-//! What a person or an agent answers to a failed or unknown step, or to its compensation.
+//! Answers of a person or an agent about a failed or unknown step, or about its compensation.
 
 use serde_json::Value;
 
-use super::super::asks::answers;
+use super::super::call_ending::CallEnding;
 use super::super::command::Refusal;
 use super::super::due::{CallId, CallKind};
-use super::super::ending::Ending;
-use super::super::follow::{Missing, Values};
+use super::super::follow::{LoadedPayloads, MissingPayloads};
+use super::super::questions::allowed_answers;
 use super::super::state::{Attempt, Execution, Phase};
-use super::super::{Fresh, question};
-use super::{No, bytes, find, not_now};
+use super::super::{NewEvent, tool_question};
+use super::{Rejection, find_step, to_json_bytes, wrong_status_refusal};
 use crate::event::{Decided, Event};
 use crate::id::StepNo;
-use crate::policy::{Answer, Outcome};
+use crate::policy::{Outcome, StepAnswer};
 
-/// What comes with an answer.
+/// What a caller may pass along with an answer.
 #[derive(Clone, Copy)]
-pub(super) struct Given<'a> {
+pub(super) struct AnswerInput<'a> {
+    /// The step's output, or, with `retry`, the reply to the tool's question.
     pub output: Option<&'a Value>,
+    /// Corrected arguments for the next attempt.
     pub arguments: Option<&'a Value>,
 }
 
+/// The events of an answer about a step; refused where its state does not allow the answer.
 pub(super) fn answer_step(
     execution: &Execution,
     step: &str,
-    answer: Answer,
+    answer: StepAnswer,
     reason: &Option<String>,
-    given: Given<'_>,
-    values: &Values,
-) -> Result<Vec<Fresh>, No> {
-    let no = find(execution, step).map_err(No::Refused)?;
-    let fitting = answers(execution, no);
-    if !fitting.contains(&answer) {
-        return Err(No::Refused(does_not_fit(execution, no, answer, &fitting)));
+    input: AnswerInput<'_>,
+    values: &LoadedPayloads,
+) -> Result<Vec<NewEvent>, Rejection> {
+    let no = find_step(execution, step).map_err(Rejection::Refused)?;
+    let allowed = allowed_answers(execution, no);
+    if !allowed.contains(&answer) {
+        return Err(Rejection::Refused(answer_not_allowed(execution, no, answer, &allowed)));
     }
-    if let Some(arguments) = given.arguments {
-        corrects(execution, no, answer, given).map_err(No::Refused)?;
-        return Ok(answered(execution, no, answer, reason, Payload::Arguments(arguments)));
+    if let Some(arguments) = input.arguments {
+        check_corrected_arguments(execution, no, answer, input).map_err(Rejection::Refused)?;
+        return Ok(decided_events(execution, no, answer, reason, DecisionPayload::Arguments(arguments)));
     }
-    let output = match (given.output, answer) {
-        (None, _) => return Ok(answered(execution, no, answer, reason, Payload::None)),
-        (Some(output), Answer::Skip | Answer::Happened) => output.clone(),
-        (Some(output), Answer::Retry) => reply(execution, no, output, values)?,
-        (Some(_), Answer::DidNotHappen | Answer::Compensate | Answer::Abandon) => {
-            return Err(No::Refused(no_output_with(answer)));
+    let output = match (input.output, answer) {
+        (None, _) => return Ok(decided_events(execution, no, answer, reason, DecisionPayload::None)),
+        (Some(output), StepAnswer::Skip | StepAnswer::Happened) => output.clone(),
+        (Some(output), StepAnswer::Retry) => complete_reply(execution, no, output, values)?,
+        (Some(_), StepAnswer::DidNotHappen | StepAnswer::Compensate | StepAnswer::Abandon) => {
+            return Err(Rejection::Refused(output_not_allowed(answer)));
         }
     };
-    Ok(answered(execution, no, answer, reason, Payload::Output(&output)))
+    Ok(decided_events(execution, no, answer, reason, DecisionPayload::Output(&output)))
 }
 
-/// Corrected arguments go with an answer that makes another attempt of a call.
-fn corrects(execution: &Execution, no: StepNo, answer: Answer, given: Given<'_>) -> Result<(), Refusal> {
+/// Refuses corrected arguments where the answer does not lead to another attempt of the same call.
+fn check_corrected_arguments(
+    execution: &Execution,
+    no: StepNo,
+    answer: StepAnswer,
+    input: AnswerInput<'_>,
+) -> Result<(), Refusal> {
     let refused = |message: String, cure: &str| Err(Refusal::new("does_not_fit", message, cure));
     let (id, state) = (&execution.plan.step(no).id, execution.step(no));
-    if !matches!(answer, Answer::Retry | Answer::DidNotHappen) {
+    if !matches!(answer, StepAnswer::Retry | StepAnswer::DidNotHappen) {
         let message = format!("arguments do not go with `{answer}`");
         return refused(message, "give them with `retry`");
     }
-    if given.output.is_some() {
+    if input.output.is_some() {
         let message = "arguments and an output do not go together".to_owned();
         return refused(message, "an output answers what the tool asked; give one of the two");
     }
@@ -69,98 +77,112 @@ fn corrects(execution: &Execution, no: StepNo, answer: Answer, given: Given<'_>)
         let message = format!("step `{id}` is an action and has no arguments");
         return refused(message, "`retry` it without them, and tell its agent what to do");
     }
-    let settles = state.counting().filter(|_| answer == Answer::DidNotHappen);
-    let unknown = |(at, one): (usize, &Attempt)| {
-        one.counts_as() == Some(Outcome::Unknown) && settles != u32::try_from(at).ok()
+    let settled_now = state.last_counted_index().filter(|_| answer == StepAnswer::DidNotHappen);
+    let stays_unknown = |(index, attempt): (usize, &Attempt)| {
+        attempt.effective_outcome() == Some(Outcome::Unknown) && settled_now != u32::try_from(index).ok()
     };
-    if state.attempts.iter().enumerate().any(unknown) {
+    if state.attempts.iter().enumerate().any(stays_unknown) {
         let message =
             format!("nobody knows whether step `{id}` took effect with the arguments that were sent");
         return refused(message, "if it certainly did not, answer `did-not-happen` with these arguments");
     }
-    if !given.arguments.is_some_and(Value::is_object) {
+    if !input.arguments.is_some_and(Value::is_object) {
         let message = "a call's arguments are a JSON object".to_owned();
         return refused(message, "give all of them, not only those that change");
     }
     Ok(())
 }
 
-fn no_output_with(answer: Answer) -> Refusal {
+/// The refusal of an output with an answer that takes none.
+fn output_not_allowed(answer: StepAnswer) -> Refusal {
     let message = format!("an output does not go with `{answer}`");
     let cure = "give one with `skip` or `happened`, or with `retry` where the tool asked something";
     Refusal::new("does_not_fit", message, cure)
 }
 
-/// An output with `retry` is the reply to what the step's tool asked.
-fn reply(execution: &Execution, no: StepNo, output: &Value, values: &Values) -> Result<Value, No> {
-    let Some(question) = execution.step(no).question() else {
-        return Err(No::Refused(no_output_with(Answer::Retry)));
-    };
-    let Some(asked) = values.0.get(&question.position) else {
-        return Err(No::Missing(Missing(vec![question.position])));
-    };
-    question::reply(asked, output).map_err(No::Refused)
-}
-
-fn answered(
+/// The full reply to the question of the step's tool: what an output with `retry` means.
+fn complete_reply(
     execution: &Execution,
     no: StepNo,
-    answer: Answer,
+    output: &Value,
+    values: &LoadedPayloads,
+) -> Result<Value, Rejection> {
+    let Some(question) = execution.step(no).open_question() else {
+        return Err(Rejection::Refused(output_not_allowed(StepAnswer::Retry)));
+    };
+    let Some(asked_value) = values.0.get(&question.position) else {
+        return Err(Rejection::MissingPayloads(MissingPayloads(vec![question.position])));
+    };
+    tool_question::complete_reply(asked_value, output).map_err(Rejection::Refused)
+}
+
+/// The events of an accepted answer.
+fn decided_events(
+    execution: &Execution,
+    no: StepNo,
+    answer: StepAnswer,
     reason: &Option<String>,
-    with: Payload<'_>,
-) -> Vec<Fresh> {
+    payload: DecisionPayload<'_>,
+) -> Vec<NewEvent> {
     let mut events = Vec::new();
     let state = execution.step(no);
-    if state.compensation_open() && answer != Answer::Abandon {
-        // The agent is no longer waited for; the answer stands in for its report.
-        events.push(let_go(execution, no).into());
+    if state.is_compensation_open() && answer != StepAnswer::Abandon {
+        // The answer replaces the report of the agent that was to undo the step.
+        events.push(give_up_compensation(execution, no).into());
     }
     let (step, reason) = (Some(execution.step_id(no)), reason.clone());
-    let keep = |value: &Value| {
-        let payload = bytes(value);
-        (Some(execution.keep(&payload)), Some(payload))
+    let digested = |value: &Value| {
+        let payload = to_json_bytes(value);
+        (Some(execution.digest_payload(&payload)), Some(payload))
     };
-    let (output, arguments, payload) = match with {
-        Payload::None => (None, None, None),
-        Payload::Output(output) => {
-            let (kept, payload) = keep(output);
-            (kept, None, payload)
+    let (output, arguments, payload) = match payload {
+        DecisionPayload::None => (None, None, None),
+        DecisionPayload::Output(output) => {
+            let (digest, payload) = digested(output);
+            (digest, None, payload)
         }
-        Payload::Arguments(arguments) => {
-            let (kept, payload) = keep(arguments);
-            (None, kept, payload)
+        DecisionPayload::Arguments(arguments) => {
+            let (digest, payload) = digested(arguments);
+            (None, digest, payload)
         }
     };
     let event = Decided { step, answer, reason, output, arguments };
-    events.push(Fresh { event: event.into(), payload });
+    events.push(NewEvent { event: event.into(), payload });
     events
 }
 
-/// The one payload that the entry of an answer owns.
+/// The payload of a `Decided` entry, which holds at most one.
 #[derive(Clone, Copy)]
-enum Payload<'a> {
+enum DecisionPayload<'a> {
     None,
     Output(&'a Value),
     Arguments(&'a Value),
 }
 
-/// Of the agent's compensation that nobody waits for any more.
-fn let_go(execution: &Execution, step: StepNo) -> Event {
-    let no = execution.step(step).compensations.len() as u32 - 1;
-    let call = CallId { step, kind: CallKind::Compensation, no };
-    Ending::new(Outcome::Unknown, None).of(execution, call)
+/// Ends an agent's open compensation as unknown, because an answer replaces its report.
+fn give_up_compensation(execution: &Execution, step: StepNo) -> Event {
+    let index = execution.step(step).compensations.len() as u32 - 1;
+    let call = CallId { step, kind: CallKind::Compensation, index };
+    CallEnding::new(Outcome::Unknown, None).into_event(execution, call)
 }
 
-pub(super) fn does_not_fit(execution: &Execution, no: StepNo, answer: Answer, fitting: &[Answer]) -> Refusal {
+/// The refusal of an answer that the step's state does not allow; its cure lists the allowed ones.
+pub(super) fn answer_not_allowed(
+    execution: &Execution,
+    no: StepNo,
+    answer: StepAnswer,
+    allowed: &[StepAnswer],
+) -> Refusal {
     if execution.ended.is_some() || execution.stop.is_some() {
-        return not_now(execution, "decide");
+        return wrong_status_refusal(execution, "decide");
     }
     let (id, status) = (&execution.plan.step(no).id, execution.step(no).status());
     let message = format!("`{answer}` does not fit: step `{id}` is {status}");
-    let fitting: Vec<&str> = fitting.iter().map(|answer| answer.as_str()).collect();
-    let cure = match fitting.is_empty() {
-        true => "`show` the execution: it says what waits for an answer".to_owned(),
-        false => format!("answers that fit: {}", fitting.join(", ")),
+    let allowed: Vec<&str> = allowed.iter().map(|answer| answer.as_str()).collect();
+    let cure = if allowed.is_empty() {
+        "`show` the execution: it says what waits for an answer".to_owned()
+    } else {
+        format!("answers that fit: {}", allowed.join(", "))
     };
     Refusal::new("does_not_fit", message, cure)
 }

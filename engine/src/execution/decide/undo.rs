@@ -1,47 +1,48 @@
-//! Asking for an unwinding: it starts, or waits for the yes that its caller cannot give.
+//! Requests to unwind: the unwinding starts, or waits for an approval that its caller may not give.
 
-use super::super::Fresh;
-use super::super::asks::answers;
+use super::super::NewEvent;
 use super::super::command::Refusal;
-use super::super::follow::{Values, undo_calls};
-use super::super::state::{Execution, Phase, Proposal};
-use super::answer::does_not_fit;
-use super::{No, find};
+use super::super::follow::{LoadedPayloads, undo_calls};
+use super::super::questions::allowed_answers;
+use super::super::state::{Execution, Phase, UnwindProposal};
+use super::answer::answer_not_allowed;
+use super::{Rejection, find_step};
 use crate::event::{UndoAsked, UndoCall, UnwindProposed, UnwindStarted};
-use crate::policy::{Answer, OnFailure};
+use crate::policy::{OnFailure, StepAnswer};
 
-/// Starts the unwinding, or asks for the yes that it needs and the caller cannot give.
+/// Starts the unwinding, or proposes it where it needs an approval that the caller may not give.
 pub(super) fn undo(
     execution: &Execution,
     reason: &Option<String>,
     approves: bool,
-    values: &Values,
-) -> Result<Vec<Fresh>, No> {
-    may_undo(execution).map_err(No::Refused)?;
+    values: &LoadedPayloads,
+) -> Result<Vec<NewEvent>, Rejection> {
+    check_can_undo(execution).map_err(Rejection::Refused)?;
     if approves {
-        let calls = if execution.undo_needs_yes() { undo_calls(execution, values)? } else { Vec::new() };
-        let under_approval = |call: &UndoCall| execution.asks_for_yes_to(&call.tool);
+        let calls = if execution.undo_needs_approval() { undo_calls(execution, values)? } else { Vec::new() };
+        let under_approval = |call: &UndoCall| execution.tool_needs_approval(&call.tool);
         let calls = calls.into_iter().filter(under_approval).collect();
         return Ok(vec![UnwindStarted { reason: reason.clone(), calls }.into()]);
     }
-    if !execution.undo_waits_for_yes() {
+    if !execution.undo_waits_for_approval() {
         return Ok(vec![UnwindStarted { reason: reason.clone(), calls: Vec::new() }.into()]);
     }
-    let mut events: Vec<Fresh> = Vec::new();
-    if !execution.undo_asked {
+    let mut events: Vec<NewEvent> = Vec::new();
+    if !execution.undo_requested {
         events.push(UndoAsked { reason: reason.clone() }.into());
     }
-    // With calls out or probes due it is asked once they have ended; but nothing follows by itself where the
-    // execution has ended, is being stopped or is paused.
-    let quiet = execution.index.open_tools.is_empty() && execution.index.probes_due.is_empty();
-    let halted = execution.ended.is_some() || execution.stop.is_some() || execution.paused;
-    if (quiet || halted) && !execution.asks_for_undo() {
+    // With calls in flight or probes due, `follow` proposes the unwinding once they have ended. It does not
+    // where the execution has ended, is being stopped or is paused, so the proposal is made here.
+    let is_idle = execution.index.open_tool_calls.is_empty() && execution.index.probes_due.is_empty();
+    let is_halted = execution.ended.is_some() || execution.stop.is_some() || execution.paused;
+    if (is_idle || is_halted) && !execution.awaits_undo_approval() {
         events.push(UnwindProposed { calls: undo_calls(execution, values)? }.into());
     }
     Ok(events)
 }
 
-fn may_undo(execution: &Execution) -> Result<(), Refusal> {
+/// Refuses an undo of an erased or already unwinding execution, and one with nothing to undo.
+fn check_can_undo(execution: &Execution) -> Result<(), Refusal> {
     if execution.erased {
         let message = "its arguments and outputs were erased by `cleanup`, so nothing can be undone";
         return Err(Refusal::new("erased", message, "undo by hand what `journal` shows"));
@@ -65,26 +66,29 @@ fn may_undo(execution: &Execution) -> Result<(), Refusal> {
 }
 
 impl Execution {
-    /// An unwinding that a caller who may not approve asks for waits for somebody who may: its calls are
-    /// under approval, the plan proposes before it undoes, or a person has said no before.
-    fn undo_waits_for_yes(&self) -> bool {
+    /// Whether an unwinding requested by a caller who may not approve waits for an approval: its calls are
+    /// under approval, the plan's `on_failure` is `propose`, or a proposal is open or was rejected before.
+    fn undo_waits_for_approval(&self) -> bool {
         let proposes = self.plan.policy.on_failure == OnFailure::Propose;
-        proposes || self.holds_for_undo() || self.proposal == Proposal::Rejected || self.undo_needs_yes()
+        proposes
+            || self.is_held_for_undo()
+            || self.proposal == UnwindProposal::Rejected
+            || self.undo_needs_approval()
     }
 }
 
-/// `compensate` as the answer to one step's failure: the same as `undo`.
+/// The answer `compensate` about one step: the same as `undo` of the whole execution.
 pub(super) fn compensate(
     execution: &Execution,
     step: &str,
     reason: &Option<String>,
     approves: bool,
-    values: &Values,
-) -> Result<Vec<Fresh>, No> {
-    let no = find(execution, step).map_err(No::Refused)?;
-    let fitting = answers(execution, no);
-    if !fitting.contains(&Answer::Compensate) {
-        return Err(No::Refused(does_not_fit(execution, no, Answer::Compensate, &fitting)));
+    values: &LoadedPayloads,
+) -> Result<Vec<NewEvent>, Rejection> {
+    let no = find_step(execution, step).map_err(Rejection::Refused)?;
+    let allowed = allowed_answers(execution, no);
+    if !allowed.contains(&StepAnswer::Compensate) {
+        return Err(Rejection::Refused(answer_not_allowed(execution, no, StepAnswer::Compensate, &allowed)));
     }
     undo(execution, reason, approves, values)
 }

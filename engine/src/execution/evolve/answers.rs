@@ -1,78 +1,82 @@
-//! What a person or an agent decided about a step, or about its compensation.
+//! Folds the answers of a person or an agent about a step, or about its compensation.
 
-use super::super::state::{Answered, Attempt, Execution, ProbeState, Stop, Stored};
-use super::{Recorded, is_undoing};
-use crate::event::{self, Kept};
+use super::super::state::{Attempt, Execution, PayloadRef, ProbeState, QuestionReply, StopReason};
+use super::{RecordedEvent, is_undoing};
+use crate::event::{self, PayloadDigest};
 use crate::id::StepNo;
-use crate::policy::{Answer, Outcome, StepStatus};
+use crate::policy::{Outcome, StepAnswer, StepStatus};
 
 impl Execution {
-    pub(super) fn decided(&mut self, event: &event::Decided, recorded: &Recorded) -> Result<(), String> {
-        let stored = |kept: Kept| Stored { position: recorded.position, kept };
-        let (output, arguments) = (event.output.map(stored), event.arguments.map(stored));
+    /// Applies an answer to its step, or stops the execution on `abandon`.
+    pub(super) fn decided(&mut self, event: &event::Decided, recorded: &RecordedEvent) -> Result<(), String> {
+        let payload_ref = |digest: PayloadDigest| PayloadRef { position: recorded.position, digest };
+        let (output, arguments) = (event.output.map(payload_ref), event.arguments.map(payload_ref));
         let at_ms = recorded.at_ms;
-        if event.answer == Answer::Abandon {
-            self.stop_for(Stop::Abandon);
+        if event.answer == StepAnswer::Abandon {
+            self.set_stop(StopReason::Abandon);
             return Ok(());
         }
         let step = event.step.as_ref().ok_or("this answer is about a step")?;
-        let no = self.find(step)?;
+        let no = self.find_step(step)?;
         if is_undoing(self.step(no).status()) {
-            self.decided_undo(no, event.answer, at_ms);
+            self.apply_undo_answer(no, event.answer, at_ms);
             return Ok(());
         }
         match event.answer {
-            Answer::Retry if output.is_some() => self.reply(no, output),
-            Answer::Retry | Answer::DidNotHappen => {
-                self.try_again(no, event.answer == Answer::DidNotHappen);
-                self.correct(no, arguments);
+            StepAnswer::Retry if output.is_some() => self.retry_with_reply(no, output),
+            StepAnswer::Retry | StepAnswer::DidNotHappen => {
+                self.reset_for_retry(no, event.answer == StepAnswer::DidNotHappen);
+                self.set_corrected_arguments(no, arguments);
             }
-            Answer::Skip => {
+            StepAnswer::Skip => {
                 let step = &mut self.steps[no.index()];
                 (step.output, step.error) = (output, None);
                 self.end_step(no, StepStatus::Skipped, None, at_ms);
             }
-            Answer::Happened => self.happened(no, output, at_ms),
-            Answer::Compensate | Answer::Abandon => return Err("an answer that is not about one step".into()),
+            StepAnswer::Happened => self.settle_as_happened(no, output, at_ms),
+            StepAnswer::Compensate | StepAnswer::Abandon => {
+                return Err("an answer that is not about one step".into());
+            }
         }
-        self.undo_asked = false;
-        self.unfail(no);
+        self.undo_requested = false;
+        self.clear_failure(no);
         Ok(())
     }
 
-    /// The next attempt sends these arguments, as a call of its own: under a new key.
-    fn correct(&mut self, no: StepNo, arguments: Option<Stored>) {
+    /// Makes the next attempt send these arguments, under a new idempotency key because it is another call.
+    fn set_corrected_arguments(&mut self, no: StepNo, arguments: Option<PayloadRef>) {
         if arguments.is_some() {
             let step = &mut self.steps[no.index()];
-            (step.corrected, step.new_key) = (arguments, true);
+            (step.corrected_arguments, step.needs_new_key) = (arguments, true);
         }
     }
 
-    /// What the tool asked has been answered: the same call goes out again, approved as it was.
-    fn reply(&mut self, no: StepNo, answer: Option<Stored>) {
-        let question = self.step(no).question();
+    /// The tool's question was answered: the same call is sent again with the reply, still approved.
+    fn retry_with_reply(&mut self, no: StepNo, answer: Option<PayloadRef>) {
+        let question = self.step(no).open_question();
         let approved = self.step(no).approved;
-        self.try_again(no, false);
+        self.reset_for_retry(no, false);
         let step = &mut self.steps[no.index()];
         step.approved = approved;
-        step.answering = question.zip(answer).map(|(question, answer)| Answered { question, answer });
+        step.next_reply = question.zip(answer).map(|(question, answer)| QuestionReply { question, answer });
         self.refresh(no);
     }
 
-    pub(super) fn try_again(&mut self, no: StepNo, settled_as_not_run: bool) {
+    /// Makes a step pending again with fresh attempts; `settled_as_not_run`: its unknown attempt did not run.
+    pub(super) fn reset_for_retry(&mut self, no: StepNo, settled_as_not_run: bool) {
         let idempotent = self.rules(no).idempotent;
         let step = &mut self.steps[no.index()];
-        if let (true, Some(newest)) = (settled_as_not_run, step.counting()) {
+        if let (true, Some(newest)) = (settled_as_not_run, step.last_counted_index()) {
             let key = step.attempts[newest as usize].key;
-            for (no, attempt) in step.attempts.iter_mut().enumerate() {
-                // With one key they are one call to the tool, and one answer speaks of them all.
-                let meant = no as u32 == newest || (idempotent && attempt.key == key);
-                if meant && attempt.counts_as() == Some(Outcome::Unknown) {
+            for (index, attempt) in step.attempts.iter_mut().enumerate() {
+                // Idempotent attempts with one key are one call to the tool, so the answer covers them all.
+                let is_covered = index as u32 == newest || (idempotent && attempt.key == key);
+                if is_covered && attempt.effective_outcome() == Some(Outcome::Unknown) {
                     attempt.settled = Some(false);
                 }
             }
         }
-        (step.asks, step.answering) = (false, None);
+        (step.has_open_question, step.next_reply) = (false, None);
         step.forced = true;
         step.approved = false;
         (step.tries, step.takeover_repeats) = (0, 0);
@@ -81,20 +85,22 @@ impl Execution {
         self.set_status(no, StepStatus::Pending, None);
     }
 
-    /// The attempt that an answer about undoing the step speaks of: that of the compensation which did not
-    /// succeed, else the one that would be undone next.
-    fn being_undone(&self, no: StepNo) -> Option<u32> {
+    /// The index of the attempt that an answer about undoing the step refers to: the target of the last
+    /// compensation if that did not succeed, else the attempt to be undone next.
+    fn attempt_being_undone(&self, no: StepNo) -> Option<u32> {
         let step = self.step(no);
-        let tried = step.last_compensation().filter(|last| last.counts_as() != Some(Outcome::Succeeded));
-        tried.map(|last| last.attempt).or_else(|| step.to_undo(self.rules(no)).last().copied())
+        let tried =
+            step.last_compensation().filter(|last| last.effective_outcome() != Some(Outcome::Succeeded));
+        tried.map(|last| last.attempt).or_else(|| step.attempts_to_undo(self.rules(no)).last().copied())
     }
 
-    /// Done, by the answer's word: an unknown attempt is settled; a failed one was made good by hand.
-    pub(super) fn happened(&mut self, no: StepNo, output: Option<Stored>, at_ms: i64) {
+    /// The answer says that the step's effect happened: settles an unknown attempt as succeeded; after a
+    /// failed one it adds a succeeded attempt, because the work was done by hand.
+    pub(super) fn settle_as_happened(&mut self, no: StepNo, output: Option<PayloadRef>, at_ms: i64) {
         let step = &mut self.steps[no.index()];
         let key = step.next_key();
-        match step.counting().map(|newest| &mut step.attempts[newest as usize]) {
-            Some(last) if last.counts_as() == Some(Outcome::Unknown) => {
+        match step.last_counted_index().map(|newest| &mut step.attempts[newest as usize]) {
+            Some(last) if last.effective_outcome() == Some(Outcome::Unknown) => {
                 last.settled = Some(true);
                 last.result = output;
             }
@@ -108,41 +114,42 @@ impl Execution {
                 category: None,
                 result: output,
                 settled: None,
-                late: None,
+                late_outcome: None,
                 probe: ProbeState::None,
                 probes_lost: 0,
                 unsent: false,
                 takeover: false,
-                repeats: false,
-                asks: false,
-                answered: None,
-                task: None,
+                repeat_after_takeover: false,
+                ended_with_question: false,
+                reply: None,
+                task_handle: None,
                 started_at_ms: at_ms,
                 ended_at_ms: Some(at_ms),
             }),
         }
-        self.succeed(no, at_ms);
+        self.succeed_step(no, at_ms);
     }
 
-    pub(super) fn decided_undo(&mut self, no: StepNo, answer: Answer, at_ms: i64) {
-        let undoing = self.being_undone(no);
+    /// Applies an answer about a step's compensation.
+    pub(super) fn apply_undo_answer(&mut self, no: StepNo, answer: StepAnswer, at_ms: i64) {
+        let target = self.attempt_being_undone(no);
         let step = &mut self.steps[no.index()];
-        step.undo_yes.clear();
+        step.undo_approvals.clear();
         match answer {
-            Answer::Skip => {
-                step.left = true;
+            StepAnswer::Skip => {
+                step.left_in_place = true;
                 self.set_status(no, StepStatus::CompensationFailed, None);
             }
-            Answer::Happened => {
-                if let Some(last) = step.compensations.last_mut().filter(|last| Some(last.attempt) == undoing)
+            StepAnswer::Happened => {
+                if let Some(last) = step.compensations.last_mut().filter(|last| Some(last.attempt) == target)
                 {
                     last.settled = Some(true);
                 }
-                step.undone.extend(undoing);
+                step.undone_attempts.extend(target);
                 self.after_undo(no, at_ms);
             }
-            Answer::Retry | Answer::DidNotHappen | Answer::Compensate | Answer::Abandon => {
-                if let (Answer::DidNotHappen, Some(last)) = (answer, step.compensations.last_mut()) {
+            StepAnswer::Retry | StepAnswer::DidNotHappen | StepAnswer::Compensate | StepAnswer::Abandon => {
+                if let (StepAnswer::DidNotHappen, Some(last)) = (answer, step.compensations.last_mut()) {
                     last.settled = Some(false);
                 }
                 step.undo_retry = true;

@@ -1,40 +1,40 @@
-//! What is learnt after the fact: an attempt that has been settled, a failure that no longer stands.
+//! Folds late outcomes: an attempt is settled after its end, and a failure may be cleared by it.
 
-use super::super::state::{Execution, Failure, Proposal, Stored};
+use super::super::state::{Execution, PayloadRef, StepFailure, UnwindProposal};
 use super::is_undoing;
 use crate::event;
 use crate::id::StepNo;
 use crate::policy::{Outcome, StepStatus};
 
 impl Execution {
-    /// An unknown step whose attempt has been settled moves with it.
-    pub(super) fn resettle(&mut self, no: StepNo, at_ms: i64) {
-        if self.step(no).attempts.iter().any(|attempt| attempt.succeeded()) {
-            self.succeed(no, at_ms);
-            self.unfail(no);
+    /// Sets a step's status after one of its attempts was settled: succeeded if any attempt has, else failed.
+    pub(super) fn settle_from_attempts(&mut self, no: StepNo, at_ms: i64) {
+        if self.step(no).attempts.iter().any(|attempt| attempt.has_succeeded()) {
+            self.succeed_step(no, at_ms);
+            self.clear_failure(no);
         } else {
             self.set_status(no, StepStatus::Failed, None);
         }
     }
 
-    /// The failure is settled: what it cancelled or skipped is pending again, and the failures that
-    /// still stand apply anew.
-    pub(super) fn unfail(&mut self, no: StepNo) {
+    /// Clears a step's failure: the steps that it cancelled or skipped are pending again, and the failure
+    /// policies of the remaining failures are applied anew.
+    pub(super) fn clear_failure(&mut self, no: StepNo) {
         if self.ended.is_none() {
-            self.proposal = Proposal::None;
+            self.proposal = UnwindProposal::None;
         }
-        if self.ended.is_some() || self.stopping() {
+        if self.ended.is_some() || self.is_stopping() {
             return;
         }
-        self.steps[no.index()].handled = false;
-        let revived: Vec<StepNo> =
-            self.numbers().filter(|other| self.step(*other).cause == Some(no)).collect();
-        for other in revived {
+        self.steps[no.index()].failure_handled = false;
+        let affected: Vec<StepNo> =
+            self.step_numbers().filter(|other| self.step(*other).cause == Some(no)).collect();
+        for other in affected {
             self.steps[other.index()].ended_at_ms = None;
             self.set_status(other, StepStatus::Pending, None);
         }
         for other in self.index.failed.clone() {
-            self.steps[other.index()].handled = false;
+            self.steps[other.index()].failure_handled = false;
             self.refresh(other);
         }
     }
@@ -42,69 +42,82 @@ impl Execution {
     pub(super) fn late_answer(
         &mut self,
         event: &event::LateAnswer,
-        result: Option<Stored>,
+        result: Option<PayloadRef>,
         at_ms: i64,
     ) -> Result<(), String> {
-        let (no, index, attempt) = self.attempt(&event.step, event.attempt)?;
-        let unknown = attempt.counts_as() == Some(Outcome::Unknown);
-        attempt.late = Some(event.outcome);
+        let (no, index, attempt) = self.find_attempt(&event.step, event.attempt)?;
+        let was_unknown = attempt.effective_outcome() == Some(Outcome::Unknown);
+        attempt.late_outcome = Some(event.outcome);
         let succeeded = event.outcome == Outcome::Succeeded;
-        if succeeded || unknown {
+        if succeeded || was_unknown {
             attempt.result = result;
         }
-        let undoing = is_undoing(self.step(no).status());
+        let is_being_undone = is_undoing(self.step(no).status());
         if succeeded {
-            self.undo_again(no, index);
+            self.schedule_undo_again(no, index);
         }
-        if unknown && !undoing {
-            self.settle_late(no, index, event, result);
+        if was_unknown && !is_being_undone {
+            self.settle_attempt_late(no, index, event, result);
         }
         self.refresh(no);
-        if !undoing {
-            self.move_late(no, event, at_ms);
+        if !is_being_undone {
+            self.update_step_late(no, event, at_ms);
         }
         Ok(())
     }
 
-    /// A success that arrives after its compensation began may have taken effect after it.
-    fn undo_again(&mut self, no: StepNo, index: u32) {
+    /// Makes a compensation due again: a success that arrives after the compensation started may have taken
+    /// effect after it.
+    fn schedule_undo_again(&mut self, no: StepNo, index: u32) {
         let rules = self.rules(no);
         let step = &mut self.steps[no.index()];
-        if step.compensations.iter().any(|one| step.same_effect(rules, one.attempt, index)) {
-            let others = step.undone.iter().copied().filter(|other| !step.same_effect(rules, *other, index));
-            step.undone = others.collect();
+        if step.compensations.iter().any(|undo| step.have_same_effect(rules, undo.attempt, index)) {
+            let others = step
+                .undone_attempts
+                .iter()
+                .copied()
+                .filter(|other| !step.have_same_effect(rules, *other, index));
+            step.undone_attempts = others.collect();
             step.undo_again.insert(index);
         }
-        if step.status() == StepStatus::Compensated && !step.to_undo(rules).is_empty() {
+        if step.status() == StepStatus::Compensated && !step.attempts_to_undo(rules).is_empty() {
             step.undo_retry = true;
             self.set_status(no, StepStatus::CompensationFailed, None);
         }
     }
 
-    fn settle_late(&mut self, no: StepNo, index: u32, event: &event::LateAnswer, said: Option<Stored>) {
+    /// Settles an unknown attempt by its late outcome.
+    fn settle_attempt_late(
+        &mut self,
+        no: StepNo,
+        index: u32,
+        event: &event::LateAnswer,
+        detail: Option<PayloadRef>,
+    ) {
         let step = &mut self.steps[no.index()];
-        let newest = step.counting() == Some(index);
+        let is_newest = step.last_counted_index() == Some(index);
         let attempt = &mut step.attempts[index as usize];
         attempt.settled = Some(event.outcome == Outcome::Succeeded);
         if event.outcome == Outcome::Failed {
             attempt.category = event.category.or(attempt.category);
-            if newest {
-                step.error = event.category.map(|category| Failure { category, said }).or(step.error);
+            if is_newest {
+                let failure = event.category.map(|category| StepFailure { category, detail });
+                step.error = failure.or(step.error);
             }
         }
     }
 
-    /// A late answer moves no step that has an attempt in flight, or that waits to be settled: those are
-    /// running, and what follows settles them. One that was skipped or cancelled stays so.
-    fn move_late(&mut self, no: StepNo, event: &event::LateAnswer, at_ms: i64) {
+    /// Updates the step's status after a late outcome. A running step is left to `follow`, which settles it
+    /// once no attempt is in flight; a skipped or cancelled step stays so.
+    fn update_step_late(&mut self, no: StepNo, event: &event::LateAnswer, at_ms: i64) {
         use StepStatus as S;
         let step = self.step(no);
-        let newest = step.counting() == event.attempt.checked_sub(1);
+        let is_newest = step.last_counted_index() == event.attempt.checked_sub(1);
         match (event.outcome, step.status()) {
             (Outcome::Succeeded, S::Unknown | S::Failed | S::Pending | S::AwaitingApproval) => {
-                self.resettle(no, at_ms);
+                self.settle_from_attempts(no, at_ms);
             }
-            (Outcome::Failed, S::Unknown) if newest => self.set_status(no, S::Failed, None),
+            (Outcome::Failed, S::Unknown) if is_newest => self.set_status(no, S::Failed, None),
             (Outcome::Succeeded | Outcome::Failed | Outcome::Unknown, _) => {}
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use actbook_engine::bind::{Scope, Template};
+use actbook_engine::bind::{ExpressionScope, ValueTemplate};
 use cel::{Context, Program};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -69,8 +69,9 @@ fn inputs() -> Value {
 }
 
 fn ours(expression: &str) -> Result<Value, String> {
-    let template = Template::parse(&json!(format!("${{{expression}}}"))).map_err(|error| error.message)?;
-    let scope = Scope { inputs: Some(Arc::new(inputs())), ..Scope::default() };
+    let template =
+        ValueTemplate::parse(&json!(format!("${{{expression}}}"))).map_err(|error| error.message)?;
+    let scope = ExpressionScope { inputs: Some(Arc::new(inputs())), ..ExpressionScope::default() };
     template.bind(&scope).map_err(|error| error.message)
 }
 

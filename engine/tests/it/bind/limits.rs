@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use actbook_engine::bind::{BRACKETS_MAX, SOURCE_MAX, Scope, TOKENS_MAX, Template};
+use actbook_engine::bind::{BRACKET_DEPTH_MAX, ExpressionScope, SOURCE_BYTES_MAX, TOKENS_MAX, ValueTemplate};
 use serde_json::{Value, json};
 
 const SMALL_STACK: usize = 2 << 20;
@@ -15,8 +15,9 @@ fn on_small_stack<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 fn bind(expression: &str, inputs: Value) -> Result<Value, String> {
-    let template = Template::parse(&json!(format!("${{{expression}}}"))).map_err(|error| error.message)?;
-    let scope = Scope { inputs: Some(Arc::new(inputs)), ..Scope::default() };
+    let template =
+        ValueTemplate::parse(&json!(format!("${{{expression}}}"))).map_err(|error| error.message)?;
+    let scope = ExpressionScope { inputs: Some(Arc::new(inputs)), ..ExpressionScope::default() };
     template.bind(&scope).map_err(|error| error.message)
 }
 
@@ -61,8 +62,8 @@ fn no_nesting_overflows_a_small_stack() {
                 1,
                 2,
                 8,
-                BRACKETS_MAX,
-                BRACKETS_MAX + 1,
+                BRACKET_DEPTH_MAX,
+                BRACKET_DEPTH_MAX + 1,
                 62,
                 64,
                 66,
@@ -93,10 +94,10 @@ fn nesting_up_to_the_caps_works() {
         let form = |name: &str, depth| {
             forms.iter().find(|(known, _)| *known == name).map(|(_, form)| form(depth)).expect("a form")
         };
-        works(&form("parentheses", BRACKETS_MAX));
-        works(&form("lists", BRACKETS_MAX));
-        works(&form("maps", BRACKETS_MAX));
-        works(&form("dyn calls", BRACKETS_MAX));
+        works(&form("parentheses", BRACKET_DEPTH_MAX));
+        works(&form("lists", BRACKET_DEPTH_MAX));
+        works(&form("maps", BRACKET_DEPTH_MAX));
+        works(&form("dyn calls", BRACKET_DEPTH_MAX));
         works(&form("method calls", 60));
         works(&form("sums", 60));
         works(&form("nots", 60));
@@ -109,7 +110,7 @@ fn nesting_up_to_the_caps_works() {
 #[test]
 fn what_is_beyond_a_cap_is_refused_with_the_cap() {
     let refused = |expression: &str| bind(expression, json!({})).expect_err(expression);
-    assert!(refused(&format!("'{}'", "x".repeat(SOURCE_MAX))).contains("longer than 4096 bytes"));
+    assert!(refused(&format!("'{}'", "x".repeat(SOURCE_BYTES_MAX))).contains("longer than 4096 bytes"));
     assert!(
         refused(&format!("{}1{}", "(".repeat(25), ")".repeat(25))).contains("nests brackets deeper than 24")
     );

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use actbook_engine::execution::{
-    CallId, CallKind, Command, Ended, Facts, Noted, Refusal, Report, Reporter, Values, brief, due, questions,
+    ActionFacts, AgentReport, AnnotationKind, CallId, CallKind, Command, LoadedPayloads, Refusal,
+    ReportedOutcome, Reporter, brief, due, questions,
 };
 use actbook_engine::id::Epoch;
 use actbook_engine::plan::{Plan, parse_duration_ms};
-use actbook_engine::policy::{Category, Outcome, StepStatus};
-use actbook_engine::terms::Terms;
+use actbook_engine::policy::{ErrorCategory, Outcome, StepStatus};
+use actbook_engine::tool_policy::ToolPolicies;
 use serde_json::{Value, json};
 
 use crate::book::{Book, line};
@@ -35,10 +36,10 @@ pub fn replay(case: &str) -> String {
 }
 
 /// A case about what the operator says begins with a line `terms: {…}`.
-fn terms(head: &str) -> (Terms, &str) {
+fn terms(head: &str) -> (ToolPolicies, &str) {
     match head.strip_prefix("terms: ").and_then(|rest| rest.split_once('\n')) {
         Some((terms, plan)) => (serde_json::from_str(terms).expect("terms in JSON"), plan),
-        None => (Terms::new(), head),
+        None => (ToolPolicies::new(), head),
     }
 }
 
@@ -98,12 +99,12 @@ impl Stage {
                 let about: Vec<&str> = words.iter().copied().filter(|word| !is_reporter(word)).collect();
                 let (facts, words) = facts(&about);
                 let report = report(&words);
-                Command::Record { step: step.expect("a step"), report, facts: facts.into(), by }
+                Command::RecordReport { step: step.expect("a step"), report, facts: facts.into(), by }
             }
             "note" => {
                 let (facts, words) = facts(&words);
                 let status = words.get(1).map(|word| word.parse().expect("a report"));
-                Command::Note {
+                Command::RecordAction {
                     step: words.first().map(|step| (*step).to_owned()),
                     status,
                     facts: facts.into(),
@@ -119,7 +120,7 @@ impl Stage {
                 let (decision, reason) = (decision.to_owned(), Some(reason.to_owned()));
                 Command::RecordDecision { decision, reason, step: None, details: None }
             }
-            "accept" => Command::Accept { call: self.call(words[0]), task: words[1].to_owned() },
+            "accept" => Command::AcceptTask { call: self.call(words[0]), task: words[1].to_owned() },
             "approve" => Command::Approve { step, reason },
             "reject" => Command::Reject { step, reason },
             "pause" => Command::Pause { reason },
@@ -127,7 +128,7 @@ impl Stage {
             "cancel" => Command::Cancel { reason },
             "undo" => Command::Undo { reason, approves: true },
             "agent-undo" => Command::Undo { reason, approves: false },
-            "erase" => Command::Erase,
+            "erase" => Command::ErasePayloads,
             "move-pin" => {
                 let digest = serde_json::from_value(json!(words[1])).expect("a digest");
                 Command::MovePin { tool: words[0].to_owned(), digest }
@@ -154,7 +155,7 @@ impl Stage {
         } else {
             (self.call(first), words.next().expect("how it ended"), words.next().unwrap_or(""))
         };
-        Command::Report { epoch, call, ended: ended(outcome, detail) }
+        Command::ReportOutcome { epoch, call, outcome: ended(outcome, detail) }
     }
 
     fn call(&self, name: &str) -> CallId {
@@ -164,19 +165,19 @@ impl Stage {
             None => (CallKind::Run, name),
         };
         let (step, number) = name.split_once('#').map_or((name, None), |(step, no)| (step, Some(no)));
-        let no = self.book.execution().plan.find(step).expect("a step of the plan");
+        let no = self.book.execution().plan.find_step(step).expect("a step of the plan");
         let state = self.book.execution().step(no);
         let count = match kind {
             CallKind::Run | CallKind::Probe => state.attempts.len(),
             CallKind::Compensation => state.compensations.len(),
         };
         let number = number.map_or(count as u32, |number| number.parse().expect("a number"));
-        CallId { step: no, kind, no: number - 1 }
+        CallId { step: no, kind, index: number - 1 }
     }
 
     fn show(&self) -> String {
         let execution = self.book.execution();
-        let steps = execution.numbers().map(|no| {
+        let steps = execution.step_numbers().map(|no| {
             let (spec, state) = (execution.plan.step(no), execution.step(no));
             let shown = matches!(state.status(), StepStatus::Failed | StepStatus::Unknown);
             let why = state.error.filter(|_| shown).map(|error| format!(" ({})", error.category));
@@ -190,13 +191,13 @@ impl Stage {
 
     fn notes(&self) -> String {
         let execution = self.book.execution();
-        let of_steps = execution.numbers().filter_map(|no| {
+        let of_steps = execution.step_numbers().filter_map(|no| {
             let facts = self.payload(execution.step(no).facts?.position.0);
             Some(format!("  {}: {facts}\n", execution.step_id(no)))
         });
-        let others = execution.notes.iter().map(|note| match &note.what {
-            Noted::Action { facts, .. } => format!("  {}\n", self.payload(facts.position.0)),
-            Noted::Decision { decision, reason, .. } => {
+        let others = execution.annotations.iter().map(|note| match &note.kind {
+            AnnotationKind::Action { facts, .. } => format!("  {}\n", self.payload(facts.position.0)),
+            AnnotationKind::Decision { decision, reason, .. } => {
                 format!("  {decision}, because {}\n", reason.as_deref().unwrap_or_default())
             }
         });
@@ -219,7 +220,7 @@ impl Stage {
     }
 
     fn brief(&self) -> String {
-        let mut values = Values::default();
+        let mut values = LoadedPayloads::default();
         let brief = loop {
             match brief(self.book.execution(), &values) {
                 Ok(brief) => break brief,
@@ -247,29 +248,29 @@ impl Stage {
         let due = due(self.book.execution());
         let mut told = String::new();
         for call in due.calls {
-            let key = self.keys.iter().position(|key| *key == call.key).unwrap_or_else(|| {
-                self.keys.push(call.key.clone());
+            let key = self.keys.iter().position(|key| *key == call.idempotency_key).unwrap_or_else(|| {
+                self.keys.push(call.idempotency_key.clone());
                 self.keys.len() - 1
             });
             let step = self.book.execution().step_id(call.id.step);
             let arguments = call.arguments.map(|stored| self.payload(stored.position.0));
             let arguments = arguments.map(|value| format!(" {value}")).unwrap_or_default();
-            let cancel = if call.cancel { ", asked to stop" } else { "" };
-            let yes = if call.approved { " approved" } else { "" };
+            let cancel = if call.cancel_requested { ", asked to stop" } else { "" };
+            let yes = if call.pin_approved { " approved" } else { "" };
             let pin = call.pin.map(|pin| format!(", pin {}{yes}", &pin.to_string()[..4])).unwrap_or_default();
             let kind = format!("{:?}", call.id.kind).to_lowercase();
-            let task = call.task.map(|task| format!(", asked after as {task}")).unwrap_or_default();
-            let answer = call.answered.map(|one| format!(", told {}", self.payload(one.answer.position.0)));
+            let task = call.task_handle.map(|task| format!(", asked after as {task}")).unwrap_or_default();
+            let answer = call.reply.map(|one| format!(", told {}", self.payload(one.answer.position.0)));
             let answer = answer.unwrap_or_default();
             told += &format!(
                 "  {kind} {step}#{}: {}{arguments}, key {}, {} ms{pin}{cancel}{task}{answer}\n",
-                call.id.no + 1,
+                call.id.index + 1,
                 call.tool,
                 key + 1,
                 call.timeout_ms
             );
         }
-        if let Some(at) = due.look_again_at {
+        if let Some(at) = due.wake_at {
             told += &format!("  look again in {} ms\n", at - self.book.now_ms);
         }
         if told.is_empty() { "  nothing\n".to_owned() } else { told }
@@ -277,8 +278,8 @@ impl Stage {
 }
 
 /// Words such as `entity=file`, and the others.
-fn facts<'a>(words: &[&'a str]) -> (Facts, Vec<&'a str>) {
-    let mut facts = Facts::default();
+fn facts<'a>(words: &[&'a str]) -> (ActionFacts, Vec<&'a str>) {
+    let mut facts = ActionFacts::default();
     let is_fact = |word: &&str| word.contains('=') && !word.starts_with('{');
     for (name, value) in words.iter().filter(|word| is_fact(word)).filter_map(|word| word.split_once('=')) {
         let text = || Some(value.to_owned());
@@ -299,34 +300,41 @@ fn facts<'a>(words: &[&'a str]) -> (Facts, Vec<&'a str>) {
     (facts, words.iter().copied().filter(|word| !is_fact(word)).collect())
 }
 
-fn ended(outcome: &str, detail: &str) -> Ended {
+fn ended(outcome: &str, detail: &str) -> ReportedOutcome {
     if let "asks" | "asks-midway" = outcome {
         let question = serde_json::from_str(detail).expect("JSON");
-        return Ended::Asks { question, began: outcome == "asks-midway" };
+        return ReportedOutcome::InputRequired { question, may_have_run: outcome == "asks-midway" };
     }
     let (category, rest) = detail.split_once(' ').unwrap_or((detail, ""));
     let unsent = rest == "unsent";
     let retry_after_ms = rest.strip_prefix("after ").and_then(parse_duration_ms);
-    let category = || category.parse::<Category>().expect("a category");
+    let category = || category.parse::<ErrorCategory>().expect("a category");
     match outcome.parse::<Outcome>().expect("an outcome") {
-        Outcome::Succeeded if detail.is_empty() => Ended::Succeeded { output: Value::Null },
-        Outcome::Succeeded => Ended::Succeeded { output: serde_json::from_str(detail).expect("JSON") },
-        Outcome::Failed => {
-            Ended::Failed { category: category(), said: json!({"message": "no"}), unsent, retry_after_ms }
+        Outcome::Succeeded if detail.is_empty() => ReportedOutcome::Succeeded { output: Value::Null },
+        Outcome::Succeeded => {
+            ReportedOutcome::Succeeded { output: serde_json::from_str(detail).expect("JSON") }
         }
-        Outcome::Unknown => {
-            Ended::Unknown { category: category(), said: json!({"message": "no answer"}), retry_after_ms }
-        }
+        Outcome::Failed => ReportedOutcome::Failed {
+            category: category(),
+            error: json!({"message": "no"}),
+            unsent,
+            retry_after_ms,
+        },
+        Outcome::Unknown => ReportedOutcome::Unknown {
+            category: category(),
+            error: json!({"message": "no answer"}),
+            retry_after_ms,
+        },
     }
 }
 
-fn report(words: &[&str]) -> Report {
+fn report(words: &[&str]) -> AgentReport {
     let output = words.get(2).map(|text| serde_json::from_str(text).expect("JSON"));
     match words[1] {
-        "started" => Report::Started,
-        "succeeded" => Report::Succeeded { output },
-        "compensated" => Report::Compensated { output },
-        "failed" => Report::Failed { reason: None, category: Category::ToolError },
+        "started" => AgentReport::Started,
+        "succeeded" => AgentReport::Succeeded { output },
+        "compensated" => AgentReport::Compensated { output },
+        "failed" => AgentReport::Failed { reason: None, category: ErrorCategory::ToolError },
         other => panic!("nobody reports {other}"),
     }
 }

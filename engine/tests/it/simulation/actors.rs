@@ -1,10 +1,11 @@
 //! Who acts on an execution from outside: the tools that answer, the agents, and the people.
 
 use actbook_engine::execution::{
-    CallId, CallKind, Command, Ended, Execution, Facts, Question, Report, Subject, answers, questions,
+    ActionFacts, AgentReport, CallId, CallKind, Command, Execution, Question, QuestionSubject,
+    ReportedOutcome, allowed_answers, questions,
 };
 use actbook_engine::id::{Epoch, StepNo};
-use actbook_engine::policy::{Answer, Category, Outcome, StepStatus};
+use actbook_engine::policy::{ErrorCategory, Outcome, StepAnswer, StepStatus};
 use serde_json::{Value, json};
 
 use super::world::{Sent, Truth};
@@ -12,10 +13,10 @@ use super::{Sim, coverage, decide, question, record, reply, undid};
 use crate::laws::{open_agents, open_calls};
 
 impl Sim {
-    fn report(&mut self, call: CallId, ended: Ended) {
+    fn report(&mut self, call: CallId, ended: ReportedOutcome) {
         let stale = !self.benign && self.dice.chance(10);
         let epoch = if stale { Epoch(0) } else { self.book.epoch() };
-        self.give(&Command::Report { epoch, call, ended });
+        self.give(&Command::ReportOutcome { epoch, call, outcome: ended });
     }
 
     /// An answer, or none, for a call that is out.
@@ -24,9 +25,9 @@ impl Sim {
         if !self.world.calls.contains_key(&call) {
             if call.kind != CallKind::Probe && (self.world.down && run || self.dice.chance(8)) {
                 self.world.calls.insert(call, Truth { sent: Sent::Never, lands: false, later: false });
-                let ended = Ended::Failed {
-                    category: Category::Unavailable,
-                    said: Value::Null,
+                let ended = ReportedOutcome::Failed {
+                    category: ErrorCategory::Unavailable,
+                    error: Value::Null,
                     unsent: true,
                     retry_after_ms: None,
                 };
@@ -34,7 +35,7 @@ impl Sim {
             }
             self.world.send(self.book.execution(), call, &mut self.dice);
             if self.dice.chance(15) {
-                self.give(&Command::Accept { call, task: format!("task {}", call.no) });
+                self.give(&Command::AcceptTask { call, task: format!("task {}", call.index) });
             }
             if !self.benign && self.dice.chance(40) {
                 return;
@@ -56,14 +57,18 @@ impl Sim {
             let later = self.world.land_late && !lands && self.dice.chance(50);
             self.world.calls.insert(call, Truth { sent: Sent::TimedOut, lands, later });
             let category = *self.dice.pick(&[
-                Category::Timeout,
-                Category::Timeout,
-                Category::Unavailable,
-                Category::Protocol,
+                ErrorCategory::Timeout,
+                ErrorCategory::Timeout,
+                ErrorCategory::Unavailable,
+                ErrorCategory::Protocol,
             ]);
             return self.report(
                 call,
-                Ended::Unknown { category, said: json!({"message": "no answer"}), retry_after_ms: None },
+                ReportedOutcome::Unknown {
+                    category,
+                    error: json!({"message": "no answer"}),
+                    retry_after_ms: None,
+                },
             );
         }
         if run && self.dice.chance(8) {
@@ -79,17 +84,18 @@ impl Sim {
     fn ask(&mut self, call: CallId, lands: bool) {
         let sent = if lands { Sent::TimedOut } else { Sent::Answered };
         self.world.calls.insert(call, Truth { sent, lands, later: false });
-        self.report(call, Ended::Asks { question: question(), began: lands });
+        self.report(call, ReportedOutcome::InputRequired { question: question(), may_have_run: lands });
     }
 
     /// Things that an agent does on the side.
     pub(super) fn put_on_record(&mut self) {
-        let steps: Vec<StepNo> = self.execution().numbers().collect();
+        let steps: Vec<StepNo> = self.execution().step_numbers().collect();
         let no = *self.dice.pick(&steps);
         let (id, about) = (self.id(no), self.dice.chance(50));
-        let facts = Facts { entity: Some("file".into()), confidence: Some(0.5), ..Facts::default() };
+        let facts =
+            ActionFacts { entity: Some("file".into()), confidence: Some(0.5), ..ActionFacts::default() };
         match self.dice.below(6) {
-            0 => drop(self.give(&Command::Note {
+            0 => drop(self.give(&Command::RecordAction {
                 step: about.then_some(id),
                 status: None,
                 facts: facts.into(),
@@ -121,7 +127,7 @@ impl Sim {
             .filter(|last| last.by_agent && last.outcome != Some(Outcome::Succeeded))
         {
             Some(last) => vec![last.attempt],
-            None => step.to_undo(rules),
+            None => step.attempts_to_undo(rules),
         };
         for attempt in targets {
             self.world.undo(self.book.execution(), no, attempt);
@@ -134,26 +140,32 @@ impl Sim {
     }
 
     fn deliver_probe(&mut self, call: CallId) {
-        let exists = self.world.stands(self.execution(), call.step, call.no);
+        let exists = self.world.stands(self.execution(), call.step, call.index);
         let ended = match self.dice.below(10) {
-            0 => Ended::Unknown { category: Category::Timeout, said: Value::Null, retry_after_ms: None },
-            1 => Ended::Succeeded { output: json!({ "unheard": "of" }) },
-            _ => Ended::Succeeded { output: json!({ "exists": exists }) },
+            0 => ReportedOutcome::Unknown {
+                category: ErrorCategory::Timeout,
+                error: Value::Null,
+                retry_after_ms: None,
+            },
+            1 => ReportedOutcome::Succeeded { output: json!({ "unheard": "of" }) },
+            _ => ReportedOutcome::Succeeded { output: json!({ "exists": exists }) },
         };
         self.report(call, ended);
     }
 
-    fn success(&mut self) -> Ended {
-        Ended::Succeeded { output: if self.dice.chance(15) { Value::Null } else { json!({ "x": 1 }) } }
+    fn success(&mut self) -> ReportedOutcome {
+        ReportedOutcome::Succeeded {
+            output: if self.dice.chance(15) { Value::Null } else { json!({ "x": 1 }) },
+        }
     }
 
-    fn failure(&mut self) -> Ended {
-        let usual = [Category::ToolError, Category::Unavailable];
+    fn failure(&mut self) -> ReportedOutcome {
+        let usual = [ErrorCategory::ToolError, ErrorCategory::Unavailable];
         let common = self.dice.chance(70);
-        let category = *self.dice.pick(if common { &usual } else { Category::ALL });
+        let category = *self.dice.pick(if common { &usual } else { ErrorCategory::ALL });
         // Now and then a server asks for more patience than the plan has.
-        let retry_after_ms = (category == Category::RateLimited).then_some(20_000);
-        Ended::Failed { category, said: json!({"message": "no"}), unsent: false, retry_after_ms }
+        let retry_after_ms = (category == ErrorCategory::RateLimited).then_some(20_000);
+        ReportedOutcome::Failed { category, error: json!({"message": "no"}), unsent: false, retry_after_ms }
     }
 
     /// An answer to a call that had been given up; sometimes one that was heard before.
@@ -176,9 +188,10 @@ impl Sim {
             lands = true;
         }
         self.world.calls.insert(call, Truth { sent: Sent::Answered, lands, later: false });
-        let ended = if lands { Ended::Succeeded { output: json!({"x": 2}) } } else { self.failure() };
+        let ended =
+            if lands { ReportedOutcome::Succeeded { output: json!({"x": 2}) } } else { self.failure() };
         let mark = self.book.entries.len();
-        self.give(&Command::Report { epoch: Epoch(0), call, ended });
+        self.give(&Command::ReportOutcome { epoch: Epoch(0), call, outcome: ended });
         // A process that found only a prefix of the journal may not have heard of it before.
         let heard = sent == Sent::Answered && !self.benign;
         let read_only = self.execution().rules(call.step).read_only;
@@ -189,8 +202,8 @@ impl Sim {
     fn known(&self, call: CallId) -> bool {
         let step = self.execution().step(call.step);
         match call.kind {
-            CallKind::Run | CallKind::Probe => (call.no as usize) < step.attempts.len(),
-            CallKind::Compensation => (call.no as usize) < step.compensations.len(),
+            CallKind::Run | CallKind::Probe => (call.index as usize) < step.attempts.len(),
+            CallKind::Compensation => (call.index as usize) < step.compensations.len(),
         }
     }
 
@@ -198,7 +211,7 @@ impl Sim {
         let Some(call) = self.dice.any(&open_agents(self.execution())) else { return };
         let step = Some(self.id(call.step));
         if call.kind == CallKind::Run && self.dice.chance(30) {
-            self.give(&record(&step, Report::Started));
+            self.give(&record(&step, AgentReport::Started));
             return;
         }
         if !self.world.calls.contains_key(&call) {
@@ -218,9 +231,11 @@ impl Sim {
         let lands = self.world.calls[&call].lands;
         self.world.calls.insert(call, Truth { sent: Sent::Answered, lands, later: false });
         let report = match (lands, call.kind) {
-            (true, CallKind::Compensation) => Report::Compensated { output: None },
-            (true, CallKind::Run | CallKind::Probe) => Report::Succeeded { output: Some(json!({"x": 3})) },
-            (false, _) => Report::Failed { reason: None, category: Category::ToolError },
+            (true, CallKind::Compensation) => AgentReport::Compensated { output: None },
+            (true, CallKind::Run | CallKind::Probe) => {
+                AgentReport::Succeeded { output: Some(json!({"x": 3})) }
+            }
+            (false, _) => AgentReport::Failed { reason: None, category: ErrorCategory::ToolError },
         };
         self.give(&record(&Some(self.id(call.step)), report));
     }
@@ -231,16 +246,17 @@ impl Sim {
             let step = self.execution().step(call.step);
             let newest = match call.kind {
                 CallKind::Run => {
-                    let last =
-                        step.last().filter(|last| last.by_agent && last.outcome == Some(Outcome::Unknown));
+                    let last = step
+                        .last_attempt()
+                        .filter(|last| last.by_agent && last.outcome == Some(Outcome::Unknown));
                     last.is_some()
-                        && step.attempts.len() as u32 == call.no + 1
+                        && step.attempts.len() as u32 == call.index + 1
                         && step.compensations.is_empty()
                 }
                 CallKind::Compensation => {
                     let last = step.last_compensation();
                     let last = last.filter(|last| last.by_agent && last.outcome == Some(Outcome::Unknown));
-                    last.is_some() && step.compensations.len() as u32 == call.no + 1
+                    last.is_some() && step.compensations.len() as u32 == call.index + 1
                 }
                 CallKind::Probe => false,
             };
@@ -258,8 +274,8 @@ impl Sim {
         let asked: Vec<&Question> = asked
             .iter()
             .filter(|one| match one.subject {
-                Subject::AgentWork => false,
-                Subject::AgentUndo => for_agents && !one.answers.is_empty(),
+                QuestionSubject::AgentWork => false,
+                QuestionSubject::AgentUndo => for_agents && !one.answers.is_empty(),
                 _ => true,
             })
             .collect();
@@ -269,7 +285,7 @@ impl Sim {
         let question = *self.dice.pick(&asked);
         let step = question.step.map(|no| self.id(no));
         match question.subject {
-            Subject::PlanApproval | Subject::UndoApproval | Subject::StepApproval => {
+            QuestionSubject::PlanApproval | QuestionSubject::UndoApproval | QuestionSubject::StepApproval => {
                 let reason = None;
                 let yes = self.dice.chance(70);
                 self.give(&if yes {
@@ -278,9 +294,9 @@ impl Sim {
                     Command::Reject { step, reason }
                 })
             }
-            Subject::Question if self.dice.chance(60) => {
+            QuestionSubject::ToolQuestion if self.dice.chance(60) => {
                 let step = step.expect("a tool asks for a step");
-                let (answer, output) = (Answer::Retry, Some(reply()));
+                let (answer, output) = (StepAnswer::Retry, Some(reply()));
                 self.give(&Command::Decide {
                     step,
                     answer,
@@ -290,12 +306,12 @@ impl Sim {
                     approves: true,
                 })
             }
-            Subject::Question
-            | Subject::Failure
-            | Subject::Unknown
-            | Subject::FailedUndo
-            | Subject::AgentWork
-            | Subject::AgentUndo => {
+            QuestionSubject::ToolQuestion
+            | QuestionSubject::Failure
+            | QuestionSubject::Unknown
+            | QuestionSubject::FailedUndo
+            | QuestionSubject::AgentWork
+            | QuestionSubject::AgentUndo => {
                 let answer = *self.dice.pick(&question.answers);
                 self.answer(question.step.expect("an answer is about a step"), answer)
             }
@@ -303,7 +319,7 @@ impl Sim {
     }
 
     /// The answer as a command: now and then with corrected arguments, or from one who may not approve.
-    fn answered(&mut self, no: StepNo, answer: Answer) -> Command {
+    fn answered(&mut self, no: StepNo, answer: StepAnswer) -> Command {
         let (step, approves) = (self.id(no), self.dice.chance(80));
         let plain = Command::Decide { step, answer, reason: None, output: None, arguments: None, approves };
         let mut corrected = plain.clone();
@@ -314,37 +330,40 @@ impl Sim {
     }
 
     /// People mostly tell the truth of what they saw.
-    pub(super) fn answer(&mut self, no: StepNo, mut answer: Answer) -> bool {
+    pub(super) fn answer(&mut self, no: StepNo, mut answer: StepAnswer) -> bool {
         let id = self.id(no);
-        if !answers(self.execution(), no).contains(&answer) {
+        if !allowed_answers(self.execution(), no).contains(&answer) {
             return self.give(&decide(&id, answer));
         }
         let step = self.execution().step(no);
         let status = step.status();
-        let newest = step.counting().unwrap_or(0);
-        let unknown = step.last_that_counts().is_some_and(|last| last.counts_as() == Some(Outcome::Unknown));
-        let tried = step.last_compensation().filter(|one| one.counts_as() != Some(Outcome::Succeeded));
-        let next = step.to_undo(self.execution().rules(no)).last().copied();
+        let newest = step.last_counted_index().unwrap_or(0);
+        let unknown = step
+            .last_counted_attempt()
+            .is_some_and(|last| last.effective_outcome() == Some(Outcome::Unknown));
+        let tried =
+            step.last_compensation().filter(|one| one.effective_outcome() != Some(Outcome::Succeeded));
+        let next = step.attempts_to_undo(self.execution().rules(no)).last().copied();
         let undone = tried.map(|one| one.attempt).or(next);
-        let speaks = matches!(answer, Answer::Happened | Answer::DidNotHappen);
+        let speaks = matches!(answer, StepAnswer::Happened | StepAnswer::DidNotHappen);
         let mut by_hand = false;
         match status {
             StepStatus::Failed | StepStatus::Unknown if speaks && unknown => {
                 let read_only = self.execution().rules(no).read_only;
                 let truth = if read_only {
-                    answer == Answer::Happened
+                    answer == StepAnswer::Happened
                 } else {
                     self.world.stands(self.execution(), no, newest)
                 };
-                if truth != (answer == Answer::Happened) {
+                if truth != (answer == StepAnswer::Happened) {
                     match self.dice.chance(80) {
                         false => self.world.wrong = true,
-                        true => answer = if truth { Answer::Happened } else { Answer::DidNotHappen },
+                        true => answer = if truth { StepAnswer::Happened } else { StepAnswer::DidNotHappen },
                     }
                 }
             }
-            StepStatus::Failed | StepStatus::Unknown => by_hand = answer == Answer::Happened,
-            _ if answer == Answer::Happened => {
+            StepStatus::Failed | StepStatus::Unknown => by_hand = answer == StepAnswer::Happened,
+            _ if answer == StepAnswer::Happened => {
                 self.world.undo(self.book.execution(), no, undone.expect("there is one to speak of"));
             }
             _ => {}
@@ -366,5 +385,5 @@ fn step_calls(execution: &Execution, no: StepNo) -> Option<CallId> {
     let count = execution.step(no).compensations.len() as u32;
     let last = execution.step(no).last_compensation().filter(|last| last.by_agent)?;
     let waits = !matches!(last.outcome, Some(Outcome::Succeeded | Outcome::Failed));
-    waits.then_some(CallId { step: no, kind: CallKind::Compensation, no: count - 1 })
+    waits.then_some(CallId { step: no, kind: CallKind::Compensation, index: count - 1 })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use actbook_engine::event::Event;
 use actbook_engine::execution::{Command, Execution};
-use actbook_engine::policy::{Answer, Category, End, Status, StepStatus};
+use actbook_engine::policy::{EndStatus, ErrorCategory, ExecutionStatus, StepAnswer, StepStatus};
 
 type Seen = (&'static str, &'static str, &'static str);
 
@@ -45,10 +45,10 @@ pub fn event(event: &Event) {
 pub fn name(command: &Command) -> &'static str {
     match command {
         Command::Claim { .. } => "claim",
-        Command::ClaimAgain { .. } => "claim again",
+        Command::Reclaim { .. } => "claim again",
         Command::Drive { .. } => "drive",
-        Command::Report { .. } => "report",
-        Command::Adopt { .. } => "adopt",
+        Command::ReportOutcome { .. } => "report",
+        Command::AdoptToolset { .. } => "adopt",
         Command::Pause { .. } => "pause",
         Command::Resume => "resume",
         Command::Cancel { .. } => "cancel",
@@ -56,22 +56,22 @@ pub fn name(command: &Command) -> &'static str {
         Command::Approve { .. } => "approve",
         Command::Reject { .. } => "reject",
         Command::Decide { .. } => "decide",
-        Command::Record { .. } => "record",
-        Command::Note { .. } => "note",
+        Command::RecordReport { .. } => "record",
+        Command::RecordAction { .. } => "note",
         Command::RecordDecision { .. } => "record decision",
         Command::RecordCompensation { .. } => "record compensation",
-        Command::Accept { .. } => "accept",
+        Command::AcceptTask { .. } => "accept",
         Command::MovePin { .. } => "move pin",
-        Command::Erase => "erase",
+        Command::ErasePayloads => "erase",
     }
 }
 
 /// Every answer in every state that it fits.
-fn answers() -> Vec<(Answer, StepStatus)> {
-    use Answer::{Abandon, Compensate, DidNotHappen, Happened, Retry, Skip};
+fn answers() -> Vec<(StepAnswer, StepStatus)> {
+    use StepAnswer::{Abandon, Compensate, DidNotHappen, Happened, Retry, Skip};
     let mut fitting = Vec::new();
     let mut add =
-        |status: StepStatus, answers: &[Answer]| fitting.extend(answers.iter().map(|one| (*one, status)));
+        |status: StepStatus, answers: &[StepAnswer]| fitting.extend(answers.iter().map(|one| (*one, status)));
     add(StepStatus::Failed, &[Retry, Skip, Happened, Compensate, Abandon]);
     add(StepStatus::Unknown, &[Retry, Skip, Happened, DidNotHappen, Compensate, Abandon]);
     add(StepStatus::CompensationFailed, &[Retry, Skip, Happened, DidNotHappen, Abandon]);
@@ -81,10 +81,10 @@ fn answers() -> Vec<(Answer, StepStatus)> {
 
 fn expected() -> Vec<Seen> {
     let mut all: Vec<Seen> = Vec::new();
-    all.extend(Status::ALL.iter().map(|one| ("status", one.as_str(), "")));
+    all.extend(ExecutionStatus::ALL.iter().map(|one| ("status", one.as_str(), "")));
     all.extend(StepStatus::ALL.iter().map(|one| ("step", one.as_str(), "")));
-    all.extend(Category::ALL.iter().map(|one| ("category", one.as_str(), "")));
-    all.extend(End::ALL.iter().map(|one| ("end", one.as_str(), "")));
+    all.extend(ErrorCategory::ALL.iter().map(|one| ("category", one.as_str(), "")));
+    all.extend(EndStatus::ALL.iter().map(|one| ("end", one.as_str(), "")));
     all.extend(answers().into_iter().map(|(answer, status)| ("answer", answer.as_str(), status.as_str())));
     let of_other_streams = ["plan_saved", "plan_deleted", "tool_accepted", "note_", "task_set"];
     let elsewhere = |kind: &str| of_other_streams.iter().any(|stream| kind.starts_with(stream));

@@ -2,7 +2,7 @@
 
 use actbook_engine::chain::Digest;
 use actbook_engine::plan::Plan;
-use actbook_engine::terms::{RetryTerms, Terms, ToolTerms};
+use actbook_engine::tool_policy::{RetryLimits, ToolPolicies, ToolPolicy};
 use serde_json::{Map, Value, json};
 
 use super::dice::Dice;
@@ -129,8 +129,8 @@ fn undoing(dice: &mut Dice, step: &mut Map<String, Value>) {
 }
 
 /// What an operator may have said of the tools: in most stories nothing.
-pub fn terms(dice: &mut Dice) -> Terms {
-    let mut terms = Terms::new();
+pub fn terms(dice: &mut Dice) -> ToolPolicies {
+    let mut terms = ToolPolicies::new();
     for tool in ["t/run", "t/undo", "t/probe"] {
         if dice.chance(25) {
             terms.insert(tool.to_owned(), tool_terms(dice));
@@ -139,12 +139,12 @@ pub fn terms(dice: &mut Dice) -> Terms {
     terms
 }
 
-fn tool_terms(dice: &mut Dice) -> ToolTerms {
+fn tool_terms(dice: &mut Dice) -> ToolPolicy {
     let max_attempts = *dice.pick(&[None, Some(1), Some(2)]);
-    ToolTerms {
+    ToolPolicy {
         pin: Some(Digest::of(b"one")),
         timeout_ms: *dice.pick(&[None, Some(1_000)]),
-        retry: dice.chance(50).then(|| RetryTerms { max_attempts, ..RetryTerms::default() }),
+        retry: dice.chance(50).then(|| RetryLimits { max_attempts, ..RetryLimits::default() }),
         idempotent: *dice.pick(&[None, None, Some(true), Some(false)]),
         read_only: *dice.pick(&[None, None, None, Some(true), Some(false)]),
         hinted: dice.chance(20),

@@ -49,7 +49,7 @@ impl World {
     pub fn send(&mut self, execution: &Execution, call: CallId, dice: &mut Dice) {
         let lands = match call.kind {
             CallKind::Run | CallKind::Compensation => dice.chance(60),
-            CallKind::Probe => self.stands(execution, call.step, call.no),
+            CallKind::Probe => self.stands(execution, call.step, call.index),
         };
         if lands && call.kind != CallKind::Probe {
             self.land(execution, call);
@@ -60,12 +60,12 @@ impl World {
     pub fn land(&mut self, execution: &Execution, call: CallId) {
         match call.kind {
             CallKind::Compensation => {
-                let target = execution.step(call.step).compensations[call.no as usize].attempt;
+                let target = execution.step(call.step).compensations[call.index as usize].attempt;
                 self.undo(execution, call.step, target);
             }
             CallKind::Run if execution.rules(call.step).read_only => {}
             CallKind::Run => {
-                let effect = effect(execution, call.step, call.no);
+                let effect = effect(execution, call.step, call.index);
                 let fresh = match effect {
                     Effect::Key(step, key) => self.keys_seen.insert((step, key)),
                     Effect::Attempt(..) => true,

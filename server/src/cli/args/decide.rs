@@ -1,12 +1,12 @@
-//! The words of an answer to steps that failed, or whose outcome nobody knows.
+//! The arguments of `decide`: an answer to steps that failed, or whose outcome is unknown.
 
-use actbook_engine::policy::{Answer, StepStatus};
-use clap::{Args as Group, ValueEnum};
+use actbook_engine::policy::{StepAnswer, StepStatus};
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::json;
 
-#[derive(Debug, Group)]
+#[derive(Debug, Args)]
 #[command(override_usage = "\
 actbook decide <EXECUTION> <STEP>... <ANSWER> --reason <TEXT> [--output <JSON>] [--arguments <JSON>]
        actbook decide <EXECUTION> --all <unknown|failed> <ANSWER> --reason <TEXT>")]
@@ -17,7 +17,7 @@ Examples:
   actbook decide 7k2m charge happened --reason \"seen on the account\" --output '{\"id\": 12}'
   actbook decide 7k2m first second skip --reason \"not needed any more\"
   actbook decide 7k2m --all unknown did-not-happen --reason \"the server was never reached\"")]
-pub struct Decide {
+pub struct DecideArgs {
     /// Its id, or a unique beginning of it
     pub execution: String,
     /// The steps' ids in their plan, then what becomes of them: retry, skip, happened, did-not-happen, compensate or
@@ -26,7 +26,7 @@ pub struct Decide {
     words: Vec<String>,
     /// Every step of this kind that waits for an answer, instead of naming them
     #[arg(long, value_enum, value_name = "KIND")]
-    pub all: Option<Unsettled>,
+    pub all: Option<UnsettledKind>,
     /// Why; it is journaled
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
@@ -38,16 +38,17 @@ pub struct Decide {
     pub arguments: Option<Value>,
 }
 
-/// Which steps are answered together.
+/// The kind of steps that `--all` answers together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Unsettled {
+pub enum UnsettledKind {
     /// Those of which nobody knows whether they took effect
     Unknown,
     /// Those that failed
     Failed,
 }
 
-impl Unsettled {
+impl UnsettledKind {
+    /// The step status that this kind stands for.
     pub fn status(self) -> StepStatus {
         match self {
             Self::Unknown => StepStatus::Unknown,
@@ -56,14 +57,15 @@ impl Unsettled {
     }
 }
 
-impl Decide {
-    /// The steps that were named, and the answer; or why the words make no sense.
-    pub fn parts(&self) -> Result<(&[String], Answer), String> {
+impl DecideArgs {
+    /// Splits the positional words into step ids and the answer behind them. The ids are empty with `--all`.
+    /// `Err` is the usage text.
+    pub fn steps_and_answer(&self) -> Result<(&[String], StepAnswer), String> {
         let (answer, steps) = self.words.split_last().ok_or("an answer is missing")?;
-        // MCP writes some with an underscore, and people who know it do too.
-        let read = answer.parse().or_else(|_| answer.replace('_', "-").parse());
-        let known = Answer::ALL.iter().map(|answer| answer.as_str()).collect::<Vec<_>>().join(", ");
-        let answer = read.map_err(|_: String| format!("`{answer}` is no answer; there are: {known}"))?;
+        // MCP spells some answers with an underscore; accept that spelling too.
+        let parsed = answer.parse().or_else(|_| answer.replace('_', "-").parse());
+        let known = StepAnswer::ALL.iter().map(|answer| answer.as_str()).collect::<Vec<_>>().join(", ");
+        let answer = parsed.map_err(|_: String| format!("`{answer}` is no answer; there are: {known}"))?;
         if self.arguments.is_some() && steps.len() != 1 {
             return Err("--arguments are those of one step: name it".to_owned());
         }

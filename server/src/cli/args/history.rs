@@ -1,21 +1,21 @@
-//! The words of commands that look back: lists, the journal, figures.
+//! The arguments of commands that read the past: `list`, `journal`, `stats`.
 
-use actbook_engine::policy::{Category, Status};
-use clap::Args as Group;
+use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
+use clap::Args;
 
-use super::words;
+use super::one_of;
 use crate::cli::times;
 
-#[derive(Debug, Group)]
+#[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   actbook list --status blocked
   actbook list --plan publish-notes --since 2d
   actbook list --category timeout --limit 20 --cursor 7k2m      the page behind that one")]
-pub struct List {
+pub struct ListArgs {
     /// Only those with this status
-    #[arg(long, value_parser = words(Status::ALL.iter().map(|word| word.as_str()), str::parse::<Status>))]
-    pub status: Option<Status>,
+    #[arg(long, value_parser = one_of(ExecutionStatus::ALL.iter().map(|word| word.as_str()), str::parse::<ExecutionStatus>))]
+    pub status: Option<ExecutionStatus>,
     /// Only those of this plan, by its name or id
     #[arg(long, value_name = "PLAN")]
     pub plan: Option<String>,
@@ -26,8 +26,8 @@ pub struct List {
     #[arg(long)]
     pub project: Option<String>,
     /// Only those with a step that failed, or is unknown, for this reason
-    #[arg(long, value_parser = words(Category::ALL.iter().map(|word| word.as_str()), str::parse::<Category>))]
-    pub category: Option<Category>,
+    #[arg(long, value_parser = one_of(ErrorCategory::ALL.iter().map(|word| word.as_str()), str::parse::<ErrorCategory>))]
+    pub category: Option<ErrorCategory>,
     /// Only those in which somebody has entries: `person:ada`, or `ada`
     #[arg(long)]
     pub actor: Option<String>,
@@ -46,7 +46,7 @@ pub struct List {
     pub cursor: Option<String>,
 }
 
-#[derive(Debug, Group)]
+#[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   actbook journal --execution 7k2m
@@ -55,7 +55,7 @@ Examples:
   actbook journal --limit 20 --cursor 1040      the page behind position 1040
   actbook journal --tail 20 --since 2030-01-31  the newest twenty since that day, newest first
   actbook journal --follow --json")]
-pub struct Journal {
+pub struct JournalArgs {
     #[arg(long, value_name = "ID")]
     pub execution: Option<String>,
     /// Of this plan's executions, by its name or id
@@ -65,8 +65,8 @@ pub struct Journal {
     #[arg(long, value_name = "ID")]
     pub task: Option<String>,
     /// Of executions that have this status now
-    #[arg(long, value_parser = words(Status::ALL.iter().map(|word| word.as_str()), str::parse::<Status>))]
-    pub status: Option<Status>,
+    #[arg(long, value_parser = one_of(ExecutionStatus::ALL.iter().map(|word| word.as_str()), str::parse::<ExecutionStatus>))]
+    pub status: Option<ExecutionStatus>,
     /// Such as `attempt_ended`
     #[arg(long)]
     pub kind: Option<String>,
@@ -74,8 +74,8 @@ pub struct Journal {
     #[arg(long)]
     pub actor: Option<String>,
     /// What went wrong for this reason
-    #[arg(long, value_parser = words(Category::ALL.iter().map(|word| word.as_str()), str::parse::<Category>))]
-    pub category: Option<Category>,
+    #[arg(long, value_parser = one_of(ErrorCategory::ALL.iter().map(|word| word.as_str()), str::parse::<ErrorCategory>))]
+    pub category: Option<ErrorCategory>,
     /// `30m`, `2h`, `3d` ago, a date, or a time such as 2030-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = times::since)]
     pub since: Option<i64>,
@@ -104,13 +104,13 @@ pub struct Journal {
     pub follow: bool,
 }
 
-#[derive(Debug, Group)]
+#[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   actbook stats
   actbook stats --since 7d --plan publish-notes
   actbook stats --json | jq .tools")]
-pub struct Stats {
+pub struct StatsArgs {
     /// Only what began since: `30m`, `2h`, `3d` ago, a date, or a time such as 2030-01-31T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = times::since)]
     pub since: Option<i64>,

@@ -1,14 +1,14 @@
-//! The words for notes, tasks and templates.
+//! The arguments of `context` (notes), `task` and `template`.
 
 use actbook::service::TaskStatus;
-use clap::{Args as Group, Subcommand};
+use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::{Given, How, json, json_or_text, words};
+use super::{InputArgs, RunFlags, json, json_or_text, one_of};
 use crate::cli::times;
 
 #[derive(Debug, Subcommand)]
-pub enum Context {
+pub enum ContextSubcommand {
     /// Write a note; the newest value of a key wins, earlier ones stay in its history
     #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ Examples:
         #[arg(long, value_name = "TYPE")]
         r#type: Option<String>,
         #[command(flatten)]
-        of: Of,
+        owner: NoteOwnerArgs,
         #[arg(long, value_name = "JSON", value_parser = json)]
         metadata: Option<Value>,
         /// Not found any more after this long: `30m`, `12h`, `90d`
@@ -42,7 +42,7 @@ Examples:
     Get {
         key: String,
         #[command(flatten)]
-        of: Of,
+        owner: NoteOwnerArgs,
         #[arg(long)]
         history: bool,
     },
@@ -58,7 +58,7 @@ Examples:
         #[arg(long, value_name = "TYPE")]
         r#type: Option<String>,
         #[command(flatten)]
-        of: Of,
+        owner: NoteOwnerArgs,
         #[arg(long)]
         limit: Option<u64>,
     },
@@ -67,12 +67,12 @@ Examples:
     Delete {
         key: String,
         #[command(flatten)]
-        of: Of,
+        owner: NoteOwnerArgs,
     },
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Task {
+pub enum TaskSubcommand {
     /// Put a task down; where a rule of the config fits, its plan is saved for it
     #[command(after_help = "\
 Examples:
@@ -82,12 +82,12 @@ Examples:
         /// Its id, as it is known elsewhere
         id: String,
         #[command(flatten)]
-        words: TaskWords,
+        details: TaskDetailArgs,
     },
     /// List tasks, what is open first
     #[command(after_help = "Example:\n  actbook task list --status blocked")]
     List {
-        #[arg(long, value_parser = words(TaskStatus::ALL.iter().map(|word| word.as_str()), str::parse::<TaskStatus>))]
+        #[arg(long, value_parser = one_of(TaskStatus::ALL.iter().map(|word| word.as_str()), str::parse::<TaskStatus>))]
         status: Option<TaskStatus>,
     },
     /// A task's whole story: plans, executions, decisions, notes, in time
@@ -104,10 +104,10 @@ Examples:
     #[command(after_help = "Example:\n  actbook task set TASK-12 --status blocked --priority 5")]
     Set {
         id: String,
-        #[arg(long, value_parser = words(TaskStatus::ALL.iter().map(|word| word.as_str()), str::parse::<TaskStatus>))]
+        #[arg(long, value_parser = one_of(TaskStatus::ALL.iter().map(|word| word.as_str()), str::parse::<TaskStatus>))]
         status: Option<TaskStatus>,
         #[command(flatten)]
-        words: TaskWords,
+        details: TaskDetailArgs,
     },
     /// A task is done
     #[command(after_help = "Example:\n  actbook task done TASK-12")]
@@ -115,7 +115,7 @@ Examples:
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Template {
+pub enum TemplateSubcommand {
     /// List the templates, those that were made here first; an input with a star has to be given
     #[command(after_help = "Example:\n  actbook template list")]
     List,
@@ -126,7 +126,7 @@ Examples:
   actbook template show release > release.yaml      to write one of your own")]
     Show { template: String },
     /// Make a plan of a template and save it; what is given becomes the default of its input
-    Use(UseTemplate),
+    Use(UseTemplateArgs),
     /// Keep a plan as a template
     #[command(after_help = "\
 Examples:
@@ -160,16 +160,16 @@ Examples:
     Delete { template: String },
 }
 
-#[derive(Debug, Group)]
+#[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   actbook template use research --input topic=queues --task TASK-9
   actbook template use release --input version=1.3 --run
   actbook template use research --input topic=queues --as compare-queues")]
-pub struct UseTemplate {
+pub struct UseTemplateArgs {
     pub template: String,
     #[command(flatten)]
-    pub given: Given,
+    pub input_args: InputArgs,
     /// The plan's name [default: the template's]
     #[arg(long = "as", value_name = "NAME")]
     pub name: Option<String>,
@@ -183,11 +183,11 @@ pub struct UseTemplate {
     #[arg(long)]
     pub run: bool,
     #[command(flatten)]
-    pub how: How,
+    pub flags: RunFlags,
 }
 
-#[derive(Debug, Group)]
-pub struct TaskWords {
+#[derive(Debug, Args)]
+pub struct TaskDetailArgs {
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
     /// The higher, the more urgent
@@ -209,9 +209,9 @@ pub struct TaskWords {
 }
 
 /// What a note belongs to.
-#[derive(Clone, Debug, Default, Group)]
+#[derive(Clone, Debug, Default, Args)]
 #[group(multiple = false)]
-pub struct Of {
+pub struct NoteOwnerArgs {
     /// A task's id
     #[arg(long, value_name = "ID")]
     pub task: Option<String>,

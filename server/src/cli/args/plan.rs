@@ -1,11 +1,11 @@
-//! The words of `plan`: what is saved, listed, shown, compared, drawn and deleted.
+//! The arguments of `plan`: save, list, show, diff, graph and delete.
 
 use std::path::PathBuf;
 
-use clap::{Args as Group, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
-pub enum Plan {
+pub enum PlanSubcommand {
     /// Check a plan and save it; a new version only if it changed
     #[command(after_help = "Example:\n  actbook plan save notes.yaml")]
     Save {
@@ -16,7 +16,7 @@ pub enum Plan {
         offline: bool,
     },
     /// List the saved plans
-    List(PlanList),
+    List(PlanListArgs),
     /// Show a saved plan's document
     #[command(disable_version_flag = true)]
     #[command(after_help = "\
@@ -62,12 +62,12 @@ Examples:
     Delete { plan: String },
 }
 
-#[derive(Debug, Group)]
+#[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   actbook plan list
   actbook plan list --type deployment --search \"notes weekly\"")]
-pub struct PlanList {
+pub struct PlanListArgs {
     /// Only those of this `type`
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: Option<String>,

@@ -1,44 +1,44 @@
-//! The words of a run: which plan, what it is given, how it goes.
+//! The arguments of `run` and `rerun`: the plan, its inputs, and how to run it.
 
 use std::path::PathBuf;
 
-use clap::Args as Group;
+use clap::Args;
 
-use super::{Detach, key_value};
+use super::{DetachArgs, key_value};
 
-#[derive(Debug, Group)]
+#[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   actbook run notes.yaml --input version=1.2
   actbook run publish-notes --inputs inputs.yaml --yes
   actbook run notes.yaml --detach      and `actbook watch` it")]
-pub struct Run {
+pub struct RunArgs {
     /// A file, `-` for stdin, or the name or id of a saved plan
     pub plan: String,
     #[command(flatten)]
-    pub given: Given,
+    pub input_args: InputArgs,
     #[command(flatten)]
-    pub how: How,
+    pub flags: RunFlags,
 }
 
-/// A run with what an earlier one was given.
-#[derive(Debug, Group)]
+/// Run the plan of an execution again.
+#[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   actbook rerun 7k2m
   actbook rerun 7k2m --input version=1.3      the other inputs as before")]
-pub struct Rerun {
+pub struct RerunArgs {
     /// The earlier execution: its id, or a unique beginning of it
     pub execution: String,
     #[command(flatten)]
-    pub given: Given,
+    pub input_args: InputArgs,
     #[command(flatten)]
-    pub how: How,
+    pub flags: RunFlags,
 }
 
-/// What a plan is given.
-#[derive(Debug, Group)]
-pub struct Given {
+/// Inputs of a plan.
+#[derive(Debug, Args)]
+pub struct InputArgs {
     /// An input; read as JSON where the plan's schema or the text says so
     #[arg(long = "input", value_name = "KEY=VALUE", value_parser = key_value)]
     pub inputs: Vec<(String, String)>,
@@ -47,9 +47,9 @@ pub struct Given {
     pub inputs_file: Option<PathBuf>,
 }
 
-/// How a run goes.
-#[derive(Clone, Copy, Debug, Group)]
-pub struct How {
+/// How to run a plan.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct RunFlags {
     /// Say yes to the plan's own approval, and to nothing else
     #[arg(long)]
     pub yes: bool,
@@ -57,5 +57,5 @@ pub struct How {
     #[arg(long, short, conflicts_with = "detach")]
     pub verbose: bool,
     #[command(flatten)]
-    pub detach: Detach,
+    pub detach: DetachArgs,
 }

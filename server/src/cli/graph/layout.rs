@@ -1,13 +1,13 @@
-//! Where boxes and arrows lie. The only file that knows which library places them.
+//! Computes where boxes and arrows lie. The only file that knows the layout library.
 
 use dagre::graph::{Graph, GraphOptions};
 use dagre::{EdgeLabel, LayoutOptions, NodeLabel};
 
 const GAP_X: f64 = 36.0;
 const GAP_Y: f64 = 46.0;
-/// Beyond this many boxes careful placing takes too long, and nobody reads the picture for its beauty.
-const CAREFUL_MAX: usize = 400;
-/// A wider drawing is wrapped: a wave of many steps takes several rows.
+/// Beyond this many boxes the layout library takes too long.
+const LIBRARY_BOXES_MAX: usize = 400;
+/// A wider drawing is laid out by waves, and a wave of many steps is wrapped into several rows.
 const WIDTH_MAX: f64 = 2_000.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub struct Point {
     pub y: f64,
 }
 
-/// The middle of every box, the way of every arrow, and the whole size.
+/// The centre of every box, the points of every arrow, and the size of the whole.
 #[derive(Debug)]
 pub struct Layout {
     pub boxes: Vec<Point>,
@@ -25,14 +25,16 @@ pub struct Layout {
     pub height: f64,
 }
 
-/// Sizes of boxes, arrows between them, and the waves in which they may be put down at worst.
-pub fn place(sizes: &[(f64, f64)], arrows: &[(usize, usize)], waves: &[Vec<usize>]) -> Layout {
-    let careful = if sizes.len() <= CAREFUL_MAX { carefully(sizes, arrows) } else { None };
-    let careful = careful.filter(|layout| layout.width <= WIDTH_MAX);
-    careful.unwrap_or_else(|| by_waves(sizes, arrows, waves))
+/// Places boxes of these sizes with arrows between them, by the library; or by `waves` if there are too many
+/// boxes or the result is too wide.
+pub fn compute_layout(sizes: &[(f64, f64)], arrows: &[(usize, usize)], waves: &[Vec<usize>]) -> Layout {
+    let layout = if sizes.len() <= LIBRARY_BOXES_MAX { layout_by_library(sizes, arrows) } else { None };
+    let layout = layout.filter(|layout| layout.width <= WIDTH_MAX);
+    layout.unwrap_or_else(|| layout_by_waves(sizes, arrows, waves))
 }
 
-fn carefully(sizes: &[(f64, f64)], arrows: &[(usize, usize)]) -> Option<Layout> {
+/// A layout by the library; `None` if it left a box or an arrow without a place.
+fn layout_by_library(sizes: &[(f64, f64)], arrows: &[(usize, usize)]) -> Option<Layout> {
     let options = GraphOptions { directed: true, multigraph: false, compound: false };
     let mut graph: Graph<NodeLabel, EdgeLabel> = Graph::with_options(options);
     for (index, (width, height)) in sizes.iter().enumerate() {
@@ -44,34 +46,41 @@ fn carefully(sizes: &[(f64, f64)], arrows: &[(usize, usize)]) -> Option<Layout> 
     }
     let options = LayoutOptions { nodesep: GAP_X, ranksep: GAP_Y, edgesep: 16.0, ..LayoutOptions::default() };
     dagre::layout(&mut graph, Some(options));
-    let middle = |index: usize| {
+    let centre = |index: usize| {
         let node = graph.node(&index.to_string())?;
         Some(Point { x: node.x?, y: node.y? })
     };
-    let boxes: Vec<Point> = (0..sizes.len()).map(middle).collect::<Option<_>>()?;
-    let way = |(from, to): &(usize, usize)| {
+    let boxes: Vec<Point> = (0..sizes.len()).map(centre).collect::<Option<_>>()?;
+    let path = |(from, to): &(usize, usize)| {
         let label = graph.edge(&from.to_string(), &to.to_string(), None)?;
         let inner = label.points.iter().map(|point| Point { x: point.x, y: point.y });
         let inner: Vec<Point> = inner.skip(1).take(label.points.len().saturating_sub(2)).collect();
-        Some(between(&boxes, sizes, *from, *to, inner))
+        Some(arrow_path(&boxes, sizes, *from, *to, inner))
     };
-    let arrows = arrows.iter().map(way).collect::<Option<_>>()?;
-    Some(framed(boxes, arrows, sizes))
+    let arrows = arrows.iter().map(path).collect::<Option<_>>()?;
+    Some(shift_to_origin(boxes, arrows, sizes))
 }
 
-/// Leaves at the bottom of one box and arrives at the top of the other.
-fn between(boxes: &[Point], sizes: &[(f64, f64)], from: usize, to: usize, inner: Vec<Point>) -> Vec<Point> {
-    let mut way = vec![Point { x: boxes[from].x, y: boxes[from].y + sizes[from].1 / 2.0 }];
-    way.extend(inner);
-    way.push(Point { x: boxes[to].x, y: boxes[to].y - sizes[to].1 / 2.0 });
-    way
+/// The points of an arrow: from the bottom of one box, through `inner`, to the top of the other.
+fn arrow_path(
+    boxes: &[Point],
+    sizes: &[(f64, f64)],
+    from: usize,
+    to: usize,
+    inner: Vec<Point>,
+) -> Vec<Point> {
+    let mut path = vec![Point { x: boxes[from].x, y: boxes[from].y + sizes[from].1 / 2.0 }];
+    path.extend(inner);
+    path.push(Point { x: boxes[to].x, y: boxes[to].y - sizes[to].1 / 2.0 });
+    path
 }
 
-fn by_waves(sizes: &[(f64, f64)], arrows: &[(usize, usize)], waves: &[Vec<usize>]) -> Layout {
+/// Puts the waves below each other, each in one or more rows, with straight arrows.
+fn layout_by_waves(sizes: &[(f64, f64)], arrows: &[(usize, usize)], waves: &[Vec<usize>]) -> Layout {
     let mut boxes = vec![Point { x: 0.0, y: 0.0 }; sizes.len()];
     let mut top = 0.0;
     for wave in waves {
-        for row in rows(sizes, wave) {
+        for row in wrap_wave(sizes, wave) {
             let tallest = row.iter().map(|index| sizes[*index].1).fold(0.0, f64::max);
             let mut left = 0.0;
             for index in row {
@@ -82,18 +91,18 @@ fn by_waves(sizes: &[(f64, f64)], arrows: &[(usize, usize)], waves: &[Vec<usize>
         }
         top += GAP_Y / 2.0;
     }
-    let arrows = arrows.iter().map(|(from, to)| between(&boxes, sizes, *from, *to, Vec::new())).collect();
-    framed(boxes, arrows, sizes)
+    let arrows = arrows.iter().map(|(from, to)| arrow_path(&boxes, sizes, *from, *to, Vec::new())).collect();
+    shift_to_origin(boxes, arrows, sizes)
 }
 
-/// A wave cut into rows, each as wide as the drawing may be.
-fn rows<'a>(sizes: &[(f64, f64)], wave: &'a [usize]) -> Vec<&'a [usize]> {
+/// A wave cut into rows that are no wider than the drawing may be.
+fn wrap_wave<'a>(sizes: &[(f64, f64)], wave: &'a [usize]) -> Vec<&'a [usize]> {
     let (mut rows, mut start, mut used) = (Vec::new(), 0, 0.0);
-    for (place, index) in wave.iter().enumerate() {
+    for (position, index) in wave.iter().enumerate() {
         let width = sizes[*index].0;
-        if place > start && used + width > WIDTH_MAX {
-            rows.push(&wave[start..place]);
-            (start, used) = (place, 0.0);
+        if position > start && used + width > WIDTH_MAX {
+            rows.push(&wave[start..position]);
+            (start, used) = (position, 0.0);
         }
         used += width + GAP_X;
     }
@@ -101,10 +110,10 @@ fn rows<'a>(sizes: &[(f64, f64)], wave: &'a [usize]) -> Vec<&'a [usize]> {
     rows
 }
 
-/// Moved so that everything begins at zero.
-fn framed(mut boxes: Vec<Point>, mut arrows: Vec<Vec<Point>>, sizes: &[(f64, f64)]) -> Layout {
-    let corners = boxes.iter().zip(sizes).flat_map(|(middle, (width, height))| {
-        [(middle.x - width / 2.0, middle.y - height / 2.0), (middle.x + width / 2.0, middle.y + height / 2.0)]
+/// Shifts everything so that it begins at zero, and computes the size of the whole.
+fn shift_to_origin(mut boxes: Vec<Point>, mut arrows: Vec<Vec<Point>>, sizes: &[(f64, f64)]) -> Layout {
+    let corners = boxes.iter().zip(sizes).flat_map(|(centre, (width, height))| {
+        [(centre.x - width / 2.0, centre.y - height / 2.0), (centre.x + width / 2.0, centre.y + height / 2.0)]
     });
     let points = arrows.iter().flatten().map(|point| (point.x, point.y));
     let all: Vec<(f64, f64)> = corners.chain(points).collect();

@@ -1,26 +1,30 @@
-//! The drawing for other people's programs: Mermaid and Graphviz.
+//! Renders the graph for other programs: Mermaid and Graphviz (DOT).
 
-use super::{Back, Drawing, Kind, Node};
-use crate::cli::table::cut;
+use super::{EdgeKind, GraphNode, PlanGraph, Undoability};
+use crate::cli::table::truncate;
 
-/// Longer conditions are cut in a label.
-const WHEN_MAX: usize = 60;
+/// Columns of a condition shown in a label; longer ones are truncated.
+const WHEN_COLUMNS_MAX: usize = 60;
 
-pub fn mermaid(drawing: &Drawing) -> String {
+pub fn render_mermaid(graph: &PlanGraph) -> String {
     let mut text = String::from("flowchart TD\n");
-    for (index, node) in drawing.nodes.iter().enumerate() {
+    for (index, node) in graph.nodes.iter().enumerate() {
         let [open, close] = if node.by_agent { ["([", "])"] } else { ["[", "]"] };
-        let lines: Vec<String> = lines(node).iter().map(|line| mermaid_text(line)).collect();
-        text.push_str(&format!("  s{index}{open}\"{}\"{close}:::{}\n", lines.join("<br/>"), class(node)));
+        let lines: Vec<String> = label_lines(node).iter().map(|line| escape_mermaid(line)).collect();
+        text.push_str(&format!(
+            "  s{index}{open}\"{}\"{close}:::{}\n",
+            lines.join("<br/>"),
+            style_class(node)
+        ));
     }
-    for (index, _) in drawing.nodes.iter().enumerate().filter(|(_, node)| node.when.is_some()) {
+    for (index, _) in graph.nodes.iter().enumerate().filter(|(_, node)| node.when.is_some()) {
         text.push_str(&format!("  style s{index} stroke-dasharray: 5 4\n"));
     }
-    for edge in drawing.edges() {
+    for edge in graph.edges() {
         let arrow = match edge.kind {
-            Kind::Need => "-->",
-            Kind::Status => "-. status .->",
-            Kind::Then => "-.->",
+            EdgeKind::Dependency => "-->",
+            EdgeKind::StatusOnly => "-. status .->",
+            EdgeKind::OrderOnly => "-.->",
         };
         text.push_str(&format!("  s{} {arrow} s{}\n", edge.from, edge.to));
     }
@@ -32,19 +36,17 @@ pub fn mermaid(drawing: &Drawing) -> String {
     text
 }
 
-/// Mermaid reads quotes, tags and its own signs inside labels; as numbered entities they are only text.
-fn mermaid_text(text: &str) -> String {
-    let plain = |sign: char| sign.is_alphanumeric() || " .,:/_-()↺✗◆".contains(sign);
-    text.chars()
-        .map(|sign| if plain(sign) { sign.to_string() } else { format!("#{};", u32::from(sign)) })
-        .collect()
+/// Escapes a label: Mermaid interprets quotes, tags and its own syntax in labels, but not numbered entities.
+fn escape_mermaid(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || " .,:/_-()↺✗◆".contains(c);
+    text.chars().map(|c| if is_plain(c) { c.to_string() } else { format!("#{};", u32::from(c)) }).collect()
 }
 
-pub fn dot(drawing: &Drawing) -> String {
-    let mut text = format!("digraph {} {{\n", dot_text(&drawing.name));
+pub fn render_dot(graph: &PlanGraph) -> String {
+    let mut text = format!("digraph {} {{\n", quote_dot(&graph.name));
     text.push_str("  rankdir=TB; node [shape=box style=\"rounded,filled\" fontname=\"Helvetica\"];\n");
-    for (index, node) in drawing.nodes.iter().enumerate() {
-        let (fill, line) = match class(node) {
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let (fill, line) = match style_class(node) {
             "whole" => ("#e7f6ec", "#2e7d4f"),
             "reads" => ("#eef1f5", "#8a94a3"),
             "partly" => ("#fff5dd", "#b7791f"),
@@ -52,16 +54,16 @@ pub fn dot(drawing: &Drawing) -> String {
         };
         let width = if node.point_of_no_return { " penwidth=3" } else { "" };
         let dashed = if node.when.is_some() { " style=\"rounded,filled,dashed\"" } else { "" };
-        let label = dot_text(&lines(node).join("\n"));
+        let label = quote_dot(&label_lines(node).join("\n"));
         text.push_str(&format!(
             "  s{index} [label={label} fillcolor=\"{fill}\" color=\"{line}\"{width}{dashed}];\n"
         ));
     }
-    for edge in drawing.edges() {
+    for edge in graph.edges() {
         let style = match edge.kind {
-            Kind::Need => "",
-            Kind::Status => " [style=dashed label=\"status\"]",
-            Kind::Then => " [style=dotted color=\"#9aa3af\" arrowhead=open]",
+            EdgeKind::Dependency => "",
+            EdgeKind::StatusOnly => " [style=dashed label=\"status\"]",
+            EdgeKind::OrderOnly => " [style=dotted color=\"#9aa3af\" arrowhead=open]",
         };
         text.push_str(&format!("  s{} -> s{}{style};\n", edge.from, edge.to));
     }
@@ -69,25 +71,28 @@ pub fn dot(drawing: &Drawing) -> String {
     text
 }
 
-fn dot_text(text: &str) -> String {
+/// A DOT string literal.
+fn quote_dot(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-fn lines(node: &Node) -> Vec<String> {
-    let mut lines = vec![node.id.clone(), node.does.clone(), node.back.words()];
-    lines.extend(node.when.iter().map(|when| format!("when {}", cut(when, WHEN_MAX))));
+/// The lines of a node's label.
+fn label_lines(node: &GraphNode) -> Vec<String> {
+    let mut lines = vec![node.id.clone(), node.does.clone(), node.undo.label()];
+    lines.extend(node.when.iter().map(|when| format!("when {}", truncate(when, WHEN_COLUMNS_MAX))));
     if node.point_of_no_return {
         lines.push("◆ point of no return".to_owned());
     }
     lines
 }
 
-fn class(node: &Node) -> &'static str {
-    match (&node.back, node.point_of_no_return) {
+/// The style class of a node, by how it can be undone.
+fn style_class(node: &GraphNode) -> &'static str {
+    match (&node.undo, node.point_of_no_return) {
         (_, true) => "noreturn",
-        (Back::Whole(_), false) => "whole",
-        (Back::ReadOnly, false) => "reads",
-        (Back::Partly(_), false) => "partly",
-        (Back::None, false) => "stays",
+        (Undoability::Full(_), false) => "whole",
+        (Undoability::ReadOnly, false) => "reads",
+        (Undoability::Partial(_), false) => "partly",
+        (Undoability::Impossible, false) => "stays",
     }
 }

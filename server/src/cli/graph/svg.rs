@@ -1,19 +1,19 @@
-//! The drawing as SVG that stands alone: no script, no font, no style from elsewhere.
+//! Renders the graph as a self-contained SVG: no script, and no font or style from elsewhere.
 
-use super::layout::{Layout, Point, place};
-use super::{Back, Drawing, Edge, Kind, Node};
-use crate::cli::table::{cut, width};
+use super::layout::{Layout, Point, compute_layout};
+use super::{EdgeKind, GraphEdge, GraphNode, PlanGraph, Undoability};
+use crate::cli::table::{display_width, truncate};
 
 const MARGIN: f64 = 28.0;
-const HEAD: f64 = 46.0;
-const FOOT: f64 = 44.0;
+const HEAD_HEIGHT: f64 = 46.0;
+const FOOT_HEIGHT: f64 = 44.0;
 const PAD_X: f64 = 16.0;
-const LINE: f64 = 19.0;
-const BOX_MIN: f64 = 170.0;
-/// How wide a sign is drawn, on average, at the sizes used here.
-const SIGN: f64 = 7.2;
-const TEXT_MAX: usize = 40;
-const TITLE_MAX: usize = 120;
+const LINE_HEIGHT: f64 = 19.0;
+const BOX_WIDTH_MIN: f64 = 170.0;
+/// The average width of a character at the font sizes used here.
+const CHAR_WIDTH: f64 = 7.2;
+const TEXT_COLUMNS_MAX: usize = 40;
+const TITLE_COLUMNS_MAX: usize = 120;
 const NO_RETURN_WIDTH: f64 = 128.0;
 
 const STYLE: &str = "\
@@ -30,26 +30,26 @@ text{font-family:ui-sans-serif,system-ui,'Segoe UI','DejaVu Sans',sans-serif;fon
 .need{fill:none;stroke:#5b6b82;stroke-width:1.6}.status{fill:none;stroke:#5b6b82;stroke-width:1.4;stroke-dasharray:6 4}\
 .then{fill:none;stroke:#c3cad5;stroke-width:1.4;stroke-dasharray:2 4}";
 
-pub fn draw(drawing: &Drawing) -> String {
-    let sizes: Vec<(f64, f64)> = drawing.nodes.iter().map(size).collect();
-    let edges = drawing.edges();
+pub fn render(graph: &PlanGraph) -> String {
+    let sizes: Vec<(f64, f64)> = graph.nodes.iter().map(box_size).collect();
+    let edges = graph.edges();
     let arrows: Vec<(usize, usize)> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
-    let layout = place(&sizes, &arrows, &drawing.waves);
+    let layout = compute_layout(&sizes, &arrows, &graph.waves);
     let legend = legend_width();
-    let whole_width = layout.width.max(signs_width(&headline(drawing), 9.0)).max(legend) + 2.0 * MARGIN;
-    let whole_height = layout.height + HEAD + FOOT + 2.0 * MARGIN;
+    let whole_width = layout.width.max(text_width(&short_headline(graph), 9.0)).max(legend) + 2.0 * MARGIN;
+    let whole_height = layout.height + HEAD_HEIGHT + FOOT_HEIGHT + 2.0 * MARGIN;
     let left = (whole_width - layout.width) / 2.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{whole_width:.0}\" height=\"{whole_height:.0}\" \
          viewBox=\"0 0 {whole_width:.0} {whole_height:.0}\" role=\"img\">\n<title>{}</title>\n<style>{STYLE}</style>\n{ARROWS}\n",
-        escaped(&drawing.name)
+        escape_xml(&graph.name)
     );
     svg.push_str("<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n");
-    svg.push_str(&head(drawing));
-    svg.push_str(&format!("<g transform=\"translate({left:.1} {:.1})\">\n", MARGIN + HEAD));
-    svg.push_str(&body(drawing, &layout, &sizes, &edges));
+    svg.push_str(&title_lines(graph));
+    svg.push_str(&format!("<g transform=\"translate({left:.1} {:.1})\">\n", MARGIN + HEAD_HEIGHT));
+    svg.push_str(&arrows_and_boxes(graph, &layout, &sizes, &edges));
     svg.push_str("</g>\n");
-    svg.push_str(&legend_at(MARGIN, whole_height - MARGIN - 8.0));
+    svg.push_str(&legend_items(MARGIN, whole_height - MARGIN - 8.0));
     svg.push_str("</svg>\n");
     svg
 }
@@ -60,57 +60,66 @@ const ARROWS: &str = "<defs>\
 <marker id=\"then\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">\
 <path d=\"M0 0L10 5L0 10z\" fill=\"#c3cad5\"/></marker></defs>";
 
-fn head(drawing: &Drawing) -> String {
-    let title = text(MARGIN, MARGIN + 6.0, "title", &cut(&drawing.name, TITLE_MAX));
-    let headline = drawing.headline();
-    let rest = headline.strip_prefix(&drawing.name).unwrap_or(&headline).trim_start_matches([':', ' ']);
-    title + &text(MARGIN, MARGIN + 26.0, "sub", rest)
+fn title_lines(graph: &PlanGraph) -> String {
+    let title = text_element(MARGIN, MARGIN + 6.0, "title", &truncate(&graph.name, TITLE_COLUMNS_MAX));
+    let headline = graph.headline();
+    let rest = headline.strip_prefix(&graph.name).unwrap_or(&headline).trim_start_matches([':', ' ']);
+    title + &text_element(MARGIN, MARGIN + 26.0, "sub", rest)
 }
 
-/// As long as the title may be drawn.
-fn headline(drawing: &Drawing) -> String {
-    cut(&drawing.headline(), TITLE_MAX)
+/// The headline, truncated to the width that a title may have.
+fn short_headline(graph: &PlanGraph) -> String {
+    truncate(&graph.headline(), TITLE_COLUMNS_MAX)
 }
 
-fn body(drawing: &Drawing, layout: &Layout, sizes: &[(f64, f64)], edges: &[Edge]) -> String {
+fn arrows_and_boxes(graph: &PlanGraph, layout: &Layout, sizes: &[(f64, f64)], edges: &[GraphEdge]) -> String {
     let mut svg = String::new();
-    for (edge, way) in edges.iter().zip(&layout.arrows) {
-        svg.push_str(&arrow(edge.kind, way));
+    for (edge, path) in edges.iter().zip(&layout.arrows) {
+        svg.push_str(&arrow(edge.kind, path));
     }
-    for ((node, middle), size) in drawing.nodes.iter().zip(&layout.boxes).zip(sizes) {
-        svg.push_str(&boxed(node, *middle, *size));
+    for ((node, centre), size) in graph.nodes.iter().zip(&layout.boxes).zip(sizes) {
+        svg.push_str(&node_box(node, *centre, *size));
     }
     svg
 }
 
-fn lines(node: &Node) -> Vec<(String, String)> {
-    let mut lines = vec![("id".to_owned(), cut(&node.id, TEXT_MAX))];
-    lines.extend(node.name.iter().map(|name| ("does".to_owned(), cut(name, TEXT_MAX))));
-    lines.push(("sub".to_owned(), cut(&node.does, TEXT_MAX)));
-    lines.push((format!("t-{}", class(node)), cut(&node.back.words(), TEXT_MAX)));
-    lines.extend(node.when.iter().map(|when| ("when".to_owned(), cut(&format!("when {when}"), TEXT_MAX))));
+/// The lines of a box, each with its CSS class.
+fn label_lines(node: &GraphNode) -> Vec<(String, String)> {
+    let mut lines = vec![("id".to_owned(), truncate(&node.id, TEXT_COLUMNS_MAX))];
+    lines.extend(node.name.iter().map(|name| ("does".to_owned(), truncate(name, TEXT_COLUMNS_MAX))));
+    lines.push(("sub".to_owned(), truncate(&node.does, TEXT_COLUMNS_MAX)));
+    lines.push((format!("t-{}", css_class(node)), truncate(&node.undo.label(), TEXT_COLUMNS_MAX)));
+    lines.extend(
+        node.when.iter().map(|when| ("when".to_owned(), truncate(&format!("when {when}"), TEXT_COLUMNS_MAX))),
+    );
     lines
 }
 
-fn size(node: &Node) -> (f64, f64) {
-    let lines = lines(node);
-    let widest = lines.iter().map(|(_, line)| signs_width(line, SIGN)).fold(BOX_MIN - 2.0 * PAD_X, f64::max);
-    let badge = if node.point_of_no_return { signs_width(&node.id, 9.0) + NO_RETURN_WIDTH } else { 0.0 };
-    (widest.max(badge) + 2.0 * PAD_X, lines.len() as f64 * LINE + 18.0)
+/// The width and height of a node's box.
+fn box_size(node: &GraphNode) -> (f64, f64) {
+    let lines = label_lines(node);
+    let widest = lines
+        .iter()
+        .map(|(_, line)| text_width(line, CHAR_WIDTH))
+        .fold(BOX_WIDTH_MIN - 2.0 * PAD_X, f64::max);
+    let badge = if node.point_of_no_return { text_width(&node.id, 9.0) + NO_RETURN_WIDTH } else { 0.0 };
+    (widest.max(badge) + 2.0 * PAD_X, lines.len() as f64 * LINE_HEIGHT + 18.0)
 }
 
-fn signs_width(text: &str, sign: f64) -> f64 {
-    width(text) as f64 * sign
+/// The estimated width of a text whose characters are `char_width` wide.
+fn text_width(text: &str, char_width: f64) -> f64 {
+    display_width(text) as f64 * char_width
 }
 
-fn boxed(node: &Node, middle: Point, (width, height): (f64, f64)) -> String {
-    let (left, top) = (middle.x - width / 2.0, middle.y - height / 2.0);
-    let class = class(node);
+/// A node's box with its text and badges, centred at `centre`.
+fn node_box(node: &GraphNode, centre: Point, (width, height): (f64, f64)) -> String {
+    let (left, top) = (centre.x - width / 2.0, centre.y - height / 2.0);
+    let class = css_class(node);
     let radius = if node.by_agent { 18.0 } else { 8.0 };
-    let maybe = if node.when.is_some() { " maybe" } else { "" };
+    let conditional = if node.when.is_some() { " maybe" } else { "" };
     let mut svg = format!(
-        "<g><title>{}</title><rect class=\"box {class}{maybe}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{radius}\"/>",
-        escaped(&tooltip(node))
+        "<g><title>{}</title><rect class=\"box {class}{conditional}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"{radius}\"/>",
+        escape_xml(&tooltip(node))
     );
     if !node.by_agent {
         svg.push_str(&format!(
@@ -119,11 +128,11 @@ fn boxed(node: &Node, middle: Point, (width, height): (f64, f64)) -> String {
             height - 16.0
         ));
     }
-    for (index, (class, line)) in lines(node).iter().enumerate() {
-        svg.push_str(&text(left + PAD_X, top + 22.0 + index as f64 * LINE, class, line));
+    for (index, (class, line)) in label_lines(node).iter().enumerate() {
+        svg.push_str(&text_element(left + PAD_X, top + 22.0 + index as f64 * LINE_HEIGHT, class, line));
     }
     if node.point_of_no_return {
-        svg.push_str(&no_return(left, top, width, height));
+        svg.push_str(&no_return_mark(left, top, width, height));
     }
     if node.approval {
         svg.push_str(&badge("ask", left + width - 74.0, top + height - 9.0, 64.0, "asks first"));
@@ -131,15 +140,16 @@ fn boxed(node: &Node, middle: Point, (width, height): (f64, f64)) -> String {
     svg + "</g>\n"
 }
 
-/// What the box may have had to cut.
-fn tooltip(node: &Node) -> String {
+/// The full work and condition, which the box may have truncated.
+fn tooltip(node: &GraphNode) -> String {
     match &node.when {
         Some(when) => format!("{}, when {when}", node.does),
         None => node.does.clone(),
     }
 }
 
-fn no_return(left: f64, top: f64, width: f64, height: f64) -> String {
+/// The halo and the badge of the point of no return.
+fn no_return_mark(left: f64, top: f64, width: f64, height: f64) -> String {
     let halo = format!(
         "<rect class=\"halo\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"12\"/>",
         left - 6.0,
@@ -156,27 +166,27 @@ fn no_return(left: f64, top: f64, width: f64, height: f64) -> String {
     )
 }
 
-fn badge(class: &str, left: f64, top: f64, width: f64, words: &str) -> String {
+fn badge(class: &str, left: f64, top: f64, width: f64, label: &str) -> String {
     format!(
         "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width}\" height=\"18\" rx=\"9\"/>\
-         <text class=\"{class}-t\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{words}</text>",
+         <text class=\"{class}-t\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
         left + width / 2.0,
         top + 13.0
     )
 }
 
-fn arrow(kind: Kind, way: &[Point]) -> String {
+fn arrow(kind: EdgeKind, path: &[Point]) -> String {
     let (class, head) = match kind {
-        Kind::Need => ("need", "need"),
-        Kind::Status => ("status", "need"),
-        Kind::Then => ("then", "then"),
+        EdgeKind::Dependency => ("need", "need"),
+        EdgeKind::StatusOnly => ("status", "need"),
+        EdgeKind::OrderOnly => ("then", "then"),
     };
-    format!("<path class=\"{class}\" d=\"{}\" marker-end=\"url(#{head})\"/>\n", curve(way))
+    format!("<path class=\"{class}\" d=\"{}\" marker-end=\"url(#{head})\"/>\n", curve_path(path))
 }
 
-/// A smooth way through the points: straight down at both ends, rounded between.
-fn curve(way: &[Point]) -> String {
-    let Some((first, rest)) = way.split_first() else { return String::new() };
+/// The path data of a smooth curve through the points, vertical at each of them; empty without points.
+fn curve_path(points: &[Point]) -> String {
+    let Some((first, rest)) = points.split_first() else { return String::new() };
     let mut path = format!("M{:.1} {:.1}", first.x, first.y);
     let mut from = *first;
     for to in rest {
@@ -195,15 +205,17 @@ fn curve(way: &[Point]) -> String {
     path
 }
 
-fn class(node: &Node) -> &'static str {
-    match node.back {
-        Back::Whole(_) => "whole",
-        Back::ReadOnly => "reads",
-        Back::Partly(_) => "partly",
-        Back::None => "stays",
+/// The CSS class of a box, by how its step can be undone.
+fn css_class(node: &GraphNode) -> &'static str {
+    match node.undo {
+        Undoability::Full(_) => "whole",
+        Undoability::ReadOnly => "reads",
+        Undoability::Partial(_) => "partly",
+        Undoability::Impossible => "stays",
     }
 }
 
+/// CSS classes and what they mean.
 const LEGEND: [(&str, &str); 4] = [
     ("whole", "can be undone"),
     ("reads", "reads only"),
@@ -212,31 +224,32 @@ const LEGEND: [(&str, &str); 4] = [
 ];
 
 fn legend_width() -> f64 {
-    LEGEND.iter().map(|(_, words)| signs_width(words, SIGN) + 40.0).sum()
+    LEGEND.iter().map(|(_, label)| text_width(label, CHAR_WIDTH) + 40.0).sum()
 }
 
-fn legend_at(mut left: f64, bottom: f64) -> String {
+fn legend_items(mut left: f64, bottom: f64) -> String {
     let mut svg = String::new();
-    for (class, words) in LEGEND {
+    for (class, label) in LEGEND {
         svg.push_str(&format!(
             "<rect class=\"box {class}\" x=\"{left:.1}\" y=\"{:.1}\" width=\"14\" height=\"14\" rx=\"4\"/>",
             bottom - 11.5
         ));
-        svg.push_str(&text(left + 20.0, bottom, "sub", words));
-        left += signs_width(words, SIGN) + 40.0;
+        svg.push_str(&text_element(left + 20.0, bottom, "sub", label));
+        left += text_width(label, CHAR_WIDTH) + 40.0;
     }
     svg
 }
 
-fn text(left: f64, bottom: f64, class: &str, words: &str) -> String {
-    format!("<text class=\"{class}\" x=\"{left:.1}\" y=\"{bottom:.1}\">{}</text>\n", escaped(words))
+/// A text element, with its text escaped.
+fn text_element(left: f64, bottom: f64, class: &str, content: &str) -> String {
+    format!("<text class=\"{class}\" x=\"{left:.1}\" y=\"{bottom:.1}\">{}</text>\n", escape_xml(content))
 }
 
-/// As XML text: its own signs escaped, and what XML does not allow at all left out.
-fn escaped(text: &str) -> String {
+/// Escapes text for XML. Control characters become spaces, and characters that XML forbids are dropped.
+fn escape_xml(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for sign in text.chars() {
-        match sign {
+    for c in text.chars() {
+        match c {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '&' => safe.push_str("&amp;"),

@@ -1,113 +1,129 @@
-//! The drawing in box characters: a rail of steps in running order, or wave by wave.
+//! Renders the graph in box characters: the steps below each other in running order, or wave by wave.
 
-use super::{Back, Drawing, Node};
-use crate::cli::printable::flat;
-use crate::cli::signs::{ASKS, BAD, BUSY, GOOD, QUIET, STRONG, painted};
-use crate::cli::table::{cut, width};
+use super::{GraphNode, PlanGraph, Undoability};
+use crate::cli::printable::escape_flat;
+use crate::cli::status_style::{ATTENTION, BAD, BUSY, GOOD, QUIET, STRONG, painted};
+use crate::cli::table::{display_width, truncate};
 
 const COLUMN_MAX: usize = 44;
 
-pub fn draw(drawing: &Drawing) -> String {
-    let columns = Columns::of(drawing);
-    let mut lines = vec![painted(STRONG, drawing.headline())];
-    match drawing.sequential {
-        true => rail(drawing, &columns, &mut lines),
-        false => waves(drawing, &columns, &mut lines),
+/// The graph as text with style marks, without a final line break.
+pub fn render(graph: &PlanGraph) -> String {
+    let columns = ColumnWidths::for_graph(graph);
+    let mut lines = vec![painted(STRONG, graph.headline())];
+    if graph.sequential {
+        push_rail(graph, &columns, &mut lines);
+    } else {
+        push_waves(graph, &columns, &mut lines);
     }
-    if !drawing.nodes.iter().any(|node| node.point_of_no_return) {
+    if !graph.nodes.iter().any(|node| node.point_of_no_return) {
         lines.push(painted(QUIET, "no point of no return: whatever ran can be undone at any time"));
     }
-    // What a plan says in several lines is drawn in one.
-    lines.iter().map(|line| flat(line)).collect::<Vec<_>>().join("\n")
+    // Texts of the plan may have line breaks; each step is drawn on one line.
+    lines.iter().map(|line| escape_flat(line)).collect::<Vec<_>>().join("\n")
 }
 
-fn rail(drawing: &Drawing, columns: &Columns, lines: &mut Vec<String>) {
-    for (place, index) in drawing.order.iter().enumerate() {
-        let node = &drawing.nodes[*index];
+/// Adds a line for each step in running order, with a bar before the point of no return.
+fn push_rail(graph: &PlanGraph, columns: &ColumnWidths, lines: &mut Vec<String>) {
+    for (position, index) in graph.order.iter().enumerate() {
+        let node = &graph.nodes[*index];
         if node.point_of_no_return {
             lines.push(painted(BAD, "╞══ point of no return ══ from here on, full undo is impossible"));
         }
-        let joint = if place + 1 == drawing.order.len() { "└─" } else { "├─" };
-        lines.push(format!("{joint} {}", columns.line(drawing, node)));
+        let joint = if position + 1 == graph.order.len() { "└─" } else { "├─" };
+        lines.push(format!("{joint} {}", columns.step_line(graph, node)));
     }
 }
 
-fn waves(drawing: &Drawing, columns: &Columns, lines: &mut Vec<String>) {
-    for (number, wave) in drawing.waves.iter().enumerate() {
+/// Adds the steps wave by wave, each wave under its number.
+fn push_waves(graph: &PlanGraph, columns: &ColumnWidths, lines: &mut Vec<String>) {
+    for (number, wave) in graph.waves.iter().enumerate() {
         let corner = if number == 0 { "┌" } else { "├" };
         lines.push(painted(QUIET, format_args!("{corner}─ wave {} {}", number + 1, "─".repeat(24))));
         for index in wave {
-            let node = &drawing.nodes[*index];
+            let node = &graph.nodes[*index];
             let mark = if node.point_of_no_return {
                 painted(BAD, "  ◆ point of no return")
             } else {
                 String::new()
             };
-            lines.push(format!("│  {}{mark}", columns.line(drawing, node)));
+            lines.push(format!("│  {}{mark}", columns.step_line(graph, node)));
         }
     }
     lines.push(painted(QUIET, format_args!("└{}", "─".repeat(33))));
 }
 
-/// How wide each column must be.
-struct Columns {
+/// How wide each column must be to fit every step, at most `COLUMN_MAX`.
+struct ColumnWidths {
     id: usize,
     does: usize,
     needs: usize,
 }
 
-impl Columns {
-    fn of(drawing: &Drawing) -> Self {
-        let widest = |text: fn(&Drawing, &Node) -> String| {
-            drawing.nodes.iter().map(|node| width(&text(drawing, node))).max().unwrap_or(0).min(COLUMN_MAX)
+impl ColumnWidths {
+    fn for_graph(graph: &PlanGraph) -> Self {
+        let widest = |text: fn(&PlanGraph, &GraphNode) -> String| {
+            graph
+                .nodes
+                .iter()
+                .map(|node| display_width(&text(graph, node)))
+                .max()
+                .unwrap_or(0)
+                .min(COLUMN_MAX)
         };
         Self {
             id: widest(|_, node| node.id.clone()),
-            does: widest(|_, node| does(node)),
-            needs: widest(needs),
+            does: widest(|_, node| work_text(node)),
+            needs: widest(needs_text),
         }
     }
 
-    fn line(&self, drawing: &Drawing, node: &Node) -> String {
-        let style = match node.back {
-            Back::Whole(_) => GOOD,
-            Back::ReadOnly => QUIET,
-            Back::Partly(_) => ASKS,
-            Back::None => BAD,
+    /// One step's line: id, work, dependencies, undo, approval, condition.
+    fn step_line(&self, graph: &PlanGraph, node: &GraphNode) -> String {
+        let style = match node.undo {
+            Undoability::Full(_) => GOOD,
+            Undoability::ReadOnly => QUIET,
+            Undoability::Partial(_) => ATTENTION,
+            Undoability::Impossible => BAD,
         };
         let (id, does, needs) = (
             padded(&node.id, self.id),
-            padded(&does(node), self.does),
-            padded(&needs(drawing, node), self.needs),
+            padded(&work_text(node), self.does),
+            padded(&needs_text(graph, node), self.needs),
         );
-        let asks = if node.approval { painted(ASKS, "  asks first") } else { String::new() };
-        let back = painted(style, node.back.words());
-        let when =
-            node.when.as_ref().map(|when| painted(BUSY, format_args!("  when {}", cut(when, COLUMN_MAX))));
+        let asks = if node.approval { painted(ATTENTION, "  asks first") } else { String::new() };
+        let back = painted(style, node.undo.label());
+        let when = node
+            .when
+            .as_ref()
+            .map(|when| painted(BUSY, format_args!("  when {}", truncate(when, COLUMN_MAX))));
         let when = when.unwrap_or_default();
         format!("{}  {does}  {}  {back}{asks}{when}", painted(STRONG, id), painted(BUSY, needs))
     }
 }
 
+/// The text truncated and padded to exactly `columns`.
 fn padded(text: &str, columns: usize) -> String {
-    let text = cut(text, columns);
-    let gap = columns - width(&text);
+    let text = truncate(text, columns);
+    let gap = columns - display_width(&text);
     text + &" ".repeat(gap)
 }
 
-fn does(node: &Node) -> String {
+/// The step's work, marked if the agent does it.
+fn work_text(node: &GraphNode) -> String {
     match (node.by_agent, node.does.starts_with("the agent")) {
         (true, false) => format!("agent: {}", node.does),
         (_, _) => node.does.clone(),
     }
 }
 
-fn needs(drawing: &Drawing, node: &Node) -> String {
+/// `← draft, (check)`: the ids of the steps it depends on; in brackets if only their status is read.
+fn needs_text(graph: &PlanGraph, node: &GraphNode) -> String {
     if node.needs.is_empty() {
         return String::new();
     }
-    let name = |need: &super::Need| {
-        let id = &drawing.nodes[need.step].id;
+    let name = |need: &super::GraphDependency| {
+        let id = &graph.nodes[need.step].id;
         if need.status_read { format!("({id})") } else { id.clone() }
     };
     format!("← {}", node.needs.iter().map(name).collect::<Vec<_>>().join(", "))

@@ -1,5 +1,5 @@
-//! Request bodies, read whole before a request is handled: bounded in size and time for each request, and in
-//! bytes for the whole process. Knows bytes and limits; not what a body says.
+//! Reads request bodies whole before a request is handled, bounded in size and time per request, and in total
+//! bytes for the process. Knows bytes and limits, not the content.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,74 +13,75 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The largest body of one request.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// All larger bodies together that this process is reading or answering.
-const BODIES_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// A body up to this size is not counted in the total: ordinary requests pass while large bodies use it up. The
-/// number of connections bounds what such bodies take together.
+/// Total size of the large bodies that this process is reading or handling.
+const LARGE_BODIES_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// A body up to this size is not counted in the total, so that ordinary requests pass while large bodies use
+/// it up. The number of connections bounds the total of small bodies.
 const SMALL_BODY_BYTES: usize = 32 * 1024;
-/// From the end of the headers to the end of the body.
-const BODY_WITHIN: Duration = Duration::from_secs(30);
+/// Limit from the end of the headers to the end of the body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The bytes that large request bodies may take in this process. Clones share one budget.
+/// The budget, in bytes, of large request bodies. Clones share one budget.
 #[derive(Clone, Debug)]
 pub struct BodyBudget(Arc<Semaphore>);
 
-/// The part of the budget that one body takes, until it is dropped; none for a small body.
+/// The part of the budget that one body takes until this is dropped; None for a small body.
 #[derive(Debug, Default)]
-pub struct Reservation(Option<OwnedSemaphorePermit>);
+pub struct BodyReservation(Option<OwnedSemaphorePermit>);
 
-/// Why a request was not read.
+/// Why a body was not read.
 #[derive(Debug)]
-pub enum Unread {
+pub enum BodyError {
     TooLarge,
     TooSlow,
     /// The budget is used up by other requests.
     Busy,
-    /// The client went away, or what it sent is no body.
+    /// The connection closed early, or the body is malformed.
     Broken,
 }
 
 impl Default for BodyBudget {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(BODIES_BYTES_MAX)))
+        Self(Arc::new(Semaphore::new(LARGE_BODIES_BYTES_MAX)))
     }
 }
 
 impl BodyBudget {
-    /// The request with its whole body, and what that body takes of the budget.
-    pub async fn read(&self, request: Request) -> Result<(Request, Reservation), Unread> {
+    /// Reads the body: the request with its whole body, and the reservation to hold while it is handled.
+    pub async fn read(&self, request: Request) -> Result<(Request, BodyReservation), BodyError> {
         let (parts, body) = request.into_parts();
-        let read = tokio::time::timeout(BODY_WITHIN, self.collect(body));
-        let (body, reserved) = read.await.map_err(|_| Unread::TooSlow)??;
+        let read = tokio::time::timeout(BODY_TIMEOUT, self.collect(body));
+        let (body, reserved) = read.await.map_err(|_| BodyError::TooSlow)??;
         Ok((Request::from_parts(parts, body.into()), reserved))
     }
 
-    async fn collect(&self, body: Body) -> Result<(Bytes, Reservation), Unread> {
+    /// Collects the chunks of a body, within the limits.
+    async fn collect(&self, body: Body) -> Result<(Bytes, BodyReservation), BodyError> {
         let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if declared > BODY_BYTES_MAX {
-            return Err(Unread::TooLarge);
+            return Err(BodyError::TooLarge);
         }
-        let (mut whole, mut reserved) = (Vec::new(), Reservation::default());
+        let (mut whole, mut reserved) = (Vec::new(), BodyReservation::default());
         let mut chunks = body.into_data_stream();
         while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(|_| Unread::Broken)?;
+            let chunk = chunk.map_err(|_| BodyError::Broken)?;
             let size = whole.len() + chunk.len();
             if size > BODY_BYTES_MAX {
-                return Err(Unread::TooLarge);
+                return Err(BodyError::TooLarge);
             }
             if size > SMALL_BODY_BYTES {
-                self.grow(&mut reserved, size)?;
+                self.grow_reservation(&mut reserved, size)?;
             }
             whole.extend_from_slice(&chunk);
         }
         Ok((whole.into(), reserved))
     }
 
-    /// Takes from the budget as bytes arrive: a client that only announces a large body takes nothing.
-    fn grow(&self, reserved: &mut Reservation, size: usize) -> Result<(), Unread> {
-        let held = reserved.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = u32::try_from(size.saturating_sub(held)).map_err(|_| Unread::TooLarge)?;
-        let more = self.0.clone().try_acquire_many_owned(more).map_err(|_| Unread::Busy)?;
+    /// Grows the reservation to `size` bytes as they arrive: a body that is only announced takes nothing.
+    fn grow_reservation(&self, reserved: &mut BodyReservation, size: usize) -> Result<(), BodyError> {
+        let reserved_bytes = reserved.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = u32::try_from(size.saturating_sub(reserved_bytes)).map_err(|_| BodyError::TooLarge)?;
+        let more = self.0.clone().try_acquire_many_owned(more).map_err(|_| BodyError::Busy)?;
         match &mut reserved.0 {
             Some(permit) => permit.merge(more),
             None => reserved.0 = Some(more),
@@ -89,18 +90,18 @@ impl BodyBudget {
     }
 }
 
-impl IntoResponse for Unread {
+impl IntoResponse for BodyError {
     fn into_response(self) -> Response {
         match self {
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large\n").into_response(),
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body did not come in time\n").into_response(),
             Self::Broken => (StatusCode::BAD_REQUEST, "the body broke off\n").into_response(),
-            Self::Busy => busy("other requests with large bodies are being read; try again\n"),
+            Self::Busy => busy_response("other requests with large bodies are being read; try again\n"),
         }
     }
 }
 
-/// The answer to a request for which there is no room now.
-pub fn busy(why: &'static str) -> Response {
+/// A 503 response that asks the client to retry after a second.
+pub fn busy_response(why: &'static str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], why).into_response()
 }

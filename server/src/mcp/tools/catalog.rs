@@ -1,101 +1,114 @@
-//! `list_tools`: the downstream tools that a plan can call.
+//! The tool `list_tools`: the downstream tools that a plan can call.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Effect, Offered, WHERE_PLANS_RUN};
+use super::{OfferedTool, RUN_AND_FULL, ToolEffect};
 use crate::error::Error;
-use crate::mcp::Door;
-use crate::mcp::answer::{self, Answer, cut};
-use crate::mcp::text::{Next, Text};
+use crate::mcp::McpEndpoint;
+use crate::mcp::answer::{self, AgentAnswer, truncate_chars};
+use crate::mcp::text::{AnswerText, Suggestion};
 use crate::service::{ServerTools, ToolInfo, quote};
 
-/// Schemas are shown for so many tools at most; more are named, and a search narrows them down.
+/// If more tools match, only their names and descriptions are shown, and a search narrows them down.
 const SCHEMAS_MAX: usize = 15;
 const LISTED_MAX: usize = 300;
 const ABOUT_CHARS_MAX: usize = 200;
 const ERROR_CHARS_MAX: usize = 500;
 const NO_SERVERS: &str = "No tools are configured. Your user names servers in actbook.yaml (mcpServers); a plan of `action` steps, which you do yourself, needs none.";
 
+// Arguments of `list_tools`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ListTools {
+pub struct ListToolsInput {
     /// Words in the name or description
     search: Option<String>,
     /// Only this server's
     server: Option<String>,
 }
 
-pub fn list_tools() -> Offered {
-    let properties = json!({ "tools": answer::objects(), "unreachable": answer::objects() });
-    Offered::new::<ListTools>(
+/// Defines the tool `list_tools`.
+pub fn define_list_tools() -> OfferedTool {
+    let properties =
+        json!({ "tools": answer::object_array_schema(), "unreachable": answer::object_array_schema() });
+    OfferedTool::new::<ListToolsInput>(
         "list_tools",
         "The downstream tools a plan's steps can call (as server/tool), with their schemas when few match.",
-        Effect::Reads,
-        answer::answer(properties, &["tools"]),
-        WHERE_PLANS_RUN,
+        ToolEffect::ReadOnly,
+        answer::answer_schema(properties, &["tools"]),
+        RUN_AND_FULL,
     )
 }
 
-pub async fn list(door: &Door, asked: ListTools) -> Result<Answer, Error> {
-    if let Some(refused) = door.service().untrusted_config() {
+/// Answers a call of `list_tools`. Err: the config is not trusted.
+pub async fn handle_list_tools(endpoint: &McpEndpoint, input: ListToolsInput) -> Result<AgentAnswer, Error> {
+    if let Some(refused) = endpoint.service().untrusted_config() {
         return Err(refused);
     }
-    let servers = match &asked.server {
-        Some(server) => vec![door.service().list_tools_of(server).await],
-        None => door.service().list_tools().await,
+    let servers = match &input.server {
+        Some(server) => vec![endpoint.service().list_server_tools(server).await],
+        None => endpoint.service().list_tools().await,
     };
     let words: Vec<String> =
-        asked.search.iter().flat_map(|search| search.split_whitespace()).map(str::to_lowercase).collect();
+        input.search.iter().flat_map(|search| search.split_whitespace()).map(str::to_lowercase).collect();
     let found: Vec<&ToolInfo> = servers
         .iter()
         .flat_map(|server| &server.tools)
-        .filter(|tool| fits(tool, &words))
+        .filter(|tool| matches_all_words(tool, &words))
         .take(LISTED_MAX)
         .collect();
-    let whole = found.len() <= SCHEMAS_MAX;
-    let tools: Vec<Value> = found.iter().map(|tool| shown(tool, whole)).collect();
+    let with_schemas = found.len() <= SCHEMAS_MAX;
+    let tools: Vec<Value> = found.iter().map(|tool| tool_json(tool, with_schemas)).collect();
     let unreachable: Vec<&ServerTools> = servers.iter().filter(|server| server.error.is_some()).collect();
-    let none_fits = match servers.iter().any(|server| !server.tools.is_empty()) || asked.server.is_some() {
-        true => "No tool fits. list_tools with fewer words, or none, shows more.",
-        false => NO_SERVERS,
+    let has_tools = servers.iter().any(|server| !server.tools.is_empty());
+    let none_matches = if has_tools || input.server.is_some() {
+        "No tool fits. list_tools with fewer words, or none, shows more."
+    } else {
+        NO_SERVERS
     };
-    let text = told(&found, &unreachable, whole, none_fits);
+    let text = tools_text(&found, &unreachable, with_schemas, none_matches);
     let unreachable: Vec<Value> =
         unreachable.iter().map(|server| json!({ "server": server.server, "error": server.error })).collect();
-    Ok(Answer::new(&json!({ "tools": tools, "unreachable": unreachable }), text))
+    Ok(AgentAnswer::new(&json!({ "tools": tools, "unreachable": unreachable }), text))
 }
 
-fn fits(tool: &ToolInfo, words: &[String]) -> bool {
+/// Whether all words occur in the tool's name or description.
+fn matches_all_words(tool: &ToolInfo, words: &[String]) -> bool {
     let text = format!("{} {}", tool.name, tool.description.as_deref().unwrap_or_default()).to_lowercase();
     words.iter().all(|word| text.contains(word))
 }
 
-fn shown(tool: &ToolInfo, whole: bool) -> Value {
-    let about = tool.description.as_deref().map(|about| cut(about, ABOUT_CHARS_MAX));
-    match whole {
-        true => json!(tool),
-        false => json!({ "name": tool.name, "description": about }),
-    }
+/// The tool as JSON; without its schema only the name and a shortened description.
+fn tool_json(tool: &ToolInfo, with_schema: bool) -> Value {
+    let about = tool.description.as_deref().map(|about| truncate_chars(about, ABOUT_CHARS_MAX));
+    if with_schema { json!(tool) } else { json!({ "name": tool.name, "description": about }) }
 }
 
-fn told(tools: &[&ToolInfo], unreachable: &[&ServerTools], whole: bool, none_fits: &str) -> String {
-    let mut text = Text::default();
+/// The text of the answer; `none_matches` is the text if there is no tool.
+fn tools_text(
+    tools: &[&ToolInfo],
+    unreachable: &[&ServerTools],
+    with_schemas: bool,
+    none_matches: &str,
+) -> String {
+    let mut text = AnswerText::default();
     for tool in tools {
         let about = quote::quoted(tool.description.as_deref().unwrap_or_default(), ABOUT_CHARS_MAX);
-        let schema = if whole { format!(" arguments {}", tool.input_schema) } else { String::new() };
-        text.item(format!("{}: {about}{schema}", tool.name));
+        let schema = if with_schemas { format!(" arguments {}", tool.input_schema) } else { String::new() };
+        text.push_item(format!("{}: {about}{schema}", tool.name));
     }
     if tools.is_empty() {
-        text.line(none_fits);
+        text.push_line(none_matches);
     }
     for server in unreachable {
         let error = quote::quoted(server.error.as_deref().unwrap_or_default(), ERROR_CHARS_MAX);
-        text.line(format!("The server {} cannot be reached: {error}", quote::name(&server.server)));
+        text.push_line(format!("The server {} cannot be reached: {error}", quote::name(&server.server)));
     }
-    if !tools.is_empty() && !whole {
-        text.next(&[Next::say("list_tools with `search` or `server` shows the schemas")]);
+    if !tools.is_empty() && !with_schemas {
+        text.push_suggestions(&[Suggestion::advice(
+            "list_tools with `search` or `server` shows the schemas",
+        )]);
     }
     text.into_string()
 }

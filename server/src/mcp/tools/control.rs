@@ -1,29 +1,30 @@
-//! `control`: what is said to an execution. An agent's yes to an approval is no approval, unless the
-//! config says so or a person gives it through the client.
+//! The tool `control`: steers an execution and answers its questions. An agent cannot give an approval,
+//! unless the config allows it; otherwise a person gives it through the client or on the command line.
 
-use actbook_engine::policy::Answer as Verdict;
+use actbook_engine::policy::StepAnswer as Verdict;
 use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{EVERYWHERE, Effect, Offered, ToolUse};
+use super::{ALL_PROFILES, CallVariant, OfferedTool, ToolEffect};
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::mcp::Door;
-use crate::mcp::answer::{self, Doors};
-use crate::mcp::ask::Ask;
+use crate::mcp::McpEndpoint;
+use crate::mcp::answer::{self, ApprovalRoute};
 use crate::mcp::cures;
 use crate::mcp::elicit;
-use crate::service::{Decision, Found, quote};
+use crate::mcp::request::AgentRequest;
+use crate::service::{Decision, FoundExecution, quote};
 
 const ERROR_CHARS_MAX: usize = 500;
 
+// Arguments of `control`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Control {
+pub struct ControlInput {
     execution_id: String,
-    action: Action,
+    action: ControlAction,
     /// Needed for retry, skip, happened, did_not_happen, abandon
     step_id: Option<String>,
     /// Why; it is journaled
@@ -32,13 +33,14 @@ pub struct Control {
     output: Option<Value>,
     /// With retry or did_not_happen: all arguments of the call, corrected
     arguments: Option<Value>,
-    #[expect(dead_code, reason = "read where the call comes in")]
+    #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }
 
+// What `control` can do to an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Action {
+enum ControlAction {
     Pause,
     Resume,
     Cancel,
@@ -52,131 +54,160 @@ enum Action {
     Abandon,
 }
 
-/// `execution_id` and `action` are required of every call.
-const USES: &[ToolUse] = &[
-    ToolUse::action("pause", &["execution_id"], &["reason"]),
-    ToolUse::action("resume", &["execution_id"], &["reason"]),
-    ToolUse::action("cancel", &["execution_id"], &["reason"]),
-    ToolUse::action("retry", &["execution_id", "step_id"], &["reason", "output", "arguments"]),
-    ToolUse::action("skip", &["execution_id", "step_id"], &["reason", "output"]),
-    ToolUse::action("approve", &["execution_id"], &["step_id", "reason"]),
-    ToolUse::action("reject", &["execution_id"], &["step_id", "reason"]),
-    ToolUse::action("happened", &["execution_id", "step_id"], &["reason", "output"]),
-    ToolUse::action("did_not_happen", &["execution_id", "step_id"], &["reason", "arguments"]),
-    ToolUse::action("compensate", &["execution_id"], &["step_id", "reason"]),
-    ToolUse::action("abandon", &["execution_id", "step_id"], &["reason"]),
+/// Which arguments each action takes.
+const CONTROL_VARIANTS: &[CallVariant] = &[
+    CallVariant::when_action("pause", &["execution_id"], &["reason"]),
+    CallVariant::when_action("resume", &["execution_id"], &["reason"]),
+    CallVariant::when_action("cancel", &["execution_id"], &["reason"]),
+    CallVariant::when_action("retry", &["execution_id", "step_id"], &["reason", "output", "arguments"]),
+    CallVariant::when_action("skip", &["execution_id", "step_id"], &["reason", "output"]),
+    CallVariant::when_action("approve", &["execution_id"], &["step_id", "reason"]),
+    CallVariant::when_action("reject", &["execution_id"], &["step_id", "reason"]),
+    CallVariant::when_action("happened", &["execution_id", "step_id"], &["reason", "output"]),
+    CallVariant::when_action("did_not_happen", &["execution_id", "step_id"], &["reason", "arguments"]),
+    CallVariant::when_action("compensate", &["execution_id"], &["step_id", "reason"]),
+    CallVariant::when_action("abandon", &["execution_id", "step_id"], &["reason"]),
 ];
 
-pub fn control() -> Offered {
-    Offered::new::<Control>(
+/// Defines the tool `control`.
+pub fn define_control() -> OfferedTool {
+    OfferedTool::new::<ControlInput>(
         "control",
         "Answer an execution's question or steer it. pause, resume, cancel (undoes nothing). For a failed or unknown step: retry (with `arguments` to correct the call), skip, happened (it took effect), did_not_happen, abandon (end as failed). compensate: undo all that may have run. approve, reject: a person's answer, asked through your client where it can.",
-        Effect::Acts,
+        ToolEffect::ActsOutside,
         answer::execution_schema(),
-        EVERYWHERE,
+        ALL_PROFILES,
     )
-    .with_uses(USES)
+    .with_call_variants(CONTROL_VARIANTS)
 }
 
-pub async fn say(door: &Door, ask: &Ask, asked: Control) -> Result<CallToolResponse, Error> {
-    let by = match asked.action {
-        Action::Approve | Action::Reject => match door.doors_of(ask, &asked.execution_id).await? {
-            Doors::Agent => ask.caller.clone(),
-            Doors::Terminal => return Err(needs_a_person(door, &asked).await?),
-            Doors::Person => {
-                let (step, reason) = (asked.step_id.as_deref(), asked.reason.as_deref());
-                return elicit::approval(door, ask, &asked.execution_id, step, reason).await;
+/// Answers a call of `control`: applies the action as the agent, or puts an approval to a person.
+pub async fn handle_control(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: ControlInput,
+) -> Result<CallToolResponse, Error> {
+    let caller = match input.action {
+        ControlAction::Approve | ControlAction::Reject => {
+            match endpoint.approval_route_of_execution(request, &input.execution_id).await? {
+                ApprovalRoute::Agent => request.caller.clone(),
+                ApprovalRoute::CommandLine => return Err(needs_person_error(endpoint, &input).await?),
+                ApprovalRoute::Elicitation => {
+                    let (step, reason) = (input.step_id.as_deref(), input.reason.as_deref());
+                    return elicit::elicit_approval(endpoint, request, &input.execution_id, step, reason)
+                        .await;
+                }
             }
-        },
-        Action::Pause
-        | Action::Resume
-        | Action::Cancel
-        | Action::Retry
-        | Action::Skip
-        | Action::Happened
-        | Action::DidNotHappen
-        | Action::Compensate
-        | Action::Abandon => ask.caller.clone(),
+        }
+        ControlAction::Pause
+        | ControlAction::Resume
+        | ControlAction::Cancel
+        | ControlAction::Retry
+        | ControlAction::Skip
+        | ControlAction::Happened
+        | ControlAction::DidNotHappen
+        | ControlAction::Compensate
+        | ControlAction::Abandon => request.caller.clone(),
     };
-    let (undoes, reason) = (asked.action == Action::Compensate, asked.reason.clone());
-    let found = told(door, &by, asked).await?;
-    if undoes && let Some(asks) = ask_for_undo(door, ask, &found, reason.as_deref()).await? {
-        return Ok(asks);
+    let (is_undo, reason) = (input.action == ControlAction::Compensate, input.reason.clone());
+    let found = apply_action(endpoint, &caller, input).await?;
+    if is_undo
+        && let Some(response) = elicit_undo_approval(endpoint, request, &found, reason.as_deref()).await?
+    {
+        return Ok(response);
     }
-    answered(door, ask, &found).await
+    continue_and_answer(endpoint, request, &found).await
 }
 
-/// Puts an undo that waits for a yes to the person at the client. None: it waits for none, or the client
-/// cannot ask.
-async fn ask_for_undo(
-    door: &Door,
-    ask: &Ask,
-    found: &Found,
+/// Puts the approval of an undo to the person. None: none is needed, or the client cannot show a form.
+async fn elicit_undo_approval(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    found: &FoundExecution,
     reason: Option<&str>,
 ) -> Result<Option<CallToolResponse>, Error> {
     let id = found.id.as_str();
-    let view = door.service().view(id).await?;
-    let waits = elicit::open_approval(&view, None).is_ok();
-    if !waits || door.doors_of(ask, id).await? != Doors::Person {
+    let view = endpoint.service().view(id).await?;
+    let needs_approval = elicit::find_open_approval(&view, None).is_ok();
+    if !needs_approval
+        || endpoint.approval_route_of_execution(request, id).await? != ApprovalRoute::Elicitation
+    {
         return Ok(None);
     }
-    elicit::approval(door, ask, id, None, reason).await.map(Some)
+    elicit::elicit_approval(endpoint, request, id, None, reason).await.map(Some)
 }
 
-/// The execution as it is now that somebody has spoken, and whoever drives goes on.
-pub async fn answered(door: &Door, ask: &Ask, found: &Found) -> Result<CallToolResponse, Error> {
-    let (view, elsewhere) = door.background().answered(found).await?;
-    let mut answer = answer::execution(&view, door.doors(ask));
-    if let Some(error) = elsewhere {
-        let cure = cures::of(error.code, &error.cure);
+/// Lets the execution continue after a command, and answers with its view. If this process has another
+/// toolset and cannot drive it, the text says so.
+pub async fn continue_and_answer(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    found: &FoundExecution,
+) -> Result<CallToolResponse, Error> {
+    let (view, not_driven) = endpoint.background().continue_and_view(found).await?;
+    let mut answer = answer::execution_answer(&view, endpoint.approval_route(request));
+    if let Some(error) = not_driven {
+        let cure = cures::cure_for_agent(error.code, &error.cure);
         let error = quote::line(&error.to_string(), ERROR_CHARS_MAX);
         answer.text.push_str(&format!("\nIt is recorded, but nobody here goes on: {error}; {cure}"));
     }
     Ok(answer.into_result().into())
 }
 
-async fn told(door: &Door, by: &Caller, asked: Control) -> Result<Found, Error> {
-    let service = door.service();
-    let Control { execution_id: id, action, step_id, reason, output, arguments, .. } = asked;
+/// Sends the action to the service.
+async fn apply_action(
+    endpoint: &McpEndpoint,
+    caller: &Caller,
+    input: ControlInput,
+) -> Result<FoundExecution, Error> {
+    let service = endpoint.service();
+    let ControlInput { execution_id: id, action, step_id, reason, output, arguments, .. } = input;
     let verdict = match action {
-        Action::Pause => return Ok(service.pause(by, &id, reason).await?.0),
-        Action::Resume => return resumed(door, by, &id, reason).await,
-        Action::Cancel => return Ok(service.cancel(by, &id, reason).await?.0),
-        Action::Approve => return Ok(service.approve(by, &id, step_id, reason).await?.0),
-        Action::Reject => return Ok(service.reject(by, &id, step_id, reason).await?.0),
-        Action::Compensate if step_id.is_none() => return Ok(service.undo(by, &id, reason).await?.0),
-        Action::Compensate => Verdict::Compensate,
-        Action::Retry => Verdict::Retry,
-        Action::Skip => Verdict::Skip,
-        Action::Happened => Verdict::Happened,
-        Action::DidNotHappen => Verdict::DidNotHappen,
-        Action::Abandon => Verdict::Abandon,
+        ControlAction::Pause => return Ok(service.pause(caller, &id, reason).await?.0),
+        ControlAction::Resume => return resume(endpoint, caller, &id, reason).await,
+        ControlAction::Cancel => return Ok(service.cancel(caller, &id, reason).await?.0),
+        ControlAction::Approve => return Ok(service.approve(caller, &id, step_id, reason).await?.0),
+        ControlAction::Reject => return Ok(service.reject(caller, &id, step_id, reason).await?.0),
+        ControlAction::Compensate if step_id.is_none() => {
+            return Ok(service.undo(caller, &id, reason).await?.0);
+        }
+        ControlAction::Compensate => Verdict::Compensate,
+        ControlAction::Retry => Verdict::Retry,
+        ControlAction::Skip => Verdict::Skip,
+        ControlAction::Happened => Verdict::Happened,
+        ControlAction::DidNotHappen => Verdict::DidNotHappen,
+        ControlAction::Abandon => Verdict::Abandon,
     };
-    let step = step_id.expect("the table of uses asks for it");
-    let told = match (arguments, output) {
+    let step = step_id.expect("the call variant requires it");
+    let (found, _) = match (arguments, output) {
         (Some(_), Some(_)) => {
             let message = "control with action \"retry\" takes either `arguments` or `output`";
             return Err(Error::new("invalid_argument", message, "leave one of the two out"));
         }
-        (Some(arguments), None) => service.retry_with(by, &id, step, verdict, reason, arguments).await?,
-        (None, output) => service.decide(by, &id, step, verdict, reason, output).await?,
+        (Some(arguments), None) => service.retry_with(caller, &id, step, verdict, reason, arguments).await?,
+        (None, output) => service.decide(caller, &id, step, verdict, reason, output).await?,
     };
-    Ok(told.0)
+    Ok(found)
 }
 
-/// A resume has no place for a reason of its own: with one, it is journaled as the decision to continue.
-async fn resumed(door: &Door, by: &Caller, id: &str, reason: Option<String>) -> Result<Found, Error> {
-    let Some(reason) = reason else { return door.background().resume(by, id).await };
+/// Lifts a pause. The command has no reason: with one, the decision to continue is journaled instead.
+async fn resume(
+    endpoint: &McpEndpoint,
+    caller: &Caller,
+    id: &str,
+    reason: Option<String>,
+) -> Result<FoundExecution, Error> {
+    let Some(reason) = reason else { return endpoint.background().resume(caller, id).await };
     let decision =
         Decision { decision: "continue".to_owned(), reason: Some(reason), step: None, details: None };
-    Ok(door.service().record_decision(by, id, decision).await?.0)
+    Ok(endpoint.service().record_decision(caller, id, decision).await?.0)
 }
 
-/// What a person can do about an approval that is waited for.
-async fn needs_a_person(door: &Door, asked: &Control) -> Result<Error, Error> {
-    let view = door.service().view(&asked.execution_id).await?;
-    elicit::open_approval(&view, asked.step_id.as_deref())?;
-    let step = asked.step_id.as_deref().map(|step| format!(" {step}")).unwrap_or_default();
+/// The error that names the commands for a person. Err: the approval is not open.
+async fn needs_person_error(endpoint: &McpEndpoint, input: &ControlInput) -> Result<Error, Error> {
+    let view = endpoint.service().view(&input.execution_id).await?;
+    elicit::find_open_approval(&view, input.step_id.as_deref())?;
+    let step = input.step_id.as_deref().map(|step| format!(" {step}")).unwrap_or_default();
     let id = &view.id;
     let cure = format!(
         "ask your user to run `actbook approve {id}{step}` or `actbook reject {id}{step}`, then call status with wait_s"

@@ -1,55 +1,57 @@
-//! `execute_plan` and `status`: an execution is started, looked at, waited for.
+//! The tools `execute_plan` and `status`: start an execution, show it, wait for it.
 
 use std::sync::Arc;
 
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::Plan;
-use actbook_engine::policy::Status as Progress;
+use actbook_engine::policy::ExecutionStatus;
 use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::plans::Document;
-use super::{EVERYWHERE, Effect, Offered, Profile, ToolUse, WHERE_PLANS_RUN};
+use super::plans::PlanDocument;
+use super::{ALL_PROFILES, CallVariant, OfferedTool, RUN_AND_FULL, ToolEffect, ToolProfile};
 use crate::error::Error;
-use crate::mcp::Door;
-use crate::mcp::answer::{self, Answer, Doors};
-use crate::mcp::ask::Ask;
+use crate::mcp::McpEndpoint;
+use crate::mcp::answer::{self, AgentAnswer, ApprovalRoute};
 use crate::mcp::cures;
-use crate::mcp::elicit::{self, Put};
-use crate::mcp::tasks;
-use crate::mcp::text::{Next, Text};
-use crate::mcp::waiting::{self, Until};
+use crate::mcp::elicit::{self, QuestionOutcome};
+use crate::mcp::mcp_tasks;
+use crate::mcp::request::AgentRequest;
+use crate::mcp::text::{AnswerText, Suggestion};
+use crate::mcp::waiting::{self, WaitUntil};
 use crate::service::view::ExecutionView;
 use crate::service::{Agenda, AgendaItem, quote};
 
-/// Calls that a list of executions suggests.
-const NEXT_SHOWN_MAX: usize = 3;
+/// Suggestions in a list of executions.
+const SUGGESTIONS_MAX: usize = 3;
 /// Open questions of one execution in a list.
 const WAITING_SHOWN_MAX: usize = 2;
 const QUESTION_CHARS_MAX: usize = 300;
 
+// Arguments of `execute_plan`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExecutePlan {
+pub struct ExecutePlanInput {
     /// A saved plan's id or name
     plan_id: Option<String>,
     /// Instead of plan_id: the document; it is saved first
-    plan: Option<Document>,
+    plan: Option<PlanDocument>,
     /// What the plan's `inputs` schema asks for
     inputs: Option<Map<String, Value>>,
     /// Seconds to wait for its end or first question; default 0: answers at once while it runs on
     wait_s: Option<f64>,
     /// Same key + same request = same execution
-    #[expect(dead_code, reason = "read where the call comes in")]
+    #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }
 
+// Arguments of `status`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Status {
+pub struct StatusInput {
     /// Without it: what is active, blocked or recent
     execution_id: Option<String>,
     /// Instead: a task's plans, executions, decisions and notes in time
@@ -64,97 +66,126 @@ pub struct Status {
     wait_s: Option<f64>,
 }
 
-pub fn execute_plan() -> Offered {
-    Offered::new::<ExecutePlan>(
+/// Defines the tool `execute_plan`.
+pub fn define_execute_plan() -> OfferedTool {
+    OfferedTool::new::<ExecutePlanInput>(
         "execute_plan",
         "Start an execution of a plan. Actbook calls the tools, journals every outcome, and stops to ask at a failure. It runs on if you disconnect.",
-        Effect::Acts,
+        ToolEffect::ActsOutside,
         answer::execution_schema(),
-        WHERE_PLANS_RUN,
+        RUN_AND_FULL,
     )
 }
 
-pub fn status() -> Offered {
-    Offered::new::<Status>(
+/// Defines the tool `status`.
+pub fn define_status() -> OfferedTool {
+    OfferedTool::new::<StatusInput>(
         "status",
         "Where things stand and what to do next: call it first when you have lost your context. With execution_id: outputs, errors, open questions and how to answer them, the brief.",
-        Effect::Reads,
-        answer::execution_or(&["executions", "story", "plans"], &["next"]),
-        EVERYWHERE,
+        ToolEffect::ReadOnly,
+        answer::execution_or_lists_schema(&["executions", "story", "plans"], &["next"]),
+        ALL_PROFILES,
     )
-    .with_uses(STATUS_USES)
+    .with_call_variants(STATUS_VARIANTS)
 }
 
-const STATUS_USES: &[ToolUse] = &[
-    ToolUse::given("execution_id", &[], &["step_id", "offset", "since", "wait_s"]),
-    ToolUse::given("task", &[], &[]),
-    ToolUse::otherwise("status without an id", &[]),
+/// Which arguments go together in `status`.
+const STATUS_VARIANTS: &[CallVariant] = &[
+    CallVariant::when_given("execution_id", &[], &["step_id", "offset", "since", "wait_s"]),
+    CallVariant::when_given("task", &[], &[]),
+    CallVariant::otherwise("status without an id", &[]),
 ];
 
-pub async fn execute(door: &Door, ask: &Ask, asked: ExecutePlan) -> Result<CallToolResponse, Error> {
-    let wait = waiting::span(asked.wait_s)?;
-    let answers = elicit::brought_back(door, ask)?;
-    let id = match &answers {
+/// Answers a call of `execute_plan`: starts, waits, and puts questions to the person if the client can.
+pub async fn handle_execute_plan(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: ExecutePlanInput,
+) -> Result<CallToolResponse, Error> {
+    let wait = waiting::parse_wait(input.wait_s)?;
+    let shown_question = elicit::open_request_state(endpoint, request)?;
+    let id = match &shown_question {
         Some(shown) => shown.execution.clone(),
-        None => start(door, ask, asked).await?,
+        None => start_execution(endpoint, request, input).await?,
     };
-    let may_ask = door.doors(ask) == Doors::Person && (answers.is_some() || !wait.is_zero());
+    let may_ask = endpoint.approval_route(request) == ApprovalRoute::Elicitation
+        && (shown_question.is_some() || !wait.is_zero());
     let deadline = Instant::now() + wait;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let view = waiting::view(door.service(), ask, &id, Until::Settled, left).await?;
-        if let Some(task) = tasks::instead(ask, &view) {
+        let view = waiting::wait_for_view(endpoint.service(), request, &id, WaitUntil::Settled, left).await?;
+        if let Some(task) = mcp_tasks::mcp_task_response(request, &view) {
             return Ok(task);
         }
-        let put = match view.waiting.iter().any(elicit::is_for_a_person) && may_ask {
-            true => put_first(door, ask, &id).await?,
-            false => Put::NoAnswer,
+        let outcome = if view.waiting.iter().any(elicit::is_for_a_person) && may_ask {
+            put_first_question(endpoint, request, &id).await?
+        } else {
+            QuestionOutcome::NoAnswer
         };
-        match put {
-            Put::Answered(found) => drop(door.background().go_on(found.stream).await?),
-            Put::Asks(result) => return Ok(result.into()),
-            Put::NoAnswer => return Ok(answer::execution(&view, door.doors(ask)).into_result().into()),
+        match outcome {
+            QuestionOutcome::Answered(found) => {
+                endpoint.background().continue_execution(found.stream).await?;
+            }
+            QuestionOutcome::InputRequired(result) => return Ok(result.into()),
+            QuestionOutcome::NoAnswer => {
+                return Ok(answer::execution_answer(&view, endpoint.approval_route(request))
+                    .into_result()
+                    .into());
+            }
         }
     }
 }
 
-/// Puts the first question that is for a person.
-async fn put_first(door: &Door, ask: &Ask, id: &str) -> Result<Put, Error> {
-    let (_, questions) = elicit::asked(door, ask, id, None).await?;
+/// Puts the first open question that a person can answer.
+async fn put_first_question(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    id: &str,
+) -> Result<QuestionOutcome, Error> {
+    let (_, questions) = elicit::open_questions(endpoint, request, id, None).await?;
     match questions.iter().find(|question| elicit::is_for_a_person(&question.waiting)) {
-        Some(question) => elicit::put(door, ask, question, None).await,
-        None => Ok(Put::NoAnswer),
+        Some(question) => elicit::put_question(endpoint, request, question, None).await,
+        None => Ok(QuestionOutcome::NoAnswer),
     }
 }
 
-async fn start(door: &Door, ask: &Ask, asked: ExecutePlan) -> Result<String, Error> {
-    if let Some(started) = door.service().started_before(&ask.caller).await? {
+/// Starts the execution, or finds the one that a repeated idempotency key started; returns its id.
+async fn start_execution(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: ExecutePlanInput,
+) -> Result<String, Error> {
+    if let Some(started) = endpoint.service().find_previous_start(&request.caller).await? {
         return Ok(started.id.to_string());
     }
-    let (reference, plan) = plan(door, ask, &asked).await?;
-    let inputs = asked.inputs.map(Value::Object);
-    let started = door.service().start(&ask.caller, reference, plan, inputs, true).await?;
+    let (reference, plan) = resolve_plan(endpoint, request, &input).await?;
+    let inputs = input.inputs.map(Value::Object);
+    let started = endpoint.service().start(&request.caller, reference, plan, inputs, true).await?;
     let id = started.id.to_string();
     if started.fresh {
-        door.background().keep(started.progress);
+        endpoint.background().drive_claimed(started.progress);
     }
     Ok(id)
 }
 
-/// A document is saved first; a saved plan is checked anew, for its tools may have gone.
-async fn plan(door: &Door, ask: &Ask, asked: &ExecutePlan) -> Result<(PlanRef, Arc<Plan>), Error> {
-    let service = door.service();
-    match (&asked.plan_id, &asked.plan) {
+/// The plan to run: a document is saved first; a saved plan is checked again, because its tools may be gone.
+async fn resolve_plan(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: &ExecutePlanInput,
+) -> Result<(PlanRef, Arc<Plan>), Error> {
+    let service = endpoint.service();
+    match (&input.plan_id, &input.plan) {
         (Some(name), None) => {
-            let (reference, plan, _) = service.ready_plan(name).await?;
+            let (reference, plan, _) = service.load_and_check_plan(name).await?;
             Ok((reference, plan))
         }
         (None, Some(document)) => {
-            let saver = ask.caller.clone().with_key(None);
+            let saver = request.caller.clone().with_key(None);
             let saved = service.save_plan(&saver, &document.text(), false).await?;
             Ok((saved.reference, saved.plan))
         }
-        (Some(_), Some(_)) => Err(super::plans::both("execute_plan")),
+        (Some(_), Some(_)) => Err(super::plans::both_given_error("execute_plan")),
         (None, None) => {
             let message = "execute_plan needs either `plan_id` or `plan`";
             Err(Error::new(
@@ -166,53 +197,67 @@ async fn plan(door: &Door, ask: &Ask, asked: &ExecutePlan) -> Result<(PlanRef, A
     }
 }
 
-pub async fn look(door: &Door, ask: &Ask, asked: Status) -> Result<Answer, Error> {
-    if asked.step_id.is_some() || asked.offset.is_some() {
-        return step(door, ask, asked).await;
+/// Answers a call of `status`: a step, an execution, a task's story, or the agenda.
+pub async fn handle_status(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: StatusInput,
+) -> Result<AgentAnswer, Error> {
+    if input.step_id.is_some() || input.offset.is_some() {
+        return step_status(endpoint, request, input).await;
     }
-    let id = match (asked.execution_id, asked.task) {
+    let id = match (input.execution_id, input.task) {
         (Some(id), _) => id,
-        (None, Some(task)) => return super::tasks::story(door, &task).await,
-        (None, None) => return agenda(door, ask).await,
+        (None, Some(task)) => return super::tasks::task_story_answer(endpoint, &task).await,
+        (None, None) => return agenda_answer(endpoint, request).await,
     };
-    let until = asked.since.map_or(Until::Settled, Until::After);
-    let view = waiting::view(door.service(), ask, &id, until, waiting::span(asked.wait_s)?).await?;
-    Ok(match elsewhere(door, &view).await? {
-        Some(why) => answer::execution_elsewhere(&view, door.doors(ask), &why),
-        None => answer::execution(&view, door.doors(ask)),
+    let until = input.since.map_or(WaitUntil::Settled, WaitUntil::AfterPosition);
+    let view =
+        waiting::wait_for_view(endpoint.service(), request, &id, until, waiting::parse_wait(input.wait_s)?)
+            .await?;
+    Ok(match undrivable_reason(endpoint, &view).await? {
+        Some(why) => answer::undrivable_execution_answer(&view, endpoint.approval_route(request), &why),
+        None => answer::execution_answer(&view, endpoint.approval_route(request)),
     })
 }
 
-/// One step whole, once the wait, if there is one, is over.
-async fn step(door: &Door, ask: &Ask, asked: Status) -> Result<Answer, Error> {
-    let (Some(id), Some(step)) = (&asked.execution_id, &asked.step_id) else {
-        let (message, cure) = match asked.step_id {
+/// Shows one step whole, after waiting if `wait_s` is given. Err: `execution_id` or `step_id` is missing.
+async fn step_status(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: StatusInput,
+) -> Result<AgentAnswer, Error> {
+    let (Some(id), Some(step)) = (&input.execution_id, &input.step_id) else {
+        let (message, cure) = match input.step_id {
             Some(_) => ("a step belongs to an execution: status needs `execution_id`", "give both"),
             None => ("`offset` goes on in the values of a step: status needs `step_id`", "give both"),
         };
         return Err(Error::new("missing_argument", message, cure));
     };
-    let wait = waiting::span(asked.wait_s)?;
+    let wait = waiting::parse_wait(input.wait_s)?;
     if !wait.is_zero() {
-        let until = asked.since.map_or(Until::Settled, Until::After);
-        waiting::view(door.service(), ask, id, until, wait).await?;
+        let until = input.since.map_or(WaitUntil::Settled, WaitUntil::AfterPosition);
+        waiting::wait_for_view(endpoint.service(), request, id, until, wait).await?;
     }
-    let offset = usize::try_from(asked.offset.unwrap_or(0)).unwrap_or(usize::MAX);
-    answer::step(&door.service().step(id, step).await?, offset)
+    let offset = usize::try_from(input.offset.unwrap_or(0)).unwrap_or(usize::MAX);
+    answer::step_answer(&endpoint.service().step(id, step).await?, offset)
 }
 
-/// Why nobody here can go on with an execution that would.
-async fn elsewhere(door: &Door, view: &ExecutionView) -> Result<Option<String>, Error> {
-    let (service, id) = (door.service(), view.id.as_str());
-    let goes = matches!(view.status, Progress::Running | Progress::Compensating | Progress::Paused);
-    // What is about to end can be ended anywhere. A driver is asked for first: it is the cheaper question.
-    if !goes || view.ending.is_some() || service.driver(&service.find(id).await?).await?.is_some() {
+/// Why this process cannot drive an execution that needs a driver; None: it can, or needs none.
+async fn undrivable_reason(endpoint: &McpEndpoint, view: &ExecutionView) -> Result<Option<String>, Error> {
+    let (service, id) = (endpoint.service(), view.id.as_str());
+    let needs_driver = matches!(
+        view.status,
+        ExecutionStatus::Running | ExecutionStatus::Compensating | ExecutionStatus::Paused
+    );
+    // Any process can finish an execution that is about to end. The cheaper check, for a driver, is first.
+    if !needs_driver || view.ending.is_some() || service.driver(&service.find(id).await?).await?.is_some() {
         return Ok(None);
     }
-    match service.at_home(id).await {
+    match service.require_drivable(id).await {
         Ok(()) => Ok(None),
         Err(error) if error.code == "other_place" => {
-            let cure = cures::of(error.code, &error.cure);
+            let cure = cures::cure_for_agent(error.code, &error.cure);
             Ok(Some(format!(
                 "nobody here can drive it: {error}. {cure}; control with action \"cancel\" ends it"
             )))
@@ -221,50 +266,51 @@ async fn elsewhere(door: &Door, view: &ExecutionView) -> Result<Option<String>, 
     }
 }
 
-/// What an agent with an empty context needs to carry on.
-async fn agenda(door: &Door, ask: &Ask) -> Result<Answer, Error> {
-    let agenda = door.service().agenda().await?;
-    let doors = door.doors(ask);
-    let mut next: Vec<Next> = Vec::new();
+/// The answer of `status` without an id: active, blocked and recent executions, and what to do next.
+async fn agenda_answer(endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
+    let agenda = endpoint.service().agenda().await?;
+    let route = endpoint.approval_route(request);
+    let mut next: Vec<Suggestion> = Vec::new();
     for view in agenda.items.iter().filter(|item| item.here).filter_map(|item| item.view.as_ref()) {
-        if next.len() < NEXT_SHOWN_MAX {
-            next.extend(answer::next_lines(view, doors));
+        if next.len() < SUGGESTIONS_MAX {
+            next.extend(answer::execution_suggestions(view, route));
         }
     }
     if agenda.items.is_empty() && agenda.unstarted.is_empty() {
-        next.push(Next::say(door.profile().first_calls()));
+        next.push(Suggestion::advice(endpoint.profile().first_calls()));
     } else if next.is_empty() {
-        next.push(Next::say("nothing waits; status with an execution_id tells more of one"));
+        next.push(Suggestion::advice("nothing waits; status with an execution_id tells more of one"));
     }
-    let mut text = agenda_text(door.profile(), &agenda);
-    text.next(&next);
+    let mut text = agenda_text(endpoint.profile(), &agenda);
+    text.push_suggestions(&next);
     let structured = json!({
         "executions": agenda.items,
         "more": agenda.more,
         "plans": agenda.unstarted,
         "next": next,
     });
-    Ok(Answer { structured, text: text.into_string() })
+    Ok(AgentAnswer { structured, text: text.into_string() })
 }
 
-pub fn agenda_text(profile: Profile, agenda: &Agenda) -> Text {
-    let mut text = Text::default();
+/// The agenda as text, without suggestions.
+pub fn agenda_text(profile: ToolProfile, agenda: &Agenda) -> AnswerText {
+    let mut text = AnswerText::default();
     if agenda.items.is_empty() {
-        text.line("Nothing is active, blocked or recent.");
+        text.push_line("Nothing is active, blocked or recent.");
     }
     for item in &agenda.items {
-        tell_item(&mut text, item);
+        push_agenda_item(&mut text, item);
     }
     for (status, more) in &agenda.more {
         let all = json!({ "status": status });
-        text.line(format!("{more} more are {status}: query_ledger {all} lists them."));
+        text.push_line(format!("{more} more are {status}: query_ledger {all} lists them."));
     }
     if !agenda.unstarted.is_empty() {
-        text.line("Saved, and never started:");
+        text.push_line("Saved, and never started:");
     }
     for plan in &agenda.unstarted {
-        let starts = profile.start(&plan.id, "").line();
-        text.item(format!(
+        let starts = profile.start_suggestion(&plan.id, "").to_line();
+        text.push_item(format!(
             "plan {} v{}, {} steps, saved {}: {starts}",
             quote::name(&plan.name),
             plan.version,
@@ -275,28 +321,31 @@ pub fn agenda_text(profile: Profile, agenda: &Agenda) -> Text {
     text
 }
 
-/// An execution: how it stands, what it waits for, what it gave last, what was decided, and where its notes are.
-fn tell_item(text: &mut Text, item: &AgendaItem) {
-    let (row, place) = (&item.row, if item.here { "" } else { " (other servers)" });
+/// Adds an execution: status, open questions, last output, last record, and the calls that read more.
+fn push_agenda_item(text: &mut AnswerText, item: &AgendaItem) {
+    let (row, toolset) = (&item.row, if item.here { "" } else { " (other servers)" });
     let (plan, version) = (quote::name(&row.plan.name), row.plan.version);
-    text.line(format!("{} {} {plan} v{version} started {}{place}", row.status, row.id, row.started_at));
+    text.push_line(format!(
+        "{} {} {plan} v{version} started {}{toolset}",
+        row.status, row.id, row.started_at
+    ));
     let Some(view) = &item.view else { return };
-    text.line(format!("  {} of {} steps done", view.progress.done, view.progress.total));
+    text.push_line(format!("  {} of {} steps done", view.progress.done, view.progress.total));
     for waiting in view.waiting.iter().take(WAITING_SHOWN_MAX) {
-        text.line(format!("  waits: {}", answer::cut(&waiting.question, QUESTION_CHARS_MAX)));
+        text.push_line(format!("  waits: {}", answer::truncate_chars(&waiting.question, QUESTION_CHARS_MAX)));
     }
     if view.waiting.len() > WAITING_SHOWN_MAX {
-        text.line(format!("  waits: {} more questions", view.waiting.len() - WAITING_SHOWN_MAX));
+        text.push_line(format!("  waits: {} more questions", view.waiting.len() - WAITING_SHOWN_MAX));
     }
-    if let Some(output) = answer::last_outputs(view) {
-        text.line(format!("  {output}"));
+    if let Some(output) = answer::last_output_line(view) {
+        text.push_line(format!("  {output}"));
     }
     if let Some(record) = view.records.last() {
-        text.line(format!("  {}", answer::record_line(record)));
+        text.push_line(format!("  {}", answer::record_line(record)));
     }
     let all = json!({ "execution_id": row.id });
-    text.line(format!("  outputs and brief: status {all}; decisions and history: query_ledger {all}"));
+    text.push_line(format!("  outputs and brief: status {all}; decisions and history: query_ledger {all}"));
     if item.notes > 0 {
-        text.line(format!("  {} notes belong to it: query_context {all}", item.notes));
+        text.push_line(format!("  {} notes belong to it: query_context {all}", item.notes));
     }
 }

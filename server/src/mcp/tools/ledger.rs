@@ -1,28 +1,30 @@
-//! `query_ledger`: the journal's entries and the executions, filtered.
+//! The tool `query_ledger`: journal entries or executions by filters.
 
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{EVERYWHERE, Effect, Offered};
+use super::{ALL_PROFILES, OfferedTool, ToolEffect};
 use crate::error::Error;
-use crate::mcp::Door;
-use crate::mcp::answer::{self, Answer, cut};
-use crate::mcp::text::{Next, Text};
-use crate::service::view::{EntryView, ExecutionRow};
+use crate::mcp::McpEndpoint;
+use crate::mcp::answer::{self, AgentAnswer, truncate_chars};
+use crate::mcp::text::{AnswerText, Suggestion};
+use crate::service::view::{EntryView, ExecutionSummary};
 use crate::service::{DayEdge, ExecutionFilter, JournalFilter, parse_time, quote};
 
 const LIMIT_DEFAULT: u64 = 20;
 const LIMIT_MAX: u64 = 200;
+/// Of an entry's body in the text, and as many again of what was recorded.
 const BODY_CHARS_MAX: usize = 160;
-/// Said where a filter by actor finds nothing.
-const ACTORS: &str =
+/// Hint for a filter by actor that finds nothing.
+const ACTOR_HINT: &str =
     " An actor is written agent:NAME or person:NAME, as the entries show it; a bare name is a person's.";
 
+// Arguments of `query_ledger`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct QueryLedger {
+pub struct QueryLedgerInput {
     execution_id: Option<String>,
     /// Id or name
     plan_id: Option<String>,
@@ -45,112 +47,136 @@ pub struct QueryLedger {
     cursor: Option<u64>,
 }
 
-pub fn query_ledger() -> Offered {
+/// Defines the tool `query_ledger`.
+pub fn define_query_ledger() -> OfferedTool {
     let objects = || json!({ "type": "array", "items": { "type": "object" } });
     let properties = json!({
         "entries": objects(),
         "executions": objects(),
         "cursor": { "type": "integer" },
     });
-    Offered::new::<QueryLedger>(
+    OfferedTool::new::<QueryLedgerInput>(
         "query_ledger",
         "The journal's entries, oldest first; or, with nothing but status, plan_id, task and times, executions, newest first.",
-        Effect::Reads,
-        answer::answer(properties, &[]),
-        EVERYWHERE,
+        ToolEffect::ReadOnly,
+        answer::answer_schema(properties, &[]),
+        ALL_PROFILES,
     )
 }
 
-pub async fn query(door: &Door, asked: QueryLedger) -> Result<Answer, Error> {
-    let limit = page_limit(asked.limit)?;
-    let of_entries = [&asked.execution_id, &asked.kind, &asked.actor, &asked.category, &asked.search];
-    let of_executions = [&asked.status, &asked.plan_id, &asked.task];
-    let given = |fields: &[&Option<String>]| fields.iter().any(|field| field.is_some());
-    match given(&of_executions) && !given(&of_entries) {
-        true => executions(door, asked, limit).await,
-        false => entries(door, asked, limit).await,
+/// Answers a call of `query_ledger`: executions if only filters of executions are given, else entries.
+pub async fn handle_query_ledger(
+    endpoint: &McpEndpoint,
+    input: QueryLedgerInput,
+) -> Result<AgentAnswer, Error> {
+    let limit = page_limit(input.limit)?;
+    let entry_filters = [&input.execution_id, &input.kind, &input.actor, &input.category, &input.search];
+    let execution_filters = [&input.status, &input.plan_id, &input.task];
+    let any_given = |filters: &[&Option<String>]| filters.iter().any(|filter| filter.is_some());
+    if any_given(&execution_filters) && !any_given(&entry_filters) {
+        list_executions(endpoint, input, limit).await
+    } else {
+        list_entries(endpoint, input, limit).await
     }
 }
 
-async fn entries(door: &Door, asked: QueryLedger, limit: u64) -> Result<Answer, Error> {
+/// One page of journal entries, oldest first.
+async fn list_entries(
+    endpoint: &McpEndpoint,
+    input: QueryLedgerInput,
+    limit: u64,
+) -> Result<AgentAnswer, Error> {
     let filter = JournalFilter {
-        execution: asked.execution_id,
-        plan: asked.plan_id,
-        task: asked.task,
-        status: asked.status,
-        kind: asked.kind,
-        actor: asked.actor,
-        category: asked.category,
-        since: point("since", asked.since)?,
-        until: point("until", asked.until)?,
-        words: words(asked.search),
-        after: asked.cursor.unwrap_or(0),
+        execution: input.execution_id,
+        plan: input.plan_id,
+        task: input.task,
+        status: input.status,
+        kind: input.kind,
+        actor: input.actor,
+        category: input.category,
+        since: parse_time_argument("since", input.since)?,
+        until: parse_time_argument("until", input.until)?,
+        words: search_words(input.search),
+        after: input.cursor.unwrap_or(0),
         payloads: false,
     };
-    let hint = filter.actor.as_ref().map_or("", |_| ACTORS);
-    let mut entries = door.service().journal(&filter, limit).await?;
+    let hint = filter.actor.as_ref().map_or("", |_| ACTOR_HINT);
+    let mut entries = endpoint.service().journal(&filter, limit).await?;
     let cursor = entries.last().filter(|_| entries.len() as u64 == limit).map(|entry| entry.position);
-    let lines: Vec<String> = entries.iter().map(line).collect();
-    entries.iter_mut().filter_map(|entry| entry.recorded.as_mut()).for_each(answer::clip);
-    Ok(listed(json!({ "entries": entries }), lines, &format!("No entry fits.{hint}"), cursor))
+    let lines: Vec<String> = entries.iter().map(entry_line).collect();
+    entries.iter_mut().filter_map(|entry| entry.recorded.as_mut()).for_each(answer::clip_value);
+    Ok(list_answer(json!({ "entries": entries }), lines, &format!("No entry fits.{hint}"), cursor))
 }
 
-pub(super) fn words(search: Option<String>) -> Vec<String> {
+/// The words of a search; empty if there is none.
+pub(super) fn search_words(search: Option<String>) -> Vec<String> {
     search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect()
 }
 
-fn line(entry: &EntryView) -> String {
-    let said = entry.recorded.as_ref().map(|recorded| format!(" {recorded}")).unwrap_or_default();
-    let body = cut(&format!("{}{said}", entry.body), BODY_CHARS_MAX + said.len().min(BODY_CHARS_MAX));
+/// A journal entry on one line.
+fn entry_line(entry: &EntryView) -> String {
+    let recorded = entry.recorded.as_ref().map(|value| format!(" {value}")).unwrap_or_default();
+    let body = truncate_chars(
+        &format!("{}{recorded}", entry.body),
+        BODY_CHARS_MAX + recorded.len().min(BODY_CHARS_MAX),
+    );
     let execution = entry.execution.as_deref().unwrap_or("-");
     format!("{} {} {} {execution} {} {body}", entry.position, entry.at, entry.kind, entry.actor)
 }
 
-async fn executions(door: &Door, asked: QueryLedger, limit: u64) -> Result<Answer, Error> {
+/// One page of executions, newest first.
+async fn list_executions(
+    endpoint: &McpEndpoint,
+    input: QueryLedgerInput,
+    limit: u64,
+) -> Result<AgentAnswer, Error> {
     let filter = ExecutionFilter {
-        status: asked.status,
-        plan: asked.plan_id,
-        task: asked.task,
-        since: point("since", asked.since)?,
-        until: point("until", asked.until)?,
-        before: asked.cursor,
+        status: input.status,
+        plan: input.plan_id,
+        task: input.task,
+        since: parse_time_argument("since", input.since)?,
+        until: parse_time_argument("until", input.until)?,
+        before: input.cursor,
         ..ExecutionFilter::default()
     };
-    listed_executions(door, &filter, limit).await
+    executions_answer(endpoint, &filter, limit).await
 }
 
-pub(super) async fn listed_executions(
-    door: &Door,
+/// The answer that lists the executions that match a filter.
+pub(super) async fn executions_answer(
+    endpoint: &McpEndpoint,
     filter: &ExecutionFilter,
     limit: u64,
-) -> Result<Answer, Error> {
-    let rows = door.service().list(filter, limit).await?;
+) -> Result<AgentAnswer, Error> {
+    let rows = endpoint.service().list(filter, limit).await?;
     let cursor = rows.last().filter(|_| rows.len() as u64 == limit).map(|row| row.stream);
-    let line = |row: &ExecutionRow| {
+    let line = |row: &ExecutionSummary| {
         let (plan, version) = (quote::name(&row.plan.name), row.plan.version);
         format!("{} {} {plan} v{version} started {}", row.status, row.id, row.started_at)
     };
     let lines: Vec<String> = rows.iter().map(line).collect();
-    let hint = filter.actor.as_ref().map_or("", |_| ACTORS);
-    Ok(listed(json!({ "executions": rows }), lines, &format!("No execution fits.{hint}"), cursor))
+    let hint = filter.actor.as_ref().map_or("", |_| ACTOR_HINT);
+    Ok(list_answer(json!({ "executions": rows }), lines, &format!("No execution fits.{hint}"), cursor))
 }
 
-/// `none` is said where there is no line.
-fn listed(mut structured: Value, lines: Vec<String>, none: &str, cursor: Option<u64>) -> Answer {
-    let mut text = Text::default();
+/// The answer of a list; `none` is its text if there are no lines, `cursor` leads to the next page.
+fn list_answer(mut structured: Value, lines: Vec<String>, none: &str, cursor: Option<u64>) -> AgentAnswer {
+    let mut text = AnswerText::default();
     if lines.is_empty() {
-        text.line(none);
+        text.push_line(none);
     }
-    lines.iter().for_each(|line| text.line(line));
+    lines.iter().for_each(|line| text.push_line(line));
     if let Some(cursor) = cursor {
         structured["cursor"] = json!(cursor);
-        text.next(&[Next::say(format!("the same query with \"cursor\": {cursor} for more"))]);
+        text.push_suggestions(&[Suggestion::advice(format!(
+            "the same query with \"cursor\": {cursor} for more"
+        ))]);
     }
-    Answer { structured, text: text.into_string() }
+    AgentAnswer { structured, text: text.into_string() }
 }
 
-/// A time as the service reads it; the field is named in a refusal.
-pub(super) fn point(name: &str, text: Option<String>) -> Result<Option<i64>, Error> {
+/// Parses the time of the argument `name` to Unix milliseconds; the error names the argument.
+pub(super) fn parse_time_argument(name: &str, text: Option<String>) -> Result<Option<i64>, Error> {
     let edge = if name == "until" { DayEdge::End } else { DayEdge::Start };
     let Some(text) = text else { return Ok(None) };
     match parse_time(&text, edge, &TimeZone::UTC) {
@@ -164,7 +190,7 @@ pub(super) fn point(name: &str, text: Option<String>) -> Result<Option<i64>, Err
     }
 }
 
-/// How many items a page has: the default, or what was given, which is refused beyond the limit.
+/// The number of items on a page: the default or the given one. Err: the given one is out of range.
 pub(super) fn page_limit(given: Option<u64>) -> Result<u64, Error> {
     let limit = given.unwrap_or(LIMIT_DEFAULT);
     if (1..=LIMIT_MAX).contains(&limit) {

@@ -1,19 +1,19 @@
-//! `save_plan`: a document is checked against the live tools and becomes a version.
+//! The tool `save_plan`: checks a document against the live tools and saves it as a version.
 
-use actbook_engine::analysis::Check;
+use actbook_engine::analysis::PlanCheck;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Effect, Offered, WHERE_PLANS_RUN};
+use super::{OfferedTool, RUN_AND_FULL, ToolEffect};
 use crate::error::Error;
-use crate::mcp::Door;
-use crate::mcp::answer::{self, Answer};
-use crate::mcp::ask::Ask;
+use crate::mcp::McpEndpoint;
+use crate::mcp::answer::{self, AgentAnswer};
 use crate::mcp::cures;
-use crate::mcp::text::{Next, Text};
+use crate::mcp::request::AgentRequest;
+use crate::mcp::text::{AnswerText, Suggestion};
 use crate::mcp::waiting::WAIT_S_SUGGESTED;
-use crate::service::{PlanSaved, quote};
+use crate::service::{SavedPlan, quote};
 
 const FINDINGS_SHOWN_MAX: usize = 10;
 /// Of each list of a check.
@@ -22,12 +22,12 @@ const LISTED_MAX: usize = 20;
 /// A plan's document: an object, or its YAML or JSON text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-pub enum Document {
+pub enum PlanDocument {
     Object(Map<String, Value>),
     Text(String),
 }
 
-impl JsonSchema for Document {
+impl JsonSchema for PlanDocument {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Document".into()
     }
@@ -37,7 +37,8 @@ impl JsonSchema for Document {
     }
 }
 
-impl Document {
+impl PlanDocument {
+    /// The document as YAML or JSON text.
     pub fn text(&self) -> String {
         match self {
             Self::Object(object) => json!(object).to_string(),
@@ -46,73 +47,81 @@ impl Document {
     }
 }
 
+// Arguments of `save_plan`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SavePlan {
+pub struct SavePlanInput {
     /// {name, steps:[{id, tool:"server/tool", arguments, depends_on?, compensation?:{tool, arguments}, retry?, approval?} or {id, action:"work you do yourself"}], inputs?, policy?}. Values: "${inputs.x}", "${steps.id.output.y}". All fields: resource actbook://plan-format
-    plan: Document,
+    plan: PlanDocument,
     /// Check only, save nothing
     dry_run: Option<bool>,
     /// Same key + same request = same answer, done once
-    #[expect(dead_code, reason = "read where the call comes in")]
+    #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }
 
-pub fn save_plan() -> Offered {
+/// Defines the tool `save_plan`.
+pub fn define_save_plan() -> OfferedTool {
     let properties = json!({
         "plan_id": { "type": "string" },
         "version": { "type": "integer" },
         "digest": { "type": "string" },
         "check": { "type": "object" },
-        "next": answer::objects(),
+        "next": answer::object_array_schema(),
     });
-    Offered::new::<SavePlan>(
+    OfferedTool::new::<SavePlanInput>(
         "save_plan",
         "Check a plan (schema, graph, live tools, point of no return) and save it as a new version. Nothing runs yet.",
-        Effect::Writes,
-        answer::answer(properties, &["check"]),
-        WHERE_PLANS_RUN,
+        ToolEffect::WritesJournal,
+        answer::answer_schema(properties, &["check"]),
+        RUN_AND_FULL,
     )
 }
 
-pub async fn save(door: &Door, ask: &Ask, asked: SavePlan) -> Result<Answer, Error> {
-    let text = asked.plan.text();
-    if asked.dry_run == Some(true) {
-        return Ok(checked(door.service().check(&text, false).await.check));
+/// Answers a call of `save_plan`.
+pub async fn handle_save_plan(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: SavePlanInput,
+) -> Result<AgentAnswer, Error> {
+    let text = input.plan.text();
+    if input.dry_run == Some(true) {
+        return Ok(dry_run_answer(endpoint.service().check(&text, false).await.check));
     }
-    let mut saved = door.service().save_plan(&ask.caller, &text, false).await?;
-    saved.check.findings = cures::found_here(saved.check.findings);
+    let mut saved = endpoint.service().save_plan(&request.caller, &text, false).await?;
+    saved.check.findings = cures::findings_for_agent(saved.check.findings);
     let arguments = json!({ "plan_id": saved.plan_id, "wait_s": WAIT_S_SUGGESTED });
-    let next = vec![Next::call("execute_plan", arguments, "")];
-    let word = if saved.fresh { "Saved" } else { "It was saved already:" };
-    Ok(kept(word, &saved, next))
+    let next = vec![Suggestion::tool_call("execute_plan", arguments, "")];
+    let verb = if saved.fresh { "Saved" } else { "It was saved already:" };
+    Ok(plan_saved_answer(verb, &saved, next))
 }
 
-/// A check of which nothing was saved.
-fn checked(mut check: Check) -> Answer {
-    check.findings = cures::found_here(check.findings);
-    let word = if check.ok { "The plan is good; nothing was saved." } else { "The plan is not good yet." };
+/// The answer to a dry run.
+fn dry_run_answer(mut check: PlanCheck) -> AgentAnswer {
+    check.findings = cures::findings_for_agent(check.findings);
+    let heading = if check.ok { "The plan is good; nothing was saved." } else { "The plan is not good yet." };
     let next = vec![if check.ok {
-        Next::say("save_plan with the same plan and without dry_run saves it")
+        Suggestion::advice("save_plan with the same plan and without dry_run saves it")
     } else {
-        Next::say("correct what the findings name and check again")
+        Suggestion::advice("correct what the findings name and check again")
     }];
-    let text = told(word, &check, &next);
-    Answer { structured: json!({ "check": shortened(&check), "next": next }), text }
+    let text = check_text(heading, &check, &next);
+    AgentAnswer { structured: json!({ "check": clip_check(&check), "next": next }), text }
 }
 
-/// A plan that was saved, with its check.
-pub(super) fn kept(word: &str, saved: &PlanSaved, next: Vec<Next>) -> Answer {
+/// The answer that confirms a saved plan, with its check; `verb` begins the text.
+pub(super) fn plan_saved_answer(verb: &str, saved: &SavedPlan, next: Vec<Suggestion>) -> AgentAnswer {
     let (name, version, id) = (quote::name(&saved.name), saved.version, &saved.plan_id);
-    let text = told(&format!("{word} plan {name} version {version}, plan_id {id}."), &saved.check, &next);
+    let text =
+        check_text(&format!("{verb} plan {name} version {version}, plan_id {id}."), &saved.check, &next);
     let mut structured = json!(saved);
-    structured["check"] = shortened(&saved.check);
+    structured["check"] = clip_check(&saved.check);
     structured["next"] = json!(next);
-    Answer { structured, text }
+    AgentAnswer { structured, text }
 }
 
-/// The check with its lists cut, and how much of each was left out: 500 steps would fill a reader's context.
-fn shortened(check: &Check) -> Value {
+/// The check as JSON with truncated lists, and how much of each was left out.
+fn clip_check(check: &PlanCheck) -> Value {
     let mut shown = json!(check);
     let mut left_out = Map::new();
     for list in ["findings", "waves", "stopping"] {
@@ -137,36 +146,37 @@ fn shortened(check: &Check) -> Value {
     shown
 }
 
-/// A plan is named or given, not both.
-pub(super) fn both(tool: &str) -> Error {
+/// The error for a call that has both `plan_id` and `plan`.
+pub(super) fn both_given_error(tool: &str) -> Error {
     let message = format!("{tool} takes either `plan_id` or `plan`, and was given both");
     let error = Error::new("invalid_argument", message, "leave one of the two out");
     Error { path: Some("plan".to_owned()), ..error }
 }
 
-pub(super) fn told(word: &str, check: &Check, next: &[Next]) -> String {
-    let mut text = Text::new(word);
+/// The text of a check: heading, point of no return, findings and suggestions.
+pub(super) fn check_text(heading: &str, check: &PlanCheck, next: &[Suggestion]) -> String {
+    let mut text = AnswerText::new(heading);
     match &check.point_of_no_return {
-        Some(step) => text.line(format!(
+        Some(step) => text.push_line(format!(
             "Point of no return: step `{step}`; what runs from there on cannot be fully undone."
         )),
-        None if check.ok => text.line("No point of no return: everything can be undone."),
+        None if check.ok => text.push_line("No point of no return: everything can be undone."),
         None => {}
     }
     for finding in check.findings.iter().take(FINDINGS_SHOWN_MAX) {
-        text.line(format!(
+        text.push_line(format!(
             "{} {}: {} → {}",
             finding.severity,
-            finding.place(),
+            finding.path_with_step(),
             finding.message,
             finding.cure
         ));
     }
     if let Some(more) = check.findings.len().checked_sub(FINDINGS_SHOWN_MAX).filter(|more| *more > 0) {
-        text.line(format!(
+        text.push_line(format!(
             "and {more} more findings; those above come first, so correct them and check again"
         ));
     }
-    text.next(next);
+    text.push_suggestions(next);
     text.into_string()
 }

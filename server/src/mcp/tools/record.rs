@@ -1,25 +1,26 @@
-//! What the agent did itself: reports of its steps, acts outside the plan, decisions, compensations.
+//! The tools `record_action`, `record_decision` and `record_compensation`: work of the agent itself.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{EVERYWHERE, Effect, Offered, ToolUse};
+use super::{ALL_PROFILES, CallVariant, OfferedTool, ToolEffect};
 use crate::error::Error;
-use crate::mcp::Door;
-use crate::mcp::answer::{self, Answer};
-use crate::mcp::ask::Ask;
-use crate::service::{self, Decision, Facts, Found, Noted};
+use crate::mcp::McpEndpoint;
+use crate::mcp::answer::{self, AgentAnswer};
+use crate::mcp::request::AgentRequest;
+use crate::service::{self, ActionFacts, Decision, FoundExecution, RecordResult};
 
+// Arguments of `record_action`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RecordAction {
+pub struct RecordActionInput {
     /// Without it: an act that belongs to no execution
     execution_id: Option<String>,
     /// Without it: an act outside the plan
     step_id: Option<String>,
     /// Of the step, or of an act of no execution; a step without it: only a remark
-    status: Option<Reported>,
+    status: Option<StepStatusInput>,
     /// What was done, in a sentence
     description: String,
     /// A label, such as file_edit
@@ -36,67 +37,72 @@ pub struct RecordAction {
     error: Option<String>,
     /// Of a lapsed claim
     take_over: Option<bool>,
-    #[expect(dead_code, reason = "read where the call comes in")]
+    #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }
 
+// The status that an agent reports for its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Reported {
+enum StepStatusInput {
     Started,
     Succeeded,
     Failed,
 }
 
+// Arguments of `record_decision`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RecordDecision {
+pub struct RecordDecisionInput {
     execution_id: String,
     /// stop (cancels it), continue (lifts a pause), or free text
     decision: String,
     reason: String,
     step_id: Option<String>,
     details: Option<Value>,
-    #[expect(dead_code, reason = "read where the call comes in")]
+    #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }
 
+// Arguments of `record_compensation`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RecordCompensation {
+pub struct RecordCompensationInput {
     execution_id: String,
     step_id: String,
     /// What you did to take the step's effect back
     action_taken: String,
     reason: Option<String>,
     /// Default succeeded
-    outcome: Option<Undone>,
+    outcome: Option<CompensationOutcomeInput>,
     details: Option<Value>,
-    #[expect(dead_code, reason = "read where the call comes in")]
+    #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }
 
+// How a compensation that an agent did itself ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Undone {
+enum CompensationOutcomeInput {
     Succeeded,
     Failed,
 }
 
-pub fn record_action() -> Offered {
-    Offered::new::<RecordAction>(
+/// Defines the tool `record_action`.
+pub fn define_record_action() -> OfferedTool {
+    OfferedTool::new::<RecordActionInput>(
         "record_action",
         "Report work you did yourself: an agent step (`action`, or `by: agent`) as it starts and ends, or an act outside the plan. The answer names what is due next.",
-        Effect::Writes,
-        answer::execution_or(&[], &["position"]),
-        EVERYWHERE,
+        ToolEffect::WritesJournal,
+        answer::execution_or_lists_schema(&[], &["position"]),
+        ALL_PROFILES,
     )
-    .with_uses(ACTION_USES)
+    .with_call_variants(RECORD_ACTION_VARIANTS)
 }
 
-/// An act outside the plan has no status: a report without its step would only be a remark.
-const ACTION_USES: &[ToolUse] = &[
-    ToolUse::given(
+/// Which arguments go together. An act outside the plan has no status: only a step's report has one.
+const RECORD_ACTION_VARIANTS: &[CallVariant] = &[
+    CallVariant::when_given(
         "step_id",
         &["execution_id", "description"],
         &[
@@ -111,12 +117,12 @@ const ACTION_USES: &[ToolUse] = &[
             "take_over",
         ],
     ),
-    ToolUse::given(
+    CallVariant::when_given(
         "execution_id",
         &["description"],
         &["type", "entity", "before_state", "after_state", "output", "confidence", "error"],
     ),
-    ToolUse::otherwise(
+    CallVariant::otherwise(
         "record_action without an execution",
         &[
             "description",
@@ -132,78 +138,103 @@ const ACTION_USES: &[ToolUse] = &[
     ),
 ];
 
-pub fn record_decision() -> Offered {
-    Offered::new::<RecordDecision>(
+/// Defines the tool `record_decision`.
+pub fn define_record_decision() -> OfferedTool {
+    OfferedTool::new::<RecordDecisionInput>(
         "record_decision",
         "Journal a decision and why. stop and continue also act on the execution.",
-        Effect::Acts,
+        ToolEffect::ActsOutside,
         answer::execution_schema(),
-        EVERYWHERE,
+        ALL_PROFILES,
     )
 }
 
-pub fn record_compensation() -> Offered {
-    Offered::new::<RecordCompensation>(
+/// Defines the tool `record_compensation`.
+pub fn define_record_compensation() -> OfferedTool {
+    OfferedTool::new::<RecordCompensationInput>(
         "record_compensation",
         "Report that you took a step's effect back yourself, what depends on it first.",
-        Effect::Writes,
+        ToolEffect::WritesJournal,
         answer::execution_schema(),
-        EVERYWHERE,
+        ALL_PROFILES,
     )
 }
 
-pub async fn action(door: &Door, ask: &Ask, asked: RecordAction) -> Result<Answer, Error> {
-    let status = asked.status.map(|status| match status {
-        Reported::Started => service::Reported::Started,
-        Reported::Succeeded => service::Reported::Succeeded,
-        Reported::Failed => service::Reported::Failed,
+/// Answers a call of `record_action`.
+pub async fn handle_record_action(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: RecordActionInput,
+) -> Result<AgentAnswer, Error> {
+    let status = input.status.map(|status| match status {
+        StepStatusInput::Started => service::ReportedStatus::Started,
+        StepStatusInput::Succeeded => service::ReportedStatus::Succeeded,
+        StepStatusInput::Failed => service::ReportedStatus::Failed,
     });
-    let facts = Facts {
-        description: Some(asked.description),
-        kind: asked.r#type,
-        entity: asked.entity,
-        before_state: asked.before_state,
-        after_state: asked.after_state,
-        confidence: asked.confidence,
-        error: asked.error,
-        ..Facts::default()
+    let facts = ActionFacts {
+        description: Some(input.description),
+        kind: input.r#type,
+        entity: input.entity,
+        before_state: input.before_state,
+        after_state: input.after_state,
+        confidence: input.confidence,
+        error: input.error,
+        ..ActionFacts::default()
     };
-    let (execution, step, output) = (asked.execution_id, asked.step_id, asked.output);
-    let take_over = asked.take_over.unwrap_or_default();
-    let action = service::Action { execution, step, status, output, facts, take_over };
-    match door.service().record_action(&ask.caller, action).await? {
-        Noted::In(found, _) => after(door, ask, &found).await,
-        Noted::Alone(position) => {
+    let (execution, step, output) = (input.execution_id, input.step_id, input.output);
+    let take_over = input.take_over.unwrap_or_default();
+    let action = service::ActionRecord { execution, step, status, output, facts, take_over };
+    match endpoint.service().record_action(&request.caller, action).await? {
+        RecordResult::InExecution(found, _) => continue_and_answer(endpoint, request, &found).await,
+        RecordResult::Standalone(position) => {
             let text = format!("Recorded at position {}, outside of any execution.", position.0);
-            Ok(Answer::new(&json!({ "position": position.0 }), text))
+            Ok(AgentAnswer::new(&json!({ "position": position.0 }), text))
         }
     }
 }
 
-pub async fn decision(door: &Door, ask: &Ask, asked: RecordDecision) -> Result<Answer, Error> {
+/// Answers a call of `record_decision`.
+pub async fn handle_record_decision(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: RecordDecisionInput,
+) -> Result<AgentAnswer, Error> {
     let decision = Decision {
-        decision: asked.decision,
-        reason: Some(asked.reason),
-        step: asked.step_id,
-        details: asked.details,
+        decision: input.decision,
+        reason: Some(input.reason),
+        step: input.step_id,
+        details: input.details,
     };
-    let (found, _) = door.service().record_decision(&ask.caller, &asked.execution_id, decision).await?;
-    after(door, ask, &found).await
+    let (found, _) =
+        endpoint.service().record_decision(&request.caller, &input.execution_id, decision).await?;
+    continue_and_answer(endpoint, request, &found).await
 }
 
-pub async fn compensation(door: &Door, ask: &Ask, asked: RecordCompensation) -> Result<Answer, Error> {
-    let facts = Facts {
-        action_taken: Some(asked.action_taken),
-        reason: asked.reason,
-        details: asked.details,
-        ..Facts::default()
+/// Answers a call of `record_compensation`.
+pub async fn handle_record_compensation(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: RecordCompensationInput,
+) -> Result<AgentAnswer, Error> {
+    let facts = ActionFacts {
+        action_taken: Some(input.action_taken),
+        reason: input.reason,
+        details: input.details,
+        ..ActionFacts::default()
     };
-    let (id, step, done) = (asked.execution_id, asked.step_id, asked.outcome != Some(Undone::Failed));
-    let (found, _) = door.service().record_compensation(&ask.caller, &id, step, done, facts).await?;
-    after(door, ask, &found).await
+    let (id, step, succeeded) =
+        (input.execution_id, input.step_id, input.outcome != Some(CompensationOutcomeInput::Failed));
+    let (found, _) =
+        endpoint.service().record_compensation(&request.caller, &id, step, succeeded, facts).await?;
+    continue_and_answer(endpoint, request, &found).await
 }
 
-async fn after(door: &Door, ask: &Ask, found: &Found) -> Result<Answer, Error> {
-    let (view, _) = door.background().answered(found).await?;
-    Ok(answer::execution(&view, door.doors(ask)))
+/// Lets the execution continue after a record, and answers with its view.
+async fn continue_and_answer(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    found: &FoundExecution,
+) -> Result<AgentAnswer, Error> {
+    let (view, _) = endpoint.background().continue_and_view(found).await?;
+    Ok(answer::execution_answer(&view, endpoint.approval_route(request)))
 }

@@ -1,4 +1,5 @@
-//! The recorder's own names: plans whose steps the agent does itself, their start, and their history.
+//! The tools of the recording profiles: record a plan of work that the agent does itself, start it, query and
+//! count its history.
 
 use std::sync::Arc;
 
@@ -8,45 +9,48 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::ledger::{listed_executions, page_limit, point, words};
-use super::plans::{Document, both, kept};
-use super::{Effect, Offered, WHERE_AGENTS_RECORD};
+use super::ledger::{executions_answer, page_limit, parse_time_argument, search_words};
+use super::plans::{PlanDocument, both_given_error, plan_saved_answer};
+use super::{OfferedTool, RECORD_AND_FULL, ToolEffect};
 use crate::error::Error;
-use crate::mcp::Door;
-use crate::mcp::answer::{self, Answer};
-use crate::mcp::ask::Ask;
-use crate::mcp::text::Next;
+use crate::mcp::McpEndpoint;
+use crate::mcp::answer::{self, AgentAnswer};
+use crate::mcp::request::AgentRequest;
+use crate::mcp::text::Suggestion;
 use crate::service::ExecutionFilter;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
-/// Younger history is nobody's to erase by a slip.
+/// Least `older_than_days`, so that a slip does not erase recent history.
 const DAYS_MIN: u32 = 1;
 
+// Arguments of `record_plan`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RecordPlan {
+pub struct RecordPlanInput {
     /// {name, steps:[{id, action:"what you will do"} or {id, tool:"server/tool", arguments, by:"agent"}; depends_on?, compensation?:{action:"how to undo it"}], task?, reasoning?}
-    plan: Document,
-    #[expect(dead_code, reason = "read where the call comes in")]
+    plan: PlanDocument,
+    #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }
 
+// Arguments of `record_execution_start`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RecordExecutionStart {
+pub struct RecordExecutionStartInput {
     /// A saved plan's id or name
     plan_id: Option<String>,
     /// Instead of plan_id: the document; it is saved first
-    plan: Option<Document>,
+    plan: Option<PlanDocument>,
     inputs: Option<Map<String, Value>>,
     /// Same key + same request = same execution
-    #[expect(dead_code, reason = "read where the call comes in")]
+    #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }
 
+// Arguments of `query_history`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct QueryHistory {
+pub struct QueryHistoryInput {
     plan_id: Option<String>,
     task: Option<String>,
     status: Option<String>,
@@ -63,109 +67,129 @@ pub struct QueryHistory {
     cursor: Option<u64>,
 }
 
+// Arguments of `cleanup_history`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CleanupHistory {
+pub struct CleanupHistoryInput {
     /// At least 1
     older_than_days: u32,
     /// Only true, the default: erasing is a person's act
     dry_run: Option<bool>,
 }
 
-pub fn record_plan() -> Offered {
+/// Defines the tool `record_plan`.
+pub fn define_record_plan() -> OfferedTool {
     let properties = json!({
         "plan_id": { "type": "string" },
         "version": { "type": "integer" },
         "check": { "type": "object" },
-        "next": answer::objects(),
+        "next": answer::object_array_schema(),
     });
-    Offered::new::<RecordPlan>(
+    OfferedTool::new::<RecordPlanInput>(
         "record_plan",
         "Put down a plan of work that you do yourself. Nothing runs.",
-        Effect::Writes,
-        answer::answer(properties, &["check"]),
-        WHERE_AGENTS_RECORD,
+        ToolEffect::WritesJournal,
+        answer::answer_schema(properties, &["check"]),
+        RECORD_AND_FULL,
     )
 }
 
-pub fn record_execution_start() -> Offered {
-    Offered::new::<RecordExecutionStart>(
+/// Defines the tool `record_execution_start`.
+pub fn define_record_execution_start() -> OfferedTool {
+    OfferedTool::new::<RecordExecutionStartInput>(
         "record_execution_start",
         "Begin with a plan; the answer names the first step. Report each with record_action.",
-        Effect::Writes,
+        ToolEffect::WritesJournal,
         answer::execution_schema(),
-        WHERE_AGENTS_RECORD,
+        RECORD_AND_FULL,
     )
 }
 
-pub fn query_history() -> Offered {
+/// Defines the tool `query_history`.
+pub fn define_query_history() -> OfferedTool {
     let properties = json!({
         "executions": { "type": "array", "items": { "type": "object" } },
         "cursor": { "type": "integer" },
     });
-    Offered::new::<QueryHistory>(
+    OfferedTool::new::<QueryHistoryInput>(
         "query_history",
         "List executions, newest first.",
-        Effect::Reads,
-        answer::answer(properties, &["executions"]),
-        WHERE_AGENTS_RECORD,
+        ToolEffect::ReadOnly,
+        answer::answer_schema(properties, &["executions"]),
+        RECORD_AND_FULL,
     )
 }
 
-pub fn cleanup_history() -> Offered {
+/// Defines the tool `cleanup_history`.
+pub fn define_cleanup_history() -> OfferedTool {
     let properties = json!({
         "executions": { "type": "integer" },
         "acts": { "type": "integer" },
         "notes": { "type": "integer" },
         "dry_run": { "type": "boolean" },
     });
-    Offered::new::<CleanupHistory>(
+    OfferedTool::new::<CleanupHistoryInput>(
         "cleanup_history",
         "Count what a person could erase with `actbook cleanup`: arguments, outputs and facts of what ended long ago.",
-        Effect::Reads,
-        answer::answer(properties, &["executions", "dry_run"]),
-        WHERE_AGENTS_RECORD,
+        ToolEffect::ReadOnly,
+        answer::answer_schema(properties, &["executions", "dry_run"]),
+        RECORD_AND_FULL,
     )
 }
 
-pub async fn save(door: &Door, ask: &Ask, asked: RecordPlan) -> Result<Answer, Error> {
-    let text = asked.plan.text();
-    if let Some(plan) = door.service().check(&text, true).await.plan {
-        door.service().check_recordable(&plan)?;
+/// Answers a call of `record_plan`. Err: the plan has a step that Actbook would call itself.
+pub async fn handle_record_plan(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: RecordPlanInput,
+) -> Result<AgentAnswer, Error> {
+    let text = input.plan.text();
+    if let Some(plan) = endpoint.service().check(&text, true).await.plan {
+        endpoint.service().check_recordable(&plan)?;
     }
-    let saved = door.service().save_plan(&ask.caller, &text, false).await?;
-    let next = vec![Next::call("record_execution_start", json!({ "plan_id": saved.plan_id }), "")];
-    let word = if saved.fresh { "Recorded" } else { "It was recorded already:" };
-    Ok(kept(word, &saved, next))
+    let saved = endpoint.service().save_plan(&request.caller, &text, false).await?;
+    let next = vec![Suggestion::tool_call("record_execution_start", json!({ "plan_id": saved.plan_id }), "")];
+    let verb = if saved.fresh { "Recorded" } else { "It was recorded already:" };
+    Ok(plan_saved_answer(verb, &saved, next))
 }
 
-pub async fn start(door: &Door, ask: &Ask, asked: RecordExecutionStart) -> Result<Answer, Error> {
-    let service = door.service();
-    let id = match service.started_before(&ask.caller).await? {
+/// Answers a call of `record_execution_start`: starts, or finds what a repeated idempotency key started.
+pub async fn handle_record_execution_start(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: RecordExecutionStartInput,
+) -> Result<AgentAnswer, Error> {
+    let service = endpoint.service();
+    let id = match service.find_previous_start(&request.caller).await? {
         Some(started) => started.id,
         None => {
-            let (reference, plan) = plan(door, ask, &asked).await?;
+            let (reference, plan) = resolve_plan(endpoint, request, &input).await?;
             service.check_recordable(&plan)?;
-            let inputs = asked.inputs.map(Value::Object);
-            let started = service.start(&ask.caller, reference, plan, inputs, true).await?;
+            let inputs = input.inputs.map(Value::Object);
+            let started = service.start(&request.caller, reference, plan, inputs, true).await?;
             if started.fresh {
-                door.background().keep(started.progress);
+                endpoint.background().drive_claimed(started.progress);
             }
             started.id
         }
     };
-    Ok(answer::execution(&service.view(id.as_str()).await?, door.doors(ask)))
+    Ok(answer::execution_answer(&service.view(id.as_str()).await?, endpoint.approval_route(request)))
 }
 
-async fn plan(door: &Door, ask: &Ask, asked: &RecordExecutionStart) -> Result<(PlanRef, Arc<Plan>), Error> {
-    match (&asked.plan_id, &asked.plan) {
-        (Some(name), None) => door.service().saved_plan(name).await,
+/// The plan to start: a saved one, or the given document, which is saved first.
+async fn resolve_plan(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: &RecordExecutionStartInput,
+) -> Result<(PlanRef, Arc<Plan>), Error> {
+    match (&input.plan_id, &input.plan) {
+        (Some(name), None) => endpoint.service().saved_plan(name).await,
         (None, Some(document)) => {
-            let saver = ask.caller.clone().with_key(None);
-            let saved = door.service().save_plan(&saver, &document.text(), false).await?;
+            let saver = request.caller.clone().with_key(None);
+            let saved = endpoint.service().save_plan(&saver, &document.text(), false).await?;
             Ok((saved.reference, saved.plan))
         }
-        (Some(_), Some(_)) => Err(both("record_execution_start")),
+        (Some(_), Some(_)) => Err(both_given_error("record_execution_start")),
         (None, None) => {
             let message = "record_execution_start needs either `plan_id` or `plan`";
             let cure = "give the id that record_plan answered, or the document";
@@ -174,30 +198,39 @@ async fn plan(door: &Door, ask: &Ask, asked: &RecordExecutionStart) -> Result<(P
     }
 }
 
-pub async fn history(door: &Door, asked: QueryHistory) -> Result<Answer, Error> {
+/// Answers a call of `query_history`.
+pub async fn handle_query_history(
+    endpoint: &McpEndpoint,
+    input: QueryHistoryInput,
+) -> Result<AgentAnswer, Error> {
     let filter = ExecutionFilter {
-        status: asked.status,
-        plan: asked.plan_id,
-        task: asked.task,
-        actor: asked.actor,
-        category: asked.category,
-        since: point("since", asked.since)?,
-        until: point("until", asked.until)?,
-        words: words(asked.search),
-        before: asked.cursor,
+        status: input.status,
+        plan: input.plan_id,
+        task: input.task,
+        actor: input.actor,
+        category: input.category,
+        since: parse_time_argument("since", input.since)?,
+        until: parse_time_argument("until", input.until)?,
+        words: search_words(input.search),
+        before: input.cursor,
         ..ExecutionFilter::default()
     };
-    listed_executions(door, &filter, page_limit(asked.limit)?).await
+    executions_answer(endpoint, &filter, page_limit(input.limit)?).await
 }
 
-/// What a cleanup would erase. Erasing history cannot be taken back, so an agent is given the command instead.
-pub async fn count_old(door: &Door, ask: &Ask, asked: CleanupHistory) -> Result<Answer, Error> {
-    let days = asked.older_than_days;
+/// Answers a call of `cleanup_history`: counts what a cleanup would erase. Erasing cannot be undone, so an
+/// agent gets the command for a person instead.
+pub async fn handle_cleanup_history(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    input: CleanupHistoryInput,
+) -> Result<AgentAnswer, Error> {
+    let days = input.older_than_days;
     if days < DAYS_MIN {
         let message = "what ended less than a day ago is not erased";
         return Err(Error::new("invalid_argument", message, "give `older_than_days` of 1 or more"));
     }
-    if asked.dry_run == Some(false) {
+    if input.dry_run == Some(false) {
         let cure = format!(
             "ask your user to run `actbook cleanup --older-than {days}d`; with dry_run true this call counts what it would erase"
         );
@@ -205,11 +238,11 @@ pub async fn count_old(door: &Door, ask: &Ask, asked: CleanupHistory) -> Result<
         return Err(Error::new("needs_a_person", message, cure));
     }
     let before = jiff::Timestamp::now().as_millisecond() - i64::from(days) * DAY_MS;
-    let cleaned = door.service().cleanup(&ask.caller, before, true).await?;
+    let cleaned = endpoint.service().cleanup(&request.caller, before, true).await?;
     let (executions, acts, notes) = (cleaned.executions, cleaned.acts, cleaned.notes);
     let text = format!(
         "What {executions} executions, {acts} acts and {notes} notes keep would be erased. Nothing was.\n\
          Next: your user erases it with `actbook cleanup --older-than {days}d`"
     );
-    Ok(Answer::new(&cleaned, text))
+    Ok(AgentAnswer::new(&cleaned, text))
 }

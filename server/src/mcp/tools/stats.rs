@@ -1,22 +1,23 @@
-//! `stats`: figures of what was done, short enough for an agent.
+//! The tool `stats`: statistics of executions, shortened for an agent.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::ledger::point;
-use super::{Effect, IN_FULL, Offered};
+use super::ledger::parse_time_argument;
+use super::{FULL_ONLY, OfferedTool, ToolEffect};
 use crate::error::Error;
-use crate::mcp::Door;
-use crate::mcp::answer::{self, Answer};
-use crate::service::{Stats, StatsFilter, Took};
+use crate::mcp::McpEndpoint;
+use crate::mcp::answer::{self, AgentAnswer};
+use crate::service::{DurationPercentiles, Stats, StatsFilter};
 
-/// Of plans, tools, periods and steps; the rest is counted.
+/// Items of each list (plans, tools, periods, steps); the rest is only counted.
 const SHOWN_MAX: usize = 10;
 
+// Arguments of `stats`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LookAtStats {
+pub struct StatsInput {
     /// RFC 3339, a date, or an age such as 2h
     since: Option<String>,
     until: Option<String>,
@@ -25,7 +26,8 @@ pub struct LookAtStats {
     task: Option<String>,
 }
 
-pub fn stats() -> Offered {
+/// Defines the tool `stats`.
+pub fn define_stats() -> OfferedTool {
     let objects = || json!({ "type": "array", "items": { "type": "object" } });
     let properties = json!({
         "executions": { "type": "object" },
@@ -38,28 +40,30 @@ pub fn stats() -> Offered {
         "calibration": objects(),
         "left_out": { "type": "object" },
     });
-    Offered::new::<LookAtStats>(
+    OfferedTool::new::<StatsInput>(
         "stats",
         "Figures: executions over time, success and times by plan and tool, failures, retries, waiting for people, confidence against outcome.",
-        Effect::Reads,
-        answer::answer(properties, &["executions"]),
-        IN_FULL,
+        ToolEffect::ReadOnly,
+        answer::answer_schema(properties, &["executions"]),
+        FULL_ONLY,
     )
 }
 
-pub async fn look(door: &Door, asked: LookAtStats) -> Result<Answer, Error> {
-    let of = StatsFilter {
-        since: point("since", asked.since)?,
-        until: point("until", asked.until)?,
-        plan: asked.plan_id,
-        task: asked.task,
+/// Answers a call of `stats`.
+pub async fn handle_stats(endpoint: &McpEndpoint, input: StatsInput) -> Result<AgentAnswer, Error> {
+    let filter = StatsFilter {
+        since: parse_time_argument("since", input.since)?,
+        until: parse_time_argument("until", input.until)?,
+        plan: input.plan_id,
+        task: input.task,
         ..StatsFilter::default()
     };
-    let stats = door.service().stats(&of).await?;
-    Ok(Answer { structured: clipped(&stats), text: told(&stats) })
+    let stats = endpoint.service().stats(&filter).await?;
+    Ok(AgentAnswer { structured: clip_stats(&stats), text: stats_text(&stats) })
 }
 
-fn clipped(stats: &Stats) -> Value {
+/// The statistics as JSON with their lists truncated, and how much of each was left out.
+fn clip_stats(stats: &Stats) -> Value {
     let mut shown = json!(stats);
     let mut left_out = json!({});
     for list in ["plans", "tools", "longest_steps"] {
@@ -81,23 +85,35 @@ fn clipped(stats: &Stats) -> Value {
     shown
 }
 
-fn told(stats: &Stats) -> String {
+/// The statistics as text.
+fn stats_text(stats: &Stats) -> String {
     let by_status: Vec<String> =
         stats.executions.by_status.iter().map(|(status, count)| format!("{count} {status}")).collect();
     let mut lines = vec![format!(
         "{} executions: {}{}",
         stats.executions.total,
         by_status.join(", "),
-        percent(stats.executions.success_rate)
+        percent_text(stats.executions.success_rate)
     )];
     lines.extend(stats.plans.iter().take(SHOWN_MAX).map(|plan| {
-        let took = times(&plan.took);
-        format!("plan `{}`: {} executions{}{took}", plan.name, plan.executions, percent(plan.success_rate))
+        let took = percentiles_text(&plan.took);
+        format!(
+            "plan `{}`: {} executions{}{took}",
+            plan.name,
+            plan.executions,
+            percent_text(plan.success_rate)
+        )
     }));
     lines.extend(stats.tools.iter().take(SHOWN_MAX).map(|tool| {
-        let seen = &tool.seen;
-        let took = Took { p50_ms: seen.p50_ms, p95_ms: seen.p95_ms, p99_ms: seen.p99_ms };
-        format!("tool {}: {} calls{}{}", tool.tool, seen.calls, percent(tool.success_rate), times(&took))
+        let seen = &tool.stats;
+        let took = DurationPercentiles { p50_ms: seen.p50_ms, p95_ms: seen.p95_ms, p99_ms: seen.p99_ms };
+        format!(
+            "tool {}: {} calls{}{}",
+            tool.tool,
+            seen.calls,
+            percent_text(tool.success_rate),
+            percentiles_text(&took)
+        )
     }));
     let failures = stats.failures.iter().map(|one| format!("{} {}", one.failed + one.unknown, one.category));
     let failures: Vec<String> = failures.collect();
@@ -109,7 +125,7 @@ fn told(stats: &Stats) -> String {
         lines.push(format!("{} steps tried again, {} came right", retries.steps, retries.succeeded));
     }
     lines.extend(stats.waiting.iter().map(|wait| {
-        let took = times(&wait.took);
+        let took = percentiles_text(&wait.took);
         format!(
             "{}: {} answered, {} open, {} ms waited{took}",
             wait.r#for, wait.answered, wait.open, wait.total_ms
@@ -122,11 +138,13 @@ fn told(stats: &Stats) -> String {
     lines.join("\n")
 }
 
-fn percent(rate: Option<f64>) -> String {
+/// A success rate as the end of a line; empty if there is none.
+fn percent_text(rate: Option<f64>) -> String {
     rate.map(|rate| format!(", {:.1} % succeeded", rate * 100.0)).unwrap_or_default()
 }
 
-fn times(took: &Took) -> String {
+/// The percentiles of a duration as the end of a line; empty if there are none.
+fn percentiles_text(took: &DurationPercentiles) -> String {
     let named = [("p50", took.p50_ms), ("p95", took.p95_ms), ("p99", took.p99_ms)];
     named.iter().filter_map(|(name, ms)| Some(format!(", {name} {} ms", (*ms)?))).collect()
 }

@@ -1,20 +1,22 @@
-//! A few words around what was found, with the found words marked. Pure text; knows no note.
+//! Excerpts of search results: the text around the first match, with matches marked. Works on plain text.
 
-use crate::store::words::{Sought, Word, words};
+use crate::store::tokenizer::{SearchQuery, Token, tokenize};
 
-/// Characters shown before the first find, and in all.
-const BEFORE: usize = 60;
+/// Characters shown before the first match.
+const CHARS_BEFORE_MAX: usize = 60;
+/// Characters shown in all.
 const CHARS_MAX: usize = 240;
+/// Stands before and after each match.
 const MARK: &str = "**";
 
-/// The text around the first find; its beginning where nothing was found in it.
-pub fn of(text: &str, sought: &Sought) -> String {
-    let found: Vec<Word> = words(text).into_iter().filter(|word| sought.seeks(word)).collect();
-    let from = found.first().map_or(0, |word| back(text, word.from));
+/// The text around the first match on one line, or the beginning of the text if nothing matches.
+pub fn make_excerpt(text: &str, query: &SearchQuery) -> String {
+    let found: Vec<Token> = tokenize(text).into_iter().filter(|word| query.matches_token(word)).collect();
+    let from = found.first().map_or(0, |word| excerpt_start(text, word.from));
     let to = text[from..].char_indices().nth(CHARS_MAX).map_or(text.len(), |(at, _)| from + at);
     let mut shown = String::from(if from > 0 { "…" } else { "" });
     let mut at = from;
-    for (start, end) in joined(&found).into_iter().filter(|(start, end)| *start >= from && *end <= to) {
+    for (start, end) in merge_spans(&found).into_iter().filter(|(start, end)| *start >= from && *end <= to) {
         shown.push_str(&text[at..start]);
         shown.extend([MARK, &text[start..end], MARK]);
         at = end;
@@ -24,17 +26,18 @@ pub fn of(text: &str, sought: &Sought) -> String {
     shown.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// So far before a place that its surroundings are seen, at the beginning of a word where there is one.
-fn back(text: &str, at: usize) -> usize {
-    let start = text[..at].char_indices().rev().nth(BEFORE).map_or(0, |(start, _)| start);
+/// Byte offset at which an excerpt with a match at byte `at` begins: `CHARS_BEFORE_MAX` characters earlier,
+/// moved on to the next whitespace so that no word is cut.
+fn excerpt_start(text: &str, at: usize) -> usize {
+    let start = text[..at].char_indices().rev().nth(CHARS_BEFORE_MAX).map_or(0, |(start, _)| start);
     match start {
         0 => 0,
         start => text[start..at].find(char::is_whitespace).map_or(start, |space| start + space),
     }
 }
 
-/// Finds that touch or overlap are one.
-fn joined(found: &[Word]) -> Vec<(usize, usize)> {
+/// Byte ranges of the matches; those that touch or overlap are merged.
+fn merge_spans(found: &[Token]) -> Vec<(usize, usize)> {
     let mut spans: Vec<(usize, usize)> = Vec::new();
     for word in found {
         match spans.last_mut() {
@@ -50,11 +53,11 @@ mod tests {
     use super::*;
 
     fn excerpt(text: &str, words: &str) -> String {
-        of(text, &Sought::read(words).unwrap())
+        make_excerpt(text, &SearchQuery::parse(words).unwrap())
     }
 
     #[test]
-    fn finds_are_marked_in_their_surroundings() {
+    fn excerpt_marks_matches_within_their_context() {
         assert_eq!(excerpt("The Port is 5432.", "port"), "The **Port** is 5432.");
         assert_eq!(excerpt("東京都に行く", "京都"), "東**京都**に行く");
         let long = format!("{} needle {}", "hay ".repeat(100), "straw ".repeat(100));

@@ -1,13 +1,14 @@
-//! The templates that come with the binary: the same files as the examples, each in one place.
+//! The templates that are part of the binary, included from the files in `examples/`.
 
 use std::sync::{Arc, LazyLock};
 
 use actbook_engine::plan::Plan;
 
+/// A template that is part of the binary.
 #[derive(Debug)]
-pub struct Shipped {
+pub struct ShippedTemplate {
     pub name: &'static str,
-    /// As it was written, with its comments.
+    /// The YAML text with its comments.
     pub text: &'static str,
     pub plan: Arc<Plan>,
 }
@@ -18,6 +19,7 @@ macro_rules! texts {
     };
 }
 
+/// Names and YAML texts.
 const TEXTS: [(&str, &str); 7] = texts![
     "research",
     "implementation",
@@ -28,14 +30,15 @@ const TEXTS: [(&str, &str); 7] = texts![
     "agent-steps",
 ];
 
-static SHIPPED: LazyLock<Vec<Shipped>> = LazyLock::new(|| {
-    let read = |(name, text): (&'static str, &'static str)| {
-        let plan = Plan::parse(text).expect("a test reads every example");
-        Shipped { name, text, plan: Arc::new(plan) }
+static SHIPPED: LazyLock<Vec<ShippedTemplate>> = LazyLock::new(|| {
+    let parse = |(name, text): (&'static str, &'static str)| {
+        let plan = Plan::parse(text).expect("a test parses every example");
+        ShippedTemplate { name, text, plan: Arc::new(plan) }
     };
-    TEXTS.into_iter().map(read).collect()
+    TEXTS.into_iter().map(parse).collect()
 });
 
-pub fn shipped() -> &'static [Shipped] {
+/// All templates that are part of the binary.
+pub fn shipped_templates() -> &'static [ShippedTemplate] {
     &SHIPPED
 }

@@ -1,8 +1,8 @@
-//! The PostgreSQL half. A thread of its own runs the connections, so that a reader may block on an
-//! answer from any thread, a runtime's worker included, without waiting for itself.
+//! The PostgreSQL backend. A dedicated thread runs the connections, so that any thread, including a Tokio
+//! worker, can block on a result without a deadlock.
 
 mod append;
-mod link;
+mod connection;
 mod open;
 mod watch;
 
@@ -13,171 +13,198 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_postgres::Config;
 
-use super::{Chunks, Options};
+use super::{ChunkSender, DatabaseOptions};
 use crate::store::{Error, Row, Statement, Value, without_password};
-use link::Link;
+use connection::PgConnection;
 
-pub use append::Appender;
-pub use watch::Watch;
+pub use append::PostgresAppender;
+pub use watch::PostgresWatch;
 
-/// Connections that read and transact at once; the server's own default limit is 100 for all.
-const LINKS_MAX: usize = 4;
+/// Pooled connections per process. A PostgreSQL server allows 100 by default, for all its clients.
+const CONNECTIONS_MAX: usize = 4;
 
+/// An open PostgreSQL database.
 #[derive(Debug)]
 pub struct Postgres {
     pool: Arc<Pool>,
     runtime: Handle,
-    /// The runtime's thread ends when this is dropped.
-    _running: oneshot::Sender<()>,
+    /// Stops the connection thread when dropped.
+    _runtime_guard: oneshot::Sender<()>,
 }
 
+/// The connections that serve reads and transactions.
 #[derive(Debug)]
 struct Pool {
     config: Config,
-    idle: Mutex<Vec<Link>>,
-    room: Semaphore,
+    idle: Mutex<Vec<PgConnection>>,
+    /// One permit for each connection that may be in use.
+    permits: Semaphore,
 }
 
 impl Postgres {
-    pub async fn open(url: &str, options: &Options) -> Result<Self, Error> {
+    /// Connects, checks durability unless the options waive it, and migrates.
+    pub async fn open(url: &str, options: &DatabaseOptions) -> Result<Self, Error> {
         let failed = |error: Error| Error::Open { url: without_password(url), reason: error.to_string() };
-        let config = open::config(url).map_err(failed)?;
-        let (runtime, running) = start_runtime()?;
-        let pool = Arc::new(Pool { config, idle: Mutex::default(), room: Semaphore::new(LINKS_MAX) });
-        let postgres = Self { pool, runtime, _running: running };
+        let config = open::parse_config(url).map_err(failed)?;
+        let (runtime, guard) = start_runtime()?;
+        let pool =
+            Arc::new(Pool { config, idle: Mutex::default(), permits: Semaphore::new(CONNECTIONS_MAX) });
+        let postgres = Self { pool, runtime, _runtime_guard: guard };
         let allow_unsafe = options.unsafe_durability;
-        let opened =
-            postgres.run(|pool| async move { open::prepare(pool.link().await?, allow_unsafe, &pool).await });
+        let opened = postgres.run_on_runtime(|pool| async move {
+            open::check_and_migrate(pool.take_connection().await?, allow_unsafe, &pool).await
+        });
         match opened.await {
             Ok(()) => Ok(postgres),
-            Err(refused @ (Error::UnsafeDurability { .. } | Error::Newer { .. })) => Err(refused),
+            Err(refused @ (Error::UnsafeDurability { .. } | Error::NewerSchema { .. })) => Err(refused),
             Err(error) => Err(failed(error)),
         }
     }
 
-    pub async fn read_many(&self, sql: &'static str, sets: Vec<Vec<Value>>) -> Result<Vec<Vec<Row>>, Error> {
-        self.run(move |pool| async move { pool.read_many(sql, &sets).await }).await
+    /// Runs one read per parameter set in one round trip; returns the rows of each.
+    pub async fn read_many(
+        &self,
+        sql: &'static str,
+        param_sets: Vec<Vec<Value>>,
+    ) -> Result<Vec<Vec<Row>>, Error> {
+        self.run_on_runtime(move |pool| async move { pool.read_many(sql, &param_sets).await }).await
     }
 
+    /// Like `read_many`, but blocks the calling thread.
     pub fn read_many_blocking(
         &self,
         sql: &'static str,
-        sets: Vec<Vec<Value>>,
+        param_sets: Vec<Vec<Value>>,
     ) -> Result<Vec<Vec<Row>>, Error> {
-        let (answer, answered) = std::sync::mpsc::sync_channel(1);
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let pool = self.pool.clone();
         self.runtime.spawn(async move {
-            // Nobody receives where the asking thread is gone.
-            drop(answer.send(pool.read_many(sql, &sets).await));
+            // Sending fails only if the calling thread has ended.
+            drop(sender.send(pool.read_many(sql, &param_sets).await));
         });
-        answered.recv().unwrap_or_else(|_| Err(Error::Lost("the connections' thread has ended".into())))
+        receiver
+            .recv()
+            .unwrap_or_else(|_| Err(Error::ConnectionLost("the connection thread has ended".into())))
     }
 
+    /// Runs the statements in one transaction and one round trip; returns the rows of each.
     pub async fn transact(&self, statements: Vec<Statement>) -> Result<Vec<Vec<Row>>, Error> {
-        self.run(move |pool| async move {
-            let _room = pool.enter().await?;
-            let link = pool.link().await?;
-            let answers = link.transact(&statements).await?;
-            pool.keep(link);
-            Ok(answers)
+        self.run_on_runtime(move |pool| async move {
+            let _permit = pool.acquire_permit().await?;
+            let connection = pool.take_connection().await?;
+            let results = connection.transact(&statements).await?;
+            pool.put_back(connection);
+            Ok(results)
         })
         .await
     }
 
-    pub fn stream(&self, sql: &'static str, params: Vec<Value>, chunks: Chunks) {
+    /// Streams the rows of a read into `chunks` from a background task.
+    pub fn stream(&self, sql: &'static str, params: Vec<Value>, chunks: ChunkSender) {
         let pool = self.pool.clone();
         self.runtime.spawn(async move {
             if let Err(error) = pool.stream(sql, &params, &chunks).await {
-                // Nobody receives where the visitor has had enough.
+                // Sending fails only if the visitor has stopped reading.
                 drop(chunks.send(Err(error)).await);
             }
         });
     }
 
-    pub fn appender(&self) -> Result<Appender, Error> {
-        Appender::new(self.pool.config.clone())
+    /// Creates an appender, which connects on its first use.
+    pub fn appender(&self) -> Result<PostgresAppender, Error> {
+        PostgresAppender::new(self.pool.config.clone())
     }
 
-    pub fn watch(&self, tenant: i64, moved: impl Fn(u64) + Send + Sync + 'static) -> Watch {
-        Watch::start(&self.runtime, self.pool.config.clone(), tenant, moved)
+    /// Calls `on_append` with the head position after each append, until the guard is dropped.
+    pub fn watch(&self, tenant: i64, on_append: impl Fn(u64) + Send + Sync + 'static) -> PostgresWatch {
+        PostgresWatch::start(&self.runtime, self.pool.config.clone(), tenant, on_append)
     }
 
+    /// Names the database for people.
     pub fn describe(&self) -> String {
         let config = &self.pool.config;
         format!("PostgreSQL database {}", config.get_dbname().or(config.get_user()).unwrap_or("of this user"))
     }
 
-    async fn run<T, F>(&self, work: impl FnOnce(Arc<Pool>) -> F) -> Result<T, Error>
+    /// Runs `work` on the connection thread. A panic of `work` becomes `Error::ConnectionLost`.
+    async fn run_on_runtime<T, F>(&self, work: impl FnOnce(Arc<Pool>) -> F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
         match self.runtime.spawn(work(self.pool.clone())).await {
             Ok(result) => result,
-            Err(stopped) => Err(Error::Lost(stopped.to_string())),
+            Err(panicked) => Err(Error::ConnectionLost(panicked.to_string())),
         }
     }
 }
 
 impl Pool {
-    async fn enter(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Error> {
-        self.room.acquire().await.map_err(|closed| Error::Lost(closed.to_string()))
+    /// Waits until a connection may be used, and holds it until the permit is dropped.
+    async fn acquire_permit(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Error> {
+        self.permits.acquire().await.map_err(|closed| Error::ConnectionLost(closed.to_string()))
     }
 
-    async fn link(&self) -> Result<Link, Error> {
+    /// Takes an idle connection out of the pool, or opens one.
+    async fn take_connection(&self) -> Result<PgConnection, Error> {
         loop {
             let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             match idle {
-                Some(link) if link.is_closed() => {}
-                Some(link) => return Ok(link),
-                None => return Link::connect(&self.config).await,
+                Some(connection) if connection.is_closed() => {}
+                Some(connection) => return Ok(connection),
+                None => return PgConnection::connect(&self.config).await,
             }
         }
     }
 
-    /// A link whose work failed is not handed back: it may be in the middle of something.
-    fn keep(&self, link: Link) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(link);
+    /// Returns a connection to the pool. A connection whose work failed must be dropped instead: it may be
+    /// inside a transaction.
+    fn put_back(&self, connection: PgConnection) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 
-    /// A read may be asked again: a server that was restarted answers the second time.
-    async fn read_many(&self, sql: &'static str, sets: &[Vec<Value>]) -> Result<Vec<Vec<Row>>, Error> {
-        let _room = self.enter().await?;
-        match self.read_once(sql, sets).await {
-            Err(Error::Lost(_)) => {
+    /// Runs one read per parameter set; after a lost connection, once more on a new one. The server may have
+    /// been restarted, and a read is safe to repeat.
+    async fn read_many(&self, sql: &'static str, param_sets: &[Vec<Value>]) -> Result<Vec<Vec<Row>>, Error> {
+        let _permit = self.acquire_permit().await?;
+        match self.read_once(sql, param_sets).await {
+            Err(Error::ConnectionLost(_)) => {
                 self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                self.read_once(sql, sets).await
+                self.read_once(sql, param_sets).await
             }
-            answered => answered,
+            result => result,
         }
     }
 
-    async fn read_once(&self, sql: &'static str, sets: &[Vec<Value>]) -> Result<Vec<Vec<Row>>, Error> {
-        let link = self.link().await?;
-        let answers = link.query_many(sql, sets).await?;
-        self.keep(link);
-        Ok(answers)
+    /// Runs one read per parameter set, without a retry.
+    async fn read_once(&self, sql: &'static str, param_sets: &[Vec<Value>]) -> Result<Vec<Vec<Row>>, Error> {
+        let connection = self.take_connection().await?;
+        let results = connection.query_many(sql, param_sets).await?;
+        self.put_back(connection);
+        Ok(results)
     }
 
-    async fn stream(&self, sql: &'static str, params: &[Value], chunks: &Chunks) -> Result<(), Error> {
-        let _room = self.enter().await?;
-        let link = self.link().await?;
-        if link.stream(sql, params, chunks).await? {
-            self.keep(link);
+    /// Streams the rows of a read into `chunks`, until all are sent or the receiver is dropped.
+    async fn stream(&self, sql: &'static str, params: &[Value], chunks: &ChunkSender) -> Result<(), Error> {
+        let _permit = self.acquire_permit().await?;
+        let connection = self.take_connection().await?;
+        if connection.stream(sql, params, chunks).await? {
+            self.put_back(connection);
         }
         Ok(())
     }
 }
 
+/// Starts the connection thread. It ends when the returned sender is dropped.
 fn start_runtime() -> Result<(Handle, oneshot::Sender<()>), Error> {
     let failed =
-        |error: std::io::Error| Error::Failed(format!("cannot start the connections' thread: {error}"));
+        |error: std::io::Error| Error::Failed(format!("cannot start the connection thread: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let handle = runtime.handle().clone();
-    let (running, dropped) = oneshot::channel::<()>();
+    let (guard, dropped) = oneshot::channel::<()>();
     std::thread::Builder::new()
         .name("actbook-postgres".into())
         .spawn(move || runtime.block_on(dropped))
         .map_err(failed)?;
-    Ok((handle, running))
+    Ok((handle, guard))
 }

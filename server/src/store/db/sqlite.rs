@@ -1,5 +1,5 @@
-//! The SQLite half: connections, reads, one transaction at a time, and the appender. Several
-//! processes share one file; each transaction that writes takes the write lock at its start.
+//! The SQLite backend: connections, reads, one write transaction at a time, and the appender. Several
+//! processes share one file; each write transaction takes the write lock when it begins.
 
 mod append;
 mod locks;
@@ -15,24 +15,25 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
 
-use super::markers::numbered;
-use super::{CHUNK_ROWS, Chunks};
+use super::placeholders::to_sqlite_placeholders;
+use super::{CHUNK_ROWS, ChunkSender};
 use crate::store::{Error, Row, Statement, Value, without_password};
 
 use writer::Writer;
 
-pub use append::Appender;
-pub use watch::Watch;
+pub use append::SqliteAppender;
+pub use watch::SqliteWatch;
 
-/// Readers kept open between reads. More may be open for a moment: as many as threads read at once.
+/// Reader connections kept open between reads. More are open while more threads read at once.
 const READERS_IDLE_MAX: usize = 4;
 
-/// How long a backup that met a lock waits before it tries again.
+/// Delay before a backup that met a lock retries.
 const BACKUP_PAUSE: Duration = Duration::from_millis(10);
 
-/// A file up to this size is written anew within a few seconds, well inside the wait for a lock.
-const REWRITTEN_BYTES_MAX: u64 = 1 << 30;
+/// Largest file that is vacuumed: it takes a few seconds, well within the lock time-out of other processes.
+const VACUUM_BYTES_MAX: u64 = 1 << 30;
 
+/// An open SQLite database.
 #[derive(Debug)]
 pub struct Sqlite {
     path: PathBuf,
@@ -41,107 +42,127 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
+    /// Opens or creates the file, and migrates.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let failed = |error: Error| {
-            let error = error.at(path);
-            if matches!(error, Error::Full { .. } | Error::ReadOnly { .. } | Error::Foreign { .. }) {
+            let error = error.with_file(path);
+            if matches!(
+                error,
+                Error::DiskFull { .. } | Error::ReadOnly { .. } | Error::ForeignDatabase { .. }
+            ) {
                 return error;
             }
-            if !open::may_write(path) {
-                return Error::ReadOnly { file: None }.at(path);
+            if !open::is_file_writable(path) {
+                return Error::ReadOnly { file: None }.with_file(path);
             }
             Error::Open { url: without_password(&path.to_string_lossy()), reason: error.to_string() }
         };
-        open::create_folder(path).map_err(|error| failed(open::obstacle(&error)))?;
+        open::create_folder(path).map_err(|error| failed(open::convert_io_error(&error)))?;
         let mut writer = Writer::open(path).map_err(failed)?;
         writer.migrate().map_err(|error| match error {
-            newer @ Error::Newer { .. } => newer,
+            newer @ Error::NewerSchema { .. } => newer,
             other => failed(other),
         })?;
         Ok(Self { path: path.to_owned(), readers: Mutex::default(), writer: Mutex::new(writer) })
     }
 
-    pub fn read_many(&self, sql: &'static str, sets: &[Vec<Value>]) -> Result<Vec<Vec<Row>>, Error> {
+    /// Runs one read per parameter set; returns the rows of each.
+    pub fn read_many(&self, sql: &'static str, param_sets: &[Vec<Value>]) -> Result<Vec<Vec<Row>>, Error> {
         self.with_reader(|reader| {
-            let mut statement = reader.prepare_cached(numbered(sql))?;
-            sets.iter().map(|params| rows(&mut statement, params)).collect()
+            let mut statement = reader.prepare_cached(to_sqlite_placeholders(sql))?;
+            param_sets.iter().map(|params| query_rows(&mut statement, params)).collect()
         })
     }
 
-    pub fn stream(&self, sql: &'static str, params: &[Value], chunks: &Chunks) {
+    /// Streams the rows of a read into `chunks`; blocks until all are sent or the receiver is dropped.
+    pub fn stream(&self, sql: &'static str, params: &[Value], chunks: &ChunkSender) {
         let result = self.with_reader(|reader| send_chunks(reader, sql, params, chunks));
         if let Err(error) = result {
-            // Nobody receives where the visitor has had enough.
+            // Sending fails only if the visitor has stopped reading.
             drop(chunks.blocking_send(Err(error)));
         }
     }
 
+    /// Runs the statements in one transaction; returns the rows of each.
     pub fn transact(&self, statements: &[Statement]) -> Result<Vec<Vec<Row>>, Error> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.transact(|connection| {
-            let each = statements.iter().map(|statement| {
-                rows(&mut connection.prepare_cached(numbered(statement.sql))?, &statement.params)
+            let results = statements.iter().map(|statement| {
+                query_rows(
+                    &mut connection.prepare_cached(to_sqlite_placeholders(statement.sql))?,
+                    &statement.params,
+                )
             });
-            each.collect()
+            results.collect()
         })
     }
 
-    /// A page that was split keeps a copy of what moved to its neighbour, which no deletion reaches:
-    /// only writing the file anew does. Others cannot write meanwhile, so a large file is left to a
-    /// quiet hour. The write-ahead log still holds the pages as they were, and is emptied.
+    /// Removes the bytes of erased rows: vacuums a small file and truncates the write-ahead log, which still
+    /// holds old pages. VACUUM is needed because a split page keeps a copy of the rows that moved, which
+    /// `secure_delete` does not overwrite. A large file is not vacuumed, since that blocks all writers.
     pub fn scrub(&self) -> Result<(), Error> {
-        let small = std::fs::metadata(&self.path).is_ok_and(|file| file.len() <= REWRITTEN_BYTES_MAX);
+        let is_small = std::fs::metadata(&self.path).is_ok_and(|file| file.len() <= VACUUM_BYTES_MAX);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let busy = writer.attempt(|writer| {
-            if small {
+        let busy = writer.with_connection(|writer| {
+            if is_small {
                 writer.execute_batch("VACUUM")?;
             }
             writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
         })?;
-        let waited_s = open::BUSY_LIMIT.as_secs();
-        if busy { Err(locks::named(Error::Busy { waited_s, holder: None }, &self.path)) } else { Ok(()) }
+        let waited_s = open::BUSY_TIMEOUT.as_secs();
+        if busy {
+            Err(locks::with_lock_holder(Error::Busy { waited_s, holder: None }, &self.path))
+        } else {
+            Ok(())
+        }
     }
 
-    /// Folds the write-ahead log back into the file when no other process has the database open: people copy the
-    /// file alone. Waits for nobody.
-    pub fn leave(&self) -> Result<(), Error> {
-        if locks::is_shared(&self.path) == Some(true) {
+    /// Folds the write-ahead log into the database file, unless another process has it open: people copy the
+    /// file alone. Never waits for a lock.
+    pub fn checkpoint_if_last(&self) -> Result<(), Error> {
+        if locks::is_open_elsewhere(&self.path) == Some(true) {
             return Ok(());
         }
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.attempt(|writer| writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())))
+        writer.with_connection(|writer| writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())))
     }
 
-    pub fn appender(&self) -> Result<Appender, Error> {
-        Ok(Appender::new(Writer::open(&self.path)?))
+    /// Opens an appender on a connection of its own.
+    pub fn appender(&self) -> Result<SqliteAppender, Error> {
+        Ok(SqliteAppender::new(Writer::open(&self.path)?))
     }
 
-    pub fn watch(&self, tenant: i64, moved: impl Fn(u64) + Send + 'static) -> Result<Watch, Error> {
-        Watch::start(open::connect(&self.path)?, tenant, moved)
+    /// Calls `on_append` with the head position after each append, until the guard is dropped.
+    pub fn watch(&self, tenant: i64, on_append: impl Fn(u64) + Send + 'static) -> Result<SqliteWatch, Error> {
+        SqliteWatch::start(open::connect(&self.path)?, tenant, on_append)
     }
 
+    /// Names the database for people.
     pub fn describe(&self) -> String {
         format!("SQLite {} at {}", rusqlite::version(), self.path.display())
     }
 
+    /// Copies the database to `file`, which must not exist.
     pub fn backup(&self, file: &Path) -> Result<(), Error> {
         let failed = |reason: String| Error::Backup { file: file.display().to_string(), reason };
         if file.exists() {
             return Err(failed("the file exists already".into()));
         }
-        // A copy holds the same arguments and outputs, so it is the owner's alone from its first byte on.
+        // The copy holds arguments and outputs too, so only its owner may ever read it.
         open::create_private(file).map_err(|error| failed(error.to_string()))?;
-        let copied = self.with_reader(|reader| copy(reader, file)).map_err(|error| failed(error.to_string()));
+        let copied =
+            self.with_reader(|reader| copy_database(reader, file)).map_err(|error| failed(error.to_string()));
         copied.and_then(|()| open::sync_with_folder(file).map_err(|error| failed(error.to_string())))
     }
 
+    /// Runs `read` on an idle reader connection, or on a new one.
     fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let reader = match idle {
             Some(reader) => reader,
             None => open::connect_reader(&self.path)?,
         };
-        let result = read(&reader).map_err(|error| locks::named(error.into(), &self.path))?;
+        let result = read(&reader).map_err(|error| locks::with_lock_holder(error.into(), &self.path))?;
         let mut idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < READERS_IDLE_MAX {
             idle.push(reader);
@@ -150,9 +171,9 @@ impl Sqlite {
     }
 }
 
-/// All pages in one step: a step sees one state of the database and keeps no writer waiting, but
-/// between steps every write by others would start the copy over.
-fn copy(from: &Connection, file: &Path) -> rusqlite::Result<()> {
+/// Copies all pages in one step. A step reads one snapshot without blocking writers, whereas a write between
+/// two steps would restart the copy.
+fn copy_database(from: &Connection, file: &Path) -> rusqlite::Result<()> {
     let mut to = Connection::open(file)?;
     let backup = Backup::new(from, &mut to)?;
     while backup.step(-1)? != StepResult::Done {
@@ -162,17 +183,18 @@ fn copy(from: &Connection, file: &Path) -> rusqlite::Result<()> {
     to.close().map_err(|(_, error)| error)
 }
 
+/// Sends the rows of a read in chunks, until all are sent or the receiver is dropped.
 fn send_chunks(
     reader: &Connection,
     sql: &'static str,
     params: &[Value],
-    chunks: &Chunks,
+    chunks: &ChunkSender,
 ) -> rusqlite::Result<()> {
-    let mut statement = reader.prepare_cached(numbered(sql))?;
+    let mut statement = reader.prepare_cached(to_sqlite_placeholders(sql))?;
     let columns = statement.column_count();
-    let mut arriving = statement.query(rusqlite::params_from_iter(params))?;
+    let mut rows = statement.query(rusqlite::params_from_iter(params))?;
     let mut chunk = Vec::with_capacity(CHUNK_ROWS);
-    while let Some(row) = arriving.next()? {
+    while let Some(row) = rows.next()? {
         chunk.push(read_row(row, columns)?);
         if chunk.len() == CHUNK_ROWS {
             let full = std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK_ROWS));
@@ -181,21 +203,23 @@ fn send_chunks(
             }
         }
     }
-    // Nobody receives where the visitor has had enough.
+    // Sending fails only if the visitor has stopped reading.
     drop(chunks.blocking_send(Ok(chunk)));
     Ok(())
 }
 
-fn rows(statement: &mut CachedStatement<'_>, params: &[Value]) -> rusqlite::Result<Vec<Row>> {
+/// Runs a prepared statement and collects its rows.
+fn query_rows(statement: &mut CachedStatement<'_>, params: &[Value]) -> rusqlite::Result<Vec<Row>> {
     let columns = statement.column_count();
-    let mut arriving = statement.query(rusqlite::params_from_iter(params))?;
-    let mut all = Vec::new();
-    while let Some(row) = arriving.next()? {
-        all.push(read_row(row, columns)?);
+    let mut rows = statement.query(rusqlite::params_from_iter(params))?;
+    let mut collected = Vec::new();
+    while let Some(row) = rows.next()? {
+        collected.push(read_row(row, columns)?);
     }
-    Ok(all)
+    Ok(collected)
 }
 
+/// Decodes a driver's row.
 fn read_row(row: &rusqlite::Row<'_>, columns: usize) -> rusqlite::Result<Row> {
     let values = (0..columns).map(|column| {
         Ok(match row.get_ref(column)? {
@@ -204,7 +228,7 @@ fn read_row(row: &rusqlite::Row<'_>, columns: usize) -> rusqlite::Result<Row> {
             ValueRef::Real(number) => Value::Text(number.to_string()),
             ValueRef::Text(text) => match std::str::from_utf8(text) {
                 Ok(text) => Value::Text(text.to_owned()),
-                // Only damage puts other bytes into a text column; the reader will miss its text.
+                // Only a damaged file has other bytes in a text column; decoding the row will fail on them.
                 Err(_) => Value::Bytes(text.to_vec()),
             },
             ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
@@ -224,25 +248,28 @@ impl ToSql for Value {
     }
 }
 
+/// SQLite's extended result code, if the error has one.
 fn extended_code(error: &rusqlite::Error) -> Option<std::ffi::c_int> {
     error.sqlite_error().map(|error| error.extended_code)
 }
 
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
-        // Without the statement, which may be a whole migration.
+        // The message leaves out the statement, which may be a whole migration.
         if let rusqlite::Error::SqlInputError { msg, .. } = error {
             return Error::Failed(msg);
         }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Error::Busy { waited_s: open::BUSY_LIMIT.as_secs(), holder: None }
+                Error::Busy { waited_s: open::BUSY_TIMEOUT.as_secs(), holder: None }
             }
             Some(ErrorCode::ConstraintViolation) => Error::Constraint(error.to_string()),
-            Some(ErrorCode::DiskFull) => Error::Full { file: None },
+            Some(ErrorCode::DiskFull) => Error::DiskFull { file: None },
             Some(ErrorCode::ReadOnly) => Error::ReadOnly { file: None },
-            // The file that is shared in memory cannot grow: on a full disk, a new process meets this first.
-            Some(_) if extended_code(&error) == Some(ffi::SQLITE_IOERR_SHMSIZE) => Error::Full { file: None },
+            // The shared-memory file cannot grow: the first error that a new process gets on a full disk.
+            Some(_) if extended_code(&error) == Some(ffi::SQLITE_IOERR_SHMSIZE) => {
+                Error::DiskFull { file: None }
+            }
             Some(_) | None => Error::Failed(error.to_string()),
         }
     }

@@ -1,182 +1,203 @@
-//! The circuit breaker: a server that was out of reach several times in a row is left alone for a while;
-//! then one call tries it, and the rest follow once that one was answered.
+//! The circuit breaker: after several consecutive calls found a server unreachable, calls are rejected for a
+//! while; then one trial call is let through, and the circuit closes once that one is answered.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use serde::Serialize;
 
-use crate::tools::Ended;
-use crate::tools::classify::Came;
+use crate::tools::CallOutcome;
+use crate::tools::classify::RawOutcome;
 
-/// Out of reach this often in a row opens it, where the config does not say.
-pub const AFTER_DEFAULT: u32 = 5;
-/// How long no call leaves, where the config does not say.
+/// Consecutive failures that open the circuit, unless the config says otherwise.
+pub const FAILURE_THRESHOLD_DEFAULT: u32 = 5;
+/// How long the circuit stays open, unless the config says otherwise.
 pub const COOL_DOWN_DEFAULT: Duration = Duration::from_secs(30);
 
-const LAST_WORDS_CHARS: usize = 200;
+/// A longer failure message is truncated.
+const LAST_MESSAGE_CHARS_MAX: usize = 200;
 
-pub struct Breaker {
+/// Rejects calls to a server or tool that is unreachable.
+pub struct CircuitBreaker {
     name: String,
-    after: u32,
+    failure_threshold: u32,
     cool_down: Duration,
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
+/// The consecutive failures so far.
 #[derive(Default)]
-struct State {
-    /// In a row. Calls that went down together count once.
+struct BreakerState {
+    /// Consecutive failures. Calls that were in flight together count once.
     failures: u32,
+    /// When the last failure was counted.
     failed_at: Option<Instant>,
-    last_words: String,
-    /// One call is out to see whether it is back.
-    trying: bool,
+    last_message: String,
+    /// A trial call is in flight.
+    trial_running: bool,
 }
 
-/// Where it stands, for people.
+/// The state of a circuit, as shown to users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "circuit", rename_all = "snake_case")]
-pub enum Circuit {
+pub enum CircuitState {
+    /// Calls are sent.
     Closed,
-    /// No call leaves for so long.
-    Open {
-        for_ms: u64,
-    },
-    /// The next call, or the one that is out, tries it.
+    /// Calls are rejected for so many milliseconds.
+    Open { for_ms: u64 },
+    /// One trial call is let through, or is in flight.
     HalfOpen,
 }
 
-impl Breaker {
+impl CircuitBreaker {
     pub fn new(name: &str, after: Option<u32>, cool_down: Option<Duration>) -> Self {
         Self {
             name: name.to_owned(),
-            after: after.unwrap_or(AFTER_DEFAULT),
+            failure_threshold: after.unwrap_or(FAILURE_THRESHOLD_DEFAULT),
             cool_down: cool_down.unwrap_or(COOL_DOWN_DEFAULT),
             state: Mutex::default(),
         }
     }
 
-    /// A call may leave, or why none does.
-    pub fn admit(&self) -> Result<Ticket<'_>, Came> {
+    /// Lets a call through. Err: the circuit is open, or a trial call is in flight.
+    pub fn admit(&self) -> Result<AdmittedCall<'_>, RawOutcome> {
         let mut state = self.lock();
-        match self.stands(&state) {
-            Circuit::Closed => {}
-            Circuit::HalfOpen if !state.trying => state.trying = true,
-            Circuit::HalfOpen => {
+        match self.circuit_state_of(&state) {
+            CircuitState::Closed => {}
+            CircuitState::HalfOpen if !state.trial_running => state.trial_running = true,
+            CircuitState::HalfOpen => {
                 let why = format!(
                     "{}; one call is out to see whether it is back, and none follows before it is answered",
-                    self.row(&state)
+                    self.failure_summary(&state)
                 );
-                return Err(Came::NotSent { category: Category::Unavailable, why });
+                return Err(RawOutcome::NotSent { category: ErrorCategory::Unavailable, why });
             }
-            Circuit::Open { for_ms } => {
+            CircuitState::Open { for_ms } => {
                 let wait = Duration::from_millis(for_ms);
-                let why = format!("{}; no call leaves for it before {}", self.row(&state), clock_in(wait));
-                return Err(Came::NotSent { category: Category::Unavailable, why });
+                let why = format!(
+                    "{}; no call leaves for it before {}",
+                    self.failure_summary(&state),
+                    utc_time_after(wait)
+                );
+                return Err(RawOutcome::NotSent { category: ErrorCategory::Unavailable, why });
             }
         }
-        Ok(Ticket { breaker: self, begun: Instant::now(), trying: state.trying })
+        Ok(AdmittedCall { breaker: self, admitted_at: Instant::now(), is_trial: state.trial_running })
     }
 
-    pub fn circuit(&self) -> Circuit {
-        self.stands(&self.lock())
+    pub fn circuit_state(&self) -> CircuitState {
+        self.circuit_state_of(&self.lock())
     }
 
-    fn stands(&self, state: &State) -> Circuit {
-        let Some(failed_at) = state.failed_at.filter(|_| state.failures >= self.after) else {
-            return Circuit::Closed;
+    /// The circuit's state, computed from the failures and the time since the last one.
+    fn circuit_state_of(&self, state: &BreakerState) -> CircuitState {
+        let Some(failed_at) = state.failed_at.filter(|_| state.failures >= self.failure_threshold) else {
+            return CircuitState::Closed;
         };
         match self.cool_down.checked_sub(failed_at.elapsed()) {
             Some(left) if !left.is_zero() => {
-                Circuit::Open { for_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1) }
+                CircuitState::Open { for_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1) }
             }
-            Some(_) | None => Circuit::HalfOpen,
+            Some(_) | None => CircuitState::HalfOpen,
         }
     }
 
-    fn row(&self, state: &State) -> String {
-        format!("`{}` was out of reach {} times in a row ({})", self.name, state.failures, state.last_words)
+    /// The failures so far, as the beginning of a sentence.
+    fn failure_summary(&self, state: &BreakerState) -> String {
+        format!("`{}` was out of reach {} times in a row ({})", self.name, state.failures, state.last_message)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// In UTC, to the second after.
-fn clock_in(wait: Duration) -> String {
+/// The time of day in UTC when `wait` is over, rounded up to a second.
+fn utc_time_after(wait: Duration) -> String {
     let at = SystemTime::now() + wait + Duration::from_secs(1);
     let at = jiff::Timestamp::try_from(at).map(|at| at.strftime("%H:%M:%S UTC").to_string());
     at.unwrap_or_else(|_| format!("{wait:?} have passed"))
 }
 
-/// A call that was let through. Dropped without an end, it tells nothing and lets another one try.
-pub struct Ticket<'a> {
-    breaker: &'a Breaker,
-    begun: Instant,
-    trying: bool,
+/// A call that the breaker let through. Dropped without an outcome, it counts as neither; a trial may then be
+/// repeated.
+pub struct AdmittedCall<'a> {
+    breaker: &'a CircuitBreaker,
+    admitted_at: Instant,
+    is_trial: bool,
 }
 
-/// What an end says of the server.
-enum Says {
-    Answered,
-    OutOfReach,
-    Nothing,
+/// What a call's outcome says about its server.
+enum Reachability {
+    Reachable,
+    Unreachable,
+    Inconclusive,
 }
 
-impl Ticket<'_> {
-    pub fn over(mut self, ended: &Ended) {
+impl AdmittedCall<'_> {
+    /// Counts the outcome: an answer closes the circuit, a failure to reach the server may open it.
+    pub fn record_outcome(mut self, outcome: &CallOutcome) {
         let mut state = self.breaker.lock();
-        match says(ended, self.trying) {
-            Says::Answered => *state = State::default(),
-            // One that was out already when another went down went down with it.
-            Says::OutOfReach if self.trying || state.failed_at.is_none_or(|at| at < self.begun) => {
+        match reachability(outcome, self.is_trial) {
+            Reachability::Reachable => *state = BreakerState::default(),
+            // A call that was already in flight at the last failure belongs to that failure.
+            Reachability::Unreachable
+                if self.is_trial || state.failed_at.is_none_or(|at| at < self.admitted_at) =>
+            {
                 state.failures = state.failures.saturating_add(1);
                 state.failed_at = Some(Instant::now());
-                state.last_words = words(ended);
-                if state.failures == self.breaker.after {
-                    tracing::warn!("{}; it is left alone for a while", self.breaker.row(&state));
+                state.last_message = message_excerpt(outcome);
+                if state.failures == self.breaker.failure_threshold {
+                    tracing::warn!(
+                        "{}; calls to it are rejected for a while",
+                        self.breaker.failure_summary(&state)
+                    );
                 }
             }
-            Says::OutOfReach | Says::Nothing => {}
+            Reachability::Unreachable | Reachability::Inconclusive => {}
         }
-        if self.trying {
-            state.trying = false;
+        if self.is_trial {
+            state.trial_running = false;
         }
-        self.trying = false;
+        self.is_trial = false;
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for AdmittedCall<'_> {
     fn drop(&mut self) {
-        if self.trying {
-            self.breaker.lock().trying = false;
+        if self.is_trial {
+            self.breaker.lock().trial_running = false;
         }
     }
 }
 
-/// One slow tool is not a server out of reach; but a server that does not come up in time is, and who
-/// tries a server must hear from it.
-fn says(ended: &Ended, trying: bool) -> Says {
-    match ended {
-        Ended::Succeeded { .. } | Ended::Asks { .. } => Says::Answered,
-        Ended::Failed { category: Category::Unavailable, .. } => Says::OutOfReach,
-        Ended::Failed { category: Category::Timeout, sent: false, .. } => Says::OutOfReach,
-        Ended::Failed { sent: false, .. } => Says::Nothing,
-        Ended::Failed { sent: true, .. } => Says::Answered,
-        Ended::Unknown { category: Category::Unavailable, .. } => Says::OutOfReach,
-        Ended::Unknown { category: Category::Timeout, .. } if trying => Says::OutOfReach,
-        Ended::Unknown { category: Category::Timeout, .. } => Says::Nothing,
-        Ended::Unknown { .. } => Says::Answered,
+/// A timeout of a sent call says nothing: one tool may be slow. But a server that does not start in time is
+/// unreachable, and so is one that does not answer a trial call.
+fn reachability(outcome: &CallOutcome, is_trial: bool) -> Reachability {
+    match outcome {
+        CallOutcome::Succeeded { .. } | CallOutcome::InputRequired { .. } => Reachability::Reachable,
+        CallOutcome::Failed { category: ErrorCategory::Unavailable, .. } => Reachability::Unreachable,
+        CallOutcome::Failed { category: ErrorCategory::Timeout, sent: false, .. } => {
+            Reachability::Unreachable
+        }
+        CallOutcome::Failed { sent: false, .. } => Reachability::Inconclusive,
+        CallOutcome::Failed { sent: true, .. } => Reachability::Reachable,
+        CallOutcome::Unknown { category: ErrorCategory::Unavailable, .. } => Reachability::Unreachable,
+        CallOutcome::Unknown { category: ErrorCategory::Timeout, .. } if is_trial => {
+            Reachability::Unreachable
+        }
+        CallOutcome::Unknown { category: ErrorCategory::Timeout, .. } => Reachability::Inconclusive,
+        CallOutcome::Unknown { .. } => Reachability::Reachable,
     }
 }
 
-fn words(ended: &Ended) -> String {
-    match ended {
-        Ended::Succeeded { .. } | Ended::Asks { .. } => String::new(),
-        Ended::Failed { message, .. } | Ended::Unknown { message, .. } => {
-            message.chars().take(LAST_WORDS_CHARS).collect()
+/// The beginning of a failure's message.
+fn message_excerpt(outcome: &CallOutcome) -> String {
+    match outcome {
+        CallOutcome::Succeeded { .. } | CallOutcome::InputRequired { .. } => String::new(),
+        CallOutcome::Failed { message, .. } | CallOutcome::Unknown { message, .. } => {
+            message.chars().take(LAST_MESSAGE_CHARS_MAX).collect()
         }
     }
 }

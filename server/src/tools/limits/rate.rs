@@ -1,34 +1,37 @@
-//! At most so many calls in any stretch of so much time: each call waits until the one that many before it
-//! lies a stretch back.
+//! The rate limit, as a sliding window: with N calls per interval, each call waits until one interval after
+//! the Nth call before it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::config::RateWords;
+use crate::config::RateConfig;
 
-pub struct Rate {
-    words: RateWords,
-    /// When the last calls left or will leave, oldest first.
-    turns: Mutex<VecDeque<Instant>>,
+/// Delays calls to at most `calls` in any interval `per`.
+pub struct RateLimiter {
+    limit: RateConfig,
+    /// When the last calls were or will be sent, oldest first; at most `calls` entries.
+    send_times: Mutex<VecDeque<Instant>>,
 }
 
-impl Rate {
-    pub fn new(words: RateWords) -> Self {
-        Self { words, turns: Mutex::default() }
+impl RateLimiter {
+    pub fn new(limit: RateConfig) -> Self {
+        Self { limit, send_times: Mutex::default() }
     }
 
-    pub async fn turn(&self) {
+    /// Waits until the call may be sent.
+    pub async fn acquire(&self) {
         sleep_until(self.reserve(Instant::now())).await;
     }
 
+    /// Reserves the next free time to send a call, and returns it.
     fn reserve(&self, now: Instant) -> Instant {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = turns.len() >= self.words.calls as usize;
-        let oldest = if full { turns.pop_front() } else { None };
-        let at = oldest.map_or(now, |oldest| now.max(oldest + self.words.per));
-        turns.push_back(at);
+        let mut send_times = self.send_times.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = send_times.len() >= self.limit.calls as usize;
+        let oldest = if full { send_times.pop_front() } else { None };
+        let at = oldest.map_or(now, |oldest| now.max(oldest + self.limit.per));
+        send_times.push_back(at);
         at
     }
 }

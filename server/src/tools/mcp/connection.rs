@@ -1,5 +1,5 @@
-//! One MCP server that is up: what carries the connection (a process group, or HTTP), the rmcp client that
-//! talks through it, the calls out at it, which to a child go beside that client.
+//! One connection to an MCP server: its endpoint (a child process or an HTTP client), the rmcp client on top
+//! of it, and the calls in flight. Calls to a child bypass the rmcp client.
 
 mod call;
 mod late;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, Implementation, PingRequest, ProtocolVersion,
@@ -28,148 +28,160 @@ use rmcp::transport::streamable_http_client::{
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-use super::NotUp;
-use super::ears::{Ears, Reports};
+use super::ConnectError;
+use super::client_events::{ClientEvents, ProgressHandlers};
 use super::fault::ConnectionFault;
-use super::http::{HttpClient, Leaves, NoMessage};
-use super::lines::{Introduction, Lines, Speaker};
-use super::raw::ListChanges;
-use super::signs::Signs;
-use crate::tools::Ended;
-use crate::tools::classify::{Came, classify, joined};
-use crate::tools::process::{self, ChildProcess, Group, Tail};
+use super::health::Health;
+use super::http::{BoundedHttpTransport, McpHttpClient, PostError};
+use super::raw_tools::ListChanges;
+use super::stdio::{CallWriter, ClientMeta, StdioTransport};
+use crate::tools::CallOutcome;
+use crate::tools::classify::{RawOutcome, classify, with_detail};
+use crate::tools::process::{self, ProcessGroup, ProcessIdentity, StderrTail};
 use crate::tools::secret::Secrets;
-pub use call::{KEY_META, TRACE_META, tool_answer};
+pub use call::{IDEMPOTENCY_KEY_META, TRACE_META, tool_result};
 use late::LateCalls;
-use listing::Listed;
+use listing::CachedListing;
 
-/// After its input is closed, a server has this long to leave by itself.
-pub const LEAVE_GRACE: Duration = Duration::from_secs(1);
-/// Between the end of a server's output and that of the server.
-const EXIT_LIMIT: Duration = Duration::from_millis(500);
-/// A server that has not answered the handshake by then is spoken of in the log.
+/// How long a server may take to exit after its input is closed.
+pub const EXIT_GRACE: Duration = Duration::from_secs(1);
+/// How long a server may take to exit after its output has ended.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
+/// A handshake that takes longer is logged.
 const SLOW_START: Duration = Duration::from_secs(5);
-/// After a pause or a time-out, a server that does not answer a simple question within this is ended.
-const CHECK_LIMIT: Duration = Duration::from_secs(3);
-/// The server's concurrency is bounded by its permits; a second bound would make sent calls wait.
+/// A server that does not answer a ping within this is stopped.
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
+/// Effectively no limit: concurrency is limited by `ServerLimits`, and calls that count as sent must not wait
+/// here.
 const POSTS_MAX: usize = 1 << 16;
-/// How often the broken stream of an answer is taken up again, where the server numbers its events.
-const RESUMES_MAX: usize = 3;
+/// How often a broken response stream is resumed, where the server numbers its events.
+const STREAM_RESUMES_MAX: usize = 3;
 
-pub struct Connection {
-    carrier: Carrier,
+/// A connection to an MCP server on which the handshake is done.
+pub struct McpConnection {
+    endpoint: ServerEndpoint,
     peer: Peer<RoleClient>,
-    introduction: Introduction,
-    service: Mutex<Option<RunningService<RoleClient, Ears>>>,
-    reports: Reports,
-    calls_out: AtomicUsize,
-    listed: Mutex<Option<Listed>>,
-    changes: ListChanges,
-    life: Signs,
-    late: LateCalls,
+    /// The client metadata that calls to a child repeat.
+    client_meta: ClientMeta,
+    /// The running rmcp client. None: closed.
+    service: Mutex<Option<RunningService<RoleClient, ClientEvents>>>,
+    progress_handlers: ProgressHandlers,
+    calls_in_flight: AtomicUsize,
+    cached_listing: Mutex<Option<CachedListing>>,
+    list_changes: ListChanges,
+    health: Health,
+    late_calls: LateCalls,
 }
 
-/// What the connection lives on.
-enum Carrier {
-    Child(Child),
-    Http(HttpClient),
+/// The other end of a connection.
+enum ServerEndpoint {
+    Child(ChildServer),
+    Http(McpHttpClient),
 }
 
-struct Child {
-    group: Group,
-    last_words: Tail,
+/// An MCP server that runs as a child process.
+struct ChildServer {
+    group: ProcessGroup,
+    stderr_tail: StderrTail,
     fault: ConnectionFault,
-    speaker: Speaker,
+    call_writer: CallWriter,
 }
 
-/// Starts a server and shakes hands, within `limit`.
+/// Starts a server and performs the handshake, within `limit`.
 ///
-/// A server of the older era may leave at the first word that it does not know; it gets a second
-/// start, spoken to in its own manner. So does one that answered that word only after we had given up
-/// waiting for it.
-pub async fn start(
+/// A server with an older protocol version may exit on the newer handshake's first request; it is started a
+/// second time with the older handshake. So is one that answered that request only after rmcp had stopped
+/// waiting.
+pub async fn start_child(
     name: String,
     mut command: Command,
     secrets: Secrets,
     limit: Duration,
-) -> Result<Arc<Connection>, NotUp> {
-    let started = match start_as(&name, &mut command, &secrets, limit, both_eras()).await {
-        Err(Failed { speak_older: true, .. }) => {
-            start_as(&name, &mut command, &secrets, limit, ClientLifecycleMode::Initialize).await
+) -> Result<Arc<McpConnection>, ConnectError> {
+    let started = match start_child_with(&name, &mut command, &secrets, limit, auto_lifecycle()).await {
+        Err(HandshakeFailure { retry_legacy: true, .. }) => {
+            start_child_with(&name, &mut command, &secrets, limit, ClientLifecycleMode::Initialize).await
         }
         started => started,
     };
-    started.map(Arc::new).map_err(|failed| failed.not_up)
+    started.map(Arc::new).map_err(|failed| failed.error)
 }
 
-/// Shakes hands with a server that somebody else runs, within `limit`.
-pub async fn reach(name: String, client: HttpClient, limit: Duration) -> Result<Arc<Connection>, NotUp> {
-    let reached = match reach_as(&name, &client, limit, both_eras()).await {
-        Err(Failed { speak_older: true, .. }) => {
-            reach_as(&name, &client, limit, ClientLifecycleMode::Initialize).await
+/// Performs the handshake with a server over HTTP, within `limit`.
+pub async fn connect_http(
+    name: String,
+    client: McpHttpClient,
+    limit: Duration,
+) -> Result<Arc<McpConnection>, ConnectError> {
+    let reached = match connect_http_with(&name, &client, limit, auto_lifecycle()).await {
+        Err(HandshakeFailure { retry_legacy: true, .. }) => {
+            connect_http_with(&name, &client, limit, ClientLifecycleMode::Initialize).await
         }
         reached => reached,
     };
-    reached.map(Arc::new).map_err(|failed| failed.not_up)
+    reached.map(Arc::new).map_err(|failed| failed.error)
 }
 
-/// A handshake that came to nothing.
-struct Failed {
-    not_up: NotUp,
-    /// It may be one that does not understand the newer era's first word.
-    speak_older: bool,
+/// A failed start or handshake.
+struct HandshakeFailure {
+    error: ConnectError,
+    /// Whether the server may understand only the older handshake.
+    retry_legacy: bool,
 }
 
-async fn start_as(
+/// Starts a server and performs the handshake in the given lifecycle mode.
+async fn start_child_with(
     name: &str,
     command: &mut Command,
     secrets: &Secrets,
     limit: Duration,
-    manner: ClientLifecycleMode,
-) -> Result<Connection, Failed> {
-    let (group, pipes) = process::start_server(command).map_err(|error| {
+    lifecycle: ClientLifecycleMode,
+) -> Result<McpConnection, HandshakeFailure> {
+    let (group, pipes) = process::spawn_server(command).map_err(|error| {
         let program = command.as_std().get_program().to_string_lossy();
         let why = format!("the server `{name}` cannot be started: {program}: {error}");
-        Failed { not_up: NotUp { category: Category::Unavailable, why }, speak_older: false }
+        HandshakeFailure {
+            error: ConnectError { category: ErrorCategory::Unavailable, why },
+            retry_legacy: false,
+        }
     })?;
-    let (last_words, fault) = (Tail::default(), ConnectionFault::new(group.killer()));
+    let (stderr_tail, fault) = (StderrTail::default(), ConnectionFault::new(group.killer()));
     let changes = ListChanges::default();
-    let draining = process::drain_stderr(name.to_owned(), pipes.stderr, last_words.clone(), secrets.clone());
-    tokio::spawn(group.while_it_lasts(draining));
-    let lines = Lines::new(pipes.stdin, pipes.stdout, fault.clone(), changes.clone());
-    let speaker = lines.speaker();
-    let handshake = client().serve_with_lifecycle(lines, manner);
+    let draining = process::drain_stderr(name.to_owned(), pipes.stderr, stderr_tail.clone(), secrets.clone());
+    tokio::spawn(group.run_until_exit(draining));
+    let transport = StdioTransport::new(pipes.stdin, pipes.stdout, fault.clone(), changes.clone());
+    let call_writer = transport.call_writer();
+    let handshake = client_handler().serve_with_lifecycle(transport, lifecycle);
     let mut late = false;
-    let failed = match within(limit, name, handshake).await {
+    let failed = match await_handshake(limit, name, handshake).await {
         Some(Ok(service)) => {
-            speaker.handshake_done();
-            let carrier = Carrier::Child(Child { group, last_words, fault, speaker });
-            return Ok(Connection::new(carrier, service, changes).await);
+            call_writer.mark_handshake_done();
+            let child = ChildServer { group, stderr_tail, fault, call_writer };
+            return Ok(McpConnection::new(ServerEndpoint::Child(child), service, changes).await);
         }
         Some(Err(error)) => {
-            late = answered_late(&error);
-            handshake_problem(&error)
+            late = is_late_response(&error);
+            handshake_error_text(&error)
         }
-        None => too_slow(limit, name),
+        None => handshake_timeout_text(limit, name),
     };
-    // With the last of its input closed it may leave by itself.
-    drop(speaker);
-    let left = exit_of(&group).await;
-    let said = match left {
-        Some(_) => last_words.whole().await,
-        None => last_words.text(),
+    // This closes the last handle of its input, so the server may exit by itself.
+    drop(call_writer);
+    let exited = exit_text(&group).await;
+    let stderr = match exited {
+        Some(_) => stderr_tail.wait_for_text().await,
+        None => stderr_tail.text(),
     };
-    // One that was given up has not left by itself, and would not fare better a second time.
-    let given_up = fault.reason().map(str::to_owned);
-    let speak_older = given_up.is_none() && (late || left.is_some());
-    let how = given_up.or(left).unwrap_or(failed);
-    let why = joined(format!("the server `{name}` did not come up: it {how}"), &said);
-    Err(Failed { not_up: NotUp { category: Category::Unavailable, why }, speak_older })
+    // An aborted server has not exited by itself and would be aborted again.
+    let aborted = fault.reason().map(str::to_owned);
+    let retry_legacy = aborted.is_none() && (late || exited.is_some());
+    let how = aborted.or(exited).unwrap_or(failed);
+    let why = with_detail(format!("the server `{name}` did not come up: it {how}"), &stderr);
+    Err(HandshakeFailure { error: ConnectError { category: ErrorCategory::Unavailable, why }, retry_legacy })
 }
 
-/// The handshake's end; none where it takes longer than `limit`. A slow one is spoken of meanwhile: whoever waits
-/// should know for what.
-async fn within<T>(limit: Duration, name: &str, handshake: impl Future<Output = T>) -> Option<T> {
+/// Waits for the handshake and logs a warning when it is slow. None: it took longer than `limit`.
+async fn await_handshake<T>(limit: Duration, name: &str, handshake: impl Future<Output = T>) -> Option<T> {
     let mut handshake = pin!(handshake);
     if let Ok(done) = tokio::time::timeout(SLOW_START.min(limit), &mut handshake).await {
         return Some(done);
@@ -183,171 +195,194 @@ async fn within<T>(limit: Duration, name: &str, handshake: impl Future<Output = 
     tokio::time::timeout(left, handshake).await.ok()
 }
 
-fn too_slow(limit: Duration, name: &str) -> String {
+/// The message of a handshake timeout, as the rest of a sentence.
+fn handshake_timeout_text(limit: Duration, name: &str) -> String {
     format!("did not answer within {limit:?} (`servers.{name}.start_timeout` in the config gives it longer)")
 }
 
-fn answered_late(error: &ClientInitializeError) -> bool {
+/// Whether the server answered the newer handshake only after rmcp had fallen back to the older one.
+fn is_late_response(error: &ClientInitializeError) -> bool {
     match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => answered_late(fallback),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => is_late_response(fallback),
         error => matches!(error, ClientInitializeError::ConflictInitResponseId(..)),
     }
 }
 
-async fn reach_as(
+/// Performs the HTTP handshake in the given lifecycle mode.
+async fn connect_http_with(
     name: &str,
-    http: &HttpClient,
+    http: &McpHttpClient,
     limit: Duration,
-    manner: ClientLifecycleMode,
-) -> Result<Connection, Failed> {
-    // rmcp needs some address to hand around; the client knows the true one, secrets and all.
+    lifecycle: ClientLifecycleMode,
+) -> Result<McpConnection, HandshakeFailure> {
+    // rmcp requires a URI but passes it to our client only, which knows the real URL with its secrets.
     let mut config = StreamableHttpClientTransportConfig::with_uri(name)
         .max_concurrent_requests(POSTS_MAX)
         .reinit_on_expired_session(false);
     let mut resumes = FixedInterval::default();
-    resumes.max_times = Some(RESUMES_MAX);
+    resumes.max_times = Some(STREAM_RESUMES_MAX);
     config.retry_config = Arc::new(resumes);
-    let transport = Leaves::new(StreamableHttpClientTransport::with_client(http.clone(), config));
-    let handshake = client().serve_with_lifecycle(transport, manner);
-    let (category, how, speak_older) = match within(limit, name, handshake).await {
+    let transport =
+        BoundedHttpTransport::new(StreamableHttpClientTransport::with_client(http.clone(), config));
+    let handshake = client_handler().serve_with_lifecycle(transport, lifecycle);
+    let (category, how, retry_legacy) = match await_handshake(limit, name, handshake).await {
         Some(Ok(service)) => {
-            let carrier = Carrier::Http(http.clone());
-            return Ok(Connection::new(carrier, service, ListChanges::default()).await);
+            let endpoint = ServerEndpoint::Http(http.clone());
+            return Ok(McpConnection::new(endpoint, service, ListChanges::default()).await);
         }
-        Some(Err(error)) => unreached(&error),
-        None => (Category::Timeout, format!("it {}", too_slow(limit, name)), false),
+        Some(Err(error)) => classify_http_handshake_error(&error),
+        None => (ErrorCategory::Timeout, format!("it {}", handshake_timeout_text(limit, name)), false),
     };
     let why = format!("the server `{name}` cannot be reached: {how}");
-    Err(Failed { not_up: NotUp { category, why }, speak_older })
+    Err(HandshakeFailure { error: ConnectError { category, why }, retry_legacy })
 }
 
-/// What a handshake over HTTP failed of. Whatever answered at all may be of the older era.
-fn unreached(error: &ClientInitializeError) -> (Category, String, bool) {
-    let posted = match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => return unreached(fallback),
-        ClientInitializeError::TransportError { error, .. } => no_message(error),
+/// The category and message of a failed HTTP handshake, and whether to retry with the older handshake: any
+/// server that answered at all, except with a permission error, may need it.
+fn classify_http_handshake_error(error: &ClientInitializeError) -> (ErrorCategory, String, bool) {
+    let post_error = match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
+            return classify_http_handshake_error(fallback);
+        }
+        ClientInitializeError::TransportError { error, .. } => find_post_error(error),
         _ => None,
     };
-    match posted.map(|NoMessage(came)| classify(came.clone(), false)) {
-        Some(Ended::Failed { category, message, sent, .. }) => {
-            (category, message, sent && category != Category::Permission)
+    match post_error.map(|PostError(raw)| classify(raw.clone(), false)) {
+        Some(CallOutcome::Failed { category, message, sent, .. }) => {
+            (category, message, sent && category != ErrorCategory::Permission)
         }
-        Some(Ended::Unknown { category, message, .. }) => (category, message, true),
-        Some(Ended::Succeeded { .. } | Ended::Asks { .. }) | None => {
-            (Category::Unavailable, format!("it {}", handshake_problem(error)), true)
+        Some(CallOutcome::Unknown { category, message, .. }) => (category, message, true),
+        Some(CallOutcome::Succeeded { .. } | CallOutcome::InputRequired { .. }) | None => {
+            (ErrorCategory::Unavailable, format!("it {}", handshake_error_text(error)), true)
         }
     }
 }
 
-/// Our own word on a POST, where rmcp's error carries one.
-fn no_message(error: &DynamicTransportError) -> Option<&NoMessage> {
-    match error.error.downcast_ref::<StreamableHttpError<NoMessage>>() {
-        Some(StreamableHttpError::Client(no_message)) => Some(no_message),
+/// The `PostError` inside rmcp's transport error. None: the error has another cause.
+fn find_post_error(error: &DynamicTransportError) -> Option<&PostError> {
+    match error.error.downcast_ref::<StreamableHttpError<PostError>>() {
+        Some(StreamableHttpError::Client(post_error)) => Some(post_error),
         Some(_) | None => None,
     }
 }
 
-fn client() -> Ears {
+/// The handler that introduces this client and receives notifications.
+fn client_handler() -> ClientEvents {
     let name = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    let can = ClientCapabilities::builder().enable_tasks().enable_elicitation().build();
-    Ears::new(ClientConfig::new(can, name))
+    let capabilities = ClientCapabilities::builder().enable_tasks().enable_elicitation().build();
+    ClientEvents::new(ClientConfig::new(capabilities, name))
 }
 
-fn both_eras() -> ClientLifecycleMode {
+/// Tries the newer handshake and falls back to the older one.
+fn auto_lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
     }
 }
 
-/// Some of rmcp's errors print whole messages; a sentence is enough here.
-fn handshake_problem(error: &ClientInitializeError) -> String {
+/// A handshake error as the rest of a sentence; some of rmcp's errors would print whole messages.
+fn handshake_error_text(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => "closed its output".to_owned(),
         ClientInitializeError::ExpectedInitResponse(_) | ClientInitializeError::ExpectedInitResult(_) => {
             "did not answer the handshake as the protocol has it".to_owned()
         }
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => handshake_problem(fallback),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => handshake_error_text(fallback),
         other => format!("failed the handshake: {other}"),
     }
 }
 
-/// How the group ended, if it did so by itself within a moment.
-async fn exit_of(group: &Group) -> Option<String> {
-    tokio::time::timeout(EXIT_LIMIT, group.ended()).await.ok().map(process::describe)
+/// How the group exited. None: it did not exit within `EXIT_TIMEOUT`.
+async fn exit_text(group: &ProcessGroup) -> Option<String> {
+    tokio::time::timeout(EXIT_TIMEOUT, group.wait_for_exit()).await.ok().map(process::describe_exit)
 }
 
-impl Connection {
-    async fn new(carrier: Carrier, service: RunningService<RoleClient, Ears>, changes: ListChanges) -> Self {
+impl McpConnection {
+    /// Wraps a service whose handshake is done, and turns off rmcp's response cache.
+    async fn new(
+        endpoint: ServerEndpoint,
+        service: RunningService<RoleClient, ClientEvents>,
+        changes: ListChanges,
+    ) -> Self {
         let peer = service.peer().clone();
         let mut no_cache = ClientCacheConfig::default();
         no_cache.enabled = false;
         no_cache.serve_stale_on_error = false;
         peer.set_response_cache_config(no_cache).await;
-        let reports = service.service().reports.clone();
-        let introduction = introduction(&peer, &service.service().get_info());
-        let service = Mutex::new(Some(service));
-        let (calls_out, listed) = (AtomicUsize::new(0), Mutex::default());
-        let (life, late) = (Signs::new(), LateCalls::default());
-        Self { carrier, peer, introduction, service, reports, calls_out, listed, changes, life, late }
-    }
-
-    /// The child that serves it, where it is one of ours.
-    pub fn process(&self) -> Option<ChildProcess> {
-        match &self.carrier {
-            Carrier::Child(child) => Some(child.group.process),
-            Carrier::Http(_) => None,
+        Self {
+            endpoint,
+            client_meta: build_client_meta(&peer, &service.service().get_info()),
+            progress_handlers: service.service().progress_handlers.clone(),
+            peer,
+            service: Mutex::new(Some(service)),
+            calls_in_flight: AtomicUsize::new(0),
+            cached_listing: Mutex::default(),
+            list_changes: changes,
+            health: Health::new(),
+            late_calls: LateCalls::default(),
         }
     }
 
+    /// The server's process. None: an HTTP server.
+    pub fn process(&self) -> Option<ProcessIdentity> {
+        match &self.endpoint {
+            ServerEndpoint::Child(child) => Some(child.group.process),
+            ServerEndpoint::Http(_) => None,
+        }
+    }
+
+    /// Whether the connection can carry another call.
     pub fn is_up(&self) -> bool {
-        let carried = match &self.carrier {
-            Carrier::Child(child) => child.group.is_running() && !child.speaker.calls.are_over(),
-            Carrier::Http(client) => !client.session_lost(),
+        let endpoint_up = match &self.endpoint {
+            ServerEndpoint::Child(child) => child.group.is_running() && !child.call_writer.calls.is_closed(),
+            ServerEndpoint::Http(client) => !client.session_lost(),
         };
-        carried && !self.peer.is_transport_closed() && !self.life.is_unwell()
+        endpoint_up && !self.peer.is_transport_closed() && !self.health.is_unresponsive()
     }
 
-    pub fn signs(&self) -> &Signs {
-        &self.life
+    pub fn health(&self) -> &Health {
+        &self.health
     }
 
-    pub fn protocol(&self) -> Option<String> {
+    /// The negotiated protocol version.
+    pub fn protocol_version(&self) -> Option<String> {
         self.peer.peer_info().map(|info| info.protocol_version.to_string())
     }
 
-    /// Whether to ask it first: it let a call wait in vain, or has had nothing to say for a while. A call
-    /// that is out is no silence.
-    pub fn is_doubtful(&self, check_after: Duration) -> bool {
-        self.life.in_doubt() || (self.is_idle() && self.life.silent_for() >= check_after)
+    /// Whether to ping before the next call: a call has timed out, or the server was silent for `check_after`
+    /// with no call in flight.
+    pub fn needs_ping(&self, check_after: Duration) -> bool {
+        self.health.is_suspect() || (self.is_idle() && self.health.silent_for() >= check_after)
     }
 
+    /// Whether no call is in flight.
     fn is_idle(&self) -> bool {
-        self.calls_out.load(Ordering::SeqCst) == 0
+        self.calls_in_flight.load(Ordering::SeqCst) == 0
     }
 
-    /// Asks a simple question until it is answered; any answer will do, a no included. One that has none is
-    /// ended, to be started afresh, once no call is out at it that it may be busy with: until then whoever
-    /// asks waits, and nothing more is sent to it.
-    pub async fn is_well(&self, check_after: Duration) -> bool {
-        let _asking = self.life.asking.lock().await;
-        while self.is_up() && self.is_doubtful(check_after) {
-            let asked = tokio::time::timeout(CHECK_LIMIT, self.simple_question()).await;
-            if let Ok(Ok(()) | Err(ServiceError::McpError(_))) = asked {
-                self.life.heard();
-            } else if self.is_idle() && self.is_doubtful(check_after) {
-                tracing::warn!(process = ?self.process(), "a server that no longer answers is left");
-                self.life.give_up();
-                if let Carrier::Child(child) = &self.carrier {
-                    child.group.end().await;
+    /// Pings until the server answers, with an error or not; returns whether it is up. A server that does not
+    /// answer is stopped once no call is in flight that it may be busy with; until then this waits, and no
+    /// new call is sent.
+    pub async fn ping(&self, check_after: Duration) -> bool {
+        let _ping_lock = self.health.ping_lock.lock().await;
+        while self.is_up() && self.needs_ping(check_after) {
+            let answer = tokio::time::timeout(PING_TIMEOUT, self.send_ping()).await;
+            if let Ok(Ok(()) | Err(ServiceError::McpError(_))) = answer {
+                self.health.record_answer();
+            } else if self.is_idle() && self.needs_ping(check_after) {
+                tracing::warn!(process = ?self.process(), "stopping a server that no longer answers");
+                self.health.mark_unresponsive();
+                if let ServerEndpoint::Child(child) = &self.endpoint {
+                    child.group.terminate_then_kill().await;
                 }
             }
         }
         self.is_up()
     }
 
-    /// The newer era has no ping.
-    async fn simple_question(&self) -> Result<(), ServiceError> {
+    /// Sends a ping, or `tools/list` where the protocol version has no ping.
+    async fn send_ping(&self) -> Result<(), ServiceError> {
         if self.peer.peer_info().is_none_or(|info| !info.protocol_version.has_initialize()) {
             return self.peer.list_tools(None).await.map(drop);
         }
@@ -358,58 +393,63 @@ impl Connection {
         &self.peer
     }
 
-    async fn broken(&self) -> Came {
-        let why = self.why_broken().await;
-        if let Carrier::Child(child) = &self.carrier {
+    /// The outcome of a call whose connection was lost; kills the child.
+    async fn connection_lost(&self) -> RawOutcome {
+        let why = self.loss_reason().await;
+        if let ServerEndpoint::Child(child) = &self.endpoint {
             child.group.kill();
         }
-        Came::Broken { why }
+        RawOutcome::ConnectionLost { why }
     }
 
-    async fn why_broken(&self) -> String {
-        match &self.carrier {
-            Carrier::Child(child) => child.why_broken().await,
-            Carrier::Http(_) => "the server's answer ended before its result came".to_owned(),
+    /// Why the connection was lost, as a sentence.
+    async fn loss_reason(&self) -> String {
+        match &self.endpoint {
+            ServerEndpoint::Child(child) => child.loss_reason().await,
+            ServerEndpoint::Http(_) => "the server's answer ended before its result came".to_owned(),
         }
     }
 
-    /// As the protocol has it: close the input, wait, ask, then kill.
+    /// Closes the connection as the MCP specification says: close the input, wait, SIGTERM, SIGKILL.
     pub async fn close(&self) {
-        if let Carrier::Child(child) = &self.carrier {
-            child.speaker.calls.end();
+        if let ServerEndpoint::Child(child) = &self.endpoint {
+            child.call_writer.calls.close();
         }
         if let Some(mut service) = self.service.lock().await.take()
-            && let Err(error) = service.close_with_timeout(LEAVE_GRACE).await
+            && let Err(error) = service.close_with_timeout(EXIT_GRACE).await
         {
-            tracing::debug!(%error, "the client task ended badly");
+            tracing::debug!(%error, "the rmcp client task failed");
         }
-        if let Carrier::Child(Child { group, .. }) = &self.carrier
-            && tokio::time::timeout(LEAVE_GRACE, group.ended()).await.is_err()
+        if let ServerEndpoint::Child(ChildServer { group, .. }) = &self.endpoint
+            && tokio::time::timeout(EXIT_GRACE, group.wait_for_exit()).await.is_err()
         {
-            group.end().await;
+            group.terminate_then_kill().await;
         }
     }
 }
 
-impl Child {
-    async fn why_broken(&self) -> String {
-        let (how, said) = match exit_of(&self.group).await {
-            Some(how) => (format!("the server {how}"), self.last_words.whole().await),
-            None => ("the server closed its output".to_owned(), self.last_words.text()),
+impl ChildServer {
+    /// Why the connection was lost: the reason of an abort, or how the child exited, with the end of its
+    /// stderr.
+    async fn loss_reason(&self) -> String {
+        let (how, stderr) = match exit_text(&self.group).await {
+            Some(how) => (format!("the server {how}"), self.stderr_tail.wait_for_text().await),
+            None => ("the server closed its output".to_owned(), self.stderr_tail.text()),
         };
-        joined(self.fault.reason().map_or(how, |reason| format!("the server {reason}")), &said)
+        with_detail(self.fault.reason().map_or(how, |reason| format!("the server {reason}")), &stderr)
     }
 }
 
-fn introduction(peer: &Peer<RoleClient>, config: &ClientConfig) -> Introduction {
-    let mut said = RequestMetaObject::new();
+/// The client metadata that newer protocol versions require in each request; empty for older ones.
+fn build_client_meta(peer: &Peer<RoleClient>, config: &ClientConfig) -> ClientMeta {
+    let mut meta = RequestMetaObject::new();
     if let Some(info) = peer.peer_info()
         && !info.protocol_version.has_initialize()
     {
-        said.set_protocol_version(info.protocol_version.clone());
-        said.set_client_info(config.client_info.clone());
-        said.set_client_capabilities(config.capabilities.clone());
+        meta.set_protocol_version(info.protocol_version.clone());
+        meta.set_client_info(config.client_info.clone());
+        meta.set_client_capabilities(config.capabilities.clone());
     }
-    let written = |said| serde_json::value::to_raw_value(said).expect("JSON can be written");
-    said.iter().map(|(name, said)| (name.clone(), written(said))).collect()
+    let to_json = |value| serde_json::value::to_raw_value(value).expect("JSON can be written");
+    meta.iter().map(|(name, value)| (name.clone(), to_json(value))).collect()
 }

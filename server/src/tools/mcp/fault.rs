@@ -1,13 +1,14 @@
-//! Why a connection to a child was given up from our side, and the end of the child with it.
+//! Aborting a connection to a child that breaks a limit: records the reason and kills the child.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::tools::process::GroupKiller;
 
-/// Gives a connection up. Clones are about the same connection.
+/// Aborts a connection, and holds the reason afterwards. Clones refer to the same connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionFault {
-    /// What the server did, as the rest of a sentence that names the server; the first reason is kept.
+    /// What the server did, as the rest of a sentence that begins with the server; only the first reason is
+    /// kept.
     reason: Arc<OnceLock<String>>,
     killer: GroupKiller,
 }
@@ -17,19 +18,20 @@ impl ConnectionFault {
         Self { reason: Arc::default(), killer }
     }
 
-    /// Ends the server: one that breaks a limit would go on doing so.
-    pub fn give_up(&self, reason: String) {
-        tracing::debug!(reason, "a server is given up");
+    /// Kills the server: one that breaks a limit would go on doing so.
+    pub fn abort(&self, reason: String) {
+        tracing::debug!(reason, "aborting the connection to a server");
         if self.reason.set(reason).is_ok() {
             self.killer.kill();
         }
     }
 
+    /// Why the connection was aborted. None: it was not.
     pub fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str)
     }
 
-    pub fn is_given_up(&self) -> bool {
+    pub fn is_aborted(&self) -> bool {
         self.reason.get().is_some()
     }
 }

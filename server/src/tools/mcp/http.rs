@@ -1,12 +1,12 @@
-//! MCP's Streamable HTTP on the one egress client: each message is one POST, sent once. It tells a call that
-//! did not leave from one that was refused and one that nobody knows about, which rmcp's own client cannot.
+//! MCP's Streamable HTTP transport on the egress client: each message is one POST, sent once. Unlike rmcp's
+//! own client it distinguishes calls that were not sent, that were refused, and whose outcome is unknown.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -21,162 +21,181 @@ use rmcp::transport::streamable_http_client::{
 use serde_json::Value;
 use sse_stream::{Sse, SseStream};
 
-use super::answer;
-use super::connection::{KEY_META, LEAVE_GRACE, TRACE_META};
-use super::raw::{Passed, passed};
-use super::requests::reply_to;
-use crate::config::Template;
-use crate::tools::classify::{Came, classify};
-use crate::tools::egress::{self, Egress, Place};
+use super::call_response;
+use super::connection::{EXIT_GRACE, IDEMPOTENCY_KEY_META, TRACE_META};
+use super::raw_tools::{MessageRewrite, rewrite_for_rmcp};
+use super::server_requests::reply_to;
+use crate::config::ConfigTemplate;
+use crate::tools::classify::{RawOutcome, classify};
+use crate::tools::egress::{self, EgressClient, HostPattern};
 use crate::tools::limits::bytes::{ByteBudget, MESSAGE_BYTES_MAX, UNREAD_REPLIES_BYTES_MAX};
 use crate::tools::secret::Secrets;
-use crate::tools::{Ended, IDEMPOTENCY_HEADER, TRACE_HEADER, unfilled};
+use crate::tools::{CallOutcome, IDEMPOTENCY_HEADER, TRACE_HEADER, template_not_filled};
 
-const JSON: &str = "application/json";
-const EVENTS: &str = "text/event-stream";
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const JSON_TYPE: &str = "application/json";
+const EVENT_STREAM_TYPE: &str = "text/event-stream";
+const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 
-type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<NoMessage>>;
-type Events = BoxStream<'static, Result<Sse, SseError>>;
+/// What rmcp gets for a POST.
+type PostResult = Result<StreamableHttpPostResponse, StreamableHttpError<PostError>>;
+/// The server-sent events of a response.
+type EventStream = BoxStream<'static, Result<Sse, SseError>>;
 
-/// Where a server is, with what it takes to be let in; filled in anew for each message.
+/// The HTTP client of one MCP server. Its templates are filled in anew for each message. Clones share the
+/// session state.
 #[derive(Clone)]
-pub struct HttpClient {
-    inner: Arc<Reach>,
+pub struct McpHttpClient {
+    inner: Arc<HttpTarget>,
 }
 
-struct Reach {
-    egress: Egress,
-    url: Template,
-    headers: BTreeMap<String, Template>,
+/// URL, headers and session state of one server.
+struct HttpTarget {
+    egress: EgressClient,
+    url: ConfigTemplate,
+    headers: BTreeMap<String, ConfigTemplate>,
     secrets: Secrets,
     session_lost: AtomicBool,
 }
 
-/// rmcp's transport, with a bound on how long it may take to leave. It waits for its worker, and the worker may
-/// wait for somebody to take a message off it, which nobody does any more: a server that floods us would keep
-/// its connection for good. Let go, the worker finds nobody there and ends.
+/// rmcp's HTTP transport with a time limit on closing. rmcp waits for its worker to end, and the worker may
+/// wait for its queue to be read, which no longer happens: a server that sends without pause would keep its
+/// connection forever. After the limit the transport is dropped, and the worker ends because its channel is
+/// closed.
 ///
-/// It also bounds the answers to a server's own requests that the server has not taken: each is a POST that waits.
-pub struct Leaves {
-    transport: StreamableHttpClientTransport<HttpClient>,
-    unread: ByteBudget,
-    /// The server lets too many answers wait.
-    given_up: bool,
+/// It also limits the replies to a server's own requests that the server has not accepted: each is a pending
+/// POST.
+pub struct BoundedHttpTransport {
+    transport: StreamableHttpClientTransport<McpHttpClient>,
+    unread_replies: ByteBudget,
+    /// The server left too many replies pending.
+    aborted: bool,
 }
 
-/// What an answer to a server's request is counted as: it has a request, and often a connection, of its own.
+/// The assumed memory of one pending reply: it has a request, and often a connection, of its own.
 const REPLY_BYTES: usize = 64 * 1024;
 
-impl Leaves {
-    pub fn new(transport: StreamableHttpClientTransport<HttpClient>) -> Self {
-        Self { transport, unread: ByteBudget::new(UNREAD_REPLIES_BYTES_MAX), given_up: false }
+impl BoundedHttpTransport {
+    pub fn new(transport: StreamableHttpClientTransport<McpHttpClient>) -> Self {
+        Self { transport, unread_replies: ByteBudget::new(UNREAD_REPLIES_BYTES_MAX), aborted: false }
     }
 }
 
-impl Transport<RoleClient> for Leaves {
-    type Error = StreamableHttpError<NoMessage>;
+impl Transport<RoleClient> for BoundedHttpTransport {
+    type Error = StreamableHttpError<PostError>;
 
     fn send(
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let is_reply = matches!(item, ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_));
-        let room = is_reply.then(|| self.unread.reserve_queued(REPLY_BYTES));
-        self.given_up |= matches!(room, Some(None));
-        let sending = (!self.given_up).then(|| self.transport.send(item));
+        let room = is_reply.then(|| self.unread_replies.reserve_queued(REPLY_BYTES));
+        self.aborted |= matches!(room, Some(None));
+        let sending = (!self.aborted).then(|| self.transport.send(item));
         async move {
-            let sent = match sending {
+            let result = match sending {
                 Some(sending) => sending.await,
                 None => Err(StreamableHttpError::TransportChannelClosed),
             };
             drop(room);
-            sent
+            result
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            if self.given_up {
-                tracing::warn!("a server that does not take the answers to its own requests is left");
+            if self.aborted {
+                tracing::warn!(
+                    "closing the connection to a server that does not accept replies to its requests"
+                );
                 return None;
             }
-            let heard = self.transport.receive().await?;
-            let Some(reply) = reply_to(&heard) else { return Some(heard) };
+            let message = self.transport.receive().await?;
+            let Some(reply) = reply_to(&message) else { return Some(message) };
             tokio::spawn(self.send(reply));
         }
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        tokio::time::timeout(LEAVE_GRACE, self.transport.close()).await.unwrap_or(Ok(()))
+        tokio::time::timeout(EXIT_GRACE, self.transport.close()).await.unwrap_or(Ok(()))
     }
 }
 
-/// A POST that brought no message back, and what that says of it.
+/// The raw outcome of a POST that returned no JSON-RPC message.
 #[derive(Clone, Debug)]
-pub struct NoMessage(pub Came);
+pub struct PostError(pub RawOutcome);
 
-impl std::fmt::Display for NoMessage {
+impl std::fmt::Display for PostError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match classify(self.0.clone(), false) {
-            Ended::Failed { message, .. } | Ended::Unknown { message, .. } => f.write_str(&message),
-            Ended::Succeeded { .. } | Ended::Asks { .. } => f.write_str("it answered"),
+            CallOutcome::Failed { message, .. } | CallOutcome::Unknown { message, .. } => {
+                f.write_str(&message)
+            }
+            CallOutcome::Succeeded { .. } | CallOutcome::InputRequired { .. } => f.write_str("it answered"),
         }
     }
 }
 
-impl std::error::Error for NoMessage {}
+impl std::error::Error for PostError {}
 
-fn no_message<T>(came: Came) -> Result<T, StreamableHttpError<NoMessage>> {
-    Err(StreamableHttpError::Client(NoMessage(came)))
+/// Wraps a raw outcome as rmcp's error.
+fn post_failed<T>(raw: RawOutcome) -> Result<T, StreamableHttpError<PostError>> {
+    Err(StreamableHttpError::Client(PostError(raw)))
 }
 
-fn unintelligible<T>(why: impl Into<String>) -> Result<T, StreamableHttpError<NoMessage>> {
-    no_message(Came::Unintelligible { why: why.into() })
+/// The same, for a response that is not valid.
+fn invalid_response<T>(why: impl Into<String>) -> Result<T, StreamableHttpError<PostError>> {
+    post_failed(RawOutcome::InvalidResponse { why: why.into() })
 }
 
-impl HttpClient {
+impl McpHttpClient {
     pub fn new(
-        egress: &Egress,
-        url: &Template,
-        headers: &BTreeMap<String, Template>,
+        egress: &EgressClient,
+        url: &ConfigTemplate,
+        headers: &BTreeMap<String, ConfigTemplate>,
         secrets: &Secrets,
     ) -> Self {
         let (egress, url, headers, secrets) = (egress.clone(), url.clone(), headers.clone(), secrets.clone());
         let session_lost = AtomicBool::new(false);
-        Self { inner: Arc::new(Reach { egress, url, headers, secrets, session_lost }) }
+        Self { inner: Arc::new(HttpTarget { egress, url, headers, secrets, session_lost }) }
     }
 
-    /// The server has forgotten the session: the next use begins a fresh one.
+    /// Whether the server no longer knows the session; then the next use connects anew.
     pub fn session_lost(&self) -> bool {
         self.inner.session_lost.load(Ordering::SeqCst)
     }
 
-    async fn send(&self, method: Method, added: HeaderMap, body: Option<Vec<u8>>) -> Result<Response, Came> {
-        let mut request = self.inner.request(method)?;
+    /// Sends one request with the configured headers and `added`.
+    async fn send(
+        &self,
+        method: Method,
+        added: HeaderMap,
+        body: Option<Vec<u8>>,
+    ) -> Result<Response, RawOutcome> {
+        let mut request = self.inner.build_request(method)?;
         request.headers_mut().extend(added);
         *request.body_mut() = body.map(Into::into);
-        let own = Place::of(request.url());
-        self.inner.egress.send(request, own.as_ref()).await
+        let configured_host = HostPattern::from_url(request.url());
+        self.inner.egress.send(request, configured_host.as_ref()).await
     }
 }
 
-impl Reach {
-    fn request(&self, method: Method) -> Result<Request, Came> {
-        let fill = |template: &Template| {
-            self.secrets.resolve(template, &Value::Null).map_err(|problem| unfilled(&problem))
+impl HttpTarget {
+    /// A request with the configured URL and headers filled in.
+    fn build_request(&self, method: Method) -> Result<Request, RawOutcome> {
+        let fill = |template: &ConfigTemplate| {
+            self.secrets.resolve(template, &Value::Null).map_err(|problem| template_not_filled(&problem))
         };
-        let wrong = |why: String| Came::NotSent { category: Category::InvalidArguments, why };
+        let invalid = |why: String| RawOutcome::NotSent { category: ErrorCategory::InvalidArguments, why };
         let url = Url::parse(fill(&self.url)?.expose());
-        let url = url.map_err(|error| wrong(format!("its `url` is no address: {error}")))?;
+        let url = url.map_err(|error| invalid(format!("its `url` is no address: {error}")))?;
         let mut request = Request::new(method, url);
         for (name, value) in &self.headers {
             let value = HeaderValue::from_bytes(fill(value)?.expose().as_bytes());
             let mut value =
-                value.map_err(|_| wrong(format!("the header `{name}` holds what none may hold")))?;
+                value.map_err(|_| invalid(format!("the header `{name}` holds what none may hold")))?;
             let name: HeaderName =
-                name.parse().map_err(|_| wrong(format!("`{name}` is no header's name")))?;
+                name.parse().map_err(|_| invalid(format!("`{name}` is no header's name")))?;
             value.set_sensitive(true);
             request.headers_mut().insert(name, value);
         }
@@ -184,36 +203,38 @@ impl Reach {
     }
 }
 
-/// What rmcp adds to every message, and what a call carries.
-fn headers(
+/// The headers of a message: those that rmcp adds, session and content type, and for a call its key and trace
+/// context.
+fn build_headers(
     session: Option<&str>,
     added: HashMap<HeaderName, HeaderValue>,
-    call: Option<&ClientJsonRpcMessage>,
+    body: Option<&ClientJsonRpcMessage>,
 ) -> HeaderMap {
     let mut headers: HeaderMap = added.into_iter().collect();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     if let Some(Ok(session)) = session.map(HeaderValue::from_str) {
-        headers.insert(SESSION, session);
+        headers.insert(SESSION_HEADER, session);
     }
-    if let Some(message) = call {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
-        for (name, key) in [(IDEMPOTENCY_HEADER, KEY_META), (TRACE_HEADER, TRACE_META)] {
-            let value = call_meta(message, key).and_then(|value| HeaderValue::from_str(&value).ok());
+    if let Some(message) = body {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON_TYPE));
+        for (name, key) in [(IDEMPOTENCY_HEADER, IDEMPOTENCY_KEY_META), (TRACE_HEADER, TRACE_META)] {
+            let value = call_meta_value(message, key).and_then(|value| HeaderValue::from_str(&value).ok());
             value.and_then(|value| headers.insert(name, value));
         }
     }
     headers
 }
 
-fn call_meta(message: &ClientJsonRpcMessage, key: &str) -> Option<String> {
+/// A value in the `_meta` of a tool call. None: absent, or the message is not a call.
+fn call_meta_value(message: &ClientJsonRpcMessage, key: &str) -> Option<String> {
     let ClientJsonRpcMessage::Request(request) = message else { return None };
     let is_call = matches!(request.request, ClientRequest::CallToolRequest(_));
     let meta = is_call.then(|| request.request.get_meta())?;
     meta.get(key)?.as_str().map(str::to_owned)
 }
 
-impl StreamableHttpClient for HttpClient {
-    type Error = NoMessage;
+impl StreamableHttpClient for McpHttpClient {
+    type Error = PostError;
 
     async fn post_message(
         &self,
@@ -222,21 +243,21 @@ impl StreamableHttpClient for HttpClient {
         session_id: Option<Arc<str>>,
         _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Posted {
+    ) -> PostResult {
         let body = serde_json::to_vec(&message)?;
-        let headers = headers(session_id.as_deref(), custom_headers, Some(&message));
+        let headers = build_headers(session_id.as_deref(), custom_headers, Some(&message));
         let response = match self.send(Method::POST, headers, Some(body)).await {
             Ok(response) => response,
-            Err(came) => return no_message(came),
+            Err(raw) => return post_failed(raw),
         };
         if response.status() == StatusCode::NOT_FOUND && session_id.is_some() {
             self.inner.session_lost.store(true, Ordering::SeqCst);
-            return no_message(Came::SessionLost);
+            return post_failed(RawOutcome::SessionLost);
         }
-        match (response.status().is_success(), asked(&message)) {
-            (true, Some(asked)) => answered(response, &asked).await,
+        match (response.status().is_success(), sent_request(&message)) {
+            (true, Some(request)) => read_answer(response, &request).await,
             (true, None) => Ok(StreamableHttpPostResponse::Accepted),
-            (false, asked) => refusal(response, asked).await,
+            (false, request) => read_failure(response, request).await,
         }
     }
 
@@ -246,16 +267,16 @@ impl StreamableHttpClient for HttpClient {
         session_id: Arc<str>,
         _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), StreamableHttpError<NoMessage>> {
-        let headers = headers(Some(&session_id), custom_headers, None);
+    ) -> Result<(), StreamableHttpError<PostError>> {
+        let headers = build_headers(Some(&session_id), custom_headers, None);
         match self.send(Method::DELETE, headers, None).await {
             Ok(_) => Ok(()),
-            Err(came) => no_message(came),
+            Err(raw) => post_failed(raw),
         }
     }
 
-    /// Only to take up the answer of a call whose stream broke. The stream of a server's own words is not
-    /// asked for: nobody here listens to them, and it would hold a connection open for each server.
+    /// Only resumes the response stream of a call after it broke. The stream of server-initiated messages is
+    /// not requested: they are not used, and it would hold a connection open for each server.
     async fn get_stream(
         &self,
         _uri: Arc<str>,
@@ -263,116 +284,129 @@ impl StreamableHttpClient for HttpClient {
         last_event_id: Option<String>,
         _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<Events, StreamableHttpError<NoMessage>> {
+    ) -> Result<EventStream, StreamableHttpError<PostError>> {
         let Some(Ok(last)) = last_event_id.map(|id| HeaderValue::from_str(&id)) else {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         };
-        let mut headers = headers(session_id.as_deref(), custom_headers, None);
-        headers.insert(LAST_EVENT, last);
+        let mut headers = build_headers(session_id.as_deref(), custom_headers, None);
+        headers.insert(LAST_EVENT_HEADER, last);
         match self.send(Method::GET, headers, None).await {
-            Ok(response) if response.status().is_success() && is(&response, EVENTS) => {
-                Ok(events(response, None))
+            Ok(response)
+                if response.status().is_success() && has_content_type(&response, EVENT_STREAM_TYPE) =>
+            {
+                Ok(event_stream(response, None))
             }
             Ok(_) => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            Err(came) => no_message(came),
+            Err(raw) => post_failed(raw),
         }
     }
 }
 
-/// The request within a message, if it is one: everything else wants no answer.
-struct Asked {
+/// A request that was sent and expects an answer.
+struct SentRequest {
     id: RequestId,
-    calls: bool,
-    discovers: bool,
+    is_call: bool,
+    is_discover: bool,
 }
 
-impl Asked {
-    /// Its id, where it is a call.
-    fn call(&self) -> Option<&RequestId> {
-        self.calls.then_some(&self.id)
+impl SentRequest {
+    /// The request's id. None: it is not a tool call.
+    fn call_id(&self) -> Option<&RequestId> {
+        self.is_call.then_some(&self.id)
     }
 }
 
-fn asked(message: &ClientJsonRpcMessage) -> Option<Asked> {
+/// The request in a message. None: the message expects no answer.
+fn sent_request(message: &ClientJsonRpcMessage) -> Option<SentRequest> {
     let ClientJsonRpcMessage::Request(request) = message else { return None };
     let discovers = matches!(request.request, ClientRequest::DiscoverRequest(_));
     let calls = matches!(request.request, ClientRequest::CallToolRequest(_));
-    Some(Asked { id: request.id.clone(), calls, discovers })
+    Some(SentRequest { id: request.id.clone(), is_call: calls, is_discover: discovers })
 }
 
-fn is(response: &Response, kind: &str) -> bool {
-    let said = response.headers().get(CONTENT_TYPE).and_then(|said| said.to_str().ok());
-    said.is_some_and(|said| said.trim_start().to_ascii_lowercase().starts_with(kind))
+fn has_content_type(response: &Response, media_type: &str) -> bool {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.is_some_and(|value| value.trim_start().to_ascii_lowercase().starts_with(media_type))
 }
 
-async fn answered(mut response: Response, asked: &Asked) -> Posted {
-    let session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+/// Reads the answer to a request from a 2xx response.
+async fn read_answer(mut response: Response, request: &SentRequest) -> PostResult {
+    let session = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
     if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
-        return unintelligible("the server accepted the request and gave no answer to it");
+        return invalid_response("the server accepted the request and gave no answer to it");
     }
-    if is(&response, EVENTS) {
-        return Ok(StreamableHttpPostResponse::Sse(events(response, asked.call().cloned()), session));
+    if has_content_type(&response, EVENT_STREAM_TYPE) {
+        return Ok(StreamableHttpPostResponse::Sse(
+            event_stream(response, request.call_id().cloned()),
+            session,
+        ));
     }
-    if !is(&response, JSON) {
-        return unintelligible("the server's answer is neither JSON nor a stream of events");
+    if !has_content_type(&response, JSON_TYPE) {
+        return invalid_response("the server's answer is neither JSON nor a stream of events");
     }
-    let body = match egress::read(&mut response, MESSAGE_BYTES_MAX).await {
+    let body = match egress::read_body(&mut response, MESSAGE_BYTES_MAX).await {
         Ok((body, false)) => body,
         Ok((_, true)) => {
             let why = format!("the server's answer has more than {MESSAGE_BYTES_MAX} bytes");
-            return no_message(Came::Broken { why });
+            return post_failed(RawOutcome::ConnectionLost { why });
         }
-        Err(why) => return no_message(Came::Broken { why }),
+        Err(why) => return post_failed(RawOutcome::ConnectionLost { why }),
     };
-    if let Some(answer) = answer::of_call(&body, |id| Some(id) == asked.call()) {
+    if let Some(answer) = call_response::parse(&body, |id| Some(id) == request.call_id()) {
         return Ok(StreamableHttpPostResponse::Json(answer, session));
     }
-    let body = match passed(&body) {
-        Passed::AsIs => body,
-        Passed::Instead(other) => other,
-        Passed::Nothing => return unintelligible("the server's answer is too large for what was asked"),
+    let body = match rewrite_for_rmcp(&body) {
+        MessageRewrite::Unchanged => body,
+        MessageRewrite::Replaced(other) => other,
+        MessageRewrite::Dropped => {
+            return invalid_response("the server's answer is too large for what was asked");
+        }
     };
     match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
-        // An error without an id is about the one request that was sent.
+        // An error without an id refers to the one request that was sent.
         Ok(ServerJsonRpcMessage::Error(error)) if error.id.is_none() => {
-            refused(error.error, asked.id.clone())
+            error_answer(error.error, request.id.clone())
         }
-        Ok(message) if answers(&message, &asked.id) => Ok(StreamableHttpPostResponse::Json(message, session)),
-        Ok(_) => unintelligible("the server answered under another id"),
-        Err(error) => unintelligible(format!("the server's answer is no JSON-RPC: {error}")),
+        Ok(message) if is_answer_to(&message, &request.id) => {
+            Ok(StreamableHttpPostResponse::Json(message, session))
+        }
+        Ok(_) => invalid_response("the server answered under another id"),
+        Err(error) => invalid_response(format!("the server's answer is no JSON-RPC: {error}")),
     }
 }
 
-fn answers(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
-    answer::id_of_request(message).is_some_and(|given| given.to_string() == id.to_string())
+/// Whether a message answers the request; ids are compared as text, since some servers change their type.
+fn is_answer_to(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
+    call_response::answered_id(message).is_some_and(|answered| answered.to_string() == id.to_string())
 }
 
-/// A status other than success. A JSON-RPC error in a 4xx is the server's own word on the request, and is
-/// believed; whatever comes with a 5xx, nobody can tell how far it got.
-async fn refusal(response: Response, asked: Option<Asked>) -> Posted {
+/// Reads a non-2xx response. A JSON-RPC error in a 4xx is the server's own answer and is believed; after a
+/// 5xx it is unknown how far the request came.
+async fn read_failure(response: Response, request: Option<SentRequest>) -> PostResult {
     let status = response.status();
-    let (came, body) = egress::refusal(response).await;
+    let (raw, body) = egress::read_failure(response).await;
     let error = match serde_json::from_slice(&body) {
         Ok(ServerJsonRpcMessage::Error(error)) => Some(error.error),
         Ok(_) | Err(_) => None,
     };
-    let said_no = status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 408 | 429);
-    match (asked.filter(|_| said_no), error) {
-        (Some(Asked { id, .. }), Some(error)) => refused(error, id),
-        // What an older server makes of the newer handshake's first word.
-        (Some(Asked { id, discovers: true, .. }), None) => {
-            refused(ErrorData::invalid_request(NoMessage(came).to_string(), None), id)
+    let is_believed = status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 408 | 429);
+    match (request.filter(|_| is_believed), error) {
+        (Some(SentRequest { id, .. }), Some(error)) => error_answer(error, id),
+        // An older server's response to the first request of the newer handshake.
+        (Some(SentRequest { id, is_discover: true, .. }), None) => {
+            error_answer(ErrorData::invalid_request(PostError(raw).to_string(), None), id)
         }
-        (Some(Asked { discovers: false, .. }) | None, Some(_) | None) => no_message(came),
+        (Some(SentRequest { is_discover: false, .. }) | None, Some(_) | None) => post_failed(raw),
     }
 }
 
-fn refused(error: ErrorData, id: RequestId) -> Posted {
+/// A JSON-RPC error as the answer to request `id`.
+fn error_answer(error: ErrorData, id: RequestId) -> PostResult {
     Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, Some(id)), None))
 }
 
-/// The events of an answer, none of them larger than a message may be.
-fn events(response: Response, call: Option<RequestId>) -> Events {
+/// The events of a response, each limited to `MESSAGE_BYTES_MAX`. `call`: the id of the call that it answers.
+fn event_stream(response: Response, call: Option<RequestId>) -> EventStream {
     let mut event_bytes = 0;
     let mut last = 0;
     let limited = response.bytes_stream().map_err(io::Error::other).and_then(move |chunk| {
@@ -384,21 +418,21 @@ fn events(response: Response, call: Option<RequestId>) -> Events {
         let fits = event_bytes <= MESSAGE_BYTES_MAX;
         std::future::ready(if fits { Ok(chunk) } else { Err(io::Error::other("an event without end")) })
     });
-    SseStream::from_bytes_stream(limited).map_ok(move |event| for_rmcp(event, call.as_ref())).boxed()
+    SseStream::from_bytes_stream(limited).map_ok(move |event| rewrite_event(event, call.as_ref())).boxed()
 }
 
-/// In a form that rmcp, which reads it next, does not mistake.
-fn for_rmcp(mut event: Sse, call: Option<&RequestId>) -> Sse {
+/// Rewrites an event so that rmcp parses it as what it is; see `call_response` and `raw_tools`.
+fn rewrite_event(mut event: Sse, call: Option<&RequestId>) -> Sse {
     let Some(data) = event.data.take() else { return event };
-    let answer = answer::of_call(data.as_bytes(), |id| Some(id) == call);
-    let other = match answer.and_then(|answer| serde_json::to_vec(&answer).ok()) {
-        Some(plain) => Passed::Instead(plain),
-        None => passed(data.as_bytes()),
+    let answer = call_response::parse(data.as_bytes(), |id| Some(id) == call);
+    let rewrite = match answer.and_then(|answer| serde_json::to_vec(&answer).ok()) {
+        Some(normalized) => MessageRewrite::Replaced(normalized),
+        None => rewrite_for_rmcp(data.as_bytes()),
     };
-    event.data = match other {
-        Passed::AsIs => Some(data),
-        Passed::Instead(other) => String::from_utf8(other).ok(),
-        Passed::Nothing => None,
+    event.data = match rewrite {
+        MessageRewrite::Unchanged => Some(data),
+        MessageRewrite::Replaced(other) => String::from_utf8(other).ok(),
+        MessageRewrite::Dropped => None,
     };
     event
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command};
 
-use actbook::{Answer, Client, Executor, Status, StepStatus};
+use actbook::{Client, ExecutionStatus, Executor, StepAnswer, StepStatus};
 use serde_json::json;
 
 use super::{builder, of, plan, step};
@@ -84,13 +84,13 @@ pub async fn come_back(url: &str) {
     for row in client.executions(&Default::default(), 10).await.unwrap() {
         let view = client.wait(&row.id).await.unwrap();
         if view.plan.name == "puts" {
-            assert_eq!(view.status, Status::Succeeded);
+            assert_eq!(view.status, ExecutionStatus::Succeeded);
             continue;
         }
-        assert_eq!((view.status, of(&view, "post").status), (Status::Blocked, StepStatus::Unknown));
+        assert_eq!((view.status, of(&view, "post").status), (ExecutionStatus::Blocked, StepStatus::Unknown));
         let seen = Some(json!({ "id": 7 }));
-        client.decide(&row.id, "post", Answer::Happened, Some("it was seen"), seen).await.unwrap();
-        assert_eq!(client.wait(&row.id).await.unwrap().status, Status::Succeeded);
+        client.decide(&row.id, "post", StepAnswer::Happened, Some("it was seen"), seen).await.unwrap();
+        assert_eq!(client.wait(&row.id).await.unwrap().status, ExecutionStatus::Succeeded);
     }
     assert!(client.verify().await.unwrap().ok);
     say("whole");

@@ -1,8 +1,8 @@
 //! The rest of what the door offers: agent steps, steering, request keys, notes, tasks, history.
 
 use actbook::{
-    Action, Category, Decision, ExecutionFilter, Executor, Facts, Fault, JournalFilter, NoteGiven, Reported,
-    Status, StepStatus, TaskGiven, TaskStatus,
+    ActionFacts, ActionRecord, Decision, ErrorCategory, ExecutionFilter, ExecutionStatus, Executor, Fault,
+    JournalFilter, NoteSpec, ReportedStatus, StepStatus, TaskSpec, TaskStatus,
 };
 use serde_json::json;
 
@@ -18,20 +18,21 @@ fn agent_steps_are_reported_and_values_flow_on() {
         let mut after = step("after", "t/do");
         after["arguments"] = json!({ "told": "${steps.tells.output.told}" });
         let view = run(&client, "by hand", json!([agent, after])).await;
-        assert_eq!((view.status, view.waiting[0].kind), (Status::Blocked, "agent"));
-        let report = |status, output| Action {
+        assert_eq!((view.status, view.waiting[0].kind), (ExecutionStatus::Blocked, "agent"));
+        let report = |status, output| ActionRecord {
             execution: Some(view.id.to_string()),
             step: Some("tells".into()),
             status: Some(status),
             output,
-            facts: Facts { confidence: Some(0.8), ..Facts::default() },
+            facts: ActionFacts { confidence: Some(0.8), ..ActionFacts::default() },
             take_over: false,
         };
         let bot = client.acting_as("agent:bot");
-        let began = bot.record_action(report(Reported::Started, None)).await.unwrap();
-        let ended = bot.record_action(report(Reported::Succeeded, Some(json!({ "told": 3 })))).await.unwrap();
+        let began = bot.record_action(report(ReportedStatus::Started, None)).await.unwrap();
+        let ended =
+            bot.record_action(report(ReportedStatus::Succeeded, Some(json!({ "told": 3 })))).await.unwrap();
         assert!(ended > began);
-        assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, Status::Succeeded);
+        assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, ExecutionStatus::Succeeded);
         assert_eq!(heard.calls()[0].arguments, json!({ "told": 3 }));
 
         let decision = Decision {
@@ -42,9 +43,9 @@ fn agent_steps_are_reported_and_values_flow_on() {
         };
         let view = bot.record_decision(view.id.as_str(), decision).await.unwrap();
         assert_eq!(view.records.last().unwrap().decision.as_deref(), Some("leave it so"));
-        let alone = Action {
-            facts: Facts { entity: Some("the door".into()), ..Facts::default() },
-            ..Action::default()
+        let alone = ActionRecord {
+            facts: ActionFacts { entity: Some("the door".into()), ..ActionFacts::default() },
+            ..ActionRecord::default()
         };
         let position = bot.record_action(alone).await.unwrap();
         let entry = client
@@ -64,24 +65,24 @@ fn an_execution_is_paused_resumed_cancelled_and_rejected() {
         client.save_plan(&plan("steered", json!([step("a", "t/gate"), step("b", "t/gate")]))).await.unwrap();
         let id = client.start("steered", None).await.unwrap().id.to_string();
         gate.arrived().await;
-        assert_eq!(client.pause(&id, Some("lunch")).await.unwrap().status, Status::Paused);
+        assert_eq!(client.pause(&id, Some("lunch")).await.unwrap().status, ExecutionStatus::Paused);
         gate.let_through();
         let mut watch = client.watch(&id).await.unwrap();
         while watch.next().await.unwrap().unwrap().progress.done == 0 {}
-        assert_eq!(client.wait(&id).await.unwrap().status, Status::Paused);
+        assert_eq!(client.wait(&id).await.unwrap().status, ExecutionStatus::Paused);
         client.resume(&id).await.unwrap();
         gate.arrived().await;
         client.cancel(&id, Some("enough")).await.unwrap();
         gate.let_through();
         let view = client.wait(&id).await.unwrap();
-        assert_eq!((view.status, view.progress.done), (Status::Cancelled, 2));
+        assert_eq!((view.status, view.progress.done), (ExecutionStatus::Cancelled, 2));
 
         let mut asks = step("asks", "t/gate");
         asks["approval"] = json!("required");
         let view = run(&client, "asked", json!([asks])).await;
         let view = client.reject(view.id.as_str(), Some("asks"), Some("not today")).await.unwrap();
         let view = client.wait(view.id.as_str()).await.unwrap();
-        assert_eq!((view.status, of(&view, "asks").status.as_str()), (Status::Blocked, "failed"));
+        assert_eq!((view.status, of(&view, "asks").status.as_str()), (ExecutionStatus::Blocked, "failed"));
         let blocked = ExecutionFilter { status: Some("blocked".into()), ..Default::default() };
         assert_eq!(client.executions(&blocked, 10).await.unwrap().len(), 1);
         let refused = client.view("nobody").await.unwrap_err();
@@ -99,7 +100,7 @@ fn an_executor_tells_of_its_progress_and_hears_that_it_is_to_stop() {
                 call.progress(3.0, Some(8.0), Some("planing"));
                 began.send_replace(true);
                 call.asked_to_stop().await;
-                Err(Fault::failed(Category::Policy, "put down in time"))
+                Err(Fault::failed(ErrorCategory::Policy, "put down in time"))
             }
         });
         let client = builder(&scratch.url).tool("t/long", long).open().await.unwrap();
@@ -111,7 +112,7 @@ fn an_executor_tells_of_its_progress_and_hears_that_it_is_to_stop() {
         assert_eq!((progress.done, progress.message.as_deref()), (3.0, Some("planing")));
         client.cancel(&id, None).await.unwrap();
         let view = client.wait(&id).await.unwrap();
-        assert_eq!((view.status, of(&view, "a").status), (Status::Cancelled, StepStatus::Failed));
+        assert_eq!((view.status, of(&view, "a").status), (ExecutionStatus::Cancelled, StepStatus::Failed));
     });
 }
 
@@ -127,7 +128,7 @@ fn a_request_key_starts_one_execution_however_often_it_is_asked_for() {
         let second = other.with_key("order-17").run("once", None).await.unwrap();
         assert_eq!((first.id, heard.calls().len()), (second.id, 1));
         assert_eq!(keyed.run("once", Some(json!({}))).await.unwrap_err().code, "key_reused");
-        assert_eq!(client.run("once", None).await.unwrap().status, Status::Succeeded);
+        assert_eq!(client.run("once", None).await.unwrap().status, ExecutionStatus::Succeeded);
         assert_eq!(heard.calls().len(), 2);
     });
 }
@@ -136,11 +137,11 @@ fn a_request_key_starts_one_execution_however_often_it_is_asked_for() {
 fn notes_and_tasks_outlive_the_client_that_wrote_them() {
     for_each_database(async |scratch| {
         let one = builder(&scratch.url).open().await.unwrap();
-        one.set_note(NoteGiven::new("db-port", "the database listens on 5433")).await.unwrap();
-        one.set_note(NoteGiven::new("gone", "soon")).await.unwrap();
+        one.set_note(NoteSpec::new("db-port", "the database listens on 5433")).await.unwrap();
+        one.set_note(NoteSpec::new("gone", "soon")).await.unwrap();
         one.delete_note("gone", &Default::default()).await.unwrap();
         let task =
-            TaskGiven { id: "T-1".into(), title: Some("Move the database".into()), ..TaskGiven::default() };
+            TaskSpec { id: "T-1".into(), title: Some("Move the database".into()), ..TaskSpec::default() };
         one.add_task(task).await.unwrap();
         one.shutdown(std::time::Duration::ZERO).await;
 
@@ -156,7 +157,7 @@ fn notes_and_tasks_outlive_the_client_that_wrote_them() {
         assert_eq!(two.split_task("T-1", "move").await.unwrap().len(), 2);
         two.run("move", None).await.unwrap();
         assert_eq!(two.task("T-1/a").await.unwrap().status, TaskStatus::Done);
-        let done = TaskGiven { id: "T-1".into(), status: Some(TaskStatus::Done), ..TaskGiven::default() };
+        let done = TaskSpec { id: "T-1".into(), status: Some(TaskStatus::Done), ..TaskSpec::default() };
         assert_eq!(two.change_task(done).await.unwrap().status, TaskStatus::Done);
         assert_eq!(two.tasks(Some(TaskStatus::Done)).await.unwrap().len(), 1);
         assert!(two.task_story("T-1").await.unwrap().subtasks.len() == 2);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use actbook::{Category, Executor, Fault, JournalFilter, Status, StepStatus};
+use actbook::{ErrorCategory, ExecutionStatus, Executor, Fault, JournalFilter, StepStatus};
 use serde_json::{Value, json};
 
 use super::{Heard, builder, error_of, of, run, step, undoable};
@@ -38,7 +38,10 @@ fn a_panic_in_an_executor_is_unknown_and_on_record() {
             .unwrap();
         for (tool, word) in [("t/at-once", "at once"), ("t/half-way", "half way")] {
             let view = run(&client, "panics", json!([undoable("do", "t/do"), undoable("panic", tool)])).await;
-            assert_eq!((view.status, of(&view, "panic").status), (Status::Blocked, StepStatus::Unknown));
+            assert_eq!(
+                (view.status, of(&view, "panic").status),
+                (ExecutionStatus::Blocked, StepStatus::Unknown)
+            );
             let (category, message) = error_of(&view, "panic");
             assert_eq!(category, "internal");
             assert!(message.contains(word), "{message}");
@@ -53,7 +56,7 @@ fn a_panic_in_an_executor_is_unknown_and_on_record() {
             let ended = client.journal(&filter, 10).await.unwrap();
             assert_eq!(ended.last().unwrap().body["outcome"], "unknown");
             client.undo(view.id.as_str(), None).await.unwrap();
-            assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, Status::Compensated);
+            assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, ExecutionStatus::Compensated);
         }
         assert!(client.verify().await.unwrap().ok);
     });
@@ -70,7 +73,7 @@ fn an_executor_that_does_not_answer_in_time_is_dropped_and_unknown() {
         let mut slow = step("slow", "t/hangs");
         slow["timeout"] = json!("20ms");
         let view = run(&client, "slow", json!([slow])).await;
-        assert_eq!((view.status, of(&view, "slow").status), (Status::Blocked, StepStatus::Unknown));
+        assert_eq!((view.status, of(&view, "slow").status), (ExecutionStatus::Blocked, StepStatus::Unknown));
         assert_eq!(error_of(&view, "slow").0, "timeout");
     });
 }
@@ -84,7 +87,7 @@ fn an_error_that_an_executor_passes_on_is_unknown_and_a_fault_is_what_it_says() 
             Ok(work.await?)
         });
         let tired = Executor::new(async |_| {
-            let tired = Fault::failed(Category::RateLimited, "not so fast");
+            let tired = Fault::failed(ErrorCategory::RateLimited, "not so fast");
             Err(tired.retry_after(Duration::from_millis(1)))
         });
         let client =

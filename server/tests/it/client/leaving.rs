@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actbook::{Answer, JournalFilter, Status, StepStatus};
+use actbook::{ExecutionStatus, JournalFilter, StepAnswer, StepStatus};
 use futures_util::FutureExt as _;
 use serde_json::json;
 
@@ -18,12 +18,12 @@ fn two_clients_share_a_database_and_answer_each_other() {
         let mut asks = step("asks", "t/do");
         asks["approval"] = json!("required");
         let view = run(&one, "shared", json!([step("first", "t/do"), asks])).await;
-        assert_eq!((view.status, view.waiting[0].kind), (Status::Blocked, "approval"));
+        assert_eq!((view.status, view.waiting[0].kind), (ExecutionStatus::Blocked, "approval"));
 
         assert_eq!(two.take_up().await.unwrap(), 0, "what is driven is left alone");
         let mia = two.acting_as("person:mia");
         mia.approve(view.id.as_str(), Some("asks"), Some("looks right")).await.unwrap();
-        assert_eq!(two.wait(view.id.as_str()).await.unwrap().status, Status::Succeeded);
+        assert_eq!(two.wait(view.id.as_str()).await.unwrap().status, ExecutionStatus::Succeeded);
         assert_eq!((heard.tools().len(), other.tools().len()), (2, 0), "its driver goes on");
         let hers = JournalFilter { actor: Some("person:mia".into()), ..JournalFilter::default() };
         let hers: Vec<_> = two.journal(&hers, 9).await.unwrap().into_iter().map(|entry| entry.kind).collect();
@@ -52,7 +52,7 @@ fn what_a_client_leaves_behind_is_taken_up_by_one_that_has_all_its_tools() {
         leaving.await;
         let left = one.view(&id).await.unwrap();
         assert_eq!(of(&left, "a").status, StepStatus::Succeeded, "calls in flight finish and are recorded");
-        assert_eq!((left.status, of(&left, "b").status), (Status::Running, StepStatus::Pending));
+        assert_eq!((left.status, of(&left, "b").status), (ExecutionStatus::Running, StepStatus::Pending));
         assert_eq!(one.start("left", None).await.unwrap_err().code, "closed");
 
         let poor = builder(&scratch.url).tool("t/do", heard.echo()).open().await.unwrap();
@@ -66,7 +66,7 @@ fn what_a_client_leaves_behind_is_taken_up_by_one_that_has_all_its_tools() {
             .await
             .unwrap();
         assert_eq!(two.take_up().await.unwrap(), 1, "the client has left its seat, though it is still there");
-        assert_eq!(two.wait(&id).await.unwrap().status, Status::Succeeded);
+        assert_eq!(two.wait(&id).await.unwrap().status, ExecutionStatus::Succeeded);
         assert_eq!((heard.tools().len(), other.tools()), (0, vec!["t/do".to_owned()]));
     });
 }
@@ -113,11 +113,11 @@ fn what_ends_with_its_runtime_is_unknown_and_taken_up_at_once() {
             let client = builder(&scratch.url).tool("t/gate", gate.tool()).open().await.unwrap();
             assert_eq!(client.take_up().await.unwrap(), 1);
             let view = client.wait(&id).await.unwrap();
-            assert_eq!((view.status, of(&view, "a").status), (Status::Blocked, StepStatus::Unknown));
-            client.decide(&id, "a", Answer::Happened, Some("it was seen"), None).await.unwrap();
+            assert_eq!((view.status, of(&view, "a").status), (ExecutionStatus::Blocked, StepStatus::Unknown));
+            client.decide(&id, "a", StepAnswer::Happened, Some("it was seen"), None).await.unwrap();
             gate.arrived().await;
             gate.let_through();
-            assert_eq!(client.wait(&id).await.unwrap().status, Status::Succeeded);
+            assert_eq!(client.wait(&id).await.unwrap().status, ExecutionStatus::Succeeded);
         });
     }
 }

@@ -1,6 +1,6 @@
 //! Plans run through executors of the program: what they are given, what they give, and undo.
 
-use actbook::{Answer, Category, Executor, Fault, Purpose, Status, StepStatus};
+use actbook::{ErrorCategory, ExecutionStatus, Executor, Fault, Purpose, StepAnswer, StepStatus};
 use serde_json::json;
 
 use super::{Heard, builder, error_of, of, plan, run, step, undoable};
@@ -26,7 +26,7 @@ fn values_flow_from_one_executor_to_the_next() {
         });
         client.save_plan(&document.to_string()).await.unwrap();
         let view = client.run("flow", Some(json!({ "number": 40, "add": 2 }))).await.unwrap();
-        assert_eq!(view.status, Status::Succeeded);
+        assert_eq!(view.status, ExecutionStatus::Succeeded);
         assert_eq!(of(&view, "second").output, Some(json!({ "got": { "sum": 42 } })));
 
         let calls = heard.calls();
@@ -43,7 +43,7 @@ fn values_flow_from_one_executor_to_the_next() {
 fn a_failure_is_briefed_and_undone_through_executors() {
     for_each_database(async |scratch| {
         let heard = Heard::default();
-        let no = heard.tool(async |_| Err(Fault::failed(Category::Permission, "declined")));
+        let no = heard.tool(async |_| Err(Fault::failed(ErrorCategory::Permission, "declined")));
         let client = builder(&scratch.url)
             .tool("t/do", heard.echo())
             .tool("t/no", no)
@@ -53,7 +53,7 @@ fn a_failure_is_briefed_and_undone_through_executors() {
             .unwrap();
         let steps = json!([undoable("a", "t/do"), undoable("b", "t/do"), undoable("c", "t/no")]);
         let view = run(&client, "fails", steps).await;
-        assert_eq!((view.status, of(&view, "c").status), (Status::Blocked, StepStatus::Failed));
+        assert_eq!((view.status, of(&view, "c").status), (ExecutionStatus::Blocked, StepStatus::Failed));
         assert_eq!(error_of(&view, "c"), ("permission".into(), "declined".into()));
         let brief = view.brief.clone().expect("something went wrong");
         let undo: Vec<_> = brief.undo.iter().map(|one| one.step.as_str()).collect();
@@ -61,7 +61,7 @@ fn a_failure_is_briefed_and_undone_through_executors() {
         assert_eq!(client.brief(view.id.as_str()).await.unwrap(), brief);
 
         client.undo(view.id.as_str(), Some("no card")).await.unwrap();
-        assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, Status::Compensated);
+        assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, ExecutionStatus::Compensated);
         let undone: Vec<_> = heard
             .calls()
             .into_iter()
@@ -81,7 +81,7 @@ fn an_idempotent_executor_is_called_again_with_the_same_key() {
         let heard = Heard::default();
         let lost_once = |heard: &Heard| {
             heard.tool(async |call| match call.origin.unwrap().attempt {
-                1 => Err(Fault::unknown(Category::Unavailable, "the line went dead")),
+                1 => Err(Fault::unknown(ErrorCategory::Unavailable, "the line went dead")),
                 _ => Ok(json!({})),
             })
         };
@@ -97,16 +97,19 @@ fn an_idempotent_executor_is_called_again_with_the_same_key() {
             json!([step])
         };
         let view = run(&client, "put", again("t/put")).await;
-        assert_eq!((view.status, of(&view, "again").attempts), (Status::Succeeded, 2));
+        assert_eq!((view.status, of(&view, "again").attempts), (ExecutionStatus::Succeeded, 2));
         let calls = heard.calls();
         assert_eq!(calls.len(), 2);
         assert_eq!(calls[0].key, calls[1].key, "the second attempt must not take effect twice");
 
         let view = run(&client, "post", again("t/post")).await;
-        assert_eq!((view.status, of(&view, "again").status), (Status::Blocked, StepStatus::Unknown));
+        assert_eq!((view.status, of(&view, "again").status), (ExecutionStatus::Blocked, StepStatus::Unknown));
         assert_eq!(heard.calls().len(), 3, "what nobody says may be sent twice is sent once");
-        client.decide(view.id.as_str(), "again", Answer::DidNotHappen, Some("looked"), None).await.unwrap();
-        assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, Status::Succeeded);
+        client
+            .decide(view.id.as_str(), "again", StepAnswer::DidNotHappen, Some("looked"), None)
+            .await
+            .unwrap();
+        assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, ExecutionStatus::Succeeded);
         let calls = heard.calls();
         assert_ne!(calls[2].key, calls[3].key, "what did not happen is another call");
     });
@@ -169,7 +172,7 @@ fn a_client_runs_on_a_runtime_of_one_thread() {
             let scratch = Scratch::new(kind).await;
             let client = builder(&scratch.url).tool("t/do", Heard::default().echo()).open().await.unwrap();
             let view = run(&client, "one", json!([step("a", "t/do"), step("b", "t/do")])).await;
-            assert_eq!(view.status, Status::Succeeded);
+            assert_eq!(view.status, ExecutionStatus::Succeeded);
         });
     }
 }

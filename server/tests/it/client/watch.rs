@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actbook::{Status, StepStatus};
+use actbook::{ExecutionStatus, StepStatus};
 use futures_util::StreamExt as _;
 use serde_json::json;
 
@@ -27,7 +27,7 @@ fn a_watch_shows_every_stand_from_the_first_look_to_the_end() {
         let from_outside = neighbour.watch(started.id.as_str()).await.unwrap();
 
         let first = watch.next().await.unwrap().unwrap();
-        assert_eq!((first.status, of(&first, "a").status), (Status::Running, StepStatus::Running));
+        assert_eq!((first.status, of(&first, "a").status), (ExecutionStatus::Running, StepStatus::Running));
         gate.let_through();
         let mut position = first.position;
         let mut last = first;
@@ -36,9 +36,9 @@ fn a_watch_shows_every_stand_from_the_first_look_to_the_end() {
             assert!(last.position > position, "every look shows something that was not there before");
             position = last.position;
         }
-        assert_eq!((last.status, last.progress.done), (Status::Succeeded, 2));
+        assert_eq!((last.status, last.progress.done), (ExecutionStatus::Succeeded, 2));
         let seen: Vec<_> = from_outside.map(|view| view.unwrap().status).collect().await;
-        assert_eq!((seen[0], *seen.last().unwrap()), (Status::Running, Status::Succeeded));
+        assert_eq!((seen[0], *seen.last().unwrap()), (ExecutionStatus::Running, ExecutionStatus::Succeeded));
         let over: Vec<_> = client.watch(started.id.as_str()).await.unwrap().collect().await;
         assert_eq!(over.len(), 1, "of what has ended there is one thing to see");
     });
@@ -61,7 +61,7 @@ fn to_drop_a_wait_or_a_watch_stops_nothing() {
         gate.let_through();
         gate.arrived().await;
         gate.let_through();
-        assert_eq!(client.wait(&row.id).await.unwrap().status, Status::Succeeded);
+        assert_eq!(client.wait(&row.id).await.unwrap().status, ExecutionStatus::Succeeded);
     });
 }
 
@@ -74,16 +74,16 @@ fn what_is_decided_but_not_yet_written_is_not_shown() {
         let id = client.start("held up", None).await.unwrap().id.to_string();
         gate.arrived().await;
         let mut other = scratch.db.appender().unwrap();
-        apart(|| other.hold(TENANT)).unwrap();
+        apart(|| other.lock_head(TENANT)).unwrap();
         let looking = async {
             for _ in 0..100 {
-                assert_eq!(client.view(&id).await.unwrap().status, Status::Running);
+                assert_eq!(client.view(&id).await.unwrap().status, ExecutionStatus::Running);
             }
-            apart(|| other.release()).unwrap();
+            apart(|| other.unlock_head()).unwrap();
         };
         let (paused, ()) = tokio::join!(client.pause(&id, None), looking);
         paused.unwrap();
-        assert_eq!(client.view(&id).await.unwrap().status, Status::Paused);
+        assert_eq!(client.view(&id).await.unwrap().status, ExecutionStatus::Paused);
         gate.let_through();
     });
 }

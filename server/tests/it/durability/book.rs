@@ -2,10 +2,10 @@
 
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::service::{self, Action, Facts, Reported, Service, Started};
-use actbook::store::Options;
-use actbook::tools::{Call, Ended, Tools};
-use actbook_engine::policy::{Answer, Category, Status};
+use actbook::service::{self, ActionFacts, ActionRecord, ReportedStatus, Service, StartedExecution};
+use actbook::store::DatabaseOptions;
+use actbook::tools::{Call, CallOutcome, Tools};
+use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepAnswer};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ impl Book {
 
     /// The same, with an ear for each call as it is made.
     pub async fn listening(url: &str, heard: impl Fn(&Call) + Send + Sync + 'static) -> Self {
-        let tools = Tools::new(&Config::default()).with_callback("t", move |call| {
+        let tools = Tools::new(&Config::default()).with_server_executor("t", move |call| {
             heard(&call);
             std::future::ready(answer(&call)).boxed()
         });
@@ -32,11 +32,12 @@ impl Book {
     }
 
     pub async fn with_tools(url: &str, tools: Tools) -> Self {
-        let service = Service::with_tools(url, Options::default(), tools).await.expect("the book opens");
+        let service =
+            Service::open_with_tools(url, DatabaseOptions::default(), tools).await.expect("the book opens");
         Self { service, caller: Caller::new("person:ada"), go: watch::channel(false).0 }
     }
 
-    pub async fn start(&self, plan: &Value, inputs: Option<Value>, drive: bool) -> Started {
+    pub async fn start(&self, plan: &Value, inputs: Option<Value>, drive: bool) -> StartedExecution {
         let saved =
             self.service.save_plan(&self.caller, &plan.to_string(), true).await.expect("it is a plan");
         let started = self.service.start(&self.caller, saved.reference, saved.plan, inputs, drive).await;
@@ -44,28 +45,34 @@ impl Book {
     }
 
     /// Saves, starts and drives, to the end or the first question.
-    pub async fn run(&self, plan: &Value, inputs: Option<Value>) -> (String, Status) {
+    pub async fn run(&self, plan: &Value, inputs: Option<Value>) -> (String, ExecutionStatus) {
         let started = self.start(plan, inputs, true).await;
         (started.id.to_string(), self.drive(started).await)
     }
 
-    pub async fn drive(&self, started: Started) -> Status {
+    pub async fn drive(&self, started: StartedExecution) -> ExecutionStatus {
         self.service.drive(started.progress, self.go.subscribe()).await.expect("it is driven")
     }
 
-    pub async fn go_on(&self, id: &str) -> Status {
+    pub async fn go_on(&self, id: &str) -> ExecutionStatus {
         let claimed = self.service.claim(&self.caller, id, false).await.expect("it is taken up");
         let progress = claimed.expect("nobody else drives it");
         self.service.drive(progress, self.go.subscribe()).await.expect("it is driven")
     }
 
-    pub async fn decide(&self, id: &str, step: &str, answer: Answer, output: Option<Value>) -> Status {
+    pub async fn decide(
+        &self,
+        id: &str,
+        step: &str,
+        answer: StepAnswer,
+        output: Option<Value>,
+    ) -> ExecutionStatus {
         let (step, reason) = (step.to_owned(), Some(format!("because {}", answer.as_str())));
         self.service.decide(&self.caller, id, step, answer, reason, output).await.expect("it is decided");
         self.go_on(id).await
     }
 
-    pub async fn assert_whole(&self) -> service::Verified {
+    pub async fn assert_whole(&self) -> service::VerifyReport {
         let verified = self.service.verify().await.expect("it can be verified");
         assert_eq!(verified.bad, None);
         assert!(verified.ok);
@@ -73,19 +80,21 @@ impl Book {
     }
 }
 
-fn answer(call: &Call) -> Ended {
+fn answer(call: &Call) -> CallOutcome {
     match call.tool.as_str() {
-        "t/no" => Ended::Failed {
-            category: Category::ToolError,
+        "t/no" => CallOutcome::Failed {
+            category: ErrorCategory::ToolError,
             message: format!("no to {}", call.arguments),
             sent: true,
             output: None,
             retry_after: None,
         },
-        "t/lost" => {
-            Ended::Unknown { category: Category::Timeout, message: "no answer".into(), retry_after: None }
-        }
-        _ => Ended::Succeeded { output: json!({ "heard": call.arguments }) },
+        "t/lost" => CallOutcome::Unknown {
+            category: ErrorCategory::Timeout,
+            message: "no answer".into(),
+            retry_after: None,
+        },
+        _ => CallOutcome::Succeeded { output: json!({ "heard": call.arguments }) },
     }
 }
 
@@ -110,8 +119,12 @@ pub async fn mixed(book: &Book, word: &str) -> Vec<String> {
     ids.push(waits_for_people(book, word).await);
     ids.push(undoes_itself(book, word).await);
     ids.push(is_cancelled(book, word).await);
-    let facts = Facts { entity: Some(word.to_owned()), after_state: Some(json!(word)), ..Facts::default() };
-    let act = Action { facts, ..Action::default() };
+    let facts = ActionFacts {
+        entity: Some(word.to_owned()),
+        after_state: Some(json!(word)),
+        ..ActionFacts::default()
+    };
+    let act = ActionRecord { facts, ..ActionRecord::default() };
     book.service.record_action(&book.caller, act).await.expect("an act of no execution is kept");
     // Left open, driven by nobody.
     book.start(&with_inputs(word), Some(json!({ "word": word })), false).await;
@@ -131,26 +144,26 @@ fn with_inputs(word: &str) -> Value {
 
 async fn passes_values(book: &Book, word: &str) -> String {
     let (id, status) = book.run(&with_inputs(word), Some(json!({ "word": word }))).await;
-    assert_eq!(status, Status::Succeeded);
+    assert_eq!(status, ExecutionStatus::Succeeded);
     id
 }
 
 async fn fails_and_is_undone(book: &Book, word: &str) -> String {
     let steps = [undoable("does", "t/ok", word), undoable("fails", "t/no", word)];
     let (id, status) = book.run(&plan("fails", &steps), None).await;
-    assert_eq!(status, Status::Blocked);
-    assert_eq!(book.decide(&id, "fails", Answer::Retry, None).await, Status::Blocked);
-    assert_eq!(book.decide(&id, "fails", Answer::Compensate, None).await, Status::Compensated);
+    assert_eq!(status, ExecutionStatus::Blocked);
+    assert_eq!(book.decide(&id, "fails", StepAnswer::Retry, None).await, ExecutionStatus::Blocked);
+    assert_eq!(book.decide(&id, "fails", StepAnswer::Compensate, None).await, ExecutionStatus::Compensated);
     id
 }
 
 async fn is_settled_by_hand(book: &Book, word: &str) -> String {
     let steps = [step("lost", "t/lost", word), step("after", "t/ok", word), step("also", "t/lost", word)];
     let (id, status) = book.run(&plan("settled", &steps), None).await;
-    assert_eq!(status, Status::Blocked);
+    assert_eq!(status, ExecutionStatus::Blocked);
     let output = Some(json!({ "found": word }));
-    assert_eq!(book.decide(&id, "lost", Answer::Happened, output).await, Status::Blocked);
-    assert_eq!(book.decide(&id, "also", Answer::Skip, None).await, Status::Succeeded);
+    assert_eq!(book.decide(&id, "lost", StepAnswer::Happened, output).await, ExecutionStatus::Blocked);
+    assert_eq!(book.decide(&id, "also", StepAnswer::Skip, None).await, ExecutionStatus::Succeeded);
     id
 }
 
@@ -161,24 +174,28 @@ async fn waits_for_people(book: &Book, word: &str) -> String {
     let mut plan = plan("waits", &[asks, agent]);
     plan["policy"] = json!({ "approval": "plan" });
     let (id, status) = book.run(&plan, None).await;
-    assert_eq!(status, Status::Blocked);
+    assert_eq!(status, ExecutionStatus::Blocked);
     let (service, caller) = (&book.service, &book.caller);
     service.approve(caller, &id, None, Some("go ahead".into())).await.unwrap();
-    assert_eq!(book.go_on(&id).await, Status::Blocked);
+    assert_eq!(book.go_on(&id).await, ExecutionStatus::Blocked);
     service.approve(caller, &id, Some("asks".into()), None).await.unwrap();
-    assert_eq!(book.go_on(&id).await, Status::Blocked);
-    let tells = |status, output| Action {
+    assert_eq!(book.go_on(&id).await, ExecutionStatus::Blocked);
+    let tells = |status, output| ActionRecord {
         execution: Some(id.to_string()),
         step: Some("tells".into()),
         status: Some(status),
         output,
-        facts: Facts { description: Some(word.to_owned()), confidence: Some(0.9), ..Facts::default() },
+        facts: ActionFacts {
+            description: Some(word.to_owned()),
+            confidence: Some(0.9),
+            ..ActionFacts::default()
+        },
         take_over: false,
     };
-    service.record_action(caller, tells(Reported::Started, None)).await.unwrap();
+    service.record_action(caller, tells(ReportedStatus::Started, None)).await.unwrap();
     let output = Some(json!({ "told": word }));
-    service.record_action(caller, tells(Reported::Succeeded, output)).await.unwrap();
-    assert_eq!(book.go_on(&id).await, Status::Succeeded);
+    service.record_action(caller, tells(ReportedStatus::Succeeded, output)).await.unwrap();
+    assert_eq!(book.go_on(&id).await, ExecutionStatus::Succeeded);
     id
 }
 
@@ -186,7 +203,7 @@ async fn undoes_itself(book: &Book, word: &str) -> String {
     let mut plan = plan("auto", &[undoable("does", "t/ok", word), undoable("lost", "t/lost", word)]);
     plan["policy"] = json!({ "on_failure": "auto" });
     let (id, status) = book.run(&plan, None).await;
-    assert_eq!(status, Status::Compensated);
+    assert_eq!(status, ExecutionStatus::Compensated);
     id
 }
 
@@ -194,10 +211,10 @@ async fn is_cancelled(book: &Book, word: &str) -> String {
     let mut asks = undoable("asks", "t/ok", word);
     asks["approval"] = json!("required");
     let (id, status) = book.run(&plan("cancelled", &[step("does", "t/ok", word), asks]), None).await;
-    assert_eq!(status, Status::Blocked);
+    assert_eq!(status, ExecutionStatus::Blocked);
     book.service.pause(&book.caller, &id, Some("not now".into())).await.unwrap();
     book.service.resume(&book.caller, &id).await.unwrap();
     book.service.cancel(&book.caller, &id, None).await.unwrap();
-    assert_eq!(book.go_on(&id).await, Status::Cancelled);
+    assert_eq!(book.go_on(&id).await, ExecutionStatus::Cancelled);
     id
 }

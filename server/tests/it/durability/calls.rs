@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use actbook::config::Config;
-use actbook::service::{Seen, ToolsSeen};
+use actbook::service::{ToolCallStats, ToolCallStatsByName};
 use actbook::store::{Db, journal, payloads};
-use actbook::tools::{Call, Ended, Tools};
-use actbook_engine::policy::{Answer, Category, Status};
+use actbook::tools::{Call, CallOutcome, Tools};
+use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepAnswer};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ async fn documents(db: &Db) -> BTreeMap<String, Value> {
     for entry in journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap() {
         if entry.kind == "plan_saved.2" {
             let saved: Value = serde_json::from_str(&entry.body).unwrap();
-            let payload = payloads::at(TENANT, entry.position).first(db).await.unwrap().unwrap();
+            let payload = payloads::by_position(TENANT, entry.position).first(db).await.unwrap().unwrap();
             let document = serde_json::from_slice(&payload.body).unwrap();
             documents.insert(saved["digest"].as_str().unwrap().to_owned(), document);
         }
@@ -121,8 +121,8 @@ fn nearest_rank(took: &[i64], percent: usize) -> Option<i64> {
     sorted.get(rank - 1).copied()
 }
 
-fn assert_same(seen: &ToolsSeen, raw: &BTreeMap<String, Raw>) {
-    let all: BTreeMap<&String, &Seen> = seen.tools.iter().chain(&seen.servers).collect();
+fn assert_same(seen: &ToolCallStatsByName, raw: &BTreeMap<String, Raw>) {
+    let all: BTreeMap<&String, &ToolCallStats> = seen.tools.iter().chain(&seen.servers).collect();
     assert_eq!(all.keys().copied().collect::<Vec<_>>(), raw.keys().collect::<Vec<_>>());
     for (name, raw) in raw {
         let seen = all[name];
@@ -139,26 +139,28 @@ fn assert_same(seen: &ToolsSeen, raw: &BTreeMap<String, Raw>) {
 
 /// Tools that take their time, of which one cannot be reached and one never tells.
 async fn book(url: &str) -> Book {
-    let tools = Tools::new(&Config::default()).with_callback("t", |call| answer(call).boxed());
+    let tools = Tools::new(&Config::default()).with_server_executor("t", |call| answer(call).boxed());
     Book::with_tools(url, tools).await
 }
 
-async fn answer(call: Call) -> Ended {
+async fn answer(call: Call) -> CallOutcome {
     if let Some(ms) = call.arguments["ms"].as_u64() {
         let nothing = std::future::pending::<()>();
         drop(tokio::time::timeout(Duration::from_millis(ms), nothing).await);
     }
     let failed = |category, sent| {
         let message = format!("{} will not", call.tool);
-        Ended::Failed { category, message, sent, output: None, retry_after: None }
+        CallOutcome::Failed { category, message, sent, output: None, retry_after: None }
     };
     match call.tool.as_str() {
-        "t/no" => failed(Category::ToolError, true),
-        "t/away" => failed(Category::Unavailable, false),
-        "t/lost" => {
-            Ended::Unknown { category: Category::Timeout, message: "no answer".into(), retry_after: None }
-        }
-        _ => Ended::Succeeded { output: json!({ "exists": call.arguments["ms"] == 3 }) },
+        "t/no" => failed(ErrorCategory::ToolError, true),
+        "t/away" => failed(ErrorCategory::Unavailable, false),
+        "t/lost" => CallOutcome::Unknown {
+            category: ErrorCategory::Timeout,
+            message: "no answer".into(),
+            retry_after: None,
+        },
+        _ => CallOutcome::Succeeded { output: json!({ "exists": call.arguments["ms"] == 3 }) },
     }
 }
 
@@ -188,9 +190,9 @@ async fn history(book: &Book, round: u64) {
         step["failure_policy"] = json!({ "action": "continue_others" });
     }
     let (id, status) = book.run(&plan, None).await;
-    assert_eq!(status, Status::Blocked, "the agent's step waits");
+    assert_eq!(status, ExecutionStatus::Blocked, "the agent's step waits");
     if round.is_multiple_of(2) {
-        book.decide(&id, "blind", Answer::Compensate, None).await;
+        book.decide(&id, "blind", StepAnswer::Compensate, None).await;
     }
 }
 
@@ -200,7 +202,7 @@ fn figures_equal_a_recount_of_the_raw_journal() {
         let (one, other) = (book(&scratch.url).await, book(&scratch.url).await);
         for round in 0..4 {
             history(&one, round).await;
-            assert_same(&one.service.tools_seen(None).await.unwrap(), &raw(&scratch.db).await);
+            assert_same(&one.service.tool_call_stats(None).await.unwrap(), &raw(&scratch.db).await);
         }
         let counted = raw(&scratch.db).await;
         let no = &counted["t/no"];
@@ -209,7 +211,7 @@ fn figures_equal_a_recount_of_the_raw_journal() {
         assert_eq!(counted["t/away"].failed["unavailable"], 12);
         assert_eq!(counted["t/away"].took.len(), 0, "what was not sent took no time");
 
-        let asked = || async { one.service.tools_seen(None).await.unwrap() };
+        let asked = || async { one.service.tool_call_stats(None).await.unwrap() };
         let written = async {
             for round in 4..8 {
                 history(&other, round).await;
@@ -217,7 +219,7 @@ fn figures_equal_a_recount_of_the_raw_journal() {
         };
         let asking = async {
             for _ in 0..20 {
-                tokio::join!(asked(), async { other.service.tools_seen(None).await.unwrap() });
+                tokio::join!(asked(), async { other.service.tool_call_stats(None).await.unwrap() });
             }
         };
         tokio::join!(written, asking);
@@ -230,19 +232,19 @@ fn figures_survive_rebuild_and_cleanup_and_the_words_do_not_survive_cleanup() {
     for_each_database(async |scratch| {
         let book = book(&scratch.url).await;
         let (id, _) = book.run(&book::plan("fails", &[step("fails", "t/no", 1)]), None).await;
-        let before = book.service.tools_seen(None).await.unwrap();
-        let words = |seen: &ToolsSeen| seen.tools["t/no"].last_error.clone().unwrap().message;
+        let before = book.service.tool_call_stats(None).await.unwrap();
+        let words = |seen: &ToolCallStatsByName| seen.tools["t/no"].last_error.clone().unwrap().message;
         assert_eq!(words(&before).as_deref(), Some("t/no will not"));
 
         for damage in ["DELETE FROM calls", "UPDATE calls SET outcome = 'succeeded', took_ms = 7", "SELECT 1"]
         {
             scratch.execute(damage).await;
             book.service.rebuild().await.unwrap();
-            assert_eq!(book.service.tools_seen(None).await.unwrap(), before, "after {damage}");
+            assert_eq!(book.service.tool_call_stats(None).await.unwrap(), before, "after {damage}");
         }
-        assert_eq!(book.decide(&id, "fails", Answer::Abandon, None).await, Status::Failed);
+        assert_eq!(book.decide(&id, "fails", StepAnswer::Abandon, None).await, ExecutionStatus::Failed);
         book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
-        let after = book.service.tools_seen(None).await.unwrap();
+        let after = book.service.tool_call_stats(None).await.unwrap();
         assert_same(&after, &raw(&scratch.db).await);
         assert_eq!(after.tools["t/no"].failed, before.tools["t/no"].failed);
         assert_eq!(words(&after), None, "what was erased is not shown");

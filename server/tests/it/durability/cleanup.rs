@@ -1,6 +1,6 @@
 //! Cleaning up erases what was said and keeps the proof that it was: the text is gone, the chain holds.
 
-use actbook_engine::policy::{Answer, Status};
+use actbook_engine::policy::{ExecutionStatus, StepAnswer};
 use serde_json::{Value, json};
 
 use super::book::{self, Book};
@@ -24,9 +24,9 @@ fn plan() -> Value {
 /// An ended execution that has said `word` in inputs, arguments, outputs, errors, a decision and an undo.
 async fn ended(book: &Book, word: &str) -> String {
     let (id, status) = book.run(&plan(), Some(json!({ "word": word }))).await;
-    assert_eq!(status, Status::Blocked);
+    assert_eq!(status, ExecutionStatus::Blocked);
     let output = Some(json!({ "found": word }));
-    assert_eq!(book.decide(&id, "fails", Answer::Happened, output).await, Status::Succeeded);
+    assert_eq!(book.decide(&id, "fails", StepAnswer::Happened, output).await, ExecutionStatus::Succeeded);
     id
 }
 
@@ -65,17 +65,20 @@ fn cleanup_erases_ended_executions_and_the_chain_still_verifies() {
         let refused = book.service.undo(&book.caller, &id, None).await.unwrap_err();
         assert!(refused.message.contains("erased"), "{refused:?}");
         assert_eq!(book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap().executions, 0);
-        assert_eq!(book.decide(&open, "fails", Answer::Compensate, None).await, Status::Compensated);
+        assert_eq!(
+            book.decide(&open, "fails", StepAnswer::Compensate, None).await,
+            ExecutionStatus::Compensated
+        );
     });
 }
 
 async fn assert_nothing_left(scratch: &Scratch, id: &str) {
-    let executions::Execution { id: stream, .. } =
-        match executions::find(&scratch.db, TENANT, None, id).await.unwrap() {
-            actbook::store::Found::One(row) => row,
+    let executions::ExecutionRow { id: stream, .. } =
+        match executions::find_by_prefix(&scratch.db, TENANT, None, id).await.unwrap() {
+            actbook::store::PrefixMatch::One(row) => row,
             other => panic!("{other:?}"),
         };
-    assert_eq!(payloads::of_stream(scratch.db.dialect(), TENANT, stream).all(&scratch.db).await.unwrap(), []);
+    assert_eq!(payloads::by_stream(scratch.db.dialect(), TENANT, stream).all(&scratch.db).await.unwrap(), []);
     assert_eq!(payloads::salt(TENANT, stream).first(&scratch.db).await.unwrap(), None);
 }
 

@@ -117,7 +117,7 @@ fn hide_tail(lines: &mut [Value], count: usize) {
             continue;
         }
         let (actor, kind, body) = (text("actor"), text("kind"), text("body"));
-        let hash = chain::entry_hash(&chain::Parts {
+        let hash = chain::entry_hash(&chain::EntryParts {
             tenant: 1,
             position: Position(number("position")),
             stream,

@@ -23,7 +23,7 @@ const SPOILT: [(&str, &str); 5] = [
     ("row deleted", "DELETE FROM head"),
 ];
 
-async fn restore(scratch: &Scratch, written: actbook::store::Head) {
+async fn restore(scratch: &Scratch, written: actbook::store::JournalHead) {
     let hash: String = written.hash.iter().map(|byte| format!("{byte:02x}")).collect();
     let hash = match scratch.kind {
         crate::store::Kind::Sqlite => format!("x'{hash}'"),
@@ -66,7 +66,7 @@ fn head_that_does_not_name_the_last_entry_stops_every_append() {
         }
         assert_eq!((sent.load(Ordering::Relaxed), head(&scratch.db)), (0, written));
         let (_, status) = earlier.run(&plan, None).await;
-        assert_eq!(status, actbook_engine::policy::Status::Succeeded);
+        assert_eq!(status, actbook_engine::policy::ExecutionStatus::Succeeded);
         earlier.assert_whole().await;
     });
 }

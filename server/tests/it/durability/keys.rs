@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use actbook::bell::Bell;
 use actbook::config::Config;
-use actbook::ledger::{Asked, Error, Ledger, PlanAsked, Reply, Request, RequestKey, Start};
-use actbook::service::PlanSaved;
-use actbook::store::{Db, Options, executions};
+use actbook::ledger::{
+    Error, Ledger, LedgerReply, LedgerRequest, Operation, RequestKey, SavePlanRequest, StartRequest,
+};
+use actbook::notify::Notifier;
+use actbook::service::SavedPlan;
+use actbook::store::{DatabaseOptions, Db, executions};
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, StartContext};
 use actbook_engine::id::{ExecutionId, PlanId};
-use actbook_engine::library::Placement;
+use actbook_engine::library::SaveOptions;
 use actbook_engine::plan::Plan;
 
 use super::book::{self, Book};
@@ -24,7 +26,7 @@ const KEYS: usize = 10;
 
 struct Desk {
     ledger: Ledger,
-    saved: PlanSaved,
+    saved: SavedPlan,
 }
 
 impl Desk {
@@ -32,29 +34,31 @@ impl Desk {
         let plan = book::plan("keyed", &[book::step("only", "t/ok", "word")]).to_string();
         let book = Book::open(url).await;
         let saved = book.service.save_plan(&book.caller, &plan, true).await.unwrap();
-        let db = Db::open(url, Options::default()).await.unwrap();
-        Self { ledger: Ledger::open(db.clone(), TENANT, Bell::new(db, TENANT)).unwrap(), saved }
+        let db = Db::open(url, DatabaseOptions::default()).await.unwrap();
+        Self { ledger: Ledger::open(db.clone(), TENANT, Notifier::new(db, TENANT)).unwrap(), saved }
     }
 
-    async fn ask(&self, key: RequestKey, request: Request) -> Result<Reply, Error> {
-        self.ledger.ask(Asked { actor: "agent:twin".into(), request, key: Some(key) }).await
+    async fn ask(&self, key: RequestKey, request: Operation) -> Result<LedgerReply, Error> {
+        self.ledger
+            .submit(LedgerRequest { actor: "agent:twin".into(), operation: request, key: Some(key) })
+            .await
     }
 
     /// Starts an execution under a key, and gives the id of what that made.
     async fn start(&self, key: RequestKey, number: usize) -> Result<String, Error> {
-        let start = Start {
+        let start = StartRequest {
             id: ExecutionId::new(format!("{}-{}-{number}", std::process::id(), key.key)),
             plan_ref: self.saved.reference.clone(),
             plan: self.saved.plan.clone(),
             inputs: None,
             terms: Default::default(),
-            context: StartContext { place: Digest::of(b"here"), project: None, agents_may_approve: false },
+            context: StartContext { toolset: Digest::of(b"here"), project: None, agents_may_approve: false },
             salt: Arc::from(*b"salt"),
-            seat: None,
+            node: None,
         };
-        match self.ask(key, Request::Start(Box::new(start))).await? {
-            Reply::Moved(progress) => Ok(progress.id.to_string()),
-            Reply::Repeated(id) => Ok(id),
+        match self.ask(key, Operation::Start(Box::new(start))).await? {
+            LedgerReply::Advanced(progress) => Ok(progress.id.to_string()),
+            LedgerReply::Repeated(id) => Ok(id),
             other => panic!("{other:?}"),
         }
     }
@@ -87,13 +91,13 @@ pub async fn play(url: &str) {
     futures_util::future::join_all(asks).await;
 }
 
-fn save(plan: &Arc<Plan>) -> Request {
+fn save(plan: &Arc<Plan>) -> Operation {
     let plan = plan.clone();
     let new_id = PlanId::new("fresh");
-    Request::SavePlan(Box::new(PlanAsked {
+    Operation::SavePlan(Box::new(SavePlanRequest {
         plan,
         new_id,
-        placement: Placement { project: Some(Config::default().project_name()), ..Placement::default() },
+        placement: SaveOptions { project: Some(Config::default().project_name()), ..SaveOptions::default() },
         pins: None,
         tools: Vec::new(),
     }))
@@ -144,23 +148,26 @@ fn a_key_holds_for_every_kind_of_request() {
         let desk = Desk::open(&scratch.url).await;
         let id = desk.start(key("agent", "start", "start"), 0).await.unwrap();
         let stream = executions::all(TENANT).all(&scratch.db).await.unwrap()[0].id;
-        let pause = || Request::Do { stream, command: Command::Pause { reason: None }.into() };
-        assert!(matches!(desk.ask(key("agent", "pause", "pause"), pause()).await, Ok(Reply::Moved(_))));
+        let pause = || Operation::Command { stream, command: Command::Pause { reason: None }.into() };
+        assert!(matches!(
+            desk.ask(key("agent", "pause", "pause"), pause()).await,
+            Ok(LedgerReply::Advanced(_))
+        ));
         let again = desk.ask(key("agent", "pause", "pause"), pause()).await;
-        assert!(matches!(again, Ok(Reply::Repeated(repeated)) if repeated == id));
+        assert!(matches!(again, Ok(LedgerReply::Repeated(repeated)) if repeated == id));
 
         // Saving what is there already appends no entry, and the key holds all the same.
         let other =
             Arc::new(Plan::parse(&book::plan("x", &[book::step("y", "t/ok", "z")]).to_string()).unwrap());
         let same = desk.ask(key("agent", "save", "save"), save(&desk.saved.plan)).await;
-        assert!(matches!(same, Ok(Reply::Saved { fresh: false, .. })), "{same:?}");
+        assert!(matches!(same, Ok(LedgerReply::PlanSaved { is_new: false, .. })), "{same:?}");
         assert_eq!(refusal(desk.ask(key("agent", "save", "save another"), save(&other)).await), "key_reused");
         let again =
             Desk::open(&scratch.url).await.ask(key("agent", "save", "save"), save(&desk.saved.plan)).await;
-        assert!(matches!(again, Ok(Reply::Repeated(_))), "{again:?}");
+        assert!(matches!(again, Ok(LedgerReply::Repeated(_))), "{again:?}");
 
         // A refused request has used nothing up.
-        let undo = || Request::Do { stream: 999, command: Command::Resume.into() };
+        let undo = || Operation::Command { stream: 999, command: Command::Resume.into() };
         assert_eq!(refusal(desk.ask(key("agent", "later", "resume"), undo()).await), "no_such_execution");
         desk.start(key("agent", "later", "start"), 1).await.unwrap();
     });

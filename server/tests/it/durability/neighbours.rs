@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actbook::bell::Bell;
 use actbook::ledger::Ledger;
+use actbook::notify::Notifier;
 use actbook_engine::execution::Command;
-use actbook_engine::policy::Status;
+use actbook_engine::policy::ExecutionStatus;
 use serde_json::json;
 
 use super::book::{self, Book};
@@ -27,7 +27,7 @@ fn two_ledgers_take_turns_on_one_execution() {
                 0 => service.pause(caller, &id, None).await.unwrap(),
                 _ => service.resume(caller, &id).await.unwrap(),
             };
-            assert_eq!(progress.status == Status::Paused, turn % 2 == 0, "turn {turn}");
+            assert_eq!(progress.status == ExecutionStatus::Paused, turn % 2 == 0, "turn {turn}");
             let refused = match turn % 2 {
                 0 => books[dice.below(2)].service.pause(caller, &id, None).await,
                 _ => books[dice.below(2)].service.resume(caller, &id).await,
@@ -67,17 +67,17 @@ fn a_word_that_was_said_while_the_database_was_away_is_heard() {
         let plan = book::plan("shared", &[book::step("only", "t/ok", "word")]);
         let (one, other) = (far.start(&plan, None, false).await, far.start(&plan, None, false).await);
         let db = open(&proxy.url).await;
-        let near = Ledger::open(db.clone(), TENANT, Bell::new(db, TENANT)).unwrap();
+        let near = Ledger::open(db.clone(), TENANT, Notifier::new(db, TENANT)).unwrap();
         let (actor, stream) = (Arc::from("person:ada"), one.progress.stream);
         near.command(&actor, stream, Command::Pause { reason: None }).await.unwrap();
-        let waiting = near.watch(other.progress.stream);
+        let waiting = near.register_driver(other.progress.stream);
 
         proxy.cut().await;
         near.command(&actor, stream, Command::Resume).await.unwrap_err();
         far.service.pause(&far.caller, other.id.as_str(), None).await.unwrap();
         proxy.restore();
         near.command(&actor, stream, Command::Resume).await.unwrap();
-        near.heard(head(&scratch.db).position).await.unwrap();
+        near.on_remote_append(head(&scratch.db).position).await.unwrap();
         tokio::time::timeout(Duration::from_secs(60), waiting.notified()).await.expect("it is woken");
     });
 }

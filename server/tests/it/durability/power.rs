@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use actbook::store::{Db, Options, journal, payloads};
+use actbook::store::{DatabaseOptions, Db, journal, payloads};
 
 use super::book::{self, Book};
 use super::dice::{Dice, times};
@@ -73,7 +73,7 @@ fn record(root: &Path, part: &str, faults: &[&str]) -> Recording {
     let output = process::equip(&mut strace, part, &url(root), home.path()).output();
     process::said(&output.expect("strace is missing: `cargo xtask test` installs it"));
     let written = runtime().block_on(async {
-        let db = Db::open(&url(root), Options::default()).await.unwrap();
+        let db = Db::open(&url(root), DatabaseOptions::default()).await.unwrap();
         journal::between(TENANT, 0, u64::MAX).all(&db).await.unwrap()
     });
     Recording { events: trace::read(log.path(), root), written }
@@ -133,7 +133,7 @@ async fn check(root: &Path, known: &Known<'_>, written: &[journal::Entry]) {
     let book = Book::open(&url(root)).await;
     let verified = book.assert_whole().await;
     assert!(verified.position >= known.position, "{} acknowledged, {verified:?}", known.position);
-    let db = Db::open(&url(root), Options::default()).await.unwrap();
+    let db = Db::open(&url(root), DatabaseOptions::default()).await.unwrap();
     let kept = journal::between(TENANT, 0, u64::MAX).all(&db).await.unwrap();
     let sure = if known.failures == 0 { kept.len() } else { usize::try_from(known.position).unwrap() };
     assert_eq!(kept[..sure], written[..sure], "the journal is not the beginning of what was written");

@@ -2,12 +2,12 @@
 //! the same rows.
 
 use actbook::store::{Db, executions, plans};
-use actbook_engine::policy::Status;
+use actbook_engine::policy::ExecutionStatus;
 
 use super::book::{self, Book};
 use crate::store::{TENANT, for_each_database};
 
-type Rows = (Vec<plans::Plan>, Vec<executions::Execution>);
+type Rows = (Vec<plans::PlanRow>, Vec<executions::ExecutionRow>);
 
 async fn rows(db: &Db) -> Rows {
     (plans::all(TENANT).all(db).await.unwrap(), executions::all(TENANT).all(db).await.unwrap())
@@ -72,7 +72,7 @@ fn entries_that_their_stream_would_be_read_without_are_named_and_found_again() {
         assert!(bad.why.contains("actbook rebuild"), "{}", bad.why);
         book.service.rebuild().await.unwrap();
         book.assert_whole().await;
-        assert_eq!(book.service.view(&id).await.unwrap().status, Status::Succeeded);
+        assert_eq!(book.service.view(&id).await.unwrap().status, ExecutionStatus::Succeeded);
     });
 }
 

@@ -6,7 +6,7 @@ mod edit;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use actbook::store::{Head, journal, payloads};
+use actbook::store::{JournalHead, journal, payloads};
 use actbook_engine::chain;
 use actbook_engine::id::Position;
 
@@ -21,7 +21,7 @@ pub struct Written {
     pub payloads: BTreeMap<u64, Vec<u8>>,
     pub salts: BTreeMap<u64, Vec<u8>>,
     pub erased: BTreeSet<u64>,
-    pub head: Head,
+    pub head: JournalHead,
 }
 
 impl Written {
@@ -125,7 +125,7 @@ fn chained_anew(entries: &[journal::Entry], attacker: &Attacker) -> String {
         let journal::Entry { position, stream, version, at, actor, kind, body, .. } = entry;
         let (position, at_ms) = (Position(*position), *at);
         let (stream, version) = (*stream, *version);
-        let parts = chain::Parts { tenant: 1, position, stream, version, at_ms, actor, kind, body };
+        let parts = chain::EntryParts { tenant: 1, position, stream, version, at_ms, actor, kind, body };
         hash = chain::chain_hash(&hash, &chain::entry_hash(&parts));
         let texts = format!("kind = {}, body = {}", text(kind, attacker), text(body, attacker));
         let hash = attacker.bytes(&hash);

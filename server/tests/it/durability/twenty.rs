@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use actbook::store::{executions, journal};
-use actbook_engine::policy::Status;
+use actbook_engine::policy::ExecutionStatus;
 
 use super::book::{self, Book};
 use super::process;
@@ -54,7 +54,7 @@ fn twenty_processes_share_one_chain_and_lose_nothing() {
         assert_eq!(ended.len(), PROCESSES * EXECUTIONS);
         for line in ended {
             let [id, position, status] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-            assert_eq!(status, Status::Succeeded.as_str(), "{line}");
+            assert_eq!(status, ExecutionStatus::Succeeded.as_str(), "{line}");
             let last = &entries[position.parse::<usize>().unwrap() - 1];
             let row = executions::by_id(TENANT, last.stream).first(&scratch.db).await.unwrap().unwrap();
             assert_eq!((row.public_id.as_str(), row.status.as_str()), (id, status));

@@ -1,22 +1,22 @@
 //! What a new task brings with it: a plan made of a template or of a plan, its start; all of it or nothing.
 
-use actbook::config::{Brings, TaskPlan};
-use actbook::service::{Service, TaskGiven};
+use actbook::config::{PlanSource, TaskPlanRule};
+use actbook::service::{Service, TaskSpec};
 use serde_json::{Value, json};
 
 use super::agent::House;
 use crate::durability::book::{self, Book};
 use crate::store::{Kind, for_each_database};
 
-fn task(id: &str) -> TaskGiven {
-    TaskGiven { id: id.to_owned(), r#type: Some("bug".into()), ..TaskGiven::default() }
+fn task(id: &str) -> TaskSpec {
+    TaskSpec { id: id.to_owned(), r#type: Some("bug".into()), ..TaskSpec::default() }
 }
 
-fn rule(brings: Brings, start: bool) -> TaskPlan {
-    TaskPlan { r#type: Some("bug".into()), labels: Vec::new(), brings, start }
+fn rule(brings: PlanSource, start: bool) -> TaskPlanRule {
+    TaskPlanRule { r#type: Some("bug".into()), labels: Vec::new(), source: brings, start }
 }
 
-async fn book(url: &str, rule: TaskPlan) -> Book {
+async fn book(url: &str, rule: TaskPlanRule) -> Book {
     let mut book = Book::open(url).await;
     book.service = book.service.clone().with_task_plans(vec![rule]);
     book
@@ -29,7 +29,7 @@ async fn save(service: &Service, book: &Book, plan: &Value) {
 #[test]
 fn a_task_and_what_it_brings_stand_together_or_not_at_all() {
     for_each_database(async |scratch| {
-        let book = book(&scratch.url, rule(Brings::Plan("fix".into()), true)).await;
+        let book = book(&scratch.url, rule(PlanSource::Plan("fix".into()), true)).await;
         save(&book.service, &book, &book::plan("fix", &[book::step("a", "t/ok", "word")])).await;
         let (make, drop) = match scratch.kind {
             Kind::Sqlite => (

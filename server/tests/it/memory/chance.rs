@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use actbook::config::Config;
 use actbook::service::view::WaitingView;
-use actbook::service::{Action, Facts, Reported};
-use actbook::tools::{Call, Ended, Tools};
-use actbook_engine::policy::{Answer, Category, Status};
+use actbook::service::{ActionFacts, ActionRecord, ReportedStatus};
+use actbook::tools::{Call, CallOutcome, Tools};
+use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepAnswer};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -19,28 +19,30 @@ const PLANS: usize = 6;
 const ANSWERS_MAX: usize = 12;
 
 pub async fn book(url: &str) -> Book {
-    let tools = Tools::new(&Config::default()).with_callback("t", |call| answer(call).boxed());
+    let tools = Tools::new(&Config::default()).with_server_executor("t", |call| answer(call).boxed());
     Book::with_tools(url, tools).await
 }
 
 /// `ms` how long, `says` what; both by chance of the plan that was made.
-async fn answer(call: Call) -> Ended {
+async fn answer(call: Call) -> CallOutcome {
     if let Some(ms) = call.arguments["ms"].as_u64().filter(|ms| *ms > 0) {
         let nothing = std::future::pending::<()>();
         drop(tokio::time::timeout(Duration::from_millis(ms), nothing).await);
     }
     let failed = |category, sent| {
         let message = format!("{} will not", call.tool);
-        Ended::Failed { category, message, sent, output: None, retry_after: None }
+        CallOutcome::Failed { category, message, sent, output: None, retry_after: None }
     };
     match call.tool.as_str() {
-        "t/no" => failed(Category::ToolError, true),
-        "t/away" => failed(Category::Unavailable, false),
-        "t/limit" => failed(Category::RateLimited, true),
-        "t/lost" => {
-            Ended::Unknown { category: Category::Timeout, message: "no answer".into(), retry_after: None }
-        }
-        _ => Ended::Succeeded { output: json!({ "exists": call.arguments["ms"] == 1 }) },
+        "t/no" => failed(ErrorCategory::ToolError, true),
+        "t/away" => failed(ErrorCategory::Unavailable, false),
+        "t/limit" => failed(ErrorCategory::RateLimited, true),
+        "t/lost" => CallOutcome::Unknown {
+            category: ErrorCategory::Timeout,
+            message: "no answer".into(),
+            retry_after: None,
+        },
+        _ => CallOutcome::Succeeded { output: json!({ "exists": call.arguments["ms"] == 1 }) },
     }
 }
 
@@ -116,7 +118,7 @@ pub async fn happens(book: &Book, dice: &mut Dice, executions: usize, between: i
             if dice.once_in(5) {
                 between().await;
             }
-            if status != Status::Blocked || dice.once_in(12) {
+            if status != ExecutionStatus::Blocked || dice.once_in(12) {
                 break;
             }
             say(book, dice, &id).await;
@@ -143,7 +145,7 @@ async fn say(book: &Book, dice: &mut Dice, id: &str) {
         ("approval", step) => drop(service.approve(caller, id, step, None).await),
         ("agent", Some(step)) => report(book, dice, id, step, &asked.options).await,
         (_, Some(step)) => {
-            let word: Answer = dice.pick(&asked.options).parse().unwrap();
+            let word: StepAnswer = dice.pick(&asked.options).parse().unwrap();
             drop(service.decide(caller, id, step, word, Some("chance".into()), None).await);
         }
         (kind, None) => panic!("a {kind} belongs to a step"),
@@ -151,11 +153,11 @@ async fn say(book: &Book, dice: &mut Dice, id: &str) {
 }
 
 async fn report(book: &Book, dice: &mut Dice, id: &str, step: String, options: &[&'static str]) {
-    let status: Reported = dice.pick(options).parse().unwrap();
+    let status: ReportedStatus = dice.pick(options).parse().unwrap();
     let confidence = (!dice.once_in(4)).then(|| dice.below(101) as f64 / 100.0);
-    let facts = Facts { description: Some("seen".into()), confidence, ..Facts::default() };
-    let remark = dice.once_in(3).then(|| Facts { confidence: Some(0.5), ..facts.clone() });
-    let action = Action {
+    let facts = ActionFacts { description: Some("seen".into()), confidence, ..ActionFacts::default() };
+    let remark = dice.once_in(3).then(|| ActionFacts { confidence: Some(0.5), ..facts.clone() });
+    let action = ActionRecord {
         execution: Some(id.to_owned()),
         step: Some(step.clone()),
         status: Some(status),
@@ -166,12 +168,12 @@ async fn report(book: &Book, dice: &mut Dice, id: &str, step: String, options: &
     drop(book.service.record_action(&book.caller, action).await);
     if let Some(facts) = remark {
         let execution = Some(id.to_owned());
-        let remark = Action { execution, step: Some(step), facts, ..Action::default() };
+        let remark = ActionRecord { execution, step: Some(step), facts, ..ActionRecord::default() };
         drop(book.service.record_action(&book.caller, remark).await);
     }
 }
 
-async fn go_on(book: &Book, id: &str) -> Status {
+async fn go_on(book: &Book, id: &str) -> ExecutionStatus {
     if let Some(progress) = book.service.claim(&book.caller, id, false).await.unwrap() {
         let (_keep, halt) = watch::channel(false);
         return book.service.drive(progress, halt).await.unwrap();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use actbook::service::{Stats, StatsFilter, Took};
+use actbook::service::{DurationPercentiles, Stats, StatsFilter};
 use actbook::store::Db;
 use serde_json::Value;
 
@@ -68,7 +68,7 @@ fn assert_equal(stats: &Stats, raw: &Raw) {
     assert_claims(stats, raw);
 }
 
-fn assert_took(took: &Took, raw: &[i64], what: &str) {
+fn assert_took(took: &DurationPercentiles, raw: &[i64], what: &str) {
     let found = [took.p50_ms, took.p95_ms, took.p99_ms];
     assert_eq!(found, [50, 95, 99].map(|percent| nearest_rank(raw, percent)), "{what}: {raw:?}");
 }
@@ -119,10 +119,10 @@ async fn assert_tools(stats: &Stats, db: &Db) {
     let names: Vec<&String> = stats.tools.iter().map(|tool| &tool.tool).collect();
     assert_eq!(names, raw.keys().collect::<Vec<_>>());
     for tool in &stats.tools {
-        let (seen, raw) = (&tool.seen, &raw[&tool.tool]);
+        let (seen, raw) = (&tool.stats, &raw[&tool.tool]);
         assert_eq!((seen.calls, seen.succeeded), (raw.calls, raw.succeeded), "{}", tool.tool);
         assert_eq!((&seen.failed, &seen.unknown), (&raw.failed, &raw.unknown), "{}", tool.tool);
-        let took = Took { p50_ms: seen.p50_ms, p95_ms: seen.p95_ms, p99_ms: seen.p99_ms };
+        let took = DurationPercentiles { p50_ms: seen.p50_ms, p95_ms: seen.p95_ms, p99_ms: seen.p99_ms };
         assert_took(&took, &raw.took, &tool.tool);
     }
 }

@@ -3,9 +3,9 @@
 
 use actbook::caller::Caller;
 use actbook::service::view::EntryView;
-use actbook::service::{Action, ExecutionFilter, Facts, JournalFilter, Reported, Service};
-use actbook::store::{journal, stretches};
-use actbook_engine::policy::Answer;
+use actbook::service::{ActionFacts, ActionRecord, ExecutionFilter, JournalFilter, ReportedStatus, Service};
+use actbook::store::{journal, journal_index};
+use actbook_engine::policy::StepAnswer;
 use serde_json::{Value, json};
 
 use crate::durability::book::{self, Book};
@@ -13,16 +13,16 @@ use crate::durability::dice::Dice;
 use crate::store::{Scratch, TENANT, for_each_database};
 
 /// Enough that the index of stretches is asked.
-const ENTRIES: u64 = 12 * stretches::ENTRIES;
+const ENTRIES: u64 = 12 * journal_index::ENTRIES_PER_SEGMENT;
 const PAGE: u64 = 7;
 
 /// Acts of many, with a few executions and rare actors among them.
 async fn long(book: &Book, dice: &mut Dice) {
     let act = |actor: String| {
         let caller = Caller::new(actor);
-        let facts = Facts { entity: Some("the lamp".into()), ..Facts::default() };
+        let facts = ActionFacts { entity: Some("the lamp".into()), ..ActionFacts::default() };
         async move {
-            let act = Action { facts, ..Action::default() };
+            let act = ActionRecord { facts, ..ActionRecord::default() };
             book.service.record_action(&caller, act).await.unwrap();
         }
     };
@@ -38,7 +38,7 @@ async fn long(book: &Book, dice: &mut Dice) {
         plan["task"] = json!(dice.pick(&["T-1", "T-2"]));
         let (id, _) = book.run(&plan, None).await;
         if tool != "t/ok" && dice.once_in(2) {
-            book.decide(&id, "s", Answer::Abandon, None).await;
+            book.decide(&id, "s", StepAnswer::Abandon, None).await;
         }
     }
 }
@@ -180,7 +180,7 @@ fn what_was_put_on_record_is_seen_and_found_until_it_is_erased() {
         let book = Book::open(&scratch.url).await;
         let plan = json!({ "name": "by hand", "steps": [{ "id": "edit", "action": "Edit the file" }] });
         let (id, _) = book.run(&plan, None).await;
-        let facts = Facts {
+        let facts = ActionFacts {
             description: Some("rewrote the greeting".into()),
             kind: Some("file_edit".into()),
             entity: Some("greeting.txt".into()),
@@ -188,11 +188,11 @@ fn what_was_put_on_record_is_seen_and_found_until_it_is_erased() {
             after_state: Some(json!({ "lines": 2 })),
             confidence: Some(0.75),
             error: Some("the disk was slow".into()),
-            ..Facts::default()
+            ..ActionFacts::default()
         };
         let (execution, step) = (Some(id.clone()), Some("edit".to_owned()));
-        let status = Some(Reported::Succeeded);
-        let action = Action { execution, step, status, output: None, facts, take_over: false };
+        let status = Some(ReportedStatus::Succeeded);
+        let action = ActionRecord { execution, step, status, output: None, facts, take_over: false };
         book.service.record_action(&book.caller, action).await.unwrap();
         book.service.record_decision(&book.caller, &id, decision("ship it")).await.unwrap();
         let found = async |words: &[&str]| -> Vec<EntryView> {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use actbook::caller::{Caller, Key};
-use actbook::service::{Belongs, NoteFilter};
+use actbook::caller::{Caller, IdempotencyKey};
+use actbook::service::{NoteFilter, NoteOwnerRef};
 use actbook::store::{Db, notes};
 use serde_json::json;
 
@@ -48,21 +48,23 @@ fn notes_of_one_key_live_side_by_side_in_their_scopes() {
     for_each_database(async |scratch| {
         let book = Book::open(&scratch.url).await;
         let (execution, _) = book.run(&book::plan("p", &[book::step("s", "t/ok", "word")]), None).await;
-        let of_plan = Belongs { plan: Some("p".into()), ..Belongs::default() };
-        let of_execution = Belongs { execution: Some(execution.clone()), ..Belongs::default() };
-        for belongs in [Belongs::default(), of_task("T-1"), of_task("T-2"), of_plan.clone(), of_execution] {
+        let of_plan = NoteOwnerRef { plan: Some("p".into()), ..NoteOwnerRef::default() };
+        let of_execution = NoteOwnerRef { execution: Some(execution.clone()), ..NoteOwnerRef::default() };
+        for belongs in
+            [NoteOwnerRef::default(), of_task("T-1"), of_task("T-2"), of_plan.clone(), of_execution]
+        {
             let value = format!("{belongs:?}");
-            set(&book, actbook::service::NoteGiven { belongs, ..note("state", value) }).await;
+            set(&book, actbook::service::NoteSpec { owner: belongs, ..note("state", value) }).await;
         }
         assert_eq!(find(&book, by_key("state")).await.len(), 5);
-        let mine = find(&book, NoteFilter { belongs: of_task("T-2"), ..by_key("state") }).await;
-        assert_eq!((mine.len(), mine[0].of.task.as_deref()), (1, Some("T-2")));
-        let plans = find(&book, NoteFilter { belongs: of_plan.clone(), ..NoteFilter::default() }).await;
-        assert!(plans[0].of.plan_id.is_some());
-        let several = Belongs { task: Some("T-1".into()), ..of_plan };
-        let given = actbook::service::NoteGiven { belongs: several, ..note("state", 1) };
+        let mine = find(&book, NoteFilter { owner: of_task("T-2"), ..by_key("state") }).await;
+        assert_eq!((mine.len(), mine[0].owner.task.as_deref()), (1, Some("T-2")));
+        let plans = find(&book, NoteFilter { owner: of_plan.clone(), ..NoteFilter::default() }).await;
+        assert!(plans[0].owner.plan_id.is_some());
+        let several = NoteOwnerRef { task: Some("T-1".into()), ..of_plan };
+        let given = actbook::service::NoteSpec { owner: several, ..note("state", 1) };
         assert_eq!(book.service.set_note(&book.caller, given).await.unwrap_err().code, "several_owners");
-        let unclear = book.service.delete_note(&book.caller, "state", &Belongs::default()).await;
+        let unclear = book.service.delete_note(&book.caller, "state", &NoteOwnerRef::default()).await;
         assert_eq!(unclear.unwrap_err().code, "ambiguous");
     });
 }
@@ -72,14 +74,15 @@ fn a_deleted_note_is_found_nowhere_and_leaves_a_trace() {
     for_each_database(async |scratch| {
         let book = Book::open(&scratch.url).await;
         set(&book, note("zebra", "stripes of a zebra")).await;
-        let deleted = book.service.delete_note(&book.caller, "zebra", &Belongs::default()).await.unwrap();
+        let deleted =
+            book.service.delete_note(&book.caller, "zebra", &NoteOwnerRef::default()).await.unwrap();
         assert!(deleted.deleted);
         for filter in [by_key("zebra"), by_words("zebra"), by_words("stripes"), NoteFilter::default()] {
             assert!(find(&book, filter).await.is_empty());
         }
         let words = scratch.db.read("SELECT COUNT(*) FROM note_words", vec![]).await.unwrap();
         assert_eq!(words[0].int(0).unwrap(), 0, "its words are gone with it");
-        let again = book.service.delete_note(&book.caller, "zebra", &Belongs::default()).await;
+        let again = book.service.delete_note(&book.caller, "zebra", &NoteOwnerRef::default()).await;
         assert_eq!(again.unwrap_err().code, "no_such_note");
         let trace = find(&book, NoteFilter { history: true, ..by_key("zebra") }).await;
         let history = trace[0].history.clone().unwrap();
@@ -98,10 +101,10 @@ fn a_deleted_note_is_found_nowhere_and_leaves_a_trace() {
 fn a_note_expires() {
     for_each_database(async |scratch| {
         let book = Book::open(&scratch.url).await;
-        let gone = actbook::service::NoteGiven { expires_in_ms: Some(-1), ..note("token", "rotated today") };
+        let gone = actbook::service::NoteSpec { expires_in_ms: Some(-1), ..note("token", "rotated today") };
         set(&book, gone).await;
         let later =
-            actbook::service::NoteGiven { expires_in_ms: Some(3_600_000), ..note("lock", "held today") };
+            actbook::service::NoteSpec { expires_in_ms: Some(3_600_000), ..note("lock", "held today") };
         set(&book, later).await;
         assert!(find(&book, by_key("token")).await.is_empty());
         let found = find(&book, by_words("today")).await;
@@ -173,7 +176,7 @@ fn a_hundred_writers_and_readers_at_once_lose_nothing() {
 fn a_note_written_again_under_one_key_is_one_note() {
     for_each_database(async |scratch| {
         let book = Book::open(&scratch.url).await;
-        let key = |request: &str| Key::new("k", &json!(request));
+        let key = |request: &str| IdempotencyKey::new("k", &json!(request));
         let caller = Caller::new("agent:a").with_key(Some(key("one")));
         let first = book.service.set_note(&caller, note("n", 1)).await.unwrap();
         let second = book.service.set_note(&caller, note("n", 1)).await.unwrap();
@@ -184,7 +187,7 @@ fn a_note_written_again_under_one_key_is_one_note() {
     });
 }
 
-type Rows = (Vec<notes::Note>, Vec<Vec<(String, u64)>>);
+type Rows = (Vec<notes::NoteRow>, Vec<Vec<(String, u64)>>);
 
 /// The rows, and what searches find.
 async fn rows(db: &Db, book: &Book) -> Rows {
@@ -204,13 +207,13 @@ fn rebuilt_notes_equal_the_live_ones() {
         set(&book, note("beta", "alpha and betas")).await;
         set(&book, note("beta", "alpha and gamma delta")).await;
         set(&book, note("gone", "alpha")).await;
-        book.service.delete_note(&book.caller, "gone", &Belongs::default()).await.unwrap();
+        book.service.delete_note(&book.caller, "gone", &NoteOwnerRef::default()).await.unwrap();
         set(&book, note("erased", "alpha")).await;
-        book.service.delete_note(&book.caller, "erased", &Belongs::default()).await.unwrap();
+        book.service.delete_note(&book.caller, "erased", &NoteOwnerRef::default()).await.unwrap();
         book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
         set(&book, note("erased", "alpha anew 東京都")).await;
         set(&book, note("gone-again", "alpha")).await;
-        book.service.delete_note(&book.caller, "gone-again", &Belongs::default()).await.unwrap();
+        book.service.delete_note(&book.caller, "gone-again", &NoteOwnerRef::default()).await.unwrap();
         let live = rows(&scratch.db, &book).await;
         assert_eq!(live.1.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1, 1, 1]);
         let damages = [
@@ -234,13 +237,13 @@ fn cleanup_erases_deleted_and_expired_notes_and_those_of_ended_executions() {
     for_each_database(async |scratch| {
         let book = Book::open(&scratch.url).await;
         let (id, _) = book.run(&book::plan("p", &[book::step("s", "t/ok", "word")]), None).await;
-        let of_execution = Belongs { execution: Some(id), ..Belongs::default() };
+        let of_execution = NoteOwnerRef { execution: Some(id), ..NoteOwnerRef::default() };
         let canary = "canaryword";
         let given = |key: &str| note(key, canary);
-        set(&book, actbook::service::NoteGiven { belongs: of_execution, ..given("ended") }).await;
-        set(&book, actbook::service::NoteGiven { expires_in_ms: Some(-1), ..given("expired") }).await;
+        set(&book, actbook::service::NoteSpec { owner: of_execution, ..given("ended") }).await;
+        set(&book, actbook::service::NoteSpec { expires_in_ms: Some(-1), ..given("expired") }).await;
         set(&book, given("deleted")).await;
-        book.service.delete_note(&book.caller, "deleted", &Belongs::default()).await.unwrap();
+        book.service.delete_note(&book.caller, "deleted", &NoteOwnerRef::default()).await.unwrap();
         set(&book, note("kept", "stays")).await;
         let tried = book.service.cleanup(&book.caller, i64::MAX, true).await.unwrap();
         assert_eq!((tried.notes, tried.executions), (3, 1));

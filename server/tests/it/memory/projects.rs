@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use actbook::bell::Bell;
 use actbook::caller::Caller;
 use actbook::config::Config;
-use actbook::ledger::{Asked, Ledger, NoteAsked, Request};
-use actbook::service::{NoteFilter, NoteGiven, Options, Service, StatsFilter, TaskGiven};
-use actbook::store::words::Words;
+use actbook::ledger::{Ledger, LedgerRequest, Operation, SetNoteRequest};
+use actbook::notify::Notifier;
+use actbook::service::{DatabaseOptions, NoteFilter, NoteSpec, Service, StatsFilter, TaskSpec};
+use actbook::store::tokenizer::NoteTokens;
 use actbook_engine::note::Note;
 use actbook_engine::task::Task;
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::store::{Scratch, TENANT, for_each_database};
 /// A service of a project, and the same as its agents have it.
 async fn service(scratch: &Scratch, project: &str) -> Service {
     let config = Config { project: Some(project.to_owned()), ..Config::default() };
-    Service::open(&scratch.url, Options::default(), &config).await.unwrap()
+    Service::open(&scratch.url, DatabaseOptions::default(), &config).await.unwrap()
 }
 
 fn agent() -> Caller {
@@ -28,7 +28,7 @@ fn agent() -> Caller {
 /// A note and a task as they were written before there were projects.
 async fn write_older(scratch: &Scratch) {
     let db = scratch.db.clone();
-    let ledger = Ledger::open(db.clone(), TENANT, Bell::new(db, TENANT)).unwrap();
+    let ledger = Ledger::open(db.clone(), TENANT, Notifier::new(db, TENANT)).unwrap();
     let salt: Arc<[u8]> = Arc::from(*b"salt");
     let payload = json!({ "value": "ancient words" });
     let note = Note {
@@ -40,12 +40,15 @@ async fn write_older(scratch: &Scratch) {
         everywhere: None,
         payload: payload.to_string().into_bytes(),
     };
-    let words = Words::of("older", "ancient words");
-    let note = Request::SetNote(Box::new(NoteAsked { note, words, salt: salt.clone() }));
+    let words = NoteTokens::from_key_and_value("older", "ancient words");
+    let note = Operation::SetNote(Box::new(SetNoteRequest { note, tokens: words, salt: salt.clone() }));
     let task = Task { id: "T-0".into(), title: Some("ancient".into()), ..Task::default() };
-    let task = Request::SetTasks { tasks: vec![(task, salt)], fresh: true };
+    let task = Operation::SetTasks { tasks: vec![(task, salt)], create: true };
     for request in [note, task] {
-        ledger.ask(Asked { actor: "person:ada".into(), request, key: None }).await.unwrap();
+        ledger
+            .submit(LedgerRequest { actor: "person:ada".into(), operation: request, key: None })
+            .await
+            .unwrap();
     }
 }
 
@@ -64,14 +67,12 @@ fn what_is_older_than_projects_is_seen_and_continued_by_all() {
             assert_eq!(values(service, by_words("ancient")).await, ["ancient words"]);
             assert_eq!(service.task("T-0").await.unwrap().title, "ancient");
         }
-        one.set_note(&agent(), NoteGiven::new("older", "newer words")).await.unwrap();
+        one.set_note(&agent(), NoteSpec::new("older", "newer words")).await.unwrap();
         assert_eq!(values(&two, by_key("older")).await, ["newer words"], "it is still one note");
         let title = Some("changed".to_owned());
-        one.change_task(&agent(), TaskGiven { id: "T-0".into(), title, ..TaskGiven::default() })
-            .await
-            .unwrap();
+        one.change_task(&agent(), TaskSpec { id: "T-0".into(), title, ..TaskSpec::default() }).await.unwrap();
         assert_eq!(two.task("T-0").await.unwrap().title, "changed");
-        let again = TaskGiven { id: "T-0".into(), ..TaskGiven::default() };
+        let again = TaskSpec { id: "T-0".into(), ..TaskSpec::default() };
         assert_eq!(two.add_task(&agent(), again, false).await.unwrap_err().code, "task_exists");
     });
 }
@@ -81,8 +82,8 @@ fn what_a_project_writes_is_its_own_until_it_is_shared() {
     for_each_database(async |scratch| {
         let [all_of_one, all_of_two] = [service(&scratch, "one").await, service(&scratch, "two").await];
         let (one, two) = (all_of_one.confined(), all_of_two.confined());
-        one.set_note(&agent(), NoteGiven::new("port", "5433 here")).await.unwrap();
-        let id = || TaskGiven { id: "T-1".into(), ..TaskGiven::default() };
+        one.set_note(&agent(), NoteSpec::new("port", "5433 here")).await.unwrap();
+        let id = || TaskSpec { id: "T-1".into(), ..TaskSpec::default() };
         one.add_task(&agent(), id(), false).await.unwrap();
         assert_eq!(values(&one, by_key("port")).await, ["5433 here"]);
         for filter in [by_key("port"), by_words("5433"), NoteFilter::default()] {
@@ -97,11 +98,11 @@ fn what_a_project_writes_is_its_own_until_it_is_shared() {
         );
         two.add_task(&agent(), id(), false).await.unwrap();
 
-        let shared = NoteGiven { everywhere: Some(true), ..NoteGiven::new("port", "5434 for all") };
+        let shared = NoteSpec { everywhere: Some(true), ..NoteSpec::new("port", "5434 for all") };
         assert_eq!(one.set_note(&agent(), shared.clone()).await.unwrap_err().code, "needs_a_person");
         all_of_one.set_note(&Caller::new("person:ada"), shared).await.unwrap();
         assert_eq!(values(&two, by_key("port")).await, ["5434 for all"]);
-        one.set_note(&agent(), NoteGiven::new("port", "5435")).await.unwrap();
+        one.set_note(&agent(), NoteSpec::new("port", "5435")).await.unwrap();
         assert_eq!(
             values(&two, by_words("5435")).await,
             ["5435"],

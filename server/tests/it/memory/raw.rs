@@ -46,7 +46,7 @@ impl Raw {
         let mut confidences = BTreeMap::new();
         for entry in journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap() {
             if entry.kind.starts_with("action_recorded.") {
-                let payload = payloads::at(TENANT, entry.position).first(db).await.unwrap();
+                let payload = payloads::by_position(TENANT, entry.position).first(db).await.unwrap();
                 let facts: Value = serde_json::from_slice(&payload.unwrap().body).unwrap();
                 confidences.extend(facts["confidence"].as_f64().map(|found| (entry.position, found)));
             }

@@ -139,9 +139,9 @@ fn filters_narrow_a_search_and_excerpts_show_what_was_found() {
         for (task, kind) in [("T-1", "research"), ("T-1", "blockers"), ("T-2", "research")] {
             let value =
                 format!("{} the migration waits for a licence {}", "before ".repeat(40), "after ".repeat(60));
-            let given = actbook::service::NoteGiven {
+            let given = actbook::service::NoteSpec {
                 r#type: Some(kind.into()),
-                belongs: of_task(task),
+                owner: of_task(task),
                 ..note(&format!("{task}-{kind}"), value)
             };
             set(&book, given).await;
@@ -153,7 +153,7 @@ fn filters_narrow_a_search_and_excerpts_show_what_was_found() {
         assert_eq!(keys(licence()).await, ["T-2-research", "T-1-blockers", "T-1-research"]);
         let blockers = NoteFilter { r#type: Some("blockers".into()), ..licence() };
         assert_eq!(keys(blockers).await, ["T-1-blockers"]);
-        let of_one = NoteFilter { belongs: of_task("T-1"), ..licence() };
+        let of_one = NoteFilter { owner: of_task("T-1"), ..licence() };
         assert_eq!(keys(of_one).await, ["T-1-blockers", "T-1-research"]);
         let research = NoteFilter { r#type: Some("research".into()), ..NoteFilter::default() };
         assert_eq!(keys(research).await, ["T-2-research", "T-1-research"]);

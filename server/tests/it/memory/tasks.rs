@@ -1,14 +1,14 @@
 //! Tasks as they are kept: what is left out stays, all of a request or nothing, rebuilt equals live.
 
-use actbook::service::{TaskGiven, TaskStatus};
+use actbook::service::{TaskSpec, TaskStatus};
 use actbook::store::tasks;
 use serde_json::json;
 
 use crate::durability::book::{self, Book};
 use crate::store::{TENANT, for_each_database};
 
-fn task(id: &str) -> TaskGiven {
-    TaskGiven { id: id.to_owned(), ..TaskGiven::default() }
+fn task(id: &str) -> TaskSpec {
+    TaskSpec { id: id.to_owned(), ..TaskSpec::default() }
 }
 
 #[test]
@@ -16,7 +16,7 @@ fn a_task_keeps_what_a_change_leaves_out() {
     for_each_database(async |scratch| {
         let book = Book::open(&scratch.url).await;
         let (service, caller) = (&book.service, &book.caller);
-        let given = TaskGiven {
+        let given = TaskSpec {
             title: Some("Move the database".into()),
             priority: Some(2),
             estimate_ms: Some(7_200_000),
@@ -27,9 +27,9 @@ fn a_task_keeps_what_a_change_leaves_out() {
         service.add_task(caller, given, false).await.unwrap();
         assert_eq!(service.add_task(caller, task("T-1"), false).await.unwrap_err().code, "task_exists");
         assert_eq!(service.change_task(caller, task("T-2")).await.unwrap_err().code, "no_such_task");
-        let own = TaskGiven { parent: Some("T-1".into()), ..task("T-1") };
+        let own = TaskSpec { parent: Some("T-1".into()), ..task("T-1") };
         assert_eq!(service.change_task(caller, own).await.unwrap_err().code, "own_parent");
-        let done = TaskGiven { status: Some(TaskStatus::Done), ..task("T-1") };
+        let done = TaskSpec { status: Some(TaskStatus::Done), ..task("T-1") };
         let view = service.change_task(caller, done).await.unwrap();
         assert_eq!(
             (view.status, view.priority, view.title.as_str()),
@@ -48,7 +48,7 @@ fn quick_changes_of_one_task_lose_nothing_and_rebuilt_equals_live() {
         book.service.add_task(&book.caller, task("T-1"), false).await.unwrap();
         let changes = (0..20).map(|number| {
             let from = if number % 2 == 0 { &book } else { &other };
-            let change = TaskGiven { priority: Some(number), ..task("T-1") };
+            let change = TaskSpec { priority: Some(number), ..task("T-1") };
             async move { from.service.change_task(&from.caller, change).await.unwrap() }
         });
         futures_util::future::join_all(changes).await;

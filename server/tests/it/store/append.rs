@@ -22,20 +22,20 @@ fn entries_and_payloads_come_back_as_they_were_appended() {
             append(&mut db.appender().unwrap(), &batch(head(db), written.clone(), vec![salt])).unwrap();
         assert_eq!(appended, Appended::Done);
 
-        let read = journal::of_stream(db.dialect(), TENANT, 1, 0).all_blocking(db).unwrap();
+        let read = journal::by_stream(db.dialect(), TENANT, 1, 0).all_blocking(db).unwrap();
         for (read, written) in read.iter().zip(&written) {
-            let payload = payloads::at(TENANT, read.position).first(db).await.unwrap();
+            let payload = payloads::by_position(TENANT, read.position).first(db).await.unwrap();
             let whole = journal::Entry { payload: payload.map(|payload| payload.body), ..read.clone() };
             assert_eq!(&whole, written);
         }
         assert_eq!(read.len(), 3);
-        assert_eq!(journal::of_stream(db.dialect(), TENANT, 1, 2).all(db).await.unwrap(), read[2..]);
+        assert_eq!(journal::by_stream(db.dialect(), TENANT, 1, 2).all(db).await.unwrap(), read[2..]);
         assert_eq!(journal::between(TENANT, 1, 2).all(db).await.unwrap(), read[1..2]);
-        assert_eq!(journal::at(TENANT, 3).first(db).await.unwrap().as_ref(), read.last());
+        assert_eq!(journal::by_position(TENANT, 3).first(db).await.unwrap().as_ref(), read.last());
         assert_eq!(payloads::salt(TENANT, 1).first(db).await.unwrap(), Some(b"salt".to_vec()));
-        let found = payloads::at_each(db, TENANT, &[3, 2, 1]).await.unwrap();
+        let found = payloads::by_positions(db, TENANT, &[3, 2, 1]).await.unwrap();
         assert_eq!(found.iter().map(|payload| payload.position).collect::<Vec<_>>(), [3, 1]);
-        assert_eq!(head(db), journal::Head { position: 3, hash: written[2].hash });
+        assert_eq!(head(db), journal::JournalHead { position: 3, hash: written[2].hash });
     });
 }
 
@@ -48,12 +48,12 @@ fn a_stream_is_read_from_every_page_it_is_on() {
         let positions = |entries: &[Entry]| entries.iter().map(|entry| entry.position).collect::<Vec<_>>();
         let long: Vec<u64> = (2..=600).filter(|position| !SHORT.contains(position)).collect();
 
-        let read = journal::of_stream(db.dialect(), TENANT, 1, 0).all(db).await.unwrap();
+        let read = journal::by_stream(db.dialect(), TENANT, 1, 0).all(db).await.unwrap();
         assert_eq!(positions(&read), SHORT);
-        assert_eq!(journal::of_stream(db.dialect(), TENANT, 1, 256).all(db).await.unwrap(), read[4..]);
-        let kept = payloads::of_stream(db.dialect(), TENANT, 1).all(db).await.unwrap();
+        assert_eq!(journal::by_stream(db.dialect(), TENANT, 1, 256).all(db).await.unwrap(), read[4..]);
+        let kept = payloads::by_stream(db.dialect(), TENANT, 1).all(db).await.unwrap();
         assert_eq!(kept.iter().map(|payload| payload.position).collect::<Vec<_>>(), SHORT);
-        let many = journal::of_streams_blocking(db, TENANT, &[2, 7, 1]).unwrap();
+        let many = journal::by_streams_blocking(db, TENANT, &[2, 7, 1]).unwrap();
         assert_eq!(
             many.iter().map(|found| positions(found)).collect::<Vec<_>>(),
             [long, vec![], SHORT.into()]
@@ -73,7 +73,7 @@ fn of_two_streams(position: u64) -> Entry {
     let before = (1..position).rev().find(of_stream);
     let version = 1 + (1..position).filter(of_stream).count() as u64;
     let turns_page = journal::page_of(before.unwrap_or(stream)) != journal::page_of(position);
-    Entry { stream, version, turns_page, ..entry(position, "e") }
+    Entry { stream, version, is_first_on_page: turns_page, ..entry(position, "e") }
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn the_same_position_with_another_hash_is_a_moved_head() {
         let db = &scratch.db;
         let mut appender = db.appender().unwrap();
         assert_eq!(append_one(db, &mut appender, "first"), Appended::Done);
-        let other = journal::Head { position: 1, hash: entry(1, "other").hash };
+        let other = journal::JournalHead { position: 1, hash: entry(1, "other").hash };
         let forked = batch(other, vec![entry(2, "fork")], vec![]);
         assert_eq!(append(&mut appender, &forked).unwrap(), Appended::HeadMoved);
         assert_eq!(bodies(db).await, ["first"]);
@@ -174,14 +174,14 @@ fn who_holds_the_head_appends_before_everybody_else() {
         });
         assert_eq!(bodies(db).await, ["first"]);
         assert_eq!(hold(&mut holder).position, 1);
-        apart(|| holder.release()).unwrap();
+        apart(|| holder.unlock_head()).unwrap();
         assert_eq!(append_one(db, &mut db.appender().unwrap(), "second"), Appended::Done);
         assert_eq!(append_one(db, &mut holder, "third"), Appended::Done);
     });
 }
 
-fn hold(appender: &mut Appender) -> journal::Head {
-    apart(|| appender.hold(TENANT)).unwrap()
+fn hold(appender: &mut Appender) -> journal::JournalHead {
+    apart(|| appender.lock_head(TENANT)).unwrap()
 }
 
 #[test]
@@ -284,16 +284,17 @@ fn a_long_read_visits_row_by_row_until_told_to_stop() {
             ControlFlow::<()>::Continue(())
         };
         assert_eq!(
-            journal::between(TENANT, 0, u64::MAX).each(db, all).await.unwrap(),
+            journal::between(TENANT, 0, u64::MAX).for_each(db, all).await.unwrap(),
             ControlFlow::Continue(())
         );
         assert_eq!(visited, 1_000);
         let until = |entry: journal::Entry| {
             if entry.position == 300 { ControlFlow::Break(entry.position) } else { ControlFlow::Continue(()) }
         };
-        let stopped = journal::between(TENANT, 0, u64::MAX).each(db, until).await.unwrap();
+        let stopped = journal::between(TENANT, 0, u64::MAX).for_each(db, until).await.unwrap();
         assert_eq!(stopped, ControlFlow::Break(300));
-        let wrong = db.each("SELECT nothing FROM journal", vec![], |_| ControlFlow::<()>::Continue(())).await;
+        let wrong =
+            db.for_each_row("SELECT nothing FROM journal", vec![], |_| ControlFlow::<()>::Continue(())).await;
         assert!(matches!(wrong, Err(Error::Failed(_))), "{wrong:?}");
     });
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actbook::bell::Bell;
+use actbook::notify::Notifier;
 use actbook::store::Appended;
 
 use super::{TENANT, append_one, for_each_database, open};
@@ -16,10 +16,10 @@ fn another_ones_append_is_heard_while_listening() {
         let other = open(&scratch.url).await;
         let mut appender = other.appender().unwrap();
         assert_eq!(append_one(&other, &mut appender, "before"), Appended::Done);
-        let bell = Bell::new(scratch.db.clone(), TENANT);
+        let bell = Notifier::new(scratch.db.clone(), TENANT);
         let mut heard = bell.subscribe();
-        let first = bell.listen().unwrap();
-        let second = bell.clone().listen().unwrap();
+        let first = bell.listen_remote().unwrap();
+        let second = bell.clone().listen_remote().unwrap();
         let woken = tokio::time::timeout(PATIENCE, heard.wait_for(|position| *position == 1)).await;
         assert!(woken.is_ok(), "what was there before is heard of too");
         drop(woken);
@@ -30,7 +30,7 @@ fn another_ones_append_is_heard_while_listening() {
         drop(woken);
         drop(second);
         append_one(&other, &mut appender, "after");
-        let _again = bell.listen().unwrap();
+        let _again = bell.listen_remote().unwrap();
         let woken = tokio::time::timeout(PATIENCE, heard.wait_for(|position| *position == 3)).await;
         assert!(woken.is_ok(), "what was missed is made up for");
     });
@@ -39,13 +39,13 @@ fn another_ones_append_is_heard_while_listening() {
 #[test]
 fn a_ring_wakes_once_for_each_new_position() {
     for_each_database(async |scratch| {
-        let bell = Bell::new(scratch.db.clone(), TENANT);
+        let bell = Notifier::new(scratch.db.clone(), TENANT);
         let mut heard = bell.subscribe();
-        bell.ring(3);
+        bell.notify(3);
         assert!(heard.has_changed().unwrap());
         assert_eq!(*heard.borrow_and_update(), 3);
-        bell.ring(3);
-        bell.ring(2);
+        bell.notify(3);
+        bell.notify(2);
         assert!(!heard.has_changed().unwrap());
         assert_eq!(*heard.borrow(), 3);
     });
@@ -54,9 +54,9 @@ fn a_ring_wakes_once_for_each_new_position() {
 #[test]
 fn the_listener_comes_back_after_a_lost_connection() {
     super::on(super::Kind::Postgres, async |scratch| {
-        let bell = Bell::new(scratch.db.clone(), TENANT);
+        let bell = Notifier::new(scratch.db.clone(), TENANT);
         let mut heard = bell.subscribe();
-        let _listening = bell.listen().unwrap();
+        let _listening = bell.listen_remote().unwrap();
         let mut appender = scratch.db.appender().unwrap();
         append_one(&scratch.db, &mut appender, "one");
         tokio::time::timeout(PATIENCE, heard.wait_for(|position| *position == 1)).await.unwrap().unwrap();

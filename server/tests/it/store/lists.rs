@@ -1,12 +1,12 @@
 //! The projections: found by prefix, listed newest first, changed and erased.
 
-use actbook::store::{Db, Dialect, Error, Found, Statement, executions, payloads, plans};
+use actbook::store::{Db, Dialect, Error, PrefixMatch, Statement, executions, payloads, plans};
 
 use super::{Kind, TENANT, append, batch, entry, for_each_database, head};
 
-pub fn execution(id: u64, public_id: &str, status: &str) -> executions::Execution {
+pub fn execution(id: u64, public_id: &str, status: &str) -> executions::ExecutionRow {
     let is_open = matches!(status, "running" | "paused" | "blocked" | "compensating");
-    executions::Execution {
+    executions::ExecutionRow {
         id,
         public_id: public_id.into(),
         plan: "p1".into(),
@@ -15,16 +15,16 @@ pub fn execution(id: u64, public_id: &str, status: &str) -> executions::Executio
         task: id.is_multiple_of(2).then(|| "TASK-1".into()),
         project: None,
         status: status.into(),
-        place: "here".into(),
-        seat: None,
+        toolset: "here".into(),
+        node: None,
         epoch: 1,
         started_at: 100 * i64::try_from(id).expect("a small id"),
         ended_at: (!is_open).then_some(1_000),
-        look_again_at: None,
+        wake_at: None,
     }
 }
 
-async fn save(db: &Db, rows: &[executions::Execution]) {
+async fn save(db: &Db, rows: &[executions::ExecutionRow]) {
     db.transact(rows.iter().map(|row| executions::insert(TENANT, row)).collect()).await.unwrap();
 }
 
@@ -40,16 +40,20 @@ fn an_execution_is_found_by_a_unique_beginning_of_its_id() {
         ];
         save(db, &rows).await;
         let check = async |prefix: &str, expected| {
-            assert_eq!(executions::find(db, TENANT, None, prefix).await.unwrap(), expected, "{prefix}");
+            assert_eq!(
+                executions::find_by_prefix(db, TENANT, None, prefix).await.unwrap(),
+                expected,
+                "{prefix}"
+            );
         };
-        check("abc", Found::One(rows[0].clone())).await;
-        check("abcd", Found::One(rows[1].clone())).await;
-        check("b", Found::One(rows[2].clone())).await;
-        check("ab", Found::Several).await;
-        check("", Found::None).await;
-        check("x", Found::None).await;
+        check("abc", PrefixMatch::One(rows[0].clone())).await;
+        check("abcd", PrefixMatch::One(rows[1].clone())).await;
+        check("b", PrefixMatch::One(rows[2].clone())).await;
+        check("ab", PrefixMatch::Several).await;
+        check("", PrefixMatch::None).await;
+        check("x", PrefixMatch::None).await;
         assert_eq!(executions::by_id(TENANT, 3).first(db).await.unwrap(), Some(rows[2].clone()));
-        assert_eq!(executions::find(db, TENANT + 1, None, "abc").await.unwrap(), Found::None);
+        assert_eq!(executions::find_by_prefix(db, TENANT + 1, None, "abc").await.unwrap(), PrefixMatch::None);
     });
 }
 
@@ -57,26 +61,30 @@ fn an_execution_is_found_by_a_unique_beginning_of_its_id() {
 fn executions_of_other_projects_lie_beyond_the_boundary() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
-        let of =
-            |project: Option<&str>, row| executions::Execution { project: project.map(str::to_owned), ..row };
+        let of = |project: Option<&str>, row| executions::ExecutionRow {
+            project: project.map(str::to_owned),
+            ..row
+        };
         let rows = [
             of(Some("a"), execution(1, "aa1", "failed")),
             of(Some("b"), execution(2, "aa2", "failed")),
             of(None, execution(3, "ab3", "failed")),
         ];
         save(db, &rows).await;
-        let found = async |within, prefix| executions::find(db, TENANT, within, prefix).await.unwrap();
-        assert_eq!(found(None, "aa1").await, Found::One(rows[0].clone()));
-        assert_eq!(found(Some("a"), "aa1").await, Found::One(rows[0].clone()));
-        assert_eq!(found(Some("b"), "aa1").await, Found::None);
+        let found =
+            async |within, prefix| executions::find_by_prefix(db, TENANT, within, prefix).await.unwrap();
+        assert_eq!(found(None, "aa1").await, PrefixMatch::One(rows[0].clone()));
+        assert_eq!(found(Some("a"), "aa1").await, PrefixMatch::One(rows[0].clone()));
+        assert_eq!(found(Some("b"), "aa1").await, PrefixMatch::None);
         assert_eq!(
             found(Some("b"), "aa").await,
-            Found::One(rows[1].clone()),
+            PrefixMatch::One(rows[1].clone()),
             "a prefix names only one's own"
         );
-        assert_eq!(found(Some("b"), "ab3").await, Found::One(rows[2].clone()), "older than projects");
+        assert_eq!(found(Some("b"), "ab3").await, PrefixMatch::One(rows[2].clone()), "older than projects");
         let listed = async |within: Option<&str>, project: Option<&str>| {
-            let filter = executions::Filter { project: project.map(str::to_owned), ..Default::default() };
+            let filter =
+                executions::ExecutionFilter { project: project.map(str::to_owned), ..Default::default() };
             let rows = executions::list(TENANT, within, &filter, 10).all(db).await.unwrap();
             rows.iter().map(|row| row.id).collect::<Vec<_>>()
         };
@@ -97,20 +105,20 @@ fn executions_are_listed_newest_first() {
         let rows: Vec<_> =
             statuses.iter().zip(1..).map(|(status, id)| execution(id, &format!("e{id}"), status)).collect();
         save(db, &rows).await;
-        let check = async |filter: executions::Filter, limit, expected: &[u64]| {
+        let check = async |filter: executions::ExecutionFilter, limit, expected: &[u64]| {
             let found = executions::list(TENANT, None, &filter, limit).all(db).await.unwrap();
             let ids: Vec<u64> = found.iter().map(|execution| execution.id).collect();
             assert_eq!(ids, expected, "{filter:?}");
         };
-        let any = executions::Filter::default;
+        let any = executions::ExecutionFilter::default;
         let failed = || Some("failed".to_owned());
         check(any(), 10, &[5, 4, 3, 2, 1]).await;
         check(any(), 2, &[5, 4]).await;
-        check(executions::Filter { before: Some(4), ..any() }, 2, &[3, 2]).await;
-        check(executions::Filter { status: failed(), ..any() }, 10, &[5, 2]).await;
-        check(executions::Filter { status: failed(), before: Some(5), ..any() }, 10, &[2]).await;
-        check(executions::Filter { since: Some(300), ..any() }, 10, &[5, 4, 3]).await;
-        check(executions::Filter { since: Some(300), status: failed(), ..any() }, 10, &[5]).await;
+        check(executions::ExecutionFilter { before: Some(4), ..any() }, 2, &[3, 2]).await;
+        check(executions::ExecutionFilter { status: failed(), ..any() }, 10, &[5, 2]).await;
+        check(executions::ExecutionFilter { status: failed(), before: Some(5), ..any() }, 10, &[2]).await;
+        check(executions::ExecutionFilter { since: Some(300), ..any() }, 10, &[5, 4, 3]).await;
+        check(executions::ExecutionFilter { since: Some(300), status: failed(), ..any() }, 10, &[5]).await;
         let ended = executions::ended_before(TENANT, None, 1_001, 0, 10).all(db).await.unwrap();
         assert_eq!(ended.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 4, 5]);
         assert_eq!(executions::ended_before(TENANT, None, 1_000, 0, 10).all(db).await.unwrap(), []);
@@ -122,27 +130,27 @@ fn an_execution_changes_and_is_erased() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         save(db, &[execution(1, "e1", "running"), execution(2, "e2", "running")]).await;
-        let change = executions::Change {
+        let change = executions::ExecutionChange {
             status: "blocked",
-            place: "there",
-            seat: Some("s1"),
+            toolset: "there",
+            node: Some("s1"),
             epoch: 2,
             ended_at: None,
-            look_again_at: Some(7),
+            wake_at: Some(7),
         };
         db.transact(vec![executions::update(TENANT, 1, &change)]).await.unwrap();
-        let changed = executions::Execution {
+        let changed = executions::ExecutionRow {
             status: "blocked".into(),
-            place: "there".into(),
-            seat: Some("s1".into()),
+            toolset: "there".into(),
+            node: Some("s1".into()),
             epoch: 2,
-            look_again_at: Some(7),
+            wake_at: Some(7),
             ..execution(1, "e1", "running")
         };
         assert_eq!(executions::by_id(TENANT, 1).first(db).await.unwrap(), Some(changed));
         // PostgreSQL has no such check: it would read it anew for every statement.
         for status in ["ended", "failed"].into_iter().filter(|_| db.dialect() == Dialect::Sqlite) {
-            let wrong = executions::Change { status, ..change.clone() };
+            let wrong = executions::ExecutionChange { status, ..change.clone() };
             let refused = db.transact(vec![executions::update(TENANT, 1, &wrong)]).await;
             assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
         }
@@ -151,8 +159,8 @@ fn an_execution_changes_and_is_erased() {
     });
 }
 
-fn plan(id: &str, name: &str, version: u64) -> plans::Plan {
-    plans::Plan {
+fn plan(id: &str, name: &str, version: u64) -> plans::PlanRow {
+    plans::PlanRow {
         id: id.into(),
         name: name.into(),
         version,
@@ -176,24 +184,28 @@ fn a_plan_is_found_by_name_or_id_in_its_newest_version() {
             [plan("pa1", "publish", 1), plan("pa1", "publish", 2), plan("pb1", "pa", 1), plan("pb2", "q", 1)];
         db.transact(rows.iter().map(|row| plans::insert(TENANT, row)).collect()).await.unwrap();
         let check = async |wanted: &str, expected| {
-            assert_eq!(plans::find(db, TENANT, None, "home", wanted).await.unwrap(), expected, "{wanted}");
+            assert_eq!(
+                plans::find_by_name_or_id(db, TENANT, None, "home", wanted).await.unwrap(),
+                expected,
+                "{wanted}"
+            );
         };
-        check("publish", Found::One(rows[1].clone())).await;
-        check("pa1", Found::One(rows[1].clone())).await;
-        check("pa", Found::One(rows[2].clone())).await;
-        check("pb", Found::Several).await;
-        check("nothing", Found::None).await;
-        assert_eq!(plans::version(TENANT, "pa1", 1).first(db).await.unwrap(), Some(rows[0].clone()));
+        check("publish", PrefixMatch::One(rows[1].clone())).await;
+        check("pa1", PrefixMatch::One(rows[1].clone())).await;
+        check("pa", PrefixMatch::One(rows[2].clone())).await;
+        check("pb", PrefixMatch::Several).await;
+        check("nothing", PrefixMatch::None).await;
+        assert_eq!(plans::by_version(TENANT, "pa1", 1).first(db).await.unwrap(), Some(rows[0].clone()));
         let listed = plans::list(TENANT, None, 10).all(db).await.unwrap();
         assert_eq!(listed, [rows[2].clone(), rows[1].clone(), rows[3].clone()]);
 
         let again = plans::insert(TENANT, &plan("pc1", "publish", 2));
         let taken = db.transact(vec![again.clone()]).await;
         assert!(matches!(taken, Err(Error::Constraint(_))), "a name is one plan's: {taken:?}");
-        db.transact(vec![plans::delete(TENANT, "pa1"), again]).await.unwrap();
-        check("publish", Found::One(plan("pc1", "publish", 2))).await;
-        check("pa1", Found::None).await;
-        let deleted = plans::version(TENANT, "pa1", 2).first(db).await.unwrap();
+        db.transact(vec![plans::mark_deleted(TENANT, "pa1"), again]).await.unwrap();
+        check("publish", PrefixMatch::One(plan("pc1", "publish", 2))).await;
+        check("pa1", PrefixMatch::None).await;
+        let deleted = plans::by_version(TENANT, "pa1", 2).first(db).await.unwrap();
         assert!(deleted.is_some_and(|row| row.deleted), "executions still name it");
         assert_eq!(plans::all(TENANT).all(db).await.unwrap().len(), 5);
     });
@@ -208,7 +220,7 @@ fn payloads_and_salt_of_one_execution_are_erased_alone() {
         let salts =
             vec![payloads::insert_salt(TENANT, 1, b"one"), payloads::insert_salt(TENANT, 3, b"three")];
         append(&mut db.appender().unwrap(), &batch(head(db), entries, salts)).unwrap();
-        assert_eq!(payloads::of_stream(db.dialect(), TENANT, 1).all(db).await.unwrap().len(), 3);
+        assert_eq!(payloads::by_stream(db.dialect(), TENANT, 1).all(db).await.unwrap().len(), 3);
         db.transact(vec![
             payloads::erase_of_stream(db.dialect(), TENANT, 1),
             payloads::erase_salt(TENANT, 1),

@@ -1,6 +1,6 @@
 //! Opening: the schema appears once, whoever comes first, and unsafe servers are refused.
 
-use actbook::store::{Db, Error, Options, Statement};
+use actbook::store::{DatabaseOptions, Db, Error, Statement};
 
 use super::{Kind, head, on, open, place};
 use crate::postgres;
@@ -65,7 +65,7 @@ fn a_database_of_a_newer_program_is_refused_and_left_as_it_was() {
         let missing = "DELETE FROM migrations WHERE name = '0015_hot_path'";
         let changes = [later, missing].map(|sql| Statement::new(sql, vec![]));
         scratch.db.transact(changes.to_vec()).await.unwrap();
-        let refused = Db::open(&scratch.url, Options::default()).await.unwrap_err().to_string();
+        let refused = Db::open(&scratch.url, DatabaseOptions::default()).await.unwrap_err().to_string();
         assert!(refused.contains("`9999_later`, which this Actbook does not know"), "{refused}");
         let rows = scratch.db.read("SELECT name FROM migrations ORDER BY name", vec![]).await.unwrap();
         assert!(rows.iter().all(|row| row.text(0).unwrap() != "0015_hot_path"), "it was migrated");
@@ -85,8 +85,9 @@ fn database_of_another_program_is_refused_and_left_as_it_was() {
         let file = folder.path().join("theirs.db");
         rusqlite::Connection::open(&file).unwrap().execute_batch(schema).unwrap();
         let before = std::fs::read(&file).unwrap();
-        let refused = runtime.block_on(Db::open(file.to_str().unwrap(), Options::default())).unwrap_err();
-        assert_eq!(refused, Error::Foreign { file: file.display().to_string() }, "{schema}");
+        let refused =
+            runtime.block_on(Db::open(file.to_str().unwrap(), DatabaseOptions::default())).unwrap_err();
+        assert_eq!(refused, Error::ForeignDatabase { file: file.display().to_string() }, "{schema}");
         assert_eq!(std::fs::read(&file).unwrap(), before, "{schema}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was put beside it");
     }
@@ -105,9 +106,9 @@ fn empty_file_becomes_a_database() {
 fn a_server_that_does_not_sync_is_refused_unless_accepted_by_name() {
     on(Kind::Postgres, async |scratch| {
         let url = postgres::without_sync(&scratch.url);
-        let refused = Db::open(&url, Options::default()).await.unwrap_err();
+        let refused = Db::open(&url, DatabaseOptions::default()).await.unwrap_err();
         assert_eq!(refused, Error::UnsafeDurability { setting: "synchronous_commit" });
-        Db::open(&url, Options { unsafe_durability: true }).await.unwrap();
+        Db::open(&url, DatabaseOptions { unsafe_durability: true }).await.unwrap();
     });
 }
 
@@ -116,10 +117,11 @@ fn what_cannot_be_opened_says_why_and_keeps_the_password() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let url = "postgres://ada:secret@127.0.0.1:1/book";
-        let error = Db::open(url, Options::default()).await.unwrap_err().to_string();
+        let error = Db::open(url, DatabaseOptions::default()).await.unwrap_err().to_string();
         assert!(error.contains("postgres://ada@127.0.0.1:1/book"), "{error}");
         assert!(!error.contains("secret"), "{error}");
-        let error = Db::open("/proc/nowhere/book.db", Options::default()).await.unwrap_err().to_string();
+        let error =
+            Db::open("/proc/nowhere/book.db", DatabaseOptions::default()).await.unwrap_err().to_string();
         assert!(error.contains("/proc/nowhere/book.db"), "{error}");
     });
 }

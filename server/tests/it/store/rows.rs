@@ -10,10 +10,13 @@ fn values_come_back_as_they_were_written() {
         let every_byte: Vec<u8> = (0..=255).collect();
         for at in [i64::MIN, -1, 0, 1, i64::MAX] {
             let request =
-                requests::Request { digest: every_byte.clone(), result: "ß✓ '$1' ?1 \\".into(), at };
+                requests::RequestRow { digest: every_byte.clone(), result: "ß✓ '$1' ?1 \\".into(), at };
             let key = at.to_string();
             scratch.db.transact(vec![requests::insert(TENANT, "ada", &key, &request)]).await.unwrap();
-            assert_eq!(requests::find(TENANT, "ada", &key).first(&scratch.db).await.unwrap(), Some(request));
+            assert_eq!(
+                requests::by_key(TENANT, "ada", &key).first(&scratch.db).await.unwrap(),
+                Some(request)
+            );
         }
         let sql = "SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($1 AS BIGINT) + 1, CAST($3 AS TEXT)";
         let params = vec![Value::Int(41), Value::from("x"), Value::Null];
@@ -35,32 +38,32 @@ fn many_reads_answer_in_order() {
 #[test]
 fn a_surprising_column_is_named() {
     let row = Row::new(vec![Value::Int(-1), Value::from("x"), Value::Null, Value::from(vec![1, 2])]);
-    let wrong = |column, wanted, found| Err(Error::Column { column, wanted, found });
+    let wrong = |column, wanted, found| Err(Error::WrongColumn { column, wanted, found });
     assert_eq!(row.int(1), wrong(1, "a number", "text").map(|()| 0));
-    assert_eq!(row.count(0), wrong(0, "a number from 0", "a number").map(|()| 0));
+    assert_eq!(row.uint(0), wrong(0, "a number from 0", "a number").map(|()| 0));
     assert_eq!(row.text(2), wrong(2, "text", "null").map(|()| ""));
     assert_eq!(row.hash(3), wrong(3, "32 bytes", "bytes").map(|()| [0; 32]));
     assert_eq!(row.bytes(4), wrong(4, "bytes", "nothing").map(|()| [0; 0].as_slice()));
-    assert_eq!(row.maybe_int(2), Ok(None));
-    assert_eq!(row.maybe_int(4), wrong(4, "a number", "nothing").map(|()| None));
+    assert_eq!(row.optional_int(2), Ok(None));
+    assert_eq!(row.optional_int(4), wrong(4, "a number", "nothing").map(|()| None));
     assert_eq!(row.int(1).unwrap_err().to_string(), "column 1 of a row holds text where a number belongs");
 }
 
 #[test]
 fn a_transaction_is_all_or_nothing() {
     for_each_database(async |scratch| {
-        let request = requests::Request { digest: vec![1], result: "{}".into(), at: 5 };
+        let request = requests::RequestRow { digest: vec![1], result: "{}".into(), at: 5 };
         let insert = || requests::insert(TENANT, "ada", "k", &request);
         let twice = scratch.db.transact(vec![insert(), insert()]).await;
         assert!(matches!(twice, Err(Error::Constraint(_))), "{twice:?}");
-        assert_eq!(requests::find(TENANT, "ada", "k").first(&scratch.db).await.unwrap(), None);
+        assert_eq!(requests::by_key(TENANT, "ada", "k").first(&scratch.db).await.unwrap(), None);
         let count = Statement::new("SELECT COUNT(*) FROM requests", vec![]);
         let answers = scratch.db.transact(vec![insert(), count]).await.unwrap();
         assert_eq!(answers[1][0].int(0), Ok(1), "statements see what came before them");
         scratch.db.transact(vec![requests::erase_before(TENANT, 5)]).await.unwrap();
-        assert!(requests::find(TENANT, "ada", "k").first(&scratch.db).await.unwrap().is_some());
+        assert!(requests::by_key(TENANT, "ada", "k").first(&scratch.db).await.unwrap().is_some());
         scratch.db.transact(vec![requests::erase_before(TENANT, 6)]).await.unwrap();
-        assert_eq!(requests::find(TENANT, "ada", "k").first(&scratch.db).await.unwrap(), None);
+        assert_eq!(requests::by_key(TENANT, "ada", "k").first(&scratch.db).await.unwrap(), None);
     });
 }
 
@@ -77,27 +80,27 @@ fn entries_are_filtered() {
         entries[2].kind = "asked".into();
         entries[3].stream = 4;
         append(&mut db.appender().unwrap(), &batch(head(db), entries, vec![])).unwrap();
-        let check = async |filter: journal::Filter, limit, expected: &[u64]| {
-            let found = journal::filtered(db.dialect(), TENANT, &filter, limit).all(db).await.unwrap();
+        let check = async |filter: journal::EntryFilter, limit, expected: &[u64]| {
+            let found = journal::list(db.dialect(), TENANT, &filter, limit).all(db).await.unwrap();
             let positions: Vec<u64> = found.iter().map(|entry| entry.position).collect();
             assert_eq!(positions, expected, "{filter:?}");
         };
-        let any = journal::Filter::default;
+        let any = journal::EntryFilter::default;
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
         check(any(), 10, &[1, 2, 3, 4]).await;
         check(any(), 2, &[1, 2]).await;
-        check(journal::Filter { after: 2, ..any() }, 1, &[3]).await;
-        check(journal::Filter { stream: Some(4), ..any() }, 10, &[4]).await;
-        check(journal::Filter { kind: Some("asked".into()), ..any() }, 10, &[3]).await;
-        check(journal::Filter { actor: Some("agent:hal".into()), ..any() }, 10, &[2]).await;
-        check(journal::Filter { since: Some(1_002), until: Some(1_004), ..any() }, 10, &[2, 3]).await;
-        check(journal::Filter { words: words(&["ALPHA"]), ..any() }, 10, &[1, 4]).await;
-        check(journal::Filter { words: words(&["alpha", "beta"]), ..any() }, 10, &[1]).await;
-        check(journal::Filter { words: words(&["alpha"]), stream: Some(4), ..any() }, 10, &[4]).await;
-        check(journal::Filter { words: words(&["0% s"]), ..any() }, 10, &[2]).await;
-        check(journal::Filter { words: words(&["a_b"]), ..any() }, 10, &[3]).await;
-        check(journal::Filter { words: words(&["hal"]), ..any() }, 10, &[2]).await;
-        check(journal::Filter { after: 1, through: Some(3), ..any() }, 10, &[2, 3]).await;
-        check(journal::Filter { category: Some("timeout".into()), ..any() }, 10, &[]).await;
+        check(journal::EntryFilter { after: 2, ..any() }, 1, &[3]).await;
+        check(journal::EntryFilter { stream: Some(4), ..any() }, 10, &[4]).await;
+        check(journal::EntryFilter { kind: Some("asked".into()), ..any() }, 10, &[3]).await;
+        check(journal::EntryFilter { actor: Some("agent:hal".into()), ..any() }, 10, &[2]).await;
+        check(journal::EntryFilter { since: Some(1_002), until: Some(1_004), ..any() }, 10, &[2, 3]).await;
+        check(journal::EntryFilter { words: words(&["ALPHA"]), ..any() }, 10, &[1, 4]).await;
+        check(journal::EntryFilter { words: words(&["alpha", "beta"]), ..any() }, 10, &[1]).await;
+        check(journal::EntryFilter { words: words(&["alpha"]), stream: Some(4), ..any() }, 10, &[4]).await;
+        check(journal::EntryFilter { words: words(&["0% s"]), ..any() }, 10, &[2]).await;
+        check(journal::EntryFilter { words: words(&["a_b"]), ..any() }, 10, &[3]).await;
+        check(journal::EntryFilter { words: words(&["hal"]), ..any() }, 10, &[2]).await;
+        check(journal::EntryFilter { after: 1, through: Some(3), ..any() }, 10, &[2, 3]).await;
+        check(journal::EntryFilter { category: Some("timeout".into()), ..any() }, 10, &[]).await;
     });
 }

@@ -1,6 +1,6 @@
 //! Leases in database time, and what they let a runner take up.
 
-use actbook::store::{executions, seats};
+use actbook::store::{executions, nodes};
 
 use super::lists::execution;
 use super::{TENANT, for_each_database};
@@ -12,21 +12,21 @@ fn a_lease_lives_until_it_runs_out_or_is_released() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let now = db.now_ms().await.unwrap();
-        let until = seats::take(db, "s1", "host", "boot", 42, MINUTE).await.unwrap();
+        let until = nodes::acquire_lease(db, "s1", "host", "boot", 42, MINUTE).await.unwrap();
         assert!((now + MINUTE..now + 2 * MINUTE).contains(&until), "{now} {until}");
-        let seat = seats::by_id("s1").first(db).await.unwrap().unwrap();
-        assert_eq!((seat.host.as_str(), seat.boot.as_str(), seat.process), ("host", "boot", 42));
-        assert_eq!(seats::alive().all(db).await.unwrap(), std::slice::from_ref(&seat));
-        assert_eq!(seats::expired().all(db).await.unwrap(), []);
+        let seat = nodes::by_id("s1").first(db).await.unwrap().unwrap();
+        assert_eq!((seat.host.as_str(), seat.boot_id.as_str(), seat.pid), ("host", "boot", 42));
+        assert_eq!(nodes::list_live().all(db).await.unwrap(), std::slice::from_ref(&seat));
+        assert_eq!(nodes::list_expired().all(db).await.unwrap(), []);
 
-        seats::take(db, "s1", "host", "boot", 42, -1).await.unwrap();
-        assert_eq!(seats::alive().all(db).await.unwrap(), []);
-        assert_eq!(seats::expired().all(db).await.unwrap().len(), 1);
-        assert!(seats::take(db, "s1", "host", "boot", 43, MINUTE).await.unwrap() >= until);
-        assert_eq!(seats::by_id("s1").first(db).await.unwrap().unwrap().process, 43);
+        nodes::acquire_lease(db, "s1", "host", "boot", 42, -1).await.unwrap();
+        assert_eq!(nodes::list_live().all(db).await.unwrap(), []);
+        assert_eq!(nodes::list_expired().all(db).await.unwrap().len(), 1);
+        assert!(nodes::acquire_lease(db, "s1", "host", "boot", 43, MINUTE).await.unwrap() >= until);
+        assert_eq!(nodes::by_id("s1").first(db).await.unwrap().unwrap().pid, 43);
 
-        seats::release(db, "s1").await.unwrap();
-        assert_eq!(seats::by_id("s1").first(db).await.unwrap(), None);
+        nodes::release_lease(db, "s1").await.unwrap();
+        assert_eq!(nodes::by_id("s1").first(db).await.unwrap(), None);
     });
 }
 
@@ -34,11 +34,12 @@ fn a_lease_lives_until_it_runs_out_or_is_released() {
 fn lease_from_before_the_clock_was_set_back_lasts_one_lease_more() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
-        seats::take(db, "ahead", "host", "boot", 42, 24 * 60 * MINUTE).await.unwrap();
-        seats::take(db, "gone", "host", "boot", 43, -MINUTE).await.unwrap();
-        let fair = seats::take(db, "fair", "host", "boot", 44, MINUTE / 2).await.unwrap();
-        seats::sweep(db, MINUTE).await.unwrap();
-        let until = async |seat: &str| seats::by_id(seat).first(db).await.unwrap().map(|row| row.until);
+        nodes::acquire_lease(db, "ahead", "host", "boot", 42, 24 * 60 * MINUTE).await.unwrap();
+        nodes::acquire_lease(db, "gone", "host", "boot", 43, -MINUTE).await.unwrap();
+        let fair = nodes::acquire_lease(db, "fair", "host", "boot", 44, MINUTE / 2).await.unwrap();
+        nodes::sweep_leases(db, MINUTE).await.unwrap();
+        let until =
+            async |seat: &str| nodes::by_id(seat).first(db).await.unwrap().map(|row| row.lease_ends_at);
         assert!(until("ahead").await.unwrap() <= db.now_ms().await.unwrap() + MINUTE);
         assert_eq!((until("gone").await, until("fair").await), (None, Some(fair)));
     });
@@ -49,13 +50,13 @@ fn what_has_something_to_do_is_found_when_its_time_has_come() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let now = db.now_ms().await.unwrap();
-        let row = |id, look_again_at| executions::Execution {
-            look_again_at,
+        let row = |id, look_again_at| executions::ExecutionRow {
+            wake_at: look_again_at,
             ..execution(id, &format!("e{id}"), "running")
         };
         let rows = [row(1, Some(now)), row(2, Some(now + 60 * MINUTE)), row(3, None), row(4, Some(now - 7))];
         db.transact(rows.iter().map(|row| executions::insert(TENANT, row)).collect()).await.unwrap();
-        let left = executions::left(TENANT, now, 10).all(db).await.unwrap();
+        let left = executions::due_by(TENANT, now, 10).all(db).await.unwrap();
         assert_eq!(left, [rows[3].clone(), rows[0].clone()], "longest due first");
     });
 }

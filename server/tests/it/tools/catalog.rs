@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use actbook::tools::Annotations;
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tempfile::tempdir;
@@ -22,7 +22,7 @@ async fn a_list_holds_every_server_and_the_unreachable_ones_say_why() {
         "commands": { "make": { "argv": ["make", "${arguments.target}"] } },
     });
     let tools = tools(folder.path(), config);
-    let listed = tools.list().await;
+    let listed = tools.list_servers().await;
     let names: Vec<&str> = listed.iter().map(|server| server.server.as_str()).collect();
     assert_eq!(names, ["command", "demo", "gone", "web"]);
     assert_eq!(listed[0].tools[0].name, "command/make");
@@ -36,7 +36,7 @@ async fn a_list_holds_every_server_and_the_unreachable_ones_say_why() {
     assert_eq!(write.annotations, hints);
     assert!(listed[2].error.as_ref().unwrap().contains("cannot be started"));
     assert!(listed[3].error.as_ref().unwrap().contains("cannot be reached"));
-    assert!(tools.knows("demo") && tools.knows("web") && !tools.knows("nobody"));
+    assert!(tools.has_server("demo") && tools.has_server("web") && !tools.has_server("nobody"));
 
     let described = tools.describe("demo/write_file").await.unwrap();
     assert_eq!(described.digest, write.digest);
@@ -55,14 +55,14 @@ async fn what_is_not_configured_is_refused_by_name() {
     for (tool, words) in cases {
         let (ended, told) = watched_call(&tools, a_call(tool, json!({}))).await;
         let (category, message, sent) = failure(ended);
-        assert_eq!((category, sent, told), (Category::NotFound, false, vec![]));
+        assert_eq!((category, sent, told), (ErrorCategory::NotFound, false, vec![]));
         assert!(message.contains(words), "{message}");
     }
 }
 
 fn place(folder: &str, config: Value, servers: &[&str]) -> String {
     let servers: BTreeSet<String> = servers.iter().map(|name| (*name).to_owned()).collect();
-    tools(Path::new(folder), config).place(&servers).to_string()
+    tools(Path::new(folder), config).toolset_digest(&servers).to_string()
 }
 
 #[test]
@@ -103,11 +103,11 @@ fn a_place_is_how_its_servers_are_reached_and_nothing_else() {
 
 #[tokio::test]
 async fn an_executor_in_the_process_answers_for_its_server() {
-    let tools = tools(Path::new("/"), json!({})).with_callback("own", |call| {
+    let tools = tools(Path::new("/"), json!({})).with_server_executor("own", |call| {
         async move {
             match call.tool.as_str() {
                 "own/never" => std::future::pending().await,
-                _ => Ended::Succeeded { output: json!({ "key": call.key, "got": call.arguments }) },
+                _ => CallOutcome::Succeeded { output: json!({ "key": call.key, "got": call.arguments }) },
             }
         }
         .boxed()
@@ -115,6 +115,6 @@ async fn an_executor_in_the_process_answers_for_its_server() {
     let (ended, told) = watched_call(&tools, a_call("own/any", json!({ "x": 1 }))).await;
     assert_eq!((output(ended), told), (json!({ "key": "key-1", "got": { "x": 1 } }), vec![None]));
     let ended = call_within(&tools, "own/never", Duration::from_millis(10)).await;
-    assert_eq!(unknown(ended).0, Category::Timeout);
-    assert!(tools.knows("own") && tools.describe("own/any").await.is_ok());
+    assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
+    assert!(tools.has_server("own") && tools.describe("own/any").await.is_ok());
 }

@@ -26,14 +26,14 @@ enum Is {
     /// It succeeded, with this text.
     Yes(&'static str),
     /// The tool said no.
-    No(Category),
+    No(ErrorCategory),
     /// It certainly did not leave the house.
-    Unsent(Category),
+    Unsent(ErrorCategory),
     /// Nobody knows.
-    Lost(Category),
+    Lost(ErrorCategory),
 }
 
-use Category::{Protocol, Timeout, ToolError, Unavailable};
+use ErrorCategory::{Protocol, Timeout, ToolError, Unavailable};
 use Is::{Lost, No, Unsent, Yes};
 
 /// The animals and what the table in `classify` makes of them.
@@ -168,14 +168,14 @@ fn arguments(name: &str) -> Value {
     }
 }
 
-fn judge(ended: &Ended, expected: &Is) -> Result<(), String> {
+fn judge(ended: &CallOutcome, expected: &Is) -> Result<(), String> {
     let fits = match (ended, expected) {
-        (Ended::Succeeded { output }, Yes(text)) => output["text"] == *text,
-        (Ended::Failed { category, message, sent: true, .. }, No(expected)) => {
+        (CallOutcome::Succeeded { output }, Yes(text)) => output["text"] == *text,
+        (CallOutcome::Failed { category, message, sent: true, .. }, No(expected)) => {
             category == expected && message.len() < 10_000
         }
-        (Ended::Failed { category, sent: false, .. }, Unsent(expected)) => category == expected,
-        (Ended::Unknown { category, .. }, Lost(expected)) => category == expected,
+        (CallOutcome::Failed { category, sent: false, .. }, Unsent(expected)) => category == expected,
+        (CallOutcome::Unknown { category, .. }, Lost(expected)) => category == expected,
         (_, _) => false,
     };
     let short = format!("{ended:?}").chars().take(300).collect::<String>();

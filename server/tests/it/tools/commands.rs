@@ -1,6 +1,6 @@
 //! `command/…`: argument lists, input, exits, time, and the whole group.
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -14,7 +14,7 @@ fn shell(script: &str) -> Value {
     json!({ "argv": ["sh", "-c", script] })
 }
 
-async fn run(definition: Value, arguments: Value) -> Ended {
+async fn run(definition: Value, arguments: Value) -> CallOutcome {
     let folder = tempdir().unwrap();
     call(&command(folder.path(), definition), "command/it", arguments).await
 }
@@ -38,13 +38,23 @@ async fn what_cannot_be_bound_is_not_sent() {
     let typed = json!({ "argv": ["printf", "${arguments.n}"], "input_schema": schema });
     let untyped = json!({ "argv": ["printf", "${arguments.n}"] });
     let cases = [
-        (typed.clone(), json!({ "n": "seven" }), Category::InvalidArguments, "integer"),
-        (typed, json!({}), Category::InvalidArguments, "\"n\" is a required property"),
-        (untyped.clone(), json!({}), Category::InvalidArguments, "no argument `n`"),
-        (untyped.clone(), json!({ "n": null }), Category::InvalidArguments, "no argument `n`"),
-        (untyped, json!({ "n": "nul\u{0}byte" }), Category::InvalidArguments, "could not be started"),
-        (json!({ "argv": ["no-such-program"] }), json!({}), Category::Unavailable, "could not be started"),
-        (json!({ "argv": ["true"], "cwd": "no/such/folder" }), json!({}), Category::Unavailable, "could not"),
+        (typed.clone(), json!({ "n": "seven" }), ErrorCategory::InvalidArguments, "integer"),
+        (typed, json!({}), ErrorCategory::InvalidArguments, "\"n\" is a required property"),
+        (untyped.clone(), json!({}), ErrorCategory::InvalidArguments, "no argument `n`"),
+        (untyped.clone(), json!({ "n": null }), ErrorCategory::InvalidArguments, "no argument `n`"),
+        (untyped, json!({ "n": "nul\u{0}byte" }), ErrorCategory::InvalidArguments, "could not be started"),
+        (
+            json!({ "argv": ["no-such-program"] }),
+            json!({}),
+            ErrorCategory::Unavailable,
+            "could not be started",
+        ),
+        (
+            json!({ "argv": ["true"], "cwd": "no/such/folder" }),
+            json!({}),
+            ErrorCategory::Unavailable,
+            "could not",
+        ),
     ];
     for (definition, arguments, expected, words) in cases {
         let (category, message, sent) = failure(run(definition, arguments).await);
@@ -67,12 +77,15 @@ async fn input_key_folder_and_variables_reach_the_program() {
 #[tokio::test]
 async fn an_exit_code_is_a_no_and_a_signal_is_nobody_knows() {
     let ended = run(shell("echo out; echo why >&2; exit 3"), json!({})).await;
-    let Ended::Failed { category, message, sent, output, .. } = ended else { panic!("{ended:?}") };
-    assert_eq!((category, message.as_str(), sent), (Category::ToolError, "exited with code 3: why", true));
+    let CallOutcome::Failed { category, message, sent, output, .. } = ended else { panic!("{ended:?}") };
+    assert_eq!(
+        (category, message.as_str(), sent),
+        (ErrorCategory::ToolError, "exited with code 3: why", true)
+    );
     assert_eq!(output.unwrap(), json!({ "exit_code": 3, "stdout": "out\n", "stderr": "why" }));
 
     let (category, message) = unknown(run(shell("kill -9 $$"), json!({})).await);
-    assert_eq!(category, Category::Unavailable);
+    assert_eq!(category, ErrorCategory::Unavailable);
     assert!(message.contains("killed by signal 9"), "{message}");
 }
 
@@ -94,7 +107,7 @@ async fn at_the_timeout_the_whole_group_is_ended_and_the_outcome_is_unknown() {
     let tools = command(folder.path(), shell("trap '' TERM; sleep 1000 & while :; do sleep 1000; done"));
     let slow = Call { timeout: Duration::from_millis(100), ..a_call("command/it", json!({})) };
     let (ended, told) = watched_call(&tools, slow).await;
-    assert_eq!(unknown(ended).0, Category::Timeout);
+    assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
     assert_eq!(told[0], None, "once before it is started");
     assert_group_ends(told[1].expect("and once after, with the child").pid).await;
 }
@@ -102,7 +115,7 @@ async fn at_the_timeout_the_whole_group_is_ended_and_the_outcome_is_unknown() {
 #[tokio::test]
 async fn the_configured_timeout_holds_where_the_call_would_wait_longer() {
     let definition = json!({ "argv": ["sleep", "1000"], "timeout": "50ms" });
-    assert_eq!(unknown(run(definition, json!({})).await).0, Category::Timeout);
+    assert_eq!(unknown(run(definition, json!({})).await).0, ErrorCategory::Timeout);
 }
 
 #[tokio::test]
@@ -145,7 +158,7 @@ async fn asked_to_stop_before_its_turn_it_is_never_sent() {
     let never = |_| panic!("said to be sent");
     let (category, message, sent) =
         failure(tools.call(a_call("command/it", json!({})), never, std::future::ready(())).await);
-    assert_eq!((category, sent), (Category::Policy, false), "{message}");
+    assert_eq!((category, sent), (ErrorCategory::Policy, false), "{message}");
     assert!(!folder.path().join("up").exists());
 }
 

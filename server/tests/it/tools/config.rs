@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use actbook::config::{Approvals, Config, InheritEnv, McpServer, Part, RetryWords, Scope, Template};
-use actbook_engine::policy::Category;
+use actbook::config::{
+    Approvals, Config, ConfigTemplate, InheritEnv, McpServer, ReferenceScope, RetryConfig, TemplatePart,
+};
+use actbook_engine::policy::ErrorCategory;
 use tempfile::tempdir;
 
 use super::Path;
@@ -39,13 +41,16 @@ fn a_clients_block_pastes_in_unchanged_beside_our_own_words() {
     assert!(matches!(&config.mcp_servers["files"], McpServer::Stdio { args, .. } if args.len() == 3));
     assert!(matches!(&config.mcp_servers["windsurf"], McpServer::Http { .. }));
     assert!(config.servers["files"].trusted);
-    let words = config.tool_words("files", "write_file");
+    let words = config.tool_config("files", "write_file");
     assert_eq!((words.timeout, words.approval), (Some(Duration::from_secs(10)), Some(true)));
-    let retry =
-        RetryWords { max_attempts: Some(3), on: Some([Category::Timeout].into()), ..RetryWords::default() };
+    let retry = RetryConfig {
+        max_attempts: Some(3),
+        on: Some([ErrorCategory::Timeout].into()),
+        ..RetryConfig::default()
+    };
     assert_eq!(words.retry, Some(retry));
-    assert_eq!(config.tool_words("command", "build").timeout, Some(Duration::from_secs(300)));
-    assert_eq!(config.tool_words("files", "unsaid").idempotent, None);
+    assert_eq!(config.tool_config("command", "build").timeout, Some(Duration::from_secs(300)));
+    assert_eq!(config.tool_config("files", "unsaid").idempotent, None);
 }
 
 #[test]
@@ -191,10 +196,10 @@ proptest::proptest! {
     fn any_text_is_read_or_refused(text in r#"[\[\]{}:,$a-z0-9 \n"'&*-]{0,80}|\PC{0,40}"#) {
         drop(parse(&text));
         drop(parse(&format!("commands: {{ a: {{ argv: [x, {text}] }} }}")));
-        for scope in [Scope::Client, Scope::Environment, Scope::Call] {
-            match Template::parse(&text, scope) {
+        for scope in [ReferenceScope::Client, ReferenceScope::Environment, ReferenceScope::Call] {
+            match ConfigTemplate::parse(&text, scope) {
                 Ok(template) if !text.contains("${") => {
-                    let expected: Vec<Part> = (!text.is_empty()).then(|| Part::Text(text.clone())).into_iter().collect();
+                    let expected: Vec<TemplatePart> = (!text.is_empty()).then(|| TemplatePart::Text(text.clone())).into_iter().collect();
                     proptest::prop_assert_eq!(template.parts, expected);
                 }
                 Ok(_) | Err(_) => {}

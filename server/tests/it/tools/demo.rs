@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -51,7 +51,7 @@ async fn numbers_outlive_the_server() {
     let flaky = json!({ "name": "f", "times": 2 });
     for expected in ["1 of 2", "2 of 2"] {
         let (category, message, sent) = failure(call(&tools, "demo/fail_times", flaky.clone()).await);
-        assert_eq!((category, sent), (Category::ToolError, true));
+        assert_eq!((category, sent), (ErrorCategory::ToolError, true));
         assert!(message.contains(expected), "{message}");
     }
     assert_eq!(output(call(&tools, "demo/fail_times", flaky).await)["calls"], 3);
@@ -67,7 +67,7 @@ async fn nothing_leads_out_of_the_folder() {
     let absolute = outside.path().join("x").to_string_lossy().into_owned();
     for path in ["../x", "a/../../x", &absolute, "out/x", "out/deep/x", "dangling", ".calls.log"] {
         let ended = call(&tools, "demo/write_file", json!({ "path": path, "content": "x" })).await;
-        assert_eq!(failure(ended).0, Category::ToolError, "{path}");
+        assert_eq!(failure(ended).0, ErrorCategory::ToolError, "{path}");
     }
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     tools.shutdown().await;
@@ -80,7 +80,7 @@ async fn a_crash_in_mid_call_is_unknown_and_the_next_call_finds_a_new_child() {
     let crash = a_call("demo/crash", json!({ "after_effect": "left.txt" }));
     let (ended, told) = watched_call(&tools, crash).await;
     let (category, message) = unknown(ended);
-    assert_eq!(category, Category::Unavailable);
+    assert_eq!(category, ErrorCategory::Unavailable);
     assert!(message.contains("exited with code 70"), "{message}");
     assert!(folder.path().join("left.txt").exists());
 
@@ -100,7 +100,7 @@ async fn a_timed_out_call_is_unknown_and_a_server_that_recovers_is_kept() {
     let (_, told) = watched_call(&tools, a_call("demo/echo", json!({}))).await;
     let slow = Call { timeout: Duration::from_millis(50), ..a_call("demo/sleep", json!({ "ms": 600_000 })) };
     let (ended, _) = watched_call(&tools, slow).await;
-    assert_eq!(unknown(ended).0, Category::Timeout);
+    assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
     let (ended, told_then) = watched_call(&tools, a_call("demo/echo", json!({}))).await;
     output(ended);
     assert_eq!(told, told_then);
@@ -112,8 +112,8 @@ async fn what_the_server_refuses_is_failed_by_its_kind() {
     let folder = tempdir().unwrap();
     let tools = demo(folder.path());
     let cases = [
-        ("demo/no_such_tool", json!({}), Category::NotFound),
-        ("demo/read_file", json!({ "path": "not there" }), Category::ToolError),
+        ("demo/no_such_tool", json!({}), ErrorCategory::NotFound),
+        ("demo/read_file", json!({ "path": "not there" }), ErrorCategory::ToolError),
     ];
     for (tool, arguments, expected) in cases {
         let (category, message, sent) = failure(call(&tools, tool, arguments).await);
@@ -135,7 +135,7 @@ async fn arguments_that_do_not_fit_the_live_schema_do_not_leave() {
     for (tool, arguments, words) in cases {
         let (ended, told) = watched_call(&tools, a_call(tool, arguments)).await;
         let (category, message, sent) = failure(ended);
-        assert_eq!((category, sent, told), (Category::InvalidArguments, false, vec![]), "{message}");
+        assert_eq!((category, sent, told), (ErrorCategory::InvalidArguments, false, vec![]), "{message}");
         assert!(message.contains(words), "{message}");
     }
     assert!(!folder.path().join("x").exists());
@@ -180,7 +180,7 @@ async fn every_answer_fits_its_declared_schema() {
         ("sleep", json!({ "ms": 1 })),
         ("fail_times", json!({ "name": "n", "times": 0 })),
     ];
-    let listed = &tools.list().await[0];
+    let listed = &tools.list_servers().await[0];
     assert_eq!(listed.tools.len(), calls.len() + 1, "all but `crash` answer");
     for (tool, arguments) in calls {
         let info = tools.describe(&format!("demo/{tool}")).await.unwrap();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use actbook_engine::policy::{Answer, Status, StepStatus};
+use actbook_engine::policy::{ExecutionStatus, StepAnswer, StepStatus};
 use futures_util::future::join_all;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
@@ -118,7 +118,7 @@ async fn run(book: &Book, world: &World, number: u64) -> usize {
     let (id, mut status) = book.run(&plan(number), None).await;
     let mut decisions = 0;
     for _ in 0..TURNS_MAX {
-        if status != Status::Blocked {
+        if status != ExecutionStatus::Blocked {
             break;
         }
         let view = book.service.view(&id).await.unwrap();
@@ -127,10 +127,10 @@ async fn run(book: &Book, world: &World, number: u64) -> usize {
             let shown = view.steps.iter().find(|shown| shown.id == step).unwrap();
             let stands = world.effects(&format!("e{number}-{step}")) > 0;
             let answer = match shown.status {
-                StepStatus::Unknown if stands => Answer::Happened,
-                StepStatus::Unknown => Answer::DidNotHappen,
-                _ if shown.attempts < RETRIED_ATTEMPTS => Answer::Retry,
-                _ => Answer::Skip,
+                StepStatus::Unknown if stands => StepAnswer::Happened,
+                StepStatus::Unknown => StepAnswer::DidNotHappen,
+                _ if shown.attempts < RETRIED_ATTEMPTS => StepAnswer::Retry,
+                _ => StepAnswer::Skip,
             };
             let (reason, output) = (Some("went and looked".to_owned()), None);
             let decided =
@@ -140,7 +140,7 @@ async fn run(book: &Book, world: &World, number: u64) -> usize {
         }
         status = book.go_on(&id).await;
     }
-    assert_eq!(status, Status::Succeeded, "execution {number} came to an end");
+    assert_eq!(status, ExecutionStatus::Succeeded, "execution {number} came to an end");
     let view = book.service.view(&id).await.unwrap();
     for step in view.steps.iter().filter(|step| !step.id.as_str().starts_with("reads")) {
         let effects = world.effects(&format!("e{number}-{}", step.id));
@@ -190,7 +190,7 @@ async fn no_call_that_is_not_idempotent_arrives_twice_over_a_thousand_faults() {
     assert_no_duplicates(&world.witness());
     book.service.close().await;
     let arrived = world.witness();
-    let seen = book.service.tools_seen(None).await.unwrap();
+    let seen = book.service.tool_call_stats(None).await.unwrap();
     let unknown: u64 = seen.servers.values().flat_map(|seen| seen.unknown.values()).sum();
     let timeouts: u64 = seen.servers.values().filter_map(|seen| seen.unknown.get("timeout")).sum();
     let probes: u64 =

@@ -80,23 +80,23 @@ async fn what_does_not_fit_is_not_sent() {
         "unset": { "url": server.url("/"), "headers": { "X": "${env:ACTBOOK_NOT_SET_ANYWHERE}" } },
     }));
     let refused = [
-        ("checked", json!({}), Category::InvalidArguments),
-        ("checked", json!({ "id": 1 }), Category::InvalidArguments),
-        ("path", json!({ "id": ".." }), Category::InvalidArguments),
-        ("path", json!({ "id": "." }), Category::InvalidArguments),
-        ("path", json!({ "id": null }), Category::InvalidArguments),
-        ("header", json!({ "id": "a\r\nHost: b" }), Category::InvalidArguments),
-        ("header", json!({ "id": "a\nb" }), Category::InvalidArguments),
-        ("missing", json!({}), Category::InvalidArguments),
-        ("host", json!({ "id": "b/" }), Category::InvalidArguments),
-        ("host", json!({ "id": "b@c" }), Category::InvalidArguments),
-        ("host", json!({ "id": "b#" }), Category::InvalidArguments),
-        ("host", json!({ "id": "b\\" }), Category::InvalidArguments),
-        ("whole", json!({ "id": "not an address" }), Category::InvalidArguments),
-        ("whole", json!({ "id": "file:///etc/hostname" }), Category::Policy),
-        ("whole", json!({ "id": "ftp://127.0.0.1/" }), Category::Policy),
-        ("whole", json!({ "id": server.url("/") }), Category::Policy),
-        ("unset", json!({}), Category::Unavailable),
+        ("checked", json!({}), ErrorCategory::InvalidArguments),
+        ("checked", json!({ "id": 1 }), ErrorCategory::InvalidArguments),
+        ("path", json!({ "id": ".." }), ErrorCategory::InvalidArguments),
+        ("path", json!({ "id": "." }), ErrorCategory::InvalidArguments),
+        ("path", json!({ "id": null }), ErrorCategory::InvalidArguments),
+        ("header", json!({ "id": "a\r\nHost: b" }), ErrorCategory::InvalidArguments),
+        ("header", json!({ "id": "a\nb" }), ErrorCategory::InvalidArguments),
+        ("missing", json!({}), ErrorCategory::InvalidArguments),
+        ("host", json!({ "id": "b/" }), ErrorCategory::InvalidArguments),
+        ("host", json!({ "id": "b@c" }), ErrorCategory::InvalidArguments),
+        ("host", json!({ "id": "b#" }), ErrorCategory::InvalidArguments),
+        ("host", json!({ "id": "b\\" }), ErrorCategory::InvalidArguments),
+        ("whole", json!({ "id": "not an address" }), ErrorCategory::InvalidArguments),
+        ("whole", json!({ "id": "file:///etc/hostname" }), ErrorCategory::Policy),
+        ("whole", json!({ "id": "ftp://127.0.0.1/" }), ErrorCategory::Policy),
+        ("whole", json!({ "id": server.url("/") }), ErrorCategory::Policy),
+        ("unset", json!({}), ErrorCategory::Unavailable),
     ];
     for (tool, arguments, expected) in refused {
         let (category, message, sent) =
@@ -104,7 +104,7 @@ async fn what_does_not_fit_is_not_sent() {
         assert_eq!((category, sent), (expected, false), "{tool} {arguments}: {message}");
     }
     let (category, message, sent) = failure(call(&tools, "http/none", json!({})).await);
-    assert_eq!((category, sent), (Category::NotFound, false), "{message}");
+    assert_eq!((category, sent), (ErrorCategory::NotFound, false), "{message}");
     assert!(server.calls().is_empty());
 }
 
@@ -112,7 +112,7 @@ async fn what_does_not_fit_is_not_sent() {
 async fn a_tool_over_http_is_listed_described_and_part_of_the_place() {
     let tool = |url: &str| json!({ "one": { "url": url, "description": "d" }, "two": { "url": "http://b" } });
     let here = with_http(tool("http://a"));
-    let listed = here.list().await;
+    let listed = here.list_servers().await;
     assert_eq!(
         listed[0].tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(),
         ["http/one", "http/two"]
@@ -125,7 +125,7 @@ async fn a_tool_over_http_is_listed_described_and_part_of_the_place() {
     let there = with_http(tool("http://c"));
     let digest = async |tools: &Tools| tools.describe("http/one").await.unwrap().digest;
     assert_ne!(digest(&here).await, digest(&there).await);
-    let place = |tools: &Tools, name: &str| tools.place(&[name.to_owned()].into());
+    let place = |tools: &Tools, name: &str| tools.toolset_digest(&[name.to_owned()].into());
     assert_ne!(place(&here, "http/one"), place(&there, "http/one"));
     assert_eq!(place(&here, "http/two"), place(&there, "http/two"));
     assert_ne!(place(&here, "http"), place(&there, "http"));
@@ -146,10 +146,10 @@ async fn a_get_goes_after_three_redirects_and_a_post_after_none() {
     assert_eq!(output(call(&tools, "http/get", json!({ "path": "3" })).await), json!({ "ok": true }));
     assert_eq!(server.calls().len(), 4);
     let (category, message, sent) = failure(call(&tools, "http/get", json!({ "path": "4" })).await);
-    assert_eq!((category, sent), (Category::Protocol, true), "{message}");
+    assert_eq!((category, sent), (ErrorCategory::Protocol, true), "{message}");
     assert_eq!(server.calls().len(), 8);
     let (category, message, sent) = failure(call(&tools, "http/post", json!({ "path": "2" })).await);
-    assert_eq!((category, sent), (Category::Protocol, true), "{message}");
+    assert_eq!((category, sent), (ErrorCategory::Protocol, true), "{message}");
     assert_eq!(server.calls().len(), 9, "not sent again anywhere");
 }
 
@@ -184,7 +184,7 @@ async fn a_secret_from_the_environment_is_sent_and_never_told() {
     let tools = Tools::with_environment(&config, |name| (name == "KEY").then(|| "open-sesame".to_owned()));
     let ended = call(&tools, "http/post", json!({})).await;
     assert!(!format!("{ended:?}").contains("sesame"), "{ended:?}");
-    assert_eq!(failure(ended).0, Category::Permission);
+    assert_eq!(failure(ended).0, ErrorCategory::Permission);
     let seen = server.calls().remove(0);
     assert_eq!(seen.header("authorization").unwrap(), "Bearer open-sesame");
     assert_eq!((seen.path.as_str(), &seen.body), ("/?k=open-sesame", &json!({ "k": "open-sesame" })));

@@ -305,13 +305,13 @@ fn zoo() -> Vec<Case> {
     zoo.into_iter().flatten().collect()
 }
 
-fn judged(ended: &Ended) -> String {
+fn judged(ended: &CallOutcome) -> String {
     match ended {
-        Ended::Succeeded { .. } => "succeeded".to_owned(),
-        Ended::Failed { category, sent: true, .. } => format!("failed {category}"),
-        Ended::Failed { category, sent: false, .. } => format!("unsent {category}"),
-        Ended::Unknown { category, .. } => format!("unknown {category}"),
-        Ended::Asks { .. } => "asks".to_owned(),
+        CallOutcome::Succeeded { .. } => "succeeded".to_owned(),
+        CallOutcome::Failed { category, sent: true, .. } => format!("failed {category}"),
+        CallOutcome::Failed { category, sent: false, .. } => format!("unsent {category}"),
+        CallOutcome::Unknown { category, .. } => format!("unknown {category}"),
+        CallOutcome::InputRequired { .. } => "asks".to_owned(),
     }
 }
 
@@ -404,9 +404,9 @@ async fn what_cannot_be_connected_to_was_not_sent() {
         let config =
             json!({ "http": { "it": { "url": address } }, "mcpServers": { "it": { "url": address } } });
         let config = Config::parse(&config.to_string(), Path::new("/")).unwrap();
-        let nowhere: actbook::tools::Lookup =
+        let nowhere: actbook::tools::DnsLookup =
             std::sync::Arc::new(|_| Box::pin(async { Err(std::io::Error::other("there is no such name")) }));
-        let tools = Tools::with(&config, |_| None, nowhere);
+        let tools = Tools::with_environment_and_dns(&config, |_| None, nowhere);
         for tool in ["http/it", "it/any"] {
             let ended = call(&tools, tool, json!({})).await;
             assert_eq!(judged(&ended), "unsent unavailable", "{address}: {ended:?}");
@@ -426,10 +426,12 @@ async fn patience_that_a_server_asks_for_is_passed_on() {
     let tools = tools(Path::new("/"), config);
     for tool in ["http/it", "zoo/any"] {
         match call(&tools, tool, json!({})).await {
-            Ended::Failed { retry_after, .. } => {
+            CallOutcome::Failed { retry_after, .. } => {
                 assert_eq!(retry_after, Some(Duration::from_secs(7)), "{tool}")
             }
-            ended @ (Ended::Succeeded { .. } | Ended::Unknown { .. } | Ended::Asks { .. }) => {
+            ended @ (CallOutcome::Succeeded { .. }
+            | CallOutcome::Unknown { .. }
+            | CallOutcome::InputRequired { .. }) => {
                 panic!("{ended:?}")
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actbook::tools::Carry;
+use actbook::tools::CallContext;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::zoo::{animal, up};
@@ -13,10 +13,13 @@ use crate::mcp::agent::Agent;
 const SHORT: Duration = Duration::from_millis(200);
 
 /// A call with a short time, and where its late answer arrives.
-fn listened(tool: &str) -> (Call, tokio::sync::mpsc::UnboundedReceiver<Ended>) {
+fn listened(tool: &str) -> (Call, tokio::sync::mpsc::UnboundedReceiver<CallOutcome>) {
     let (tell, late) = unbounded_channel();
-    let carry = Carry { late: Some(Arc::new(move |ended| tell.send(ended).unwrap())), ..Carry::default() };
-    (Call { timeout: SHORT, carry, ..a_call(tool, json!({})) }, late)
+    let carry = CallContext {
+        on_late: Some(Arc::new(move |ended| tell.send(ended).unwrap())),
+        ..CallContext::default()
+    };
+    (Call { timeout: SHORT, context: carry, ..a_call(tool, json!({})) }, late)
 }
 
 #[tokio::test]
@@ -25,7 +28,7 @@ async fn answer_after_the_timeout_is_handed_on_over_stdio() {
     up(&tools).await;
     let (call, mut late) = listened("zoo/any");
     let (ended, _) = watched_call(&tools, call).await;
-    assert_eq!(unknown(ended).0, Category::Timeout);
+    assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
     std::fs::write(folder.path().join("go"), "").unwrap();
     let answer = tokio::time::timeout(PATIENCE, late.recv()).await.expect("it comes").unwrap();
     assert_eq!(output(answer), json!({ "text": "at last" }));
@@ -40,7 +43,7 @@ async fn only_the_newest_abandoned_calls_are_listened_for() {
     for _ in 0..70 {
         let (call, late) = listened("zoo/any");
         let call = Call { timeout: Duration::from_millis(5), ..call };
-        assert_eq!(unknown(watched_call(&tools, call).await.0).0, Category::Timeout);
+        assert_eq!(unknown(watched_call(&tools, call).await.0).0, ErrorCategory::Timeout);
         listening.push(late);
     }
     std::fs::write(folder.path().join("go"), "").unwrap();

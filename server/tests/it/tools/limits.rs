@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use actbook::tools::{Carry, Circuit, Progress};
+use actbook::tools::{CallContext, CallProgress, CircuitState};
 use futures_util::future::join_all;
 use tempfile::tempdir;
 
@@ -16,8 +16,8 @@ fn noted(folder: &Path, file: &str) -> Vec<f64> {
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-fn circuit(tools: &Tools) -> Circuit {
-    tools.state("zoo").unwrap().circuit
+fn circuit(tools: &Tools) -> CircuitState {
+    tools.server_state("zoo").unwrap().circuit
 }
 
 async fn until(what: &str, mut look: impl FnMut() -> bool) {
@@ -33,13 +33,13 @@ async fn until(what: &str, mut look: impl FnMut() -> bool) {
 async fn a_task_of_a_server_that_is_left_alone_is_not_taken_for_unsent() {
     let (_folder, tools) = animal_under("well_once_fixed", json!({ "breaker": { "after": 1 } }));
     failure(call(&tools, "zoo/any", json!({})).await);
-    assert!(matches!(circuit(&tools), Circuit::Open { .. }));
-    let carry = Carry { task: Some("task-1".to_owned()), ..Carry::default() };
-    let asked = Call { carry: carry.clone(), timeout: Duration::ZERO, ..a_call("zoo/any", json!({})) };
+    assert!(matches!(circuit(&tools), CircuitState::Open { .. }));
+    let carry = CallContext { mcp_task: Some("task-1".to_owned()), ..CallContext::default() };
+    let asked = Call { context: carry.clone(), timeout: Duration::ZERO, ..a_call("zoo/any", json!({})) };
     let (ended, told) = watched_call(&tools, asked).await;
-    assert_eq!((unknown(ended).0, told), (Category::Timeout, vec![]));
-    let (ended, _) = watched_call(&tools, Call { carry, ..a_call("nowhere/any", json!({})) }).await;
-    assert_eq!(unknown(ended).0, Category::Unavailable);
+    assert_eq!((unknown(ended).0, told), (ErrorCategory::Timeout, vec![]));
+    let (ended, _) = watched_call(&tools, Call { context: carry, ..a_call("nowhere/any", json!({})) }).await;
+    assert_eq!(unknown(ended).0, ErrorCategory::Unavailable);
 }
 
 #[tokio::test]
@@ -48,32 +48,32 @@ async fn a_server_out_of_reach_is_left_alone_and_tried_again_by_one_call() {
                         "restart": { "backoff": "1ms", "max_backoff": "1ms" } });
     let (folder, tools) = animal_under("well_once_fixed", words);
     for _ in 0..3 {
-        assert_eq!(circuit(&tools), Circuit::Closed);
+        assert_eq!(circuit(&tools), CircuitState::Closed);
         let (category, message, sent) = failure(call(&tools, "zoo/any", json!({})).await);
-        assert_eq!((category, sent), (Category::Unavailable, false), "{message}");
+        assert_eq!((category, sent), (ErrorCategory::Unavailable, false), "{message}");
     }
     let before = starts(&folder).await.len();
     let (ended, told) = watched_call(&tools, a_call("zoo/any", json!({}))).await;
     assert!(
-        matches!(&ended, Ended::Failed { retry_after: Some(wait), .. } if *wait <= Duration::from_secs(4))
+        matches!(&ended, CallOutcome::Failed { retry_after: Some(wait), .. } if *wait <= Duration::from_secs(4))
     );
     let (category, message, sent) = failure(ended);
-    assert_eq!((category, sent, told), (Category::Unavailable, false, vec![]));
+    assert_eq!((category, sent, told), (ErrorCategory::Unavailable, false, vec![]));
     assert!(message.contains("3 times in a row") && message.contains("no call leaves"), "{message}");
     assert!(message.contains("exited with code 4") && message.contains("UTC"), "{message}");
     assert_eq!(starts(&folder).await.len(), before, "nothing was started for a call that did not leave");
 
-    until("the cool-down", || circuit(&tools) == Circuit::HalfOpen).await;
+    until("the cool-down", || circuit(&tools) == CircuitState::HalfOpen).await;
     failure(call(&tools, "zoo/any", json!({})).await);
-    assert!(matches!(circuit(&tools), Circuit::Open { .. }), "one call tried it in vain");
+    assert!(matches!(circuit(&tools), CircuitState::Open { .. }), "one call tried it in vain");
 
     std::fs::write(folder.path().join("fixed"), "").unwrap();
-    until("the cool-down", || circuit(&tools) == Circuit::HalfOpen).await;
+    until("the cool-down", || circuit(&tools) == CircuitState::HalfOpen).await;
     let (one, other) = tokio::join!(call(&tools, "zoo/any", json!({})), call(&tools, "zoo/any", json!({})));
     assert_eq!(output(one), json!({ "text": "well again" }));
     let (_, message, sent) = failure(other);
     assert!(!sent && message.contains("one call is out"), "{message}");
-    assert_eq!(circuit(&tools), Circuit::Closed);
+    assert_eq!(circuit(&tools), CircuitState::Closed);
     output(call(&tools, "zoo/any", json!({})).await);
     tools.shutdown().await;
 }
@@ -83,16 +83,19 @@ async fn calls_that_go_down_together_count_once_and_a_slow_tool_does_not_count()
     let (folder, tools) = animal_under("falls_with_five_calls", json!({ "breaker": { "after": 2 } }));
     let ended = join_all((0..5).map(|_| call(&tools, "zoo/any", json!({})))).await;
     for ended in ended {
-        assert_eq!(unknown(ended).0, Category::Unavailable);
+        assert_eq!(unknown(ended).0, ErrorCategory::Unavailable);
     }
     assert_eq!(noted(folder.path(), "falls").len(), 1);
-    assert_eq!(circuit(&tools), Circuit::Closed, "five calls, one fall");
+    assert_eq!(circuit(&tools), CircuitState::Closed, "five calls, one fall");
     tools.shutdown().await;
 
     let (_folder, tools) = animal_under("never_answers", json!({ "breaker": { "after": 1 } }));
     up(&tools).await;
-    assert_eq!(unknown(call_within(&tools, "zoo/any", Duration::from_millis(50)).await).0, Category::Timeout);
-    assert_eq!(circuit(&tools), Circuit::Closed);
+    assert_eq!(
+        unknown(call_within(&tools, "zoo/any", Duration::from_millis(50)).await).0,
+        ErrorCategory::Timeout
+    );
+    assert_eq!(circuit(&tools), CircuitState::Closed);
     tools.shutdown().await;
 }
 
@@ -134,16 +137,16 @@ async fn a_server_that_keeps_falling_is_started_at_growing_distances() {
                         "restart": { "backoff": "300ms", "max_backoff": "600ms" } });
     let (folder, tools) = animal_under("falls_at_every_call", words.clone());
     for _ in 0..5 {
-        assert_eq!(unknown(call(&tools, "zoo/any", json!({})).await).0, Category::Unavailable);
+        assert_eq!(unknown(call(&tools, "zoo/any", json!({})).await).0, ErrorCategory::Unavailable);
     }
     let falls = noted(folder.path(), "falls");
     let gaps: Vec<f64> = falls.windows(2).map(|two| two[1] - two[0]).collect();
     // 300, 600 and 600 ms, less what one start may take longer than another.
     assert!(gaps.len() == 4 && gaps[1..].iter().sum::<f64>() > 1.1, "{gaps:?}");
-    assert_eq!(tools.state("zoo").unwrap().falls, 4);
+    assert_eq!(tools.server_state("zoo").unwrap().falls, 4);
     let ended = call_within(&tools, "zoo/any", Duration::from_millis(100)).await;
     let (category, message, sent) = failure(ended);
-    assert_eq!((category, sent), (Category::Timeout, false));
+    assert_eq!((category, sent), (ErrorCategory::Timeout, false));
     assert!(message.contains("fallen 5 times in a row"), "{message}");
     tools.shutdown().await;
 
@@ -153,7 +156,7 @@ async fn a_server_that_keeps_falling_is_started_at_growing_distances() {
         unknown(call(&tools, "zoo/any", json!({})).await);
     }
     assert_eq!(noted(folder.path(), "falls").len(), 4);
-    assert_eq!(tools.state("zoo").unwrap().falls, 1, "each life was of use");
+    assert_eq!(tools.server_state("zoo").unwrap().falls, 1, "each life was of use");
     tools.shutdown().await;
 }
 
@@ -177,13 +180,13 @@ async fn progress_is_passed_on_and_makes_no_call_s_time_longer() {
     let folder = tempdir().unwrap();
     let tools = super::tools(folder.path(), json!({ "mcpServers": { "demo": demo_server(folder.path()) } }));
     tools.describe("demo/sleep").await.unwrap();
-    let heard: Arc<Mutex<Vec<Progress>>> = Arc::default();
+    let heard: Arc<Mutex<Vec<CallProgress>>> = Arc::default();
     let ear = heard.clone();
     let progress = Arc::new(move |said| ear.lock().unwrap().push(said));
     let call = Call { timeout: Duration::from_millis(700), ..a_call("demo/sleep", json!({ "ms": 60_000 })) };
     let started = Instant::now();
-    let ended = tools.call_reporting(call, |_| true, progress, std::future::pending()).await;
-    assert_eq!(unknown(ended).0, Category::Timeout);
+    let ended = tools.call_with_progress(call, |_| true, progress, std::future::pending()).await;
+    assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
     assert!(started.elapsed() < Duration::from_secs(30));
     let heard = heard.lock().unwrap().clone();
     assert!(heard.len() >= 2 && heard.iter().all(|said| said.total == Some(60_000.0)), "{heard:?}");
@@ -202,7 +205,7 @@ async fn whoever_looks_at_a_running_step_sees_its_progress() {
     let id = started.id.to_string();
     let looking = async {
         let watching = book.service.watch(&id).await.unwrap();
-        until("a word on progress", || watching.glances().any(|step| step.progress.is_some())).await;
+        until("a word on progress", || watching.step_snapshots().any(|step| step.progress.is_some())).await;
         let view = watching.view().await.unwrap();
         assert_eq!(view.steps[0].progress.as_ref().unwrap().total, Some(60_000.0));
         let shown = serde_json::to_value(book.service.view(&id).await.unwrap()).unwrap();
@@ -210,7 +213,7 @@ async fn whoever_looks_at_a_running_step_sees_its_progress() {
         book.service.cancel(&book.caller, &id, None).await.unwrap();
     };
     let (status, ()) = tokio::join!(book.drive(started), looking);
-    assert_eq!(status, actbook_engine::policy::Status::Cancelled);
+    assert_eq!(status, actbook_engine::policy::ExecutionStatus::Cancelled);
     let view = book.service.view(&id).await.unwrap();
     assert_eq!(view.steps[0].progress, None, "it is news only while it lasts");
     book.service.close().await;

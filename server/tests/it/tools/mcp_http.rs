@@ -66,14 +66,14 @@ async fn modern() -> Served {
 async fn a_server_of_the_older_era_is_reached() {
     let (folder, server) = (tempdir().unwrap(), older().await);
     let tools = tools(folder.path(), json!({ "mcpServers": { "all": { "url": server.url } } }));
-    let listed = tools.list().await;
+    let listed = tools.list_servers().await;
     assert_eq!(listed[0].error, None);
     assert!(listed[0].tools.iter().any(|tool| tool.name == "all/echo"));
     let (ended, told) = watched_call(&tools, a_call("all/echo", json!({ "message": "hello" }))).await;
     assert_eq!((output(ended), told), (json!({ "text": "Echo: hello" }), vec![None]));
     let ended = call(&tools, "all/echo", json!({ "message": 1 })).await;
-    assert_eq!(failure(ended).0, Category::InvalidArguments);
-    assert_eq!(failure(call(&tools, "all/none", json!({})).await).0, Category::NotFound);
+    assert_eq!(failure(ended).0, ErrorCategory::InvalidArguments);
+    assert_eq!(failure(call(&tools, "all/none", json!({})).await).0, ErrorCategory::NotFound);
     tools.shutdown().await;
 }
 
@@ -93,5 +93,5 @@ async fn a_server_that_is_not_there_was_sent_nothing() {
     let tools = tools(folder.path(), json!({ "mcpServers": { "gone": { "url": url } } }));
     let (ended, told) = watched_call(&tools, a_call("gone/any", json!({}))).await;
     let (category, message, sent) = failure(ended);
-    assert_eq!((category, sent, told), (Category::Unavailable, false, vec![]), "{message}");
+    assert_eq!((category, sent, told), (ErrorCategory::Unavailable, false, vec![]), "{message}");
 }

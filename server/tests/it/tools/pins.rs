@@ -118,7 +118,7 @@ impl Shifty {
         self.tools.describe("shifty/act").await.unwrap().digest
     }
 
-    async fn act(&self, pin: Digest) -> Ended {
+    async fn act(&self, pin: Digest) -> CallOutcome {
         let call = Call { pin: Some(pin), ..a_call("shifty/act", json!({ "path": "x" })) };
         self.tools.call(call, |_| panic!("said to be sent"), std::future::pending()).await
     }
@@ -141,9 +141,9 @@ pub fn calls(folder: &Path, tool: &str) -> usize {
 }
 
 #[track_caller]
-fn refused(ended: Ended, place: &str) {
+fn refused(ended: CallOutcome, place: &str) {
     let (category, message, sent) = failure(ended);
-    let expected = if place == "/name" { Category::NotFound } else { Category::Policy };
+    let expected = if place == "/name" { ErrorCategory::NotFound } else { ErrorCategory::Policy };
     assert_eq!((category, sent), (expected, false), "{place}: {message}");
 }
 
@@ -204,7 +204,7 @@ async fn a_change_without_a_word_is_found_out_in_a_moment() {
     let ended = loop {
         let call = Call { pin: Some(pin), ..a_call("shifty/act", json!({ "path": "x" })) };
         let ended = shifty.tools.call(call, |_| {}, std::future::pending()).await;
-        if !matches!(ended, Ended::Succeeded { .. }) || since.elapsed() > PATIENCE {
+        if !matches!(ended, CallOutcome::Succeeded { .. }) || since.elapsed() > PATIENCE {
             break ended;
         }
     };
@@ -246,7 +246,8 @@ async fn hidden_characters_are_flagged_wherever_they_stand() {
         let place = change.0.trim_start_matches('/').split('/').next().unwrap();
         assert!(info.hidden.iter().any(|found| found.starts_with(place)), "{change:?}: {:?}", info.hidden);
         assert!(
-            !actbook::tools::visible(change.1.as_str().unwrap_or_default()).contains(['\u{202e}', '\u{1b}'])
+            !actbook::tools::escape_hidden(change.1.as_str().unwrap_or_default())
+                .contains(['\u{202e}', '\u{1b}'])
         );
     }
     say(shifty.folder.path(), &[changed(&("/description", json!("Größe: ✔️ 👩‍💻 日本語 מה\nنص")))]);

@@ -1,7 +1,7 @@
 //! A question from a server of another make: asked, answered, declined, through the Python SDK.
 
-use actbook::tools::{Call, Carry, Ended, Reply};
-use actbook_engine::policy::Category;
+use actbook::tools::{Call, CallContext, CallOutcome, ToolQuestionReply};
+use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -30,9 +30,9 @@ server.run()
 
 fn replying(question: &Value, part: Value) -> Call {
     let asked = question["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
-    let reply = Reply { question: question.clone(), answer: json!({ asked: part }) };
-    let carry = Carry { reply: Some(reply), ..Carry::default() };
-    Call { carry, ..a_call("asks/sign", json!({ "path": "a.md" })) }
+    let reply = ToolQuestionReply { question: question.clone(), answer: json!({ asked: part }) };
+    let carry = CallContext { reply: Some(reply), ..CallContext::default() };
+    Call { context: carry, ..a_call("asks/sign", json!({ "path": "a.md" })) }
 }
 
 #[tokio::test]
@@ -43,13 +43,13 @@ async fn a_question_of_the_python_sdk_is_put_and_its_answer_goes_back() {
     let tools = tools(folder.path(), json!({ "mcpServers": { "asks": server } }));
     let (ended, told) = watched_call(&tools, a_call("asks/sign", json!({ "path": "a.md" }))).await;
     assert_eq!(told.len(), 1, "it was sent");
-    let Ended::Asks { question, began } = ended else { panic!("no question: {ended:?}") };
+    let CallOutcome::InputRequired { question, began } = ended else { panic!("no question: {ended:?}") };
     assert!(!began, "nothing was done yet");
     assert_eq!(question["message"], "the tool asks: Who signs a.md?");
     let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
     let (ended, _) = watched_call(&tools, replying(&question, answer)).await;
     assert_eq!(output(ended), json!({ "result": "a.md by Ada" }));
     let (ended, _) = watched_call(&tools, replying(&question, json!({ "action": "decline" }))).await;
-    assert_eq!(failure(ended).0, Category::ToolError, "a no is the tool's to judge");
+    assert_eq!(failure(ended).0, ErrorCategory::ToolError, "a no is the tool's to judge");
     tools.shutdown().await;
 }

@@ -1,6 +1,6 @@
 //! What comes from the environment goes to the child and nowhere else.
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -114,7 +114,7 @@ async fn an_unset_variable_is_an_error_that_names_it() {
     for (tool, words) in cases {
         let (ended, told) = watched_call(&tools, a_call(tool, json!({}))).await;
         let (category, message, sent) = failure(ended);
-        assert_eq!((category, sent, told), (Category::Unavailable, false, vec![]), "{message}");
+        assert_eq!((category, sent, told), (ErrorCategory::Unavailable, false, vec![]), "{message}");
         assert!(message.contains(words), "{message}");
     }
 }

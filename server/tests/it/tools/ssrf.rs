@@ -164,7 +164,7 @@ const ODDITIES: [&str; 12] = [
 ];
 
 /// Every name is at home here, as one could have it from a resolver that lies.
-fn everything_is_here() -> actbook::tools::Lookup {
+fn everything_is_here() -> actbook::tools::DnsLookup {
     Arc::new(|name: String| {
         let here: Vec<IpAddr> = match name.starts_with("one.") {
             // A public address beside it makes it no better.
@@ -177,14 +177,14 @@ fn everything_is_here() -> actbook::tools::Lookup {
 
 fn outside(http: Value) -> Tools {
     let config = Config::parse(&json!({ "http": http }).to_string(), Path::new("/")).unwrap();
-    Tools::with(&config, |_| None, everything_is_here())
+    Tools::with_environment_and_dns(&config, |_| None, everything_is_here())
 }
 
 #[track_caller]
-fn refused(ended: Ended, sent: bool, what: &str) {
+fn refused(ended: CallOutcome, sent: bool, what: &str) {
     let (category, message, was_sent) = failure(ended);
     assert!(
-        matches!(category, Category::Policy | Category::InvalidArguments),
+        matches!(category, ErrorCategory::Policy | ErrorCategory::InvalidArguments),
         "{what}: {category} {message}"
     );
     assert_eq!(was_sent, sent, "{what}: {message}");
@@ -236,7 +236,7 @@ async fn no_redirect_leads_into_the_house() {
     for (no, target) in targets.iter().enumerate() {
         let (category, message, _) =
             failure(call(&tools, "http/get", json!({ "target": no, "hops": no % 3 })).await);
-        assert!(matches!(category, Category::Policy), "{target}: {category} {message}");
+        assert!(matches!(category, ErrorCategory::Policy), "{target}: {category} {message}");
     }
     assert_eq!(canary.visits(), 0);
     assert!(server.calls().len() >= 2 * targets.len(), "the redirects were gone after");
@@ -252,10 +252,10 @@ async fn the_canary_is_awake_and_a_host_that_the_config_names_is_reached() {
         "egress": { "allow": [allow, named] },
     });
     let config = Config::parse(&config.to_string(), Path::new("/")).unwrap();
-    let tools = Tools::with(&config, |_| None, everything_is_here());
+    let tools = Tools::with_environment_and_dns(&config, |_| None, everything_is_here());
     let reach = async |url: String| {
         // Each with an empty memory: a canary that hangs up is soon taken for a server out of reach.
-        let tools = Tools::with(&config, |_| None, everything_is_here());
+        let tools = Tools::with_environment_and_dns(&config, |_| None, everything_is_here());
         let before = canary.visits();
         let ended = call(&tools, "http/whole", json!({ "url": url })).await;
         assert!(canary.visits() > before, "{url}: {ended:?}");
@@ -278,7 +278,7 @@ async fn the_canary_is_awake_and_a_host_that_the_config_names_is_reached() {
 async fn a_name_is_looked_up_once_and_that_address_is_the_one_connected_to() {
     let server = Hostile::doing(page("200 OK", "Connection: close\r\n", "{}")).await;
     let asked = Arc::new(AtomicUsize::new(0));
-    let lookup: actbook::tools::Lookup = Arc::new({
+    let lookup: actbook::tools::DnsLookup = Arc::new({
         let asked = asked.clone();
         move |_| {
             // A second question would be answered otherwise.
@@ -288,7 +288,7 @@ async fn a_name_is_looked_up_once_and_that_address_is_the_one_connected_to() {
     });
     let config = json!({ "http": { "it": { "url": format!("http://flips.test:{}/", server.port) } } });
     let config = Config::parse(&config.to_string(), Path::new("/")).unwrap();
-    let tools = Tools::with(&config, |_| None, lookup);
+    let tools = Tools::with_environment_and_dns(&config, |_| None, lookup);
     assert_eq!(output(call(&tools, "http/it", json!({})).await), json!({}));
     assert_eq!((asked.load(Ordering::SeqCst), server.calls().len()), (1, 1));
 }

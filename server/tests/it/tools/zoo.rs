@@ -1,6 +1,6 @@
 //! Servers that misbehave, each in its own way (`zoo.py`), and what is made of them.
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
@@ -38,7 +38,7 @@ async fn silence_after_sending_is_unknown_and_keeps_a_server_that_still_listens(
         let (_folder, tools) = animal(name);
         up(&tools).await;
         let (ended, told) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
-        assert_eq!(unknown(ended).0, Category::Timeout, "{name}");
+        assert_eq!(unknown(ended).0, ErrorCategory::Timeout, "{name}");
         assert!(!living(told[0].unwrap().pid).is_empty(), "{name} was ended without need");
         tools.shutdown().await;
     }
@@ -58,7 +58,7 @@ async fn a_server_that_no_longer_answers_anything_is_ended_with_its_group() {
     let (_folder, tools) = animal("wedged");
     up(&tools).await;
     let (ended, told) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
-    assert_eq!(unknown(ended).0, Category::Timeout);
+    assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
     assert_group_ends(told[0].unwrap().pid).await;
     let (_, told_then) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
     assert!(told_then.first() != told.first(), "the next use starts it afresh");
@@ -70,13 +70,13 @@ async fn what_never_comes_up_was_never_sent() {
     let (_folder, tools) = animal("exits_at_once");
     let (ended, told) = watched_call(&tools, first_use()).await;
     let (category, message, sent) = failure(ended);
-    assert_eq!((category, sent, told), (Category::Unavailable, false, vec![]));
+    assert_eq!((category, sent, told), (ErrorCategory::Unavailable, false, vec![]));
     assert!(message.contains("exited with code 4: cannot find my settings"), "{message}");
 
     let (folder, tools) = animal("silent");
     let (ended, told) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
     let (category, message, sent) = failure(ended);
-    assert_eq!((category, sent, told), (Category::Timeout, false, vec![]), "{message}");
+    assert_eq!((category, sent, told), (ErrorCategory::Timeout, false, vec![]), "{message}");
     let started = starts(&folder).await;
     tools.shutdown().await;
     assert_group_ends(started[0]).await;
@@ -98,7 +98,7 @@ async fn a_slow_start_fails_the_impatient_call_unsent_and_serves_the_next_one() 
     let (folder, tools) = animal("slow_to_come_up");
     let ended = call_within(&tools, "zoo/any", SHORT).await;
     let (category, _, sent) = failure(ended);
-    assert_eq!((category, sent), (Category::Timeout, false));
+    assert_eq!((category, sent), (ErrorCategory::Timeout, false));
     std::fs::write(folder.path().join("go"), "").unwrap();
     assert_eq!(output(call(&tools, "zoo/any", json!({})).await), json!({ "text": "at last" }));
     assert_eq!(starts(&folder).await.len(), 1, "the start that was under way is the one that serves");
@@ -112,7 +112,7 @@ async fn a_connection_that_breaks_after_sending_is_unknown() {
         let (_folder, tools) = animal(name);
         let (ended, told) = watched_call(&tools, first_use()).await;
         let (category, message) = unknown(ended);
-        assert_eq!(category, Category::Unavailable);
+        assert_eq!(category, ErrorCategory::Unavailable);
         assert!(message.contains(words), "{name}: {message}");
         assert_group_ends(told[0].unwrap().pid).await;
     }
@@ -123,7 +123,7 @@ async fn an_answer_that_is_no_tool_result_is_unknown() {
     let (_folder, tools) = animal("no_tool_result");
     for kind in ["any", "list", "flat task", "task"] {
         let ended = call(&tools, &format!("zoo/{kind}"), json!({})).await;
-        assert_eq!(unknown(ended).0, Category::Protocol, "{kind}");
+        assert_eq!(unknown(ended).0, ErrorCategory::Protocol, "{kind}");
     }
     tools.shutdown().await;
 }
@@ -170,7 +170,7 @@ async fn a_call_that_is_given_up_in_the_middle_of_its_line_leaves_the_line_whole
     up(&tools).await;
     let long = json!({ "long": "w".repeat(1_000_000) });
     let ended = watched_call(&tools, Call { timeout: SHORT, ..a_call("zoo/any", long) }).await.0;
-    assert_eq!(unknown(ended).0, Category::Timeout);
+    assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
     std::fs::write(folder.path().join("go"), "").unwrap();
     assert_eq!(output(call(&tools, "zoo/any", json!({})).await), json!({ "text": "1000000 before" }));
     tools.shutdown().await;
@@ -197,28 +197,28 @@ async fn an_answer_is_read_as_one_to_the_call_whatever_else_it_resembles() {
 async fn each_no_has_its_category() {
     let (_folder, tools) = animal("plain");
     let failed = [
-        ("no", Category::ToolError),
-        ("wordless no", Category::ToolError),
-        ("-32602 path is missing", Category::InvalidArguments),
-        ("-32602 Unknown tool: x", Category::NotFound),
-        ("-32602 Tool x not found", Category::NotFound),
-        ("-32601 Method not found", Category::NotFound),
-        ("-32600 bad request", Category::Protocol),
-        ("-32603 oops", Category::Internal),
-        ("-32000 server error", Category::ToolError),
-        ("MCP error -32602: Tool x not found", Category::NotFound),
-        ("MCP error -32602: Input validation error", Category::InvalidArguments),
-        ("MCP error of our own", Category::ToolError),
-        ("403 forbidden", Category::Permission),
-        ("429 slow down", Category::RateLimited),
+        ("no", ErrorCategory::ToolError),
+        ("wordless no", ErrorCategory::ToolError),
+        ("-32602 path is missing", ErrorCategory::InvalidArguments),
+        ("-32602 Unknown tool: x", ErrorCategory::NotFound),
+        ("-32602 Tool x not found", ErrorCategory::NotFound),
+        ("-32601 Method not found", ErrorCategory::NotFound),
+        ("-32600 bad request", ErrorCategory::Protocol),
+        ("-32603 oops", ErrorCategory::Internal),
+        ("-32000 server error", ErrorCategory::ToolError),
+        ("MCP error -32602: Tool x not found", ErrorCategory::NotFound),
+        ("MCP error -32602: Input validation error", ErrorCategory::InvalidArguments),
+        ("MCP error of our own", ErrorCategory::ToolError),
+        ("403 forbidden", ErrorCategory::Permission),
+        ("429 slow down", ErrorCategory::RateLimited),
     ];
     for (tool, expected) in failed {
         let (category, message, sent) = failure(call(&tools, &format!("zoo/{tool}"), json!({})).await);
         assert_eq!((category, sent), (expected, true), "{tool}: {message}");
     }
     let lost_further_down = [
-        ("-32001 Request timed out", Category::Timeout),
-        ("-32000 Connection closed", Category::Unavailable),
+        ("-32001 Request timed out", ErrorCategory::Timeout),
+        ("-32000 Connection closed", ErrorCategory::Unavailable),
     ];
     for (tool, expected) in lost_further_down {
         assert_eq!(unknown(call(&tools, &format!("zoo/{tool}"), json!({})).await).0, expected);
@@ -231,7 +231,7 @@ async fn arguments_that_are_no_object_are_not_sent() {
     let (_folder, tools) = animal("plain");
     for arguments in [json!([1]), json!("text"), json!(1)] {
         let (category, _, sent) = failure(call(&tools, "zoo/params", arguments).await);
-        assert_eq!((category, sent), (Category::InvalidArguments, false));
+        assert_eq!((category, sent), (ErrorCategory::InvalidArguments, false));
     }
 }
 
@@ -242,7 +242,7 @@ async fn a_server_that_leaves_at_the_newer_handshake_is_met_in_the_older_one() {
     tools.shutdown().await;
 }
 
-async fn stopped_once_up(name: &str) -> Ended {
+async fn stopped_once_up(name: &str) -> CallOutcome {
     let (folder, tools) = animal(name);
     let marker = folder.path().join("up");
     let stop = async {
@@ -275,7 +275,7 @@ async fn stopped_before_it_was_sent_it_has_failed_unsent() {
 #[tokio::test]
 async fn a_list_without_end_is_given_up() {
     let (_folder, tools) = animal("endless_list");
-    let listed = tools.list().await;
+    let listed = tools.list_servers().await;
     let error = listed[0].error.as_ref().unwrap();
     assert!(error.contains("never ends its list"), "{error}");
     tools.shutdown().await;

@@ -1,5 +1,5 @@
-//! Appending on PostgreSQL: one statement per batch, on a connection whose runtime lives on the
-//! writer's own thread, so that no answer has to change threads.
+//! Appending on PostgreSQL: one statement per batch, on a connection whose Tokio runtime runs on the writer's
+//! own thread, so that no result has to cross threads.
 
 use std::time::{Duration, Instant};
 
@@ -7,38 +7,39 @@ use tokio::runtime::Runtime;
 use tokio_postgres::Config;
 use tokio_postgres::types::ToSql;
 
-use super::link::{Answer, Link};
-use crate::store::dialect::{append as text, begin, hold};
+use super::connection::{PendingRows, PgConnection};
+use crate::store::dialect::{append as text, begin, lock_head};
 use crate::store::{Appended, Batch, Error, Row, journal};
 
-/// How long to wait before each further try to settle a batch whose answer was lost: together, as
-/// long as a server takes to come back from a restart.
-const SETTLE_AFTER_MS: [u64; 6] = [0, 50, 200, 800, 2_000, 4_000];
+/// Delay before each retry of a batch whose commit result was lost. Together they cover a server restart.
+const RETRY_DELAYS_MS: [u64; 6] = [0, 50, 200, 800, 2_000, 4_000];
 
-/// The few texts of an append are the same each time; planning them anew would cost more than they do.
-/// And who holds the head but has fallen silent must not keep the others out for long.
+/// Session settings. A generic plan, because planning an append's few fixed statements each time costs more
+/// than running them. The idle timeout ends a hung process's lock on the head.
 const SESSION: &str = "SET plan_cache_mode = force_generic_plan; \
      SET idle_in_transaction_session_timeout = '10s'";
 
-/// Commits that tell the others take a lock that all of the server's databases share, so a driver's progress
-/// is told at most so often.
-const TELL_EVERY: Duration = Duration::from_millis(20);
+/// Minimum time between notifications of non-urgent batches: a commit with NOTIFY takes a lock that all
+/// databases of the server share.
+const NOTIFY_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Appends batches to a PostgreSQL journal; blocks the calling thread.
 #[derive(Debug)]
-pub struct Appender {
+pub struct PostgresAppender {
     config: Config,
-    link: Option<Link>,
-    /// A transaction is open on the link, and has locked the head.
-    holds: bool,
-    told: Instant,
-    /// What was appended without a word: the tenant and its position.
-    untold: Option<(i64, u64)>,
-    /// Taken only by the drop.
+    connection: Option<PgConnection>,
+    /// A transaction is open on the connection and has locked the head.
+    head_locked: bool,
+    /// When other processes were last notified.
+    last_notified: Instant,
+    /// Tenant and head position of the last batch that other processes were not notified of.
+    pending_notify: Option<(i64, u64)>,
+    /// Always `Some`; only `drop` takes it.
     runtime: Option<Runtime>,
 }
 
-impl Drop for Appender {
-    /// An ordinary drop of a runtime panics where it happens inside another one.
+impl Drop for PostgresAppender {
+    /// Dropping a runtime inside another runtime panics, so this one is shut down in the background.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -46,242 +47,290 @@ impl Drop for Appender {
     }
 }
 
-impl Appender {
+impl PostgresAppender {
+    /// Creates an appender, which connects on its first use.
     pub fn new(config: Config) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| Error::Failed(format!("cannot start the writer's runtime: {error}")))?;
-        let told = Instant::now();
-        Ok(Self { config, link: None, holds: false, told, untold: None, runtime: Some(runtime) })
+        let last_notified = Instant::now();
+        Ok(Self {
+            config,
+            connection: None,
+            head_locked: false,
+            last_notified,
+            pending_notify: None,
+            runtime: Some(runtime),
+        })
     }
 
-    pub fn hold(&mut self, tenant: i64) -> Result<Vec<Row>, Error> {
-        self.release()?;
-        let Self { config, link, holds, runtime, .. } = self;
+    /// Locks the tenant's head and returns its row.
+    pub fn lock_head(&mut self, tenant: i64) -> Result<Vec<Row>, Error> {
+        self.unlock_head()?;
+        let Self { config, connection, head_locked, runtime, .. } = self;
         let runtime = runtime.as_ref().expect("only the drop takes it");
-        let held = runtime.block_on(async {
-            let open = connected(config, link).await?;
-            open.run(begin::POSTGRES).await?;
-            open.query(hold::POSTGRES, &[tenant.into()]).await
+        let locked = runtime.block_on(async {
+            let open = ensure_connected(config, connection).await?;
+            open.execute_batch(begin::POSTGRES).await?;
+            open.query(lock_head::POSTGRES, &[tenant.into()]).await
         });
-        if held.is_err() {
-            *link = None;
+        if locked.is_err() {
+            *connection = None;
         }
-        *holds = held.is_ok();
-        held
+        *head_locked = locked.is_ok();
+        locked
     }
 
-    /// Where the ROLLBACK gets no answer, dropping the connection ends its transaction too.
-    pub fn release(&mut self) -> Result<(), Error> {
-        if !std::mem::take(&mut self.holds) {
+    /// Unlocks the head. If ROLLBACK fails, the connection is dropped, which ends its transaction too.
+    pub fn unlock_head(&mut self) -> Result<(), Error> {
+        if !std::mem::take(&mut self.head_locked) {
             return Ok(());
         }
-        let Some(open) = self.link.take() else { return Ok(()) };
+        let Some(open) = self.connection.take() else { return Ok(()) };
         let runtime = self.runtime.as_ref().expect("only the drop takes it");
-        if runtime.block_on(open.run("ROLLBACK")).is_ok() {
-            self.link = Some(open);
+        if runtime.block_on(open.execute_batch("ROLLBACK")).is_ok() {
+            self.connection = Some(open);
         }
         Ok(())
     }
 
+    /// Appends the batch; after a lost connection, finds out whether it was committed.
     pub fn append(&mut self, batch: &Batch) -> Result<Appended, Error> {
-        let holds = std::mem::take(&mut self.holds);
-        let tells = batch.urgent || self.told.elapsed() >= TELL_EVERY;
-        let Self { config, link, runtime, .. } = self;
+        let head_locked = std::mem::take(&mut self.head_locked);
+        let notify = batch.urgent || self.last_notified.elapsed() >= NOTIFY_INTERVAL;
+        let Self { config, connection, runtime, .. } = self;
         let runtime = runtime.as_ref().expect("only the drop takes it");
         let appended = runtime.block_on(async {
-            match append_once(config, link, batch, How { holds, tells }).await {
-                // By its entries a batch is recognised; without any, nobody can tell.
-                Err(Error::Lost(_)) if !batch.entries.is_empty() => settle(config, link, batch).await,
-                answered => answered,
+            match append_once(config, connection, batch, AppendMode { head_locked, notify }).await {
+                // Only a batch with entries can be recognised in the journal afterwards.
+                Err(Error::ConnectionLost(_)) if !batch.entries.is_empty() => {
+                    resolve_lost_append(config, connection, batch).await
+                }
+                result => result,
             }
         });
         if matches!(appended, Ok(Appended::Done)) {
-            self.remember(batch, tells);
+            self.record_notify(batch, notify);
         }
         appended
     }
 
-    /// Only of what was written: a position that nobody reached would drown the word of the one who does.
-    fn remember(&mut self, batch: &Batch, told: bool) {
-        match told {
-            true => (self.told, self.untold) = (Instant::now(), None),
-            false => self.untold = Some((batch.tenant, batch.new.position)),
+    /// Records whether a committed batch was notified. Call it only for committed batches: listeners ignore
+    /// positions they have seen, so notifying a position that was not written would hide the real one.
+    fn record_notify(&mut self, batch: &Batch, notified: bool) {
+        if notified {
+            (self.last_notified, self.pending_notify) = (Instant::now(), None);
+        } else {
+            self.pending_notify = Some((batch.tenant, batch.new.position));
         }
     }
 
-    /// How long until what was appended without a word should be told.
-    pub fn owes_word_in(&self) -> Option<Duration> {
-        self.untold.map(|_| TELL_EVERY.saturating_sub(self.told.elapsed()))
+    /// How long until `send_notify` is due. None: no notification is pending.
+    pub fn notify_due_in(&self) -> Option<Duration> {
+        self.pending_notify.map(|_| NOTIFY_INTERVAL.saturating_sub(self.last_notified.elapsed()))
     }
 
-    pub fn tell(&mut self) -> Result<(), Error> {
-        let Some((tenant, position)) = self.untold.take() else { return Ok(()) };
-        self.told = Instant::now();
-        let Self { config, link, runtime, .. } = self;
+    /// Sends the pending notification, if any.
+    pub fn send_notify(&mut self) -> Result<(), Error> {
+        let Some((tenant, position)) = self.pending_notify.take() else { return Ok(()) };
+        self.last_notified = Instant::now();
+        let Self { config, connection, runtime, .. } = self;
         let runtime = runtime.as_ref().expect("only the drop takes it");
         runtime.block_on(async {
-            let open = connected(config, link).await?;
-            open.query(text::POSTGRES_RING, &[tenant.into(), position.into()]).await.map(drop)
+            let open = ensure_connected(config, connection).await?;
+            open.query(text::POSTGRES_NOTIFY, &[tenant.into(), position.into()]).await.map(drop)
         })
     }
 }
 
 /// How a batch is appended.
 #[derive(Clone, Copy)]
-struct How {
-    /// Inside the transaction that holds the head.
-    holds: bool,
-    /// The other processes are told of it.
-    tells: bool,
+struct AppendMode {
+    /// The connection is inside a transaction that has locked the head.
+    head_locked: bool,
+    /// Notify other processes with the commit.
+    notify: bool,
 }
 
-/// The answer was lost, and the batch may yet be on its way to its commit. Sending it again waits
-/// behind it at the head's lock; then the entry at the new position says whose it is.
-async fn settle(config: &Config, link: &mut Option<Link>, batch: &Batch) -> Result<Appended, Error> {
-    let mut lost = Error::Lost("no answer".into());
-    for pause_ms in SETTLE_AFTER_MS {
-        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
-        match append_or_recognise(config, link, batch).await {
-            Err(error @ Error::Lost(_)) => lost = error,
-            answered => return answered,
+/// Retries a batch whose commit result was lost. The first transaction may still be about to commit: the
+/// retry waits for its lock on the head, and then the entry at the new position shows which batch won.
+async fn resolve_lost_append(
+    config: &Config,
+    connection: &mut Option<PgConnection>,
+    batch: &Batch,
+) -> Result<Appended, Error> {
+    let mut lost = Error::ConnectionLost("no answer".into());
+    for delay_ms in RETRY_DELAYS_MS {
+        tokio::time::sleep(Duration::from_millis(delay_ms)).await;
+        match append_or_find_written(config, connection, batch).await {
+            Err(error @ Error::ConnectionLost(_)) => lost = error,
+            result => return result,
         }
     }
     Err(lost)
 }
 
-async fn append_or_recognise(
+/// Appends the batch; `Done` also if the journal already holds it.
+async fn append_or_find_written(
     config: &Config,
-    link: &mut Option<Link>,
+    connection: &mut Option<PgConnection>,
     batch: &Batch,
 ) -> Result<Appended, Error> {
-    match append_once(config, link, batch, How { holds: false, tells: true }).await? {
+    match append_once(config, connection, batch, AppendMode { head_locked: false, notify: true }).await? {
         Appended::Done => Ok(Appended::Done),
-        Appended::HeadMoved if is_written(config, link, batch).await? => Ok(Appended::Done),
+        Appended::HeadMoved if is_written(config, connection, batch).await? => Ok(Appended::Done),
         Appended::HeadMoved => Ok(Appended::HeadMoved),
     }
 }
 
-/// The chain's hash covers all that came before: equal here means that this very batch is there.
-async fn is_written(config: &Config, link: &mut Option<Link>, batch: &Batch) -> Result<bool, Error> {
-    let link = connected(config, link).await?;
-    let rows = link.query(journal::HASH_AT, &[batch.tenant.into(), batch.new.position.into()]).await?;
+/// Whether the journal holds this batch: an equal hash at its last position proves it, because the hash chain
+/// covers everything before.
+async fn is_written(
+    config: &Config,
+    connection: &mut Option<PgConnection>,
+    batch: &Batch,
+) -> Result<bool, Error> {
+    let open = ensure_connected(config, connection).await?;
+    let rows = open.query(journal::HASH_AT, &[batch.tenant.into(), batch.new.position.into()]).await?;
     match rows.first() {
         Some(row) => Ok(row.hash(0)? == batch.new.hash),
         None => Ok(false),
     }
 }
 
-async fn connected<'a>(config: &Config, link: &'a mut Option<Link>) -> Result<&'a Link, Error> {
-    let open = match link.take() {
+/// Returns the open connection, after connecting if there is none or it is closed.
+async fn ensure_connected<'a>(
+    config: &Config,
+    connection: &'a mut Option<PgConnection>,
+) -> Result<&'a PgConnection, Error> {
+    let open = match connection.take() {
         Some(open) if !open.is_closed() => open,
         Some(_) | None => {
-            let fresh = Link::connect(config).await?;
-            fresh.run(SESSION).await?;
+            let fresh = PgConnection::connect(config).await?;
+            fresh.execute_batch(SESSION).await?;
             fresh
         }
     };
-    Ok(link.insert(open))
+    Ok(connection.insert(open))
 }
 
+/// Sends the batch once; drops the connection if it may be left inside a transaction.
 async fn append_once(
     config: &Config,
-    link: &mut Option<Link>,
+    connection: &mut Option<PgConnection>,
     batch: &Batch,
-    how: How,
+    mode: AppendMode,
 ) -> Result<Appended, Error> {
-    let open = match link {
-        // Another connection would not be inside the transaction that holds the head.
-        Some(open) if how.holds => open,
-        Some(_) | None => connected(config, link).await?,
+    let open = match connection {
+        // A new connection would not be inside the transaction that has locked the head.
+        Some(open) if mode.head_locked => open,
+        Some(_) | None => ensure_connected(config, connection).await?,
     };
-    let answer = if batch.others.is_empty() && !how.holds {
-        insert(open, batch, false, how.tells).await.and_then(|rows| appended(&rows))
+    let result = if batch.other_statements.is_empty() && !mode.head_locked {
+        insert_batch(open, batch, false, mode.notify).await.and_then(|rows| decode_appended(&rows))
     } else {
-        transact(open, batch, how).await
+        append_in_transaction(open, batch, mode).await
     };
-    // A connection that failed while holding may still be inside its transaction.
-    if matches!(answer, Err(Error::Lost(_))) || (how.holds && answer.is_err()) {
-        *link = None;
+    // After a failure with the head locked, the connection may still be inside its transaction.
+    if matches!(result, Err(Error::ConnectionLost(_))) || (mode.head_locked && result.is_err()) {
+        *connection = None;
     }
-    match answer {
+    match result {
         Err(Error::HeadMoved) => Ok(Appended::HeadMoved),
-        answer => answer,
+        result => result,
     }
 }
 
-/// One flight from BEGIN, unless the transaction has begun, to COMMIT.
-async fn transact(link: &Link, batch: &Batch, how: How) -> Result<Appended, Error> {
-    let prepared = link.prepared_each(&batch.others).await?;
-    // Once everything is prepared, sending waits for nothing.
-    link.prepared(text::POSTGRES).await?;
-    let mut work: Vec<Answer<'_>> = Vec::with_capacity(batch.others.len() + 2);
-    if !how.holds {
-        work.push(link.begin());
+/// Sends the batch and its other statements in one round trip, up to and including COMMIT. BEGIN is sent too,
+/// unless the head is locked: then the transaction is already open.
+async fn append_in_transaction(
+    connection: &PgConnection,
+    batch: &Batch,
+    mode: AppendMode,
+) -> Result<Appended, Error> {
+    let prepared = connection.prepare_all(&batch.other_statements).await?;
+    // All statements must be prepared before any is sent, because preparing waits for the server.
+    connection.prepare_cached(text::POSTGRES).await?;
+    let mut statements: Vec<PendingRows<'_>> = Vec::with_capacity(batch.other_statements.len() + 2);
+    if !mode.head_locked {
+        statements.push(connection.begin());
     }
-    work.push(Box::pin(insert(link, batch, true, how.tells)));
-    work.extend(link.ask_each(&batch.others, &prepared));
-    link.commit_after(work).await.map(|_| Appended::Done)
+    statements.push(Box::pin(insert_batch(connection, batch, true, mode.notify)));
+    statements.extend(connection.query_each(&batch.other_statements, &prepared));
+    connection.run_and_commit(statements).await.map(|_| Appended::Done)
 }
 
-/// With `strict`, a moved head is an error that ends the transaction around it.
-async fn insert(link: &Link, batch: &Batch, strict: bool, tells: bool) -> Result<Vec<Row>, Error> {
-    let columns = Columns::of(batch);
-    let prepared = link.prepared(text::POSTGRES).await?;
-    link.ask_raw(&prepared, &columns.params(batch, &strict, &tells)).await
+/// Moves the head and inserts the batch's rows. With `strict`, a moved head is an error, which aborts the
+/// surrounding transaction; without, it is a row with 0.
+async fn insert_batch(
+    connection: &PgConnection,
+    batch: &Batch,
+    strict: bool,
+    notify: bool,
+) -> Result<Vec<Row>, Error> {
+    let columns = BatchColumns::from_batch(batch);
+    let prepared = connection.prepare_cached(text::POSTGRES).await?;
+    connection.query_prepared_raw(&prepared, &columns.params(batch, &strict, &notify)).await
 }
 
-fn appended(rows: &[Row]) -> Result<Appended, Error> {
+/// Decodes the row that `insert_batch` returns.
+fn decode_appended(rows: &[Row]) -> Result<Appended, Error> {
     match rows.first().map(|row| row.int(0)).transpose()? {
         Some(1) => Ok(Appended::Done),
         Some(_) | None => Ok(Appended::HeadMoved),
     }
 }
 
-/// The batch turned on its side: one array per column.
+/// A batch in column form: one array per column, as the append statement takes them.
 #[derive(Default)]
-struct Columns<'a> {
+struct BatchColumns<'a> {
+    /// Position and hash of the old and the new head.
     heads: [(i64, &'a [u8]); 2],
+    /// Each entry's position, stream, version and time.
     numbers: [Vec<i64>; 4],
+    /// Each entry's actor, kind and body.
     texts: [Vec<&'a str>; 3],
     hashes: Vec<&'a [u8]>,
-    owners: Vec<i64>,
+    /// The position of the entry that owns each payload.
+    payload_positions: Vec<i64>,
     payloads: Vec<&'a [u8]>,
-    /// Streams that turn a page, and where.
-    turns: [Vec<i64>; 2],
+    /// Stream and position of each entry that is its stream's first on a page.
+    page_starts: [Vec<i64>; 2],
 }
 
-impl<'a> Columns<'a> {
-    fn of(batch: &'a Batch) -> Self {
+impl<'a> BatchColumns<'a> {
+    /// Transposes the batch.
+    fn from_batch(batch: &'a Batch) -> Self {
         let heads = [&batch.old, &batch.new].map(|head| (head.position as i64, head.hash.as_slice()));
-        let mut all = Self { heads, ..Self::default() };
+        let mut columns = Self { heads, ..Self::default() };
         for entry in &batch.entries {
             let numbers = [entry.position as i64, entry.stream as i64, entry.version as i64, entry.at];
-            for (column, number) in all.numbers.iter_mut().zip(numbers) {
+            for (column, number) in columns.numbers.iter_mut().zip(numbers) {
                 column.push(number);
             }
-            for (column, text) in all.texts.iter_mut().zip([&*entry.actor, &*entry.kind, &*entry.body]) {
+            for (column, text) in columns.texts.iter_mut().zip([&*entry.actor, &*entry.kind, &*entry.body]) {
                 column.push(text);
             }
-            all.hashes.push(&entry.hash);
+            columns.hashes.push(&entry.hash);
             if let Some(payload) = &entry.payload {
-                all.owners.push(entry.position as i64);
-                all.payloads.push(payload);
+                columns.payload_positions.push(entry.position as i64);
+                columns.payloads.push(payload);
             }
-            if entry.turns_page {
-                all.turns[0].push(entry.stream as i64);
-                all.turns[1].push(entry.position as i64);
+            if entry.is_first_on_page {
+                columns.page_starts[0].push(entry.stream as i64);
+                columns.page_starts[1].push(entry.position as i64);
             }
         }
-        all
+        columns
     }
 
+    /// The parameters `$1` to `$19` of the append statement.
     fn params<'b>(
         &'b self,
         batch: &'b Batch,
         strict: &'b bool,
-        tells: &'b bool,
+        notify: &'b bool,
     ) -> [&'b (dyn ToSql + Sync); 19] {
         let [positions, streams, versions, ats] = &self.numbers;
         let [actors, kinds, bodies] = &self.texts;
@@ -300,12 +349,12 @@ impl<'a> Columns<'a> {
             kinds,
             bodies,
             &self.hashes,
-            &self.owners,
+            &self.payload_positions,
             &self.payloads,
             strict,
-            tells,
-            &self.turns[0],
-            &self.turns[1],
+            notify,
+            &self.page_starts[0],
+            &self.page_starts[1],
         ]
     }
 }

@@ -1,47 +1,55 @@
-//! Opening a PostgreSQL database: the address, the promise that what it acknowledges is synced,
-//! and the schema.
+//! Opening a PostgreSQL database: parses the address, checks that acknowledged commits are synced to disk,
+//! and migrates the schema.
 
 use std::time::Duration;
 
 use tokio_postgres::Config;
 
 use super::Pool;
-use super::link::Link;
+use super::connection::PgConnection;
 use crate::store::{Error, Row, Statement, dialect, migrations};
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How long connecting may take, unless the address says otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After this long without an answer from the other machine, a connection counts as lost.
-const SILENCE_LIMIT: Duration = Duration::from_secs(30);
+/// A connection whose server has not acknowledged anything for this long counts as lost.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub fn config(url: &str) -> Result<Config, Error> {
+/// Parses the address and adds time-outs and the application name.
+pub fn parse_config(url: &str) -> Result<Config, Error> {
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| Error::from(error))?;
     if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_LIMIT);
+        config.connect_timeout(CONNECT_TIMEOUT);
     }
     if config.get_application_name().is_none() {
         config.application_name("actbook");
     }
-    config.keepalives_idle(SILENCE_LIMIT).tcp_user_timeout(SILENCE_LIMIT);
+    config.keepalives_idle(SILENCE_TIMEOUT).tcp_user_timeout(SILENCE_TIMEOUT);
     Ok(config)
 }
 
-pub async fn prepare(link: Link, allow_unsafe: bool, pool: &Pool) -> Result<(), Error> {
+/// Checks durability unless `allow_unsafe`, migrates, and puts the connection into the pool.
+pub async fn check_and_migrate(
+    connection: PgConnection,
+    allow_unsafe: bool,
+    pool: &Pool,
+) -> Result<(), Error> {
     if !allow_unsafe {
-        check_durability(&link).await?;
+        check_durability(&connection).await?;
     }
-    let found = found(&link).await?;
-    migrations::check_known(&found)?;
-    if migrations::missing(&found).next().is_some() {
-        migrate(&link).await?;
+    let applied = applied_migrations(&connection).await?;
+    migrations::check_known(&applied)?;
+    if migrations::missing(&applied).next().is_some() {
+        migrate(&connection).await?;
     }
-    pool.keep(link);
+    pool.put_back(connection);
     Ok(())
 }
 
-async fn check_durability(link: &Link) -> Result<(), Error> {
+/// Refuses a server that acknowledges commits before they are synced to disk.
+async fn check_durability(connection: &PgConnection) -> Result<(), Error> {
     for (setting, sql) in [("fsync", "SHOW fsync"), ("synchronous_commit", "SHOW synchronous_commit")] {
-        let rows = link.query(sql, &[]).await?;
+        let rows = connection.query(sql, &[]).await?;
         if rows.first().map(|row| row.text(0)).transpose()? == Some("off") {
             return Err(Error::UnsafeDurability { setting });
         }
@@ -49,31 +57,34 @@ async fn check_durability(link: &Link) -> Result<(), Error> {
     Ok(())
 }
 
-/// Those applied; none in a new database.
-async fn found(link: &Link) -> Result<Vec<String>, Error> {
-    match link.query(dialect::migrate::POSTGRES_HAS_TABLE, &[]).await?.is_empty() {
-        false => applied(link).await,
-        true => Ok(Vec::new()),
+/// Names of the applied migrations; empty in a new database.
+async fn applied_migrations(connection: &PgConnection) -> Result<Vec<String>, Error> {
+    if connection.query(dialect::migrate::POSTGRES_HAS_TABLE, &[]).await?.is_empty() {
+        Ok(Vec::new())
+    } else {
+        read_applied(connection).await
     }
 }
 
-async fn applied(link: &Link) -> Result<Vec<String>, Error> {
-    let rows = link.query(migrations::APPLIED, &[]).await?;
+/// Reads the table of applied migrations, which must exist.
+async fn read_applied(connection: &PgConnection) -> Result<Vec<String>, Error> {
+    let rows = connection.query(migrations::APPLIED, &[]).await?;
     rows.into_iter().map(|mut row: Row| row.take_text(0)).collect()
 }
 
-/// A failure drops the link, and with it the open transaction.
-async fn migrate(link: &Link) -> Result<(), Error> {
-    link.run(dialect::begin::POSTGRES).await?;
-    link.run(dialect::migrate::POSTGRES_LOCK).await?;
-    link.run(migrations::CREATE_TABLE).await?;
-    // Somebody may have been here while this one waited for the lock.
-    let applied = applied(link).await?;
+/// Applies the missing migrations in one transaction. After an error the caller drops the connection, which
+/// ends the transaction.
+async fn migrate(connection: &PgConnection) -> Result<(), Error> {
+    connection.execute_batch(dialect::begin::POSTGRES).await?;
+    connection.execute_batch(dialect::migrate::POSTGRES_LOCK).await?;
+    connection.execute_batch(migrations::CREATE_TABLE).await?;
+    // Another process may have migrated while this one waited for the lock.
+    let applied = read_applied(connection).await?;
     migrations::check_known(&applied)?;
     for migration in migrations::missing(&applied) {
-        link.run(migration.postgres).await?;
+        connection.execute_batch(migration.postgres).await?;
         let record = Statement::new(migrations::RECORD, vec![migration.name.into()]);
-        link.query(record.sql, &record.params).await?;
+        connection.query(record.sql, &record.params).await?;
     }
-    link.run("COMMIT").await
+    connection.execute_batch("COMMIT").await
 }

@@ -1,5 +1,5 @@
-//! Another process's word on PostgreSQL: NOTIFY, on a connection of its own that comes back by
-//! itself. What was said while it was away is made up for by reading the head.
+//! Notification of appends on PostgreSQL: LISTEN on a dedicated connection that reconnects by itself. After
+//! each connect the head is read, which makes up for notifications that were missed.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -10,88 +10,94 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket, tl
 
 use crate::store::{Error, dialect, journal};
 
-const AWAY_MIN: Duration = Duration::from_millis(100);
-const AWAY_MAX: Duration = Duration::from_secs(5);
+/// First and longest delay before reconnecting; it doubles in between.
+const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(100);
+const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(5);
 
-const NO_NEWS: &str = "cannot listen to the database for news";
+/// Log message for a failed listening connection.
+const NO_NEWS: &str = "cannot listen for notifications from the database";
 
+/// Guard of a listening task, which ends when this is dropped.
 #[derive(Debug)]
-pub struct Watch(AbortHandle);
+pub struct PostgresWatch(AbortHandle);
 
-impl Drop for Watch {
+impl Drop for PostgresWatch {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Watch {
+impl PostgresWatch {
+    /// Calls `on_append` with the head position after each notification and each reconnect.
     pub fn start(
         runtime: &Handle,
         config: Config,
         tenant: i64,
-        moved: impl Fn(u64) + Send + Sync + 'static,
+        on_append: impl Fn(u64) + Send + Sync + 'static,
     ) -> Self {
-        let watching = runtime.spawn(async move {
-            let mut away = AWAY_MIN;
+        let task = runtime.spawn(async move {
+            let mut delay = RECONNECT_DELAY_MIN;
             loop {
-                let heard = |position| {
-                    moved(position);
+                let on_append = |position| {
+                    on_append(position);
                 };
-                match listen(&config, tenant, &heard, &mut away).await {
+                match listen_until_closed(&config, tenant, &on_append, &mut delay).await {
                     Ok(()) => tracing::debug!("the database closed the listening connection"),
-                    Err(error) if away == AWAY_MIN => tracing::warn!("{NO_NEWS}: {error}"),
+                    Err(error) if delay == RECONNECT_DELAY_MIN => tracing::warn!("{NO_NEWS}: {error}"),
                     Err(error) => tracing::debug!("{NO_NEWS}, still: {error}"),
                 }
-                tokio::time::sleep(away).await;
-                away = (away * 2).min(AWAY_MAX);
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(RECONNECT_DELAY_MAX);
             }
         });
-        Self(watching.abort_handle())
+        Self(task.abort_handle())
     }
 }
 
-/// Ends when the connection does.
-async fn listen(
+/// Connects and reports positions until the connection ends. Resets `delay` once it listens.
+async fn listen_until_closed(
     config: &Config,
     tenant: i64,
-    heard: &(impl Fn(u64) + Sync),
-    away: &mut Duration,
+    on_append: &(impl Fn(u64) + Sync),
+    delay: &mut Duration,
 ) -> Result<(), Error> {
     let (client, connection) = config.connect(NoTls).await?;
-    let news = hear(connection, tenant, heard);
-    let begin = async {
+    let notifications = dispatch_notifications(connection, tenant, on_append);
+    let subscription = async {
         client.batch_execute(dialect::listen::POSTGRES).await?;
-        *away = AWAY_MIN;
-        if let Some(position) = head(&client, tenant).await? {
-            heard(position);
+        *delay = RECONNECT_DELAY_MIN;
+        if let Some(position) = read_head_position(&client, tenant).await? {
+            on_append(position);
         }
-        // The client is kept for as long as the connection lasts.
+        // Dropping the client would close the connection.
         std::future::pending::<Result<(), Error>>().await
     };
     tokio::select! {
-        ended = news => ended,
-        failed = begin => failed,
+        ended = notifications => ended,
+        failed = subscription => failed,
     }
 }
 
-async fn head(client: &Client, tenant: i64) -> Result<Option<u64>, Error> {
+/// Reads the head position. None: the tenant does not exist.
+async fn read_head_position(client: &Client, tenant: i64) -> Result<Option<u64>, Error> {
     let row = client.query_opt(journal::HEAD, &[&tenant]).await?;
     let position = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
     Ok(position.and_then(|position| u64::try_from(position).ok()))
 }
 
-async fn hear(
+/// Drives the connection and reports the tenant's notifications until the connection ends.
+async fn dispatch_notifications(
     mut connection: Connection<Socket, NoTlsStream>,
     tenant: i64,
-    heard: &impl Fn(u64),
+    on_append: &impl Fn(u64),
 ) -> Result<(), Error> {
     while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
-        if let AsyncMessage::Notification(word) = message?
-            && let Some((of, position)) = word.payload().split_once(':')
-            && of.parse() == Ok(tenant)
+        if let AsyncMessage::Notification(notification) = message?
+            && let Some((notified_tenant, position)) = notification.payload().split_once(':')
+            && notified_tenant.parse() == Ok(tenant)
             && let Ok(position) = position.parse()
         {
-            heard(position);
+            on_append(position);
         }
     }
     Ok(())

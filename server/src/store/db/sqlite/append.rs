@@ -1,4 +1,4 @@
-//! Appending on SQLite: one transaction, one row per statement, all statements held prepared.
+//! Appending on SQLite: one transaction per batch, one row per statement, all statements cached.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -8,65 +8,75 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 
 use super::writer::Writer;
-use super::{numbered, rows};
-use crate::store::dialect::{append as text, hold};
+use super::{query_rows, to_sqlite_placeholders};
+use crate::store::dialect::{append as text, lock_head};
 use crate::store::{Appended, Batch, Error, Row};
 
-/// Who has appended this often will go on, and making room pays. A short command never does it.
-const ROOM_AFTER: u32 = 32;
-/// As long as the log grows before it is folded back.
-const ROOM: u64 = 66 * 64 * 1024;
+/// Batches after which the write-ahead log is preallocated. Short commands end before and skip the cost.
+const PREALLOCATE_AFTER_BATCHES: u32 = 32;
+/// Preallocated size of the write-ahead log: what it grows to before a checkpoint.
+const WAL_PREALLOCATED_BYTES: u64 = 66 * 64 * 1024;
+/// One block of preallocation.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
+/// Appends batches to a SQLite journal; blocks the calling thread.
 #[derive(Debug)]
-pub struct Appender {
+pub struct SqliteAppender {
     writer: Writer,
+    /// Batches appended so far.
     batches: u32,
 }
 
-impl Appender {
+impl SqliteAppender {
     pub fn new(writer: Writer) -> Self {
         Self { writer, batches: 0 }
     }
 
-    pub fn hold(&mut self, tenant: i64) -> Result<Vec<Row>, Error> {
+    /// Takes the write lock and returns the tenant's head row.
+    pub fn lock_head(&mut self, tenant: i64) -> Result<Vec<Row>, Error> {
         self.writer.begin(|connection| {
-            rows(&mut connection.prepare_cached(numbered(hold::SQLITE))?, &[tenant.into()])
+            query_rows(
+                &mut connection.prepare_cached(to_sqlite_placeholders(lock_head::SQLITE))?,
+                &[tenant.into()],
+            )
         })
     }
 
-    pub fn release(&mut self) -> Result<(), Error> {
+    /// Releases the write lock without writing.
+    pub fn unlock_head(&mut self) -> Result<(), Error> {
         self.writer.roll_back()
     }
 
+    /// Appends the batch in one transaction: the one of `lock_head`, if open, or a new one.
     pub fn append(&mut self, batch: &Batch) -> Result<Appended, Error> {
         self.batches = self.batches.saturating_add(1);
-        let log = (self.batches == ROOM_AFTER).then(|| self.writer.log());
+        let wal_path = (self.batches == PREALLOCATE_AFTER_BATCHES).then(|| self.writer.wal_path());
         self.writer.transact(|connection| {
-            if let Some(Err(error)) = log.as_deref().map(make_room) {
-                tracing::debug!("the log grows as it is written: {error}");
+            if let Some(Err(error)) = wal_path.as_deref().map(preallocate_wal) {
+                tracing::debug!("cannot preallocate the write-ahead log: {error}");
             }
             let moved = move_head(connection, batch)?;
             if moved {
-                insert(connection, batch)?;
+                insert_batch(connection, batch)?;
             }
             Ok(if moved { Appended::Done } else { Appended::HeadMoved })
         })
     }
 }
 
-/// Lengthens the log with zeros, which SQLite takes for its end: a commit that writes over what is there is
-/// much quicker than one that makes the file longer. Only whoever holds the write lock may do this.
-fn make_room(log: &Path) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).open(log)?;
+/// Extends the write-ahead log with zeros, which SQLite takes for the log's end: a commit that overwrites
+/// allocated blocks is much faster than one that extends the file. Call it only under the write lock.
+fn preallocate_wal(wal_path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(wal_path)?;
     let mut end = file.metadata()?.len();
-    while end < ROOM {
+    while end < WAL_PREALLOCATED_BYTES {
         file.write_all_at(&ZEROS, end)?;
         end += ZEROS.len() as u64;
     }
     Ok(())
 }
 
+/// Moves the head from the batch's old to its new one. False: another process has moved it.
 fn move_head(connection: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
     let (old, new) = (&batch.old, &batch.new);
     let mut head = connection.prepare_cached(text::SQLITE_HEAD)?;
@@ -75,7 +85,8 @@ fn move_head(connection: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
     Ok(count == 1)
 }
 
-fn insert(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+/// Inserts the batch's entries, payloads and pages, and runs its other statements.
+fn insert_batch(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     let mut entries = connection.prepare_cached(text::SQLITE_ENTRY)?;
     let mut payloads = connection.prepare_cached(text::SQLITE_PAYLOAD)?;
     for entry in &batch.entries {
@@ -93,13 +104,16 @@ fn insert(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
         if let Some(payload) = &entry.payload {
             payloads.execute(params![batch.tenant, entry.position as i64, payload])?;
         }
-        if entry.turns_page {
+        if entry.is_first_on_page {
             let mut pages = connection.prepare_cached(text::SQLITE_PAGE)?;
             pages.execute(params![batch.tenant, entry.stream as i64, entry.position as i64])?;
         }
     }
-    for other in &batch.others {
-        rows(&mut connection.prepare_cached(numbered(other.sql))?, &other.params)?;
+    for statement in &batch.other_statements {
+        query_rows(
+            &mut connection.prepare_cached(to_sqlite_placeholders(statement.sql))?,
+            &statement.params,
+        )?;
     }
     Ok(())
 }

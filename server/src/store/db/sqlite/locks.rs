@@ -1,31 +1,33 @@
-//! Which processes hold SQLite's locks on a database, for people: a process that is stopped in the middle of a
-//! write keeps all others waiting, and only its number says whom to wake or end.
+//! Finds the processes that hold SQLite's locks on a database, for error and log messages: a process stopped
+//! in the middle of a write blocks all others, and its pid tells the operator which process to resume or
+//! end.
 //!
-//! The kernel's own list is read. Opening the locked file to ask would not do: closing it again would release every
-//! lock that this very process has on it.
+//! Reads `/proc/locks`. Opening the locked file to query its locks is not an option: closing it would release
+//! every POSIX lock that this process itself has on the file.
 
 use std::fmt;
 use std::path::Path;
 
 use crate::store::Error;
 
-/// Bytes of the shared-memory file, as SQLite's write-ahead log locks them: one for whoever writes, one for
-/// everybody who has the database open.
+/// Byte of the shared-memory file that SQLite locks while a process writes (in WAL mode).
 const WRITE_BYTE: u64 = 120;
+/// Byte of the shared-memory file that every process locks while it has the database open.
 const OPEN_BYTE: u64 = 128;
 
 /// A process that holds a lock.
 #[derive(Debug)]
-pub struct Holder {
-    process: u32,
-    /// What the kernel calls its program, where it can be seen.
+pub struct LockHolder {
+    pid: u32,
+    /// The command name from `/proc`; None if it cannot be read.
     name: Option<String>,
+    /// The process is stopped, by a signal or a debugger.
     stopped: bool,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for LockHolder {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "process {}", self.process)?;
+        write!(to, "process {}", self.pid)?;
         if let Some(name) = &self.name {
             write!(to, " ({name})")?;
         }
@@ -33,64 +35,67 @@ impl fmt::Display for Holder {
     }
 }
 
-impl Holder {
-    fn of(process: u32) -> Self {
-        // `PID (NAME) STATE …`; the name may hold anything.
+impl LockHolder {
+    /// Reads name and state of the process from `/proc`.
+    fn from_pid(process: u32) -> Self {
+        // `PID (NAME) STATE …`; the name may contain any character, parentheses included.
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         let name = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')'));
         let stopped =
             name.is_some_and(|(_, rest)| matches!(rest.trim_start().chars().next(), Some('T' | 't')));
-        let name = name.map(|(name, _)| name.chars().filter(|sign| !sign.is_control()).collect());
-        Self { process, name, stopped }
+        let name = name.map(|(name, _)| name.chars().filter(|character| !character.is_control()).collect());
+        Self { pid: process, name, stopped }
     }
 }
 
-/// Who is in the middle of a write. None: nobody is, or this machine does not tell.
-pub fn writer(database: &Path) -> Option<Holder> {
-    holders(database, WRITE_BYTE).next().map(Holder::of)
+/// The process that holds the write lock. None: no process does, or `/proc` does not say.
+pub fn write_lock_holder(database: &Path) -> Option<LockHolder> {
+    lock_holders(database, WRITE_BYTE).next().map(LockHolder::from_pid)
 }
 
-/// Another process has the database open. None: this machine does not tell.
-pub fn is_shared(database: &Path) -> Option<bool> {
-    let mut open = holders(database, OPEN_BYTE).peekable();
+/// Whether another process has the database open. None: `/proc` does not say.
+pub fn is_open_elsewhere(database: &Path) -> Option<bool> {
+    let mut open = lock_holders(database, OPEN_BYTE).peekable();
     open.peek()?;
     Some(open.any(|process| process != std::process::id()))
 }
 
-/// The error, with the process that holds the lock which was waited for in vain.
-pub fn named(error: Error, database: &Path) -> Error {
+/// Adds the holder of the write lock to a `Busy` error that names none; returns other errors unchanged.
+pub fn with_lock_holder(error: Error, database: &Path) -> Error {
     match error {
         Error::Busy { waited_s, holder: None } => {
-            Error::Busy { waited_s, holder: writer(database).map(|holder| holder.to_string()) }
+            Error::Busy { waited_s, holder: write_lock_holder(database).map(|holder| holder.to_string()) }
         }
         other => other,
     }
 }
 
-/// The processes that hold a lock on one byte of the shared-memory file.
-fn holders(database: &Path, byte: u64) -> impl Iterator<Item = u32> {
-    let inode = inode(database);
+/// Pids of the processes that hold a lock on this byte of the shared-memory file.
+fn lock_holders(database: &Path, byte: u64) -> impl Iterator<Item = u32> {
+    let inode = shm_inode(database);
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let found: Vec<u32> = locks.lines().filter_map(|line| holder(line, inode?, byte)).collect();
-    found.into_iter()
+    let pids: Vec<u32> = locks.lines().filter_map(|line| parse_lock_line(line, inode?, byte)).collect();
+    pids.into_iter()
 }
 
-fn inode(database: &Path) -> Option<u64> {
+/// Inode of the database's shared-memory file. None: there is no such file.
+fn shm_inode(database: &Path) -> Option<u64> {
     use std::os::unix::fs::MetadataExt as _;
-    let mut shared = database.as_os_str().to_owned();
-    shared.push("-shm");
-    Some(std::fs::metadata(shared).ok()?.ino())
+    let mut shm_path = database.as_os_str().to_owned();
+    shm_path.push("-shm");
+    Some(std::fs::metadata(shm_path).ok()?.ino())
 }
 
-/// `1: POSIX  ADVISORY  WRITE 4711 fd:01:1234 120 120`; with `->` after the number it is one who waits. The device is
-/// passed over: file systems of several layers give it differently here and there.
-fn holder(line: &str, inode: u64, byte: u64) -> Option<u32> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [_, "POSIX", "ADVISORY", _, process, file, first, last] = words.as_slice() else { return None };
+/// Parses a line of `/proc/locks`, such as `1: POSIX  ADVISORY  WRITE 4711 fd:01:1234 120 120`, and returns
+/// the pid if that lock covers the byte. None for other locks, and for waiting processes, marked by `->`.
+/// The device number is ignored, because layered file systems report different ones.
+fn parse_lock_line(line: &str, inode: u64, byte: u64) -> Option<u32> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [_, "POSIX", "ADVISORY", _, process, file, first, last] = fields.as_slice() else { return None };
     let last = if *last == "EOF" { u64::MAX } else { last.parse().ok()? };
     let covers = (first.parse().ok()?..=last).contains(&byte);
-    let same = file.rsplit(':').next()?.parse() == Ok(inode);
-    process.parse().ok().filter(|process| covers && same && *process > 0)
+    let is_same_file = file.rsplit(':').next()?.parse() == Ok(inode);
+    process.parse().ok().filter(|process| covers && is_same_file && *process > 0)
 }
 
 #[cfg(test)]
@@ -98,13 +103,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_of_the_kernels_list_names_the_holder_of_its_bytes() {
+    fn lock_line_yields_the_pid_if_it_covers_the_byte() {
         let line = "7: POSIX  ADVISORY  WRITE 4711 fd:01:1234 120 120";
-        assert_eq!(holder(line, 1234, 120), Some(4711));
-        assert_eq!(holder(line, 1234, 121), None);
-        assert_eq!(holder(line, 1235, 120), None);
-        assert_eq!(holder("8: POSIX  ADVISORY  READ 9 00:2d:1234 0 EOF", 1234, 128), Some(9));
-        assert_eq!(holder("7: -> POSIX  ADVISORY  WRITE 4712 fd:01:1234 120 120", 1234, 120), None);
-        assert_eq!(holder("9: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF", 1234, 120), None);
+        assert_eq!(parse_lock_line(line, 1234, 120), Some(4711));
+        assert_eq!(parse_lock_line(line, 1234, 121), None);
+        assert_eq!(parse_lock_line(line, 1235, 120), None);
+        assert_eq!(parse_lock_line("8: POSIX  ADVISORY  READ 9 00:2d:1234 0 EOF", 1234, 128), Some(9));
+        assert_eq!(parse_lock_line("7: -> POSIX  ADVISORY  WRITE 4712 fd:01:1234 120 120", 1234, 120), None);
+        assert_eq!(parse_lock_line("9: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF", 1234, 120), None);
     }
 }

@@ -1,52 +1,62 @@
-//! Another process's word on SQLite: the file's data version, asked for every 20 ms on a
-//! connection and a thread of its own.
+//! Notification of appends on SQLite: a thread with a connection of its own polls the file's data version
+//! every 20 ms.
 
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::numbered;
+use super::to_sqlite_placeholders;
 use crate::store::{Error, dialect, journal};
 
-const EVERY: Duration = Duration::from_millis(20);
+/// Time between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The thread ends when its sender is dropped.
+/// Guard of a polling thread, which ends when this is dropped.
 #[derive(Debug)]
-pub struct Watch(#[expect(dead_code, reason = "held only for what its drop does")] SyncSender<()>);
+pub struct SqliteWatch(#[expect(dead_code, reason = "held only for what its drop does")] SyncSender<()>);
 
-impl Watch {
+impl SqliteWatch {
+    /// Calls `on_append` with the head position after the file has changed.
     pub fn start(
         connection: Connection,
         tenant: i64,
-        moved: impl Fn(u64) + Send + 'static,
+        on_append: impl Fn(u64) + Send + 'static,
     ) -> Result<Self, Error> {
-        let (held, dropped) = sync_channel(1);
+        let (guard, dropped) = sync_channel(1);
         std::thread::Builder::new()
-            .name("actbook-bell".into())
+            .name("actbook-watch".into())
             .spawn(move || {
-                let mut seen = None;
-                while dropped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                    // A failed look is made again 20 ms later; the word is not lost, only late.
-                    match look(&connection, tenant, &mut seen) {
-                        Ok(Some(position)) => moved(position),
+                let mut last_version = None;
+                while dropped.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                    // A failed poll is repeated 20 ms later: the notification is late, not lost.
+                    match poll_head(&connection, tenant, &mut last_version) {
+                        Ok(Some(position)) => on_append(position),
                         Ok(None) => {}
-                        Err(error) => tracing::warn!("cannot watch the database for news: {error}"),
+                        Err(error) => tracing::warn!("cannot poll the database for changes: {error}"),
                     }
                 }
             })
-            .map_err(|error| Error::Failed(format!("cannot start the watching thread: {error}")))?;
-        Ok(Self(held))
+            .map_err(|error| {
+                Error::Failed(format!("cannot start the thread that polls the database: {error}"))
+            })?;
+        Ok(Self(guard))
     }
 }
 
-fn look(connection: &Connection, tenant: i64, seen: &mut Option<i64>) -> rusqlite::Result<Option<u64>> {
+/// Returns the head position if the file has changed since `last_version`, which it updates. None: no
+/// change, or the tenant does not exist.
+fn poll_head(
+    connection: &Connection,
+    tenant: i64,
+    last_version: &mut Option<i64>,
+) -> rusqlite::Result<Option<u64>> {
     let version: i64 = connection.prepare_cached(dialect::listen::SQLITE)?.query_row([], |row| row.get(0))?;
-    if *seen == Some(version) {
+    if *last_version == Some(version) {
         return Ok(None);
     }
-    let mut head = connection.prepare_cached(numbered(journal::HEAD))?;
+    let mut head = connection.prepare_cached(to_sqlite_placeholders(journal::HEAD))?;
     let position: Option<i64> = head.query_row([tenant], |row| row.get(0)).optional()?;
-    *seen = Some(version);
+    *last_version = Some(version);
     Ok(position.and_then(|position| u64::try_from(position).ok()))
 }

@@ -1,10 +1,10 @@
-//! One call: sent, waited for, judged; or asked to stop, or given up.
+//! One tool call on a connection: sent, awaited, and asked to stop or abandoned where necessary.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use actbook_engine::policy::Category;
+use actbook_engine::policy::ErrorCategory;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientNotification, ClientRequest, ContentBlock,
     CustomNotification, ProgressToken, RequestId, RequestMetaObject, ServerResult,
@@ -13,174 +13,193 @@ use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Carrier, Connection, EXIT_LIMIT, no_message};
-use crate::tools::classify::Came;
-use crate::tools::mcp::calls::{Outcome, Waiting};
-use crate::tools::mcp::ears::Listening;
-use crate::tools::mcp::http::NoMessage;
-use crate::tools::mcp::lines::{Meta, Params, Speaker};
-use crate::tools::mcp::{Stop, tasks};
-use crate::tools::{Call, OnLateCame, OnProgress, traceparent};
+use super::{EXIT_TIMEOUT, McpConnection, ServerEndpoint, find_post_error};
+use crate::tools::classify::RawOutcome;
+use crate::tools::mcp::client_events::ProgressSubscription;
+use crate::tools::mcp::http::PostError;
+use crate::tools::mcp::pending_calls::{PendingCall, RpcResult};
+use crate::tools::mcp::stdio::{CallWriter, ToolCallMeta, ToolCallParams};
+use crate::tools::mcp::{StopFuture, mcp_tasks};
+use crate::tools::{Call, OnLateRawOutcome, OnProgress, new_traceparent};
 
-pub const KEY_META: &str = "actbook/idempotency-key";
+/// The `_meta` key of the idempotency key.
+pub const IDEMPOTENCY_KEY_META: &str = "actbook/idempotency-key";
+/// The `_meta` key of the trace context.
 pub const TRACE_META: &str = "traceparent";
-/// After it was asked to stop a call, a server has this long to say how far it came.
+/// How long a server may take to answer after it was asked to stop a call.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-impl Connection {
-    /// Also says whether the call was asked to stop. An answer that comes after its time is handed to `late`.
+impl McpConnection {
+    /// Calls a tool; also returns whether the call was asked to stop. An answer after the timeout is passed
+    /// to `late`.
     pub async fn call<F>(
         &self,
         tool: &str,
         call: &Call,
-        (progress, late): (OnProgress, OnLateCame),
-        stop: Stop<'_, F>,
-    ) -> (Came, bool)
+        (progress, late): (OnProgress, OnLateRawOutcome),
+        stop: StopFuture<'_, F>,
+    ) -> (RawOutcome, bool)
     where
         F: Future<Output = ()> + Send,
     {
-        let out = CallOut::new(&self.calls_out);
-        let sent = match &self.carrier {
-            Carrier::Child(child) => self.speak(&child.speaker, params(tool, call), meta(call), progress),
-            Carrier::Http(_) => self.post(params(tool, call), meta(call), progress).await,
+        let in_flight = InFlightCallGuard::new(&self.calls_in_flight);
+        let sent = match &self.endpoint {
+            ServerEndpoint::Child(child) => {
+                self.write_call(&child.call_writer, call_params(tool, call), call_meta(call), progress)
+            }
+            ServerEndpoint::Http(_) => {
+                self.post_call(call_params(tool, call), call_meta(call), progress).await
+            }
         };
         match sent {
             Some(mut sent) => {
-                let (came, stopped) = self.answer(&mut sent, out, call.timeout, stop).await;
-                if matches!(came, Came::TimedOut { .. }) {
-                    self.late.listen(sent, late, &self.peer, &self.carrier);
+                let (raw, stopped) = self.await_answer(&mut sent, in_flight, call.timeout, stop).await;
+                if matches!(raw, RawOutcome::TimedOut { .. }) {
+                    self.late_calls.await_late_answer(sent, late, &self.peer, &self.endpoint);
                 }
-                (came, stopped)
+                (raw, stopped)
             }
             None => {
-                // It was not even handed over to whoever writes.
-                let why = self.why_unsent().await;
-                (Came::NotSent { category: Category::Unavailable, why }, false)
+                // The call was not even queued for writing.
+                let why = self.not_sent_reason().await;
+                (RawOutcome::NotSent { category: ErrorCategory::Unavailable, why }, false)
             }
         }
     }
 
-    async fn why_unsent(&self) -> String {
+    /// Why a call was not sent, as a sentence.
+    async fn not_sent_reason(&self) -> String {
         if self.is_up() {
             return "the server does not read the calls that were sent to it before".to_owned();
         }
-        self.why_broken().await
+        self.loss_reason().await
     }
 
-    fn speak(
+    /// Writes a call to a child. None: it was not written, since the child is gone or has too much unread.
+    fn write_call(
         &self,
-        speaker: &Speaker,
+        call_writer: &CallWriter,
         params: CallToolRequestParams,
         meta: RequestMetaObject,
         progress: OnProgress,
-    ) -> Option<Sent> {
-        let (waiting, answer) = speaker.calls.enter()?;
-        let (id, token) = (waiting.id.clone(), ProgressToken(waiting.id.clone()));
-        let meta = Meta { introduction: &self.introduction, call: meta, progress_token: &token };
-        let params = Params { meta, call: params };
-        let listening = self.reports.listen(token.clone(), progress);
-        let queued = speaker.call(&waiting, &params);
-        queued.then_some(Sent { id, answer, _listening: listening, _waiting: Some(waiting) })
+    ) -> Option<SentCall> {
+        let (pending, answer) = call_writer.calls.register()?;
+        let (id, token) = (pending.id.clone(), ProgressToken(pending.id.clone()));
+        let meta = ToolCallMeta { client_meta: &self.client_meta, call: meta, progress_token: &token };
+        let params = ToolCallParams { meta, call: params };
+        let subscription = self.progress_handlers.subscribe(token.clone(), progress);
+        let queued = call_writer.call(&pending, &params);
+        queued.then_some(SentCall { id, answer, _subscription: subscription, _pending: Some(pending) })
     }
 
-    async fn post(
+    /// Sends a call over HTTP through rmcp. None: rmcp's client has ended.
+    async fn post_call(
         &self,
         params: CallToolRequestParams,
         meta: RequestMetaObject,
         progress: OnProgress,
-    ) -> Option<Sent> {
+    ) -> Option<SentCall> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let handle = self.peer.send_cancellable_request(request, options).await.ok()?;
-        let listening = self.reports.listen(handle.progress_token, progress);
-        Some(Sent { id: handle.id, answer: handle.rx, _listening: listening, _waiting: None })
+        let subscription = self.progress_handlers.subscribe(handle.progress_token, progress);
+        Some(SentCall { id: handle.id, answer: handle.rx, _subscription: subscription, _pending: None })
     }
 
-    async fn answer<F>(
+    /// Waits for the answer, the timeout or the loss of the connection; asks the server to stop when `stop`
+    /// resolves.
+    async fn await_answer<F>(
         &self,
-        sent: &mut Sent,
-        out: CallOut<'_>,
+        sent: &mut SentCall,
+        in_flight: InFlightCallGuard<'_>,
         mut timeout: Duration,
-        mut stop: Stop<'_, F>,
-    ) -> (Came, bool)
+        mut stop: StopFuture<'_, F>,
+    ) -> (RawOutcome, bool)
     where
         F: Future<Output = ()> + Send,
     {
         let mut deadline = pin!(tokio::time::sleep(timeout));
         let mut stopped = false;
-        let came = loop {
+        let raw = loop {
             tokio::select! {
                 biased;
                 answer = &mut sent.answer => break match answer {
-                    Ok(answer) => self.judge(answer).await,
-                    Err(_) => self.broken().await,
+                    Ok(answer) => self.to_raw_outcome(answer).await,
+                    Err(_) => self.connection_lost().await,
                 },
-                () = self.bereft() => break self.broken().await,
+                () = self.process_exited() => break self.connection_lost().await,
                 () = &mut deadline => {
-                    drop(out);
-                    self.give_up(&sent.id);
-                    break Came::TimedOut { after: timeout };
+                    drop(in_flight);
+                    self.abandon(&sent.id);
+                    break RawOutcome::TimedOut { after: timeout };
                 }
                 () = &mut stop, if !stopped => {
                     stopped = true;
-                    // Whoever obeys says nothing more, as the protocol has it.
+                    // A server that cancels a call does not answer it, as the protocol says: wait only
+                    // briefly.
                     timeout = timeout.min(STOP_GRACE);
-                    let soon = tokio::time::Instant::now() + timeout;
-                    let until = deadline.deadline().min(soon);
-                    deadline.as_mut().reset(until);
-                    self.ask_to_stop(&sent.id);
+                    let grace_end = tokio::time::Instant::now() + timeout;
+                    let earlier = deadline.deadline().min(grace_end);
+                    deadline.as_mut().reset(earlier);
+                    self.request_stop(&sent.id);
                 }
             }
         };
-        (came, stopped)
+        (raw, stopped)
     }
 
-    /// Its process has ended, and yet its output has not: somebody who fled holds it open.
-    async fn bereft(&self) {
-        match &self.carrier {
-            Carrier::Child(child) => {
-                child.group.ended().await;
-                tokio::time::sleep(EXIT_LIMIT).await;
+    /// Resolves shortly after the child has exited; never for HTTP. Needed where a descendant that left the
+    /// process group still holds the child's stdout open.
+    async fn process_exited(&self) {
+        match &self.endpoint {
+            ServerEndpoint::Child(child) => {
+                child.group.wait_for_exit().await;
+                tokio::time::sleep(EXIT_TIMEOUT).await;
             }
-            Carrier::Http(_) => std::future::pending().await,
+            ServerEndpoint::Http(_) => std::future::pending().await,
         }
     }
 
-    async fn judge(&self, answer: Outcome) -> Came {
+    /// The raw outcome of an answered call; records the answer in the connection's health.
+    async fn to_raw_outcome(&self, answer: RpcResult) -> RawOutcome {
         if let Ok(_) | Err(ServiceError::McpError(_)) = &answer {
-            self.life.answered_a_call();
+            self.health.record_call_answer();
         }
         match answer {
-            Ok(ServerResult::CallToolResult(result)) => tool_answer(result),
-            Ok(ServerResult::InputRequiredResult(asks)) => tasks::question(&asks),
-            Ok(ServerResult::CreateTaskResult(accepted)) => tasks::accepted(&accepted.task),
-            Ok(_) => Came::Unintelligible { why: "the server's answer is no tool result".to_owned() },
-            Err(ServiceError::McpError(error)) => {
-                Came::Error { code: error.code.0, message: error.message.into_owned(), data: error.data }
-            }
-            Err(ServiceError::TransportSend(error)) => match no_message(&error) {
-                Some(NoMessage(came)) => came.clone(),
-                None => self.broken().await,
+            Ok(ServerResult::CallToolResult(result)) => tool_result(result),
+            Ok(ServerResult::InputRequiredResult(asks)) => mcp_tasks::input_required(&asks),
+            Ok(ServerResult::CreateTaskResult(accepted)) => mcp_tasks::task_created(&accepted.task),
+            Ok(_) => RawOutcome::InvalidResponse { why: "the server's answer is no tool result".to_owned() },
+            Err(ServiceError::McpError(error)) => RawOutcome::RpcError {
+                code: error.code.0,
+                message: error.message.into_owned(),
+                data: error.data,
             },
-            Err(ServiceError::TransportClosed) => self.broken().await,
-            Err(other) => Came::Unintelligible { why: other.to_string() },
+            Err(ServiceError::TransportSend(error)) => match find_post_error(&error) {
+                Some(PostError(raw)) => raw.clone(),
+                None => self.connection_lost().await,
+            },
+            Err(ServiceError::TransportClosed) => self.connection_lost().await,
+            Err(other) => RawOutcome::InvalidResponse { why: other.to_string() },
         }
     }
 
-    /// As a plain notification, since rmcp's own way would also stop listening for the answer, and a
-    /// server that finishes all the same should be believed.
-    fn ask_to_stop(&self, id: &RequestId) {
-        self.cancel(id, "asked to stop");
+    /// Asks the server to cancel the call. As a custom notification, since rmcp's own cancellation would also
+    /// drop the answer, and a server that finishes nevertheless is believed.
+    fn request_stop(&self, id: &RequestId) {
+        self.send_cancelled(id, "asked to stop");
     }
 
-    fn cancel(&self, id: &RequestId, reason: &str) {
+    /// Sends `notifications/cancelled`.
+    fn send_cancelled(&self, id: &RequestId, reason: &str) {
         let params = json!({ "requestId": id, "reason": reason });
-        self.notify(CustomNotification::new("notifications/cancelled", Some(params)).into());
+        self.spawn_notification(CustomNotification::new("notifications/cancelled", Some(params)).into());
     }
 
-    fn notify(&self, notification: ClientNotification) {
+    /// Sends a notification in the background; a failure is only logged.
+    fn spawn_notification(&self, notification: ClientNotification) {
         let peer = self.peer.clone();
-        // Apart from the call: a server that does not read would block it.
+        // In a separate Tokio task: a server that does not read would block the call.
         tokio::spawn(async move {
             if let Err(error) = peer.send_notification(notification).await {
                 tracing::debug!(%error, "a cancellation was not delivered");
@@ -188,59 +207,62 @@ impl Connection {
         });
     }
 
-    /// Tells the server that the call's time is up.
-    fn give_up(&self, id: &RequestId) {
-        self.cancel(id, "timed out");
-        if let Carrier::Child(_) = &self.carrier {
-            self.life.doubt();
+    /// Tells the server that the call timed out, and marks a child as suspect.
+    fn abandon(&self, id: &RequestId) {
+        self.send_cancelled(id, "timed out");
+        if let ServerEndpoint::Child(_) = &self.endpoint {
+            self.health.mark_suspect();
         }
     }
 }
 
-/// Counts a call while it is out.
-struct CallOut<'a>(&'a AtomicUsize);
+/// Counts a call as in flight until dropped.
+struct InFlightCallGuard<'a>(&'a AtomicUsize);
 
-impl<'a> CallOut<'a> {
+impl<'a> InFlightCallGuard<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count)
     }
 }
 
-impl Drop for CallOut<'_> {
+impl Drop for InFlightCallGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// A call on its way.
-pub(super) struct Sent {
+/// A call that was sent and waits for its answer.
+pub(super) struct SentCall {
     pub id: RequestId,
-    pub answer: oneshot::Receiver<Outcome>,
-    _listening: Listening,
-    _waiting: Option<Waiting>,
+    pub answer: oneshot::Receiver<RpcResult>,
+    _subscription: ProgressSubscription,
+    _pending: Option<PendingCall>,
 }
 
-fn params(tool: &str, call: &Call) -> CallToolRequestParams {
+/// The parameters of `tools/call`, with the reply to a question where there is one.
+fn call_params(tool: &str, call: &Call) -> CallToolRequestParams {
     let params = CallToolRequestParams::new(tool.to_owned());
     let params = match &call.arguments {
         Value::Object(arguments) => params.with_arguments(arguments.clone()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => params,
     };
-    tasks::with_reply(params, call)
+    mcp_tasks::with_reply(params, call)
 }
 
-fn meta(call: &Call) -> RequestMetaObject {
+/// The `_meta` of a call: idempotency key and trace context.
+fn call_meta(call: &Call) -> RequestMetaObject {
     let mut meta = RequestMetaObject::new();
-    meta.insert(KEY_META.to_owned(), Value::from(call.key.as_str()));
-    meta.insert(TRACE_META.to_owned(), Value::from(traceparent()));
+    meta.insert(IDEMPOTENCY_KEY_META.to_owned(), Value::from(call.key.as_str()));
+    meta.insert(TRACE_META.to_owned(), Value::from(new_traceparent()));
     meta
 }
 
-pub fn tool_answer(result: CallToolResult) -> Came {
+/// The raw outcome of a tool result; only text blocks are kept of its content.
+pub fn tool_result(result: CallToolResult) -> RawOutcome {
     let texts: Vec<&str> = result.content.iter().filter_map(block_text).collect();
     let is_error = result.is_error.unwrap_or(false);
-    Came::Answer { text: texts.join("\n"), structured: result.structured_content, is_error }
+    RawOutcome::ToolResult { text: texts.join("\n"), structured: result.structured_content, is_error }
 }
 
 fn block_text(block: &ContentBlock) -> Option<&str> {

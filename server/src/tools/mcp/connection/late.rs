@@ -1,5 +1,5 @@
-//! Answers that come after their call was given up, on a connection that is still up. A call that timed out is
-//! `unknown`; what its server says of it later is the only way to know.
+//! Late answers: those that come after their call timed out, on a connection that is still up. A call that
+//! timed out is `unknown`, and its late answer can still settle it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -8,22 +8,29 @@ use rmcp::model::{CancelledNotification, CancelledNotificationParam, RequestId, 
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use tokio::sync::oneshot;
 
-use super::Carrier;
-use super::call::{Sent, tool_answer};
-use crate::tools::OnLateCame;
-use crate::tools::classify::Came;
-use crate::tools::mcp::calls::Outcome;
+use super::ServerEndpoint;
+use super::call::{SentCall, tool_result};
+use crate::tools::OnLateRawOutcome;
+use crate::tools::classify::RawOutcome;
+use crate::tools::mcp::pending_calls::RpcResult;
 
-/// Calls of one connection that are still listened for after they were given up; the oldest makes room.
+/// Timed-out calls of one connection that are still awaited; beyond that the oldest is dropped.
 const LATE_CALLS_MAX: usize = 64;
 
-/// Calls that were given up and are still listened for. Dropped, nobody listens any more.
+/// The timed-out calls of one connection that are still awaited. Dropping it ends the waits.
 #[derive(Default)]
 pub struct LateCalls(Mutex<VecDeque<oneshot::Sender<()>>>);
 
 impl LateCalls {
-    /// Waits for the answer of a call that was given up, until its connection ends or too many others wait.
-    pub fn listen(&self, sent: Sent, late: OnLateCame, peer: &Peer<RoleClient>, carrier: &Carrier) {
+    /// Passes the answer of a timed-out call to `on_late`, if it comes before the connection ends or the call
+    /// is dropped in favour of newer ones.
+    pub fn await_late_answer(
+        &self,
+        sent: SentCall,
+        on_late: OnLateRawOutcome,
+        peer: &Peer<RoleClient>,
+        endpoint: &ServerEndpoint,
+    ) {
         let (keep, mut dropped) = oneshot::channel();
         let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         calls.push_back(keep);
@@ -31,40 +38,43 @@ impl LateCalls {
             calls.pop_front();
         }
         drop(calls);
-        // Calls to a child pass rmcp by: it has nothing to forget.
-        let forgets = matches!(carrier, Carrier::Http(_)).then(|| peer.clone());
+        // Calls to a child bypass rmcp, so it holds nothing to release.
+        let rmcp_peer = matches!(endpoint, ServerEndpoint::Http(_)).then(|| peer.clone());
         tokio::spawn(async move {
-            // The whole of it: without its place among the waiting calls the answer would find nobody.
+            // Moves all of `sent`: dropping its pending call would discard the answer.
             let mut sent = sent;
             tokio::select! {
                 answer = &mut sent.answer => {
-                    if let Some(came) = answer.ok().and_then(definite) {
-                        late(came);
+                    if let Some(raw) = answer.ok().and_then(final_outcome) {
+                        on_late(raw);
                     }
                 }
-                _ = &mut dropped => if let Some(peer) = forgets {
-                    forget(&peer, sent.id).await;
+                _ = &mut dropped => if let Some(peer) = rmcp_peer {
+                    release_in_rmcp(&peer, sent.id).await;
                 }
             }
         });
     }
 }
 
-/// What the answer says, where it is one; a question or a task's handle comes too late to be taken up.
-fn definite(answer: Outcome) -> Option<Came> {
+/// The outcome of a late answer. None: a question or a task, which come too late to be continued, or no
+/// answer.
+fn final_outcome(answer: RpcResult) -> Option<RawOutcome> {
     match answer {
-        Ok(ServerResult::CallToolResult(result)) => Some(tool_answer(result)),
-        Err(ServiceError::McpError(error)) => {
-            Some(Came::Error { code: error.code.0, message: error.message.into_owned(), data: error.data })
-        }
+        Ok(ServerResult::CallToolResult(result)) => Some(tool_result(result)),
+        Err(ServiceError::McpError(error)) => Some(RawOutcome::RpcError {
+            code: error.code.0,
+            message: error.message.into_owned(),
+            data: error.data,
+        }),
         Ok(_) | Err(_) => None,
     }
 }
 
-/// rmcp keeps a place for the answer until it comes, or until the call is cancelled its way.
-async fn forget(peer: &Peer<RoleClient>, id: RequestId) {
+/// Cancels a call through rmcp: until then, or until the answer comes, rmcp holds memory for the answer.
+async fn release_in_rmcp(peer: &Peer<RoleClient>, id: RequestId) {
     let params = CancelledNotificationParam::new(Some(id), Some("timed out".to_owned()));
     if let Err(error) = peer.send_notification(CancelledNotification::new(params).into()).await {
-        tracing::debug!(%error, "a late call could not be forgotten");
+        tracing::debug!(%error, "a timed-out call could not be cancelled");
     }
 }

@@ -1,4 +1,4 @@
-//! What a server offers, asked for anew whenever it may have changed.
+//! The server's tool listing, cached for a moment and fetched again when it may have changed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,58 +7,62 @@ use std::time::{Duration, Instant};
 use rmcp::model::PaginatedRequestParams;
 use rmcp::service::ServiceError;
 
-use super::super::raw::{too_long, too_many, unwrapped};
-use super::{Connection, no_message};
-use crate::tools::catalog::{Listing, ToolInfo};
+use super::super::raw_tools::{listing_too_long, too_many_tools, unwrap_tool};
+use super::{McpConnection, find_post_error};
+use crate::tools::catalog::{ToolInfo, ToolListing};
 use crate::tools::limits::bytes::{LISTING_BYTES_MAX, TOOLS_MAX};
 
 const PAGES_MAX: usize = 1_000;
+/// The time limit for fetching all pages.
 const LIST_LIMIT: Duration = Duration::from_secs(30);
-/// Within this the list is not asked for again, unless the server says that it changed. A server that
-/// changes a tool without a word is found out before the first call after that.
-const LIST_FRESH: Duration = Duration::from_secs(1);
+/// A younger listing is not fetched again unless the server announced a change. So a tool that was changed
+/// without an announcement is noticed before the first call after this time.
+const LIST_MAX_AGE: Duration = Duration::from_secs(1);
 
-pub(super) struct Listed {
-    at: Instant,
-    /// How many changes had been announced before it was asked for.
-    changes: u64,
-    listing: Arc<Listing>,
+/// The last listing of a connection.
+pub(super) struct CachedListing {
+    fetched_at: Instant,
+    /// The number of changes announced before it was fetched.
+    list_changes: u64,
+    listing: Arc<ToolListing>,
 }
 
-impl Connection {
-    /// The server's tools, where they were asked for not long ago and nobody is asking.
-    pub fn listing_at_hand(&self) -> Option<Arc<Listing>> {
-        self.fresh(self.listed.try_lock().ok()?.as_ref()?)
+impl McpConnection {
+    /// The cached listing. None: it is not fresh, or is being fetched.
+    pub fn listing_without_waiting(&self) -> Option<Arc<ToolListing>> {
+        self.listing_if_fresh(self.cached_listing.try_lock().ok()?.as_ref()?)
     }
 
-    fn fresh(&self, listed: &Listed) -> Option<Arc<Listing>> {
-        let changes = self.changes.load(Ordering::SeqCst);
-        let fresh = listed.at.elapsed() < LIST_FRESH && listed.changes == changes;
-        fresh.then(|| listed.listing.clone())
+    /// The cached listing if it is young enough and no change was announced since.
+    fn listing_if_fresh(&self, listed: &CachedListing) -> Option<Arc<ToolListing>> {
+        let changes = self.list_changes.load(Ordering::SeqCst);
+        let is_fresh = listed.fetched_at.elapsed() < LIST_MAX_AGE && listed.list_changes == changes;
+        is_fresh.then(|| listed.listing.clone())
     }
 
-    /// The server's tools, at most `LIST_FRESH` old.
-    pub async fn listing(&self, server: &str) -> Result<Arc<Listing>, String> {
-        let mut listed = self.listed.lock().await;
-        if let Some(listing) = listed.as_ref().and_then(|listed| self.fresh(listed)) {
+    /// The server's tools, at most `LIST_MAX_AGE` old. Err: a sentence that names the server.
+    pub async fn tool_listing(&self, server: &str) -> Result<Arc<ToolListing>, String> {
+        let mut cached = self.cached_listing.lock().await;
+        if let Some(listing) = cached.as_ref().and_then(|cached| self.listing_if_fresh(cached)) {
             return Ok(listing);
         }
-        let changes = self.changes.load(Ordering::SeqCst);
-        let at = Instant::now();
-        let tools = match tokio::time::timeout(LIST_LIMIT, self.list(server)).await {
+        let list_changes = self.list_changes.load(Ordering::SeqCst);
+        let fetched_at = Instant::now();
+        let tools = match tokio::time::timeout(LIST_LIMIT, self.fetch_tools(server)).await {
             Ok(tools) => tools?,
             Err(_) => {
                 return Err(format!("the server `{server}` did not list its tools within {LIST_LIMIT:?}"));
             }
         };
-        let before = listed.as_ref().map(|listed| listed.listing.as_ref());
-        let listing = Arc::new(Listing::new(tools, before));
-        *listed = Some(Listed { at, changes, listing: listing.clone() });
-        self.life.heard();
+        let previous = cached.as_ref().map(|cached| cached.listing.as_ref());
+        let listing = Arc::new(ToolListing::new(tools, previous));
+        *cached = Some(CachedListing { fetched_at, list_changes, listing: listing.clone() });
+        self.health.record_answer();
         Ok(listing)
     }
 
-    async fn list(&self, server: &str) -> Result<Vec<ToolInfo>, String> {
+    /// Fetches all pages of the server's tool list, within limits.
+    async fn fetch_tools(&self, server: &str) -> Result<Vec<ToolInfo>, String> {
         let refused = |why: &str| format!("the server `{server}` does not list its tools: {why}");
         let (mut tools, mut bytes_listed) = (Vec::new(), 0_usize);
         let mut cursor = None;
@@ -68,25 +72,25 @@ impl Connection {
                 Ok(page) => page,
                 Err(ServiceError::McpError(error)) => return Err(refused(&error.message)),
                 Err(error) => {
-                    let told = match &error {
-                        ServiceError::TransportSend(error) => no_message(error).map(ToString::to_string),
+                    let post_error = match &error {
+                        ServiceError::TransportSend(error) => find_post_error(error).map(ToString::to_string),
                         _ => None,
                     };
-                    let why = match told {
+                    let why = match post_error {
                         Some(why) => why,
-                        None => self.why_broken().await,
+                        None => self.loss_reason().await,
                     };
                     return Err(format!("listing the tools of `{server}`: {why}"));
                 }
             };
-            for (tool, bytes) in page.tools.into_iter().map(unwrapped) {
+            for (tool, bytes) in page.tools.into_iter().map(unwrap_tool) {
                 bytes_listed += bytes;
-                tools.extend(ToolInfo::of_mcp(server, tool));
+                tools.extend(ToolInfo::from_mcp(server, tool));
                 if bytes_listed > LISTING_BYTES_MAX {
-                    return Err(refused(&too_long()));
+                    return Err(refused(&listing_too_long()));
                 }
                 if tools.len() > TOOLS_MAX {
-                    return Err(refused(&too_many()));
+                    return Err(refused(&too_many_tools()));
                 }
             }
             cursor = page.next_cursor;

@@ -1,0 +1,297 @@
+//! A JSON value with `${…}` in its texts. A text that is a single `${…}` becomes the expression's value, with
+//! its type; in any other text the value is inserted as text. Keys are never expressions.
+
+use serde_json::{Map, Value};
+
+use super::budget::{EvaluationBudget, EvaluationError};
+use super::evaluator::evaluate;
+use super::expression::{Expression, ReferencePath, excerpt};
+use super::source::closing_brace;
+use super::{BindError, ExpressionScope, ReadSet, TemplateOutline, outline};
+
+/// A JSON value whose texts may hold expressions, compiled.
+#[derive(Debug)]
+pub struct ValueTemplate {
+    root: ValueTemplateNode,
+    reads: ReadSet,
+}
+
+/// A node of a template.
+#[derive(Debug)]
+enum ValueTemplateNode {
+    /// A value, of any depth, without expressions.
+    Literal(Value),
+    /// A text that is a single `${…}`.
+    Expression(Expression),
+    /// A text with expressions inside.
+    Text(Vec<TextPiece>),
+    List(Vec<ValueTemplateNode>),
+    Object(Vec<(String, ValueTemplateNode)>),
+}
+
+/// A part of a text with expressions.
+#[derive(Debug)]
+enum TextPiece {
+    Literal(String),
+    Expression(Expression),
+}
+
+impl ValueTemplate {
+    /// Compiles the expressions in the value's texts.
+    pub fn parse(value: &Value) -> Result<Self, BindError> {
+        let mut reads = ReadSet::default();
+        let shape = parse_node(value, &mut reads)?;
+        Ok(Self { root: shape, reads })
+    }
+
+    /// A template that binds to `value` as it is; `${…}` in it is plain text.
+    pub(crate) fn from_literal(value: Value) -> Self {
+        Self { root: ValueTemplateNode::Literal(value), reads: ReadSet::default() }
+    }
+
+    /// What the template's expressions read.
+    pub fn reads(&self) -> &ReadSet {
+        &self.reads
+    }
+
+    /// The template's structure for static checks.
+    pub(crate) fn outline(&self) -> TemplateOutline<'_> {
+        self.root.outline()
+    }
+
+    /// The paths that must exist for the template to be bound.
+    pub(crate) fn required_paths(&self) -> Vec<&ReferencePath> {
+        let mut paths = Vec::new();
+        self.root.collect_required_paths(&mut paths);
+        paths
+    }
+
+    /// The value, if the template holds no expression; `None` otherwise.
+    pub fn as_literal(&self) -> Option<&Value> {
+        match &self.root {
+            ValueTemplateNode::Literal(value) => Some(value),
+            ValueTemplateNode::Expression(_)
+            | ValueTemplateNode::Text(_)
+            | ValueTemplateNode::List(_)
+            | ValueTemplateNode::Object(_) => None,
+        }
+    }
+
+    /// Evaluates the expressions in `scope` and returns the value with their results in place.
+    pub fn bind(&self, scope: &ExpressionScope) -> Result<Value, BindError> {
+        self.root.bind(scope, &mut EvaluationBudget::new())
+    }
+}
+
+/// Compiles a value and adds what its expressions read to `reads`.
+fn parse_node(value: &Value, reads: &mut ReadSet) -> Result<ValueTemplateNode, BindError> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(ValueTemplateNode::Literal(value.clone())),
+        Value::String(text) => parse_text(text, reads),
+        Value::Array(items) => {
+            let shaped = items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| parse_node(item, reads).map_err(|error| error.prefix_item(index)));
+            Ok(list_node(shaped.collect::<Result<_, _>>()?))
+        }
+        Value::Object(fields) => {
+            let shaped = fields.iter().map(|(name, field)| match parse_node(field, reads) {
+                Ok(shape) => Ok((name.clone(), shape)),
+                Err(error) => Err(error.prefix_field(name)),
+            });
+            Ok(object_node(shaped.collect::<Result<_, _>>()?))
+        }
+    }
+}
+
+/// A list's node; one literal where no item holds an expression, so that binding is a single copy.
+fn list_node(items: Vec<ValueTemplateNode>) -> ValueTemplateNode {
+    if !items.iter().all(ValueTemplateNode::is_literal) {
+        return ValueTemplateNode::List(items);
+    }
+    ValueTemplateNode::Literal(Value::Array(
+        items.into_iter().filter_map(ValueTemplateNode::into_literal).collect(),
+    ))
+}
+
+/// An object's node; one literal where no field holds an expression.
+fn object_node(fields: Vec<(String, ValueTemplateNode)>) -> ValueTemplateNode {
+    if !fields.iter().all(|(_, field)| field.is_literal()) {
+        return ValueTemplateNode::Object(fields);
+    }
+    let literal = fields.into_iter().filter_map(|(name, field)| Some((name, field.into_literal()?)));
+    ValueTemplateNode::Literal(Value::Object(literal.collect()))
+}
+
+/// Compiles a text: a literal, a single expression, or pieces.
+fn parse_text(text: &str, reads: &mut ReadSet) -> Result<ValueTemplateNode, BindError> {
+    let mut pieces = split_text(text)?;
+    for piece in &pieces {
+        match piece {
+            TextPiece::Expression(expression) => reads.merge(&expression.reads()),
+            TextPiece::Literal(_) => {}
+        }
+    }
+    Ok(match (pieces.pop(), pieces.is_empty()) {
+        (None, _) => ValueTemplateNode::Literal(Value::from("")),
+        (Some(TextPiece::Literal(text)), true) => ValueTemplateNode::Literal(Value::from(text)),
+        (Some(TextPiece::Expression(expression)), true) => ValueTemplateNode::Expression(expression),
+        (Some(last), false) => {
+            pieces.push(last);
+            ValueTemplateNode::Text(pieces)
+        }
+    })
+}
+
+/// Splits a text into literal parts and expressions. `$${` is an escaped `${`.
+fn split_text(text: &str) -> Result<Vec<TextPiece>, BindError> {
+    let mut pieces = Vec::new();
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        if rest[..at].ends_with('$') {
+            plain.push_str(&rest[..at - 1]);
+            plain.push_str("${");
+            rest = &rest[at + 2..];
+            continue;
+        }
+        plain.push_str(&rest[..at]);
+        let inside = &rest[at + 2..];
+        let end = closing_brace(inside).ok_or_else(|| BindError {
+            path: String::new(),
+            message: format!(
+                "`{}`: the `${{` is never closed; write `$${{` for a plain `${{`",
+                excerpt(&rest[at..])
+            ),
+        })?;
+        if !plain.is_empty() {
+            pieces.push(TextPiece::Literal(std::mem::take(&mut plain)));
+        }
+        pieces.push(TextPiece::Expression(Expression::parse(&inside[..end])?));
+        rest = &inside[end + 1..];
+    }
+    plain.push_str(rest);
+    if !plain.is_empty() {
+        pieces.push(TextPiece::Literal(plain));
+    }
+    Ok(pieces)
+}
+
+impl ValueTemplateNode {
+    fn outline(&self) -> TemplateOutline<'_> {
+        match self {
+            Self::Literal(value) => TemplateOutline::Literal(value),
+            Self::Expression(expression) => outline::outline_of(expression),
+            Self::Text(_) => TemplateOutline::Computed(Some("string")),
+            Self::List(items) => TemplateOutline::List(items.iter().map(Self::outline).collect()),
+            Self::Object(fields) => TemplateOutline::Object(
+                fields.iter().map(|(name, field)| (name.as_str(), field.outline())).collect(),
+            ),
+        }
+    }
+
+    /// Adds the paths that must exist for this node to be bound.
+    fn collect_required_paths<'a>(&'a self, paths: &mut Vec<&'a ReferencePath>) {
+        match self {
+            Self::Literal(_) => {}
+            Self::Expression(expression) => paths.extend(outline::required_paths(expression)),
+            Self::Text(pieces) => pieces.iter().for_each(|piece| match piece {
+                TextPiece::Literal(_) => {}
+                TextPiece::Expression(expression) => paths.extend(outline::required_paths(expression)),
+            }),
+            Self::List(items) => items.iter().for_each(|item| item.collect_required_paths(paths)),
+            Self::Object(fields) => fields.iter().for_each(|(_, field)| field.collect_required_paths(paths)),
+        }
+    }
+
+    fn is_literal(&self) -> bool {
+        matches!(self, Self::Literal(_))
+    }
+
+    fn into_literal(self) -> Option<Value> {
+        match self {
+            Self::Literal(value) => Some(value),
+            Self::Expression(_) | Self::Text(_) | Self::List(_) | Self::Object(_) => None,
+        }
+    }
+
+    fn bind(&self, scope: &ExpressionScope, budget: &mut EvaluationBudget) -> Result<Value, BindError> {
+        match self {
+            Self::Literal(value) => Ok(value.clone()),
+            Self::Expression(expression) => evaluate_to_value(expression, scope, budget),
+            Self::Text(pieces) => render_text(pieces, scope, budget).map(Value::String),
+            Self::List(items) => {
+                let bound = items
+                    .iter()
+                    .enumerate()
+                    .map(|(index, item)| item.bind(scope, budget).map_err(|error| error.prefix_item(index)));
+                Ok(Value::Array(bound.collect::<Result<_, _>>()?))
+            }
+            Self::Object(fields) => {
+                let bound = fields.iter().map(|(name, field)| match field.bind(scope, budget) {
+                    Ok(value) => Ok((name.clone(), value)),
+                    Err(error) => Err(error.prefix_field(name)),
+                });
+                Ok(Value::Object(bound.collect::<Result<Map<_, _>, _>>()?))
+            }
+        }
+    }
+}
+
+/// Evaluates an expression to an owned value.
+fn evaluate_to_value(
+    expression: &Expression,
+    scope: &ExpressionScope,
+    budget: &mut EvaluationBudget,
+) -> Result<Value, BindError> {
+    let value = evaluate(expression, scope, budget).and_then(|value| value.into_value(budget));
+    value.map_err(|error| bind_error(expression, error))
+}
+
+/// Joins the pieces into one text: text values as they are, all others as JSON.
+fn render_text(
+    pieces: &[TextPiece],
+    scope: &ExpressionScope,
+    budget: &mut EvaluationBudget,
+) -> Result<String, BindError> {
+    let mut text = String::new();
+    for piece in pieces {
+        match piece {
+            TextPiece::Literal(plain) => text.push_str(plain),
+            TextPiece::Expression(expression) => match evaluate_to_value(expression, scope, budget)? {
+                Value::String(bound) => text.push_str(&bound),
+                other => text.push_str(&other.to_string()),
+            },
+        }
+    }
+    Ok(text)
+}
+
+/// Converts an evaluation error to a binding error that quotes the expression.
+fn bind_error(expression: &Expression, error: EvaluationError) -> BindError {
+    let (EvaluationError::Recoverable(message) | EvaluationError::Fatal(message)) = error;
+    BindError { path: String::new(), message: format!("`{}`: {message}", excerpt(&expression.source)) }
+}
+
+impl BindError {
+    /// The same error, seen from the object around: its path begins with the field.
+    fn prefix_field(self, name: &str) -> Self {
+        let path = match self.path.as_str() {
+            "" => name.to_owned(),
+            inner if inner.starts_with('[') => format!("{name}{inner}"),
+            inner => format!("{name}.{inner}"),
+        };
+        Self { path, ..self }
+    }
+
+    /// The same error, seen from the list around: its path begins with the index.
+    fn prefix_item(self, index: usize) -> Self {
+        let path = match self.path.as_str() {
+            "" => format!("[{index}]"),
+            inner if inner.starts_with('[') => format!("[{index}]{inner}"),
+            inner => format!("[{index}].{inner}"),
+        };
+        Self { path, ..self }
+    }
+}

@@ -1,0 +1,66 @@
+//! How a call ended: the fields that the end events of attempts and of compensations share.
+
+use super::due::{CallId, CallKind};
+use super::state::Execution;
+use crate::event::{AttemptEnded, CompensationEnded, Event, PayloadDigest};
+use crate::policy::{ErrorCategory, Outcome};
+
+/// The fields of an `AttemptEnded` or `CompensationEnded` event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallEnding {
+    pub outcome: Outcome,
+    pub category: Option<ErrorCategory>,
+    pub result: Option<PayloadDigest>,
+    /// The call was certainly not sent.
+    pub unsent: bool,
+    /// The process that took over concluded the outcome; nobody observed it.
+    pub takeover: bool,
+    pub retry_after_ms: Option<u64>,
+    /// The tool asks for input. Written for attempts only: a compensation is run again instead.
+    pub asks: bool,
+}
+
+impl CallEnding {
+    /// The end of a call that was sent and observed to end, without a result.
+    pub fn new(outcome: Outcome, category: Option<ErrorCategory>) -> Self {
+        let (result, retry_after_ms) = (None, None);
+        Self { outcome, category, result, unsent: false, takeover: false, retry_after_ms, asks: false }
+    }
+
+    /// The end event of this call.
+    pub fn into_event(self, execution: &Execution, call: CallId) -> Event {
+        let Self { outcome, category, result, unsent, takeover, retry_after_ms, asks } = self;
+        let (step, number) = (execution.step_id(call.step), call.index + 1);
+        match call.kind {
+            CallKind::Run | CallKind::Probe => {
+                let attempt = number;
+                AttemptEnded {
+                    step,
+                    attempt,
+                    outcome,
+                    category,
+                    result,
+                    unsent,
+                    takeover,
+                    retry_after_ms,
+                    asks,
+                }
+                .into()
+            }
+            CallKind::Compensation => {
+                let compensation = number;
+                CompensationEnded {
+                    step,
+                    compensation,
+                    outcome,
+                    category,
+                    result,
+                    unsent,
+                    takeover,
+                    retry_after_ms,
+                }
+                .into()
+            }
+        }
+    }
+}

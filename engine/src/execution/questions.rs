@@ -1,0 +1,156 @@
+//! The open questions to people and agents, and the answers that each step's state allows.
+
+use super::due::CallKind;
+use super::state::{ApprovalGate, Execution, Phase, ProbeState, StepState, UnwindProposal};
+use crate::id::StepNo;
+use crate::policy::{FailureAction, OnFailure, StepAnswer, StepStatus};
+
+/// Something that waits for a person or an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// `None`: the question is about the whole plan, or about a proposed undo.
+    pub step: Option<StepNo>,
+    pub subject: QuestionSubject,
+    /// The allowed answers; empty where only `approve`, `reject` or a report answers the question.
+    pub answers: Vec<StepAnswer>,
+}
+
+/// What a question is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuestionSubject {
+    /// Approval of the whole plan, before its first step.
+    PlanApproval,
+    /// Approval of a proposed unwinding.
+    UndoApproval,
+    StepApproval,
+    /// An agent or a person is to do the step and report.
+    AgentWork,
+    /// An agent or a person is to undo the step and report.
+    AgentUndo,
+    /// The step's tool asks for input.
+    ToolQuestion,
+    Failure,
+    Unknown,
+    /// A compensation failed, or its outcome is unknown.
+    FailedUndo,
+}
+
+/// All open questions; of an ended execution only the proposed undo.
+pub fn questions(execution: &Execution) -> Vec<Question> {
+    let execution_wide = [
+        (execution.gate == ApprovalGate::Asked && !execution.is_stopping(), QuestionSubject::PlanApproval),
+        (execution.awaits_undo_approval(), QuestionSubject::UndoApproval),
+    ];
+    let execution_wide = execution_wide.into_iter().filter(|(is_open, _)| *is_open);
+    let execution_wide =
+        execution_wide.map(|(_, subject)| Question { step: None, subject, answers: Vec::new() });
+    if execution.ended.is_some() {
+        return execution_wide.filter(|question| question.subject == QuestionSubject::UndoApproval).collect();
+    }
+    let agents = execution.index.open_agent_calls.iter().map(|call| Question {
+        step: Some(call.step),
+        subject: if call.kind == CallKind::Compensation {
+            QuestionSubject::AgentUndo
+        } else {
+            QuestionSubject::AgentWork
+        },
+        answers: allowed_answers(execution, call.step),
+    });
+    let steps = execution.step_numbers().filter_map(|no| step_question(execution, no));
+    execution_wide.chain(steps).chain(agents).collect()
+}
+
+/// The question about one step; `None` where it waits for nobody, or no answer is allowed.
+fn step_question(execution: &Execution, no: StepNo) -> Option<Question> {
+    let step = execution.step(no);
+    let subject = match step.status() {
+        StepStatus::AwaitingApproval if !execution.is_stopping() => QuestionSubject::StepApproval,
+        StepStatus::Failed | StepStatus::Unknown
+            if asks_about_failures(execution) && step.open_question().is_some() =>
+        {
+            QuestionSubject::ToolQuestion
+        }
+        StepStatus::Failed if asks_about_failures(execution) => QuestionSubject::Failure,
+        StepStatus::Unknown if asks_about_failures(execution) => QuestionSubject::Unknown,
+        StepStatus::CompensationFailed => QuestionSubject::FailedUndo,
+        StepStatus::AwaitingApproval
+        | StepStatus::Failed
+        | StepStatus::Unknown
+        | StepStatus::Pending
+        | StepStatus::Running
+        | StepStatus::AwaitingAgent
+        | StepStatus::Succeeded
+        | StepStatus::Skipped
+        | StepStatus::Cancelled
+        | StepStatus::Compensating
+        | StepStatus::Compensated => return None,
+    };
+    let answers = allowed_answers(execution, no);
+    let answerable = subject == QuestionSubject::StepApproval || !answers.is_empty();
+    answerable.then_some(Question { step: Some(no), subject, answers })
+}
+
+/// Whether failed and unknown steps are presented as questions. (An answer is accepted at any time.)
+fn asks_about_failures(execution: &Execution) -> bool {
+    let index = &execution.index;
+    if execution.phase == Phase::Unwind {
+        return false;
+    }
+    if index.failure_count(Some(FailureAction::ManualDecision)) > 0 {
+        return true;
+    }
+    if index.failed.len() as u32 == index.failure_count(Some(FailureAction::ContinueOthers)) {
+        return false;
+    }
+    match execution.plan.policy.on_failure {
+        OnFailure::Manual => true,
+        // With nothing to undo there is nothing to propose, so the failure itself is the question.
+        OnFailure::Propose => execution.proposal == UnwindProposal::Rejected || !execution.can_undo(),
+        OnFailure::Auto => execution.proposal == UnwindProposal::Rejected,
+    }
+}
+
+/// The answers that the step's state allows; empty where none is.
+pub fn allowed_answers(execution: &Execution, no: StepNo) -> Vec<StepAnswer> {
+    use StepAnswer::{Abandon, Compensate, DidNotHappen, Happened, Retry, Skip};
+    let step = execution.step(no);
+    if execution.ended.is_some() || execution.stop.is_some() || is_probing(step) {
+        return Vec::new();
+    }
+    let is_allowed = |answer: &StepAnswer| *answer != Compensate || execution.can_undo();
+    let allowed = |answers: &[StepAnswer]| answers.iter().copied().filter(is_allowed).collect();
+    match (execution.phase, step.status()) {
+        (Phase::Forward, StepStatus::Failed) => allowed(&[Retry, Skip, Happened, Compensate, Abandon]),
+        (Phase::Forward, StepStatus::Unknown) => {
+            allowed(&[Retry, Skip, Happened, DidNotHappen, Compensate, Abandon])
+        }
+        (Phase::Unwind, StepStatus::CompensationFailed) if !step.left_in_place && !step.undo_retry => {
+            vec![Retry, Skip, Happened, DidNotHappen, Abandon]
+        }
+        (Phase::Unwind, StepStatus::Compensating) if is_agent_undoing(step) => vec![Skip, Happened, Abandon],
+        (Phase::Forward | Phase::Unwind, _) => Vec::new(),
+    }
+}
+
+/// Whether a probe of the last attempt is in flight.
+fn is_probing(step: &StepState) -> bool {
+    step.last_attempt().is_some_and(|attempt| matches!(attempt.probe, ProbeState::Open { .. }))
+}
+
+/// Whether an agent's compensation of the step is open.
+fn is_agent_undoing(step: &StepState) -> bool {
+    step.last_compensation().is_some_and(|last| last.by_agent && last.outcome.is_none())
+}
+
+impl Execution {
+    /// Whether `questions` would return any, without building them: evaluated after every entry.
+    pub(super) fn has_questions(&self) -> bool {
+        let index = &self.index;
+        let plan_approval = !self.is_stopping() && self.gate == ApprovalGate::Asked;
+        let execution_wide = plan_approval || self.awaits_undo_approval();
+        let approvals = !self.is_stopping() && index.count(StepStatus::AwaitingApproval) > 0;
+        let failures = self.stop.is_none() && !index.failed.is_empty() && asks_about_failures(self);
+        let undo = self.stop.is_none() && !index.undo_failed.is_empty();
+        execution_wide || approvals || failures || undo || !index.open_agent_calls.is_empty()
+    }
+}

@@ -1,0 +1,71 @@
+//! Applies the tool policies to an execution's timeouts, retries, pins and approvals.
+
+use super::due::CallId;
+use super::state::{Execution, UndoApproval};
+use crate::chain::Digest;
+use crate::id::StepNo;
+use crate::plan::{Compensation, RetryPolicy, Step};
+use crate::tool_policy::ToolPolicy;
+
+/// How often a step's call is repeated automatically after takeovers; after that a person is asked.
+pub(super) const TAKEOVER_REPEATS_MAX: u32 = 3;
+
+impl Execution {
+    /// The policy of a tool; `None` where the step calls no tool or the tool has no policy.
+    fn tool_policy(&self, tool: Option<&str>) -> Option<&ToolPolicy> {
+        tool.and_then(|tool| self.tool_policies.get(tool))
+    }
+
+    /// The digest of the definition that the tool is pinned to; `None`: it was never pinned.
+    pub fn pin(&self, tool: &str) -> Option<Digest> {
+        self.tool_policy(Some(tool)).and_then(|terms| terms.pin)
+    }
+
+    /// Whether the config demands an approval for every call of this tool.
+    pub(super) fn tool_needs_approval(&self, tool: &str) -> bool {
+        self.tool_policy(Some(tool)).is_some_and(|terms| terms.approval)
+    }
+
+    /// Whether the compensation of the attempt with this index needs an approval and has none for these
+    /// arguments and the tool's current pin.
+    pub(super) fn lacks_undo_approval(&self, no: StepNo, attempt: u32, arguments: Option<Digest>) -> bool {
+        if !self.rules(no).undo_needs_approval {
+            return false;
+        }
+        let tool = self.plan.step(no).compensation.as_ref().and_then(Compensation::tool);
+        let required = UndoApproval { arguments, pin: tool.and_then(|tool| self.pin(tool)) };
+        self.step(no).undo_approvals.get(&attempt) != Some(&required)
+    }
+
+    /// Whether a probe that may have been in flight when its process died is sent again: only where it is
+    /// known to be read-only, and no more often than any call after a takeover.
+    pub(super) fn may_probe_again(&self, call: CallId) -> bool {
+        let lost = self.step(call.step).attempts[call.index as usize].probes_lost;
+        self.rules(call.step).probe_repeatable && lost < TAKEOVER_REPEATS_MAX
+    }
+
+    /// The timeout of a call to this tool: `own`, cut to the policy's limit.
+    pub(super) fn call_timeout_ms(&self, tool: &str, own: u64) -> u64 {
+        self.tool_policy(Some(tool)).map_or(own, |terms| terms.cap_timeout_ms(own))
+    }
+
+    /// A step's retries within the policy's limits.
+    pub(super) fn step_retry(&self, step: &Step) -> RetryPolicy {
+        self.tool_policy(step.tool())
+            .map_or_else(|| step.retry.clone(), |terms| terms.restrict_retry(&step.retry))
+    }
+
+    /// A compensation's retries within the policy's limits.
+    pub(super) fn compensation_retry(&self, compensation: &Compensation) -> RetryPolicy {
+        let terms = self.tool_policy(compensation.tool());
+        terms.map_or_else(|| compensation.retry.clone(), |terms| terms.restrict_retry(&compensation.retry))
+    }
+
+    /// Whether a compensation with unknown outcome may be sent again without asking.
+    pub(super) fn is_undo_repeatable(&self, compensation: &Compensation) -> bool {
+        match self.tool_policy(compensation.tool()) {
+            Some(terms) => terms.idempotent.unwrap_or(compensation.idempotent) || terms.hinted,
+            None => compensation.idempotent,
+        }
+    }
+}

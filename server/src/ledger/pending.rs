@@ -1,0 +1,593 @@
+//! The state behind the ledger's mutex: cached states as they will be once everything queued is durable,
+//! and the queue that the writer takes its batches from.
+
+mod head;
+mod library;
+mod notes_and_tasks;
+mod queue;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, Weak};
+
+use actbook_engine::chain::{self, EntryParts};
+use actbook_engine::event::Event;
+use actbook_engine::execution::{
+    self, Command, Execution, LoadedPayloads, MissingPayloads, NewEvent, Now, RecordedEvent, Refusal,
+    Rejection, build_start_event, decide, evolve, follow,
+};
+use actbook_engine::id::Position;
+use actbook_engine::library::PlanLibrary;
+use actbook_engine::standalone_action;
+use serde_json::Value;
+use tokio::sync::{Notify, oneshot};
+
+pub(super) use self::queue::{BatchInFlight, PendingReply, PendingRequest};
+use self::queue::{Queue, RetiredBatch};
+use super::fold::{self, PlanCache};
+use super::{
+    DriveState, Error, LedgerReply, LedgerRequest, LedgerResult, Operation, RequestKey, StartRequest,
+};
+use crate::clock::Clock;
+use crate::store::{Batch, Db, Entry, JournalHead, executions, journal, payloads, projection, requests};
+
+/// The actor of entries that follow from the state without a caller's command.
+pub const DRIVER_ACTOR: &str = "actbook";
+
+/// Rounds of `follow` after one command; more means an endless loop in the engine, and is an error.
+const FOLLOW_ROUNDS_MAX: usize = 50_000;
+
+/// Cached executions above which every durable one is evicted; an evicted one is folded again when needed.
+const CACHED_EXECUTIONS_MAX: usize = 4_000;
+
+/// The version and the position of a stream's last entry.
+#[derive(Clone, Copy, Debug)]
+struct StreamHead {
+    version: u64,
+    position: u64,
+}
+
+impl StreamHead {
+    /// Of a stream without entries; a stream's number is the position of its first entry.
+    fn before_first(stream: u64) -> Self {
+        Self { version: 0, position: stream }
+    }
+}
+
+/// Request keys that are not durable yet, by caller and key.
+type PendingKeys = HashMap<(String, String), requests::RequestRow>;
+
+/// The caches, the queue and the batch in flight of one ledger.
+#[derive(Debug)]
+pub(super) struct PendingState {
+    db: Db,
+    tenant: i64,
+    clock: Arc<Clock>,
+    /// [`DRIVER_ACTOR`], shared by all entries.
+    driver_actor: Arc<str>,
+    plans: PlanCache,
+    /// The head after everything queued; None: it must be read from the database.
+    head: Option<JournalHead>,
+    /// The head after the last batch that was handed to the writer.
+    batch_head: Option<JournalHead>,
+    /// Drivers have been woken for all appends by others up to here; None: the head was never read.
+    woken_up_to: Option<u64>,
+    /// The journal is known to be in the database up to this position.
+    durable_up_to: u64,
+    executions: HashMap<u64, Execution>,
+    /// The streams of cached executions that have ended, to be evicted once they are durable.
+    ended_streams: Vec<u64>,
+    library: Option<PlanLibrary>,
+    unwritten_rows: notes_and_tasks::UnwrittenRows,
+    /// Request keys of the queue, and those of the batch in flight.
+    queued_keys: PendingKeys,
+    in_flight_keys: PendingKeys,
+    queue: Queue,
+    in_flight: Option<Arc<Batch>>,
+    retired: Vec<RetiredBatch>,
+    /// Notified on outside changes, by stream; alive while the driver holds its `Arc`.
+    drivers: HashMap<u64, Weak<Notify>>,
+    pub closed: bool,
+    /// The writer thread waits on `work_available`.
+    pub writer_is_waiting: bool,
+    /// The writer thread knows that it has to notify other processes of what was written.
+    pub notify_pending: bool,
+}
+
+impl PendingState {
+    pub fn new(db: Db, tenant: i64, clock: Arc<Clock>) -> Self {
+        Self {
+            db,
+            tenant,
+            clock,
+            driver_actor: DRIVER_ACTOR.into(),
+            plans: PlanCache::default(),
+            head: None,
+            batch_head: None,
+            woken_up_to: None,
+            durable_up_to: 0,
+            executions: HashMap::new(),
+            ended_streams: Vec::new(),
+            library: None,
+            unwritten_rows: notes_and_tasks::UnwrittenRows::default(),
+            queued_keys: PendingKeys::new(),
+            in_flight_keys: PendingKeys::new(),
+            queue: Queue::default(),
+            in_flight: None,
+            retired: Vec::new(),
+            drivers: HashMap::new(),
+            closed: false,
+            writer_is_waiting: false,
+            notify_pending: false,
+        }
+    }
+
+    /// Decides at once; the reply is sent when the batch is durable. A refusal waits too: it is valid only
+    /// if no other process has moved the head.
+    pub fn enqueue(&mut self, request: LedgerRequest, reply_to: oneshot::Sender<LedgerResult>) {
+        let (entries, statements, head) = (self.queue.entries.len(), self.queue.statements.len(), self.head);
+        let result = self.decide(&request);
+        if result.is_err() {
+            self.queue.entries.truncate(entries);
+            self.queue.statements.truncate(statements);
+            self.head = head.or(self.head);
+        }
+        self.queue.requests.push(PendingRequest { request, reply: PendingReply { result, reply_to } });
+    }
+
+    pub fn db(&self) -> Db {
+        self.db.clone()
+    }
+
+    /// Whether the caller's thread may write the request itself: it comes from the only driver of this
+    /// process, so no other request would join the batch, and the database allows it.
+    pub fn can_write_inline(&self, request: &LedgerRequest) -> bool {
+        request.is_from_driver() && self.drivers.len() <= 1 && self.db.can_write_inline()
+    }
+
+    /// Whether no request is queued.
+    pub fn is_idle(&self) -> bool {
+        self.queue.requests.is_empty()
+    }
+
+    /// Takes the whole queue as a batch. None: the head could not be read, so nothing was decided.
+    pub fn take_batch(&mut self) -> Option<BatchInFlight> {
+        let (Some(new), Some(old)) = (self.head, self.batch_head) else { return None };
+        let Queue { entries, statements, requests } = std::mem::take(&mut self.queue);
+        let urgent = requests.iter().any(|pending| !pending.request.is_from_driver());
+        let batch =
+            Arc::new(Batch { tenant: self.tenant, old, new, entries, other_statements: statements, urgent });
+        self.batch_head = Some(new);
+        if self.woken_up_to == Some(old.position) {
+            self.woken_up_to = Some(new.position);
+        }
+        self.in_flight_keys = std::mem::take(&mut self.queued_keys);
+        self.in_flight = Some(batch.clone());
+        Some(BatchInFlight { batch, requests })
+    }
+
+    pub fn take_requests(&mut self) -> Vec<PendingRequest> {
+        std::mem::take(&mut self.queue.requests)
+    }
+
+    /// Records that the batch is durable, wakes drivers whose execution it changed, and returns the replies.
+    pub fn finish_batch(&mut self, batch: Arc<Batch>, requests: Vec<PendingRequest>) -> Vec<PendingReply> {
+        self.in_flight = None;
+        self.in_flight_keys.clear();
+        self.durable_up_to = batch.new.position;
+        self.unwritten_rows.drop_durable(self.durable_up_to);
+        let ended = self.evict(self.durable_up_to);
+        requests
+            .iter()
+            .filter_map(PendingRequest::outside_change)
+            .for_each(|stream| self.wake_driver(stream));
+        let (requests, replies) = requests.into_iter().map(|each| (each.request, each.reply)).unzip();
+        self.retired.push(RetiredBatch { batch, requests, evicted: ended });
+        replies
+    }
+
+    pub fn take_retired(&mut self) -> Vec<RetiredBatch> {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// Takes the durable executions that have ended out of the cache; if it is too large, all durable ones.
+    fn evict(&mut self, durable: u64) -> Vec<Execution> {
+        let is_ahead = |execution: &Execution| execution.position.0 > durable;
+        if self.executions.len() > CACHED_EXECUTIONS_MAX {
+            return self.executions.extract_if(|_, cached| !is_ahead(cached)).map(|(_, gone)| gone).collect();
+        }
+        let ended = std::mem::take(&mut self.ended_streams).into_iter();
+        let (ahead, durable): (_, Vec<_>) =
+            ended.partition(|stream| self.executions.get(stream).is_some_and(is_ahead));
+        self.ended_streams = ahead;
+        durable.iter().filter_map(|stream| self.executions.remove(stream)).collect()
+    }
+
+    fn cache_execution(&mut self, stream: u64, execution: Execution) {
+        if execution.ended.is_some() {
+            self.ended_streams.push(stream);
+        }
+        self.executions.insert(stream, execution);
+    }
+
+    /// Drops all cached state and decides `requests`, then the queued ones, again on new folds.
+    pub fn invalidate_and_replay(&mut self, requests: Vec<PendingRequest>) {
+        let queued = std::mem::take(&mut self.queue).requests;
+        self.head = None;
+        self.batch_head = None;
+        self.executions.clear();
+        self.ended_streams.clear();
+        self.library = None;
+        self.unwritten_rows.clear();
+        self.queued_keys.clear();
+        self.in_flight_keys.clear();
+        self.in_flight = None;
+        for PendingRequest { request, reply } in requests.into_iter().chain(queued) {
+            self.enqueue(request, reply.reply_to);
+        }
+    }
+
+    pub fn register_driver(&mut self, stream: u64) -> Arc<Notify> {
+        self.drivers.retain(|_, driver| driver.strong_count() > 0);
+        if let Some(driver) = self.drivers.get(&stream).and_then(Weak::upgrade) {
+            return driver;
+        }
+        let driver = Arc::new(Notify::new());
+        self.drivers.insert(stream, Arc::downgrade(&driver));
+        driver
+    }
+
+    pub fn is_driven_here(&self, stream: u64) -> bool {
+        self.drivers.get(&stream).is_some_and(|driver| driver.strong_count() > 0)
+    }
+
+    pub fn wake_driver(&self, stream: u64) {
+        if let Some(driver) = self.drivers.get(&stream).and_then(Weak::upgrade) {
+            driver.notify_one();
+        }
+    }
+
+    /// Does nothing if this process knows of all appends up to `position`.
+    pub fn on_remote_append(&mut self, position: u64) -> Result<(), Error> {
+        if self.woken_up_to.is_some_and(|woken| position <= woken) {
+            return Ok(());
+        }
+        self.invalidate_and_replay(Vec::new());
+        self.wake_remote_waiters()
+    }
+
+    /// The append failed, so positions after `after` may belong to another process.
+    pub fn on_append_failed(&mut self, after: u64) {
+        self.woken_up_to = self.woken_up_to.map(|woken| woken.min(after));
+    }
+
+    /// Wakes the drivers of the executions that other processes have appended to.
+    pub fn wake_remote_waiters(&mut self) -> Result<(), Error> {
+        self.ensure_head()?;
+        let (Some(woken), Some(head)) = (self.woken_up_to, self.batch_head) else { return Ok(()) };
+        if !self.drivers.is_empty() {
+            for stream in
+                journal::streams_between(self.tenant, woken, head.position).all_blocking(&self.db)?
+            {
+                self.wake_driver(stream);
+            }
+        }
+        self.woken_up_to = Some(head.position);
+        Ok(())
+    }
+
+    /// Pushes what the request appends onto the queue. On `Err` the caller takes it off again.
+    fn decide(&mut self, asked: &LedgerRequest) -> LedgerResult {
+        self.ensure_head()?;
+        if let Some(key) = &asked.key
+            && let Some(repeated) = self.find_repeated(key)?
+        {
+            return Ok(repeated);
+        }
+        let reply = match &asked.operation {
+            Operation::SavePlan(plan) => self.save_plan(plan, &asked.actor)?,
+            Operation::AcceptTool { digest, tool, reason } => {
+                self.accept_tool(*digest, tool, reason.as_deref(), &asked.actor)?
+            }
+            Operation::DeletePlan { id } => self.delete_plan(id, &asked.actor)?,
+            Operation::Start(start) => LedgerReply::Advanced(Box::new(self.start(start, &asked.actor)?)),
+            Operation::Command { stream, command } => {
+                LedgerReply::Advanced(Box::new(self.apply(*stream, command, &asked.actor)?))
+            }
+            Operation::RecordAct { facts, status, project, salt } => {
+                let new_event =
+                    standalone_action::build_action_event(facts, *status, project.as_deref(), salt)?;
+                let stream = self.next_position().0;
+                self.queue.statements.push(payloads::insert_salt(self.tenant, stream, salt));
+                let recorded = self.append(stream, StreamHead::before_first(stream), new_event, &asked.actor);
+                LedgerReply::Recorded(recorded.position)
+            }
+            Operation::EraseAct { stream } => self.erase_act(*stream, &asked.actor)?,
+            Operation::SetNote(note) => self.set_note(note, &asked.actor)?,
+            Operation::DeleteNote { project, scope, key } => {
+                self.delete_note((project.clone(), scope.clone(), key.clone()), &asked.actor)?
+            }
+            Operation::EraseNote { stream, version } => self.erase_note(*stream, *version, &asked.actor)?,
+            Operation::SetTasks { tasks, create: fresh } => self.set_tasks(tasks, *fresh, &asked.actor)?,
+            Operation::AddTask(task) => self.add_task(task, &asked.actor)?,
+        };
+        if let Some(key) = &asked.key {
+            self.queue_key(key, &reply);
+        }
+        Ok(reply)
+    }
+
+    /// The reply to an earlier request under this key; None: the key is new.
+    fn find_repeated(&mut self, key: &RequestKey) -> Result<Option<LedgerReply>, Error> {
+        let name = (key.caller.clone(), key.key.clone());
+        let pending = self.queued_keys.get(&name).or_else(|| self.in_flight_keys.get(&name)).cloned();
+        let found = match pending {
+            Some(found) => Some(found),
+            None => requests::by_key(self.tenant, &key.caller, &key.key).first_blocking(&self.db)?,
+        };
+        match found {
+            None => Ok(None),
+            Some(found) if found.digest == key.digest.0 => Ok(Some(LedgerReply::Repeated(found.result))),
+            Some(_) => {
+                let message = format!("the key `{}` was used for another request", key.key);
+                Err(Refusal::new("key_reused", message, "use a new key for a new request").into())
+            }
+        }
+    }
+
+    /// Queues the key with the public id of what its request gave.
+    fn queue_key(&mut self, key: &RequestKey, reply: &LedgerReply) {
+        let result = match reply {
+            LedgerReply::PlanSaved { plan, .. } => format!("{}@{}", plan.id, plan.version),
+            LedgerReply::Advanced(progress) => progress.id.to_string(),
+            LedgerReply::Recorded(position) => position.0.to_string(),
+            LedgerReply::Done | LedgerReply::ToolAccepted { .. } => String::new(),
+            LedgerReply::Repeated(result) => result.clone(),
+        };
+        let request = requests::RequestRow { digest: key.digest.0.to_vec(), result, at: self.clock.now_ms() };
+        self.queue.statements.push(requests::insert(self.tenant, &key.caller, &key.key, &request));
+        self.queued_keys.insert((key.caller.clone(), key.key.clone()), request);
+    }
+
+    fn erase_act(&mut self, stream: u64, actor: &Arc<str>) -> Result<LedgerReply, Error> {
+        let act = fold::fold_act(&self.db, self.tenant, stream)?.ok_or_else(no_such_execution)?;
+        let writing = self.in_flight.iter().flat_map(|batch| &batch.entries);
+        let is_pending = self.queue.entries.iter().chain(writing).any(|entry| entry.stream == stream);
+        if let Some(erased) = act.erase_event().filter(|_| !is_pending) {
+            self.append(stream, StreamHead { version: act.version, position: stream }, erased.into(), actor);
+            self.queue.statements.push(payloads::erase_of_stream(self.db.dialect(), self.tenant, stream));
+            self.queue.statements.push(payloads::erase_salt(self.tenant, stream));
+        }
+        Ok(LedgerReply::Done)
+    }
+
+    fn start(&mut self, start: &StartRequest, actor: &Arc<str>) -> Result<DriveState, Error> {
+        let first = build_start_event(
+            start.id.clone(),
+            start.plan_ref.clone(),
+            &start.plan,
+            start.inputs.as_ref(),
+            &start.context,
+            &start.terms,
+            &start.salt,
+        );
+        let stream = self.next_position().0;
+        let recorded = self.append(stream, StreamHead::before_first(stream), first, actor);
+        let Event::ExecutionStarted(started) = &recorded.event else {
+            unreachable!("begin gives an execution's start")
+        };
+        self.plans.insert(start.plan.clone());
+        let (plan, salt) = (start.plan.clone(), start.salt.clone());
+        let mut execution = execution::initial_state(started, recorded.position, recorded.at_ms, plan, salt);
+        self.queue.statements.push(payloads::insert_salt(self.tenant, stream, &start.salt));
+        let first_entry = self.queue.entries.len();
+        if let Some(node) = &start.node {
+            let claim = Command::Claim {
+                node: node.clone(),
+                expected_epoch: execution.epoch,
+                unsent: Default::default(),
+            };
+            execution = self.advance(stream, execution, &claim, actor)?.0;
+        }
+        self.queue
+            .statements
+            .push(executions::insert(self.tenant, &projection::execution_row(stream, &execution)));
+        Ok(self.cache_and_report(stream, execution, first_entry))
+    }
+
+    pub fn plans(&self) -> PlanCache {
+        self.plans.clone()
+    }
+
+    pub fn with_execution<T>(&mut self, stream: u64, read: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
+        self.ensure_head()?;
+        let execution = self.take_execution(stream)?;
+        let result = read(&execution);
+        self.cache_execution(stream, execution);
+        Ok(result)
+    }
+
+    pub fn cached_execution(&self, stream: u64) -> Option<Execution> {
+        self.executions.get(&stream).filter(|execution| execution.position.0 <= self.durable_up_to).cloned()
+    }
+
+    pub fn prefetch(&mut self, streams: &[u64]) -> Result<(), Error> {
+        self.ensure_head()?;
+        let missing: Vec<u64> =
+            streams.iter().copied().filter(|stream| !self.executions.contains_key(stream)).collect();
+        let folded = fold::fold_executions(&self.db, self.tenant, &missing, &self.plans)?;
+        for (stream, execution) in missing.into_iter().zip(folded) {
+            execution.into_iter().for_each(|execution| self.cache_execution(stream, execution));
+        }
+        Ok(())
+    }
+
+    /// Takes the state out of the cache, or folds it. The caller puts it back with `cache_execution`.
+    fn take_execution(&mut self, stream: u64) -> Result<Execution, Error> {
+        match self.executions.remove(&stream) {
+            Some(execution) => Ok(execution),
+            None => fold::fold_execution(&self.db, self.tenant, stream, &self.plans)?
+                .ok_or_else(no_such_execution),
+        }
+    }
+
+    fn apply(&mut self, stream: u64, command: &Command, actor: &Arc<str>) -> Result<DriveState, Error> {
+        let execution = self.take_execution(stream)?;
+        let before = projection::summarize(&execution);
+        let first_entry = self.queue.entries.len();
+        let (execution, refusal) = self.advance(stream, execution, command, actor)?;
+        let after = projection::summarize(&execution);
+        if before != after {
+            let row = projection::execution_row(stream, &execution);
+            self.queue.statements.push(executions::update(
+                self.tenant,
+                stream,
+                &projection::execution_change(&row),
+            ));
+        }
+        if matches!(command, Command::ErasePayloads) && self.queue.entries.len() > first_entry {
+            self.queue.statements.push(payloads::erase_of_stream(self.db.dialect(), self.tenant, stream));
+            self.queue.statements.push(payloads::erase_salt(self.tenant, stream));
+        }
+        let progress = self.cache_and_report(stream, execution, first_entry);
+        refusal.map_or(Ok(progress), |refusal| Err(refusal.into()))
+    }
+
+    /// Decides the command and, for the driver, all events that follow. A refusal leaves the state unchanged.
+    fn advance(
+        &mut self,
+        stream: u64,
+        mut execution: Execution,
+        command: &Command,
+        actor: &Arc<str>,
+    ) -> Result<(Execution, Option<Refusal>), Error> {
+        let mut values = LoadedPayloads::default();
+        let events = loop {
+            match decide(&execution, command, &values) {
+                Ok(events) => break events,
+                Err(Rejection::Refused(refusal)) => return Ok((execution, Some(refusal))),
+                Err(Rejection::MissingPayloads(missing)) => self.load_payloads(missing, &mut values)?,
+            }
+        };
+        for new_event in events {
+            execution = self.append_and_evolve(stream, execution, new_event, actor)?;
+        }
+        let claims = matches!(command, Command::Claim { .. } | Command::Reclaim { .. });
+        if !claims && command.epoch() != Some(execution.epoch) {
+            return Ok((execution, None));
+        }
+        let driver = self.driver_actor.clone();
+        for _ in 0..FOLLOW_ROUNDS_MAX {
+            match follow(&execution, self.now(), &values) {
+                Err(missing) => self.load_payloads(missing, &mut values)?,
+                Ok(events) if events.is_empty() => return Ok((execution, None)),
+                Ok(events) => {
+                    for new_event in events {
+                        execution = self.append_and_evolve(stream, execution, new_event, &driver)?;
+                    }
+                }
+            }
+        }
+        Err(Error::Corrupt(format!("execution {} gives events without end", execution.id)))
+    }
+
+    fn append_and_evolve(
+        &mut self,
+        stream: u64,
+        execution: Execution,
+        new_event: NewEvent,
+        actor: &Arc<str>,
+    ) -> Result<Execution, Error> {
+        let last = StreamHead { version: execution.version, position: execution.position.0 };
+        let recorded = self.append(stream, last, new_event, actor);
+        Ok(evolve(execution, &recorded)?)
+    }
+
+    fn now(&self) -> Now {
+        // The hasher's keys are random, which is good enough to spread retries.
+        let dice = std::hash::RandomState::new().build_hasher().finish();
+        Now { at_ms: self.clock.now_ms(), random: dice }
+    }
+
+    fn next_position(&self) -> Position {
+        Position(self.head.map_or(0, |head| head.position) + 1)
+    }
+
+    /// Chains one entry to the head and queues it; `last` is the stream's last entry so far.
+    fn append(
+        &mut self,
+        stream: u64,
+        last: StreamHead,
+        new_event: NewEvent,
+        actor: &Arc<str>,
+    ) -> RecordedEvent {
+        let version = last.version + 1;
+        let head = self.head.expect("the head is read before anything is decided");
+        let position = self.next_position();
+        let (at, kind, body) = (self.clock.now_ms(), new_event.event.kind(), new_event.event.body());
+        let tenant = self.tenant as u64;
+        let parts = EntryParts { tenant, position, stream, version, at_ms: at, actor, kind, body: &body };
+        let hash = chain::chain_hash(&head.hash, &chain::entry_hash(&parts));
+        self.head = Some(JournalHead { position: position.0, hash });
+        self.queue.entries.push(Entry {
+            position: position.0,
+            stream,
+            version,
+            at,
+            actor: actor.clone(),
+            kind: kind.into(),
+            body,
+            hash,
+            payload: new_event.payload,
+            is_first_on_page: journal::page_of(last.position) != journal::page_of(position.0),
+        });
+        RecordedEvent { position, at_ms: at, event: new_event.event }
+    }
+
+    /// Adds the missing payloads to `values`, from the queue, the batch in flight or the database.
+    fn load_payloads(&self, missing: MissingPayloads, values: &mut LoadedPayloads) -> Result<(), Error> {
+        for position in missing.0 {
+            let gone = || Error::Corrupt(format!("the payload of entry {} is gone", position.0));
+            let bytes = match self.pending_payload(position) {
+                Some(bytes) => bytes.to_vec(),
+                None => {
+                    let payload = payloads::by_position(self.tenant, position.0).first_blocking(&self.db)?;
+                    payload.ok_or_else(gone)?.body
+                }
+            };
+            let value: Value = serde_json::from_slice(&bytes)
+                .map_err(|error| Error::Corrupt(format!("the payload of entry {}: {error}", position.0)))?;
+            values.0.insert(position, Arc::new(value));
+        }
+        Ok(())
+    }
+
+    /// The payload of an entry in the queue or the batch in flight.
+    fn pending_payload(&self, position: Position) -> Option<&[u8]> {
+        let writing = self.in_flight.as_deref().map(|batch| batch.entries.as_slice());
+        let entries = [Some(self.queue.entries.as_slice()), writing];
+        entries.into_iter().flatten().find_map(|entries| {
+            let first = entries.first()?.position;
+            let offset = position.0.checked_sub(first)?;
+            entries.get(usize::try_from(offset).ok()?)?.payload.as_deref()
+        })
+    }
+
+    /// Caches the state and returns its progress; the command's entries begin at `first_entry` in the queue.
+    fn cache_and_report(&mut self, stream: u64, execution: Execution, first_entry: usize) -> DriveState {
+        let new_entries = &self.queue.entries[first_entry.min(self.queue.entries.len())..];
+        let mut progress = DriveState::from_execution(stream, &execution);
+        let arguments = progress.due.calls.iter().filter_map(|call| {
+            let position = call.arguments?.position;
+            let entry = new_entries.iter().find(|entry| entry.position == position.0)?;
+            Some((position, entry.payload.clone()?))
+        });
+        progress.arguments = arguments.collect();
+        self.cache_execution(stream, execution);
+        progress
+    }
+}
+
+fn no_such_execution() -> Error {
+    Refusal::new("no_such_execution", "there is no such execution", "`actbook list` shows them").into()
+}

@@ -1,0 +1,180 @@
+//! Suggests what to do next for an execution: the exact call, or the command for a person.
+
+use actbook_engine::policy::{ExecutionStatus, StepStatus};
+use serde_json::{Value, json};
+
+use crate::mcp::text::Suggestion;
+use crate::mcp::waiting::WAIT_S_SUGGESTED;
+use crate::service::quote;
+use crate::service::view::{ClaimView, ExecutionView, WaitingView};
+
+/// Of the name and session of the agent that holds a claim.
+const HOLDER_CHARS_MAX: usize = 100;
+/// Questions that get a suggestion.
+const QUESTIONS_MAX: usize = 8;
+
+/// How an approval can be given for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApprovalRoute {
+    /// The agent may approve by itself: the config allows it.
+    Agent,
+    /// A person answers a form that the client shows (MCP elicitation).
+    Elicitation,
+    /// A person runs a command.
+    CommandLine,
+}
+
+/// Suggestions for an execution that no process with this toolset can drive; `why` says so and comes last.
+pub fn undrivable_execution_suggestions(
+    view: &ExecutionView,
+    route: ApprovalRoute,
+    why: &str,
+) -> Vec<Suggestion> {
+    let mut lines = question_suggestions(view, route);
+    lines.push(Suggestion::advice(why));
+    lines
+}
+
+/// One suggestion for each open question.
+fn question_suggestions(view: &ExecutionView, route: ApprovalRoute) -> Vec<Suggestion> {
+    view.waiting.iter().take(QUESTIONS_MAX).map(|question| suggest_answer(view, question, route)).collect()
+}
+
+/// Suggestions for an execution by its status and open questions; empty if there is nothing to do.
+pub fn execution_suggestions(view: &ExecutionView, route: ApprovalRoute) -> Vec<Suggestion> {
+    let mut lines = question_suggestions(view, route);
+    let id = view.id.as_str();
+    match view.status {
+        ExecutionStatus::Running | ExecutionStatus::Compensating => lines.push(suggest_waiting(id)),
+        ExecutionStatus::Paused => {
+            lines.push(suggest_control(id, "resume", None, "goes on, action \"cancel\" stops it for good"))
+        }
+        ExecutionStatus::Failed | ExecutionStatus::Cancelled if can_undo(view) => {
+            lines.push(suggest_control(id, "compensate", None, "undoes what the brief lists"));
+        }
+        ExecutionStatus::Blocked
+        | ExecutionStatus::Succeeded
+        | ExecutionStatus::Compensated
+        | ExecutionStatus::Failed
+        | ExecutionStatus::Cancelled => {}
+    }
+    lines
+}
+
+/// Suggests to wait for the execution with `status`.
+fn suggest_waiting(id: &str) -> Suggestion {
+    Suggestion::tool_call("status", json!({ "execution_id": id, "wait_s": WAIT_S_SUGGESTED }), "waits for it")
+}
+
+fn can_undo(view: &ExecutionView) -> bool {
+    view.brief.as_ref().is_some_and(|brief| !brief.undo.is_empty())
+}
+
+/// Suggests how to answer one open question.
+fn suggest_answer(view: &ExecutionView, waiting: &WaitingView, route: ApprovalRoute) -> Suggestion {
+    let id = view.id.as_str();
+    let step = waiting.step.as_ref().map(|step| step.as_str());
+    match waiting.kind {
+        "approval" if route == ApprovalRoute::Agent && !view.agents_may_approve => {
+            suggest_approval(id, step, ApprovalRoute::CommandLine)
+        }
+        "approval" => suggest_approval(id, step, route),
+        "agent" if waiting.options.contains(&"compensated") => {
+            let step = step.unwrap_or_default();
+            let arguments = json!({ "execution_id": id, "step_id": step, "action_taken": "what you did" });
+            let first = format!("undo step `{step}` yourself, then");
+            Suggestion::tool_call("record_compensation", arguments, "").preceded_by(first)
+        }
+        "agent" => suggest_agent_step(view, id, step.unwrap_or_default(), waiting.claim.as_ref()),
+        _ if is_about_unknown_step(view, waiting) => suggest_resolving_unknown(id, step, waiting),
+        _ => suggest_decision(id, step, waiting),
+    }
+}
+
+/// Suggests the approval of a step, or of the plan or undo without one.
+fn suggest_approval(id: &str, step: Option<&str>, route: ApprovalRoute) -> Suggestion {
+    let step_word = step.map(|step| format!(" {step}")).unwrap_or_default();
+    match route {
+        ApprovalRoute::Agent => suggest_control(id, "approve", step, "or action \"reject\""),
+        ApprovalRoute::Elicitation => {
+            suggest_control(id, "approve", step, "asks the person through this client")
+        }
+        ApprovalRoute::CommandLine => Suggestion::advice(format!(
+            "ask a person to run `actbook approve {id}{step_word}` (or `actbook reject {id}{step_word}`); you cannot approve it yourself"
+        )),
+    }
+}
+
+/// Suggests to do a step and report it with `record_action`; names another agent that claimed it.
+fn suggest_agent_step(view: &ExecutionView, id: &str, step: &str, claim: Option<&ClaimView>) -> Suggestion {
+    let shown = view.steps.iter().find(|one| one.id.as_str() == step);
+    let what = match shown.and_then(|one| one.tool.as_deref()) {
+        Some(tool) => format!("call {tool} yourself with the step's arguments, then"),
+        None => format!("do step `{step}` yourself, then"),
+    };
+    let done =
+        json!({ "execution_id": id, "step_id": step, "status": "succeeded", "description": "what you did" });
+    let why = "(with `output` if it gave something; status \"failed\" with `error` if it did not work)";
+    let claimed = claim.map(|ClaimView { holder, until }| {
+        let holder = quote::line(holder, HOLDER_CHARS_MAX);
+        format!(" — only if you are {holder}, who started it; after {until} others may, with take_over: true")
+    });
+    Suggestion::tool_call("record_action", done, format!("{why}{}", claimed.unwrap_or_default()))
+        .preceded_by(what)
+}
+
+/// Suggests the first option of a decision, and names the others.
+fn suggest_decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> Suggestion {
+    let actions: Vec<String> = waiting.options.iter().map(|option| option.replace('-', "_")).collect();
+    let Some((first, others)) = actions.split_first() else {
+        return suggest_control(id, "abandon", step, "");
+    };
+    let others =
+        if others.is_empty() { String::new() } else { format!("— or action {}", others.join(", ")) };
+    match &waiting.requests {
+        Some(_) => {
+            suggest_control(id, "retry", step, &format!("with `output`: the fields it asks for {others}"))
+        }
+        None => suggest_control(id, first, step, &others),
+    }
+}
+
+/// Whether the step that the question is about has an unknown outcome.
+fn is_about_unknown_step(view: &ExecutionView, waiting: &WaitingView) -> bool {
+    let step = view.steps.iter().find(|one| Some(&one.id) == waiting.step.as_ref());
+    step.is_some_and(|step| step.status == StepStatus::Unknown)
+}
+
+/// Suggests to find out first whether an unknown step took effect, so that agents do not guess.
+fn suggest_resolving_unknown(id: &str, step: Option<&str>, waiting: &WaitingView) -> Suggestion {
+    let answers = ["happened", "did-not-happen"];
+    let others = waiting.options.iter().filter(|option| !answers.contains(option));
+    let others: Vec<String> = others.map(|option| option.replace('-', "_")).collect();
+    let first = format!(
+        "find out first, by looking, whether step `{}` took effect. If it did:",
+        step.unwrap_or_default()
+    );
+    let why = format!(
+        "; if it certainly did not: action \"did_not_happen\". Should nobody be able to tell: {}",
+        others.join(", ")
+    );
+    suggest_control(id, "happened", step, &why).preceded_by(first)
+}
+
+/// Suggests a call of `control` with this action.
+fn suggest_control(id: &str, action: &str, step: Option<&str>, why: &str) -> Suggestion {
+    let mut arguments = json!({ "execution_id": id, "action": action, "reason": "why" });
+    if let Some(step) = step {
+        arguments["step_id"] = json!(step);
+    }
+    Suggestion::tool_call("control", arguments, why)
+}
+
+/// The arguments of a `status` call that shows a step whole, from character `offset` of its values on.
+pub fn status_step_arguments(execution: &str, step: &str, offset: usize) -> Value {
+    let mut arguments = json!({ "execution_id": execution, "step_id": step });
+    if offset > 0 {
+        arguments["offset"] = json!(offset);
+    }
+    arguments
+}

@@ -1,0 +1,147 @@
+//! A request of an agent: its caller, the capabilities of its client, and progress notifications to it.
+
+use std::time::Duration;
+
+use rmcp::model::{
+    ClientCapabilities, InputResponses, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+};
+use rmcp::service::{Peer, RequestContext, RoleServer};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::caller::{Caller, IdempotencyKey};
+
+/// Longest client name; it is written into every journal entry.
+const NAME_CHARS_MAX: usize = 60;
+/// Longest time between two progress notifications while a client waits.
+const PROGRESS_HEARTBEAT: Duration = Duration::from_secs(10);
+/// The fraction of the remaining progress by which a notification rises if nothing has advanced.
+const UNMEASURED_RISE: f64 = 0.02;
+/// Arguments that may differ between two requests that count as the same under an idempotency key.
+const ARGUMENTS_OUTSIDE_KEY: [&str; 2] = ["idempotency_key", "wait_s"];
+
+/// A request of an agent: the caller, the library's context, and answers to questions that it brings back.
+#[derive(Debug)]
+pub struct AgentRequest {
+    pub caller: Caller,
+    pub context: RequestContext<RoleServer>,
+    /// What a person answered to the questions of an earlier `input_required` result.
+    pub input_responses: Option<InputResponses>,
+    /// The sealed state that came with those questions.
+    pub request_state: Option<String>,
+}
+
+impl AgentRequest {
+    pub fn new(context: RequestContext<RoleServer>) -> Self {
+        let caller = Caller::new(format!("agent:{}", client_name(&context)));
+        Self { caller, context, input_responses: None, request_state: None }
+    }
+
+    /// Sets the caller's idempotency key from the arguments, bound to the tool and the arguments that matter.
+    pub fn with_idempotency_key(mut self, tool: &str, arguments: &serde_json::Map<String, Value>) -> Self {
+        let name = arguments.get("idempotency_key").and_then(Value::as_str);
+        self.caller.key = name.map(|name| {
+            let compared =
+                arguments.iter().filter(|(name, _)| !ARGUMENTS_OUTSIDE_KEY.contains(&name.as_str()));
+            let request =
+                json!({ "tool": tool, "arguments": compared.collect::<std::collections::BTreeMap<_, _>>() });
+            IdempotencyKey::new(name, &request)
+        });
+        self
+    }
+
+    /// The person who answers through the client, as a caller.
+    pub fn person_caller(&self) -> Caller {
+        Caller::new(format!("person:through {}", client_name(&self.context)))
+            .with_key(self.caller.key.clone())
+    }
+
+    /// What the client declared; empty if it declared nothing.
+    pub fn client_capabilities(&self) -> ClientCapabilities {
+        self.context.client_capabilities().unwrap_or_default()
+    }
+
+    /// Whether the client can show a form to a person.
+    pub fn can_elicit(&self) -> bool {
+        let elicitation = self.client_capabilities().elicitation;
+        elicitation.is_some_and(|can| can.form.is_some() || can.url.is_none())
+    }
+
+    /// Whether the client uses the sessionless protocol; there a server asks by `input_required` results.
+    pub fn is_sessionless(&self) -> bool {
+        let version = self.context.protocol_version();
+        version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+    }
+
+    /// Starts progress notifications for this request.
+    pub fn progress_notifier(&self) -> ProgressNotifier {
+        ProgressNotifier {
+            token: self.context.meta.get_progress_token(),
+            peer: self.context.peer.clone(),
+            last_progress: 0.0,
+            heartbeat_at: Instant::now() + PROGRESS_HEARTBEAT,
+        }
+    }
+}
+
+/// The client's name without control characters, shortened; "unnamed" if it has none.
+fn client_name(context: &RequestContext<RoleServer>) -> String {
+    let name = context.client_info().map(|client| client.name).unwrap_or_default();
+    let plain: String = name.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
+    if plain.is_empty() { "unnamed".to_owned() } else { plain }
+}
+
+/// Sends the progress notifications of one request: each rises, and stays below the total until all is done.
+#[derive(Debug)]
+pub struct ProgressNotifier {
+    /// None: the client asked for no progress.
+    token: Option<ProgressToken>,
+    peer: Peer<RoleServer>,
+    /// The progress of the last notification.
+    last_progress: f64,
+    /// When the next notification is due.
+    heartbeat_at: Instant,
+}
+
+/// The progress of an execution, in steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgressUpdate {
+    /// Steps that are done, plus the reported fractions of running steps.
+    pub done: f64,
+    pub total: f64,
+    pub message: String,
+}
+
+impl ProgressNotifier {
+    /// Sends a notification and restarts the heartbeat; sends nothing if the client asked for no progress.
+    pub async fn notify(&mut self, update: ProgressUpdate) {
+        self.heartbeat_at = Instant::now() + PROGRESS_HEARTBEAT;
+        let Some(token) = self.token.clone() else { return };
+        // The protocol requires every notification to rise, even if nothing has advanced.
+        let progress = if update.done > self.last_progress {
+            update.done
+        } else {
+            self.last_progress + (update.total - self.last_progress) * UNMEASURED_RISE
+        };
+        if progress <= self.last_progress {
+            return;
+        }
+        self.last_progress = progress;
+        let notification = ProgressNotificationParam::new(token, progress)
+            .with_total(update.total)
+            .with_message(update.message);
+        if let Err(error) = self.peer.notify_progress(notification).await {
+            tracing::debug!("a progress notification was not delivered: {error}");
+        }
+    }
+
+    /// Whether the client asked for progress and the execution has advanced since the last notification.
+    pub fn has_advanced(&self, update: &ProgressUpdate) -> bool {
+        self.token.is_some() && update.done > self.last_progress
+    }
+
+    /// When a notification is due even if nothing has advanced.
+    pub fn heartbeat_at(&self) -> Instant {
+        self.heartbeat_at
+    }
+}

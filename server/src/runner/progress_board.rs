@@ -1,0 +1,54 @@
+//! The last progress report of each call in flight. In memory only: progress is of no interest once the
+//! call has ended, and the journal holds what happened.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use actbook_engine::id::StepNo;
+
+use crate::tools::CallProgress;
+
+/// One slot for each step that is being called. Clones share the slots.
+#[derive(Clone, Debug, Default)]
+pub struct ProgressBoard(Arc<Mutex<ProgressSlots>>);
+
+/// The last report by stream and step; None: the call is in flight and has reported nothing.
+type ProgressSlots = HashMap<(u64, StepNo), Option<CallProgress>>;
+
+impl ProgressBoard {
+    /// Opens a slot for a call; it is removed when the result is dropped.
+    pub fn open_slot(&self, stream: u64, step: StepNo) -> ProgressSlot {
+        self.lock().insert((stream, step), None);
+        ProgressSlot { board: self.clone(), stream, step }
+    }
+
+    /// Stores a report; one that comes after the call's end is dropped.
+    pub fn update(&self, stream: u64, step: StepNo, progress: CallProgress) {
+        if let Some(slot) = self.lock().get_mut(&(stream, step)) {
+            *slot = Some(progress);
+        }
+    }
+
+    /// The last report; None: there is none, or no call of the step is in flight.
+    pub fn latest(&self, stream: u64, step: StepNo) -> Option<CallProgress> {
+        self.lock().get(&(stream, step)).cloned().flatten()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ProgressSlots> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes its call's slot when dropped.
+#[derive(Debug)]
+pub struct ProgressSlot {
+    board: ProgressBoard,
+    stream: u64,
+    step: StepNo,
+}
+
+impl Drop for ProgressSlot {
+    fn drop(&mut self) {
+        self.board.lock().remove(&(self.stream, self.step));
+    }
+}

@@ -1,0 +1,149 @@
+//! Commands that people and agents give to an execution. Each becomes an entry in the journal, from which the
+//! execution's driver continues.
+
+use actbook_engine::execution::Command;
+use actbook_engine::policy::StepAnswer;
+use serde_json::Value;
+
+use super::Service;
+use super::executions::FoundExecution;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::ledger::{DriveState, LedgerReply, Operation};
+
+/// The commanded execution as it was found before, and its progress after the command.
+type ExecutionCommandResult = Result<(FoundExecution, DriveState), Error>;
+
+impl Service {
+    /// Finds an execution by id and gives it a command.
+    pub(super) async fn find_and_command(
+        &self,
+        caller: &Caller,
+        id: &str,
+        command: Command,
+    ) -> ExecutionCommandResult {
+        let found = self.find(id).await?;
+        let progress = self.command(caller, found.stream, command).await?;
+        Ok((found, progress))
+    }
+
+    /// Gives a command to the execution of `stream`; a repeated request returns its current progress.
+    pub(super) async fn command(
+        &self,
+        caller: &Caller,
+        stream: u64,
+        command: Command,
+    ) -> Result<DriveState, Error> {
+        let request = Operation::Command { stream, command: command.into() };
+        match self.submit(caller, request).await? {
+            LedgerReply::Advanced(progress) => Ok(*progress),
+            LedgerReply::Repeated(_) => self.current(stream),
+            LedgerReply::PlanSaved { .. }
+            | LedgerReply::Done
+            | LedgerReply::ToolAccepted { .. }
+            | LedgerReply::Recorded(_) => {
+                unreachable!("a command moves its execution")
+            }
+        }
+    }
+
+    /// Starts nothing further; calls in flight finish.
+    pub async fn pause(&self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
+        self.find_and_command(caller, id, Command::Pause { reason }).await
+    }
+
+    /// Lifts a pause.
+    pub async fn resume(&self, caller: &Caller, id: &str) -> ExecutionCommandResult {
+        self.find_and_command(caller, id, Command::Resume).await
+    }
+
+    /// Ends the execution without undoing anything; calls in flight are asked to stop.
+    pub async fn cancel(&self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
+        self.find_and_command(caller, id, Command::Cancel { reason }).await
+    }
+
+    /// Runs the compensations. Counts as their approval only if the caller may approve.
+    pub async fn undo(&self, caller: &Caller, id: &str, reason: Option<String>) -> ExecutionCommandResult {
+        let approves = self.is_approver(caller, id).await?;
+        self.find_and_command(caller, id, Command::Undo { reason, approves }).await
+    }
+
+    /// Approves a step or, if `step` is `None`, the plan or a proposed undo.
+    pub async fn approve(
+        &self,
+        caller: &Caller,
+        id: &str,
+        step: Option<String>,
+        reason: Option<String>,
+    ) -> ExecutionCommandResult {
+        self.require_approver(caller, id).await?;
+        self.find_and_command(caller, id, Command::Approve { step, reason }).await
+    }
+
+    /// Rejects a step or, if `step` is `None`, the plan or a proposed undo.
+    pub async fn reject(
+        &self,
+        caller: &Caller,
+        id: &str,
+        step: Option<String>,
+        reason: Option<String>,
+    ) -> ExecutionCommandResult {
+        self.require_approver(caller, id).await?;
+        self.find_and_command(caller, id, Command::Reject { step, reason }).await
+    }
+
+    /// Answers the question of a step that failed, is unknown or asks for input.
+    pub async fn decide(
+        &self,
+        caller: &Caller,
+        id: &str,
+        step: String,
+        answer: StepAnswer,
+        reason: Option<String>,
+        output: Option<Value>,
+    ) -> ExecutionCommandResult {
+        if answer == StepAnswer::Retry {
+            self.move_pin_to_accepted(caller, id, &step).await?;
+        }
+        let approves = self.is_approver(caller, id).await?;
+        let command = Command::Decide { step, answer, reason, output, arguments: None, approves };
+        self.find_and_command(caller, id, command).await
+    }
+
+    /// Retries a failed call with these arguments instead of those that the plan binds. The arguments are
+    /// checked against the tool's schema first, so that no decision is journaled whose call could not be
+    /// sent.
+    pub async fn retry_with(
+        &self,
+        caller: &Caller,
+        id: &str,
+        step: String,
+        answer: StepAnswer,
+        reason: Option<String>,
+        arguments: Value,
+    ) -> ExecutionCommandResult {
+        self.require_fitting_arguments(id, &step, &arguments).await?;
+        self.move_pin_to_accepted(caller, id, &step).await?;
+        let approves = self.is_approver(caller, id).await?;
+        let arguments = Some(arguments);
+        let command = Command::Decide { step, answer, reason, output: None, arguments, approves };
+        self.find_and_command(caller, id, command).await
+    }
+
+    /// Refuses arguments that the tool's schema rejects; accepts them if the tool cannot be described now.
+    async fn require_fitting_arguments(&self, id: &str, step: &str, arguments: &Value) -> Result<(), Error> {
+        let plan = self.fold(self.find(id).await?.stream)?.plan;
+        let tool = plan.find_step(step).and_then(|no| plan.step(no).tool().map(str::to_owned));
+        let Some(tool) = tool else { return Ok(()) };
+        let described = self.tools.describe(&tool).await;
+        let Ok(info) = described else { return Ok(()) };
+        info.check_arguments(arguments).map_err(|why| {
+            let message = format!("`{tool}` does not take these arguments: {why}");
+            Error::new(
+                "invalid_arguments",
+                message,
+                format!("`actbook tools show {tool}` shows what it takes"),
+            )
+        })
+    }
+}

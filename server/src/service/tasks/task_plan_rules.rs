@@ -1,0 +1,150 @@
+//! Task-plan rules: a rule of the config names a saved plan or a template. For a new task that matches, a
+//! plan is made from it, with the task's fields as the defaults of its inputs, and started only if the rule
+//! says so. The task, the plan and the start are one request to the ledger: all of it is written, or nothing.
+
+use std::sync::Arc;
+
+use actbook_engine::plan::Plan;
+use actbook_engine::template::{self, PlanFromTemplate};
+use serde_json::{Map, Value, json};
+
+use super::{TaskSpec, engine_task, new_salt};
+use crate::config::{PlanSource, TaskPlanRule};
+use crate::error::Error;
+use crate::ledger::{AddTaskRequest, DriveState, LedgerReply, Operation, SavePlanRequest, StartRequest};
+use crate::service::Service;
+use crate::service::executions::complete_inputs;
+use crate::store::tasks;
+
+/// What a matching rule has created for a new task; everything is `None` if no rule matched.
+#[derive(Debug, Default)]
+pub(super) struct RuleEffects {
+    /// Id of the saved plan.
+    pub plan: Option<String>,
+    /// Id of the started execution.
+    pub started: Option<String>,
+    /// Progress of that execution, if this process is to drive it.
+    pub drive: Option<DriveState>,
+}
+
+impl Service {
+    /// The ledger's request to add a task, with the plan and the start that the first matching rule creates.
+    pub(super) async fn add_task_request(&self, given: TaskSpec, drive: bool) -> Result<Operation, Error> {
+        self.refuse_id_without_project(&given.id).await?;
+        let project = Some(self.project().to_owned());
+        let Some(rule) = self.task_plans.iter().find(|rule| rule_matches(rule, &given)) else {
+            return Ok(Operation::SetTasks {
+                tasks: vec![(engine_task(given, project), new_salt())],
+                create: true,
+            });
+        };
+        let plan = match &rule.source {
+            PlanSource::Plan(name) => self.saved_plan(name).await?.1,
+            PlanSource::Template(name) => self.template_plan(name).await?,
+        };
+        let document = plan_document_for_task(&plan, &given)?;
+        let (plan, _) = self.prepare_plan(&document, !rule.start).await?;
+        let start = if rule.start { Some(self.build_rule_start(&plan, drive).await?) } else { None };
+        Ok(Operation::AddTask(Box::new(AddTaskRequest {
+            task: engine_task(given, project),
+            salt: new_salt(),
+            plan,
+            start,
+        })))
+    }
+
+    /// Refuses the id of a task that was written before projects existed. The ledger refuses a second task
+    /// with the same id only within one project.
+    async fn refuse_id_without_project(&self, id: &str) -> Result<(), Error> {
+        if tasks::by_id_in_project(self.tenant, None, id).first(&self.db).await?.is_none() {
+            return Ok(());
+        }
+        let message = format!("there is a task `{id}` already");
+        Err(Error::new("task_exists", message, "choose another id, or change that one"))
+    }
+
+    /// The start of a plan that is saved by the same request.
+    async fn build_rule_start(&self, request: &SavePlanRequest, drive: bool) -> Result<StartRequest, Error> {
+        let plan = request.plan.clone();
+        let missing_inputs =
+            |error: Error| Error::from_findings("the task lacks what its plan needs", error.findings);
+        let inputs = complete_inputs(&plan, None).map_err(missing_inputs)?;
+        let terms = self.tool_policies_with_pins(&plan, &request.pins.clone().unwrap_or_default()).await?;
+        // The ledger replaces this reference by that of the saved plan.
+        let unsaved = actbook_engine::event::PlanRef {
+            id: request.new_id.clone(),
+            name: plan.name.clone(),
+            version: 1,
+            digest: plan.digest,
+        };
+        self.build_start(unsaved, plan, inputs, terms, drive).await
+    }
+
+    /// What the rule created, from the ledger's reply or from the stored result of a repeated request.
+    pub(super) async fn rule_effects(&self, reply: LedgerReply, drive: bool) -> Result<RuleEffects, Error> {
+        let only_plan = |plan: &str| RuleEffects { plan: Some(plan.to_owned()), ..RuleEffects::default() };
+        match reply {
+            LedgerReply::PlanSaved { plan, .. } => Ok(only_plan(plan.id.as_str())),
+            LedgerReply::Advanced(progress) => {
+                let plan = self
+                    .ledger
+                    .with_execution(progress.stream, |execution| execution.plan_ref.id.to_string())?;
+                let started = Some(progress.id.to_string());
+                Ok(RuleEffects { plan: Some(plan), started, drive: drive.then_some(*progress) })
+            }
+            LedgerReply::Repeated(result) => Ok(match result.split_once('@') {
+                Some((plan, _)) => only_plan(plan),
+                // The result of a task without a rule is its position.
+                None if result.parse::<u64>().is_ok() => RuleEffects::default(),
+                None => {
+                    let execution = self.fold(self.find(&result).await?.stream)?;
+                    let plan = Some(execution.plan_ref.id.to_string());
+                    RuleEffects { plan, started: Some(result), drive: None }
+                }
+            }),
+            LedgerReply::Recorded(_) | LedgerReply::Done | LedgerReply::ToolAccepted { .. } => {
+                Ok(RuleEffects::default())
+            }
+        }
+    }
+}
+
+/// The document of the plan that is made for a task.
+fn plan_document_for_task(plan: &Arc<Plan>, given: &TaskSpec) -> Result<String, Error> {
+    let mut inputs = input_defaults(given);
+    inputs.retain(|name, _| accepts_input(plan, name));
+    let name = format!("{} for {}", plan.name, given.id);
+    let made = PlanFromTemplate { name: &name, task: Some(&given.id), inputs: &inputs };
+    let refused = |findings| Error::from_findings("the task does not fit its plan", findings);
+    Ok(template::plan_from_template(plan, made).map_err(refused)?.to_string())
+}
+
+/// Whether a plan has an input of this name that is not secret: defaults are stored in the document.
+fn accepts_input(plan: &Plan, name: &str) -> bool {
+    let property = plan.inputs.as_ref().and_then(|schema| schema.get("properties")?.get(name));
+    property.is_some_and(|property| property.get("writeOnly") != Some(&Value::Bool(true)))
+}
+
+/// Whether a rule's type and labels match a task.
+fn rule_matches(rule: &TaskPlanRule, given: &TaskSpec) -> bool {
+    let labels = given.labels.as_deref().unwrap_or_default();
+    let type_matches = rule.r#type.as_ref().is_none_or(|kind| given.r#type.as_ref() == Some(kind));
+    type_matches && rule.labels.iter().all(|label| labels.contains(label))
+}
+
+/// A task's further fields, with its id as `task` and, where not set there, its title, type and labels.
+fn input_defaults(given: &TaskSpec) -> Map<String, Value> {
+    let mut fields = match &given.fields {
+        Some(Value::Object(fields)) => fields.clone(),
+        Some(_) | None => Map::new(),
+    };
+    fields.insert("task".to_owned(), json!(given.id));
+    for (name, value) in
+        [("title", json!(given.title)), ("type", json!(given.r#type)), ("labels", json!(given.labels))]
+    {
+        if !value.is_null() {
+            fields.entry(name).or_insert(value);
+        }
+    }
+    fields
+}

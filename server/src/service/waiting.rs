@@ -1,0 +1,127 @@
+//! What an execution waits for, as it is asked: the question's text, the answers that fit, and who holds it.
+
+use actbook_engine::chain::Digest;
+use actbook_engine::event::PlanRef;
+use actbook_engine::execution::{Execution, Question, QuestionSubject, StepState, UndoItem, UnwindProposal};
+use actbook_engine::id::StepId;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::quote::{self, quoted};
+use super::tool_questions::tool_request_text;
+use super::view::{QUOTE_CHARS_MAX, StepView, format_time};
+
+/// Longest description of a step's work in a question.
+const WORK_CHARS_MAX: usize = 20_000;
+
+/// A question that an execution waits for.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitingView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepId>,
+    #[serde(rename = "for")]
+    pub kind: &'static str,
+    pub question: String,
+    pub options: Vec<&'static str>,
+    /// The questions of a tool as MCP `inputRequests`: the reply needs one value under each of these keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Value>,
+    /// The agent that has started the step, and until when no other agent may report on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim: Option<ClaimView>,
+    /// Position of the entry that asks: the same text asked again is another question.
+    #[serde(skip)]
+    pub asked: Option<u64>,
+}
+
+/// An agent's claim of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClaimView {
+    pub holder: String,
+    pub until: String,
+}
+
+/// The view of an open question, without `claim` and the position in `asked`.
+pub(super) fn waiting_view(
+    plan: &PlanRef,
+    question: &Question,
+    steps: &[StepView],
+    undo: &[UndoItem],
+    asked: Option<&Value>,
+    pin: Option<Digest>,
+) -> WaitingView {
+    let view = question.step.map(|no| &steps[no.index()]);
+    let id = view.map(|view| view.id.to_string()).unwrap_or_default();
+    let error = view.and_then(|view| view.error.as_ref()).map_or_else(String::new, |error| {
+        format!(" ({}: {})", error.category, quoted(&error.message, QUOTE_CHARS_MAX))
+    });
+    let answers: Vec<&'static str> = question.answers.iter().map(|answer| answer.as_str()).collect();
+    let approvals = vec!["approve", "reject"];
+    let (kind, text, options) = match question.subject {
+        QuestionSubject::PlanApproval => {
+            let (name, version, digest) = (quote::name(&plan.name), plan.version, plan.digest);
+            let text = format!("May the plan {name} start, as version {version} ({digest}) has it?");
+            ("approval", text, approvals)
+        }
+        QuestionSubject::UndoApproval => {
+            ("approval", "May what has been done be undone, as the brief lists it?".to_owned(), approvals)
+        }
+        QuestionSubject::StepApproval => {
+            let pinned = pin.map(|pin| format!(", as its definition {pin} has it")).unwrap_or_default();
+            ("approval", format!("May step `{id}` run? {}{pinned}", work_text(view)), approvals)
+        }
+        QuestionSubject::AgentWork => {
+            let text = format!("Step `{id}` is yours: {}", work_text(view));
+            ("agent", text, vec!["started", "succeeded", "failed"])
+        }
+        QuestionSubject::AgentUndo => {
+            let work = undo.iter().find(|one| one.step.as_str() == id).and_then(|one| one.action.as_deref());
+            let text = work.map_or("take its effect back".to_owned(), |work| quoted(work, WORK_CHARS_MAX));
+            ("agent", format!("Undo step `{id}`: {text}"), vec!["compensated", "failed"])
+        }
+        QuestionSubject::ToolQuestion => {
+            ("decision", format!("Step `{id}` asks{}", tool_request_text(asked)), answers)
+        }
+        QuestionSubject::Failure => ("decision", format!("Step `{id}` failed{error}. What now?"), answers),
+        QuestionSubject::Unknown => {
+            ("decision", format!("Nobody knows whether step `{id}` took effect{error}. Did it?"), answers)
+        }
+        QuestionSubject::FailedUndo => {
+            ("decision", format!("Undoing step `{id}` did not work{error}. What now?"), answers)
+        }
+    };
+    WaitingView {
+        step: view.map(|view| view.id.clone()),
+        kind,
+        question: text,
+        options,
+        requests: asked.and_then(|asked| asked.get("inputRequests")).cloned(),
+        claim: None,
+        asked: None,
+    }
+}
+
+/// Position of the entry that proposes the undo. `None`: the question is not about an undo.
+pub(super) fn proposal_position(execution: &Execution, question: &Question) -> Option<u64> {
+    match (&execution.proposal, question.subject) {
+        (UnwindProposal::Asked { position, .. }, QuestionSubject::UndoApproval) => Some(position.0),
+        _ => None,
+    }
+}
+
+pub(super) fn claim_view(question: &Question, step: Option<&StepState>) -> Option<ClaimView> {
+    let claim = step.and_then(|step| step.claim.as_ref());
+    let claim = claim.filter(|_| question.subject == QuestionSubject::AgentWork)?;
+    Some(ClaimView { holder: claim.holder.clone(), until: format_time(claim.until_ms) })
+}
+
+/// What a step would do: its call with arguments, or its action.
+fn work_text(view: Option<&StepView>) -> String {
+    let Some(view) = view else { return String::new() };
+    let arguments = view.arguments.as_ref().map(|arguments| format!(" with {arguments}")).unwrap_or_default();
+    match (&view.tool, &view.action) {
+        (Some(tool), _) => quote::line(&format!("It calls {tool}{arguments}"), WORK_CHARS_MAX),
+        (None, Some(action)) => quoted(action, WORK_CHARS_MAX),
+        (None, None) => String::new(),
+    }
+}

@@ -1,0 +1,162 @@
+//! Converts an execution's entries to rows of calls, each from its start entry to its end entry.
+
+use std::collections::BTreeMap;
+
+use actbook_engine::event::{Event, PayloadDigest, PlanRef, ProbeFinding};
+use actbook_engine::execution::RecordedEvent;
+use actbook_engine::id::StepId;
+use actbook_engine::plan::{CompensationWork, Plan, Step, StepWork};
+use actbook_engine::policy::{ErrorCategory, Outcome};
+
+use crate::store::calls::CallRow;
+
+/// Kinds of calls, as the rows name them.
+const RUN: &str = "run";
+const PROBE: &str = "probe";
+const COMPENSATION: &str = "compensation";
+
+/// Step, kind and number of a call.
+type CallKey = (String, &'static str, u64);
+
+/// All calls of one execution, without those that a takeover proved unsent.
+pub fn call_rows(stream: u64, reference: &PlanRef, plan: &Plan, entries: &[RecordedEvent]) -> Vec<CallRow> {
+    let mut tracker = CallTracker { stream, reference, plan, calls: BTreeMap::new() };
+    for recorded in entries {
+        tracker.apply(recorded);
+    }
+    tracker.calls.into_values().collect()
+}
+
+/// Collects the calls while an execution's entries are read in order.
+struct CallTracker<'a> {
+    stream: u64,
+    reference: &'a PlanRef,
+    plan: &'a Plan,
+    calls: BTreeMap<CallKey, CallRow>,
+}
+
+/// How a call ended.
+struct CallEnd {
+    outcome: Outcome,
+    category: Option<ErrorCategory>,
+    /// The recorded result, which is the error text if the call did not succeed.
+    result: Option<PayloadDigest>,
+    /// The call is known not to have left the process.
+    unsent: bool,
+    /// The node that took the execution over concluded this end; the real time of the end is unknown.
+    takeover: bool,
+}
+
+impl CallTracker<'_> {
+    /// Applies one entry.
+    fn apply(&mut self, recorded: &RecordedEvent) {
+        match &recorded.event {
+            Event::AttemptStarted(event) => {
+                let tool_and_agent = |step: &Step| match &step.work {
+                    StepWork::Tool { tool, .. } => (Some(tool.clone()), false),
+                    StepWork::AgentTool { tool, .. } => (Some(tool.clone()), true),
+                    StepWork::Action { .. } => (None, true),
+                };
+                self.start_call(recorded, &event.step, RUN, event.attempt, tool_and_agent);
+            }
+            Event::ProbeStarted(event) => {
+                let tool_and_agent =
+                    |step: &Step| (step.probe.as_ref().map(|probe| probe.tool.clone()), false);
+                self.start_call(recorded, &event.step, PROBE, event.attempt, tool_and_agent);
+            }
+            Event::CompensationStarted(event) => {
+                let tool_and_agent = |step: &Step| match step.compensation.as_ref().map(|undo| &undo.work) {
+                    Some(CompensationWork::Tool { tool, .. }) => (Some(tool.clone()), false),
+                    Some(CompensationWork::Action { .. }) | None => (None, true),
+                };
+                self.start_call(recorded, &event.step, COMPENSATION, event.compensation, tool_and_agent);
+            }
+            Event::AttemptEnded(event) => {
+                let (outcome, category, result) = (event.outcome, event.category, event.result);
+                let end =
+                    CallEnd { outcome, category, result, unsent: event.unsent, takeover: event.takeover };
+                self.end_call(recorded, &event.step, RUN, event.attempt, &end);
+            }
+            Event::ProbeEnded(event) => {
+                self.end_call(
+                    recorded,
+                    &event.step,
+                    PROBE,
+                    event.attempt,
+                    &probe_end(event.found, event.result),
+                );
+            }
+            Event::CompensationEnded(event) => {
+                let (outcome, category, result) = (event.outcome, event.category, event.result);
+                let end =
+                    CallEnd { outcome, category, result, unsent: event.unsent, takeover: event.takeover };
+                self.end_call(recorded, &event.step, COMPENSATION, event.compensation, &end);
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a call that has started. `tool_and_agent` gives its tool, and whether an agent makes the call.
+    fn start_call(
+        &mut self,
+        recorded: &RecordedEvent,
+        id: &StepId,
+        kind: &'static str,
+        number: u32,
+        tool_and_agent: impl Fn(&Step) -> (Option<String>, bool),
+    ) {
+        let Some(no) = self.plan.find_step(id.as_str()) else { return };
+        let (tool, agent) = tool_and_agent(self.plan.step(no));
+        let call = CallRow {
+            stream: self.stream,
+            step: id.to_string(),
+            kind,
+            number: u64::from(number),
+            plan: self.reference.id.to_string(),
+            plan_version: u64::from(self.reference.version),
+            tool,
+            agent,
+            started_at: recorded.at_ms,
+            took_ms: None,
+            outcome: None,
+            category: None,
+            sent: true,
+            error_position: None,
+        };
+        self.calls.insert((id.to_string(), kind, u64::from(number)), call);
+    }
+
+    /// Records the end of a call; removes a call that a takeover proved unsent.
+    fn end_call(
+        &mut self,
+        recorded: &RecordedEvent,
+        id: &StepId,
+        kind: &'static str,
+        number: u32,
+        end: &CallEnd,
+    ) {
+        let key = (id.to_string(), kind, u64::from(number));
+        if end.unsent && end.takeover {
+            self.calls.remove(&key);
+            return;
+        }
+        let Some(call) = self.calls.get_mut(&key) else { return };
+        call.took_ms = (!end.takeover).then(|| recorded.at_ms - call.started_at);
+        call.outcome = Some(end.outcome.as_str());
+        call.category = end.category.map(ErrorCategory::as_str);
+        call.sent = !end.unsent;
+        call.error_position =
+            end.result.filter(|_| end.outcome != Outcome::Succeeded).map(|_| recorded.position.0);
+    }
+}
+
+/// How a probe ended. A probe with a definite answer has succeeded, whatever the answer. The journal gives
+/// errors of probes no category.
+fn probe_end(found: ProbeFinding, result: Option<PayloadDigest>) -> CallEnd {
+    let (outcome, takeover) = match found {
+        ProbeFinding::Happened | ProbeFinding::DidNotHappen => (Outcome::Succeeded, false),
+        ProbeFinding::Error => (Outcome::Failed, false),
+        ProbeFinding::Lost => (Outcome::Unknown, true),
+    };
+    CallEnd { outcome, category: None, result, unsent: false, takeover }
+}

@@ -1,0 +1,54 @@
+//! Cursors of the projections that are built on demand: how far each has read the journal.
+
+use super::{Select, Statement};
+
+/// A projection that is built on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProjectionCursor {
+    /// The tables that are derived from whole executions; see `call_stats`.
+    CallStats,
+    /// The index of journal segments; see `journal_index`.
+    JournalIndex,
+}
+
+impl ProjectionCursor {
+    /// The cursor's name in the table.
+    fn name(self) -> &'static str {
+        match self {
+            ProjectionCursor::CallStats => "calls",
+            ProjectionCursor::JournalIndex => "stretches",
+        }
+    }
+}
+
+/// The last position that the projection has read. No row: it was never built.
+pub fn position(tenant: i64, cursor: ProjectionCursor) -> Select<u64> {
+    Select::new(
+        "SELECT position FROM caught_up WHERE tenant = $1 AND name = $2",
+        vec![tenant.into(), cursor.name().into()],
+        |row| row.uint(0),
+    )
+}
+
+/// Moves the cursor from `from` to `to`. Must be the first statements of their transaction: the update locks
+/// the row, so that concurrent builders run one after the other, and one that did not start at `from` would
+/// write -1, which violates the table's constraint.
+pub fn advance(tenant: i64, cursor: ProjectionCursor, from: u64, to: u64) -> [Statement; 2] {
+    [
+        Statement::new(
+            "INSERT INTO caught_up (tenant, name, position) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING",
+            vec![tenant.into(), cursor.name().into()],
+        ),
+        Statement::new(
+            "UPDATE caught_up SET position = \
+             CASE WHEN position = $3 THEN CAST($4 AS BIGINT) ELSE CAST(-1 AS BIGINT) END \
+             WHERE tenant = $1 AND name = $2",
+            vec![tenant.into(), cursor.name().into(), from.into(), to.into()],
+        ),
+    ]
+}
+
+/// Deletes all cursors, so that the next reader builds the projections from the beginning.
+pub fn reset(tenant: i64) -> Statement {
+    Statement::new("DELETE FROM caught_up WHERE tenant = $1", vec![tenant.into()])
+}

@@ -1,0 +1,69 @@
+//! Parses a server's response to a tool call. rmcp guesses from its fields what kind of result a response is,
+//! so that one with an extra field may be taken for a list of prompts; and guessing is most of the cost of
+//! parsing.
+
+use rmcp::model::{
+    CallToolResult, ContentBlock, CustomResult, JsonRpcVersion2_0, RequestId, ResultType,
+    ServerJsonRpcMessage, ServerResult,
+};
+use serde::Deserialize;
+use serde::de::Deserializer;
+use serde_json::{Value, json};
+
+/// A JSON-RPC response with a result and no other fields, such as an error.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallResponse {
+    #[serde(rename = "jsonrpc")]
+    _version: JsonRpcVersion2_0,
+    id: RequestId,
+    result: CallResultFields,
+}
+
+/// The fields that distinguish a tool result from a question, a task or any other result.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CallResultFields {
+    result_type: Option<ResultType>,
+    content: Option<Vec<ContentBlock>>,
+    #[serde(default, deserialize_with = "present")]
+    structured_content: Option<Value>,
+    is_error: Option<bool>,
+}
+
+/// Reads an explicit null as `Some(Value::Null)`; only an absent field is `None`.
+fn present<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(field).map(Some)
+}
+
+/// The id of the request that a message answers. None: it is not an answer.
+pub fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        ServerJsonRpcMessage::Response(response) => Some(&response.id),
+        ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+        ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => None,
+    }
+}
+
+/// Parses a message as the result of a call. None: it does not answer a call, or declares itself something
+/// else, such as a task or a question.
+pub fn parse(message: &[u8], is_call: impl FnOnce(&RequestId) -> bool) -> Option<ServerJsonRpcMessage> {
+    let CallResponse { id, result: fields, .. } = serde_json::from_slice(message).ok()?;
+    if fields.result_type.as_ref().is_some_and(|kind| !kind.is_complete()) || !is_call(&id) {
+        return None;
+    }
+    let result = match (&fields.content, &fields.structured_content, fields.is_error) {
+        // Not a tool result; rmcp would take it for one if it has a `_meta`.
+        (None, None, None) => ServerResult::CustomResult(CustomResult(json!({}))),
+        _ => ServerResult::CallToolResult(tool_result(fields)),
+    };
+    Some(ServerJsonRpcMessage::response(result, id))
+}
+
+fn tool_result(fields: CallResultFields) -> CallToolResult {
+    let mut result = CallToolResult::default();
+    result.content = fields.content.unwrap_or_default();
+    result.structured_content = fields.structured_content;
+    result.is_error = fields.is_error;
+    result
+}

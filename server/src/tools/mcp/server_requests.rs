@@ -1,0 +1,27 @@
+//! Replies to a server's own requests, made at once: rmcp would spawn a task for each, without a limit.
+
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientResult, ElicitResult, ElicitationAction, ErrorCode, ErrorData,
+    ServerJsonRpcMessage, ServerRequest,
+};
+
+/// The reply to a server's request. None: the message is not a request.
+pub fn reply_to(message: &ServerJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
+    let ServerJsonRpcMessage::Request(received) = message else { return None };
+    let id = received.id.clone();
+    Some(match &received.request {
+        ServerRequest::PingRequest(_) => ClientJsonRpcMessage::response(ClientResult::empty(()), id),
+        // `cancel`, since no person was asked: `decline` would be a person's refusal. A server that needs an
+        // answer uses the newer protocol's `input_required`, which becomes the step's question.
+        ServerRequest::ElicitRequest(_) => {
+            tracing::warn!(
+                "a server requested user input during a call; answered `cancel`, no user was asked"
+            );
+            ClientJsonRpcMessage::response(ElicitResult::new(ElicitationAction::Cancel).into(), id)
+        }
+        _ => {
+            let why = "Method not found: this client lends neither a model nor its files";
+            ClientJsonRpcMessage::error(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None), Some(id))
+        }
+    })
+}
