@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::id::Position;
+use crate::id::{Position, StreamId, TenantId};
 
 /// Layout version, hashed into every entry so that a later layout cannot be confused with this one.
 pub const FORMAT_VERSION: u64 = 1;
@@ -23,9 +23,9 @@ pub const GENESIS: Hash = [0; 32];
 /// The stored columns of a journal entry that its hash covers.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryParts<'a> {
-    pub tenant: u64,
+    pub tenant: TenantId,
     pub position: Position,
-    pub stream: u64,
+    pub stream: StreamId,
     /// The entry's number within its stream, from 1.
     pub version: u64,
     pub at_ms: i64,
@@ -37,7 +37,7 @@ pub struct EntryParts<'a> {
 /// Hashes an entry's columns, without the chain.
 pub fn entry_hash(parts: &EntryParts<'_>) -> Hash {
     let mut hasher = Sha256::new();
-    let numbers = [FORMAT_VERSION, parts.tenant, parts.position.0, parts.stream, parts.version];
+    let numbers = [FORMAT_VERSION, parts.tenant.0 as u64, parts.position.0, parts.stream.0, parts.version];
     for number in numbers {
         hash_length_prefixed(&mut hasher, &number.to_be_bytes());
     }

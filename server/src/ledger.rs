@@ -18,7 +18,7 @@ use actbook_engine::event::{PlanRef, ReportedStatus};
 use actbook_engine::execution::{
     ActionFacts, Command, CorruptJournal, DueCall, DueWork, Execution, Refusal, StartContext, due,
 };
-use actbook_engine::id::{Epoch, ExecutionId, NodeId, PlanId, Position};
+use actbook_engine::id::{Epoch, ExecutionId, NodeId, PlanId, Position, StreamId, TenantId};
 use actbook_engine::library::{PlanLibrary, SaveOptions, ToolPins};
 use actbook_engine::note::{Note, NoteScope};
 use actbook_engine::plan::Plan;
@@ -77,7 +77,7 @@ pub enum Operation {
     Start(Box<StartRequest>),
     /// Applies a command to the execution of this stream.
     Command {
-        stream: u64,
+        stream: StreamId,
         command: Arc<Command>,
     },
     /// Records an act that belongs to no execution.
@@ -89,7 +89,7 @@ pub enum Operation {
     },
     /// Erases the payloads and the salt of such an act.
     EraseAct {
-        stream: u64,
+        stream: StreamId,
     },
     SetNote(Box<SetNoteRequest>),
     DeleteNote {
@@ -99,7 +99,7 @@ pub enum Operation {
     },
     /// Erases a note's payloads and salt, if the note is still at this version.
     EraseNote {
-        stream: u64,
+        stream: StreamId,
         version: u64,
     },
     /// Creates tasks (`create`) or changes existing ones; each comes with the salt for a new stream.
@@ -187,7 +187,7 @@ pub enum LedgerReply {
 /// An execution's position and status after a command, and the calls that its driver has to make.
 #[derive(Clone, Debug)]
 pub struct DriveState {
-    pub stream: u64,
+    pub stream: StreamId,
     pub id: ExecutionId,
     pub position: Position,
     pub epoch: Epoch,
@@ -203,7 +203,7 @@ pub struct DriveState {
 
 impl DriveState {
     /// The progress of an execution as it is, without a command and so without new arguments.
-    pub fn from_execution(stream: u64, execution: &Execution) -> Self {
+    pub fn from_execution(stream: StreamId, execution: &Execution) -> Self {
         Self {
             stream,
             id: execution.id.clone(),
@@ -315,7 +315,7 @@ impl Shared {
 
 impl Ledger {
     /// Opens the journal of a tenant and starts its writer thread.
-    pub fn open(db: Db, tenant: i64, notifier: Notifier) -> Result<Self, Error> {
+    pub fn open(db: Db, tenant: TenantId, notifier: Notifier) -> Result<Self, Error> {
         let appender = Mutex::new(db.appender()?);
         let clock = Arc::new(Clock::new());
         let pending = Mutex::new(PendingState::new(db, tenant, clock.clone()));
@@ -340,12 +340,12 @@ impl Ledger {
 
     /// Registers a driver of the execution, for as long as the result is held. The result is notified
     /// when anyone but the driver has appended to the execution.
-    pub fn register_driver(&self, stream: u64) -> Arc<Notify> {
+    pub fn register_driver(&self, stream: StreamId) -> Arc<Notify> {
         self.shared.lock().register_driver(stream)
     }
 
     /// Whether a driver in this process is registered for the execution.
-    pub fn is_driven_here(&self, stream: u64) -> bool {
+    pub fn is_driven_here(&self, stream: StreamId) -> bool {
         self.shared.lock().is_driven_here(stream)
     }
 
@@ -356,12 +356,16 @@ impl Ledger {
     }
 
     /// Reads an execution, queued entries included. They may yet fail to be written: the result is a hint.
-    pub fn with_execution<T>(&self, stream: u64, read: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
+    pub fn with_execution<T>(
+        &self,
+        stream: StreamId,
+        read: impl FnOnce(&Execution) -> T,
+    ) -> Result<T, Error> {
         self.shared.lock().with_execution(stream, read)
     }
 
     /// The cached state of an execution. None: not cached, or not known to be durable.
-    pub fn cached_execution(&self, stream: u64) -> Option<Execution> {
+    pub fn cached_execution(&self, stream: StreamId) -> Option<Execution> {
         self.shared.lock().cached_execution(stream)
     }
 
@@ -371,7 +375,7 @@ impl Ledger {
     }
 
     /// Folds these executions into the cache: one bulk read is faster than one read for each.
-    pub fn prefetch(&self, streams: &[u64]) -> Result<(), Error> {
+    pub fn prefetch(&self, streams: &[StreamId]) -> Result<(), Error> {
         self.shared.lock().prefetch(streams)
     }
 
@@ -384,7 +388,7 @@ impl Ledger {
     pub async fn command(
         &self,
         actor: &Arc<str>,
-        stream: u64,
+        stream: StreamId,
         command: impl Into<Arc<Command>>,
     ) -> Result<DriveState, Error> {
         let request = Operation::Command { stream, command: command.into() };

@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use actbook_engine::id::TenantId;
+
 use tokio::sync::watch;
 
 use crate::store::db::WatchGuard;
@@ -12,7 +14,7 @@ use crate::store::{Db, Error};
 #[derive(Debug, Clone)]
 pub struct Notifier {
     db: Db,
-    tenant: i64,
+    tenant: TenantId,
     /// The highest position known from this process or from the database.
     highest: watch::Sender<u64>,
     /// The highest position that the database has notified of.
@@ -26,7 +28,7 @@ pub struct Notifier {
 pub struct RemoteListener(#[expect(dead_code, reason = "held only for what its drop does")] Arc<WatchGuard>);
 
 impl Notifier {
-    pub fn new(db: Db, tenant: i64) -> Self {
+    pub fn new(db: Db, tenant: TenantId) -> Self {
         let (highest, highest_remote) = (watch::Sender::new(0), watch::Sender::new(0));
         Self { db, tenant, highest, highest_remote, listener: Arc::default() }
     }

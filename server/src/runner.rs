@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, Refusal};
-use actbook_engine::id::StepNo;
+use actbook_engine::id::{StepNo, StreamId, TenantId};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -67,7 +67,7 @@ pub struct Runner(Arc<RunnerInner>);
 #[derive(Debug)]
 struct RunnerInner {
     db: Db,
-    tenant: i64,
+    tenant: TenantId,
     ledger: Ledger,
     tools: Arc<Tools>,
     node: NodeLock,
@@ -102,7 +102,7 @@ impl Runner {
     /// renew the lease and listen for other processes' appends.
     pub async fn open(
         db: Db,
-        tenant: i64,
+        tenant: TenantId,
         ledger: Ledger,
         notifier: Notifier,
         tools: Arc<Tools>,
@@ -139,7 +139,7 @@ impl Runner {
     }
 
     /// The last progress that a step's call reported. None: no report, or no such call in this process.
-    pub fn call_progress(&self, stream: u64, step: StepNo) -> Option<crate::tools::CallProgress> {
+    pub fn call_progress(&self, stream: StreamId, step: StepNo) -> Option<crate::tools::CallProgress> {
         self.0.progress.latest(stream, step)
     }
 
@@ -169,7 +169,7 @@ impl Runner {
 
     /// Claims an execution, unless it has ended or a live node drives it. `toolset` is the digest of this
     /// process's server definitions; an execution of another toolset is refused.
-    pub async fn claim(&self, stream: u64, toolset: Digest) -> Result<ClaimResult, Error> {
+    pub async fn claim(&self, stream: StreamId, toolset: Digest) -> Result<ClaimResult, Error> {
         loop {
             match self.try_claim(stream, toolset).await {
                 Err(Error::Ledger(ledger::Error::Refused(refusal)))
@@ -180,7 +180,7 @@ impl Runner {
     }
 
     /// One attempt to claim; refused as `claimed_by_another` if another node was faster.
-    async fn try_claim(&self, stream: u64, toolset: Digest) -> Result<ClaimResult, Error> {
+    async fn try_claim(&self, stream: StreamId, toolset: Digest) -> Result<ClaimResult, Error> {
         let (may_run_here, driver, after, ended) = self.0.ledger.with_execution(stream, |execution| {
             // An execution that is stopping makes no more calls, so it needs no tools.
             let may_run_here = execution.toolset == toolset || execution.stop.is_some();

@@ -40,6 +40,8 @@ mod waiting;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use actbook_engine::id::TenantId;
+
 use tokio::sync::OnceCell;
 
 use crate::config::{Approvals, Config, Sharing, TaskPlanRule};
@@ -99,7 +101,7 @@ const SESSION_CHARS: usize = 6;
 #[derive(Clone, Debug)]
 pub struct Service {
     db: Db,
-    tenant: i64,
+    tenant: TenantId,
     ledger: Ledger,
     notifier: Notifier,
     tools: Arc<Tools>,

@@ -27,6 +27,8 @@ pub mod tokenizer;
 pub mod tools;
 mod value;
 
+use actbook_engine::id::TenantId;
+
 pub use address::without_password;
 pub use db::{Appender, DatabaseOptions, Db};
 pub use dialect::Dialect;
@@ -36,4 +38,4 @@ pub use select::{PrefixMatch, Select};
 pub use value::{Row, Statement, Value};
 
 /// Id of the tenant that exists in every installation.
-pub const DEFAULT_TENANT: i64 = 1;
+pub const DEFAULT_TENANT: TenantId = TenantId(1);

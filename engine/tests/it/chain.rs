@@ -1,7 +1,7 @@
 //! The golden vectors of docs/journal.md: journals written by any release must verify for ever.
 
 use actbook_engine::chain::{Digest, EntryParts, GENESIS, Hash, chain_hash, entry_hash};
-use actbook_engine::id::Position;
+use actbook_engine::id::{Position, StreamId, TenantId};
 
 fn hex(hash: &Hash) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -9,9 +9,9 @@ fn hex(hash: &Hash) -> String {
 
 fn first() -> EntryParts<'static> {
     EntryParts {
-        tenant: 1,
+        tenant: TenantId(1),
         position: Position(1),
-        stream: 1,
+        stream: StreamId(1),
         version: 1,
         at_ms: 1_700_000_000_000,
         actor: "person:ada",
@@ -55,9 +55,9 @@ fn a_payload_digest_is_the_documented_one() {
 #[test]
 fn every_part_of_an_entry_changes_its_hash() {
     let changed = [
-        EntryParts { tenant: 2, ..first() },
+        EntryParts { tenant: TenantId(2), ..first() },
         EntryParts { position: Position(2), ..first() },
-        EntryParts { stream: 2, ..first() },
+        EntryParts { stream: StreamId(2), ..first() },
         EntryParts { version: 2, ..first() },
         EntryParts { at_ms: 0, ..first() },
         EntryParts { actor: "person:bob", ..first() },

@@ -10,7 +10,7 @@ use actbook_engine::execution::{
     Command as Ask, Execution, LoadedPayloads, NewEvent, Now, RecordedEvent, ReportedOutcome, StartContext,
     build_start_event, decide, due, evolve, follow, initial_state,
 };
-use actbook_engine::id::{ExecutionId, NodeId, PlanId, Position};
+use actbook_engine::id::{ExecutionId, NodeId, PlanId, Position, StreamId, TenantId};
 use actbook_engine::plan::Plan;
 use serde_json::Value;
 
@@ -23,12 +23,20 @@ struct Book {
 }
 
 impl Book {
-    fn record(&mut self, stream: u64, version: u64, fresh: NewEvent) -> RecordedEvent {
+    fn record(&mut self, stream: StreamId, version: u64, fresh: NewEvent) -> RecordedEvent {
         self.position += 1;
         let (position, at_ms) = (Position(self.position), 1_700_000_000_000);
         let (kind, body) = (fresh.event.kind(), fresh.event.body());
-        let parts =
-            EntryParts { tenant: 1, position, stream, version, at_ms, actor: "bench", kind, body: &body };
+        let parts = EntryParts {
+            tenant: TenantId(1),
+            position,
+            stream,
+            version,
+            at_ms,
+            actor: "bench",
+            kind,
+            body: &body,
+        };
         self.hash = chain::chain_hash(&self.hash, &chain::entry_hash(&parts));
         RecordedEvent { position, at_ms, event: fresh.event }
     }
@@ -42,7 +50,7 @@ impl Book {
         let mut events = decide(&execution, command, values).map_err(|no| anyhow::anyhow!("{no:?}"))?;
         while !events.is_empty() {
             for fresh in events {
-                let recorded = self.record(1, execution.version + 1, fresh);
+                let recorded = self.record(StreamId(1), execution.version + 1, fresh);
                 execution = evolve(execution, &recorded)?;
             }
             let now = Now { at_ms: 1_700_000_000_000, random: 7 };
@@ -75,7 +83,7 @@ pub fn run(steps: usize) -> anyhow::Result<Value> {
         &Default::default(),
         &salt,
     );
-    let recorded = book.record(1, 1, first);
+    let recorded = book.record(StreamId(1), 1, first);
     let Event::ExecutionStarted(started) = &recorded.event else { anyhow::bail!("no start") };
     let mut execution = initial_state(started, recorded.position, recorded.at_ms, plan, salt);
     let values = LoadedPayloads::default();

@@ -54,7 +54,7 @@ async fn execution_filter(
         since: args.since,
         until: args.until,
         words: args.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect(),
-        before,
+        before: before.map(|stream| stream.0),
     })
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use actbook_engine::event::Event;
 use actbook_engine::execution::RecordedEvent;
+use actbook_engine::id::{StreamId, TenantId};
 use serde_json::Value;
 
 use super::Error;
@@ -27,7 +28,7 @@ const RACES_MAX: usize = 20;
 const MILLION: f64 = 1_000_000.0;
 
 /// Brings the statistics of calls, waits and claims up to the head as it is at the time of the call.
-pub async fn catch_up_call_stats(db: &Db, tenant: i64, plans: &PlanCache) -> Result<(), Error> {
+pub async fn catch_up_call_stats(db: &Db, tenant: TenantId, plans: &PlanCache) -> Result<(), Error> {
     let head = journal::head(tenant).first(db).await?.map_or(0, |head| head.position);
     let mut tries = 0;
     loop {
@@ -42,7 +43,7 @@ pub async fn catch_up_call_stats(db: &Db, tenant: i64, plans: &PlanCache) -> Res
 }
 
 /// Brings the journal index up to the last full segment, and returns the position where that ends.
-pub async fn catch_up_journal_index(db: &Db, tenant: i64) -> Result<u64, Error> {
+pub async fn catch_up_journal_index(db: &Db, tenant: TenantId) -> Result<u64, Error> {
     let head = journal::head(tenant).first(db).await?.map_or(0, |head| head.position);
     let full = head - head % journal_index::ENTRIES_PER_SEGMENT;
     let mut tries = 0;
@@ -73,7 +74,13 @@ fn tolerate_race(result: Result<(), Error>, tries: &mut usize) -> Result<(), Err
 }
 
 /// Replaces the rows of all executions with entries after `from` up to `to`, and moves the cursor to `to`.
-async fn catch_up_round(db: &Db, tenant: i64, plans: &PlanCache, from: u64, to: u64) -> Result<(), Error> {
+async fn catch_up_round(
+    db: &Db,
+    tenant: TenantId,
+    plans: &PlanCache,
+    from: u64,
+    to: u64,
+) -> Result<(), Error> {
     let mut streams = journal::streams_between(tenant, from, to).all(db).await?;
     streams.retain(|stream| *stream != LIBRARY_STREAM);
     let stats = {
@@ -84,7 +91,12 @@ async fn catch_up_round(db: &Db, tenant: i64, plans: &PlanCache, from: u64, to: 
     Ok(call_stats::replace_streams(db, tenant, (from, to), &streams, &stats).await?)
 }
 
-fn stats_of_streams(db: &Db, tenant: i64, plans: &PlanCache, streams: &[u64]) -> Result<CallStats, Error> {
+fn stats_of_streams(
+    db: &Db,
+    tenant: TenantId,
+    plans: &PlanCache,
+    streams: &[StreamId],
+) -> Result<CallStats, Error> {
     let mut stats = CallStats::default();
     for chunk in streams.chunks(STREAMS_PER_READ) {
         let entries = journal::by_streams_blocking(db, tenant, chunk)?;
@@ -98,9 +110,9 @@ fn stats_of_streams(db: &Db, tenant: i64, plans: &PlanCache, streams: &[u64]) ->
 /// The statistics of one stream; empty if it is not an execution's.
 fn stats_of_stream(
     db: &Db,
-    tenant: i64,
+    tenant: TenantId,
     plans: &PlanCache,
-    stream: u64,
+    stream: StreamId,
     entries: &[Entry],
 ) -> Result<CallStats, Error> {
     let decoded = entries.iter().map(decode_entry).collect::<Result<Vec<RecordedEvent>, Error>>()?;
@@ -129,7 +141,7 @@ fn stats_of_stream(
 
 /// The confidences that agents gave in records of steps, in millionths, by position; erased ones are left
 /// out.
-fn confidences(db: &Db, tenant: i64, entries: &[RecordedEvent]) -> Result<BTreeMap<u64, i64>, Error> {
+fn confidences(db: &Db, tenant: TenantId, entries: &[RecordedEvent]) -> Result<BTreeMap<u64, i64>, Error> {
     let has_step = |recorded: &&RecordedEvent| matches!(&recorded.event, Event::ActionRecorded(action) if action.step.is_some());
     let records: Vec<u64> = entries.iter().filter(has_step).map(|recorded| recorded.position.0).collect();
     let mut confidences = BTreeMap::new();

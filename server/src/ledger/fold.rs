@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use actbook_engine::chain::{Digest, Hash};
 use actbook_engine::event::{Event, PlanRef};
 use actbook_engine::execution::{Execution, RecordedEvent, evolve, initial_state};
-use actbook_engine::id::Position;
+use actbook_engine::id::{Position, StreamId, TenantId};
 use actbook_engine::library::PlanLibrary;
 use actbook_engine::plan::Plan;
 use actbook_engine::standalone_action::{self, StandaloneAction};
@@ -16,7 +16,7 @@ use super::Error;
 use crate::store::{Db, Entry, journal, payloads, plans};
 
 /// The stream that holds the tenant's plans; executions are numbered by positions, which start at 1.
-pub const LIBRARY_STREAM: u64 = 0;
+pub const LIBRARY_STREAM: StreamId = StreamId(0);
 
 /// Parsed plans by digest: many executions share one. Clones share the cache.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ impl PlanCache {
     }
 
     /// A cache that finds every plan version by the journal alone, for a rebuild of the plan rows.
-    pub(super) fn from_library(db: &Db, tenant: i64) -> Result<Self, Error> {
+    pub(super) fn from_library(db: &Db, tenant: TenantId) -> Result<Self, Error> {
         let mut positions = HashMap::new();
         for entry in journal::by_stream(db.dialect(), tenant, LIBRARY_STREAM, 0).all_blocking(db)? {
             if let Event::PlanSaved(saved) = decode_entry(&entry)?.event {
@@ -54,7 +54,12 @@ impl PlanCache {
     }
 
     /// The position of the plan's document; None: there is no such version.
-    fn document_position(&self, db: &Db, tenant: i64, reference: &PlanRef) -> Result<Option<u64>, Error> {
+    fn document_position(
+        &self,
+        db: &Db,
+        tenant: TenantId,
+        reference: &PlanRef,
+    ) -> Result<Option<u64>, Error> {
         if let Some(position) = self.positions.get(&reference.digest.0) {
             return Ok(Some(*position));
         }
@@ -63,7 +68,7 @@ impl PlanCache {
     }
 
     /// The plan from the cache, or read and parsed. `Err(Corrupt)`: it is missing or its digest differs.
-    pub(super) fn load(&self, db: &Db, tenant: i64, reference: &PlanRef) -> Result<Arc<Plan>, Error> {
+    pub(super) fn load(&self, db: &Db, tenant: TenantId, reference: &PlanRef) -> Result<Arc<Plan>, Error> {
         if let Some(plan) = self.get(&reference.digest) {
             return Ok(plan);
         }
@@ -90,8 +95,8 @@ pub(super) fn decode_entry(entry: &Entry) -> Result<RecordedEvent, Error> {
 /// Folds an execution from its durable entries. None: no such stream, or it is not an execution's.
 pub fn fold_execution(
     db: &Db,
-    tenant: i64,
-    stream: u64,
+    tenant: TenantId,
+    stream: StreamId,
     plans: &PlanCache,
 ) -> Result<Option<Execution>, Error> {
     let entries = journal::by_stream(db.dialect(), tenant, stream, 0).all_blocking(db)?;
@@ -102,8 +107,8 @@ pub fn fold_execution(
 /// Folds many executions with a few bulk reads, for a node that claims a thousand of them.
 pub fn fold_executions(
     db: &Db,
-    tenant: i64,
-    streams: &[u64],
+    tenant: TenantId,
+    streams: &[StreamId],
     plans: &PlanCache,
 ) -> Result<Vec<Option<Execution>>, Error> {
     let entries = journal::by_streams_blocking(db, tenant, streams)?;
@@ -115,7 +120,7 @@ pub fn fold_executions(
 /// Folds an execution from all entries of its stream; None as with `fold_execution`.
 pub(super) fn fold_entries(
     db: &Db,
-    tenant: i64,
+    tenant: TenantId,
     entries: &[Entry],
     salt: Vec<u8>,
     plans: &PlanCache,
@@ -140,12 +145,22 @@ pub(super) fn fold_entries(
 }
 
 /// The execution with the entries applied that were appended since its position.
-pub fn catch_up(db: &Db, tenant: i64, stream: u64, execution: Execution) -> Result<Execution, Error> {
+pub fn catch_up(
+    db: &Db,
+    tenant: TenantId,
+    stream: StreamId,
+    execution: Execution,
+) -> Result<Execution, Error> {
     entries_since(db, tenant, stream, &execution)?.iter().try_fold(execution, apply_entry)
 }
 
 /// Like `catch_up`, in place; on `Err` the execution is unchanged.
-pub fn catch_up_in_place(db: &Db, tenant: i64, stream: u64, execution: &mut Execution) -> Result<(), Error> {
+pub fn catch_up_in_place(
+    db: &Db,
+    tenant: TenantId,
+    stream: StreamId,
+    execution: &mut Execution,
+) -> Result<(), Error> {
     let entries = entries_since(db, tenant, stream, execution)?;
     if !entries.is_empty() {
         *execution = entries.iter().try_fold(execution.clone(), apply_entry)?;
@@ -153,7 +168,12 @@ pub fn catch_up_in_place(db: &Db, tenant: i64, stream: u64, execution: &mut Exec
     Ok(())
 }
 
-fn entries_since(db: &Db, tenant: i64, stream: u64, execution: &Execution) -> Result<Vec<Entry>, Error> {
+fn entries_since(
+    db: &Db,
+    tenant: TenantId,
+    stream: StreamId,
+    execution: &Execution,
+) -> Result<Vec<Entry>, Error> {
     Ok(journal::by_stream(db.dialect(), tenant, stream, execution.position.0).all_blocking(db)?)
 }
 
@@ -167,14 +187,14 @@ fn apply_entry(execution: Execution, entry: &Entry) -> Result<Execution, Error> 
 }
 
 /// Folds an act that belongs to no execution; None: the stream is not one.
-pub fn fold_act(db: &Db, tenant: i64, stream: u64) -> Result<Option<StandaloneAction>, Error> {
+pub fn fold_act(db: &Db, tenant: TenantId, stream: StreamId) -> Result<Option<StandaloneAction>, Error> {
     let entries = journal::by_stream(db.dialect(), tenant, stream, 0).all_blocking(db)?;
     let entries: Vec<RecordedEvent> = entries.iter().map(decode_entry).collect::<Result<_, _>>()?;
     Ok(StandaloneAction::fold(&entries)?)
 }
 
 /// Folds the tenant's library of plans and accepted tools.
-pub fn fold_library(db: &Db, tenant: i64) -> Result<PlanLibrary, Error> {
+pub fn fold_library(db: &Db, tenant: TenantId) -> Result<PlanLibrary, Error> {
     let mut library = PlanLibrary::default();
     for entry in journal::by_stream(db.dialect(), tenant, LIBRARY_STREAM, 0).all_blocking(db)? {
         library = library.evolve(&decode_entry(&entry)?)?;

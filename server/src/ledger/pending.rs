@@ -16,7 +16,7 @@ use actbook_engine::execution::{
     self, Command, Execution, LoadedPayloads, MissingPayloads, NewEvent, Now, RecordedEvent, Refusal,
     Rejection, build_start_event, decide, evolve, follow,
 };
-use actbook_engine::id::Position;
+use actbook_engine::id::{Position, StreamId, TenantId};
 use actbook_engine::library::PlanLibrary;
 use actbook_engine::standalone_action;
 use serde_json::Value;
@@ -49,8 +49,8 @@ struct StreamHead {
 
 impl StreamHead {
     /// Of a stream without entries; a stream's number is the position of its first entry.
-    fn before_first(stream: u64) -> Self {
-        Self { version: 0, position: stream }
+    fn before_first(stream: StreamId) -> Self {
+        Self { version: 0, position: stream.0 }
     }
 }
 
@@ -61,7 +61,7 @@ type PendingKeys = HashMap<(String, String), requests::RequestRow>;
 #[derive(Debug)]
 pub(super) struct PendingState {
     db: Db,
-    tenant: i64,
+    tenant: TenantId,
     clock: Arc<Clock>,
     /// [`DRIVER_ACTOR`], shared by all entries.
     driver_actor: Arc<str>,
@@ -74,9 +74,9 @@ pub(super) struct PendingState {
     woken_up_to: Option<u64>,
     /// The journal is known to be in the database up to this position.
     durable_up_to: u64,
-    executions: HashMap<u64, Execution>,
+    executions: HashMap<StreamId, Execution>,
     /// The streams of cached executions that have ended, to be evicted once they are durable.
-    ended_streams: Vec<u64>,
+    ended_streams: Vec<StreamId>,
     library: Option<PlanLibrary>,
     unwritten_rows: notes_and_tasks::UnwrittenRows,
     /// Request keys of the queue, and those of the batch in flight.
@@ -86,7 +86,7 @@ pub(super) struct PendingState {
     in_flight: Option<Arc<Batch>>,
     retired: Vec<RetiredBatch>,
     /// Notified on outside changes, by stream; alive while the driver holds its `Arc`.
-    drivers: HashMap<u64, Weak<Notify>>,
+    drivers: HashMap<StreamId, Weak<Notify>>,
     pub closed: bool,
     /// The writer thread waits on `work_available`.
     pub writer_is_waiting: bool,
@@ -95,7 +95,7 @@ pub(super) struct PendingState {
 }
 
 impl PendingState {
-    pub fn new(db: Db, tenant: i64, clock: Arc<Clock>) -> Self {
+    pub fn new(db: Db, tenant: TenantId, clock: Arc<Clock>) -> Self {
         Self {
             db,
             tenant,
@@ -203,7 +203,7 @@ impl PendingState {
         durable.iter().filter_map(|stream| self.executions.remove(stream)).collect()
     }
 
-    fn cache_execution(&mut self, stream: u64, execution: Execution) {
+    fn cache_execution(&mut self, stream: StreamId, execution: Execution) {
         if execution.ended.is_some() {
             self.ended_streams.push(stream);
         }
@@ -227,7 +227,7 @@ impl PendingState {
         }
     }
 
-    pub fn register_driver(&mut self, stream: u64) -> Arc<Notify> {
+    pub fn register_driver(&mut self, stream: StreamId) -> Arc<Notify> {
         self.drivers.retain(|_, driver| driver.strong_count() > 0);
         if let Some(driver) = self.drivers.get(&stream).and_then(Weak::upgrade) {
             return driver;
@@ -237,11 +237,11 @@ impl PendingState {
         driver
     }
 
-    pub fn is_driven_here(&self, stream: u64) -> bool {
+    pub fn is_driven_here(&self, stream: StreamId) -> bool {
         self.drivers.get(&stream).is_some_and(|driver| driver.strong_count() > 0)
     }
 
-    pub fn wake_driver(&self, stream: u64) {
+    pub fn wake_driver(&self, stream: StreamId) {
         if let Some(driver) = self.drivers.get(&stream).and_then(Weak::upgrade) {
             driver.notify_one();
         }
@@ -297,7 +297,7 @@ impl PendingState {
             Operation::RecordAct { facts, status, project, salt } => {
                 let new_event =
                     standalone_action::build_action_event(facts, *status, project.as_deref(), salt)?;
-                let stream = self.next_position().0;
+                let stream = StreamId::starting_at(self.next_position());
                 self.queue.statements.push(payloads::insert_salt(self.tenant, stream, salt));
                 let recorded = self.append(stream, StreamHead::before_first(stream), new_event, &asked.actor);
                 LedgerReply::Recorded(recorded.position)
@@ -349,12 +349,17 @@ impl PendingState {
         self.queued_keys.insert((key.caller.clone(), key.key.clone()), request);
     }
 
-    fn erase_act(&mut self, stream: u64, actor: &Arc<str>) -> Result<LedgerReply, Error> {
+    fn erase_act(&mut self, stream: StreamId, actor: &Arc<str>) -> Result<LedgerReply, Error> {
         let act = fold::fold_act(&self.db, self.tenant, stream)?.ok_or_else(no_such_execution)?;
         let writing = self.in_flight.iter().flat_map(|batch| &batch.entries);
         let is_pending = self.queue.entries.iter().chain(writing).any(|entry| entry.stream == stream);
         if let Some(erased) = act.erase_event().filter(|_| !is_pending) {
-            self.append(stream, StreamHead { version: act.version, position: stream }, erased.into(), actor);
+            self.append(
+                stream,
+                StreamHead { version: act.version, position: stream.0 },
+                erased.into(),
+                actor,
+            );
             self.queue.statements.push(payloads::erase_of_stream(self.db.dialect(), self.tenant, stream));
             self.queue.statements.push(payloads::erase_salt(self.tenant, stream));
         }
@@ -371,7 +376,7 @@ impl PendingState {
             &start.terms,
             &start.salt,
         );
-        let stream = self.next_position().0;
+        let stream = StreamId::starting_at(self.next_position());
         let recorded = self.append(stream, StreamHead::before_first(stream), first, actor);
         let Event::ExecutionStarted(started) = &recorded.event else {
             unreachable!("begin gives an execution's start")
@@ -399,7 +404,11 @@ impl PendingState {
         self.plans.clone()
     }
 
-    pub fn with_execution<T>(&mut self, stream: u64, read: impl FnOnce(&Execution) -> T) -> Result<T, Error> {
+    pub fn with_execution<T>(
+        &mut self,
+        stream: StreamId,
+        read: impl FnOnce(&Execution) -> T,
+    ) -> Result<T, Error> {
         self.ensure_head()?;
         let execution = self.take_execution(stream)?;
         let result = read(&execution);
@@ -407,13 +416,13 @@ impl PendingState {
         Ok(result)
     }
 
-    pub fn cached_execution(&self, stream: u64) -> Option<Execution> {
+    pub fn cached_execution(&self, stream: StreamId) -> Option<Execution> {
         self.executions.get(&stream).filter(|execution| execution.position.0 <= self.durable_up_to).cloned()
     }
 
-    pub fn prefetch(&mut self, streams: &[u64]) -> Result<(), Error> {
+    pub fn prefetch(&mut self, streams: &[StreamId]) -> Result<(), Error> {
         self.ensure_head()?;
-        let missing: Vec<u64> =
+        let missing: Vec<StreamId> =
             streams.iter().copied().filter(|stream| !self.executions.contains_key(stream)).collect();
         let folded = fold::fold_executions(&self.db, self.tenant, &missing, &self.plans)?;
         for (stream, execution) in missing.into_iter().zip(folded) {
@@ -423,7 +432,7 @@ impl PendingState {
     }
 
     /// Takes the state out of the cache, or folds it. The caller puts it back with `cache_execution`.
-    fn take_execution(&mut self, stream: u64) -> Result<Execution, Error> {
+    fn take_execution(&mut self, stream: StreamId) -> Result<Execution, Error> {
         match self.executions.remove(&stream) {
             Some(execution) => Ok(execution),
             None => fold::fold_execution(&self.db, self.tenant, stream, &self.plans)?
@@ -431,7 +440,7 @@ impl PendingState {
         }
     }
 
-    fn apply(&mut self, stream: u64, command: &Command, actor: &Arc<str>) -> Result<DriveState, Error> {
+    fn apply(&mut self, stream: StreamId, command: &Command, actor: &Arc<str>) -> Result<DriveState, Error> {
         let execution = self.take_execution(stream)?;
         let before = projection::summarize(&execution);
         let first_entry = self.queue.entries.len();
@@ -456,7 +465,7 @@ impl PendingState {
     /// Decides the command and, for the driver, all events that follow. A refusal leaves the state unchanged.
     fn advance(
         &mut self,
-        stream: u64,
+        stream: StreamId,
         mut execution: Execution,
         command: &Command,
         actor: &Arc<str>,
@@ -493,7 +502,7 @@ impl PendingState {
 
     fn append_and_evolve(
         &mut self,
-        stream: u64,
+        stream: StreamId,
         execution: Execution,
         new_event: NewEvent,
         actor: &Arc<str>,
@@ -516,7 +525,7 @@ impl PendingState {
     /// Chains one entry to the head and queues it; `last` is the stream's last entry so far.
     fn append(
         &mut self,
-        stream: u64,
+        stream: StreamId,
         last: StreamHead,
         new_event: NewEvent,
         actor: &Arc<str>,
@@ -525,7 +534,7 @@ impl PendingState {
         let head = self.head.expect("the head is read before anything is decided");
         let position = self.next_position();
         let (at, kind, body) = (self.clock.now_ms(), new_event.event.kind(), new_event.event.body());
-        let tenant = self.tenant as u64;
+        let tenant = self.tenant;
         let parts = EntryParts { tenant, position, stream, version, at_ms: at, actor, kind, body: &body };
         let hash = chain::chain_hash(&head.hash, &chain::entry_hash(&parts));
         self.head = Some(JournalHead { position: position.0, hash });
@@ -574,7 +583,7 @@ impl PendingState {
     }
 
     /// Caches the state and returns its progress; the command's entries begin at `first_entry` in the queue.
-    fn cache_and_report(&mut self, stream: u64, execution: Execution, first_entry: usize) -> DriveState {
+    fn cache_and_report(&mut self, stream: StreamId, execution: Execution, first_entry: usize) -> DriveState {
         let new_entries = &self.queue.entries[first_entry.min(self.queue.entries.len())..];
         let mut progress = DriveState::from_execution(stream, &execution);
         let arguments = progress.due.calls.iter().filter_map(|call| {

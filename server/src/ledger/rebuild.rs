@@ -2,6 +2,7 @@
 //! dropped and written again at any time, while other processes append.
 
 use actbook_engine::event::{Event, NoteSet, TaskSet};
+use actbook_engine::id::{StreamId, TenantId};
 
 use super::Error;
 use super::fold::{LIBRARY_STREAM, PlanCache, decode_entry, fold_execution};
@@ -15,7 +16,7 @@ use crate::store::{
 const UNLOCKED_TRIES_MAX: usize = 5;
 
 /// Replaces all rows of the projections, and returns how many there are. Blocking: not for async code.
-pub fn rebuild(db: &Db, tenant: i64) -> Result<usize, Error> {
+pub fn rebuild(db: &Db, tenant: TenantId) -> Result<usize, Error> {
     let mut appender = db.appender()?;
     refill_pages(tenant, &mut appender)?;
     for _ in 0..UNLOCKED_TRIES_MAX {
@@ -30,7 +31,7 @@ pub fn rebuild(db: &Db, tenant: i64) -> Result<usize, Error> {
 }
 
 /// Refills the table of pages. It comes before all reads, because streams are found by their pages.
-fn refill_pages(tenant: i64, appender: &mut Appender) -> Result<(), Error> {
+fn refill_pages(tenant: TenantId, appender: &mut Appender) -> Result<(), Error> {
     let head = appender.lock_head(tenant)?;
     let others = journal::rebuild_pages(tenant);
     let batch =
@@ -42,7 +43,7 @@ fn refill_pages(tenant: i64, appender: &mut Appender) -> Result<(), Error> {
 /// Replaces all rows in one transaction and returns their number. None: the head has moved since it was read.
 fn replace_projections(
     db: &Db,
-    tenant: i64,
+    tenant: TenantId,
     appender: &mut Appender,
     head: JournalHead,
 ) -> Result<Option<usize>, Error> {
@@ -62,7 +63,7 @@ fn replace_projections(
 }
 
 /// The statements that write the plan rows, and the number of rows.
-fn plan_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), Error> {
+fn plan_rows(db: &Db, tenant: TenantId) -> Result<(Vec<Statement>, usize), Error> {
     let mut rows = Vec::new();
     let mut count = 0;
     for entry in &journal::by_stream(db.dialect(), tenant, LIBRARY_STREAM, 0).all_blocking(db)? {
@@ -73,7 +74,7 @@ fn plan_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), Error> {
     Ok((rows, count))
 }
 
-fn execution_rows(db: &Db, tenant: i64) -> Result<Vec<Statement>, Error> {
+fn execution_rows(db: &Db, tenant: TenantId) -> Result<Vec<Statement>, Error> {
     let plans = PlanCache::from_library(db, tenant)?;
     let mut rows = Vec::new();
     for stream in journal::streams(tenant).all_blocking(db)? {
@@ -85,7 +86,7 @@ fn execution_rows(db: &Db, tenant: i64) -> Result<Vec<Statement>, Error> {
 }
 
 /// The statements that write the rows of notes and tasks, and the number of rows.
-fn note_and_task_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), Error> {
+fn note_and_task_rows(db: &Db, tenant: TenantId) -> Result<(Vec<Statement>, usize), Error> {
     let (mut rows, mut count) = (Vec::new(), 0);
     let [&[note, note_older], &[task, task_older]] = [NoteSet::VERSIONS, TaskSet::VERSIONS] else {
         unreachable!("notes and tasks have two versions each")
@@ -107,8 +108,8 @@ fn note_and_task_rows(db: &Db, tenant: i64) -> Result<(Vec<Statement>, usize), E
 /// The row of the note or of the task that the stream holds; neither, if it holds none or is erased.
 fn read_note_or_task(
     db: &Db,
-    tenant: i64,
-    stream: u64,
+    tenant: TenantId,
+    stream: StreamId,
 ) -> Result<(Option<notes::NoteRow>, Option<tasks::TaskRow>), Error> {
     let (mut note, mut task) = (None, None);
     for entry in journal::by_stream(db.dialect(), tenant, stream, 0).all_blocking(db)? {
@@ -122,7 +123,7 @@ fn read_note_or_task(
 }
 
 /// The tokens that the search index holds of a note, from its value. `Err(Corrupt)`: the value is gone.
-fn note_tokens(db: &Db, tenant: i64, note: &notes::NoteRow) -> Result<NoteTokens, Error> {
+fn note_tokens(db: &Db, tenant: TenantId, note: &notes::NoteRow) -> Result<NoteTokens, Error> {
     let lost = || Error::Corrupt(format!("the value of note `{}` is gone", note.key));
     let payload = payloads::by_position(tenant, note.position).first_blocking(db)?.ok_or_else(lost)?;
     NoteTokens::from_payload(&note.key, &payload.body).ok_or_else(lost)

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 
 use actbook_engine::execution::{CallId, CallKind, Command, DueCall, DueWork, PayloadRef, QuestionReply};
-use actbook_engine::id::{Epoch, NodeId};
+use actbook_engine::id::{Epoch, NodeId, StreamId};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::ExecutionStatus;
 use serde_json::Value;
@@ -32,7 +32,7 @@ type CallFuture = ReusableBoxFuture<'static, FinishedCall>;
 #[derive(Debug)]
 pub struct ExecutionDriver {
     inner: Arc<RunnerInner>,
-    stream: u64,
+    stream: StreamId,
     epoch: Epoch,
     /// A time not later than when this process became the driver.
     driver_since: BootInstant,

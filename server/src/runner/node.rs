@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use actbook_engine::execution::{CallId, CallKind, Execution, due};
+use actbook_engine::id::StreamId;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::tools::ProcessIdentity;
@@ -88,7 +89,7 @@ impl NodeLock {
     /// Writes a line that the call is about to be sent: one write, no sync. On `Err` it must not be sent.
     pub fn record_sending(
         &self,
-        stream: u64,
+        stream: StreamId,
         call: CallId,
         child: Option<ProcessIdentity>,
     ) -> io::Result<()> {
@@ -158,7 +159,7 @@ impl SentCalls {
     }
 
     /// The open calls of an execution that were certainly not sent.
-    pub fn unsent(&self, stream: u64, execution: &Execution) -> BTreeSet<CallId> {
+    pub fn unsent(&self, stream: StreamId, execution: &Execution) -> BTreeSet<CallId> {
         let open = due(execution).calls.into_iter().map(|call| call.id);
         open.filter(|call| !self.calls.contains_key(&CallMark(stream, *call).to_string())).collect()
     }
@@ -200,7 +201,7 @@ fn remove_old_files(folder: &Path) {
 }
 
 /// A call's name in the file: `STREAM/STEP/KIND/NUMBER`.
-struct CallMark(u64, CallId);
+struct CallMark(StreamId, CallId);
 
 impl fmt::Display for CallMark {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{CallId, Command, DueCall, ReportedOutcome};
+use actbook_engine::id::StreamId;
 use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -47,7 +48,7 @@ pub type FinishedCall = (CallId, Option<ReportedOutcome>);
 /// has held ever since. `handle_recorded` is set once the journal has the handle of the server's task.
 pub async fn perform_call(
     inner: Arc<RunnerInner>,
-    stream: u64,
+    stream: StreamId,
     call: DueCall,
     CallInput { origin, mut arguments, reply }: CallInput,
     stop: watch::Receiver<bool>,
@@ -140,7 +141,7 @@ fn ms_left(call: &DueCall, now_ms: i64) -> u64 {
 /// the handle, a node that takes over would count the call as lost.
 fn task_handle_recorder(
     inner: Arc<RunnerInner>,
-    stream: u64,
+    stream: StreamId,
     call: CallId,
     recorded: Arc<AtomicBool>,
 ) -> tools::SaveMcpTask {
@@ -163,7 +164,7 @@ fn task_handle_recorder(
 
 /// A callback that reports the outcome that a server sends after the call has timed out. It holds the runner
 /// weakly, so that it does not keep the process alive.
-fn late_reporter(inner: Weak<RunnerInner>, stream: u64, call: CallId) -> tools::OnLateOutcome {
+fn late_reporter(inner: Weak<RunnerInner>, stream: StreamId, call: CallId) -> tools::OnLateOutcome {
     Arc::new(move |ended| {
         let Some(inner) = inner.upgrade() else { return };
         let ended = to_engine_outcome(ended);

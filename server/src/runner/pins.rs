@@ -3,6 +3,7 @@
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, DueCall};
+use actbook_engine::id::StreamId;
 use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ pub enum PinVerdict {
 /// Checks whether a call failed, unsent, because its tool differs from `pin`.
 pub async fn check_pin(
     inner: &RunnerInner,
-    stream: u64,
+    stream: StreamId,
     call: &DueCall,
     pin: Option<Digest>,
     ended: CallOutcome,
@@ -37,7 +38,7 @@ pub async fn check_pin(
 /// Compares the tool's live definition with `pin` and with the accepted one.
 async fn check_changed_tool(
     inner: &RunnerInner,
-    stream: u64,
+    stream: StreamId,
     call: &DueCall,
     pin: Digest,
     ended: CallOutcome,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use actbook_engine::id::StepNo;
+use actbook_engine::id::{StepNo, StreamId};
 
 use crate::tools::CallProgress;
 
@@ -13,24 +13,24 @@ use crate::tools::CallProgress;
 pub struct ProgressBoard(Arc<Mutex<ProgressSlots>>);
 
 /// The last report by stream and step; None: the call is in flight and has reported nothing.
-type ProgressSlots = HashMap<(u64, StepNo), Option<CallProgress>>;
+type ProgressSlots = HashMap<(StreamId, StepNo), Option<CallProgress>>;
 
 impl ProgressBoard {
     /// Opens a slot for a call; it is removed when the result is dropped.
-    pub fn open_slot(&self, stream: u64, step: StepNo) -> ProgressSlot {
+    pub fn open_slot(&self, stream: StreamId, step: StepNo) -> ProgressSlot {
         self.lock().insert((stream, step), None);
         ProgressSlot { board: self.clone(), stream, step }
     }
 
     /// Stores a report; one that comes after the call's end is dropped.
-    pub fn update(&self, stream: u64, step: StepNo, progress: CallProgress) {
+    pub fn update(&self, stream: StreamId, step: StepNo, progress: CallProgress) {
         if let Some(slot) = self.lock().get_mut(&(stream, step)) {
             *slot = Some(progress);
         }
     }
 
     /// The last report; None: there is none, or no call of the step is in flight.
-    pub fn latest(&self, stream: u64, step: StepNo) -> Option<CallProgress> {
+    pub fn latest(&self, stream: StreamId, step: StepNo) -> Option<CallProgress> {
         self.lock().get(&(stream, step)).cloned().flatten()
     }
 
@@ -43,7 +43,7 @@ impl ProgressBoard {
 #[derive(Debug)]
 pub struct ProgressSlot {
     board: ProgressBoard,
-    stream: u64,
+    stream: StreamId,
     step: StepNo,
 }
 

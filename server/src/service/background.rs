@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use actbook_engine::execution::{Command, due};
+use actbook_engine::id::StreamId;
 use actbook_engine::policy::ExecutionStatus;
 use tokio::sync::{Notify, watch};
 
@@ -34,9 +35,9 @@ pub struct BackgroundDriver(Arc<BackgroundState>);
 struct BackgroundState {
     service: Service,
     /// Streams of the executions that this process drives or is claiming; none of them is claimed twice.
-    streams: Mutex<HashSet<u64>>,
+    streams: Mutex<HashSet<StreamId>>,
     /// Streams of executions with another toolset, which are not tried again.
-    other_toolset: Mutex<HashSet<u64>>,
+    other_toolset: Mutex<HashSet<StreamId>>,
     /// True: nothing further starts.
     halt: watch::Sender<bool>,
     /// How many executions are being driven now, without those that wait.
@@ -78,7 +79,7 @@ impl BackgroundDriver {
     }
 
     /// Makes sure that an execution has a driver: claims and drives it here unless a live process drives it.
-    pub async fn continue_execution(&self, stream: u64) -> Result<ContinueResult, Error> {
+    pub async fn continue_execution(&self, stream: StreamId) -> Result<ContinueResult, Error> {
         if !self.register(stream) {
             return Ok(ContinueResult::DrivenHere);
         }
@@ -146,7 +147,7 @@ impl BackgroundDriver {
     }
 
     /// Streams of executions that have work to do and no live driver, according to the projections.
-    async fn find_orphaned(&self) -> Result<Vec<u64>, Error> {
+    async fn find_orphaned(&self) -> Result<Vec<StreamId>, Error> {
         let service = &self.0.service;
         let own = service.runner().await?.node_id();
         // Whether each node is alive. The own node counts as not: an execution of it that is not registered
@@ -202,26 +203,27 @@ impl BackgroundDriver {
     }
 
     /// Claims an execution for this process under the toolset of its plan here.
-    async fn claim(&self, stream: u64) -> Result<ClaimResult, Error> {
+    async fn claim(&self, stream: StreamId) -> Result<ClaimResult, Error> {
         let service = &self.0.service;
         let plan = service.ledger.with_execution(stream, |execution| execution.plan.clone())?;
         Ok(service.runner().await?.claim(stream, service.toolset_digest(&plan)).await?)
     }
 
     /// Registers an execution as driven here; false if it was registered already.
-    fn register(&self, stream: u64) -> bool {
+    fn register(&self, stream: StreamId) -> bool {
         self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).insert(stream)
     }
 
     /// Whether an execution is registered here already or has another toolset.
-    fn is_excluded(&self, stream: u64) -> bool {
-        let contains =
-            |set: &Mutex<HashSet<u64>>| set.lock().unwrap_or_else(PoisonError::into_inner).contains(&stream);
+    fn is_excluded(&self, stream: StreamId) -> bool {
+        let contains = |set: &Mutex<HashSet<StreamId>>| {
+            set.lock().unwrap_or_else(PoisonError::into_inner).contains(&stream)
+        };
         contains(&self.0.streams) || contains(&self.0.other_toolset)
     }
 
     /// Removes an execution from the registered ones and passes `result` through.
-    fn unregister<T>(&self, stream: u64, result: T) -> T {
+    fn unregister<T>(&self, stream: StreamId, result: T) -> T {
         self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
         result
     }
@@ -279,7 +281,7 @@ impl BackgroundDriver {
 
     /// Waits until an execution is no longer blocked or paused, its deadline has passed, or `halt` was
     /// called.
-    async fn wait_until_runnable(&self, stream: u64, woken: &Notify) -> Result<(), Error> {
+    async fn wait_until_runnable(&self, stream: StreamId, woken: &Notify) -> Result<(), Error> {
         let mut halt = self.0.halt.subscribe();
         loop {
             let (status, deadline) = self

@@ -2,6 +2,7 @@
 //! execution's driver continues.
 
 use actbook_engine::execution::Command;
+use actbook_engine::id::StreamId;
 use actbook_engine::policy::StepAnswer;
 use serde_json::Value;
 
@@ -31,7 +32,7 @@ impl Service {
     pub(super) async fn command(
         &self,
         caller: &Caller,
-        stream: u64,
+        stream: StreamId,
         command: Command,
     ) -> Result<DriveState, Error> {
         let request = Operation::Command { stream, command: command.into() };

@@ -4,7 +4,7 @@
 mod excerpt;
 
 use actbook_engine::event::Event;
-use actbook_engine::id::{ExecutionId, PlanId, Position};
+use actbook_engine::id::{ExecutionId, PlanId, Position, StreamId};
 use actbook_engine::note::{Note, NoteScope};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -262,7 +262,7 @@ impl Service {
     }
 
     /// Every value that a note has had, newest first, `HISTORY_MAX` at most.
-    async fn note_history(&self, stream: u64) -> Result<Vec<NoteValueView>, Error> {
+    async fn note_history(&self, stream: StreamId) -> Result<Vec<NoteValueView>, Error> {
         let entries = journal::by_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
         let kept = payloads::by_stream(self.db.dialect(), self.tenant, stream).all(&self.db).await?;
         let value_of = |entry: &journal::Entry| -> Result<NoteValueView, Error> {

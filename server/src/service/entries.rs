@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use actbook_engine::event::{ActionRecorded, DecisionRecorded, Event};
+use actbook_engine::id::StreamId;
 use actbook_engine::policy::{ErrorCategory, ExecutionStatus};
 use serde::Serialize;
 use serde_json::Value;
@@ -156,7 +157,7 @@ impl Service {
             let oldest = executions::oldest(self.tenant, &plan, &task, &status).first(&self.db).await?;
             let Some(oldest) = oldest else { return Ok(None) };
             // An execution's stream is the position of its first entry.
-            after = after.max(oldest.id.saturating_sub(1));
+            after = after.max(oldest.id.0.saturating_sub(1));
             plan_name = filter.plan.as_ref().map(|_| oldest.plan_name);
         }
         let (kind, kind_older) = filter.kind.as_deref().map(resolve_kind).transpose()?.unzip();
@@ -252,7 +253,7 @@ impl Service {
     /// The id of the execution of a stream, cached in `ids`. `None`: the stream is no execution.
     async fn execution_id_of_stream(
         &self,
-        stream: u64,
+        stream: StreamId,
         ids: &mut ExecutionIds,
     ) -> Result<Option<String>, Error> {
         if stream == ledger::LIBRARY_STREAM {

@@ -8,7 +8,7 @@ use actbook_engine::bind::find_redacted;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::PlanRef;
 use actbook_engine::execution::{Brief, Command, Execution};
-use actbook_engine::id::{ExecutionId, NodeId, StepId};
+use actbook_engine::id::{ExecutionId, NodeId, StepId, StreamId};
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
 use actbook_engine::tool_policy::ToolPolicies;
@@ -34,7 +34,7 @@ const ORPHAN_CANDIDATES_MAX: u64 = 200;
 #[derive(Debug)]
 pub struct StartedExecution {
     pub id: ExecutionId,
-    pub stream: u64,
+    pub stream: StreamId,
     pub progress: DriveState,
     /// False: the same request with the same key had started it before.
     pub fresh: bool,
@@ -44,7 +44,7 @@ pub struct StartedExecution {
 #[derive(Clone, Debug)]
 pub struct FoundExecution {
     pub id: ExecutionId,
-    pub stream: u64,
+    pub stream: StreamId,
     pub status: ExecutionStatus,
     /// The node that claimed the execution last, alive or not. `None`: none has.
     pub node: Option<String>,
@@ -207,13 +207,13 @@ impl Service {
     }
 
     /// The view of the execution of `stream`.
-    pub(super) async fn view_stream(&self, stream: u64) -> Result<ExecutionView, Error> {
+    pub(super) async fn view_stream(&self, stream: StreamId) -> Result<ExecutionView, Error> {
         let execution = self.fold(stream)?;
         self.render_live(stream, &execution).await
     }
 
     /// The state of an execution, folded from the journal up to now.
-    pub(super) fn fold(&self, stream: u64) -> Result<Execution, Error> {
+    pub(super) fn fold(&self, stream: StreamId) -> Result<Execution, Error> {
         let folded = match self.ledger.cached_execution(stream) {
             Some(execution) => Some(ledger::catch_up(&self.db, self.tenant, stream, execution)?),
             None => ledger::fold_execution(&self.db, self.tenant, stream, &self.plans)?,
@@ -229,7 +229,7 @@ impl Service {
     }
 
     /// Watches the execution of `stream`.
-    pub(super) fn watch_stream(&self, stream: u64) -> Result<ExecutionWatcher, Error> {
+    pub(super) fn watch_stream(&self, stream: StreamId) -> Result<ExecutionWatcher, Error> {
         let listening = self.notifier.listen_remote()?;
         let notifications = self.notifier.subscribe();
         let execution = self.fold(stream)?;
@@ -383,7 +383,7 @@ pub struct StepSnapshot<'a> {
 #[derive(Debug)]
 pub struct ExecutionWatcher {
     service: Service,
-    stream: u64,
+    stream: StreamId,
     execution: Execution,
     /// Changes when the tenant's journal has grown.
     journal_head: watch::Receiver<u64>,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use actbook_engine::chain::{self, Digest, GENESIS, Hash};
 use actbook_engine::event::Event;
 use actbook_engine::execution::evolve;
+use actbook_engine::id::{StreamId, TenantId};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -49,9 +50,9 @@ pub struct ExportReport {
 #[serde(deny_unknown_fields)]
 struct ExportHeader {
     actbook_export: u32,
-    tenant: i64,
+    tenant: TenantId,
     execution: String,
-    stream: u64,
+    stream: StreamId,
     /// The position before the first line, and the chain hash there.
     after: u64,
     after_hash: String,
@@ -129,15 +130,15 @@ fn write_error(error: std::io::Error) -> Error {
 /// Writes the export of one execution to `to`.
 pub(super) async fn write_export(
     db: &Db,
-    tenant: i64,
-    stream: u64,
+    tenant: TenantId,
+    stream: StreamId,
     to: &mut (dyn Write + Send),
 ) -> Result<ExportReport, Error> {
     let plans = ledger::PlanCache::default();
     let execution = ledger::fold_execution(db, tenant, stream, &plans)?.ok_or_else(|| {
         Error::new("no_such_execution", "there is no such execution", "`actbook list` shows them")
     })?;
-    let (after, through) = (stream - 1, execution.position.0);
+    let (after, through) = (stream.0 - 1, execution.position.0);
     let hash_at = |entry: Option<Entry>| entry.map_or(GENESIS, |entry| entry.hash);
     let header = ExportHeader {
         actbook_export: FORMAT,
@@ -329,7 +330,8 @@ impl ExportVerification {
         let position = actbook_engine::id::Position(own.position);
         self.state = Some(match (self.state.take(), event) {
             (None, Event::ExecutionStarted(started)) => {
-                if (self.header.execution.as_str(), self.header.stream) != (started.id.as_str(), own.position)
+                if (self.header.execution.as_str(), self.header.stream)
+                    != (started.id.as_str(), StreamId(own.position))
                 {
                     return Err("it is not the execution that the header names".into());
                 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use actbook_engine::execution::Command;
+use actbook_engine::id::StreamId;
 use serde::Serialize;
 
 use super::Service;
@@ -89,7 +90,7 @@ impl Service {
             let batch = executions::ended_before(self.tenant, boundary, before_ms, after, CLEANUP_BATCH);
             let batch = batch.all(&self.db).await?;
             let Some(last) = batch.last() else { break };
-            after = last.id;
+            after = last.id.0;
             for row in batch {
                 cleaned.executions += usize::from(self.erase_execution(caller, row.id, dry_run).await?);
             }
@@ -112,9 +113,9 @@ impl Service {
                 .all(&self.db)
                 .await?;
             let Some(last) = batch.last() else { return Ok(count) };
-            after = *last;
+            after = last.0;
             for stream in batch {
-                let first = journal::by_position(self.tenant, stream).first(&self.db).await?;
+                let first = journal::by_position(self.tenant, stream.0).first(&self.db).await?;
                 if !first.is_some_and(|first| self.is_first_entry_visible(&first)) {
                     continue;
                 }
@@ -137,7 +138,7 @@ impl Service {
             let batch = notes::erasable_before(self.tenant, self.boundary(), before_ms, after, CLEANUP_BATCH);
             let batch = batch.all(&self.db).await?;
             let Some(last) = batch.last() else { return Ok(count) };
-            (count, after) = (count + batch.len(), last.stream);
+            (count, after) = (count + batch.len(), last.stream.0);
             for note in batch.iter().filter(|_| !dry_run) {
                 let request = Operation::EraseNote { stream: note.stream, version: note.version };
                 self.ledger
@@ -148,7 +149,7 @@ impl Service {
     }
 
     /// Erases one execution's payloads; false if that was done before or must not be done yet.
-    async fn erase_execution(&self, caller: &Caller, stream: u64, dry_run: bool) -> Result<bool, Error> {
+    async fn erase_execution(&self, caller: &Caller, stream: StreamId, dry_run: bool) -> Result<bool, Error> {
         let execution = self.fold(stream)?;
         // An undo that waits for approval needs the arguments.
         if execution.erased || execution.awaits_undo_approval() {

@@ -1,5 +1,7 @@
 //! Idempotent requests: a request that is repeated under the same key returns the result of the first one.
 
+use actbook_engine::id::StreamId;
+
 use super::Service;
 use crate::caller::{Caller, IdempotencyKey};
 use crate::error::Error;
@@ -57,7 +59,7 @@ impl Service {
     }
 
     /// The current progress of an execution, for a request that changed nothing.
-    pub(super) fn current(&self, stream: u64) -> Result<DriveState, Error> {
+    pub(super) fn current(&self, stream: StreamId) -> Result<DriveState, Error> {
         Ok(self.ledger.with_execution(stream, |execution| DriveState::from_execution(stream, execution))?)
     }
 }

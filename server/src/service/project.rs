@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use actbook_engine::event::Event;
 use actbook_engine::execution::StartContext;
+use actbook_engine::id::StreamId;
 use actbook_engine::note::NoteScope;
 use actbook_engine::plan::Plan;
 
@@ -152,7 +153,7 @@ impl Service {
     async fn is_stream_visible(
         &self,
         entry: &Entry,
-        streams: &mut HashMap<u64, bool>,
+        streams: &mut HashMap<StreamId, bool>,
     ) -> Result<bool, Error> {
         if entry.stream == ledger::LIBRARY_STREAM {
             return self.is_library_entry_visible(entry).await;
@@ -163,7 +164,7 @@ impl Service {
         let visible = match entry.version {
             1 => self.is_first_entry_visible(entry),
             _ => {
-                let first = journal::by_position(self.tenant, entry.stream).first(&self.db).await?;
+                let first = journal::by_position(self.tenant, entry.stream.0).first(&self.db).await?;
                 first.is_some_and(|first| self.is_first_entry_visible(&first))
             }
         };

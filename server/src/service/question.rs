@@ -60,7 +60,7 @@ impl Service {
         if view.waiting.is_empty() {
             return Ok((view, Vec::new()));
         }
-        let started = journal::by_position(self.tenant, found.stream).first(&self.db).await?;
+        let started = journal::by_position(self.tenant, found.stream.0).first(&self.db).await?;
         let context = QuestionContext {
             values: self.load_planned_values(&execution).await?,
             brief: self.brief(&execution).await?,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actbook_engine::event::ReportedStatus;
 use actbook_engine::execution::{ActionFacts, AgentReport, Command, Reporter};
-use actbook_engine::id::Position;
+use actbook_engine::id::{Position, StreamId};
 use actbook_engine::plan::{Finding, Plan};
 use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
@@ -187,7 +187,7 @@ impl Service {
 
     /// Waits until the live driver on `node` has nothing left to do by itself; returns at once if there is
     /// none.
-    async fn wait_until_idle(&self, stream: u64, node: Option<&str>) -> Result<(), Error> {
+    async fn wait_until_idle(&self, stream: StreamId, node: Option<&str>) -> Result<(), Error> {
         let Some(node) = node else { return Ok(()) };
         let is_own = self.runner.get().is_some_and(|runner| runner.node_id().as_str() == node);
         let is_driven =

@@ -7,7 +7,7 @@ use actbook_engine::event::Event;
 use actbook_engine::execution::{
     Attempt, CompensationAttempt, Execution, LoadedPayloads, PayloadRef, UndoItem,
 };
-use actbook_engine::id::{ExecutionId, Position, StepId, StepNo};
+use actbook_engine::id::{ExecutionId, Position, StepId, StepNo, StreamId};
 use actbook_engine::policy::{ErrorCategory, Outcome};
 use serde::Serialize;
 use serde_json::Value;
@@ -128,7 +128,7 @@ impl Service {
     }
 
     /// Reads the approvals and rejections of a step from the execution's entries.
-    async fn load_approvals(&self, stream: u64, step: &str) -> Result<Vec<ApprovalView>, Error> {
+    async fn load_approvals(&self, stream: StreamId, step: &str) -> Result<Vec<ApprovalView>, Error> {
         let entries = journal::by_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
         let approval = |entry: &journal::Entry| {
             let event = Event::decode(&entry.kind, &entry.body).ok()?;

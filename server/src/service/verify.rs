@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use actbook_engine::chain::{self, Digest, EntryParts, GENESIS, Hash};
 use actbook_engine::event::{Event, PayloadDigest};
-use actbook_engine::id::Position;
+use actbook_engine::id::{Position, StreamId, TenantId};
 use actbook_engine::standalone_action;
 use serde::Serialize;
 
@@ -50,9 +50,9 @@ pub(super) fn hex(hash: &[u8]) -> String {
 }
 
 /// The hash of an entry as it is stored.
-pub(super) fn entry_hash(tenant: i64, entry: &Entry) -> Hash {
+pub(super) fn entry_hash(tenant: TenantId, entry: &Entry) -> Hash {
     chain::entry_hash(&EntryParts {
-        tenant: tenant as u64,
+        tenant,
         position: Position(entry.position),
         stream: entry.stream,
         version: entry.version,
@@ -65,14 +65,14 @@ pub(super) fn entry_hash(tenant: i64, entry: &Entry) -> Hash {
 
 /// The state of verifying the journal, chunk by chunk.
 struct JournalVerification {
-    tenant: i64,
+    tenant: TenantId,
     /// The last verified position, and the chain hash there.
     position: u64,
     hash: Hash,
     /// The version of each stream's last entry.
-    versions: BTreeMap<u64, u64>,
+    versions: BTreeMap<StreamId, u64>,
     /// By stream.
-    salts: BTreeMap<u64, Vec<u8>>,
+    salts: BTreeMap<StreamId, Vec<u8>>,
     expected: ExpectedRows,
     payloads: u64,
     erased: u64,
@@ -82,22 +82,22 @@ struct JournalVerification {
 #[derive(Default)]
 struct ExpectedRows {
     /// Streams that begin in the chunk and have a salt: executions, standalone actions, notes and tasks.
-    salted_streams: BTreeSet<u64>,
+    salted_streams: BTreeSet<StreamId>,
     /// By position: the stream of the entry, and the digest and size of its payload.
-    payloads: BTreeMap<u64, (u64, PayloadDigest)>,
+    payloads: BTreeMap<u64, (StreamId, PayloadDigest)>,
     /// Streams whose payloads an entry of the chunk says were erased.
-    erased: BTreeSet<u64>,
+    erased: BTreeSet<StreamId>,
 }
 
 /// A salt or payload that does not match its entry. With a stream it is a failure only if that stream was not
 /// erased, possibly during the verification.
 struct RowMismatch {
     why: &'static str,
-    stream: Option<u64>,
+    stream: Option<StreamId>,
 }
 
 /// Verifies the journal of a tenant.
-pub(super) async fn verify_journal(db: &Db, tenant: i64) -> Result<VerifyReport, Error> {
+pub(super) async fn verify_journal(db: &Db, tenant: TenantId) -> Result<VerifyReport, Error> {
     let head = match journal::head(tenant).first(db).await {
         Ok(Some(head)) => head,
         Ok(None) => return Ok(failed_at(0, "the journal has no head")),
@@ -229,7 +229,7 @@ impl JournalVerification {
         let mut mismatches = BTreeMap::new();
         for (stream, salt) in payloads::salts_between(self.tenant, from, through).all(db).await? {
             if !missing_salts.remove(&stream) {
-                mismatches.insert(stream, RowMismatch { why: "a salt that nothing owns", stream: None });
+                mismatches.insert(stream.0, RowMismatch { why: "a salt that nothing owns", stream: None });
             }
             self.salts.insert(stream, salt);
         }
@@ -247,7 +247,7 @@ impl JournalVerification {
         let _to_the_end = flow.await?;
         let missing = |why, stream| RowMismatch { why, stream: Some(stream) };
         for stream in missing_salts {
-            mismatches.entry(stream).or_insert(missing("its salt is missing", stream));
+            mismatches.entry(stream.0).or_insert(missing("its salt is missing", stream));
         }
         for (position, (stream, _)) in missing_payloads {
             mismatches.entry(position).or_insert(missing("its payload is missing", stream));
@@ -256,7 +256,7 @@ impl JournalVerification {
             // Read again: the salt may have been erased after it was read above.
             if payloads::salt(self.tenant, stream).first(db).await?.is_some() {
                 mismatches
-                    .insert(stream, RowMismatch { why: "its salt was erased and is back", stream: None });
+                    .insert(stream.0, RowMismatch { why: "its salt was erased and is back", stream: None });
             }
         }
         self.first_failure(db, mismatches).await
@@ -282,14 +282,14 @@ impl JournalVerification {
     }
 
     /// Whether an entry says that the stream's payloads were erased.
-    async fn is_erased(&self, db: &Db, stream: u64) -> Result<bool, Error> {
+    async fn is_erased(&self, db: &Db, stream: StreamId) -> Result<bool, Error> {
         let kind = Some(ERASED_KIND.into());
         let filter = journal::EntryFilter { kind, stream: Some(stream), ..journal::EntryFilter::default() };
         Ok(journal::list(db.dialect(), self.tenant, &filter, 1).first(db).await?.is_some())
     }
 
     /// Compares a payload with the digest and size that its entry holds. `None`: they match.
-    fn payload_mismatch(&self, stream: u64, kept: PayloadDigest, body: &[u8]) -> Option<RowMismatch> {
+    fn payload_mismatch(&self, stream: StreamId, kept: PayloadDigest, body: &[u8]) -> Option<RowMismatch> {
         let no_salt = Vec::new();
         let salt = match stream {
             ledger::LIBRARY_STREAM => &no_salt,

@@ -8,7 +8,7 @@ use actbook_engine::execution::{
     Annotation, AnnotationKind, Brief, Execution, LoadedPayloads, PayloadRef, StepState, StopReason, brief,
     questions,
 };
-use actbook_engine::id::{ExecutionId, Position, StepId, StepNo};
+use actbook_engine::id::{ExecutionId, Position, StepId, StepNo, StreamId};
 use actbook_engine::plan::StepWork;
 use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepStatus};
 use serde::Serialize;
@@ -182,7 +182,7 @@ pub struct ExecutionSummary {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
     #[serde(skip)]
-    pub stream: u64,
+    pub stream: StreamId,
 }
 
 /// A saved plan version as lists show it.
@@ -297,7 +297,11 @@ impl Service {
     }
 
     /// Like `render`, with the live progress of calls that this process makes.
-    pub(super) async fn render_live(&self, stream: u64, state: &Execution) -> Result<ExecutionView, Error> {
+    pub(super) async fn render_live(
+        &self,
+        stream: StreamId,
+        state: &Execution,
+    ) -> Result<ExecutionView, Error> {
         let mut view = self.render(state).await?;
         for (no, step) in state.step_numbers().zip(&mut view.steps) {
             step.progress = self.progress(stream, no, step.status);
@@ -306,7 +310,12 @@ impl Service {
     }
 
     /// The live progress of a step's call. `None`: no call runs in this process, or its tool reports none.
-    pub(super) fn progress(&self, stream: u64, step: StepNo, status: StepStatus) -> Option<StepProgress> {
+    pub(super) fn progress(
+        &self,
+        stream: StreamId,
+        step: StepNo,
+        status: StepStatus,
+    ) -> Option<StepProgress> {
         if !matches!(status, StepStatus::Running | StepStatus::Compensating) {
             return None;
         }
@@ -484,4 +493,4 @@ fn default_error_message(execution: &Execution, state: &StepState) -> String {
 }
 
 /// Ids of executions by stream.
-pub(super) type ExecutionIds = BTreeMap<u64, String>;
+pub(super) type ExecutionIds = BTreeMap<StreamId, String>;

@@ -2,6 +2,8 @@
 //! people, claims of agents, and actors. An execution's rows are replaced together; they hold no text from a
 //! tool or an agent.
 
+use actbook_engine::id::{StreamId, TenantId};
+
 use super::calls::{self, CallRow};
 use super::projection_cursor::{self, ProjectionCursor};
 use super::{Db, Error, Statement};
@@ -19,7 +21,7 @@ pub struct CallStats {
 /// A step that ended failed or unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TroubleRow {
-    pub stream: u64,
+    pub stream: StreamId,
     pub position: u64,
     pub step: String,
     pub outcome: &'static str,
@@ -30,7 +32,7 @@ pub struct TroubleRow {
 /// A question to people, asked by the entry at `position`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitRow {
-    pub stream: u64,
+    pub stream: StreamId,
     pub position: u64,
     pub kind: WaitKind,
     pub step: Option<String>,
@@ -58,7 +60,7 @@ impl WaitKind {
 /// An agent's confidence that a step will succeed, with the step's outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRow {
-    pub stream: u64,
+    pub stream: StreamId,
     pub position: u64,
     pub step: String,
     /// In millionths.
@@ -71,7 +73,7 @@ pub struct ClaimRow {
 /// An actor with entries in an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActorRow {
-    pub stream: u64,
+    pub stream: StreamId,
     pub actor: String,
 }
 
@@ -87,7 +89,7 @@ impl CallStats {
     }
 
     /// Statements that insert all rows.
-    fn insert_statements(&self, tenant: i64) -> impl Iterator<Item = Statement> {
+    fn insert_statements(&self, tenant: TenantId) -> impl Iterator<Item = Statement> {
         let calls = self.calls.iter().map(move |call| calls::insert(tenant, call));
         let troubles = self.troubles.iter().map(move |trouble| insert_trouble(tenant, trouble));
         let waits = self.waits.iter().map(move |wait| insert_wait(tenant, wait));
@@ -97,7 +99,7 @@ impl CallStats {
     }
 }
 
-fn insert_trouble(tenant: i64, trouble: &TroubleRow) -> Statement {
+fn insert_trouble(tenant: TenantId, trouble: &TroubleRow) -> Statement {
     Statement::new(
         "INSERT INTO troubles (tenant, stream, position, step, outcome, category, at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -113,7 +115,7 @@ fn insert_trouble(tenant: i64, trouble: &TroubleRow) -> Statement {
     )
 }
 
-fn insert_wait(tenant: i64, wait: &WaitRow) -> Statement {
+fn insert_wait(tenant: TenantId, wait: &WaitRow) -> Statement {
     Statement::new(
         "INSERT INTO waits (tenant, stream, position, kind, step, asked_at, took_ms) \
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -129,7 +131,7 @@ fn insert_wait(tenant: i64, wait: &WaitRow) -> Statement {
     )
 }
 
-fn insert_claim(tenant: i64, claim: &ClaimRow) -> Statement {
+fn insert_claim(tenant: TenantId, claim: &ClaimRow) -> Statement {
     Statement::new(
         "INSERT INTO claims (tenant, stream, position, step, confidence, outcome, at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -145,7 +147,7 @@ fn insert_claim(tenant: i64, claim: &ClaimRow) -> Statement {
     )
 }
 
-fn insert_actor(tenant: i64, actor: &ActorRow) -> Statement {
+fn insert_actor(tenant: TenantId, actor: &ActorRow) -> Statement {
     Statement::new(
         "INSERT INTO actors (tenant, actor, stream) VALUES ($1, $2, $3)",
         vec![tenant.into(), actor.actor.as_str().into(), actor.stream.into()],
@@ -173,7 +175,7 @@ const DELETE_ALL: [&str; 6] = [
 
 /// Deletes all projections that are built on demand and their cursors, for `rebuild`: the next reader builds
 /// them again.
-pub fn erase_all(tenant: i64) -> impl Iterator<Item = Statement> {
+pub fn erase_all(tenant: TenantId) -> impl Iterator<Item = Statement> {
     let rows = DELETE_ALL.into_iter().map(move |sql| Statement::new(sql, vec![tenant.into()]));
     rows.chain([projection_cursor::reset(tenant)])
 }
@@ -182,14 +184,14 @@ pub fn erase_all(tenant: i64) -> impl Iterator<Item = Statement> {
 /// process moved the cursor first.
 pub async fn replace_streams(
     db: &Db,
-    tenant: i64,
+    tenant: TenantId,
     (from, to): (u64, u64),
-    streams: &[u64],
+    streams: &[StreamId],
     stats: &CallStats,
 ) -> Result<(), Error> {
     let mut statements = Vec::from(projection_cursor::advance(tenant, ProjectionCursor::CallStats, from, to));
     // Streams that began after the cursor have no rows yet.
-    for stream in streams.iter().filter(|stream| **stream <= from) {
+    for stream in streams.iter().filter(|stream| stream.0 <= from) {
         let erase = |sql| Statement::new(sql, vec![tenant.into(), (*stream).into()]);
         statements.extend(DELETE_STREAM.map(erase));
     }

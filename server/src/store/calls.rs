@@ -1,12 +1,14 @@
 //! The table of tool calls: one row per call, derived from the journal on demand. Rows hold no text that a
 //! tool returned, only the position of its payload.
 
+use actbook_engine::id::{StreamId, TenantId};
+
 use super::Statement;
 
 /// One call: an attempt at a step, a probe, or an attempt at its compensation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRow {
-    pub stream: u64,
+    pub stream: StreamId,
     pub step: String,
     /// `run`, `probe` or `compensation`.
     pub kind: &'static str,
@@ -29,7 +31,7 @@ pub struct CallRow {
 }
 
 /// Inserts one call.
-pub fn insert(tenant: i64, call: &CallRow) -> Statement {
+pub fn insert(tenant: TenantId, call: &CallRow) -> Statement {
     let server = call.tool.as_deref().and_then(|tool| tool.split_once('/')).map(|(server, _)| server);
     Statement::new(
         "INSERT INTO calls (tenant, stream, step, kind, number, plan, plan_version, server, tool, agent, \

@@ -11,6 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actbook_engine::id::TenantId;
+
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 
@@ -207,7 +209,7 @@ impl Db {
     /// tenant's journal, until the returned guard is dropped.
     pub fn watch(
         &self,
-        tenant: i64,
+        tenant: TenantId,
         on_append: impl Fn(u64) + Send + Sync + 'static,
     ) -> Result<WatchGuard, Error> {
         Ok(WatchGuard(match &self.backend {
@@ -265,7 +267,7 @@ enum AppenderBackend {
 impl Appender {
     /// Locks and returns the tenant's head: no other process can append until this appender's next `append`
     /// or `unlock_head`. For use after a lost race: a batch decided on a locked head cannot lose again.
-    pub fn lock_head(&mut self, tenant: i64) -> Result<JournalHead, Error> {
+    pub fn lock_head(&mut self, tenant: TenantId) -> Result<JournalHead, Error> {
         let rows = match &mut self.0 {
             AppenderBackend::Sqlite(appender) => appender.lock_head(tenant)?,
             AppenderBackend::Postgres(appender) => appender.lock_head(tenant)?,

@@ -1,6 +1,8 @@
 //! The projection of executions, one row each, for lists, searches by id prefix and the runner's poll for
 //! due work. The view of a single execution is rendered from its fold, not from here.
 
+use actbook_engine::id::{StreamId, TenantId};
+
 use super::journal::like_patterns;
 use super::select::prefix_end;
 use super::{Db, Error, PrefixMatch, Row, Select, Statement};
@@ -9,7 +11,7 @@ use super::{Db, Error, PrefixMatch, Row, Select, Statement};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutionRow {
     /// Its stream in the journal.
-    pub id: u64,
+    pub id: StreamId,
     /// The id that people see.
     pub public_id: String,
     pub plan: String,
@@ -42,7 +44,7 @@ pub struct ExecutionChange<'a> {
 }
 
 /// Inserts the row of a new execution.
-pub fn insert(tenant: i64, execution: &ExecutionRow) -> Statement {
+pub fn insert(tenant: TenantId, execution: &ExecutionRow) -> Statement {
     Statement::new(
         "INSERT INTO executions (tenant, id, public_id, plan, plan_name, plan_version, task, status, \
          place, seat, epoch, started_at, ended_at, look_again_at, project) \
@@ -68,7 +70,7 @@ pub fn insert(tenant: i64, execution: &ExecutionRow) -> Statement {
 }
 
 /// Updates the columns that change while an execution runs.
-pub fn update(tenant: i64, id: u64, change: &ExecutionChange<'_>) -> Statement {
+pub fn update(tenant: TenantId, id: StreamId, change: &ExecutionChange<'_>) -> Statement {
     Statement::new(
         "UPDATE executions SET status = $3, place = $4, seat = $5, epoch = $6, ended_at = $7, \
          look_again_at = $8 WHERE tenant = $1 AND id = $2",
@@ -86,7 +88,7 @@ pub fn update(tenant: i64, id: u64, change: &ExecutionChange<'_>) -> Statement {
 }
 
 /// Deletes all rows, before `rebuild` inserts them again.
-pub fn erase_all(tenant: i64) -> Statement {
+pub fn erase_all(tenant: TenantId) -> Statement {
     Statement::new("DELETE FROM executions WHERE tenant = $1", vec![tenant.into()])
 }
 
@@ -103,7 +105,7 @@ macro_rules! select_executions {
 /// Decodes a row of `select_executions!`.
 fn decode_execution(mut row: Row) -> Result<ExecutionRow, Error> {
     Ok(ExecutionRow {
-        id: row.uint(0)?,
+        id: row.stream(0)?,
         public_id: row.take_text(1)?,
         plan: row.take_text(2)?,
         plan_name: row.take_text(3)?,
@@ -121,7 +123,7 @@ fn decode_execution(mut row: Row) -> Result<ExecutionRow, Error> {
 }
 
 /// The execution with this stream.
-pub fn by_id(tenant: i64, id: u64) -> Select<ExecutionRow> {
+pub fn by_id(tenant: TenantId, id: StreamId) -> Select<ExecutionRow> {
     Select::new(
         select_executions!("WHERE tenant = $1 AND id = $2"),
         vec![tenant.into(), id.into()],
@@ -130,7 +132,7 @@ pub fn by_id(tenant: i64, id: u64) -> Select<ExecutionRow> {
 }
 
 /// All executions, oldest first.
-pub fn all(tenant: i64) -> Select<ExecutionRow> {
+pub fn all(tenant: TenantId) -> Select<ExecutionRow> {
     Select::new(select_executions!("WHERE tenant = $1 ORDER BY id"), vec![tenant.into()], decode_execution)
 }
 
@@ -178,7 +180,7 @@ pub(super) fn decode_project(row: &mut Row, column: usize) -> Result<Option<Stri
 /// executions of other projects are not found.
 pub async fn find_by_prefix(
     db: &Db,
-    tenant: i64,
+    tenant: TenantId,
     within: Option<&str>,
     prefix: &str,
 ) -> Result<PrefixMatch<ExecutionRow>, Error> {
@@ -188,7 +190,7 @@ pub async fn find_by_prefix(
 
 /// The first two executions whose public id begins with `prefix`: two show that it is not unique. In byte
 /// order an id that equals the prefix comes first.
-fn by_id_prefix(tenant: i64, within: Option<&str>, prefix: &str) -> Select<ExecutionRow> {
+fn by_id_prefix(tenant: TenantId, within: Option<&str>, prefix: &str) -> Select<ExecutionRow> {
     Select::new(
         select_executions!(
             "WHERE tenant = $1 AND public_id >= $2 AND public_id < $3 AND ",
@@ -258,7 +260,12 @@ macro_rules! list_sql {
 }
 
 /// Executions that pass the filter and the project boundary `within`, newest first.
-pub fn list(tenant: i64, within: Option<&str>, filter: &ExecutionFilter, limit: u64) -> Select<ExecutionRow> {
+pub fn list(
+    tenant: TenantId,
+    within: Option<&str>,
+    filter: &ExecutionFilter,
+    limit: u64,
+) -> Select<ExecutionRow> {
     let (since, until) = (filter.since.unwrap_or(i64::MIN), filter.until.unwrap_or(i64::MAX));
     let before = filter.before.unwrap_or(u64::MAX);
     let mut params = vec![tenant.into(), since.into(), until.into(), before.into(), limit.into()];
@@ -281,7 +288,7 @@ pub fn list(tenant: i64, within: Option<&str>, filter: &ExecutionFilter, limit: 
 
 /// The oldest execution of a plan (its id or name), of a task, with a status; an empty text does not
 /// restrict.
-pub fn oldest(tenant: i64, plan: &str, task: &str, status: &str) -> Select<ExecutionRow> {
+pub fn oldest(tenant: TenantId, plan: &str, task: &str, status: &str) -> Select<ExecutionRow> {
     Select::new(
         select_executions!(
             "WHERE tenant = $1 AND ($2 = '' OR plan = $2 OR plan_name = $2) \
@@ -294,7 +301,7 @@ pub fn oldest(tenant: i64, plan: &str, task: &str, status: &str) -> Select<Execu
 
 /// Executions with work due by `now_ms` of the journal's clock, whichever node drives them: the caller has
 /// to check whether that node is alive.
-pub fn due_by(tenant: i64, now_ms: i64, limit: u64) -> Select<ExecutionRow> {
+pub fn due_by(tenant: TenantId, now_ms: i64, limit: u64) -> Select<ExecutionRow> {
     Select::new(
         select_executions!("WHERE tenant = $1 AND look_again_at <= $2 ORDER BY look_again_at, id LIMIT $3"),
         vec![tenant.into(), now_ms.into(), limit.into()],
@@ -305,7 +312,7 @@ pub fn due_by(tenant: i64, now_ms: i64, limit: u64) -> Select<ExecutionRow> {
 /// Executions that ended before `at` and pass the project boundary `within`, for `cleanup` to erase; `after`
 /// is the cursor of the next page.
 pub fn ended_before(
-    tenant: i64,
+    tenant: TenantId,
     within: Option<&str>,
     at: i64,
     after: u64,

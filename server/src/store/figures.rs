@@ -1,6 +1,8 @@
 //! Statistics, computed by the database from the rows of `executions` and of `call_stats`. Percentiles are
 //! nearest-rank: each is a value that occurred.
 
+use actbook_engine::id::TenantId;
+
 use super::executions::within;
 use super::{Error, Row, Select, Value};
 
@@ -20,7 +22,7 @@ pub struct StatsFilter {
 
 impl StatsFilter {
     /// The parameters `$1` to `$6` of `execution_filter!` and `row_filter!`.
-    fn params(&self, tenant: i64) -> Vec<Value> {
+    fn params(&self, tenant: TenantId) -> Vec<Value> {
         let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
         let (since, until) = (self.since.unwrap_or(i64::MIN), self.until.unwrap_or(i64::MAX));
         let texts = [&self.plan, &self.task, &self.within].map(text);
@@ -102,7 +104,7 @@ fn decode_percentiles(mut row: Row) -> Result<Percentiles, Error> {
 }
 
 /// Start of the first and of the last execution, in epoch milliseconds. None: no execution passes.
-pub fn start_range(tenant: i64, filter: &StatsFilter) -> Select<Option<(i64, i64)>> {
+pub fn start_range(tenant: TenantId, filter: &StatsFilter) -> Select<Option<(i64, i64)>> {
     Select::new(
         concat!("SELECT MIN(started_at), MAX(started_at) FROM executions WHERE ", execution_filter!()),
         filter.params(tenant),
@@ -121,7 +123,7 @@ pub struct StartedCount {
 
 /// Counts executions by start period and status. `shift_ms` moves the beginning of every period.
 pub fn started_per_period(
-    tenant: i64,
+    tenant: TenantId,
     filter: &StatsFilter,
     period_ms: i64,
     shift_ms: i64,
@@ -152,7 +154,7 @@ pub struct PlanCount {
 }
 
 /// Counts executions by plan; the plan with the most comes first.
-pub fn plan_counts(tenant: i64, filter: &StatsFilter) -> Select<PlanCount> {
+pub fn plan_counts(tenant: TenantId, filter: &StatsFilter) -> Select<PlanCount> {
     Select::new(
         concat!(
             "SELECT plan, plan_name, COUNT(*), COUNT(ended_at), \
@@ -174,7 +176,7 @@ pub fn plan_counts(tenant: i64, filter: &StatsFilter) -> Select<PlanCount> {
 }
 
 /// Percentiles by plan of the time from start to end, waiting included.
-pub fn percentiles_of_plans(tenant: i64, filter: &StatsFilter) -> Select<Percentiles> {
+pub fn percentiles_of_plans(tenant: TenantId, filter: &StatsFilter) -> Select<Percentiles> {
     Select::new(
         percentiles!(
             "plan",
@@ -198,7 +200,7 @@ pub struct CallCount {
 }
 
 /// Counts ended calls by tool, outcome and category. Calls that agents made are left out.
-pub fn call_counts(tenant: i64, filter: &StatsFilter) -> Select<CallCount> {
+pub fn call_counts(tenant: TenantId, filter: &StatsFilter) -> Select<CallCount> {
     Select::new(
         concat!(
             "SELECT server, tool, outcome, category, COUNT(*) FROM calls \
@@ -220,7 +222,7 @@ pub fn call_counts(tenant: i64, filter: &StatsFilter) -> Select<CallCount> {
 }
 
 /// Percentiles by tool of the duration of calls that were sent and seen to end.
-pub fn percentiles_of_tools(tenant: i64, filter: &StatsFilter) -> Select<Percentiles> {
+pub fn percentiles_of_tools(tenant: TenantId, filter: &StatsFilter) -> Select<Percentiles> {
     Select::new(
         percentiles!(
             "tool",
@@ -234,7 +236,7 @@ pub fn percentiles_of_tools(tenant: i64, filter: &StatsFilter) -> Select<Percent
 }
 
 /// Percentiles by server of the duration of calls that were sent and seen to end.
-pub fn percentiles_of_servers(tenant: i64, filter: &StatsFilter) -> Select<Percentiles> {
+pub fn percentiles_of_servers(tenant: TenantId, filter: &StatsFilter) -> Select<Percentiles> {
     Select::new(
         percentiles!(
             "server",
@@ -259,7 +261,7 @@ pub struct LastErrorRow {
 }
 
 /// The last error of each tool.
-pub fn last_errors(tenant: i64, filter: &StatsFilter) -> Select<LastErrorRow> {
+pub fn last_errors(tenant: TenantId, filter: &StatsFilter) -> Select<LastErrorRow> {
     Select::new(
         concat!(
             "SELECT tool, started_at, outcome, category, said FROM (\
@@ -294,7 +296,7 @@ pub struct Retries {
 }
 
 /// Counts retried steps.
-pub fn retries(tenant: i64, filter: &StatsFilter) -> Select<Retries> {
+pub fn retries(tenant: TenantId, filter: &StatsFilter) -> Select<Retries> {
     Select::new(
         concat!(
             "SELECT COUNT(*), CAST(COALESCE(SUM(tries - 1), 0) AS BIGINT), \
@@ -317,7 +319,7 @@ pub struct TroubleCount {
 }
 
 /// Counts failed and unknown steps by category; the most frequent comes first.
-pub fn trouble_counts(tenant: i64, filter: &StatsFilter) -> Select<TroubleCount> {
+pub fn trouble_counts(tenant: TenantId, filter: &StatsFilter) -> Select<TroubleCount> {
     Select::new(
         concat!(
             "SELECT category, COUNT(*) FILTER (WHERE outcome = 'failed'), \
@@ -345,7 +347,7 @@ pub struct WaitCount {
 }
 
 /// Counts questions to people by kind.
-pub fn wait_counts(tenant: i64, filter: &StatsFilter) -> Select<WaitCount> {
+pub fn wait_counts(tenant: TenantId, filter: &StatsFilter) -> Select<WaitCount> {
     Select::new(
         concat!(
             "SELECT kind, COUNT(took_ms), COUNT(*) FILTER (WHERE took_ms IS NULL), \
@@ -368,7 +370,7 @@ pub fn wait_counts(tenant: i64, filter: &StatsFilter) -> Select<WaitCount> {
 }
 
 /// Percentiles by kind of the time that answered questions waited.
-pub fn percentiles_of_waits(tenant: i64, filter: &StatsFilter) -> Select<Percentiles> {
+pub fn percentiles_of_waits(tenant: TenantId, filter: &StatsFilter) -> Select<Percentiles> {
     Select::new(
         percentiles!("kind", "took_ms", "waits WHERE took_ms IS NOT NULL", row_filter!("asked_at")),
         filter.params(tenant),
@@ -392,7 +394,7 @@ pub struct SlowestStep {
 }
 
 /// The steps with the slowest attempts, slowest first.
-pub fn slowest_steps(tenant: i64, filter: &StatsFilter, limit: u64) -> Select<SlowestStep> {
+pub fn slowest_steps(tenant: TenantId, filter: &StatsFilter, limit: u64) -> Select<SlowestStep> {
     let mut params = filter.params(tenant);
     params.push(limit.into());
     Select::new(
@@ -433,7 +435,7 @@ pub struct ClaimCount {
 }
 
 /// Counts agents' claims by confidence band.
-pub fn claim_counts(tenant: i64, filter: &StatsFilter) -> Select<ClaimCount> {
+pub fn claim_counts(tenant: TenantId, filter: &StatsFilter) -> Select<ClaimCount> {
     Select::new(
         concat!(
             "SELECT CASE WHEN confidence >= 900000 THEN 9 ELSE confidence / 100000 END, COUNT(*), \

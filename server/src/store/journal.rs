@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use actbook_engine::id::{StreamId, TenantId};
+
 use super::dialect::{entries, stream_entries};
 use super::{Db, Dialect, Error, Row, Select, Statement, Value};
 
@@ -19,7 +21,7 @@ pub struct JournalHead {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub position: u64,
-    pub stream: u64,
+    pub stream: StreamId,
     /// Its number within the stream, from 1.
     pub version: u64,
     /// Epoch milliseconds of the journal's clock.
@@ -45,7 +47,7 @@ pub fn page_of(position: u64) -> u64 {
 /// move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    pub tenant: i64,
+    pub tenant: TenantId,
     pub old: JournalHead,
     pub new: JournalHead,
     pub entries: Vec<Entry>,
@@ -91,7 +93,7 @@ pub(super) const HEAD: &str = "SELECT position, hash FROM head WHERE tenant = $1
 
 /// The position of a stray entry, one before the first position or after the head; None if there is none. A
 /// single statement, so that an append in between is not mistaken for a stray.
-pub fn stray_entry(tenant: i64) -> Select<Option<i64>> {
+pub fn stray_entry(tenant: TenantId) -> Select<Option<i64>> {
     Select::new(
         "SELECT MIN(entry) - $1 * 1099511627776 FROM journal WHERE tenant = $1 \
          AND (entry <= $1 * 1099511627776 \
@@ -105,7 +107,7 @@ pub fn stray_entry(tenant: i64) -> Select<Option<i64>> {
 pub(super) const HASH_AT: &str = "SELECT hash FROM journal WHERE entry = $1 * 1099511627776 + $2";
 
 /// The tenant's head.
-pub fn head(tenant: i64) -> Select<JournalHead> {
+pub fn head(tenant: TenantId) -> Select<JournalHead> {
     Select::new(HEAD, vec![tenant.into()], |row| decode_head(&row))
 }
 
@@ -139,7 +141,7 @@ impl HeadAndLast {
 }
 
 /// The tenant's head row together with its last entry.
-pub fn head_and_last(tenant: i64) -> Select<HeadAndLast> {
+pub fn head_and_last(tenant: TenantId) -> Select<HeadAndLast> {
     Select::new(
         "SELECT head.position, head.hash, last.position, last.hash, last.at FROM head LEFT JOIN \
          (SELECT entry - $1 * 1099511627776 AS position, hash, at FROM journal \
@@ -178,7 +180,7 @@ macro_rules! select_entries {
 fn decode_entry(mut row: Row) -> Result<Entry, Error> {
     Ok(Entry {
         position: row.uint(0)?,
-        stream: row.uint(1)?,
+        stream: row.stream(1)?,
         version: row.uint(2)?,
         at: row.int(3)?,
         actor: row.take_text(4)?.into(),
@@ -191,7 +193,7 @@ fn decode_entry(mut row: Row) -> Result<Entry, Error> {
 }
 
 /// The entry at a position.
-pub fn by_position(tenant: i64, position: u64) -> Select<Entry> {
+pub fn by_position(tenant: TenantId, position: u64) -> Select<Entry> {
     Select::new(
         select_entries!("tenant = $1 AND entry = $1 * 1099511627776 + $2"),
         vec![tenant.into(), position.into()],
@@ -200,7 +202,7 @@ pub fn by_position(tenant: i64, position: u64) -> Select<Entry> {
 }
 
 /// One stream's entries after a position, in order, for folding.
-pub fn by_stream(dialect: Dialect, tenant: i64, stream: u64, after: u64) -> Select<Entry> {
+pub fn by_stream(dialect: Dialect, tenant: TenantId, stream: StreamId, after: u64) -> Select<Entry> {
     let sql = match dialect {
         Dialect::Sqlite => stream_entries::SQLITE,
         Dialect::Postgres => stream_entries::POSTGRES,
@@ -218,10 +220,10 @@ const ON_PAGE: &str = select_entries!(
 
 /// Parameter sets for reading rows of many streams by range: streams that begin on the same page share one
 /// range, from the first of them to the last. A range may contain streams that were not requested.
-pub(super) fn stream_ranges(tenant: i64, streams: &[u64]) -> Vec<Vec<Value>> {
+pub(super) fn stream_ranges(tenant: TenantId, streams: &[StreamId]) -> Vec<Vec<Value>> {
     let mut ranges = BTreeMap::new();
     for stream in streams {
-        let (first, last) = ranges.entry(page_of(*stream)).or_insert((*stream, *stream));
+        let (first, last) = ranges.entry(page_of(stream.0)).or_insert((*stream, *stream));
         (*first, *last) = ((*first).min(*stream), (*last).max(*stream));
     }
     ranges.into_values().map(|(first, last)| vec![tenant.into(), first.into(), last.into()]).collect()
@@ -229,19 +231,24 @@ pub(super) fn stream_ranges(tenant: i64, streams: &[u64]) -> Vec<Vec<Value>> {
 
 /// All entries of each stream, in two round trips on the calling thread. Streams that ran at the same time
 /// share pages, and each page is read once.
-pub fn by_streams_blocking(db: &Db, tenant: i64, streams: &[u64]) -> Result<Vec<Vec<Entry>>, Error> {
-    let mut found: HashMap<u64, Vec<Entry>> = streams.iter().map(|stream| (*stream, Vec::new())).collect();
+pub fn by_streams_blocking(
+    db: &Db,
+    tenant: TenantId,
+    streams: &[StreamId],
+) -> Result<Vec<Vec<Entry>>, Error> {
+    let mut found: HashMap<StreamId, Vec<Entry>> =
+        streams.iter().map(|stream| (*stream, Vec::new())).collect();
     // A tenant has 2^40 keys, and so 2^33 pages.
     let mut pages: BTreeSet<i64> =
-        streams.iter().map(|stream| (tenant << 33) + page_of(*stream) as i64).collect();
+        streams.iter().map(|stream| (tenant.0 << 33) + page_of(stream.0) as i64).collect();
     for row in db.read_many_blocking(PAGES, stream_ranges(tenant, streams))?.into_iter().flatten() {
-        if found.contains_key(&row.uint(0)?) {
+        if found.contains_key(&row.stream(0)?) {
             pages.insert(row.int(1)?);
         }
     }
     let param_sets = pages.into_iter().map(|page| vec![tenant.into(), page.into()]).collect();
     for row in db.read_many_blocking(ON_PAGE, param_sets)?.into_iter().flatten() {
-        if let Some(entries) = found.get_mut(&row.uint(1)?) {
+        if let Some(entries) = found.get_mut(&row.stream(1)?) {
             entries.push(decode_entry(row)?);
         }
     }
@@ -254,14 +261,14 @@ const INSERT_PAGES: &str = "INSERT INTO pages (tenant, stream, page) \
      WHERE tenant = $1 AND entry / 128 <> (tenant * 1099511627776 + stream) / 128";
 
 /// Rebuilds the table `pages` from the journal. Must not run while another process appends.
-pub fn rebuild_pages(tenant: i64) -> Vec<Statement> {
+pub fn rebuild_pages(tenant: TenantId) -> Vec<Statement> {
     let erase = Statement::new("DELETE FROM pages WHERE tenant = $1", vec![tenant.into()]);
     vec![erase, Statement::new(INSERT_PAGES, vec![tenant.into()])]
 }
 
 /// The first position whose page is missing in `pages`, so that a read of its stream would skip it; None if
 /// there is none.
-pub fn entry_without_page(tenant: i64) -> Select<Option<i64>> {
+pub fn entry_without_page(tenant: TenantId) -> Select<Option<i64>> {
     Select::new(
         "SELECT MIN(entry) - $1 * 1099511627776 FROM journal WHERE tenant = $1 \
          AND entry / 128 <> (tenant * 1099511627776 + stream) / 128 AND NOT EXISTS (SELECT 1 FROM pages \
@@ -272,7 +279,7 @@ pub fn entry_without_page(tenant: i64) -> Select<Option<i64>> {
 }
 
 /// All entries after one position, up to and including another, in order.
-pub fn between(tenant: i64, after: u64, through: u64) -> Select<Entry> {
+pub fn between(tenant: TenantId, after: u64, through: u64) -> Select<Entry> {
     Select::new(
         select_entries!(
             "entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 \
@@ -285,28 +292,28 @@ pub fn between(tenant: i64, after: u64, through: u64) -> Select<Entry> {
 
 /// All streams but the plan library's (stream 0), in order of their start. A stream's number is the position
 /// of its first entry.
-pub fn streams(tenant: i64) -> Select<u64> {
+pub fn streams(tenant: TenantId) -> Select<StreamId> {
     Select::new(
         "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 \
          AND entry = $1 * 1099511627776 + stream ORDER BY entry",
         vec![tenant.into()],
-        |row| row.uint(0),
+        |row| row.stream(0),
     )
 }
 
 /// The streams whose first entry has one of these kinds, in order of their start.
-pub fn streams_starting_with(tenant: i64, kinds: [&str; 4]) -> Select<u64> {
+pub fn streams_starting_with(tenant: TenantId, kinds: [&str; 4]) -> Select<StreamId> {
     Select::new(
         "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 AND kind IN ($2, $3, $4, $5) \
          AND entry = $1 * 1099511627776 + stream ORDER BY entry",
         std::iter::once(tenant.into()).chain(kinds.map(Value::from)).collect(),
-        |row| row.uint(0),
+        |row| row.stream(0),
     )
 }
 
 /// Streams of recorded actions that belong to no execution, were recorded before `at`, and are not erased
 /// yet: erasing adds a second entry to such a stream. Scans the whole journal, so only `cleanup` uses it.
-pub fn standalone_actions_before(tenant: i64, at: i64, after: u64, limit: u64) -> Select<u64> {
+pub fn standalone_actions_before(tenant: TenantId, at: i64, after: u64, limit: u64) -> Select<StreamId> {
     Select::new(
         "SELECT stream FROM journal WHERE tenant = $1 AND entry > $1 * 1099511627776 + $2 AND version = 1 \
          AND entry = $1 * 1099511627776 + stream AND kind IN ('action_recorded.1', 'action_recorded.2') AND at < $3 \
@@ -315,17 +322,17 @@ pub fn standalone_actions_before(tenant: i64, at: i64, after: u64, limit: u64) -
          AND later.entry < (journal.entry / 128 + 1) * 128 AND later.stream = journal.stream) \
          ORDER BY entry LIMIT $4",
         vec![tenant.into(), range_bound(after), at.into(), limit.into()],
-        |row| row.uint(0),
+        |row| row.stream(0),
     )
 }
 
 /// The streams with entries after one position, up to and including another, in no order.
-pub fn streams_between(tenant: i64, after: u64, through: u64) -> Select<u64> {
+pub fn streams_between(tenant: TenantId, after: u64, through: u64) -> Select<StreamId> {
     Select::new(
         "SELECT DISTINCT stream FROM journal WHERE tenant = $1 \
          AND entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3",
         vec![tenant.into(), range_bound(after), range_bound(through)],
-        |row| row.uint(0),
+        |row| row.stream(0),
     )
 }
 
@@ -335,7 +342,7 @@ pub const WORDS_MAX: usize = 4;
 /// Which entries to list. A field that is None does not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EntryFilter {
-    pub stream: Option<u64>,
+    pub stream: Option<StreamId>,
     /// Prefix of the kind.
     pub kind: Option<String>,
     /// An older version of the kind, which passes as well.
@@ -360,7 +367,7 @@ pub struct EntryFilter {
 }
 
 /// At most `limit` entries that pass the filter, oldest first.
-pub fn list(dialect: Dialect, tenant: i64, filter: &EntryFilter, limit: u64) -> Select<Entry> {
+pub fn list(dialect: Dialect, tenant: TenantId, filter: &EntryFilter, limit: u64) -> Select<Entry> {
     let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
     let mut params: Vec<Value> = vec![tenant.into(), range_bound(filter.after)];
     params.push(range_bound(filter.through.unwrap_or(u64::MAX)));

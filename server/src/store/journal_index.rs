@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use actbook_engine::id::TenantId;
+
 use super::journal::range_bound;
 use super::projection_cursor::{self, ProjectionCursor};
 use super::{Db, Error, Select, Statement, Value};
@@ -31,7 +33,7 @@ pub struct TimeRange {
 pub type SegmentRows = BTreeMap<SegmentKey, TimeRange>;
 
 /// Computes the index rows of the full segments after one position, up to and including another.
-pub async fn compute_rows(db: &Db, tenant: i64, after: u64, through: u64) -> Result<SegmentRows, Error> {
+pub async fn compute_rows(db: &Db, tenant: TenantId, after: u64, through: u64) -> Result<SegmentRows, Error> {
     let params = || vec![tenant.into(), range_bound(after), range_bound(through)];
     let mut rows = SegmentRows::new();
     for (segment, kind, actor, times) in kinds_and_actors(params()).all(db).await? {
@@ -110,7 +112,7 @@ fn parse_category(body: &str) -> &str {
 /// it first.
 pub async fn insert_rows(
     db: &Db,
-    tenant: i64,
+    tenant: TenantId,
     (from, to): (u64, u64),
     rows: &SegmentRows,
 ) -> Result<(), Error> {
@@ -179,7 +181,7 @@ const MATCHING_SEGMENTS: &str = concat!(
 
 /// At most `limit` indexed segments that contain every value of the filter, in order, starting with segment
 /// `from`.
-pub fn matching_segments(tenant: i64, filter: &SegmentFilter, from: u64, limit: u64) -> Select<u64> {
+pub fn matching_segments(tenant: TenantId, filter: &SegmentFilter, from: u64, limit: u64) -> Select<u64> {
     let SegmentFilter { kind, kind_older, actor, plan, task, category, since, until } = filter;
     let values = [kind, actor, plan, task, category];
     let count = values.iter().filter(|value| value.is_some()).count();

@@ -2,6 +2,7 @@
 //! Values are payloads of journal entries; older values are entries of the same stream.
 
 use actbook_engine::execution::RecordedEvent;
+use actbook_engine::id::{StreamId, TenantId};
 use actbook_engine::note::NoteScope;
 
 use super::executions::{decode_project, project_param, within, within_or_everywhere};
@@ -11,7 +12,7 @@ use super::{Dialect, Error, Row, Select, Statement, dialect};
 /// One row of the table `notes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoteRow {
-    pub stream: u64,
+    pub stream: StreamId,
     pub scope: String,
     /// The task, plan or execution that the note belongs to, by the scope.
     pub owner: String,
@@ -35,7 +36,7 @@ pub struct NoteRow {
 /// An entry of a note or a task, as input of a projection.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamEntry<'a> {
-    pub stream: u64,
+    pub stream: StreamId,
     pub version: u64,
     pub author: &'a str,
     pub recorded: &'a RecordedEvent,
@@ -45,7 +46,7 @@ pub struct StreamEntry<'a> {
 /// searches must no longer find the note.
 pub fn upsert(
     dialect: Dialect,
-    tenant: i64,
+    tenant: TenantId,
     before: Option<&NoteRow>,
     note: &NoteRow,
     words: Option<&NoteTokens>,
@@ -60,13 +61,13 @@ pub fn upsert(
 }
 
 /// Statements that delete a note's row and its search tokens.
-pub fn erase(tenant: i64, note: &NoteRow) -> Vec<Statement> {
+pub fn erase(tenant: TenantId, note: &NoteRow) -> Vec<Statement> {
     let row = "DELETE FROM notes WHERE tenant = $1 AND stream = $2";
     vec![delete_tokens(tenant, note.position), Statement::new(row, vec![tenant.into(), note.stream.into()])]
 }
 
 /// Deletes all notes, before `rebuild` inserts them again.
-pub fn erase_all(tenant: i64) -> Vec<Statement> {
+pub fn erase_all(tenant: TenantId) -> Vec<Statement> {
     let words =
         "DELETE FROM note_words WHERE rowid > $1 * 1099511627776 AND rowid < ($1 + 1) * 1099511627776";
     vec![
@@ -75,7 +76,7 @@ pub fn erase_all(tenant: i64) -> Vec<Statement> {
     ]
 }
 
-fn insert(tenant: i64, note: &NoteRow) -> Statement {
+fn insert(tenant: TenantId, note: &NoteRow) -> Statement {
     Statement::new(
         "INSERT INTO notes (tenant, stream, scope, owner, key, type, version, position, at, author, \
          expires_at, deleted, project, everywhere) \
@@ -99,7 +100,7 @@ fn insert(tenant: i64, note: &NoteRow) -> Statement {
     )
 }
 
-fn update(tenant: i64, note: &NoteRow) -> Statement {
+fn update(tenant: TenantId, note: &NoteRow) -> Statement {
     Statement::new(
         "UPDATE notes SET type = $3, version = $4, position = $5, at = $6, author = $7, expires_at = $8, \
          deleted = $9, everywhere = $10 WHERE tenant = $1 AND stream = $2",
@@ -119,7 +120,7 @@ fn update(tenant: i64, note: &NoteRow) -> Statement {
 }
 
 /// Inserts the search tokens of the note at `position`.
-fn insert_tokens(dialect: Dialect, tenant: i64, position: u64, words: &NoteTokens) -> Statement {
+fn insert_tokens(dialect: Dialect, tenant: TenantId, position: u64, words: &NoteTokens) -> Statement {
     let mut params = vec![tenant.into(), position.into()];
     let sql = match dialect {
         Dialect::Sqlite => {
@@ -136,7 +137,7 @@ fn insert_tokens(dialect: Dialect, tenant: i64, position: u64, words: &NoteToken
 }
 
 /// Deletes the search tokens of the note at `position`.
-fn delete_tokens(tenant: i64, position: u64) -> Statement {
+fn delete_tokens(tenant: TenantId, position: u64) -> Statement {
     Statement::new(
         "DELETE FROM note_words WHERE rowid = $1 * 1099511627776 + $2",
         vec![tenant.into(), position.into()],
@@ -156,7 +157,7 @@ macro_rules! select_notes {
 /// Decodes a row of `select_notes!`.
 fn decode_note(mut row: Row) -> Result<NoteRow, Error> {
     Ok(NoteRow {
-        stream: row.uint(0)?,
+        stream: row.stream(0)?,
         scope: row.take_text(1)?,
         owner: row.take_text(2)?,
         key: row.take_text(3)?,
@@ -173,7 +174,7 @@ fn decode_note(mut row: Row) -> Result<NoteRow, Error> {
 }
 
 /// A project's note with this key, deleted or not. `project` None: the note from before projects existed.
-pub fn by_key(tenant: i64, project: Option<&str>, scope: &NoteScope, key: &str) -> Select<NoteRow> {
+pub fn by_key(tenant: TenantId, project: Option<&str>, scope: &NoteScope, key: &str) -> Select<NoteRow> {
     Select::new(
         select_notes!("WHERE tenant = $1 AND scope = $2 AND owner = $3 AND key = $4 AND project = $5"),
         vec![
@@ -188,7 +189,7 @@ pub fn by_key(tenant: i64, project: Option<&str>, scope: &NoteScope, key: &str) 
 }
 
 /// The note that a write to this key updates: the project's own, else the one from before projects existed.
-pub fn writable_by_key(tenant: i64, project: &str, scope: &NoteScope, key: &str) -> Select<NoteRow> {
+pub fn writable_by_key(tenant: TenantId, project: &str, scope: &NoteScope, key: &str) -> Select<NoteRow> {
     Select::new(
         select_notes!(
             "WHERE tenant = $1 AND scope = $2 AND owner = $3 AND key = $4 \
@@ -200,7 +201,7 @@ pub fn writable_by_key(tenant: i64, project: &str, scope: &NoteScope, key: &str)
 }
 
 /// The note with this stream.
-pub fn by_stream(tenant: i64, stream: u64) -> Select<NoteRow> {
+pub fn by_stream(tenant: TenantId, stream: StreamId) -> Select<NoteRow> {
     Select::new(
         select_notes!("WHERE tenant = $1 AND stream = $2"),
         vec![tenant.into(), stream.into()],
@@ -209,7 +210,7 @@ pub fn by_stream(tenant: i64, stream: u64) -> Select<NoteRow> {
 }
 
 /// Every row, by stream: for comparing a rebuilt projection.
-pub fn all(tenant: i64) -> Select<NoteRow> {
+pub fn all(tenant: TenantId) -> Select<NoteRow> {
     Select::new(select_notes!("WHERE tenant = $1 ORDER BY stream"), vec![tenant.into()], decode_note)
 }
 
@@ -231,7 +232,7 @@ pub struct NoteRowFilter {
 }
 
 /// Notes that pass the filter, newest first.
-pub fn list(tenant: i64, filter: &NoteRowFilter, limit: u64) -> Select<NoteRow> {
+pub fn list(tenant: TenantId, filter: &NoteRowFilter, limit: u64) -> Select<NoteRow> {
     let text = |text: Option<&str>| text.unwrap_or_default().into();
     let before = filter.before.unwrap_or(u64::MAX);
     let mut params = vec![tenant.into(), before.into(), filter.now_ms.into(), limit.into()];
@@ -295,7 +296,7 @@ impl NoteHit {
 /// Notes that match the query and pass the filter: matches in the key first, then the newest.
 pub fn search(
     dialect: Dialect,
-    tenant: i64,
+    tenant: TenantId,
     query: &SearchQuery,
     filter: &NoteRowFilter,
     limit: u64,
@@ -319,7 +320,7 @@ pub fn search(
 /// Notes for `cleanup` to erase: deleted or expired before `at`, or of an execution that ended before it.
 /// `after` is the cursor of the next page.
 pub fn erasable_before(
-    tenant: i64,
+    tenant: TenantId,
     within: Option<&str>,
     at: i64,
     after: u64,

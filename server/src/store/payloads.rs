@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use actbook_engine::id::{StreamId, TenantId};
+
 use super::dialect::stream_entries as text;
 use super::journal::{range_bound, stream_ranges};
 use super::{Db, Dialect, Error, Row, Select, Statement, Value};
@@ -24,7 +26,7 @@ const BY_POSITION: &str =
     "SELECT entry - $1 * 1099511627776, body FROM payloads WHERE entry = $1 * 1099511627776 + $2";
 
 /// The payload of the entry at a position. No row: the entry has none, or it is erased.
-pub fn by_position(tenant: i64, position: u64) -> Select<PayloadRow> {
+pub fn by_position(tenant: TenantId, position: u64) -> Select<PayloadRow> {
     Select::new(BY_POSITION, vec![tenant.into(), position.into()], decode_payload)
 }
 
@@ -32,7 +34,7 @@ pub fn by_position(tenant: i64, position: u64) -> Select<PayloadRow> {
 const INLINE_READ_MAX: usize = 100;
 
 /// The payloads at these positions; erased ones are left out.
-pub async fn by_positions(db: &Db, tenant: i64, positions: &[u64]) -> Result<Vec<PayloadRow>, Error> {
+pub async fn by_positions(db: &Db, tenant: TenantId, positions: &[u64]) -> Result<Vec<PayloadRow>, Error> {
     let found = match positions.len() {
         0 => return Ok(Vec::new()),
         1..=INLINE_READ_MAX => db.look_up(BY_POSITION, param_sets(tenant, positions)).await?,
@@ -42,18 +44,18 @@ pub async fn by_positions(db: &Db, tenant: i64, positions: &[u64]) -> Result<Vec
 }
 
 /// Like `by_positions`, but blocks the calling thread.
-pub fn by_positions_blocking(db: &Db, tenant: i64, positions: &[u64]) -> Result<Vec<PayloadRow>, Error> {
+pub fn by_positions_blocking(db: &Db, tenant: TenantId, positions: &[u64]) -> Result<Vec<PayloadRow>, Error> {
     let found = db.read_many_blocking(BY_POSITION, param_sets(tenant, positions))?;
     found.into_iter().flatten().map(decode_payload).collect()
 }
 
 /// One parameter set for each position.
-fn param_sets(tenant: i64, positions: &[u64]) -> Vec<Vec<Value>> {
+fn param_sets(tenant: TenantId, positions: &[u64]) -> Vec<Vec<Value>> {
     positions.iter().map(|position| vec![tenant.into(), (*position).into()]).collect()
 }
 
 /// All payloads of one stream's entries, in order.
-pub fn by_stream(dialect: Dialect, tenant: i64, stream: u64) -> Select<PayloadRow> {
+pub fn by_stream(dialect: Dialect, tenant: TenantId, stream: StreamId) -> Select<PayloadRow> {
     let sql = match dialect {
         Dialect::Sqlite => text::SQLITE_PAYLOADS,
         Dialect::Postgres => text::POSTGRES_PAYLOADS,
@@ -63,7 +65,7 @@ pub fn by_stream(dialect: Dialect, tenant: i64, stream: u64) -> Select<PayloadRo
 
 /// All payloads after one position, up to and including another, in order: `verify` reads them beside the
 /// entries.
-pub fn between(tenant: i64, after: u64, through: u64) -> Select<PayloadRow> {
+pub fn between(tenant: TenantId, after: u64, through: u64) -> Select<PayloadRow> {
     Select::new(
         "SELECT entry - $1 * 1099511627776, body FROM payloads \
          WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 ORDER BY entry",
@@ -75,7 +77,7 @@ pub fn between(tenant: i64, after: u64, through: u64) -> Select<PayloadRow> {
 /// The position of a stray payload or salt, one that no entry can own; see `journal::stray_entry`. None if
 /// there is none. The 2^39 keys on either side of the tenant's first key count as this tenant's, so that
 /// payloads with a negative position are found too.
-pub fn stray_payload_or_salt(tenant: i64) -> Select<Option<i64>> {
+pub fn stray_payload_or_salt(tenant: TenantId) -> Select<Option<i64>> {
     Select::new(
         "SELECT MIN(position) FROM (\
          SELECT payloads.entry - $1 * 1099511627776 AS position FROM head JOIN payloads \
@@ -91,7 +93,7 @@ pub fn stray_payload_or_salt(tenant: i64) -> Select<Option<i64>> {
 }
 
 /// Deletes all payloads of one stream's entries.
-pub fn erase_of_stream(dialect: Dialect, tenant: i64, stream: u64) -> Statement {
+pub fn erase_of_stream(dialect: Dialect, tenant: TenantId, stream: StreamId) -> Statement {
     let sql = match dialect {
         Dialect::Sqlite => text::SQLITE_ERASE,
         Dialect::Postgres => text::POSTGRES_ERASE,
@@ -100,7 +102,7 @@ pub fn erase_of_stream(dialect: Dialect, tenant: i64, stream: u64) -> Statement 
 }
 
 /// Inserts a stream's salt.
-pub fn insert_salt(tenant: i64, stream: u64, salt: &[u8]) -> Statement {
+pub fn insert_salt(tenant: TenantId, stream: StreamId, salt: &[u8]) -> Statement {
     Statement::new(
         "INSERT INTO salts (tenant, stream, salt) VALUES ($1, $2, $3)",
         vec![tenant.into(), stream.into(), salt.into()],
@@ -110,7 +112,7 @@ pub fn insert_salt(tenant: i64, stream: u64, salt: &[u8]) -> Statement {
 const SALT: &str = "SELECT salt FROM salts WHERE tenant = $1 AND stream = $2";
 
 /// A stream's salt. No row: it is erased.
-pub fn salt(tenant: i64, stream: u64) -> Select<Vec<u8>> {
+pub fn salt(tenant: TenantId, stream: StreamId) -> Select<Vec<u8>> {
     Select::new(SALT, vec![tenant.into(), stream.into()], |mut row| row.take_bytes(0))
 }
 
@@ -118,23 +120,23 @@ pub fn salt(tenant: i64, stream: u64) -> Select<Vec<u8>> {
 const SALTS: &str = "SELECT stream, salt FROM salts WHERE tenant = $1 AND stream >= $2 AND stream <= $3";
 
 /// The salt of each stream, empty if it is erased; blocks the calling thread.
-pub fn salts_blocking(db: &Db, tenant: i64, streams: &[u64]) -> Result<Vec<Vec<u8>>, Error> {
+pub fn salts_blocking(db: &Db, tenant: TenantId, streams: &[StreamId]) -> Result<Vec<Vec<u8>>, Error> {
     let rows = db.read_many_blocking(SALTS, stream_ranges(tenant, streams))?.into_iter().flatten();
-    let salts = rows.map(|mut row| Ok((row.uint(0)?, row.take_bytes(1)?)));
+    let salts = rows.map(|mut row| Ok((row.stream(0)?, row.take_bytes(1)?)));
     let mut salts = salts.collect::<Result<HashMap<_, _>, Error>>()?;
     Ok(streams.iter().map(|stream| salts.remove(stream).unwrap_or_default()).collect())
 }
 
 /// Stream and salt of the streams that start after one position, up to and including another, in order.
-pub fn salts_between(tenant: i64, after: u64, through: u64) -> Select<(u64, Vec<u8>)> {
+pub fn salts_between(tenant: TenantId, after: u64, through: u64) -> Select<(StreamId, Vec<u8>)> {
     Select::new(
         "SELECT stream, salt FROM salts WHERE tenant = $1 AND stream > $2 AND stream <= $3 ORDER BY stream",
         vec![tenant.into(), after.into(), through.into()],
-        |mut row| Ok((row.uint(0)?, row.take_bytes(1)?)),
+        |mut row| Ok((row.stream(0)?, row.take_bytes(1)?)),
     )
 }
 
 /// Deletes a stream's salt.
-pub fn erase_salt(tenant: i64, stream: u64) -> Statement {
+pub fn erase_salt(tenant: TenantId, stream: StreamId) -> Statement {
     Statement::new("DELETE FROM salts WHERE tenant = $1 AND stream = $2", vec![tenant.into(), stream.into()])
 }

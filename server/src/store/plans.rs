@@ -1,6 +1,8 @@
 //! The projection of the plan library: one row per saved version of a plan or a template. The document is the
 //! payload of the entry at `position`.
 
+use actbook_engine::id::TenantId;
+
 use super::executions::{decode_project, own_first, project_param, within, within_or_everywhere};
 use super::select::prefix_end;
 use super::{Db, Error, PrefixMatch, Row, Select, Statement};
@@ -33,7 +35,7 @@ pub struct TemplateRow {
 }
 
 /// Inserts a saved version.
-pub fn insert(tenant: i64, plan: &PlanRow) -> Statement {
+pub fn insert(tenant: TenantId, plan: &PlanRow) -> Statement {
     Statement::new(
         "INSERT INTO plans (tenant, id, name, version, digest, position, saved_at, steps, deleted, task, \
          template, project, everywhere) \
@@ -57,7 +59,7 @@ pub fn insert(tenant: i64, plan: &PlanRow) -> Statement {
 }
 
 /// Marks all versions of a plan as deleted; executions keep their plan.
-pub fn mark_deleted(tenant: i64, id: &str) -> Statement {
+pub fn mark_deleted(tenant: TenantId, id: &str) -> Statement {
     Statement::new(
         "UPDATE plans SET deleted = 1 WHERE tenant = $1 AND id = $2",
         vec![tenant.into(), id.into()],
@@ -65,7 +67,7 @@ pub fn mark_deleted(tenant: i64, id: &str) -> Statement {
 }
 
 /// Deletes all rows, before `rebuild` inserts them again.
-pub fn erase_all(tenant: i64) -> Statement {
+pub fn erase_all(tenant: TenantId) -> Statement {
     Statement::new("DELETE FROM plans WHERE tenant = $1", vec![tenant.into()])
 }
 
@@ -116,7 +118,12 @@ fn decode_template(mut row: Row) -> Result<TemplateRow, Error> {
 }
 
 /// The newest version of the template with this name; project `home`'s own comes before another project's.
-pub fn template_by_name(tenant: i64, within: Option<&str>, home: &str, name: &str) -> Select<TemplateRow> {
+pub fn template_by_name(
+    tenant: TenantId,
+    within: Option<&str>,
+    home: &str,
+    name: &str,
+) -> Select<TemplateRow> {
     Select::new(
         select_templates!("AND name = $2 AND deleted = 0 AND ", within_or_everywhere!(3), own_first!(4)),
         vec![tenant.into(), name.into(), project_param(within), home.into()],
@@ -125,7 +132,7 @@ pub fn template_by_name(tenant: i64, within: Option<&str>, home: &str, name: &st
 }
 
 /// The newest version of each template, ordered by name.
-pub fn list_templates(tenant: i64, within: Option<&str>, limit: u64) -> Select<TemplateRow> {
+pub fn list_templates(tenant: TenantId, within: Option<&str>, limit: u64) -> Select<TemplateRow> {
     Select::new(
         select_templates!(
             "AND deleted = 0 AND plans.version = (SELECT MAX(version) FROM plans AS newest \
@@ -139,7 +146,7 @@ pub fn list_templates(tenant: i64, within: Option<&str>, limit: u64) -> Select<T
 }
 
 /// A template's versions, newest first.
-pub fn template_versions(tenant: i64, id: &str, limit: u64) -> Select<TemplateRow> {
+pub fn template_versions(tenant: TenantId, id: &str, limit: u64) -> Select<TemplateRow> {
     Select::new(
         select_templates!("AND id = $2 ORDER BY plans.version DESC LIMIT $3"),
         vec![tenant.into(), id.into(), limit.into()],
@@ -148,7 +155,7 @@ pub fn template_versions(tenant: i64, id: &str, limit: u64) -> Select<TemplateRo
 }
 
 /// One version of a plan.
-pub fn by_version(tenant: i64, id: &str, version: u64) -> Select<PlanRow> {
+pub fn by_version(tenant: TenantId, id: &str, version: u64) -> Select<PlanRow> {
     Select::new(
         select_plans!("WHERE tenant = $1 AND id = $2 AND version = $3"),
         vec![tenant.into(), id.into(), version.into()],
@@ -157,7 +164,7 @@ pub fn by_version(tenant: i64, id: &str, version: u64) -> Select<PlanRow> {
 }
 
 /// The newest version of the plan with this name; project `home`'s own comes before another project's.
-pub fn by_name(tenant: i64, within: Option<&str>, home: &str, name: &str) -> Select<PlanRow> {
+pub fn by_name(tenant: TenantId, within: Option<&str>, home: &str, name: &str) -> Select<PlanRow> {
     Select::new(
         select_plans!(
             "WHERE tenant = $1 AND template = 0 AND name = $2 AND deleted = 0 AND ",
@@ -170,7 +177,7 @@ pub fn by_name(tenant: i64, within: Option<&str>, home: &str, name: &str) -> Sel
 }
 
 /// The newest version of each plan, ordered by name.
-pub fn list(tenant: i64, within: Option<&str>, limit: u64) -> Select<PlanRow> {
+pub fn list(tenant: TenantId, within: Option<&str>, limit: u64) -> Select<PlanRow> {
     Select::new(
         select_plans!(
             "WHERE tenant = $1 AND template = 0 AND deleted = 0 AND version = (SELECT MAX(version) FROM plans AS newest \
@@ -184,7 +191,7 @@ pub fn list(tenant: i64, within: Option<&str>, limit: u64) -> Select<PlanRow> {
 }
 
 /// The newest version of each plan that was never started in any version, newest first.
-pub fn never_started(tenant: i64, within: Option<&str>, limit: u64) -> Select<PlanRow> {
+pub fn never_started(tenant: TenantId, within: Option<&str>, limit: u64) -> Select<PlanRow> {
     Select::new(
         select_plans!(
             "WHERE tenant = $1 AND template = 0 AND deleted = 0 AND version = (SELECT MAX(version) FROM plans AS newest \
@@ -199,7 +206,7 @@ pub fn never_started(tenant: i64, within: Option<&str>, limit: u64) -> Select<Pl
 }
 
 /// The versions that were saved for a task, in the order of saving.
-pub fn by_task(tenant: i64, within: Option<&str>, task: &str, limit: u64) -> Select<PlanRow> {
+pub fn by_task(tenant: TenantId, within: Option<&str>, task: &str, limit: u64) -> Select<PlanRow> {
     Select::new(
         select_plans!("WHERE tenant = $1 AND task = $2 AND ", within!(4), " ORDER BY position LIMIT $3"),
         vec![tenant.into(), task.into(), limit.into(), project_param(within)],
@@ -208,7 +215,7 @@ pub fn by_task(tenant: i64, within: Option<&str>, task: &str, limit: u64) -> Sel
 }
 
 /// Every row, in the order of saving: for comparing a rebuilt projection.
-pub fn all(tenant: i64) -> Select<PlanRow> {
+pub fn all(tenant: TenantId) -> Select<PlanRow> {
     Select::new(select_plans!("WHERE tenant = $1 ORDER BY position"), vec![tenant.into()], decode_plan)
 }
 
@@ -216,7 +223,7 @@ pub fn all(tenant: i64) -> Select<PlanRow> {
 /// other projects are not found; `home`: the project whose own plan comes first.
 pub async fn find_by_name_or_id(
     db: &Db,
-    tenant: i64,
+    tenant: TenantId,
     within: Option<&str>,
     home: &str,
     name_or_id: &str,
@@ -230,7 +237,7 @@ pub async fn find_by_name_or_id(
 
 /// The first two plans whose id begins with `prefix`: two show that it is not unique. In byte order an id
 /// that equals the prefix comes first.
-fn by_id_prefix(tenant: i64, within: Option<&str>, prefix: &str) -> Select<PlanRow> {
+fn by_id_prefix(tenant: TenantId, within: Option<&str>, prefix: &str) -> Select<PlanRow> {
     Select::new(
         select_plans!(
             "WHERE tenant = $1 AND template = 0 AND id >= $2 AND id < $3 AND deleted = 0 \

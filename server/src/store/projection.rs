@@ -8,7 +8,7 @@ mod waits;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{self, RecordedEvent, due};
-use actbook_engine::id::Epoch;
+use actbook_engine::id::{Epoch, StreamId, TenantId};
 use actbook_engine::policy::ExecutionStatus;
 
 use super::executions::{ExecutionChange, ExecutionRow};
@@ -19,7 +19,7 @@ pub use waits::{AuthoredEntry, Waits, collect_waits, still_open};
 
 /// The statement that an entry of the plan library causes: insert a version, or mark a plan as deleted. None
 /// for other entries.
-pub fn plan_statement(tenant: i64, recorded: &RecordedEvent) -> Option<Statement> {
+pub fn plan_statement(tenant: TenantId, recorded: &RecordedEvent) -> Option<Statement> {
     match &recorded.event {
         Event::PlanSaved(saved) => Some(plans::insert(
             tenant,
@@ -122,7 +122,7 @@ pub fn summarize(execution: &execution::Execution) -> RowSummary {
 }
 
 /// The row of an execution.
-pub fn execution_row(stream: u64, execution: &execution::Execution) -> ExecutionRow {
+pub fn execution_row(stream: StreamId, execution: &execution::Execution) -> ExecutionRow {
     let status = execution.status();
     ExecutionRow {
         id: stream,

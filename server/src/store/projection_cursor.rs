@@ -1,5 +1,7 @@
 //! Cursors of the projections that are built on demand: how far each has read the journal.
 
+use actbook_engine::id::TenantId;
+
 use super::{Select, Statement};
 
 /// A projection that is built on demand.
@@ -22,7 +24,7 @@ impl ProjectionCursor {
 }
 
 /// The last position that the projection has read. No row: it was never built.
-pub fn position(tenant: i64, cursor: ProjectionCursor) -> Select<u64> {
+pub fn position(tenant: TenantId, cursor: ProjectionCursor) -> Select<u64> {
     Select::new(
         "SELECT position FROM caught_up WHERE tenant = $1 AND name = $2",
         vec![tenant.into(), cursor.name().into()],
@@ -33,7 +35,7 @@ pub fn position(tenant: i64, cursor: ProjectionCursor) -> Select<u64> {
 /// Moves the cursor from `from` to `to`. Must be the first statements of their transaction: the update locks
 /// the row, so that concurrent builders run one after the other, and one that did not start at `from` would
 /// write -1, which violates the table's constraint.
-pub fn advance(tenant: i64, cursor: ProjectionCursor, from: u64, to: u64) -> [Statement; 2] {
+pub fn advance(tenant: TenantId, cursor: ProjectionCursor, from: u64, to: u64) -> [Statement; 2] {
     [
         Statement::new(
             "INSERT INTO caught_up (tenant, name, position) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING",
@@ -49,6 +51,6 @@ pub fn advance(tenant: i64, cursor: ProjectionCursor, from: u64, to: u64) -> [St
 }
 
 /// Deletes all cursors, so that the next reader builds the projections from the beginning.
-pub fn reset(tenant: i64) -> Statement {
+pub fn reset(tenant: TenantId) -> Statement {
     Statement::new("DELETE FROM caught_up WHERE tenant = $1", vec![tenant.into()])
 }

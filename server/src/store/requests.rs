@@ -1,6 +1,8 @@
 //! Idempotency keys of requests: a repeated command gets its first result again. Rows are written in the same
 //! transaction as the entries of the command.
 
+use actbook_engine::id::TenantId;
+
 use super::{Error, Row, Select, Statement};
 
 /// A request that was answered before.
@@ -19,7 +21,7 @@ fn decode_request(mut row: Row) -> Result<RequestRow, Error> {
 }
 
 /// The caller's earlier request with this key.
-pub fn by_key(tenant: i64, caller: &str, key: &str) -> Select<RequestRow> {
+pub fn by_key(tenant: TenantId, caller: &str, key: &str) -> Select<RequestRow> {
     Select::new(
         "SELECT digest, result, at FROM requests WHERE tenant = $1 AND caller = $2 AND key = $3",
         vec![tenant.into(), caller.into(), key.into()],
@@ -28,7 +30,7 @@ pub fn by_key(tenant: i64, caller: &str, key: &str) -> Select<RequestRow> {
 }
 
 /// Inserts an answered request.
-pub fn insert(tenant: i64, caller: &str, key: &str, request: &RequestRow) -> Statement {
+pub fn insert(tenant: TenantId, caller: &str, key: &str, request: &RequestRow) -> Statement {
     Statement::new(
         "INSERT INTO requests (tenant, caller, key, digest, result, at) VALUES ($1, $2, $3, $4, $5, $6)",
         vec![
@@ -43,6 +45,6 @@ pub fn insert(tenant: i64, caller: &str, key: &str, request: &RequestRow) -> Sta
 }
 
 /// Deletes requests that were answered before `at`, in epoch milliseconds.
-pub fn erase_before(tenant: i64, at: i64) -> Statement {
+pub fn erase_before(tenant: TenantId, at: i64) -> Statement {
     Statement::new("DELETE FROM requests WHERE tenant = $1 AND at < $2", vec![tenant.into(), at.into()])
 }

@@ -1,13 +1,15 @@
 //! The projection of tasks: one row per task with its current state. A task's free-form fields are the
 //! payload of the entry at `fields`.
 
+use actbook_engine::id::{StreamId, TenantId};
+
 use super::executions::{decode_project, own_first, project_param, within};
 use super::{Error, Row, Select, Statement};
 
 /// One row of the table `tasks`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskRow {
-    pub stream: u64,
+    pub stream: StreamId,
     pub id: String,
     pub title: String,
     pub status: String,
@@ -36,7 +38,7 @@ pub struct TaskRow {
 
 impl TaskRow {
     /// A new task with default values.
-    pub(super) fn with_defaults(stream: u64, id: &str, at: i64, author: &str) -> Self {
+    pub(super) fn with_defaults(stream: StreamId, id: &str, at: i64, author: &str) -> Self {
         Self {
             stream,
             id: id.to_owned(),
@@ -61,7 +63,7 @@ impl TaskRow {
 }
 
 /// Inserts a task's row, or replaces it.
-pub fn upsert(tenant: i64, task: &TaskRow) -> Statement {
+pub fn upsert(tenant: TenantId, task: &TaskRow) -> Statement {
     Statement::new(
         "INSERT INTO tasks (tenant, stream, id, title, status, priority, estimate_ms, parent, type, labels, \
          plan, step, version, position, added_at, at, author, fields, project) \
@@ -95,7 +97,7 @@ pub fn upsert(tenant: i64, task: &TaskRow) -> Statement {
 }
 
 /// Deletes all rows, before `rebuild` inserts them again.
-pub fn erase_all(tenant: i64) -> Statement {
+pub fn erase_all(tenant: TenantId) -> Statement {
     Statement::new("DELETE FROM tasks WHERE tenant = $1", vec![tenant.into()])
 }
 
@@ -115,7 +117,7 @@ fn decode_task(mut row: Row) -> Result<TaskRow, Error> {
     let optional_count =
         |row: &Row, column| if row.is_null(column) { Ok(None) } else { row.uint(column).map(Some) };
     Ok(TaskRow {
-        stream: row.uint(0)?,
+        stream: row.stream(0)?,
         id: row.take_text(1)?,
         title: row.take_text(2)?,
         status: row.take_text(3)?,
@@ -138,7 +140,7 @@ fn decode_task(mut row: Row) -> Result<TaskRow, Error> {
 
 /// The task with this id; project `home`'s own comes before another project's. `within`: tasks of other
 /// projects are not found.
-pub fn by_id(tenant: i64, within: Option<&str>, home: &str, id: &str) -> Select<TaskRow> {
+pub fn by_id(tenant: TenantId, within: Option<&str>, home: &str, id: &str) -> Select<TaskRow> {
     Select::new(
         select_tasks!("WHERE tenant = $1 AND id = $2 AND ", within!(3), own_first!(4)),
         vec![tenant.into(), id.into(), project_param(within), home.into()],
@@ -147,7 +149,7 @@ pub fn by_id(tenant: i64, within: Option<&str>, home: &str, id: &str) -> Select<
 }
 
 /// A project's task with this id. `project` None: the task from before projects existed.
-pub fn by_id_in_project(tenant: i64, project: Option<&str>, id: &str) -> Select<TaskRow> {
+pub fn by_id_in_project(tenant: TenantId, project: Option<&str>, id: &str) -> Select<TaskRow> {
     Select::new(
         select_tasks!("WHERE tenant = $1 AND id = $2 AND project = $3"),
         vec![tenant.into(), id.into(), project_param(project)],
@@ -156,12 +158,12 @@ pub fn by_id_in_project(tenant: i64, project: Option<&str>, id: &str) -> Select<
 }
 
 /// Every row, by stream: for comparing a rebuilt projection.
-pub fn all(tenant: i64) -> Select<TaskRow> {
+pub fn all(tenant: TenantId) -> Select<TaskRow> {
     Select::new(select_tasks!("WHERE tenant = $1 ORDER BY stream"), vec![tenant.into()], decode_task)
 }
 
 /// Subtasks that pass the project boundary `within`, in the order in which they were added.
-pub fn by_parent(tenant: i64, within: Option<&str>, parent: &str, limit: u64) -> Select<TaskRow> {
+pub fn by_parent(tenant: TenantId, within: Option<&str>, parent: &str, limit: u64) -> Select<TaskRow> {
     Select::new(
         select_tasks!("WHERE tenant = $1 AND parent = $2 AND ", within!(4), " ORDER BY stream LIMIT $3"),
         vec![tenant.into(), parent.into(), limit.into(), project_param(within)],
@@ -170,7 +172,7 @@ pub fn by_parent(tenant: i64, within: Option<&str>, parent: &str, limit: u64) ->
 }
 
 /// Project and id of each task that has a plan's steps as subtasks.
-pub fn parents_split_by_plan(tenant: i64, plan: &str, limit: u64) -> Select<(Option<String>, String)> {
+pub fn parents_split_by_plan(tenant: TenantId, plan: &str, limit: u64) -> Select<(Option<String>, String)> {
     Select::new(
         "SELECT DISTINCT parent, project FROM tasks WHERE tenant = $1 AND plan = $2 AND parent IS NOT NULL \
          ORDER BY parent LIMIT $3",
@@ -180,7 +182,7 @@ pub fn parents_split_by_plan(tenant: i64, plan: &str, limit: u64) -> Select<(Opt
 }
 
 /// Tasks without a parent: open ones first, then by priority, then the newest.
-pub fn list(tenant: i64, within: Option<&str>, limit: u64) -> Select<TaskRow> {
+pub fn list(tenant: TenantId, within: Option<&str>, limit: u64) -> Select<TaskRow> {
     Select::new(
         select_tasks!(
             "WHERE tenant = $1 AND parent IS NULL AND ",

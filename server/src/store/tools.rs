@@ -1,6 +1,8 @@
 //! Recorded tool definitions, by the digest that plans are pinned to. Not derived from the journal; used
 //! only to show how a tool has changed.
 
+use actbook_engine::id::TenantId;
+
 use super::{Error, Row, Select, Statement};
 
 /// One row of the table `tools`: a tool's definition.
@@ -14,7 +16,7 @@ pub struct ToolRow {
 }
 
 /// Inserts a definition, unless its digest is known.
-pub fn insert(tenant: i64, tool: &ToolRow) -> Statement {
+pub fn insert(tenant: TenantId, tool: &ToolRow) -> Statement {
     Statement::new(
         "INSERT INTO tools (tenant, digest, name, object) VALUES ($1, $2, $3, $4) \
          ON CONFLICT (tenant, digest) DO NOTHING",
@@ -33,7 +35,7 @@ fn decode_tool(mut row: Row) -> Result<ToolRow, Error> {
 }
 
 /// The definition with this digest.
-pub fn by_digest(tenant: i64, digest: &str) -> Select<ToolRow> {
+pub fn by_digest(tenant: TenantId, digest: &str) -> Select<ToolRow> {
     Select::new(
         "SELECT digest, name, object FROM tools WHERE tenant = $1 AND digest = $2",
         vec![tenant.into(), digest.into()],

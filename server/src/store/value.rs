@@ -1,5 +1,7 @@
 //! Parameters of statements and columns of rows: the four value types that both databases share.
 
+use actbook_engine::id::{StreamId, TenantId};
+
 use super::Error;
 
 /// An SQL value.
@@ -34,6 +36,18 @@ impl From<u64> for Value {
     /// the end".
     fn from(number: u64) -> Self {
         Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<TenantId> for Value {
+    fn from(tenant: TenantId) -> Self {
+        tenant.0.into()
+    }
+}
+
+impl From<StreamId> for Value {
+    fn from(stream: StreamId) -> Self {
+        stream.0.into()
     }
 }
 
@@ -125,6 +139,11 @@ impl Row {
             Value::Int(number) => Ok(*number),
             Value::Null | Value::Text(_) | Value::Bytes(_) => Err(self.wrong_column(column, "a number")),
         }
+    }
+
+    /// A column that names a stream.
+    pub fn stream(&self, column: usize) -> Result<StreamId, Error> {
+        Ok(StreamId(self.uint(column)?))
     }
 
     /// A column with a number that is never negative, such as a count, position or version.

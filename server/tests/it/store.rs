@@ -8,13 +8,15 @@ pub mod proxy;
 mod rows;
 mod seats;
 
+use actbook_engine::id::{StreamId, TenantId};
+
 use actbook::store::{
     Appended, Appender, Batch, DatabaseOptions, Db, Entry, Error, JournalHead, Statement, journal,
 };
 
 use crate::postgres::Database;
 
-pub const TENANT: i64 = actbook::store::DEFAULT_TENANT;
+pub const TENANT: TenantId = actbook::store::DEFAULT_TENANT;
 
 /// A fresh database, and its address for whoever wants to open it again.
 pub struct Scratch {
@@ -102,7 +104,7 @@ pub fn entry(position: u64, body: &str) -> Entry {
     hash[8..16].copy_from_slice(&fingerprint(body).to_be_bytes());
     Entry {
         position,
-        stream: 1,
+        stream: StreamId(1),
         version: position,
         at: 1_000 + i64::try_from(position).expect("a small position"),
         actor: "person:ada".into(),

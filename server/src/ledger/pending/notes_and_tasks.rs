@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use actbook_engine::event::{NoteDeleted, PayloadsErased};
 use actbook_engine::execution::{NewEvent, RecordedEvent, Refusal};
+use actbook_engine::id::StreamId;
 use actbook_engine::note::{self, NoteScope, PreviousNote};
 use actbook_engine::task;
 
@@ -87,7 +88,7 @@ impl PendingState {
     /// Erases the payloads of a note's entries, unless the note is past `version`.
     pub(super) fn erase_note(
         &mut self,
-        stream: u64,
+        stream: StreamId,
         version: u64,
         actor: &Arc<str>,
     ) -> Result<LedgerReply, Error> {
@@ -174,7 +175,7 @@ impl PendingState {
         row.map(|row| Ok(SaltedRow { salt: self.read_salt(row.stream)?, row })).transpose()
     }
 
-    fn read_salt(&self, stream: u64) -> Result<Arc<[u8]>, Error> {
+    fn read_salt(&self, stream: StreamId) -> Result<Arc<[u8]>, Error> {
         let salt = payloads::salt(self.tenant, stream).first_blocking(&self.db)?;
         salt.map(Into::into).ok_or_else(|| Error::Corrupt(format!("the salt of stream {stream} is gone")))
     }
@@ -182,13 +183,13 @@ impl PendingState {
     /// Queues one more entry of a stream, after its `last` one; without `last`, the first of a new stream.
     fn append_to_stream(
         &mut self,
-        last: Option<(u64, StreamHead)>,
+        last: Option<(StreamId, StreamHead)>,
         new_event: NewEvent,
         salt: &[u8],
         actor: &Arc<str>,
     ) -> (StreamVersion, RecordedEvent) {
         let (stream, last) = last.unwrap_or_else(|| {
-            let stream = self.next_position().0;
+            let stream = StreamId::starting_at(self.next_position());
             self.queue.statements.push(payloads::insert_salt(self.tenant, stream, salt));
             (stream, StreamHead::before_first(stream))
         });
@@ -199,7 +200,7 @@ impl PendingState {
 
 /// The stream and the version of an entry that was queued.
 struct StreamVersion {
-    stream: u64,
+    stream: StreamId,
     version: u64,
 }
 
@@ -210,7 +211,7 @@ impl StreamVersion {
 }
 
 /// The stream of a note and its last entry.
-fn note_stream_head(row: &notes::NoteRow) -> (u64, StreamHead) {
+fn note_stream_head(row: &notes::NoteRow) -> (StreamId, StreamHead) {
     (row.stream, StreamHead { version: row.version, position: row.position })
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use actbook_engine::execution::Execution;
+use actbook_engine::id::StreamId;
 use tokio::sync::oneshot;
 
 use super::super::{Error, LedgerRequest, LedgerResult, Operation, STALE_EPOCH};
@@ -46,7 +47,7 @@ pub struct RetiredBatch {
 
 impl PendingRequest {
     /// The stream of the execution that this request changes, if it does not come from the driver.
-    pub fn outside_change(&self) -> Option<u64> {
+    pub fn outside_change(&self) -> Option<StreamId> {
         match &self.request.operation {
             Operation::Command { stream, command }
                 if command.epoch().is_none_or(|epoch| epoch == STALE_EPOCH) =>

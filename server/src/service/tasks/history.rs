@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use actbook_engine::event::Event;
-use actbook_engine::id::{ExecutionId, PlanId};
+use actbook_engine::id::{ExecutionId, PlanId, StreamId};
 use actbook_engine::note::NoteScope;
 use serde::Serialize;
 use serde_json::Value;
@@ -88,7 +88,7 @@ impl Service {
     /// The events of one stream, with the texts from their payloads.
     async fn history_of_stream(
         &self,
-        stream: u64,
+        stream: StreamId,
         execution: Option<&str>,
     ) -> Result<Vec<TaskHistoryEvent>, Error> {
         let entries = journal::by_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;

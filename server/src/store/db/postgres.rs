@@ -9,6 +9,8 @@ mod watch;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use actbook_engine::id::TenantId;
+
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_postgres::Config;
@@ -116,7 +118,7 @@ impl Postgres {
     }
 
     /// Calls `on_append` with the head position after each append, until the guard is dropped.
-    pub fn watch(&self, tenant: i64, on_append: impl Fn(u64) + Send + Sync + 'static) -> PostgresWatch {
+    pub fn watch(&self, tenant: TenantId, on_append: impl Fn(u64) + Send + Sync + 'static) -> PostgresWatch {
         PostgresWatch::start(&self.runtime, self.pool.config.clone(), tenant, on_append)
     }
 

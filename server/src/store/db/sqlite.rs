@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use actbook_engine::id::TenantId;
+
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
@@ -133,7 +135,11 @@ impl Sqlite {
     }
 
     /// Calls `on_append` with the head position after each append, until the guard is dropped.
-    pub fn watch(&self, tenant: i64, on_append: impl Fn(u64) + Send + 'static) -> Result<SqliteWatch, Error> {
+    pub fn watch(
+        &self,
+        tenant: TenantId,
+        on_append: impl Fn(u64) + Send + 'static,
+    ) -> Result<SqliteWatch, Error> {
         SqliteWatch::start(open::connect(&self.path)?, tenant, on_append)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use actbook_engine::event::{Event, PayloadDigest, PlanRef, ProbeFinding};
 use actbook_engine::execution::RecordedEvent;
-use actbook_engine::id::StepId;
+use actbook_engine::id::{StepId, StreamId};
 use actbook_engine::plan::{CompensationWork, Plan, Step, StepWork};
 use actbook_engine::policy::{ErrorCategory, Outcome};
 
@@ -19,7 +19,12 @@ const COMPENSATION: &str = "compensation";
 type CallKey = (String, &'static str, u64);
 
 /// All calls of one execution, without those that a takeover proved unsent.
-pub fn call_rows(stream: u64, reference: &PlanRef, plan: &Plan, entries: &[RecordedEvent]) -> Vec<CallRow> {
+pub fn call_rows(
+    stream: StreamId,
+    reference: &PlanRef,
+    plan: &Plan,
+    entries: &[RecordedEvent],
+) -> Vec<CallRow> {
     let mut tracker = CallTracker { stream, reference, plan, calls: BTreeMap::new() };
     for recorded in entries {
         tracker.apply(recorded);
@@ -29,7 +34,7 @@ pub fn call_rows(stream: u64, reference: &PlanRef, plan: &Plan, entries: &[Recor
 
 /// Collects the calls while an execution's entries are read in order.
 struct CallTracker<'a> {
-    stream: u64,
+    stream: StreamId,
     reference: &'a PlanRef,
     plan: &'a Plan,
     calls: BTreeMap<CallKey, CallRow>,

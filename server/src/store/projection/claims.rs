@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use actbook_engine::event::{Event, ProbeFinding};
 use actbook_engine::execution::RecordedEvent;
-use actbook_engine::id::StepId;
+use actbook_engine::id::{StepId, StreamId};
 use actbook_engine::policy::{ErrorCategory, Outcome, StepAnswer};
 
 use crate::store::call_stats::{ClaimRow, TroubleRow};
 
 /// The steps that ended failed or unknown. A rejected step counts as failed, with the category `policy`.
-pub fn trouble_rows(stream: u64, entries: &[RecordedEvent]) -> Vec<TroubleRow> {
+pub fn trouble_rows(stream: StreamId, entries: &[RecordedEvent]) -> Vec<TroubleRow> {
     let trouble = |recorded: &RecordedEvent| {
         let (step, outcome, category) = match &recorded.event {
             Event::StepFailed(event) => (&event.step, Outcome::Failed, event.category),
@@ -34,7 +34,11 @@ pub fn trouble_rows(stream: u64, entries: &[RecordedEvent]) -> Vec<TroubleRow> {
 /// The claims that agents made about steps. `confidences`: in millionths, by the position of the claim. A
 /// claim gets the outcome of the step's next attempt to end; a claim after the last attempt gets that
 /// attempt's outcome.
-pub fn claim_rows(stream: u64, entries: &[RecordedEvent], confidences: &BTreeMap<u64, i64>) -> Vec<ClaimRow> {
+pub fn claim_rows(
+    stream: StreamId,
+    entries: &[RecordedEvent],
+    confidences: &BTreeMap<u64, i64>,
+) -> Vec<ClaimRow> {
     let mut tracker = ClaimTracker {
         stream,
         confidences,
@@ -52,7 +56,7 @@ pub fn claim_rows(stream: u64, entries: &[RecordedEvent], confidences: &BTreeMap
 
 /// Matches claims with outcomes while an execution's entries are read in order.
 struct ClaimTracker<'a> {
-    stream: u64,
+    stream: StreamId,
     confidences: &'a BTreeMap<u64, i64>,
     claims: Vec<ClaimRow>,
     /// Indices in `claims` of those that wait for the end of an attempt.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use actbook_engine::event::Event;
 use actbook_engine::execution::{Execution, QuestionSubject, RecordedEvent, questions};
-use actbook_engine::id::StepId;
+use actbook_engine::id::{StepId, StreamId};
 use actbook_engine::policy::Outcome;
 
 use crate::store::call_stats::{WaitKind, WaitRow};
@@ -27,7 +27,7 @@ pub struct Waits {
 }
 
 /// Collects the waits of one execution.
-pub fn collect_waits<'a>(stream: u64, entries: impl Iterator<Item = AuthoredEntry<'a>>) -> Waits {
+pub fn collect_waits<'a>(stream: StreamId, entries: impl Iterator<Item = AuthoredEntry<'a>>) -> Waits {
     let mut tracker = WaitTracker { stream, ..WaitTracker::default() };
     for entry in entries {
         tracker.apply(entry);
@@ -67,7 +67,7 @@ struct QuestionStart {
 /// Tracks open and answered questions while an execution's entries are read in order.
 #[derive(Debug, Default)]
 struct WaitTracker {
-    stream: u64,
+    stream: StreamId,
     /// The open approval of the plan.
     plan_approval: Option<QuestionStart>,
     /// The open approval of an undo.

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use actbook_engine::id::StreamId;
+
 use actbook::config::Config;
 use actbook::service::{ToolCallStats, ToolCallStatsByName};
 use actbook::store::{Db, journal, payloads};
@@ -39,8 +41,8 @@ const ENDS: [(&str, &str, &str); 3] = [
 
 pub async fn raw(db: &Db) -> BTreeMap<String, Raw> {
     let plans = documents(db).await;
-    let mut plan_of: BTreeMap<u64, Value> = BTreeMap::new();
-    let mut begun: BTreeMap<(u64, String, &str, u64), (String, i64)> = BTreeMap::new();
+    let mut plan_of: BTreeMap<StreamId, Value> = BTreeMap::new();
+    let mut begun: BTreeMap<(StreamId, String, &str, u64), (String, i64)> = BTreeMap::new();
     let mut raw: BTreeMap<String, Raw> = BTreeMap::new();
     for entry in journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap() {
         let (stream, at, kind) = (entry.stream, entry.at, entry.kind);

@@ -2,7 +2,7 @@
 
 use actbook::service::verify_file;
 use actbook_engine::chain;
-use actbook_engine::id::Position;
+use actbook_engine::id::{Position, StreamId, TenantId};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -118,9 +118,9 @@ fn hide_tail(lines: &mut [Value], count: usize) {
         }
         let (actor, kind, body) = (text("actor"), text("kind"), text("body"));
         let hash = chain::entry_hash(&chain::EntryParts {
-            tenant: 1,
+            tenant: TenantId(1),
             position: Position(number("position")),
-            stream,
+            stream: StreamId(stream),
             version: number("version"),
             at_ms: line["at"].as_i64().unwrap(),
             actor: &actor,

@@ -12,7 +12,7 @@ use actbook::service::SavedPlan;
 use actbook::store::{DatabaseOptions, Db, executions};
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, StartContext};
-use actbook_engine::id::{ExecutionId, PlanId};
+use actbook_engine::id::{ExecutionId, PlanId, StreamId};
 use actbook_engine::library::SaveOptions;
 use actbook_engine::plan::Plan;
 
@@ -167,7 +167,7 @@ fn a_key_holds_for_every_kind_of_request() {
         assert!(matches!(again, Ok(LedgerReply::Repeated(_))), "{again:?}");
 
         // A refused request has used nothing up.
-        let undo = || Operation::Command { stream: 999, command: Command::Resume.into() };
+        let undo = || Operation::Command { stream: StreamId(999), command: Command::Resume.into() };
         assert_eq!(refusal(desk.ask(key("agent", "later", "resume"), undo()).await), "no_such_execution");
         desk.start(key("agent", "later", "start"), 1).await.unwrap();
     });

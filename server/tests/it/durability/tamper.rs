@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use actbook::store::{JournalHead, journal, payloads};
 use actbook_engine::chain;
-use actbook_engine::id::Position;
+use actbook_engine::id::{Position, StreamId, TenantId};
 
 use super::book::{self, Book};
 use super::dice::{Dice, times};
@@ -19,8 +19,8 @@ use attacker::Attacker;
 pub struct Written {
     pub entries: Vec<journal::Entry>,
     pub payloads: BTreeMap<u64, Vec<u8>>,
-    pub salts: BTreeMap<u64, Vec<u8>>,
-    pub erased: BTreeSet<u64>,
+    pub salts: BTreeMap<StreamId, Vec<u8>>,
+    pub erased: BTreeSet<StreamId>,
     pub head: JournalHead,
 }
 
@@ -125,7 +125,8 @@ fn chained_anew(entries: &[journal::Entry], attacker: &Attacker) -> String {
         let journal::Entry { position, stream, version, at, actor, kind, body, .. } = entry;
         let (position, at_ms) = (Position(*position), *at);
         let (stream, version) = (*stream, *version);
-        let parts = chain::EntryParts { tenant: 1, position, stream, version, at_ms, actor, kind, body };
+        let parts =
+            chain::EntryParts { tenant: TenantId(1), position, stream, version, at_ms, actor, kind, body };
         hash = chain::chain_hash(&hash, &chain::entry_hash(&parts));
         let texts = format!("kind = {}, body = {}", text(kind, attacker), text(body, attacker));
         let hash = attacker.bytes(&hash);

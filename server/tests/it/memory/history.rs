@@ -159,7 +159,7 @@ fn executions_are_listed_by_all_that_is_known_of_them() {
         check(ExecutionFilter { words: vec![ids[2].clone()], ..any() }, &[2]).await;
         check(ExecutionFilter { until: Some(0), ..any() }, &[]).await;
         let before = service.find(&ids[2]).await.unwrap().stream;
-        check(ExecutionFilter { before: Some(before), ..any() }, &[1, 0]).await;
+        check(ExecutionFilter { before: Some(before.0), ..any() }, &[1, 0]).await;
         for (filter, code) in [
             (ExecutionFilter { status: some("blokced"), ..any() }, "no_such_status"),
             (ExecutionFilter { category: some("slow"), ..any() }, "no_such_category"),

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use actbook_engine::id::StreamId;
+
 use actbook::store::{Db, Entry, journal, payloads};
 use serde_json::Value;
 
@@ -11,7 +13,7 @@ use crate::store::TENANT;
 #[derive(Debug)]
 pub struct Told {
     pub position: u64,
-    pub stream: u64,
+    pub stream: StreamId,
     pub at: i64,
     pub by_driver: bool,
     pub kind: String,
@@ -36,13 +38,13 @@ type Ended = (String, i64, Option<(String, i64)>);
 
 /// Everything, by execution.
 pub struct Raw {
-    pub executions: BTreeMap<u64, Vec<Told>>,
+    pub executions: BTreeMap<StreamId, Vec<Told>>,
     pub confidences: BTreeMap<u64, f64>,
 }
 
 impl Raw {
     pub async fn read(db: &Db) -> Self {
-        let mut streams: BTreeMap<u64, Vec<Told>> = BTreeMap::new();
+        let mut streams: BTreeMap<StreamId, Vec<Told>> = BTreeMap::new();
         let mut confidences = BTreeMap::new();
         for entry in journal::between(TENANT, 0, u64::MAX).all(db).await.unwrap() {
             if entry.kind.starts_with("action_recorded.") {
@@ -89,8 +91,8 @@ impl Raw {
     }
 
     /// (execution, step) → tries, and whether one of them succeeded; what was proved unsent was none.
-    pub fn tries(&self) -> BTreeMap<(u64, String), (u64, bool)> {
-        let mut tries: BTreeMap<(u64, String), (u64, bool)> = BTreeMap::new();
+    pub fn tries(&self) -> BTreeMap<(StreamId, String), (u64, bool)> {
+        let mut tries: BTreeMap<(StreamId, String), (u64, bool)> = BTreeMap::new();
         for told in self.executions.values().flatten() {
             let name = (told.stream, told.step());
             match told.kind.as_str() {

@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use actbook_engine::id::StreamId;
+
 use actbook::store::{Appended, Appender, Entry, Error, Statement, journal, payloads};
 
 use crate::postgres;
@@ -17,22 +19,25 @@ fn entries_and_payloads_come_back_as_they_were_appended() {
         let mut written = vec![entry(1, "ünë\n\"{}"), entry(2, "two"), entry(3, "three")];
         written[1].payload = None;
         written[2].payload = Some(vec![]);
-        let salt = payloads::insert_salt(TENANT, 1, b"salt");
+        let salt = payloads::insert_salt(TENANT, StreamId(1), b"salt");
         let appended =
             append(&mut db.appender().unwrap(), &batch(head(db), written.clone(), vec![salt])).unwrap();
         assert_eq!(appended, Appended::Done);
 
-        let read = journal::by_stream(db.dialect(), TENANT, 1, 0).all_blocking(db).unwrap();
+        let read = journal::by_stream(db.dialect(), TENANT, StreamId(1), 0).all_blocking(db).unwrap();
         for (read, written) in read.iter().zip(&written) {
             let payload = payloads::by_position(TENANT, read.position).first(db).await.unwrap();
             let whole = journal::Entry { payload: payload.map(|payload| payload.body), ..read.clone() };
             assert_eq!(&whole, written);
         }
         assert_eq!(read.len(), 3);
-        assert_eq!(journal::by_stream(db.dialect(), TENANT, 1, 2).all(db).await.unwrap(), read[2..]);
+        assert_eq!(
+            journal::by_stream(db.dialect(), TENANT, StreamId(1), 2).all(db).await.unwrap(),
+            read[2..]
+        );
         assert_eq!(journal::between(TENANT, 1, 2).all(db).await.unwrap(), read[1..2]);
         assert_eq!(journal::by_position(TENANT, 3).first(db).await.unwrap().as_ref(), read.last());
-        assert_eq!(payloads::salt(TENANT, 1).first(db).await.unwrap(), Some(b"salt".to_vec()));
+        assert_eq!(payloads::salt(TENANT, StreamId(1)).first(db).await.unwrap(), Some(b"salt".to_vec()));
         let found = payloads::by_positions(db, TENANT, &[3, 2, 1]).await.unwrap();
         assert_eq!(found.iter().map(|payload| payload.position).collect::<Vec<_>>(), [3, 1]);
         assert_eq!(head(db), journal::JournalHead { position: 3, hash: written[2].hash });
@@ -48,18 +53,22 @@ fn a_stream_is_read_from_every_page_it_is_on() {
         let positions = |entries: &[Entry]| entries.iter().map(|entry| entry.position).collect::<Vec<_>>();
         let long: Vec<u64> = (2..=600).filter(|position| !SHORT.contains(position)).collect();
 
-        let read = journal::by_stream(db.dialect(), TENANT, 1, 0).all(db).await.unwrap();
+        let read = journal::by_stream(db.dialect(), TENANT, StreamId(1), 0).all(db).await.unwrap();
         assert_eq!(positions(&read), SHORT);
-        assert_eq!(journal::by_stream(db.dialect(), TENANT, 1, 256).all(db).await.unwrap(), read[4..]);
-        let kept = payloads::by_stream(db.dialect(), TENANT, 1).all(db).await.unwrap();
+        assert_eq!(
+            journal::by_stream(db.dialect(), TENANT, StreamId(1), 256).all(db).await.unwrap(),
+            read[4..]
+        );
+        let kept = payloads::by_stream(db.dialect(), TENANT, StreamId(1)).all(db).await.unwrap();
         assert_eq!(kept.iter().map(|payload| payload.position).collect::<Vec<_>>(), SHORT);
-        let many = journal::by_streams_blocking(db, TENANT, &[2, 7, 1]).unwrap();
+        let many =
+            journal::by_streams_blocking(db, TENANT, &[StreamId(2), StreamId(7), StreamId(1)]).unwrap();
         assert_eq!(
             many.iter().map(|found| positions(found)).collect::<Vec<_>>(),
             [long, vec![], SHORT.into()]
         );
 
-        db.transact(vec![payloads::erase_of_stream(db.dialect(), TENANT, 1)]).await.unwrap();
+        db.transact(vec![payloads::erase_of_stream(db.dialect(), TENANT, StreamId(1))]).await.unwrap();
         assert_eq!(payloads::between(TENANT, 0, 600).all(db).await.unwrap().len(), 600 - SHORT.len());
     });
 }
@@ -73,7 +82,7 @@ fn of_two_streams(position: u64) -> Entry {
     let before = (1..position).rev().find(of_stream);
     let version = 1 + (1..position).filter(of_stream).count() as u64;
     let turns_page = journal::page_of(before.unwrap_or(stream)) != journal::page_of(position);
-    Entry { stream, version, is_first_on_page: turns_page, ..entry(position, "e") }
+    Entry { stream: StreamId(stream), version, is_first_on_page: turns_page, ..entry(position, "e") }
 }
 
 #[test]
@@ -83,13 +92,13 @@ fn a_moved_head_refuses_the_whole_batch() {
         let mut appender = db.appender().unwrap();
         let stale = head(db);
         assert_eq!(append_one(db, &mut appender, "first"), Appended::Done);
-        let salt = payloads::insert_salt(TENANT, 1, b"salt");
+        let salt = payloads::insert_salt(TENANT, StreamId(1), b"salt");
         for others in [vec![], vec![salt]] {
             let late = batch(stale, vec![entry(1, "late"), entry(2, "later")], others);
             assert_eq!(append(&mut appender, &late).unwrap(), Appended::HeadMoved);
         }
         assert_eq!(bodies(db).await, ["first"]);
-        assert_eq!(payloads::salt(TENANT, 1).first(db).await.unwrap(), None);
+        assert_eq!(payloads::salt(TENANT, StreamId(1)).first(db).await.unwrap(), None);
         assert_eq!(append_one(db, &mut appender, "second"), Appended::Done, "the appender goes on");
     });
 }
@@ -112,7 +121,7 @@ fn one_failing_row_takes_the_whole_batch_back() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let mut appender = db.appender().unwrap();
-        let salt = || payloads::insert_salt(TENANT, 1, b"salt");
+        let salt = || payloads::insert_salt(TENANT, StreamId(1), b"salt");
         let twice = batch(head(db), vec![entry(1, "one")], vec![salt(), salt()]);
         assert!(matches!(append(&mut appender, &twice), Err(Error::Constraint(_))));
         // A payload that belongs to nobody lies in the way of the second entry's.
@@ -128,7 +137,7 @@ fn one_failing_row_takes_the_whole_batch_back() {
         assert_eq!(head(db).position, 0);
         assert_eq!(bodies(db).await, [""; 0]);
         assert_eq!(payloads::between(TENANT, 0, u64::MAX).all(db).await.unwrap(), []);
-        assert_eq!(payloads::salt(TENANT, 1).first(db).await.unwrap(), None);
+        assert_eq!(payloads::salt(TENANT, StreamId(1)).first(db).await.unwrap(), None);
         assert_eq!(append_one(db, &mut appender, "one"), Appended::Done, "the appender goes on");
     });
 }
@@ -139,10 +148,10 @@ fn many_other_rows_commit_or_vanish_with_their_entries() {
         let db = &scratch.db;
         let mut appender = db.appender().unwrap();
         let salts = |streams: std::ops::Range<u64>| {
-            streams.map(|stream| payloads::insert_salt(TENANT, stream, b"salt")).collect::<Vec<_>>()
+            streams.map(|stream| payloads::insert_salt(TENANT, StreamId(stream), b"salt")).collect::<Vec<_>>()
         };
         let mut twice = salts(1..201);
-        twice.push(payloads::insert_salt(TENANT, 7, b"salt"));
+        twice.push(payloads::insert_salt(TENANT, StreamId(7), b"salt"));
         let refused = append(&mut appender, &batch(head(db), vec![entry(1, "one")], twice));
         assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
         // PostgreSQL's driver refuses this one before it is sent; SQLite's columns refuse it.
@@ -167,7 +176,7 @@ fn who_holds_the_head_appends_before_everybody_else() {
         std::thread::scope(|threads| {
             let late = batch(old, vec![entry(1, "late")], vec![]);
             let waiting = threads.spawn(move || other.append(&late).unwrap());
-            let salt = payloads::insert_salt(TENANT, 1, b"salt");
+            let salt = payloads::insert_salt(TENANT, StreamId(1), b"salt");
             let first = batch(old, vec![entry(1, "first")], vec![salt]);
             assert_eq!(append(&mut holder, &first), Ok(Appended::Done));
             assert_eq!(waiting.join().unwrap(), Appended::HeadMoved);
@@ -200,13 +209,18 @@ fn a_lost_hold_does_not_tear_the_batch_apart() {
     on(Kind::Postgres, async |scratch| {
         let db = &scratch.db;
         let mut holder = db.appender().unwrap();
-        let salts = || vec![payloads::insert_salt(TENANT, 1, b"a"), payloads::insert_salt(TENANT, 1, b"b")];
+        let salts = || {
+            vec![
+                payloads::insert_salt(TENANT, StreamId(1), b"a"),
+                payloads::insert_salt(TENANT, StreamId(1), b"b"),
+            ]
+        };
         let old = hold(&mut holder);
         postgres::end_connections(&scratch.url).await;
         let refused = append(&mut holder, &batch(old, vec![entry(1, "one")], salts()));
         assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
         assert_eq!(bodies(db).await, [""; 0]);
-        assert!(payloads::salt(TENANT, 1).all(db).await.unwrap().is_empty());
+        assert!(payloads::salt(TENANT, StreamId(1)).all(db).await.unwrap().is_empty());
 
         let old = hold(&mut holder);
         postgres::end_connections(&scratch.url).await;

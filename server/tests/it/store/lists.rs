@@ -1,5 +1,7 @@
 //! The projections: found by prefix, listed newest first, changed and erased.
 
+use actbook_engine::id::{StreamId, TenantId};
+
 use actbook::store::{Db, Dialect, Error, PrefixMatch, Statement, executions, payloads, plans};
 
 use super::{Kind, TENANT, append, batch, entry, for_each_database, head};
@@ -7,7 +9,7 @@ use super::{Kind, TENANT, append, batch, entry, for_each_database, head};
 pub fn execution(id: u64, public_id: &str, status: &str) -> executions::ExecutionRow {
     let is_open = matches!(status, "running" | "paused" | "blocked" | "compensating");
     executions::ExecutionRow {
-        id,
+        id: StreamId(id),
         public_id: public_id.into(),
         plan: "p1".into(),
         plan_name: "publish".into(),
@@ -52,8 +54,11 @@ fn an_execution_is_found_by_a_unique_beginning_of_its_id() {
         check("ab", PrefixMatch::Several).await;
         check("", PrefixMatch::None).await;
         check("x", PrefixMatch::None).await;
-        assert_eq!(executions::by_id(TENANT, 3).first(db).await.unwrap(), Some(rows[2].clone()));
-        assert_eq!(executions::find_by_prefix(db, TENANT + 1, None, "abc").await.unwrap(), PrefixMatch::None);
+        assert_eq!(executions::by_id(TENANT, StreamId(3)).first(db).await.unwrap(), Some(rows[2].clone()));
+        assert_eq!(
+            executions::find_by_prefix(db, TenantId(TENANT.0 + 1), None, "abc").await.unwrap(),
+            PrefixMatch::None
+        );
     });
 }
 
@@ -86,14 +91,14 @@ fn executions_of_other_projects_lie_beyond_the_boundary() {
             let filter =
                 executions::ExecutionFilter { project: project.map(str::to_owned), ..Default::default() };
             let rows = executions::list(TENANT, within, &filter, 10).all(db).await.unwrap();
-            rows.iter().map(|row| row.id).collect::<Vec<_>>()
+            rows.iter().map(|row| row.id.0).collect::<Vec<_>>()
         };
         assert_eq!(listed(None, None).await, [3, 2, 1]);
         assert_eq!(listed(Some("a"), None).await, [3, 1]);
         assert_eq!(listed(None, Some("a")).await, [1]);
         assert_eq!(listed(Some("b"), Some("a")).await, Vec::<u64>::new());
         let ended = executions::ended_before(TENANT, Some("b"), 2_000, 0, 10).all(db).await.unwrap();
-        assert_eq!(ended.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(ended.iter().map(|row| row.id.0).collect::<Vec<_>>(), [2, 3]);
     });
 }
 
@@ -107,7 +112,7 @@ fn executions_are_listed_newest_first() {
         save(db, &rows).await;
         let check = async |filter: executions::ExecutionFilter, limit, expected: &[u64]| {
             let found = executions::list(TENANT, None, &filter, limit).all(db).await.unwrap();
-            let ids: Vec<u64> = found.iter().map(|execution| execution.id).collect();
+            let ids: Vec<u64> = found.iter().map(|execution| execution.id.0).collect();
             assert_eq!(ids, expected, "{filter:?}");
         };
         let any = executions::ExecutionFilter::default;
@@ -120,7 +125,7 @@ fn executions_are_listed_newest_first() {
         check(executions::ExecutionFilter { since: Some(300), ..any() }, 10, &[5, 4, 3]).await;
         check(executions::ExecutionFilter { since: Some(300), status: failed(), ..any() }, 10, &[5]).await;
         let ended = executions::ended_before(TENANT, None, 1_001, 0, 10).all(db).await.unwrap();
-        assert_eq!(ended.iter().map(|row| row.id).collect::<Vec<_>>(), [2, 4, 5]);
+        assert_eq!(ended.iter().map(|row| row.id.0).collect::<Vec<_>>(), [2, 4, 5]);
         assert_eq!(executions::ended_before(TENANT, None, 1_000, 0, 10).all(db).await.unwrap(), []);
     });
 }
@@ -138,7 +143,7 @@ fn an_execution_changes_and_is_erased() {
             ended_at: None,
             wake_at: Some(7),
         };
-        db.transact(vec![executions::update(TENANT, 1, &change)]).await.unwrap();
+        db.transact(vec![executions::update(TENANT, StreamId(1), &change)]).await.unwrap();
         let changed = executions::ExecutionRow {
             status: "blocked".into(),
             toolset: "there".into(),
@@ -147,11 +152,11 @@ fn an_execution_changes_and_is_erased() {
             wake_at: Some(7),
             ..execution(1, "e1", "running")
         };
-        assert_eq!(executions::by_id(TENANT, 1).first(db).await.unwrap(), Some(changed));
+        assert_eq!(executions::by_id(TENANT, StreamId(1)).first(db).await.unwrap(), Some(changed));
         // PostgreSQL has no such check: it would read it anew for every statement.
         for status in ["ended", "failed"].into_iter().filter(|_| db.dialect() == Dialect::Sqlite) {
             let wrong = executions::ExecutionChange { status, ..change.clone() };
-            let refused = db.transact(vec![executions::update(TENANT, 1, &wrong)]).await;
+            let refused = db.transact(vec![executions::update(TENANT, StreamId(1), &wrong)]).await;
             assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
         }
         db.transact(vec![executions::erase_all(TENANT)]).await.unwrap();
@@ -216,14 +221,16 @@ fn payloads_and_salt_of_one_execution_are_erased_alone() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let mut entries: Vec<_> = (1..=4).map(|position| entry(position, "x")).collect();
-        entries[2].stream = 3;
-        let salts =
-            vec![payloads::insert_salt(TENANT, 1, b"one"), payloads::insert_salt(TENANT, 3, b"three")];
+        entries[2].stream = StreamId(3);
+        let salts = vec![
+            payloads::insert_salt(TENANT, StreamId(1), b"one"),
+            payloads::insert_salt(TENANT, StreamId(3), b"three"),
+        ];
         append(&mut db.appender().unwrap(), &batch(head(db), entries, salts)).unwrap();
-        assert_eq!(payloads::by_stream(db.dialect(), TENANT, 1).all(db).await.unwrap().len(), 3);
+        assert_eq!(payloads::by_stream(db.dialect(), TENANT, StreamId(1)).all(db).await.unwrap().len(), 3);
         db.transact(vec![
-            payloads::erase_of_stream(db.dialect(), TENANT, 1),
-            payloads::erase_salt(TENANT, 1),
+            payloads::erase_of_stream(db.dialect(), TENANT, StreamId(1)),
+            payloads::erase_salt(TENANT, StreamId(1)),
         ])
         .await
         .unwrap();
@@ -231,7 +238,7 @@ fn payloads_and_salt_of_one_execution_are_erased_alone() {
         assert_eq!(left.iter().map(|payload| payload.position).collect::<Vec<_>>(), [3]);
         assert_eq!(
             payloads::salts_between(TENANT, 0, u64::MAX).all(db).await.unwrap(),
-            [(3, b"three".to_vec())]
+            [(StreamId(3), b"three".to_vec())]
         );
     });
 }

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use actbook_engine::id::StreamId;
+
 use actbook::store::{Appended, payloads};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -177,7 +179,7 @@ fn a_transaction_whose_answer_was_lost_is_there_exactly_once() {
         for fault in [Fault::None, Fault::LoseAnswers(COMMITTED), Fault::LoseRequest] {
             let old = head(db);
             let position = old.position + 1;
-            let salt = payloads::insert_salt(TENANT, position, b"salt");
+            let salt = payloads::insert_salt(TENANT, StreamId(position), b"salt");
             proxy.plan(fault);
             let written = batch(old, vec![entry(position, "storm")], vec![salt]);
             assert_eq!(append(&mut appender, &written), Ok(Appended::Done));

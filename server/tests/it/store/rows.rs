@@ -1,5 +1,7 @@
 //! Values and rows: what goes in comes out, and a surprise names its column.
 
+use actbook_engine::id::StreamId;
+
 use actbook::store::{Error, Row, Statement, Value, journal, requests};
 
 use super::{TENANT, append, batch, entry, for_each_database, head};
@@ -78,7 +80,7 @@ fn entries_are_filtered() {
             .collect();
         entries[1].actor = "agent:hal".into();
         entries[2].kind = "asked".into();
-        entries[3].stream = 4;
+        entries[3].stream = StreamId(4);
         append(&mut db.appender().unwrap(), &batch(head(db), entries, vec![])).unwrap();
         let check = async |filter: journal::EntryFilter, limit, expected: &[u64]| {
             let found = journal::list(db.dialect(), TENANT, &filter, limit).all(db).await.unwrap();
@@ -90,13 +92,18 @@ fn entries_are_filtered() {
         check(any(), 10, &[1, 2, 3, 4]).await;
         check(any(), 2, &[1, 2]).await;
         check(journal::EntryFilter { after: 2, ..any() }, 1, &[3]).await;
-        check(journal::EntryFilter { stream: Some(4), ..any() }, 10, &[4]).await;
+        check(journal::EntryFilter { stream: Some(StreamId(4)), ..any() }, 10, &[4]).await;
         check(journal::EntryFilter { kind: Some("asked".into()), ..any() }, 10, &[3]).await;
         check(journal::EntryFilter { actor: Some("agent:hal".into()), ..any() }, 10, &[2]).await;
         check(journal::EntryFilter { since: Some(1_002), until: Some(1_004), ..any() }, 10, &[2, 3]).await;
         check(journal::EntryFilter { words: words(&["ALPHA"]), ..any() }, 10, &[1, 4]).await;
         check(journal::EntryFilter { words: words(&["alpha", "beta"]), ..any() }, 10, &[1]).await;
-        check(journal::EntryFilter { words: words(&["alpha"]), stream: Some(4), ..any() }, 10, &[4]).await;
+        check(
+            journal::EntryFilter { words: words(&["alpha"]), stream: Some(StreamId(4)), ..any() },
+            10,
+            &[4],
+        )
+        .await;
         check(journal::EntryFilter { words: words(&["0% s"]), ..any() }, 10, &[2]).await;
         check(journal::EntryFilter { words: words(&["a_b"]), ..any() }, 10, &[3]).await;
         check(journal::EntryFilter { words: words(&["hal"]), ..any() }, 10, &[2]).await;

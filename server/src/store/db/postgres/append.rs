@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use actbook_engine::id::TenantId;
+
 use tokio::runtime::Runtime;
 use tokio_postgres::Config;
 use tokio_postgres::types::ToSql;
@@ -33,7 +35,7 @@ pub struct PostgresAppender {
     /// When other processes were last notified.
     last_notified: Instant,
     /// Tenant and head position of the last batch that other processes were not notified of.
-    pending_notify: Option<(i64, u64)>,
+    pending_notify: Option<(TenantId, u64)>,
     /// Always `Some`; only `drop` takes it.
     runtime: Option<Runtime>,
 }
@@ -66,7 +68,7 @@ impl PostgresAppender {
     }
 
     /// Locks the tenant's head and returns its row.
-    pub fn lock_head(&mut self, tenant: i64) -> Result<Vec<Row>, Error> {
+    pub fn lock_head(&mut self, tenant: TenantId) -> Result<Vec<Row>, Error> {
         self.unlock_head()?;
         let Self { config, connection, head_locked, runtime, .. } = self;
         let runtime = runtime.as_ref().expect("only the drop takes it");
@@ -305,7 +307,7 @@ impl<'a> BatchColumns<'a> {
         let heads = [&batch.old, &batch.new].map(|head| (head.position as i64, head.hash.as_slice()));
         let mut columns = Self { heads, ..Self::default() };
         for entry in &batch.entries {
-            let numbers = [entry.position as i64, entry.stream as i64, entry.version as i64, entry.at];
+            let numbers = [entry.position as i64, entry.stream.0 as i64, entry.version as i64, entry.at];
             for (column, number) in columns.numbers.iter_mut().zip(numbers) {
                 column.push(number);
             }
@@ -318,7 +320,7 @@ impl<'a> BatchColumns<'a> {
                 columns.payloads.push(payload);
             }
             if entry.is_first_on_page {
-                columns.page_starts[0].push(entry.stream as i64);
+                columns.page_starts[0].push(entry.stream.0 as i64);
                 columns.page_starts[1].push(entry.position as i64);
             }
         }
@@ -336,7 +338,7 @@ impl<'a> BatchColumns<'a> {
         let [actors, kinds, bodies] = &self.texts;
         let [(old, old_hash), (new, new_hash)] = &self.heads;
         [
-            &batch.tenant,
+            &batch.tenant.0,
             old,
             old_hash,
             new,

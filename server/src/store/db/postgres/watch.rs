@@ -4,6 +4,8 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
+use actbook_engine::id::TenantId;
+
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket, tls::NoTlsStream};
@@ -32,7 +34,7 @@ impl PostgresWatch {
     pub fn start(
         runtime: &Handle,
         config: Config,
-        tenant: i64,
+        tenant: TenantId,
         on_append: impl Fn(u64) + Send + Sync + 'static,
     ) -> Self {
         let task = runtime.spawn(async move {
@@ -57,7 +59,7 @@ impl PostgresWatch {
 /// Connects and reports positions until the connection ends. Resets `delay` once it listens.
 async fn listen_until_closed(
     config: &Config,
-    tenant: i64,
+    tenant: TenantId,
     on_append: &(impl Fn(u64) + Sync),
     delay: &mut Duration,
 ) -> Result<(), Error> {
@@ -79,8 +81,8 @@ async fn listen_until_closed(
 }
 
 /// Reads the head position. None: the tenant does not exist.
-async fn read_head_position(client: &Client, tenant: i64) -> Result<Option<u64>, Error> {
-    let row = client.query_opt(journal::HEAD, &[&tenant]).await?;
+async fn read_head_position(client: &Client, tenant: TenantId) -> Result<Option<u64>, Error> {
+    let row = client.query_opt(journal::HEAD, &[&tenant.0]).await?;
     let position = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
     Ok(position.and_then(|position| u64::try_from(position).ok()))
 }
@@ -88,13 +90,13 @@ async fn read_head_position(client: &Client, tenant: i64) -> Result<Option<u64>,
 /// Drives the connection and reports the tenant's notifications until the connection ends.
 async fn dispatch_notifications(
     mut connection: Connection<Socket, NoTlsStream>,
-    tenant: i64,
+    tenant: TenantId,
     on_append: &impl Fn(u64),
 ) -> Result<(), Error> {
     while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notification(notification) = message?
             && let Some((notified_tenant, position)) = notification.payload().split_once(':')
-            && notified_tenant.parse() == Ok(tenant)
+            && notified_tenant.parse() == Ok(tenant.0)
             && let Ok(position) = position.parse()
         {
             on_append(position);

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use actbook_engine::id::TenantId;
+
 use rusqlite::{Connection, params};
 
 use super::writer::Writer;
@@ -33,7 +35,7 @@ impl SqliteAppender {
     }
 
     /// Takes the write lock and returns the tenant's head row.
-    pub fn lock_head(&mut self, tenant: i64) -> Result<Vec<Row>, Error> {
+    pub fn lock_head(&mut self, tenant: TenantId) -> Result<Vec<Row>, Error> {
         self.writer.begin(|connection| {
             query_rows(
                 &mut connection.prepare_cached(to_sqlite_placeholders(lock_head::SQLITE))?,
@@ -81,7 +83,7 @@ fn move_head(connection: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
     let (old, new) = (&batch.old, &batch.new);
     let mut head = connection.prepare_cached(text::SQLITE_HEAD)?;
     let count =
-        head.execute(params![batch.tenant, old.position as i64, old.hash, new.position as i64, new.hash])?;
+        head.execute(params![batch.tenant.0, old.position as i64, old.hash, new.position as i64, new.hash])?;
     Ok(count == 1)
 }
 
@@ -91,9 +93,9 @@ fn insert_batch(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> 
     let mut payloads = connection.prepare_cached(text::SQLITE_PAYLOAD)?;
     for entry in &batch.entries {
         entries.execute(params![
-            batch.tenant,
+            batch.tenant.0,
             entry.position as i64,
-            entry.stream as i64,
+            entry.stream.0 as i64,
             entry.version as i64,
             entry.at,
             entry.actor,
@@ -102,11 +104,11 @@ fn insert_batch(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> 
             entry.hash
         ])?;
         if let Some(payload) = &entry.payload {
-            payloads.execute(params![batch.tenant, entry.position as i64, payload])?;
+            payloads.execute(params![batch.tenant.0, entry.position as i64, payload])?;
         }
         if entry.is_first_on_page {
             let mut pages = connection.prepare_cached(text::SQLITE_PAGE)?;
-            pages.execute(params![batch.tenant, entry.stream as i64, entry.position as i64])?;
+            pages.execute(params![batch.tenant.0, entry.stream.0 as i64, entry.position as i64])?;
         }
     }
     for statement in &batch.other_statements {

@@ -4,6 +4,8 @@
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
+use actbook_engine::id::TenantId;
+
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::to_sqlite_placeholders;
@@ -20,7 +22,7 @@ impl SqliteWatch {
     /// Calls `on_append` with the head position after the file has changed.
     pub fn start(
         connection: Connection,
-        tenant: i64,
+        tenant: TenantId,
         on_append: impl Fn(u64) + Send + 'static,
     ) -> Result<Self, Error> {
         let (guard, dropped) = sync_channel(1);
@@ -48,7 +50,7 @@ impl SqliteWatch {
 /// change, or the tenant does not exist.
 fn poll_head(
     connection: &Connection,
-    tenant: i64,
+    tenant: TenantId,
     last_version: &mut Option<i64>,
 ) -> rusqlite::Result<Option<u64>> {
     let version: i64 = connection.prepare_cached(dialect::listen::SQLITE)?.query_row([], |row| row.get(0))?;
@@ -56,7 +58,7 @@ fn poll_head(
         return Ok(None);
     }
     let mut head = connection.prepare_cached(to_sqlite_placeholders(journal::HEAD))?;
-    let position: Option<i64> = head.query_row([tenant], |row| row.get(0)).optional()?;
+    let position: Option<i64> = head.query_row([tenant.0], |row| row.get(0)).optional()?;
     *last_version = Some(version);
     Ok(position.and_then(|position| u64::try_from(position).ok()))
 }

@@ -1,5 +1,7 @@
 //! One edit, and the first position that it makes wrong.
 
+use actbook_engine::id::StreamId;
+
 use super::super::dice::Dice;
 use super::{Attacker, Written};
 
@@ -76,7 +78,7 @@ fn column_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Op
     let bit = 1 << dice.below(40);
     let number = |now: i64| (now ^ bit).to_string();
     let (column, value) = match which {
-        0 => ("stream", number(entry.stream as i64)),
+        0 => ("stream", number(entry.stream.0 as i64)),
         1 => ("version", number(entry.version as i64)),
         2 => ("at", number(entry.at)),
         3 => ("tenant", number(1)),
@@ -196,9 +198,9 @@ fn payload_inserted(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<
 
 /// A salt proves nothing by itself: what it spoils is the first payload that it belongs to.
 fn salt_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
-    let streams: Vec<u64> = written.salts.keys().copied().collect();
+    let streams: Vec<StreamId> = written.salts.keys().copied().collect();
     let stream = *dice.pick(&streams);
-    let (s, q) = (stream as i64, place(dice, written));
+    let (s, q) = (stream.0 as i64, place(dice, written));
     let of_stream = written.entries.iter().filter(|entry| entry.stream == stream);
     let first_payload =
         of_stream.map(|entry| entry.position).find(|position| written.payloads.contains_key(position))?;
@@ -212,7 +214,7 @@ fn salt_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Opti
 }
 
 fn salt_inserted(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let erased: Vec<i64> = written.erased.iter().map(|stream| *stream as i64).collect();
+    let erased: Vec<i64> = written.erased.iter().map(|stream| stream.0 as i64).collect();
     let q = if dice.once_in(2) { *dice.pick(&erased) } else { place(dice, written) };
     let copy = format!("INSERT INTO salts SELECT tenant, {q}, salt FROM salts_written LIMIT 1");
     Some((copy, q))
