@@ -1,5 +1,5 @@
-//! The command line through the real binary, each test in a house of its own: data folder, database,
-//! config, and the demo server as the downstream.
+//! Tests of the command line through the real binary. Each test has its own sandbox: data folder, database,
+//! config, and the demo server as the only MCP server.
 
 mod answers;
 mod care;
@@ -34,20 +34,21 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Long enough that a test which waits for it has failed.
+/// Time limit of every wait; a test that reaches it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
 
+/// A temporary folder with its own config, data folder and environment, in which commands are run.
 pub struct House {
     pub folder: TempDir,
-    /// Where it is not the default one.
+    /// The URL or path given as `ACTBOOK_DATABASE`; `None` means the default database of the sandbox.
     pub database: Option<String>,
-    /// What every command finds in its environment besides.
+    /// Additional environment variables of every command.
     pub variables: Vec<(&'static str, &'static str)>,
 }
 
-/// What a command gave.
+/// Exit code and output of a finished command.
 pub struct Ran {
     pub code: Option<i32>,
     pub out: String,
@@ -62,7 +63,7 @@ impl From<Output> for Ran {
 }
 
 impl House {
-    /// With the demo server as `files`, and `command/hold`, which waits until `release` is called.
+    /// Configures the demo server as `files`, and `command/hold`, which runs until `release` is called.
     pub fn new() -> Self {
         let house = Self { folder: tempfile::tempdir().unwrap(), database: None, variables: Vec::new() };
         let hold = json!({ "argv": ["sh", "-c", "echo $$ > pid; touch holding; until [ -e released ]; do sleep 0.01; done; echo held"] });
@@ -74,7 +75,7 @@ impl House {
         house
     }
 
-    /// In place of the config that it was made with.
+    /// Replaces the config that `new` wrote, and trusts it.
     pub fn config(&self, config: Value) {
         self.write("actbook.yaml", &config.to_string());
     }
@@ -83,7 +84,7 @@ impl House {
         self.folder.path().join(name)
     }
 
-    /// A config is trusted at once; what becomes of one that is not is the business of the tests of trust.
+    /// Writes a file. An `actbook.yaml` is trusted at once; only `trust.rs` tests untrusted configs.
     pub fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
         if name == "actbook.yaml" {
@@ -91,10 +92,12 @@ impl House {
         }
     }
 
+    /// Lets every `command/hold` call return.
     pub fn release(&self) {
         self.write("released", "");
     }
 
+    /// The binary with these arguments, in the sandbox's folder and environment.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
         let binaries = Path::new(BINARY).parent().unwrap().to_str().unwrap();
@@ -119,7 +122,7 @@ impl House {
         self.command(words).output().unwrap().into()
     }
 
-    /// Runs it and insists on its exit code.
+    /// Runs the command, asserts its exit code and returns its stdout.
     #[track_caller]
     pub fn expect(&self, code: i32, words: &[&str]) -> String {
         let ran = self.run(words);
@@ -127,7 +130,7 @@ impl House {
         ran.out
     }
 
-    /// One document of `--json`.
+    /// Runs the command with `--json` and parses the one document that it prints.
     #[track_caller]
     pub fn json(&self, words: &[&str]) -> Value {
         let ran = self.run(&[words, &["--json"]].concat());
@@ -135,6 +138,7 @@ impl House {
             .unwrap_or_else(|error| panic!("{words:?}: {error}\n{}\n{}", ran.out, ran.err))
     }
 
+    /// Spawns the command with piped stdout and stderr.
     pub fn start(&self, words: &[&str]) -> Child {
         self.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
@@ -144,12 +148,13 @@ impl House {
         self.json(&["list"])[0]["id"].as_str().unwrap().to_owned()
     }
 
+    /// Follows the journal from its beginning in a separate process.
     pub fn journal(&self) -> Follower {
         Follower::new(self.command(&["journal", "--follow", "--json"]))
     }
 }
 
-/// The journal as another process sees it, while it is written.
+/// A `journal --follow` process and its entries as they are written.
 pub struct Follower {
     child: Child,
     lines: Receiver<String>,
@@ -169,12 +174,12 @@ impl Follower {
         Self { child, lines }
     }
 
-    /// The next entry of this kind; about this step, where one is named.
+    /// Waits for the next entry of this kind, and of this step where one is given.
     #[track_caller]
     pub fn until(&self, kind: &str, step: Option<&str>) -> Value {
         loop {
             let line =
-                self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {kind} {step:?} came"));
+                self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {kind} {step:?} arrived"));
             let entry: Value = serde_json::from_str(&line).unwrap();
             let same_kind = entry["kind"].as_str().unwrap().starts_with(&format!("{kind}."));
             if same_kind && step.is_none_or(|step| entry["body"]["step"] == step) {
@@ -184,6 +189,7 @@ impl Follower {
     }
 }
 
+/// Reads lines in a thread and returns them as a channel.
 fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {
@@ -193,12 +199,13 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// Waits until a line with these words comes.
+/// Waits until a line that contains `text` arrives.
 #[track_caller]
 fn hears(said: &Receiver<String>, words: &str) {
     while !said.recv_timeout(PATIENCE).unwrap().contains(words) {}
 }
 
+/// The step with this id in an execution's view.
 fn step<'a>(view: &'a Value, id: &str) -> &'a Value {
     let steps = view["steps"].as_array().unwrap();
     steps.iter().find(|step| step["id"] == id).unwrap()

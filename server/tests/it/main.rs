@@ -1,4 +1,4 @@
-//! One integration binary, real parts.
+//! The server's integration tests, in one binary: real processes, databases and servers.
 #![expect(clippy::unwrap_used, reason = "a test stops where it meets a failure")]
 
 mod cli;

@@ -1,5 +1,5 @@
-//! The agent's door through the real binary, over stdio and over HTTP, as clients of both eras of the
-//! protocol speak to it. Every answer is held against the schema that its tool declares.
+//! Tests of the MCP interface through the real binary, over stdio and over HTTP, with clients of the legacy
+//! and of the modern protocol. Every answer is validated against the schema that its tool declares.
 
 pub mod agent;
 mod arguments;
@@ -29,11 +29,12 @@ use serde_json::{Value, json};
 
 use crate::cli::House;
 
-/// A house whose `files` server fails `n` times under a name, as `command/flaky` does not.
+/// A plan named `work` with these steps.
 fn steps(list: &[Value]) -> Value {
     json!({ "name": "work", "steps": list })
 }
 
+/// A step that writes a file and whose compensation deletes it.
 fn write(id: &str, path: &str) -> Value {
     json!({
         "id": id,
@@ -43,11 +44,12 @@ fn write(id: &str, path: &str) -> Value {
     })
 }
 
-/// Waits until `released` is there.
+/// A step that runs until the sandbox's `release` is called.
 fn hold(id: &str) -> Value {
     json!({ "id": id, "tool": "command/hold", "read_only": true })
 }
 
+/// The number of executions in the database.
 fn executions(house: &House) -> usize {
     house.json(&["list", "--limit", "100000"]).as_array().unwrap().len()
 }

@@ -1,4 +1,4 @@
-//! Words from another process take effect on a driver that is at work.
+//! Commands of another process (pause, approve, decide, record, resume) take effect on a running driver.
 
 use super::*;
 
@@ -119,7 +119,7 @@ fn several_steps_are_decided_at_once() {
     let id = house.newest();
     let words = ["decide", &id, "s0", "nosuch", "s1", "skip", "--reason", "not needed"];
     let some = house.run(&words);
-    assert_eq!(some.code, Some(1), "one of them is refused");
+    assert_eq!(some.code, Some(1), "one of the steps is refused");
     assert!(some.out.contains("s0: skip") && some.out.contains("s1: skip"), "{}", some.out);
     assert!(some.err.contains("nosuch refused"), "{}", some.err);
 
@@ -163,8 +163,8 @@ fn a_detached_run_goes_on_without_its_starter() {
     let house = House::new();
     house.write("d.yaml", "name: d\nsteps: [{ id: a, tool: command/hold }, { id: b, tool: files/echo }]");
     let journal = house.journal();
-    let said = house.expect(0, &["run", "d.yaml", "--detach"]);
-    assert!(said.contains("drives it") && said.contains("actbook watch"), "{said}");
+    let output = house.expect(0, &["run", "d.yaml", "--detach"]);
+    assert!(output.contains("drives it") && output.contains("actbook watch"), "{output}");
     journal.until("attempt_started", Some("a"));
     let id = house.newest();
     let mut watcher = house.start(&["resume", &id]);

@@ -1,4 +1,4 @@
-//! Looking after the journal and the plans: export, backup, rebuild, cleanup, graphs, help.
+//! Maintenance of the journal and of saved plans: export, backup, rebuild, cleanup, graphs, doctor, help.
 
 use super::*;
 
@@ -163,7 +163,7 @@ fn every_command_has_help_with_an_example_and_there_are_completions_and_a_man_pa
     let help = house.expect(0, &["--help"]);
     let commands =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // A description that goes on in the next line is indented further.
+    // The continuation line of a description is indented further.
     let names = commands.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
     let names = names.filter_map(|rest| rest.split_whitespace().next());
     let names: Vec<&str> = names.collect();

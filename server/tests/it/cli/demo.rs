@@ -1,4 +1,4 @@
-//! The first thing a newcomer runs.
+//! `actbook demo`, the first command that a new user runs.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn the_demo_tells_its_story_and_leaves_the_folder_as_it_was() {
     {
         assert!(story.contains(words), "{words}\n{story}");
     }
-    assert!(!house.path("data/actbook/actbook.db").exists(), "the demo has a database of its own");
+    assert!(!house.path("data/actbook/actbook.db").exists(), "the demo must not use the default database");
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn a_kept_demo_can_be_looked_at_afterwards() {
     let listed = house.json(&["list", "--database", "story/book.db"]);
     assert_eq!(listed[0]["status"], "compensated");
     let again = house.run(&["demo", "--keep", "story"]);
-    assert_eq!(again.code, Some(1), "it must not run over what was kept");
+    assert_eq!(again.code, Some(1), "a kept folder must not be overwritten");
     let document: Value =
         serde_json::from_str(house.expect(0, &["demo", "--json"]).lines().last().unwrap()).unwrap();
     assert_eq!((&document["folder_as_before"], &document["verified"]["ok"]), (&json!(true), &json!(true)));

@@ -1,9 +1,9 @@
-//! What a child process finds in its environment: the basic variables, its own `env`, and what its definition inherits.
+//! The environment of a child process: basic variables, its own `env`, and what `inherit_env` names.
 
 use super::*;
 use crate::tools::pins::{say, shifty_server};
 
-/// Variables of the user's shell that no child was given.
+/// Variables of the user's shell that no child may receive unless it inherits them.
 const STRANGE: [(&str, &str); 3] = [
     ("AWS_SECRET_ACCESS_KEY", "wJalr-cloud-key"),
     ("OTHER_SERVERS_TOKEN", "other-token"),
@@ -12,11 +12,12 @@ const STRANGE: [(&str, &str); 3] = [
 const BASIC: [(&str, &str); 4] =
     [("LC_TIME", "C"), ("XDG_STATE_HOME", "/somewhere"), ("TZ", "UTC"), ("LOGNAME", "ada")];
 
-/// Prints its environment as JSON.
+/// The argv of a program that prints its environment as JSON.
 fn printenv() -> Value {
     json!(["python3", "-c", "import json, os; print(json.dumps(dict(os.environ)))"])
 }
 
+/// A sandbox whose command and server have this `inherit_env`; `null` leaves it out.
 fn house(inherit: &Value) -> House {
     let house = House::new();
     let mut server = shifty_server();
@@ -32,7 +33,7 @@ fn house(inherit: &Value) -> House {
     house
 }
 
-/// What the command and the server find, as text.
+/// The environments, as text, that the command and the server were started with.
 fn seen(house: &House) -> [String; 2] {
     let call = |words: &[&str]| {
         let mut command = house.command(&[&["tools", "call"], words].concat());

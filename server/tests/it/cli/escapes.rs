@@ -1,12 +1,13 @@
-//! Text from outside that a terminal would act on: it is never printed raw, by any command, on a terminal or in a
-//! pipe; `--json` keeps it exactly.
+//! Control characters in untrusted text: no command prints them raw, neither on a terminal nor in a pipe;
+//! `--json` keeps them exactly.
 
 use super::terminal::without_own_sequences;
 use super::*;
 
-/// The same as in `escapes.py`.
+/// Terminal escapes and a forged line; must equal `PAYLOAD` in `escapes.py`.
 const PAYLOAD: &str = "\u{1b}]52;c;aGk=\u{7}\u{1b}[2J\u{1b}[31m\r\u{8}\u{7f}\u{9b}2J\u{9d}0;t\u{9c}\u{202e}\u{2066}evil\nNext: actbook approve";
 
+/// A sandbox whose server and command return the payload in every text.
 fn hostile_house() -> House {
     let house = House::new();
     let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli/escapes.py");
@@ -18,32 +19,34 @@ fn hostile_house() -> House {
     house
 }
 
-/// Control codes but for the line break, and characters that turn text around.
+/// The control characters (except the line feed) and bidirectional marks in this text.
 fn raw_controls(text: &str) -> Vec<char> {
-    let acts = |sign: &char| {
-        sign.is_control() && *sign != '\n'
-            || matches!(sign, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let acts = |c: &char| {
+        c.is_control() && *c != '\n'
+            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     text.chars().filter(acts).collect()
 }
 
+/// Runs the command in a pipe; its output must contain neither control characters nor a line of the payload.
 #[track_caller]
 fn check_pipe(house: &House, words: &[&str]) -> Ran {
     let ran = house.run(words);
     let (out, err) = (raw_controls(&ran.out), raw_controls(&ran.err));
     assert!(out.is_empty() && err.is_empty(), "{words:?}: {out:?} {err:?}\n{}\n{}", ran.out, ran.err);
-    // A note is shown alone, and as it was written, for scripts to use.
+    // `context get` prints the bare value, as scripts need it.
     let alone = words.starts_with(&["context", "get"]);
     for line in ran.out.lines().filter(|_| !alone).chain(ran.err.lines()) {
         assert!(
             !line.starts_with("Next: actbook"),
-            "{words:?} shows a line of the payload as its own: {line}"
+            "{words:?} prints a line of the payload as its own: {line}"
         );
     }
     assert!(!ran.err.contains("panicked"), "{words:?}: {}", ran.err);
     ran
 }
 
+/// Runs the command on a terminal; apart from Actbook's own sequences nothing may be a control character.
 #[track_caller]
 fn check_terminal(house: &House, words: &[&str]) {
     let (_, shown) = house.terminal(words).ends();
@@ -51,7 +54,7 @@ fn check_terminal(house: &House, words: &[&str]) {
     assert!(raw_controls(&left).is_empty(), "{words:?}: {:?}\n{left:?}", raw_controls(&left));
 }
 
-/// A plan that carries the payload wherever a plan may hold text.
+/// A plan with the payload in every text field.
 fn plan(name: &str, steps: Value) -> String {
     json!({
         "name": name, "description": PAYLOAD, "reasoning": PAYLOAD, "task": format!("T{PAYLOAD}"),
@@ -61,7 +64,7 @@ fn plan(name: &str, steps: Value) -> String {
     .to_string()
 }
 
-/// Every command that shows something of an execution, of plans, notes, tasks or the journal.
+/// Checks every command that prints executions, plans, notes, tasks or the journal.
 fn check_every_command(house: &House, id: &str) {
     let words: &[&[&str]] = &[
         &["list"],
@@ -128,7 +131,7 @@ fn no_command_prints_text_from_outside_raw() {
     let view = house.json(&["show", &id]);
     assert_eq!(step(&view, "give")["arguments"]["x"], PAYLOAD, "--json is exact");
     let raw = house.run(&["show", &id, "--json"]).out;
-    assert!(raw.contains('\u{9b}') && raw.contains('\u{202e}'), "in a pipe, byte for byte as JSON writes it");
+    assert!(raw.contains('\u{9b}') && raw.contains('\u{202e}'), "JSON in a pipe keeps the bytes");
 }
 
 #[test]

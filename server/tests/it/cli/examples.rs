@@ -1,7 +1,8 @@
-//! The examples run as they stand.
+//! The examples in `examples/` run unchanged.
 
 use super::*;
 
+/// A sandbox with copies of all examples and their trusted config.
 fn house() -> House {
     let house = House { folder: tempfile::tempdir().unwrap(), database: None, variables: Vec::new() };
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");

@@ -1,9 +1,10 @@
-//! Tools over HTTP, through the real binary: plain requests and an MCP server, in one plan.
+//! HTTP tools and an MCP server over HTTP, in one plan, through the real binary.
 
 use crate::tools::hostile::{Hostile, page};
 
 use super::*;
 
+/// A sandbox with this server as MCP server `zoo` and as the HTTP tools `ask` and `tell`.
 fn house_of(server: &Hostile) -> House {
     let house = House::new();
     let config = json!({
@@ -76,7 +77,7 @@ steps:
     assert_eq!(server.calls().len(), 2);
 }
 
-/// A server over TLS with a certificate that only `certificate` vouches for.
+/// A TLS server whose self-signed certificate is trusted only through `certificate`.
 struct Sealed {
     child: Child,
     said: Receiver<String>,
@@ -104,9 +105,9 @@ impl Sealed {
         let mut serve = Command::new("python3");
         let serve = serve.arg(script).arg(&certificate).arg(key).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = serve.spawn().unwrap();
-        let said = lines(child.stdout.take().unwrap());
-        let port = said.recv_timeout(PATIENCE).unwrap();
-        Self { child, said, port, certificate }
+        let stdout = lines(child.stdout.take().unwrap());
+        let port = stdout.recv_timeout(PATIENCE).unwrap();
+        Self { child, said: stdout, port, certificate }
     }
 }
 
@@ -125,20 +126,20 @@ fn tls_is_spoken_only_with_whom_the_machine_vouches_for() {
         let ran = Ran::from(command.output().unwrap());
         serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}{}", ran.out, ran.err))
     };
-    let stranger = called("http/it", None);
+    let untrusted = called("http/it", None);
     assert_eq!(
-        (&stranger["outcome"], &stranger["category"]),
+        (&untrusted["outcome"], &untrusted["category"]),
         (&json!("failed"), &json!("unavailable")),
-        "{stranger}"
+        "{untrusted}"
     );
-    assert!(stranger["message"].as_str().unwrap().contains("certificate"), "{stranger}");
-    let known = called("http/it", Some(&server.certificate));
+    assert!(untrusted["message"].as_str().unwrap().contains("certificate"), "{untrusted}");
+    let trusted = called("http/it", Some(&server.certificate));
     assert_eq!(
-        (&known["outcome"], &known["output"]),
+        (&trusted["outcome"], &trusted["output"]),
         (&json!("succeeded"), &json!({ "sealed": true })),
-        "{known}"
+        "{trusted}"
     );
-    assert_eq!(server.said.recv_timeout(PATIENCE).unwrap(), "asked /", "the stranger was sent nothing");
+    assert_eq!(server.said.recv_timeout(PATIENCE).unwrap(), "asked /", "the untrusted call sent nothing");
     let down = called("http/down", Some(&server.certificate));
     assert_eq!((&down["outcome"], &down["category"]), (&json!("failed"), &json!("policy")), "{down}");
     assert!(down["message"].as_str().unwrap().contains("from https to http"), "{down}");

@@ -1,8 +1,9 @@
-//! The servers that people have configured elsewhere, taken over without a value of theirs being written
-//! down, and without a word of ours being lost.
+//! `tools import` takes servers from the configs of other MCP clients. It writes none of their secret values,
+//! and keeps every line of the existing config.
 
 use super::*;
 
+/// Writes a file and creates its parent folders.
 fn write(house: &House, name: &str, text: &str) {
     let path = house.path(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -13,13 +14,14 @@ fn ours(house: &House) -> String {
     std::fs::read_to_string(house.path("actbook.yaml")).unwrap()
 }
 
+/// Runs `tools import --from` with these arguments.
 fn import(house: &House, words: &[&str]) -> Ran {
     let words = [&["tools", "import", "--from"], words].concat();
     let variables = [("GITHUB_TOKEN", "ghp_of-the-environment"), ("DOCS_URL", "https://docs.example/mcp")];
     house.command(&words).envs(variables).env_remove("CLAUDE_CONFIG_DIR").output().unwrap().into()
 }
 
-/// What `--json` says was done with each name.
+/// The `--json` report of an import: which names were added, kept and left out.
 fn told(house: &House, from: &str) -> Value {
     let ran = import(house, &[from, "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
@@ -34,7 +36,7 @@ const CLAUDE_CODE: &str = r#"{
   }
 }"#;
 
-/// Beside the user's own servers, those of one project; another project's are none of ours.
+/// The user's own servers, those of this project, and those of another project, which must not be imported.
 fn claude_user_file(house: &House) -> String {
     let here = house.folder.path().canonicalize().unwrap();
     json!({
@@ -87,11 +89,11 @@ fn each_clients_servers_are_taken_over() {
         ("claude-desktop", vec!["notes"], 0),
     ];
     for (client, names, left_out) in cases {
-        let told = told(&house, client);
+        let report = told(&house, client);
         assert_eq!(
-            (&told["added"], told["left_out"].as_array().unwrap().len()),
+            (&report["added"], report["left_out"].as_array().unwrap().len()),
             (&json!(names), left_out),
-            "{told}"
+            "{report}"
         );
     }
     let text = ours(&house);
@@ -125,14 +127,14 @@ fn what_stands_in_our_config_stays_as_it_is() {
     let before = "# Ours.\nmcpServers:\n    # The first.\n    files: { command: mine }   # by hand\n\n# What may run.\ncommands:\n  build: { argv: [make] }\n";
     house.write("actbook.yaml", before);
     write(&house, ".mcp.json", CLAUDE_CODE);
-    let told = told(&house, "claude-code");
-    assert_eq!((&told["added"], &told["kept"]), (&json!(["github"]), &json!(["files"])), "{told}");
+    let report = told(&house, "claude-code");
+    assert_eq!((&report["added"], &report["kept"]), (&json!(["github"]), &json!(["files"])), "{report}");
     let text = ours(&house);
     for line in before.lines() {
         assert!(text.lines().any(|other| other == line), "{line:?} is gone from\n{text}");
     }
     let (github, build) = (text.find("    github:").unwrap(), text.find("commands:").unwrap());
-    assert!(github < build, "added where the others are:\n{text}");
+    assert!(github < build, "not added to `mcpServers`:\n{text}");
     let again = import(&house, &["claude-code"]);
     assert!(again.out.contains("there is nothing to add"), "{}", again.out);
     assert_eq!(ours(&house), text);
@@ -161,8 +163,8 @@ fn nothing_is_written_where_something_is_missing_or_only_asked_about() {
     let inline = import(&house, &["theirs.json"]);
     assert!(inline.code == Some(1) && inline.err.contains("by hand"), "{}", inline.err);
     assert_eq!(ours(&house), before);
-    for (words, says) in [(&["nobody.json"][..], "no client of that name"), (&["vscode"], "looked at")] {
+    for (words, message) in [(&["nobody.json"][..], "no client of that name"), (&["vscode"], "looked at")] {
         let ran = import(&house, words);
-        assert!(ran.code == Some(1) && ran.err.contains(says), "{}", ran.err);
+        assert!(ran.code == Some(1) && ran.err.contains(message), "{}", ran.err);
     }
 }

@@ -1,10 +1,10 @@
-//! Tools that ask back or answer later, through the command line and a real server.
+//! Tools that ask questions or answer later as tasks, through the command line and a real server.
 
 use super::*;
 use crate::crash::tasks::let_tasks_end;
 
 impl House {
-    /// With the demo server's tools that ask and that answer later.
+    /// A sandbox with the demo server's tools that ask questions or answer as tasks.
     fn with_long_tools() -> Self {
         let house = Self::new();
         let args = ["demo-tools", "--folder", "work", "--long"];
@@ -13,7 +13,7 @@ impl House {
         house
     }
 
-    /// Every call with an effect that arrived, with its key.
+    /// The log of calls with an effect that reached the server, each with its idempotency key.
     fn calls(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.path("work/.calls.log")).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
@@ -39,12 +39,12 @@ fn what_a_tool_asks_waits_for_an_answer_and_goes_back_with_it() {
     assert!(asked.contains("Who signs this?"), "{asked}");
     let id = house.newest();
     let shown = house.expect(0, &["show", &id]);
-    assert!(shown.contains("name (string)"), "the form in short: {shown}");
+    assert!(shown.contains("name (string)"), "the fields of the form: {shown}");
     assert!(shown.contains(r#"sign retry --reason "…" --output '{"name":"…"}'"#), "the command: {shown}");
     let view = house.json(&["show", &id]);
     let waiting = &view["waiting"][0];
     assert_eq!((&waiting["step"], &waiting["for"]), (&json!("sign"), &json!("decision")));
-    assert_eq!(view["status"], "blocked", "`auto` undoes nothing over a question");
+    assert_eq!(view["status"], "blocked", "an open question must not trigger the automatic undo");
     assert!(house.path("work/note.md").exists());
 
     let wrong = house.run(&["decide", &id, "sign", "retry", "--reason", "r", "--output", "7"]);
@@ -55,10 +55,11 @@ fn what_a_tool_asks_waits_for_an_answer_and_goes_back_with_it() {
     assert_eq!(std::fs::read_to_string(house.path("work/note.md")).unwrap(), "hello\nsigned by Ada\n");
     let calls: Vec<String> = house.calls().into_iter().filter(|call| call.starts_with("sign ")).collect();
     assert_eq!(calls.len(), 2);
-    assert_eq!(calls[0], calls[1], "both rounds are one call to the tool: one key");
+    assert_eq!(calls[0], calls[1], "both rounds of one call have one key");
     house.expect(0, &["verify"]);
 }
 
+/// A plan with one call that is answered as a task after `ms` milliseconds, or after a question if `ask`.
 fn later(ms: u32, ask: bool) -> String {
     json!({ "name": "later", "steps": [{
         "id": "later", "tool": "files/append_later", "timeout": "5m",
@@ -88,7 +89,7 @@ fn a_task_that_asks_goes_on_with_the_answer() {
     house.expect(0, &["decide", &id, "later", "retry", "--reason", "r", "--output", r#"{"name": "Ada"}"#]);
     house.expect(0, &["resume", &id]);
     assert_eq!(std::fs::read_to_string(house.path("work/out.txt")).unwrap(), "done\nAda\n");
-    assert_eq!(house.calls().len(), 1, "the task went on; it was not started again");
+    assert_eq!(house.calls().len(), 1, "the task continued and was not started again");
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn one_wish_to_leave_leaves_a_task_to_whoever_comes_next() {
     let pid = rustix::process::Pid::from_child(&run);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     run.wait().unwrap();
-    assert!(!house.path("work/out.txt").exists(), "it was not waited for");
+    assert!(!house.path("work/out.txt").exists(), "the run must not wait for the task");
     let_tasks_end(&house.path("work"));
     house.expect(0, &["resume", &id]);
     assert_eq!(std::fs::read_to_string(house.path("work/out.txt")).unwrap(), "done\n");

@@ -1,8 +1,9 @@
-//! A plan runs with the tools that it was checked against, or with those that an operator took since.
+//! A plan runs only with the tool definitions that it was checked against or that an operator accepted since.
 
 use super::shifty::Shifty;
 use super::*;
 
+/// The definitions of `act`, with this description, and of `undo`.
 fn tools(description: &str) -> Value {
     json!([
         { "name": "act", "description": description, "inputSchema": { "type": "object" } },
@@ -10,7 +11,7 @@ fn tools(description: &str) -> Value {
     ])
 }
 
-/// A question first, so that there is time for the tool to change.
+/// A plan whose first step is a question, so that the tool can change before `act` runs.
 fn asks_first(step: Value) -> Value {
     let mut act = json!({ "id": "act", "tool": "shifty/act", "compensation": { "tool": "shifty/undo" } });
     for (name, value) in step.as_object().unwrap() {
@@ -19,17 +20,20 @@ fn asks_first(step: Value) -> Value {
     json!({ "name": "asks", "steps": [{ "id": "ask", "action": "Say go", "read_only": true }, act] })
 }
 
+/// Runs the plan until it blocks on its question; returns the execution id.
 fn waiting(shifty: &Shifty, plan: &Value) -> String {
     shifty.house.write("plan.json", &plan.to_string());
     shifty.house.expect(3, &["run", "plan.json"]);
     shifty.house.newest()
 }
 
+/// Answers the question and resumes; asserts the exit code of `resume`.
 fn go(shifty: &Shifty, id: &str, code: i32) {
     shifty.house.expect(0, &["record", id, "ask", "succeeded"]);
     shifty.house.expect(code, &["resume", id]);
 }
 
+/// The view of step `act`.
 fn act(shifty: &Shifty, id: &str) -> Value {
     shifty.house.json(&["show", id])["steps"][1].clone()
 }
@@ -58,7 +62,7 @@ fn a_saved_plan_whose_tool_changed_does_not_start_until_it_is_saved_again() {
     }
     assert_eq!((shifty.calls(), shifty.house.json(&["list"])), (0, json!([])));
     let saved = shifty.house.json(&["plan", "save", "plan.json"]);
-    assert_eq!(saved["version"], 2, "the same document checked against another tool");
+    assert_eq!(saved["version"], 2, "the same document with another tool digest is a new version");
     assert_eq!(shifty.house.json(&["plan", "save", "plan.json"])["fresh"], false);
     shifty.house.expect(0, &["run", "acts"]);
     assert_eq!(shifty.calls_of("act"), 1);
@@ -67,12 +71,12 @@ fn a_saved_plan_whose_tool_changed_does_not_start_until_it_is_saved_again() {
 
 #[test]
 fn a_compensation_or_a_probe_that_changed_holds_the_plan_back_too() {
-    for place in ["compensation", "probe"] {
+    for role in ["compensation", "probe"] {
         let shifty = Shifty::new(&tools("Does one thing."));
         let mut step = json!({ "id": "a", "tool": "shifty/act", "cancellable": "irreversible" });
-        step[place] = json!({ "tool": "shifty/undo" });
-        if place == "probe" {
-            step[place]["happened"] = json!("output.done != null");
+        step[role] = json!({ "tool": "shifty/undo" });
+        if role == "probe" {
+            step[role]["happened"] = json!("output.done != null");
         }
         shifty.house.write("plan.json", &json!({ "name": "acts", "steps": [step] }).to_string());
         shifty.house.expect(0, &["plan", "save", "plan.json"]);
@@ -81,7 +85,7 @@ fn a_compensation_or_a_probe_that_changed_holds_the_plan_back_too() {
         shifty.says(&changed);
         assert!(
             shifty.house.run(&["run", "acts"]).err.contains("`shifty/undo` is not what it was"),
-            "{place}"
+            "{role}"
         );
     }
 }
@@ -103,7 +107,7 @@ fn a_tool_that_changed_under_a_run_is_refused_unsent_and_called_once_it_is_accep
     assert_eq!(shifty.calls(), 0);
     shifty.house.expect(0, &["decide", &id, "act", "retry", "--reason", "perhaps"]);
     shifty.house.expect(3, &["resume", &id]);
-    assert_eq!(shifty.calls(), 0, "a retry alone changes nothing");
+    assert_eq!(shifty.calls(), 0, "a retry without acceptance sends nothing");
     shifty.house.expect(0, &["tools", "accept", "shifty/act", "--reason", "read it"]);
     assert_eq!(
         shifty.house.json(&["tools", "show", "shifty/act"])["accepted"],
@@ -136,7 +140,7 @@ fn a_yes_is_bound_to_the_tool_that_was_shown() {
     let step = act(&shifty, &id);
     assert_eq!(step["error"]["category"], "policy", "{step}");
     assert!(step["error"]["message"].as_str().unwrap().contains("was approved as it was before"), "{step}");
-    assert_eq!(shifty.calls(), 0, "accepted for all plans is not approved for this step");
+    assert_eq!(shifty.calls(), 0, "accepting the tool does not approve this step");
     shifty.house.expect(0, &["decide", &id, "act", "retry", "--reason", "ask me again"]);
     shifty.house.expect(3, &["resume", &id]);
     let question = shifty.house.json(&["show", &id])["waiting"][0]["question"].as_str().unwrap().to_owned();

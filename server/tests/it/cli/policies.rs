@@ -1,5 +1,5 @@
-//! What the operator says of a tool counts, whatever the plan says; and a server's hints count only where
-//! the operator trusts it.
+//! The operator's config overrides the plan's policies, and a server's hints count only if the operator
+//! trusts the server.
 
 use super::shifty::Shifty;
 use super::*;
@@ -8,7 +8,7 @@ fn tool(annotations: Value) -> Value {
     json!([{ "name": "act", "inputSchema": { "type": "object" }, "annotations": annotations }])
 }
 
-/// The first call ends with the server: nobody knows what became of it.
+/// A plan whose first call crashes the server, which leaves its outcome unknown.
 fn dies_once(over: Value) -> Value {
     let mut step = json!({
         "id": "a", "tool": "shifty/act", "cancellable": "irreversible", "arguments": { "die": true },
@@ -20,7 +20,7 @@ fn dies_once(over: Value) -> Value {
     json!({ "name": "dies", "steps": [step] })
 }
 
-/// The exit code, and how often the tool was called.
+/// Runs the plan; returns the exit code and the number of calls of `act`.
 fn run(shifty: &Shifty, plan: &Value) -> (Option<i32>, usize) {
     shifty.house.write("plan.json", &plan.to_string());
     let ran = shifty.house.run(&["run", "plan.json"]);
@@ -72,11 +72,7 @@ fn an_approval_that_config_demands_is_asked_for_though_the_plan_wants_none() {
     assert_eq!(run(&shifty, &plan), (Some(3), 0));
     let id = shifty.house.newest();
     assert_eq!(shifty.house.json(&["show", &id])["waiting"][0]["for"], "approval");
-    assert_eq!(
-        shifty.house.run(&["run", "waives", "--yes"]).code,
-        Some(3),
-        "--yes says yes to the plan alone"
-    );
+    assert_eq!(shifty.house.run(&["run", "waives", "--yes"]).code, Some(3), "--yes approves the plan only");
     assert_eq!(shifty.calls(), 0);
     shifty.house.expect(0, &["approve", &id, "a"]);
     shifty.house.expect(0, &["resume", &id]);
@@ -132,5 +128,5 @@ fn the_point_of_no_return_lies_where_config_puts_it() {
     ] });
     shifty.house.write("plan.json", &plan.to_string());
     assert_eq!(shifty.house.json(&["check", "plan.json"])["point_of_no_return"], "a");
-    assert_eq!(run(&shifty, &plan), (Some(3), 0), "it asks there");
+    assert_eq!(run(&shifty, &plan), (Some(3), 0), "the step must wait for an approval");
 }

@@ -1,10 +1,10 @@
-//! `check` against live tools: everything that will not work is told before anything happens, all of it
-//! in one run, and no tool is called.
+//! `check` against live tools reports every error of a plan in one run, before anything happens, and calls no
+//! tool.
 
 use super::shifty::Shifty;
 use super::*;
 
-/// A maker, what takes back, and what looks.
+/// A tool that creates (`make`), one that deletes (`remove`) and a read-only one (`look`).
 fn tools() -> Value {
     json!([
         {
@@ -57,7 +57,7 @@ fn tools() -> Value {
     ])
 }
 
-/// The reference server's tool is of this kind.
+/// Uses `simulate-research-query` of the reference server, which runs only as a task.
 #[test]
 fn tool_that_runs_only_as_a_task_is_refused_by_check() {
     let npm = crate::tools::mcp_http::installed("ACTBOOK_TEST_NPM");
@@ -69,8 +69,8 @@ fn tool_that_runs_only_as_a_task_is_refused_by_check() {
     let research = step("every/simulate-research-query", json!({ "topic": "x" }));
     house.write("plan.json", &json!({ "name": "research", "steps": [research] }).to_string());
     let refused = house.run(&["check", "plan.json"]);
-    let said = format!("{}{}", refused.out, refused.err);
-    assert!(refused.code != Some(0) && said.contains("runs only as a task"), "{said}");
+    let output = format!("{}{}", refused.out, refused.err);
+    assert!(refused.code != Some(0) && output.contains("runs only as a task"), "{output}");
     let echo = step("every/echo", json!({ "message": "hello" }));
     house.write("plan.json", &json!({ "name": "echo", "steps": [echo] }).to_string());
     house.expect(0, &["check", "plan.json"]);
@@ -80,7 +80,7 @@ fn undo() -> Value {
     json!({ "tool": "shifty/remove", "arguments": { "id": "${output.id}" } })
 }
 
-/// A step that is right but for what is laid over it.
+/// A valid step with the fields of `over` put over it.
 fn step(id: &str, over: Value) -> Value {
     let mut step = json!({
         "id": id, "tool": "shifty/make", "arguments": { "name": "x" }, "compensation": undo(),
@@ -93,7 +93,7 @@ fn step(id: &str, over: Value) -> Value {
 
 type Planted = (Value, &'static str, &'static str, &'static str);
 
-/// What is laid over a step, and the code, the field and a word of the cure that must be told of it.
+/// For each mistake: the fields put over a step, and the expected code, field, and a fragment of the cure.
 fn mistakes_in_calls() -> Vec<Planted> {
     vec![
         (json!({ "tool": "shifty/mak" }), "no_such_tool", "tool", "`shifty/make`"),
@@ -189,7 +189,7 @@ fn mistakes_around_calls() -> Vec<Planted> {
     ]
 }
 
-/// The plan, and for each mistake in it the code, the path and a word of the cure.
+/// A plan with all mistakes, and for each the expected code, path, and a fragment of the cure.
 fn mistakes() -> (Value, Vec<(&'static str, String, &'static str)>) {
     let planted = mistakes_in_calls().into_iter().chain(mistakes_around_calls());
     let mut steps = vec![step("first", json!({}))];
@@ -229,9 +229,9 @@ fn every_planted_mistake_is_found_in_one_run_and_no_tool_is_called() {
     let first = |found: &&Value| found["path"].as_str().unwrap().starts_with("steps[0]");
     let about_first: Vec<_> =
         findings.iter().filter(first).filter(|found| found["severity"] != "note").collect();
-    assert!(about_first.is_empty(), "nothing is wrong with the first step: {about_first:#?}");
+    assert!(about_first.is_empty(), "the first step has no error: {about_first:#?}");
     assert!(shifty.house.run(&["plan", "save", "plan.json"]).err.contains("the plan is refused"));
-    assert_eq!(shifty.calls(), 0, "a check calls nothing");
+    assert_eq!(shifty.calls(), 0, "a check must call no tool");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_plan_that_fits_its_tools_has_no_errors_and_runs() {
     assert_eq!(shifty.calls(), 2);
 }
 
-/// A value that no schema spoke of is checked once it is there, and before it leaves.
+/// A value without a schema is validated once it is bound, before the call is sent.
 #[test]
 fn what_types_could_not_tell_is_refused_when_it_is_bound() {
     let shifty = Shifty::new(&tools());

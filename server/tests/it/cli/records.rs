@@ -1,4 +1,4 @@
-//! Reports by hand, with everything that can be told of an act.
+//! `actbook record`: steps reported by hand with all their details.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn what_is_told_of_an_act_is_kept_and_shown() {
         |step: &str, status: &str, more: &[&str]| house.run(&[&["record", &id, step, status], more].concat());
     let early = record("tell", "started", &[]);
     assert_eq!(early.code, Some(1));
-    assert!(early.err.contains("`draft`"), "it names what is due: {}", early.err);
+    assert!(early.err.contains("`draft`"), "the error names the step that is due: {}", early.err);
     assert_eq!(record("draft", "started", &["--reason", "it is time"]).code, Some(0));
     let sure = record("draft", "succeeded", &["--confidence", "2"]);
     assert!(sure.err.contains("0 to 1"), "{}", sure.err);
@@ -52,7 +52,7 @@ fn a_step_can_be_undone_by_hand_after_the_end() {
     house.expect(0, &["record", &id, "tell", "succeeded"]);
     house.expect(0, &["resume", &id]);
     let early = house.run(&["record", &id, "draft", "compensated", "--description", "threw it away"]);
-    assert!(early.err.contains("`tell`"), "what depends on it comes first: {}", early.err);
+    assert!(early.err.contains("`tell`"), "dependants are compensated first: {}", early.err);
     house.expect(0, &["record", &id, "tell", "compensated", "--description", "told them otherwise"]);
     house.expect(0, &["record", &id, "draft", "compensated", "--description", "threw it away"]);
     assert_eq!(step(&house.json(&["show", &id]), "draft")["status"], "compensated");
@@ -66,13 +66,13 @@ fn execution_whose_steps_were_all_undone_by_hand_is_compensated_in_every_list() 
     house.write("p.yaml", PLAN);
     let id = finished(&house);
     house.expect(0, &["record", &id, "tell", "compensated", "--description", "told them otherwise"]);
-    assert_eq!(house.json(&["show", &id])["status"], "succeeded", "the draft still stands");
+    assert_eq!(house.json(&["show", &id])["status"], "succeeded", "the draft is not compensated yet");
     house.expect(0, &["record", &id, "draft", "compensated", "--description", "threw it away"]);
     assert_eq!(house.json(&["show", &id])["status"], "compensated");
     assert_eq!(house.json(&["list"])[0]["status"], "compensated");
     assert_eq!(house.json(&["stats"])["executions"]["by_status"], json!({ "compensated": 1 }));
     house.expect(0, &["rebuild"]);
-    assert_eq!(house.json(&["list"])[0]["status"], "compensated", "rebuilt as it was written");
+    assert_eq!(house.json(&["list"])[0]["status"], "compensated", "a rebuild keeps the status");
     house.expect(0, &["verify"]);
 }
 
@@ -91,7 +91,7 @@ fn irreversible_dependant_does_not_block_undoing_by_hand() {
     assert_eq!(shown["brief"]["cannot_undo"][0]["step"], "tell");
 }
 
-/// Both steps reported as done.
+/// Runs the plan and records both steps as succeeded; returns the execution id.
 fn finished(house: &House) -> String {
     house.expect(3, &["run", "p.yaml"]);
     let id = house.newest();

@@ -1,8 +1,8 @@
-//! A no says what, and what to do instead; the exit code says which kind of no.
+//! A refused command names the cause and a cure; its exit code names the kind of refusal.
 
 use super::*;
 
-/// Exit code 1, with these words on stderr.
+/// Asserts that the command exits with code 1, prints this text on stderr, and names a cure.
 #[track_caller]
 fn refused(house: &House, words: &[&str], says: &str) {
     let ran = house.run(words);
@@ -69,7 +69,7 @@ fn nothing_is_no_beginning_of_an_id() {
     refused(&house, &["plan", "delete", ""], "there is no plan ``");
 }
 
-/// One file, and then a step that fails.
+/// A plan that writes one file and then fails.
 fn two_steps() -> String {
     serde_json::json!({ "name": "two", "steps": [
         { "id": "file", "tool": "files/write_file", "arguments": { "path": "a.txt", "content": "a" },
@@ -101,7 +101,7 @@ fn password_of_a_wrong_database_address_is_not_repeated() {
         "nowhere:ada:hunter2@db",
     ];
     for address in addresses {
-        // What can be no address is a file's name, which `doctor` would make.
+        // A string that is no URL is a file name, and `doctor` would create that file.
         let is_file = address.starts_with("nowhere");
         for word in ["list", "doctor"].iter().take(if is_file { 1 } else { 2 }) {
             let ran = house.run(&["--database", address, word]);

@@ -1,8 +1,8 @@
-//! Run, fail, look, undo, verify: the main job.
+//! The main workflow: run, fail, show, undo, verify.
 
 use super::*;
 
-/// Two effects, then a step that cannot work.
+/// Two steps with an effect, then one that fails.
 const NOTES: &str = r#"
 name: notes
 inputs: { type: object, properties: { version: { type: string }, count: { type: integer } }, required: [version] }
@@ -21,6 +21,7 @@ steps:
     compensation: { tool: files/delete_file, arguments: { path: "${arguments.to}" } }
 "#;
 
+/// Runs the plan until it blocks on its failed step; returns the execution id.
 fn failed_run(house: &House) -> String {
     house.write("notes.yaml", NOTES);
     let ran = house.run(&["run", "notes.yaml", "--input", "version=1.0", "--input", "count=3"]);
@@ -113,7 +114,11 @@ fn a_run_for_programs_is_a_stream_that_ends_with_the_view() {
     assert_eq!(house.json(&["plan", "list"])[0]["version"], 1);
     house.expect(0, &["run", "one.yaml"]);
     house.expect(0, &["run", "one"]);
-    assert_eq!(house.json(&["plan", "list"])[0]["version"], 1, "the same document is no new version");
+    assert_eq!(
+        house.json(&["plan", "list"])[0]["version"],
+        1,
+        "the same document must not make a new version"
+    );
 }
 
 #[test]

@@ -1,23 +1,23 @@
-//! Fifty secrets, in every place where one can enter; then every file that was left behind, and every
-//! word that was said, is searched for them.
+//! At least fifty secrets are planted wherever one can enter; then every file left behind and all output is
+//! searched for them.
 
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::tools::pins::{say, shifty_server};
 
-/// Recognisable, and with signs that are written otherwise in JSON, in addresses and in shells.
+/// A recognisable secret with characters that JSON, URLs and shells escape.
 fn secret(number: usize) -> String {
     format!("S3cr3t/{number:02}+\"q\"\\{number:02}=%&é-end")
 }
 
-/// Handed out one by one, so that the test knows how many there are.
+/// Hands out references to secrets, and keeps the environment variables that hold them.
 struct Safe {
     variables: BTreeMap<String, String>,
 }
 
 impl Safe {
-    /// A reference to the next secret.
+    /// A reference to the next secret, as a config writes it.
     fn next(&mut self) -> String {
         let number = self.variables.len();
         let name = format!("PLANTED_{number}");
@@ -30,7 +30,7 @@ impl Safe {
     }
 }
 
-/// Says whatever it knows: in its output, in its errors, to stderr, and in its description.
+/// A server that prints its environment and arguments to stderr; its tool returns them as output and error.
 fn shifty(safe: &mut Safe) -> Value {
     let mut server = shifty_server();
     let loud = "import os, sys; [print(k, v, file=sys.stderr) for k, v in os.environ.items()]; print(sys.argv, file=sys.stderr); sys.argv = sys.argv[1:]; exec(open(sys.argv[0]).read())";
@@ -83,7 +83,7 @@ fn plan(safe: &Safe) -> Value {
             call("env", "command/env"), call("echo", "command/echo"), call("json", "command/json"),
             call("fails", "command/fails"), call("killed", "command/killed"), call("slow", "command/slow"),
             call("absent", "command/absent"), call("away", "http/post"),
-            // The server answers with what its own environment and its arguments hold.
+            // The server answers with its own environment and arguments.
             echo("says", json!({ "env": true })),
             echo("refuses", json!({ "env": true, "fail": true })),
             echo("known", json!({ "say": { "count": known.len() } })),
@@ -91,6 +91,7 @@ fn plan(safe: &Safe) -> Value {
     })
 }
 
+/// Collects all files below a folder.
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -98,9 +99,10 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// In whatever form a secret is written, its first letters stay as they are.
+/// The start of every secret; no encoding changes these letters.
 const MARK: &[u8] = b"S3cr3t";
 
+/// Panics with the surrounding text if these bytes contain a secret.
 #[track_caller]
 fn search(place: &str, bytes: &[u8]) {
     if let Some(at) = bytes.windows(MARK.len()).position(|window| window == MARK) {
@@ -109,7 +111,7 @@ fn search(place: &str, bytes: &[u8]) {
     }
 }
 
-/// The config and all that belongs to it; gives the secrets.
+/// Writes the config, the plan and the inputs; returns all planted secrets.
 fn furnish(house: &House, safe: &mut Safe) -> Vec<String> {
     let config = json!({
         "mcpServers": {
@@ -135,13 +137,13 @@ fn furnish(house: &House, safe: &mut Safe) -> Vec<String> {
     safe.variables.values().cloned().chain(inputs).collect()
 }
 
-/// The server's description, too, holds what it was given.
+/// Sets the description of the server's tool.
 fn describe(house: &House, description: &str) {
     let tool = json!({ "name": "act", "description": description, "inputSchema": { "type": "object" } });
     say(house.folder.path(), &[tool]);
 }
 
-/// Everything that can be asked about an execution and about tools.
+/// Every command that prints an execution, a plan or tools.
 fn questions(id: &str) -> Vec<Vec<&str>> {
     let words = [
         "show ID",
@@ -176,12 +178,12 @@ fn no_planted_secret_is_found_anywhere() {
     let secrets = furnish(&house, &mut safe);
     assert!(secrets.len() >= 50, "{}", secrets.len());
     describe(&house, &format!("Uses {} and {}", secret(0), secret(7)));
-    let mut said = Vec::new();
+    let mut outputs = Vec::new();
     let mut run = |words: &[&str]| -> Ran {
         let mut command = house.command(words);
         command.envs(&safe.variables).env("RUST_LOG", "trace").env("ACTBOOK_LOG", "trace");
         let ran: Ran = command.output().unwrap().into();
-        said.push((words.join(" "), format!("{}\n{}", ran.out, ran.err)));
+        outputs.push((words.join(" "), format!("{}\n{}", ran.out, ran.err)));
         ran
     };
     run(&["check", "plan.json"]);
@@ -190,18 +192,18 @@ fn no_planted_secret_is_found_anywhere() {
     for words in questions(&id) {
         run(&words);
     }
-    // A tool that changed is told apart from what it was, in words that may hold a secret.
+    // The refusal quotes the old and the new description, which both contain a secret.
     describe(&house, &format!("Now uses {}", secret(3)));
     assert!(run(&["run", "secrets", "--inputs", "inputs.json"]).err.contains("is not what it was"));
 
-    // What was struck out had been there to strike out.
+    // The steps whose output contained a secret show that it was redacted.
     let view = house.json(&["show", &id]);
     for step in view["steps"].as_array().unwrap() {
-        let told = ["env", "echo", "json", "fails", "killed", "says", "refuses"];
-        let struck = step.to_string().contains("[redacted]");
-        assert!(struck || !told.contains(&step["id"].as_str().unwrap()), "{step:#}");
+        let redacting = ["env", "echo", "json", "fails", "killed", "says", "refuses"];
+        let is_redacted = step.to_string().contains("[redacted]");
+        assert!(is_redacted || !redacting.contains(&step["id"].as_str().unwrap()), "{step:#}");
     }
-    for (words, text) in &said {
+    for (words, text) in &outputs {
         search(words, text.as_bytes());
     }
     std::fs::remove_file(house.path("inputs.json")).unwrap();
@@ -214,11 +216,11 @@ fn no_planted_secret_is_found_anywhere() {
     }
 }
 
-/// In every place where a caller writes freely.
+/// Planted in every field that a caller may fill freely.
 const TOKEN: &str = "S3cr3t-deploy-0001";
 const DEPLOY: &str = "command/deploy";
 
-/// A house whose config takes a token from the environment.
+/// A sandbox whose config takes a token from the environment.
 fn with_token() -> House {
     let house = House { variables: vec![("DEPLOY_TOKEN", TOKEN)], ..House::new() };
     let config = json!({
@@ -235,7 +237,7 @@ fn plan_of(steps: &[Value]) -> Value {
     json!({ "name": "work", "steps": steps })
 }
 
-/// Every file but the plans, and the journal, without the token.
+/// Asserts that neither the journal nor a file in the data folder contains the token.
 #[track_caller]
 fn holds_no_secret(house: &House) {
     search("the journal", house.expect(0, &["journal", "--json", "--limit", "1000"]).as_bytes());
@@ -385,8 +387,11 @@ fn agents_see_no_command_lines_or_addresses_of_the_config() {
     for part in ["DEPLOY_TOKEN", "in/house", "127.0.0.1"] {
         assert!(!listed.contains(part), "{part}: {listed}");
     }
-    assert!(house.expect(0, &["tools", "show", "http/hook"]).contains("in/house"), "a person sees it");
-    // Nor in what is said of a change.
+    assert!(
+        house.expect(0, &["tools", "show", "http/hook"]).contains("in/house"),
+        "the command line shows the address"
+    );
+    // The report of a changed definition shows them neither.
     let plan = plan_of(&[json!({ "id": "a", "tool": DEPLOY, "read_only": true })]);
     agent.call("save_plan", json!({ "plan": plan }));
     drop(agent);

@@ -1,4 +1,4 @@
-//! What `run`, `show`, `list` and `journal` tell a person of values, of many steps, and of who drives.
+//! How `run`, `show`, `list` and `journal` display values, many steps, and executions without a driver.
 
 use super::*;
 
@@ -13,7 +13,7 @@ steps:
     compensation: { tool: files/delete_file, arguments: { path: note.md } }
 "#;
 
-/// A run of two steps, of which the first was approved with a reason.
+/// Runs a plan of two steps, the first approved with a reason; returns its id and the output of `resume`.
 fn ran() -> (House, String, String) {
     let house = House::new();
     house.write("gives.yaml", GIVES);
@@ -99,7 +99,7 @@ fn execution_that_nobody_drives_is_said_to_be_stopped() {
     let mut run = house.start(&["run", "k.yaml"]);
     journal.until("attempt_started", Some("a"));
     let id = house.newest();
-    assert!(!house.expect(0, &["list"]).contains("stopped"), "it is driven");
+    assert!(!house.expect(0, &["list"]).contains("stopped"), "an execution with a driver is not stopped");
     assert_eq!(house.json(&["list"])[0].get("stopped"), None);
     run.kill().unwrap();
     run.wait().unwrap();
@@ -126,8 +126,8 @@ fn failures_come_first_and_the_rest_of_many_steps_is_counted() {
     let shown = house.expect(0, &["show", &id]);
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines.len() < 60, "{} lines: {shown}", lines.len());
-    let place = |words: &str| {
+    let row_of = |words: &str| {
         lines.iter().position(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}: {shown}"))
     };
-    assert!(place("✗  broken") < place("… 299 pending, 700 succeeded"), "{shown}");
+    assert!(row_of("✗  broken") < row_of("… 299 pending, 700 succeeded"), "{shown}");
 }

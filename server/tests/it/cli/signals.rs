@@ -1,4 +1,4 @@
-//! Ctrl-C once and twice, and a reader that goes away.
+//! Ctrl-C once and twice, SIGTERM, and a closed stdout.
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -7,18 +7,18 @@ use super::*;
 const HELD: &str =
     "name: held\nsteps:\n  - { id: first, tool: command/hold }\n  - { id: second, tool: files/echo }\n";
 
-/// A run whose first call is out, and what it says on stderr. An intent alone is not enough: whoever is
-/// interrupted before it sends does not send at all.
+/// Starts a run and waits until its first call has reached the tool; returns the process and its stderr. An
+/// intent in the journal is not enough: a run that is interrupted before it sends does not send at all.
 fn at_work(house: &House) -> (Child, Receiver<String>) {
     house.write("held.yaml", HELD);
     let journal = house.journal();
     let mut run = house.start(&["run", "held.yaml"]);
-    let said = lines(run.stderr.take().unwrap());
+    let stderr = lines(run.stderr.take().unwrap());
     journal.until("attempt_started", Some("first"));
     while !house.path("holding").exists() {
         std::thread::yield_now();
     }
-    (run, said)
+    (run, stderr)
 }
 
 fn interrupt(child: &Child) {
@@ -28,10 +28,10 @@ fn interrupt(child: &Child) {
 #[test]
 fn first_ctrl_c_pauses_the_execution_and_lets_the_call_finish() {
     let house = House::new();
-    let (run, said) = at_work(&house);
+    let (run, stderr) = at_work(&house);
     let journal = house.journal();
     interrupt(&run);
-    hears(&said, "pausing");
+    hears(&stderr, "pausing");
     let paused = journal.until("paused", None);
     assert_eq!(paused["body"]["reason"], "Ctrl-C");
     assert!(paused["actor"].as_str().unwrap().starts_with("person:"), "{paused}");
@@ -52,11 +52,11 @@ fn first_ctrl_c_pauses_the_execution_and_lets_the_call_finish() {
 #[test]
 fn sigterm_ends_the_driving_and_leaves_the_execution_to_others() {
     let house = House::new();
-    let (mut run, said) = at_work(&house);
+    let (mut run, stderr) = at_work(&house);
     kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
-    hears(&said, "stopping");
+    hears(&stderr, "stopping");
     house.release();
-    hears(&said, "actbook resume");
+    hears(&stderr, "actbook resume");
     assert_eq!(run.wait().unwrap().code(), Some(1));
     let id = house.newest();
     let view = house.json(&["show", &id]);
@@ -71,10 +71,10 @@ fn sigterm_ends_the_driving_and_leaves_the_execution_to_others() {
 #[test]
 fn two_interrupts_leave_at_once_and_the_call_is_unknown() {
     let house = House::new();
-    let (mut run, said) = at_work(&house);
+    let (mut run, stderr) = at_work(&house);
     let call: u32 = std::fs::read_to_string(house.path("pid")).unwrap().trim().parse().unwrap();
     interrupt(&run);
-    hears(&said, "pausing");
+    hears(&stderr, "pausing");
     house.journal().until("paused", None);
     interrupt(&run);
     assert_eq!(run.wait().unwrap().code(), Some(130));
@@ -87,18 +87,18 @@ fn two_interrupts_leave_at_once_and_the_call_is_unknown() {
     house.expect(0, &["resume", &id]);
 }
 
-/// Waits until nothing of the process group is left.
+/// Waits until no process of the group is left.
 fn gone(group: u32) {
     let started = std::time::Instant::now();
     while !crate::tools::living(group).is_empty() {
-        assert!(started.elapsed() < PATIENCE, "still there: {:?}", crate::tools::living(group));
+        assert!(started.elapsed() < PATIENCE, "still running: {:?}", crate::tools::living(group));
         std::thread::yield_now();
     }
 }
 
 #[test]
 fn ctrl_c_ends_servers_that_ignore_the_end_of_their_input() {
-    // It never answers, ignores the signal and the end of its input, and has a child that fled its group.
+    // Never answers, ignores signals and end of input, and has a child that left its process group.
     let deaf =
         "trap '' TERM INT; echo $$ > started; setsid sleep 600 & echo $! > fled; while :; do sleep 1; done";
     for words in [&["tools", "list"][..], &["doctor"], &["run", "held.yaml"]] {
@@ -123,7 +123,7 @@ fn ctrl_c_ends_servers_that_ignore_the_end_of_their_input() {
 #[test]
 fn a_watcher_that_is_interrupted_leaves_the_execution_alone() {
     let house = House::new();
-    let (run, _said) = at_work(&house);
+    let (run, _stderr) = at_work(&house);
     let id = house.newest();
     let mut watcher = house.start(&["watch", &id]);
     let shown = lines(watcher.stdout.take().unwrap());

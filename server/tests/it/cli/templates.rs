@@ -1,10 +1,10 @@
-//! Templates at the command line: shipped, made of plans and of past executions, used, deleted; and the
-//! research template from its first question to its end.
+//! Templates at the command line: shipped ones, and ones made from plans and executions; and the research
+//! template from its first question to its end.
 
 use super::*;
 use crate::store::for_each_database;
 
-/// One literal in three places, one that its undo says otherwise, an expression.
+/// One literal in three places, one that differs in the compensation, and an expression.
 const NOTES: &str = r#"
 name: notes
 task: TASK-1
@@ -24,11 +24,12 @@ steps:
     compensation: { action: "Nothing to do: it goes with the file" }
 "#;
 
+/// A sandbox on this database.
 fn on(database: &str) -> House {
     House { database: Some(database.to_owned()), ..House::new() }
 }
 
-/// What each step sent.
+/// The arguments that each step sent.
 fn sent(house: &House, id: &str) -> Vec<Value> {
     let view = house.json(&["show", id]);
     view["steps"].as_array().unwrap().iter().map(|step| step["arguments"].clone()).collect()
@@ -68,7 +69,11 @@ fn a_template_made_of_a_past_execution_runs_again_with_other_inputs() {
 
         std::fs::remove_file(house.path("work/notes.md")).unwrap();
         house.expect(0, &["template", "use", "publish", "--run"]);
-        assert_eq!(sent(&house, &house.newest()), sent(&house, &first), "its defaults make the same calls");
+        assert_eq!(
+            sent(&house, &house.newest()),
+            sent(&house, &first),
+            "the defaults must make the same calls"
+        );
         assert_eq!(read(&house, "work/notes.md"), "first\nversion 1.2\n");
 
         let words = [
@@ -88,7 +93,7 @@ fn a_template_made_of_a_past_execution_runs_again_with_other_inputs() {
         assert_eq!(read(&house, "work/other.md"), "first\nversion 2\n");
         assert_eq!(house.json(&["show", &second])["plan"]["name"], "second");
         house.expect(3, &["undo", &second]);
-        assert!(house.path("work/notes.md").exists(), "the undo goes with the new values");
+        assert!(house.path("work/notes.md").exists(), "the undo must use the new values");
         house.expect(0, &["record", &second, "sign", "compensated"]);
         house.expect(0, &["resume", &second]);
         assert!(!house.path("work/other.md").exists() && house.path("work/notes.md").exists());
@@ -109,12 +114,12 @@ fn a_template_has_an_author_and_a_history_and_outlives_a_rebuild() {
         assert_eq!(
             (&shown["shipped"], &shown["version"]),
             (&json!(false), &json!(2)),
-            "one's own comes first"
+            "the user's template has priority"
         );
         let history = shown["history"].as_array().unwrap();
         assert_eq!(history.len(), 2);
         assert!(history.iter().all(|one| one["author"].as_str().unwrap().starts_with("person:")));
-        assert_eq!(house.json(&["plan", "list"]), json!([]), "a template is no plan");
+        assert_eq!(house.json(&["plan", "list"]), json!([]), "a template is not listed as a plan");
         assert!(house.run(&["run", "release"]).err.contains("no plan `release`"));
 
         let listed = house.json(&["template", "list"]);
@@ -161,7 +166,7 @@ fn every_shipped_template_is_listed_shown_and_used() {
         let all = |input: &Value| input["default"].is_null() && input["required"] == true;
         let document = house.json(&["plan", "show", name])["document"].clone();
         let properties = document["inputs"]["properties"].as_object().cloned().unwrap_or_default();
-        assert!(!properties.values().any(all), "what was given is kept");
+        assert!(!properties.values().any(all), "given inputs become defaults");
     }
     house.expect(
         0,
@@ -183,7 +188,7 @@ fn refusals_name_what_was_meant() {
     let slip = refused(&["template", "use", "research", "--input", "topik=x"]);
     assert!(slip.contains("did you mean `inputs.topic`?"), "{slip}");
     let unknown = refused(&["template", "use", "research", "--input", "colour=x"]);
-    assert!(unknown.contains("do not declare `colour`"), "nothing is dropped: {unknown}");
+    assert!(unknown.contains("do not declare `colour`"), "an unknown input is refused: {unknown}");
     let wrong = refused(&["template", "use", "research", "--input", "topic=x", "--input", "depth=deep"]);
     assert!(wrong.contains("inputs.depth"), "{wrong}");
     assert!(refused(&["template", "from", "nobody", "x"]).contains("no execution `nobody`"));
@@ -205,7 +210,8 @@ fn a_secret_never_becomes_a_default() {
         "{ type: object, properties: { token: { type: string, writeOnly: true }, who: { type: string } } }";
     let step = "{ id: a, tool: files/echo, read_only: true, arguments: { key: open-sesame, who: \"${inputs.who}\" } }";
     house.write("keys.yaml", &format!("name: keys\ninputs: {schema}\nsteps: [{step}]"));
-    // A plan that holds a known secret is refused, so this one runs while nobody knows that it is one.
+    // A plan with a known secret is refused; this one runs while the variable is unset, so the value is no
+    // secret yet.
     house.expect(0, &["run", "keys.yaml", "--input", "token=hush-hush", "--input", "who=ada"]);
     let made = run(&["template", "from", &house.newest(), "again"]);
     assert!(made.out.contains("key has to be given") && made.out.contains("who = \"ada\""), "{}", made.out);
@@ -216,7 +222,11 @@ fn a_secret_never_becomes_a_default() {
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert!(shown["document"]["inputs"]["properties"]["token"].get("default").is_none());
     let asked = run(&["template", "use", "again", "--run"]);
-    assert!(asked.code == Some(1) && asked.err.contains("key"), "it is asked for: {}", asked.err);
+    assert!(
+        asked.code == Some(1) && asked.err.contains("key"),
+        "the secret input is required: {}",
+        asked.err
+    );
     for given in ["token=hush-hush", "who=open-sesame"] {
         let refused = run(&["template", "use", "again", "--input", given]);
         assert!(
@@ -226,11 +236,11 @@ fn a_secret_never_becomes_a_default() {
         );
     }
     let ran = run(&["template", "use", "again", "--input", "token=hush-hush", "--input", "key=k", "--run"]);
-    assert_eq!(ran.code, Some(0), "with --run a secret goes to the execution alone: {}", ran.err);
+    assert_eq!(ran.code, Some(0), "with --run a secret is given to the execution only: {}", ran.err);
     assert!(!run(&["plan", "show", "again", "--json"]).out.contains("hush-hush"));
 }
 
-/// The whole pattern of an agent's store, by hand.
+/// Task, subtasks, records, notes, blockers and decisions around one research plan.
 #[test]
 fn a_research_plan_goes_from_its_first_question_to_its_end() {
     for_each_database(async |scratch| {
@@ -245,8 +255,8 @@ fn a_research_plan_goes_from_its_first_question_to_its_end() {
         };
         assert_eq!(statuses(&split), ["in_progress", "open", "open", "open", "open"]);
         let report = |step: &str, words: &[&str]| {
-            let told = house.run(&[&["record", &id, step], words].concat());
-            assert_eq!(told.code, Some(0), "{}", told.err);
+            let recorded = house.run(&[&["record", &id, step], words].concat());
+            assert_eq!(recorded.code, Some(0), "{}", recorded.err);
         };
         report("scope", &["started", "--description", "reading the ticket"]);
         let view = house.json(&["show", &id]);
@@ -283,7 +293,7 @@ fn a_research_plan_goes_from_its_first_question_to_its_end() {
         house.expect(0, &["decide", &id, "sources", "retry", "--reason", "access was given"]);
         house.expect(0, &["context", "delete", "archive", "--execution", &id]);
         house.expect(3, &["resume", &id]);
-        assert!(house.json(&["show", &id]).get("blockers").is_none(), "what is settled blocks no more");
+        assert!(house.json(&["show", &id]).get("blockers").is_none(), "a deleted blocker is not shown");
         for (step, code) in [("sources", 3), ("weigh", 3), ("report", 3), ("review", 0)] {
             report(step, &["succeeded"]);
             house.expect(code, &["resume", &id]);

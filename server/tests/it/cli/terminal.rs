@@ -1,4 +1,4 @@
-//! Commands at a terminal: a pseudo-terminal made by `script`, a person who types, and what is left on the screen.
+//! Commands on a pseudo-terminal made by `script`, typed input, and the resulting screen.
 
 use std::io::{Read, Write};
 use std::process::ChildStdin;
@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use super::*;
 
-/// A command on a pseudo-terminal of its own.
+/// A command that runs on its own pseudo-terminal.
 pub struct Terminal {
     child: Child,
     keyboard: ChildStdin,
     shown: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
-    /// How much of what was shown has been waited for already.
+    /// The bytes of output that earlier waits have consumed.
     passed: usize,
 }
 
@@ -21,7 +21,7 @@ impl House {
         self.terminal_with(words, &[])
     }
 
-    /// The same, with variables in its environment.
+    /// As `terminal`, with additional environment variables.
     pub fn terminal_with(&self, words: &[&str], variables: &[(&str, &str)]) -> Terminal {
         let inner = self.command(words);
         let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
@@ -45,24 +45,24 @@ impl Terminal {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
         let (keyboard, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let (sender, shown) = channel();
+        let (sender, output) = channel();
         std::thread::spawn(move || {
             let mut chunk = [0; 4096];
             while let Ok(count @ 1..) = screen.read(&mut chunk)
                 && sender.send(chunk[..count].to_vec()).is_ok()
             {}
         });
-        Self { child, keyboard, shown, bytes: Vec::new(), passed: 0 }
+        Self { child, keyboard, shown: output, bytes: Vec::new(), passed: 0 }
     }
 
-    /// Waits until this is shown, after what was waited for before.
+    /// Waits until this text is printed after the previous match.
     #[track_caller]
     pub fn sees(&mut self, text: &str) {
         let started = Instant::now();
         loop {
             let mut rest = self.bytes[self.passed..].windows(text.len());
-            if let Some(place) = rest.position(|part| part == text.as_bytes()) {
-                self.passed += place + text.len();
+            if let Some(at) = rest.position(|part| part == text.as_bytes()) {
+                self.passed += at + text.len();
                 return;
             }
             let left = PATIENCE.saturating_sub(started.elapsed());
@@ -73,13 +73,13 @@ impl Terminal {
         }
     }
 
-    /// Keys as they are pressed: `\n` is Enter, `\u{3}` is Ctrl-C.
+    /// Sends keys: `\n` is Enter, `\u{3}` is Ctrl-C.
     pub fn types(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
         self.keyboard.flush().unwrap();
     }
 
-    /// Waits for the end: the exit code, and all that was shown.
+    /// Waits for the command to exit; returns the exit code and all output.
     pub fn ends(mut self) -> (Option<i32>, String) {
         while let Ok(more) = self.shown.recv_timeout(PATIENCE) {
             self.bytes.extend(more);
@@ -88,7 +88,7 @@ impl Terminal {
     }
 }
 
-/// The sequences that Actbook itself writes: colours, the drawing of the live view, the cursor shown and hidden.
+/// Removes the sequences that Actbook itself writes: colours, redraws of the live view, cursor visibility.
 pub fn without_own_sequences(shown: &str) -> String {
     let mut rest = shown.replace("\r\u{1b}[", "\u{1b}[");
     for own in
@@ -106,12 +106,12 @@ pub fn without_own_sequences(shown: &str) -> String {
             _ => kept.push_str(&format!("\u{1b}[{part}")),
         }
     }
-    // A line that is drawn again begins where it stood.
+    // A redrawn line begins with a carriage return.
     let lines: Vec<&str> = kept.split('\n').map(|line| line.trim_start_matches('\r')).collect();
     lines.join("\n")
 }
 
-/// What a person sees at the end, row by row. Knows only what Actbook writes.
+/// The rows of the screen after this output. Interprets only the sequences that Actbook writes.
 pub fn screen(shown: &str) -> Vec<String> {
     let (mut rows, mut row, mut column) = (vec![String::new()], 0_usize, 0_usize);
     let mut signs = shown.chars();
@@ -159,7 +159,7 @@ fn log_lines_stand_above_the_live_view() {
     house.write("noisy.yaml", "name: noisy\nsteps: [{ id: first, tool: command/noisy }]");
     let mut terminal = house.terminal_with(&["run", "noisy.yaml"], &[("ACTBOOK_LOG", "actbook=debug")]);
     terminal.sees("log-line-5");
-    // The view is drawn again below the last line before the step ends.
+    // Wait for the redraw of the view below the last log line before the step ends.
     terminal.sees("version 1 ·");
     house.release();
     let (code, shown) = terminal.ends();
@@ -169,7 +169,7 @@ fn log_lines_stand_above_the_live_view() {
     for n in 1..=5 {
         assert_eq!(count(&format!("log-line-{n}")), 1, "{rows:#?}");
     }
-    assert_eq!(count("noisy version 1 ·"), 1, "the view stands once: {rows:#?}");
+    assert_eq!(count("noisy version 1 ·"), 1, "the view appears once: {rows:#?}");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_question_answered_elsewhere_is_not_asked_any_longer() {
     terminal.sees(PROMPT);
     terminal.types("\u{3}");
     let (code, shown) = terminal.ends();
-    assert_eq!(code, Some(3), "Ctrl-C at a question leaves it open: {shown}");
+    assert_eq!(code, Some(3), "Ctrl-C leaves the question open: {shown}");
     assert_eq!(house.json(&["show", &house.newest()])["status"], "blocked");
 }
 

@@ -1,6 +1,6 @@
 """Answers every request over TLS: `tls.py CERTIFICATE KEY`, on a port that it prints first.
 
-At /down it points to plain HTTP on the same host."""
+At /down it redirects to plain HTTP on the same host."""
 
 import http.server
 import ssl

@@ -1,11 +1,11 @@
-//! A config found in the working folder has no effect until its user trusts it: nothing is started, nothing is sent.
+//! A config in the working folder has no effect until the user trusts it: nothing is started or sent.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use crate::mcp::agent::Agent;
 
-/// Every tool of this config leaves a file `started` behind.
+/// A config whose every tool creates the file `started`.
 fn hostile() -> Value {
     let touch = |then: &str| json!(["-c", format!("touch started; {then}")]);
     json!({
@@ -17,7 +17,7 @@ fn hostile() -> Value {
 
 const PLAN: &str = "name: acts\nsteps: [{ id: a, tool: command/act, read_only: true }]";
 
-/// A house whose config nobody has trusted yet.
+/// A sandbox whose config is not trusted, as after cloning a repository.
 fn cloned() -> House {
     let house = House::new();
     std::fs::remove_dir_all(house.path("data")).unwrap();
@@ -30,6 +30,7 @@ fn was_started(house: &House) -> bool {
     house.path("started").exists()
 }
 
+/// Asserts that the command is refused as untrusted and starts nothing.
 #[track_caller]
 fn refused(house: &House, words: &[&str]) {
     let error = house.json(words);
@@ -112,14 +113,14 @@ fn trusted_config_takes_effect_until_what_it_says_changes() {
     let spaced = format!("# a comment\n{:#}\n", hostile());
     std::fs::write(house.path("actbook.yaml"), spaced).unwrap();
     house.expect(0, &["check", "plan.yaml"]);
-    for (place, value) in [
+    for (pointer, value) in [
         ("/commands/act/argv", json!(["sh", "-c", "touch started; true"])),
         ("/mcpServers/files/env", json!({ "TAKEN": "${env:AWS_SECRET_ACCESS_KEY}" })),
         ("/approvals", json!("people")),
         ("/http", json!({ "post": { "url": "http://127.0.0.1:9/" } })),
     ] {
         let mut changed = hostile();
-        let (parent, name) = place.rsplit_once('/').unwrap();
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
         changed.pointer_mut(parent).unwrap()[name] = value;
         std::fs::write(house.path("actbook.yaml"), changed.to_string()).unwrap();
         refused(&house, &["check", "plan.yaml"]);
@@ -163,7 +164,7 @@ fn run_on_a_terminal_asks_and_goes_on_after_a_yes() {
     house.expect(0, &["check", "plan.yaml"]);
 }
 
-/// Runs the command on a terminal of its own, and answers its question.
+/// Runs the command on a terminal and answers its question.
 fn at_a_terminal(house: &House, words: &[&str], answer: &str) -> Ran {
     let mut terminal = house.terminal(words);
     terminal.sees("[y/N]");
@@ -226,7 +227,7 @@ fn trust_is_for_one_path_and_kept_for_its_owner_alone() {
     let mut elsewhere = house.command(&["check", "../plan.yaml", "--json"]);
     let ran: Ran = elsewhere.current_dir(house.path("inner")).output().unwrap().into();
     assert!(ran.out.contains("untrusted_config"), "a link to a trusted config: {}", ran.out);
-    // A record that somebody changed is none.
+    // A trust record that was modified does not count.
     let record = std::fs::read_to_string(&kept[0]).unwrap();
     std::fs::write(&kept[0], record.replace("touch started", "touch changed")).unwrap();
     refused(&house, &["check", "plan.yaml"]);

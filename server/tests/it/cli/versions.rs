@@ -1,5 +1,4 @@
-//! Saved plans by version, filter and difference; executions run again; the newest of the journal; the
-//! reference out of the binary.
+//! Plan versions, filters and diffs; `rerun`; the newest journal entries; the reference printed by `help`.
 
 use super::*;
 
@@ -57,7 +56,11 @@ fn name_saved_again_after_deletion_continues_its_versions() {
     let refused = house.run(&["plan", "show", "note", "--version", "1"]);
     assert!(refused.err.contains("version 1 of the plan `note` was deleted"), "{}", refused.err);
     house.expect(0, &["rebuild"]);
-    assert_eq!(house.json(&["plan", "save", "note.json"])["version"], 2, "rebuilt lists know it, too");
+    assert_eq!(
+        house.json(&["plan", "save", "note.json"])["version"],
+        2,
+        "a rebuild keeps the version counter"
+    );
     house.expect(0, &["rerun", &before]);
     let again = house.json(&["list"])[0].clone();
     assert_eq!(again["plan"]["version"], 1, "an execution keeps its version: {again}");
@@ -96,15 +99,15 @@ fn rerun_takes_inputs_over_and_lets_them_be_replaced() {
     house.write("echo.json", &plan.to_string());
     house.expect(0, &["run", "echo.json", "--input", "text=a", "--input", "count=1"]);
     let first = house.newest();
-    let said = |house: &House| {
+    let sent_text = |house: &House| {
         let view = house.json(&["show", &house.newest()]);
         step(&view, "say")["arguments"]["text"].as_str().unwrap().to_owned()
     };
     house.expect(0, &["rerun", &first]);
     assert_ne!(house.newest(), first);
-    assert_eq!(said(&house), "a 1");
+    assert_eq!(sent_text(&house), "a 1");
     house.expect(0, &["rerun", &first, "--input", "count=2"]);
-    assert_eq!(said(&house), "a 2");
+    assert_eq!(sent_text(&house), "a 2");
 
     house
         .expect(0, &["run", "echo.json", "--input", "text=a", "--input", "count=1", "--input", "password=p"]);

@@ -1,4 +1,4 @@
-//! A client over stdio that knows the protocol and nothing of Actbook.
+//! An MCP client over stdio that knows the protocol and nothing of Actbook.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{House, PATIENCE};
 
-/// What a call of a tool gave.
+/// The result of one tool call.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub text: String,
@@ -19,14 +19,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What is after this word on a line of the text.
+    /// The rest of the first line of the text that starts with `begins`.
     #[track_caller]
     pub fn line(&self, begins: &str) -> &str {
         let line = self.text.lines().find_map(|line| line.strip_prefix(begins));
         line.unwrap_or_else(|| panic!("no line begins with {begins:?}:\n{}", self.text))
     }
 
-    /// The first call that the text says to make: a tool and its arguments.
+    /// The first call that a `Next:` line of the text suggests: tool and arguments.
     #[track_caller]
     pub fn next(&self) -> (String, Value) {
         self.text
@@ -41,7 +41,7 @@ impl Answer {
     }
 }
 
-/// `tool {…}` somewhere in a line, as a reader would take it out of it.
+/// The first `tool {…}` in a line, as a reader would copy it; `None` if there is no such call.
 pub fn call_in(line: &str) -> Option<(String, Value)> {
     let at = line.find('{')?;
     let tool = line[..at].trim_end().rsplit(' ').next()?.to_owned();
@@ -49,14 +49,16 @@ pub fn call_in(line: &str) -> Option<(String, Value)> {
     Some((tool, arguments))
 }
 
+/// Answers a request of the server, given its method and params, with a result.
 type Replies = Box<dyn FnMut(&str, &Value) -> Value>;
 
+/// An MCP client and the server process that it talks to.
 pub struct Agent {
     pub child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
     next: u64,
-    /// The newer protocol says in each request who asks.
+    /// The `_meta` of every request; only the modern protocol has one.
     meta: Option<Value>,
     pub schemas: BTreeMap<String, jsonschema::Validator>,
     pub notifications: Vec<Value>,
@@ -74,41 +76,46 @@ impl Drop for Agent {
 }
 
 impl Agent {
+    /// Starts the command and opens a session of the legacy protocol.
     pub fn legacy(house: &House, words: &[&str], version: &str, capabilities: Value) -> Self {
         let mut agent = Self::start(house, words);
         agent.greet(version, capabilities);
         agent
     }
 
-    /// Opens a session of the older protocol.
+    /// Opens a session of the legacy protocol.
     pub fn greet(&mut self, version: &str, capabilities: Value) {
         let client = json!({ "name": "scripted", "version": "1" });
-        let hello = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client });
-        let said = self.request("initialize", hello).unwrap();
-        assert_eq!(said["protocolVersion"], version);
-        assert_eq!(said["serverInfo"], json!({ "name": "actbook", "version": env!("CARGO_PKG_VERSION") }));
+        let params =
+            json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client });
+        let result = self.request("initialize", params).unwrap();
+        assert_eq!(result["protocolVersion"], version);
+        assert_eq!(result["serverInfo"], json!({ "name": "actbook", "version": env!("CARGO_PKG_VERSION") }));
         self.notify("notifications/initialized", json!({}));
         self.learn();
     }
 
+    /// Starts the command and talks the modern protocol, which has no session.
     pub fn modern(house: &House, words: &[&str], capabilities: Value) -> Self {
         let mut agent = Self::start(house, words);
         agent.meta = Some(meta("scripted", capabilities));
-        let said = agent.request("server/discover", json!({})).unwrap();
-        assert!(said["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")));
+        let result = agent.request("server/discover", json!({})).unwrap();
+        assert!(result["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")));
         agent.learn();
         agent
     }
 
+    /// `actbook mcp` with a legacy session and no client capabilities.
     pub fn new(house: &House) -> Self {
         Self::legacy(house, &["mcp"], "2025-11-25", json!({}))
     }
 
+    /// Starts the command without sending anything.
     pub fn start(house: &House, words: &[&str]) -> Self {
         Self::launch(house.command(words))
     }
 
-    /// A command that serves MCP over stdio; nothing was said to it yet.
+    /// Spawns a command that serves MCP over stdio, without sending anything.
     pub fn launch(mut command: std::process::Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
@@ -117,7 +124,7 @@ impl Agent {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                // Whatever is not the protocol has no place on stdout.
+                // Only protocol messages may appear on stdout.
                 let message = serde_json::from_str(&line).unwrap_or_else(|_| json!({ "stray": line }));
                 if sender.send(message).is_err() {
                     return;
@@ -136,12 +143,13 @@ impl Agent {
         }
     }
 
-    /// How to answer what the server asks.
+    /// Sets the handler of the server's requests.
     pub fn replying(mut self, replies: impl FnMut(&str, &Value) -> Value + 'static) -> Self {
         self.replies = Box::new(replies);
         self
     }
 
+    /// Compiles the output schema of every listed tool.
     fn learn(&mut self) {
         let listed = self.request("tools/list", json!({})).unwrap();
         for tool in listed["tools"].as_array().unwrap() {
@@ -170,7 +178,7 @@ impl Agent {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    /// Sends a request and leaves its answer for later.
+    /// Sends a request without waiting for its answer; returns its id.
     pub fn ask(&mut self, method: &str, mut params: Value) -> u64 {
         self.next += 1;
         if let Some(meta) = &self.meta {
@@ -185,12 +193,13 @@ impl Agent {
         id
     }
 
+    /// The next message from the server, of any kind.
     #[track_caller]
     pub fn message(&mut self) -> Value {
-        self.lines.recv_timeout(PATIENCE).expect("the server says something")
+        self.lines.recv_timeout(PATIENCE).expect("a message from the server")
     }
 
-    /// The answer to a request, whatever comes before it.
+    /// Waits for the answer to a request; replies to the server's requests and keeps notifications meanwhile.
     #[track_caller]
     pub fn answer_to(&mut self, id: u64) -> Result<Value, Value> {
         loop {
@@ -219,7 +228,7 @@ impl Agent {
         self.answer_to(id)
     }
 
-    /// Waits for a notification of this kind.
+    /// Waits for a notification of this method, and removes it from those kept.
     #[track_caller]
     pub fn told(&mut self, method: &str) -> Value {
         if let Some(at) = self.notifications.iter().position(|one| one["method"] == method) {
@@ -233,6 +242,7 @@ impl Agent {
         }
     }
 
+    /// Calls a tool; panics on a protocol error, not on a refusal.
     #[track_caller]
     pub fn call(&mut self, tool: &str, arguments: Value) -> Answer {
         let result = self.request("tools/call", json!({ "name": tool, "arguments": arguments }));
@@ -240,6 +250,7 @@ impl Agent {
         self.read(tool, result)
     }
 
+    /// Validates a tool result against its schema and splits it into its parts.
     #[track_caller]
     pub fn read(&self, tool: &str, result: Value) -> Answer {
         let content = result["structuredContent"].clone();
@@ -247,7 +258,7 @@ impl Agent {
             panic!("{tool} answers against its schema: {error}\n{content}");
         }
         let text = result["content"][0]["text"].as_str().unwrap();
-        // What a text says to do next is there as calls, too, and nothing else begins like it.
+        // Every `Next:` line has its structured call in `next`, and no other line begins like it.
         if let Some(next) = content["next"].as_array() {
             let lines = text.lines().filter(|line| line.trim_start().starts_with("Next:")).count();
             assert_eq!(lines, next.len(), "{text}");
@@ -255,7 +266,7 @@ impl Agent {
         Answer { text: text.to_owned(), is_error: result["isError"] == true, content, whole: result }
     }
 
-    /// The same, and it must be no refusal.
+    /// Calls a tool and asserts that it is not refused.
     #[track_caller]
     pub fn good(&mut self, tool: &str, arguments: Value) -> Answer {
         let answer = self.call(tool, arguments);
@@ -263,6 +274,7 @@ impl Agent {
         answer
     }
 
+    /// Calls a tool and asserts that it is refused with code, message and cure.
     #[track_caller]
     pub fn refused(&mut self, tool: &str, arguments: Value) -> Answer {
         let answer = self.call(tool, arguments);
@@ -272,19 +284,20 @@ impl Agent {
         answer
     }
 
-    /// Makes the call that a text told to make.
+    /// Makes a suggested call and asserts that it is not refused.
     #[track_caller]
     pub fn follow(&mut self, (tool, arguments): (String, Value)) -> Answer {
         self.good(&tool, arguments)
     }
 
-    /// Closes stdin and gives the exit code.
+    /// Closes stdin and returns the exit code.
     pub fn leave(mut self) -> Option<i32> {
         drop(self.stdin.take());
         self.child.wait().unwrap().code()
     }
 }
 
+/// The `_meta` of a modern request of this client.
 pub fn meta(client: &str, capabilities: Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -1,4 +1,5 @@
-//! Nothing that an agent says is dropped: what a use of a tool does not take is refused with what it takes.
+//! No argument is dropped silently: one that an action does not take is refused with the list of those it
+//! takes.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +7,7 @@ use super::agent::Agent;
 use super::steps;
 use crate::cli::House;
 
-/// A value that a property's schema accepts.
+/// A value that the schema of this property accepts.
 fn sample(property: &Value) -> Value {
     if let Some(word) = property["enum"].get(0) {
         return word.clone();
@@ -43,8 +44,8 @@ fn every_action_takes_exactly_what_its_refusals_list() {
     assert!(walked >= 20, "only {walked} actions were found");
 }
 
-/// Gives an action each argument of its tool by itself; the arguments that are not refused must be those that
-/// the refusals list.
+/// Sends an action each argument of its tool by itself; the accepted arguments must be those that the
+/// refusals list.
 fn check_action(agent: &mut Agent, tool: &str, schema: &Value, action: &Value) {
     let properties = schema["properties"].as_object().unwrap();
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -135,7 +136,7 @@ fn words_are_taken_in_any_case_and_with_hyphens() {
     let why = json!({ "execution_id": id, "action": "resume", "reason": "the disk is free again" });
     let resumed = agent.good("control", why);
     assert_eq!(resumed.content["status"], "blocked");
-    assert_eq!(resumed.content["records"][0]["reason"], "the disk is free again", "its reason is kept");
+    assert_eq!(resumed.content["records"][0]["reason"], "the disk is free again", "the reason is recorded");
     let decision = |word: &str| json!({ "execution_id": id, "decision": word, "reason": "enough" });
     let near = agent.refused("record_decision", decision("stopp"));
     assert!(near.text.contains("did you mean `stop`?"), "{}", near.text);

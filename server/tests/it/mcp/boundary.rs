@@ -1,5 +1,4 @@
-//! What is no request, or one that should not have been made: the right error, and the next one is
-//! answered as if nothing had happened.
+//! Malformed and misplaced messages get the specified error, and the next request is answered as usual.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -10,6 +9,7 @@ use crate::cli::House;
 
 const MODERN: &str = "MCP-Protocol-Version: 2026-07-28\r\n";
 
+/// A tool call whose arguments are nested this many arrays deep.
 fn deep(levels: usize) -> String {
     let inner = "[".repeat(levels) + &"]".repeat(levels);
     format!(
@@ -17,6 +17,7 @@ fn deep(levels: usize) -> String {
     )
 }
 
+/// A modern request whose `_meta` names this protocol version.
 fn whole(version: &str, method: &str, name: &str) -> String {
     let mut meta = meta("scripted", json!({}));
     meta["io.modelcontextprotocol/protocolVersion"] = json!(version);
@@ -24,12 +25,13 @@ fn whole(version: &str, method: &str, name: &str) -> String {
     json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
 }
 
+/// A legacy `initialize` with this `clientInfo`.
 fn hello(client: Value) -> String {
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
     json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string()
 }
 
-/// Methods that there are, with parameters that cannot be read, and the place that is at fault.
+/// Known methods with unreadable params, and the path that the error must name.
 fn misread() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         ("tools/call", json!({ "name": "status", "arguments": [1] }), "`params.arguments` of tools/call"),
@@ -46,15 +48,15 @@ fn parameters_that_cannot_be_read_are_named_by_their_path() {
     let server = Server::start(&house);
     let mut older = Agent::new(&house);
     let mut newer = Agent::modern(&house, &["mcp"], json!({}));
-    for (method, params, place) in misread() {
+    for (method, params, path) in misread() {
         let over_http = server.exchange(&server.bytes(method, params.clone()));
         assert!([200, 400].contains(&over_http.status), "{over_http:?}");
-        let said = over_http.message()["error"].clone();
+        let http_error = over_http.message()["error"].clone();
         let over_stdio = [&mut older, &mut newer].map(|agent| agent.request(method, params.clone()));
-        for error in over_stdio.map(Result::unwrap_err).into_iter().chain([said]) {
-            // Over HTTP what the headers say of the body is held against it first.
+        for error in over_stdio.map(Result::unwrap_err).into_iter().chain([http_error]) {
+            // Over HTTP a mismatch of headers and body is reported first.
             let header = error["code"] == -32020;
-            let named = error["code"] == -32602 && error["message"].as_str().unwrap().contains(place);
+            let named = error["code"] == -32602 && error["message"].as_str().unwrap().contains(path);
             assert!(header || named, "{method} {params}: {error}");
         }
     }
@@ -73,10 +75,10 @@ fn whole_number_of_more_than_64_bits_is_refused() {
         )
     };
     agent.send_line(&line(77));
-    let said = agent.message();
-    assert_eq!((&said["id"], &said["error"]["code"]), (&json!(77), &json!(-32602)), "{said}");
-    let place = "`params.arguments.value.n[0]`: 18446744073709551616 does not fit into 64 bits";
-    assert!(said["error"]["message"].as_str().unwrap().contains(place), "{said}");
+    let reply = agent.message();
+    assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(77), &json!(-32602)), "{reply}");
+    let message = "`params.arguments.value.n[0]`: 18446744073709551616 does not fit into 64 bits";
+    assert!(reply["error"]["message"].as_str().unwrap().contains(message), "{reply}");
     assert_eq!(house.json(&["context", "search", "k"]).to_string().matches("\"key\"").count(), 0);
     assert_eq!(agent.leave(), Some(0));
 }
@@ -86,9 +88,9 @@ fn a_hello_that_cannot_be_read_is_told_so_and_may_be_said_again() {
     let house = House::new();
     let mut agent = Agent::start(&house, &["mcp"]);
     agent.send_line(&hello(json!({ "name": "x" })));
-    let said = agent.message();
-    assert_eq!((&said["id"], &said["error"]["code"]), (&json!(1), &json!(-32602)), "{said}");
-    assert!(said["error"]["message"].as_str().unwrap().contains("`params.clientInfo`"), "{said}");
+    let reply = agent.message();
+    assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(1), &json!(-32602)), "{reply}");
+    assert!(reply["error"]["message"].as_str().unwrap().contains("`params.clientInfo`"), "{reply}");
     agent.send_line(&hello(json!({ "name": "x", "version": "1" })));
     assert_eq!(agent.message()["result"]["serverInfo"]["name"], "actbook");
 }
@@ -152,29 +154,29 @@ fn what_is_no_request_gets_the_right_error_over_http() {
     server.call("status", json!({}));
 }
 
-/// Lines that are no request, with the answer that each gets.
+/// Malformed lines and the id and code of the error that each gets; `None` where no answer is due.
 fn lines() -> Vec<(String, Option<(Value, i64)>)> {
-    let said = |line: &str, id: Value, code: i64| (line.to_owned(), Some((id, code)));
+    let error = |line: &str, id: Value, code: i64| (line.to_owned(), Some((id, code)));
     let ignored = |line: &str| (line.to_owned(), None);
     let long = format!(
         r#"{{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{{"x":"{}"}}}}"#,
         "y".repeat(40 << 20)
     );
     vec![
-        said("{", Value::Null, -32700),
-        said("garbage", Value::Null, -32700),
-        said("[]", Value::Null, -32600),
-        said("null", Value::Null, -32600),
-        said("\"x\"", Value::Null, -32600),
-        said("{\"jsonrpc\":\"2.0\",\"id\":7}", json!(7), -32600),
-        said(r#"{"jsonrpc":"1.0","id":5,"method":"tools/list"}"#, json!(5), -32600),
-        said(r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, Value::Null, -32600),
-        said(r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"#, json!(8), -32700),
-        // Cut off in its middle it is another's.
-        said(r#"{"jsonrpc":"2.0","method":"tools/call","id":8"#, Value::Null, -32700),
-        said(&deep(5_000), json!(1), -32700),
-        said(&long, json!("long"), -32600),
-        // Nobody waits for an answer to these.
+        error("{", Value::Null, -32700),
+        error("garbage", Value::Null, -32700),
+        error("[]", Value::Null, -32600),
+        error("null", Value::Null, -32600),
+        error("\"x\"", Value::Null, -32600),
+        error("{\"jsonrpc\":\"2.0\",\"id\":7}", json!(7), -32600),
+        error(r#"{"jsonrpc":"1.0","id":5,"method":"tools/list"}"#, json!(5), -32600),
+        error(r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, Value::Null, -32600),
+        error(r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"#, json!(8), -32700),
+        // The line is cut off after `8`, so the id may be incomplete.
+        error(r#"{"jsonrpc":"2.0","method":"tools/call","id":8"#, Value::Null, -32700),
+        error(&deep(5_000), json!(1), -32700),
+        error(&long, json!("long"), -32600),
+        // These are no requests, so they get no answer.
         ignored(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":7}"#),
         ignored(r#"{"jsonrpc":"2.0","id":7,"result":7,"error":7}"#),
         ignored(""),
@@ -188,19 +190,19 @@ fn a_line_that_is_no_request_is_answered_and_the_next_one_too_over_stdio() {
     for (line, answer) in lines() {
         agent.send_line(&line);
         if let Some((id, code)) = answer {
-            let said = agent.message();
+            let reply = agent.message();
             let shown = &line[..line.len().min(100)];
-            assert_eq!((&said["id"], &said["error"]["code"]), (&id, &json!(code)), "{shown}: {said}");
+            assert_eq!((&reply["id"], &reply["error"]["code"]), (&id, &json!(code)), "{shown}: {reply}");
         }
         agent.ask("no/such", json!({}));
-        assert_eq!(agent.message()["error"]["code"], -32601, "nothing comes between");
+        assert_eq!(agent.message()["error"]["code"], -32601, "no other message in between");
     }
     agent.good("status", json!({}));
     assert!(resident_mb(agent.child.id()) < 256, "{} MB", resident_mb(agent.child.id()));
     assert_eq!(agent.leave(), Some(0));
 }
 
-/// A good message with something about it that is not.
+/// A valid message with random bytes changed, and perhaps cut off.
 fn spoilt() -> impl Strategy<Value = Vec<u8>> {
     let message = prop_oneof![
         Just(json!({ "jsonrpc": "2.0", "id": "spoilt 1", "method": "tools/call", "params": { "name": "status", "arguments": {} } })),

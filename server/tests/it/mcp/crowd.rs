@@ -1,4 +1,4 @@
-//! Many clients that all number their requests alike: no answer reaches another one.
+//! Many clients use the same request ids at the same time; each gets its own answers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::durability::dice::times;
 const CLIENTS: usize = 200;
 const CALLS: usize = 20_000;
 
-/// One client of the older protocol with a session of its own, on a connection that stays.
+/// A client of the legacy protocol with its own session, on a persistent connection.
 struct Caller {
     stream: BufReader<TcpStream>,
     at: String,
@@ -53,7 +53,7 @@ impl Caller {
 
     fn read(&mut self) -> String {
         let (mut length, mut chunked) = (0, false);
-        assert!(self.line().contains(" 20"), "a good answer");
+        assert!(self.line().contains(" 20"), "the status is not 2xx");
         loop {
             let line = self.line();
             let Some((name, value)) = line.split_once(": ") else { break };
@@ -66,10 +66,7 @@ impl Caller {
         }
         let mut whole = Vec::new();
         loop {
-            let size = match chunked {
-                true => usize::from_str_radix(&self.line(), 16).unwrap(),
-                false => length,
-            };
+            let size = if chunked { usize::from_str_radix(&self.line(), 16).unwrap() } else { length };
             let mut part = vec![0; size];
             self.stream.read_exact(&mut part).unwrap();
             whole.extend(part);
@@ -94,17 +91,18 @@ fn no_answer_reaches_another_client() {
             scope.spawn(move || {
                 let mut caller = Caller::new(server, &format!("client-{client}"));
                 for call in 1..=each {
-                    // What is asked for comes back in the refusal, so every answer tells whose it is.
+                    // The refusal repeats the id that was asked for, so every answer shows whom it belongs
+                    // to.
                     let word = format!("nobody-{client}-{call}");
                     let params = json!({ "name": "status", "arguments": { "execution_id": word } });
-                    let said = caller.post(
+                    let body = caller.post(
                         &json!({ "jsonrpc": "2.0", "id": call, "method": "tools/call", "params": params }),
                     );
-                    let last = said.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
-                    let message: Value = serde_json::from_str(last.unwrap_or(&said)).unwrap();
+                    let last = body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+                    let message: Value = serde_json::from_str(last.unwrap_or(&body)).unwrap();
                     assert_eq!(message["id"], call, "{message}");
                     let text = message["result"]["content"][0]["text"].as_str().unwrap();
-                    assert!(text.contains(&format!("`{word}`")), "{client} was told: {text}");
+                    assert!(text.contains(&format!("`{word}`")), "{client} was answered: {text}");
                 }
             });
         }

@@ -1,5 +1,4 @@
-//! Approvals and unknown outcomes, put to the person at the client; and an agent that would rather
-//! approve itself.
+//! Approvals and unknown outcomes are put to the person at the client; an agent cannot approve its own work.
 
 use serde_json::{Value, json};
 
@@ -7,6 +6,7 @@ use super::agent::Agent;
 use super::{steps, write};
 use crate::cli::House;
 
+/// A plan whose second step needs an approval.
 fn gated() -> Value {
     let mut publish = write("publish", "public.txt");
     publish["approval"] = json!("required");
@@ -17,7 +17,7 @@ pub fn capable() -> Value {
     json!({ "elicitation": {} })
 }
 
-/// The journal's entries of a kind, and who wrote them.
+/// The journal entries whose kind starts with `kind`.
 pub fn entries(house: &House, kind: &str) -> Vec<Value> {
     let ran = house.run(&["journal", "--json"]);
     let all = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -38,14 +38,14 @@ fn an_agent_cannot_approve_itself_and_is_told_what_a_person_can_do() {
         assert!(refusal.text.contains(&format!("actbook approve {id} publish")), "{}", refusal.text);
     }
     assert!(entries(&house, "step_approved").is_empty() && !house.path("work/public.txt").exists());
-    // Nobody is sent to a terminal for what waits for nothing.
+    // A step that does not wait for an approval is refused without naming a terminal command.
     let other = |step: Value| json!({ "execution_id": id, "action": "approve", "step_id": step });
     for step in [json!("draft"), Value::Null] {
         let refusal = agent.refused("control", other(step));
         assert_eq!(refusal.content["error"]["code"], "not_waiting", "{}", refusal.text);
         assert!(refusal.text.contains("step `publish` does"), "{}", refusal.text);
     }
-    // The person's word at the terminal reaches the agent's own process, which goes on.
+    // The approval from the terminal reaches the agent's process, which continues.
     house.expect(0, &["approve", &id, "publish"]);
     let ended = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
     assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
@@ -64,8 +64,8 @@ fn where_the_config_says_so_an_agent_approves_and_the_journal_names_it() {
     let blocked = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
     let (tool, arguments) = blocked.next();
     assert_eq!(arguments["action"], "approve");
-    let told = agent.follow((tool, arguments));
-    agent.good("status", json!({ "execution_id": told.id(), "wait_s": 60 }));
+    let approved = agent.follow((tool, arguments));
+    agent.good("status", json!({ "execution_id": approved.id(), "wait_s": 60 }));
     assert_eq!(entries(&house, "step_approved")[0]["actor"], "agent:scripted");
 }
 
@@ -73,18 +73,18 @@ fn where_the_config_says_so_an_agent_approves_and_the_journal_names_it() {
 fn the_older_protocol_asks_the_person_while_the_call_waits() {
     let house = House::new();
     let asked = std::rc::Rc::new(std::cell::RefCell::new(Vec::<Value>::new()));
-    let heard = asked.clone();
+    let requests = asked.clone();
     let mut agent =
         Agent::legacy(&house, &["mcp"], "2025-06-18", capable()).replying(move |method, params| {
             assert_eq!(method, "elicitation/create");
-            heard.borrow_mut().push(params.clone());
+            requests.borrow_mut().push(params.clone());
             json!({ "action": "accept", "content": { "answer": "approve", "reason": "read it" } })
         });
     let ended = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
     assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
     let asked = asked.borrow();
     assert_eq!(asked.len(), 1);
-    // The person saw the very arguments that were sent.
+    // The person was shown the arguments that were sent.
     let message = asked[0]["message"].as_str().unwrap();
     assert!(message.contains("files/write_file") && message.contains("public.txt"), "{message}");
     let approved = entries(&house, "step_approved");
@@ -95,16 +95,16 @@ fn the_older_protocol_asks_the_person_while_the_call_waits() {
 #[test]
 fn a_person_who_declines_has_said_no_and_one_who_cancels_has_said_nothing() {
     let house = House::new();
-    for (said, status) in [("decline", "failed"), ("cancel", "awaiting_approval")] {
+    for (action, status) in [("decline", "failed"), ("cancel", "awaiting_approval")] {
         let mut agent = Agent::legacy(&house, &["mcp"], "2025-11-25", capable())
-            .replying(move |_, _| json!({ "action": said }));
+            .replying(move |_, _| json!({ "action": action }));
         let blocked = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
         assert_eq!(blocked.content["steps"][1]["status"], status, "{}", blocked.text);
     }
     assert!(!house.path("work/public.txt").exists());
 }
 
-/// What a person reads who answers everything with yes.
+/// Executes the plan with a person who approves everything; returns the messages that the person was shown.
 fn read_by_a_person(house: &House, plan: &Value, inputs: Value) -> Vec<String> {
     let read = std::rc::Rc::new(std::cell::RefCell::new(Vec::<String>::new()));
     let shown = read.clone();
@@ -185,7 +185,7 @@ fn approval_of_an_undo_shows_the_calls_that_it_would_make() {
     assert!(!house.path("work/draft.txt").exists());
 }
 
-/// Whatever an agent writes stands in quotes: no line of it can speak for Actbook.
+/// Agent text is quoted in the dialog, so no line of it can look like Actbook's own.
 #[test]
 fn words_of_an_agent_cannot_open_the_dialog_or_add_a_line_to_it() {
     let house = House::new();
@@ -213,7 +213,7 @@ fn words_of_an_agent_cannot_open_the_dialog_or_add_a_line_to_it() {
     assert!(read[1].contains("who gives as the reason: \"fine\\nActbook asks"), "{}", read[1]);
 }
 
-/// A call of the newer protocol that comes back with a question, answered.
+/// Repeats a modern call that came back with a question, with the answer to it.
 fn again(agent: &mut Agent, tool: &str, arguments: &Value, asked: &Value, answer: Value) -> Value {
     let name = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
     let params = json!({
@@ -236,7 +236,7 @@ fn the_newer_protocol_asks_with_a_sealed_state_and_runs_the_tool_once() {
     let question = &asked["inputRequests"]["question"]["params"];
     assert!(question["message"].as_str().unwrap().contains("public.txt"), "{question}");
 
-    // Tampered with, it counts for nothing.
+    // A state that was tampered with is refused.
     let mut forged = asked.clone();
     let state = forged["requestState"].as_str().unwrap();
     forged["requestState"] = json!(format!("{}x", &state[..state.len() - 1]));
@@ -247,7 +247,7 @@ fn the_newer_protocol_asks_with_a_sealed_state_and_runs_the_tool_once() {
 
     let ended = again(&mut agent, "execute_plan", &arguments, &asked, yes.clone());
     assert_eq!(ended["structuredContent"]["status"], "succeeded", "{ended}");
-    // The same answer once more moves nothing.
+    // Repeating the same answer changes nothing.
     let repeated = again(&mut agent, "execute_plan", &arguments, &asked, yes);
     assert_eq!(repeated["structuredContent"]["id"], ended["structuredContent"]["id"]);
     let sent = entries(&house, "attempt_started");
@@ -268,7 +268,7 @@ fn a_sealed_state_outlives_the_process_that_sealed_it_but_not_its_question() {
     let mut second = Agent::modern(&house, &["mcp"], capable());
     let answered = again(&mut second, "execute_plan", &arguments, &asked, no);
     assert_eq!(answered["structuredContent"]["steps"][1]["status"], "failed", "{answered}");
-    // Another question of the same step is not answered by the old state.
+    // The old state does not answer a new question about the same step.
     let control = json!({ "execution_id": id, "action": "retry", "step_id": "publish", "reason": "again" });
     second.good("control", control);
     second.good("status", json!({ "execution_id": id, "wait_s": 60 }));
@@ -278,6 +278,7 @@ fn a_sealed_state_outlives_the_process_that_sealed_it_but_not_its_question() {
     assert!(!house.path("work/public.txt").exists());
 }
 
+/// A step whose tool crashes after its effect.
 fn crash() -> Value {
     json!({
         "id": "charge",

@@ -1,4 +1,5 @@
-//! Clients that hold connections and send bodies without end: what they may take, and who is served meanwhile.
+//! Clients that hold connections and send endless bodies: memory stays bounded, and other requests are
+//! served.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,14 +11,14 @@ use serde_json::json;
 use super::web::{Server, peak_mb};
 use crate::cli::{House, PATIENCE};
 
-/// What the whole process may take while bodies of 800 MB are on their way to it.
+/// Limit of the process's memory while it is sent bodies of 800 MB in total.
 const PEAK_MB_MAX: u64 = 250;
 const BODY_BYTES: usize = 8 << 20;
 const CLIENTS: usize = 100;
-/// So many bodies of that size fit into the total.
+/// The number of such bodies that fit into the total.
 const READ_AT_ONCE: usize = 4;
 
-/// Status and headers of an answer; empty where none comes.
+/// Reads status and headers of a response; empty if none arrives.
 fn head(stream: &TcpStream) -> String {
     let lines = BufReader::new(stream).lines().map_while(Result::ok);
     lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
@@ -31,18 +32,18 @@ fn unfinished_bodies_take_no_more_than_their_total() {
     let head_of_request = String::from_utf8(head_of_request).unwrap();
     let announced = head_of_request.replace("Content-Length: 0", &format!("Content-Length: {BODY_BYTES}"));
     let streams: Vec<TcpStream> = (0..CLIENTS).map(|_| server.connect()).collect();
-    // One for all: the test's own memory is measured by others.
+    // One body shared by all clients keeps the test's own memory small.
     let body = vec![b' '; BODY_BYTES - 1];
     std::thread::scope(|scope| {
-        let (told, answers) = channel();
+        let (sender, answers) = channel();
         for stream in &streams {
-            let (told, announced, body) = (told.clone(), &announced, &body);
+            let (sender, announced, body) = (sender.clone(), &announced, &body);
             scope.spawn(move || {
                 let mut writing = stream;
-                // A refused client may find the connection closed while it still sends.
+                // The server may close the connection of a refused client while that client still sends.
                 let sent = writing.write_all(announced.as_bytes());
                 drop(sent.and_then(|()| writing.write_all(body)));
-                drop(told.send(head(stream)));
+                drop(sender.send(head(stream)));
             });
         }
         for _ in 0..CLIENTS - READ_AT_ONCE {
@@ -50,7 +51,7 @@ fn unfinished_bodies_take_no_more_than_their_total() {
             assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
             assert!(answer.to_ascii_lowercase().contains("retry-after: 1"), "{answer}");
         }
-        // Ordinary requests pass meanwhile.
+        // Ordinary requests are served meanwhile.
         server.call("status", json!({}));
         let peak = peak_mb(server.child.id());
         assert!(peak < PEAK_MB_MAX, "{peak} MB");
@@ -58,7 +59,7 @@ fn unfinished_bodies_take_no_more_than_their_total() {
     });
 }
 
-/// `serve` as a process that may open few files.
+/// `serve` in a process with a limit of open files.
 fn serve_with_descriptors(house: &House, descriptors: usize) -> Server {
     let plain = house.command(&["serve", "--listen", "127.0.0.1:0", "--json"]);
     let mut limited = Command::new("sh");
@@ -74,7 +75,7 @@ fn serve_with_descriptors(house: &House, descriptors: usize) -> Server {
     Server::started(limited.spawn().unwrap())
 }
 
-/// Opens a stream that stays open; gives the head of its answer.
+/// Opens a subscription stream; returns it with the head of its response.
 fn open_stream(server: &Server) -> (TcpStream, String) {
     let wanted = json!({ "notifications": { "resourceSubscriptions": ["actbook://guide"] } });
     let mut stream = server.connect();
@@ -95,7 +96,7 @@ fn health_answers_while_streams_hold_every_connection() {
             break head;
         }
         open.push(stream);
-        assert!(open.len() < DESCRIPTORS, "there is no bound");
+        assert!(open.len() < DESCRIPTORS, "no connection limit was reached");
     };
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
     for path in ["/healthz", "/readyz"] {
@@ -104,9 +105,9 @@ fn health_answers_while_streams_hold_every_connection() {
         assert_eq!((reply.status, reply.body.trim()), (200, "ok"), "{path}: {reply:?}");
     }
     drop(open);
-    // Places are given back as the connections are found closed.
+    // Connection slots are released when the server notices that the connections are closed.
     let started = std::time::Instant::now();
     while !open_stream(&server).1.starts_with("HTTP/1.1 200") {
-        assert!(started.elapsed() < PATIENCE, "no place is given back");
+        assert!(started.elapsed() < PATIENCE, "no connection slot is released");
     }
 }

@@ -1,4 +1,4 @@
-//! The HTTP side: who may speak to it, how much at a time, and how it leaves.
+//! The HTTP server: allowed hosts and origins, size and time limits, graceful shutdown.
 
 use std::io::{Read, Write};
 
@@ -10,6 +10,7 @@ use crate::cli::{House, PATIENCE};
 
 const ROUTES: [&str; 4] = ["GET /healthz", "GET /readyz", "POST /mcp", "GET /nowhere"];
 
+/// The status code of a request to this route with these headers.
 fn request(server: &Server, route: &str, headers: &str) -> u16 {
     let bytes = format!("{route} HTTP/1.1\r\n{headers}Content-Length: 0\r\nConnection: close\r\n\r\n");
     server.exchange(bytes.as_bytes()).status
@@ -112,10 +113,10 @@ fn who_sends_half_a_request_is_not_waited_for_for_ever() {
     let server = Server::start(&house);
     let mut slow = server.connect();
     slow.write_all(b"POST /mcp HTTP/1.1\r\nHost: ").unwrap();
-    let mut said = Vec::new();
+    let mut response = Vec::new();
     let asked = std::time::Instant::now();
-    drop(slow.read_to_end(&mut said));
-    assert!(asked.elapsed() < PATIENCE, "it was still held");
+    drop(slow.read_to_end(&mut response));
+    assert!(asked.elapsed() < PATIENCE, "the connection was still open");
     server.call("status", json!({}));
 }
 
@@ -133,7 +134,7 @@ fn asked_to_leave_it_finishes_what_is_under_way_and_starts_nothing_more() {
     }
     let pid = rustix::process::Pid::from_raw(server.child.id().try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    // It takes no connection once it has begun to leave.
+    // A server that is shutting down accepts no connections.
     while std::net::TcpStream::connect(&server.at).is_ok() {
         std::thread::yield_now();
     }
@@ -141,9 +142,9 @@ fn asked_to_leave_it_finishes_what_is_under_way_and_starts_nothing_more() {
     journal.until("attempt_ended", Some("wait"));
     assert_eq!(server.ended(), Some(0));
     let view = house.json(&["show", &id]);
-    assert_eq!(view["steps"][0]["status"], "succeeded", "what was in flight was recorded");
+    assert_eq!(view["steps"][0]["status"], "succeeded", "the call in flight was recorded");
     assert!(!house.path("work/after.txt").exists(), "nothing further was started");
-    // The next process takes it up.
+    // The next process continues the execution.
     let next = Server::start(&house);
     let ended = next.call("status", json!({ "execution_id": id, "wait_s": 60 }));
     assert_eq!(ended["structuredContent"]["status"], "succeeded", "{ended}");

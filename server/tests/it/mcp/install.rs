@@ -1,4 +1,5 @@
-//! Actbook in other people's configs, and in the registry's.
+//! `actbook install` writes Actbook into the configs of MCP clients; the registry manifest matches the
+//! release.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Requests that are made again: cut off anywhere, or a thousand at once, they are one request.
+//! Idempotency keys: a request that is cut off and repeated, or sent many times at once, takes effect once.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -10,34 +10,36 @@ use super::{executions, steps};
 use crate::cli::House;
 use crate::durability::dice::Dice;
 
-/// Each key is asked for so many times and cut off, and once more to the end.
+/// The number of keys; each is requested `CUTS_PER_KEY` times and cut off, then once to the end.
 const KEYS: usize = 2_000;
 const CUTS: usize = 5;
 const HANDS: usize = 8;
 const TWINS: usize = 1_000;
 
-/// A plan in which nothing runs by itself.
+/// A plan that waits for an agent step, so that nothing runs.
 fn waits() -> Value {
     steps(&[json!({ "id": "own", "action": "Wait" })])
 }
 
+/// The bytes of an `execute_plan` request with this key.
 fn start(server: &Server, plan: &str, key: &str) -> Vec<u8> {
     let arguments = json!({ "plan_id": plan, "idempotency_key": key });
     server.bytes("tools/call", json!({ "name": "execute_plan", "arguments": arguments }))
 }
 
-/// Sends the first bytes, reads the first bytes of what comes back, and goes away.
+/// Sends a prefix of the request, or all of it and reads a prefix of the response, and disconnects.
 fn cut(server: &Server, bytes: &[u8], dice: &mut Dice) {
     let mut stream = server.connect();
-    // As often in what is asked as in what is answered.
+    // Half of the cuts fall into the request, half into the response.
     let sent = dice.below(2 * bytes.len());
     drop(stream.write_all(&bytes[..sent.min(bytes.len())]));
     if sent >= bytes.len() {
-        let mut said = vec![0; 1 + dice.below(900)];
-        drop(stream.read(&mut said));
+        let mut response = vec![0; 1 + dice.below(900)];
+        drop(stream.read(&mut response));
     }
 }
 
+/// The execution id in a reply.
 fn started(reply: &Value) -> String {
     reply["result"]["structuredContent"]["id"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
 }
@@ -49,12 +51,12 @@ fn ten_thousand_starts_cut_off_anywhere_start_one_execution_per_key() {
     let saved = server.call("save_plan", json!({ "plan": waits() }));
     let plan = saved["structuredContent"]["plan_id"].as_str().unwrap();
     let ids: BTreeSet<String> = std::thread::scope(|scope| {
-        let hands: Vec<_> = (0..HANDS)
-            .map(|hand| {
+        let workers: Vec<_> = (0..HANDS)
+            .map(|worker| {
                 let server = &server;
-                let mut dice = Dice::seeded(&format!("starts cut off, hand {hand}"));
+                let mut dice = Dice::seeded(&format!("starts cut off, hand {worker}"));
                 scope.spawn(move || {
-                    let keys = (hand..KEYS).step_by(HANDS);
+                    let keys = (worker..KEYS).step_by(HANDS);
                     keys.map(|key| {
                         let bytes = start(server, plan, &format!("key {key}"));
                         (0..CUTS).for_each(|_| cut(server, &bytes, &mut dice));
@@ -64,7 +66,7 @@ fn ten_thousand_starts_cut_off_anywhere_start_one_execution_per_key() {
                 })
             })
             .collect();
-        hands.into_iter().flat_map(|hand| hand.join().unwrap()).collect()
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
     assert_eq!(ids.len(), KEYS);
     assert_eq!(executions(&house), KEYS);
@@ -99,8 +101,8 @@ fn a_key_is_for_one_request_and_holds_for_everything_that_changes_something() {
     let id = call("execute_plan", json!({ "plan_id": saved["plan_id"] }))["id"].clone();
     let twice = |tool: &str, arguments: Value, status: &str| {
         for _ in 0..2 {
-            let said = call(tool, arguments.clone());
-            assert_eq!(said["status"], status, "{tool}: {said}");
+            let answer = call(tool, arguments.clone());
+            assert_eq!(answer["status"], status, "{tool}: {answer}");
         }
     };
     twice("control", json!({ "execution_id": id, "action": "pause", "idempotency_key": "p" }), "paused");

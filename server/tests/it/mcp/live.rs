@@ -1,5 +1,5 @@
-//! What is told while it happens: progress, subscriptions of both forms, tasks; and that a client which
-//! goes away, or takes its request back, stops nothing.
+//! Updates during an execution: progress, subscriptions of both protocols, and tasks; a client that
+//! disconnects or cancels its request stops nothing.
 
 use std::io::{BufRead, BufReader, Write};
 
@@ -23,18 +23,18 @@ fn waiting_is_told_of_progress_and_ends_with_the_change() {
     let arguments = json!({ "execution_id": id, "wait_s": 60 });
     let params = json!({ "name": "status", "arguments": arguments, "_meta": { "progressToken": "t" } });
     let waiting = agent.ask("tools/call", params);
-    // Its first word shows that it waits.
+    // The first progress notification shows that the call waits.
     let first = agent.told("notifications/progress");
     house.release();
     let ended = agent.answer_to(waiting).unwrap();
     assert_eq!(ended["structuredContent"]["status"], "succeeded");
     let later = agent.notifications.iter().filter(|one| one["method"] == "notifications/progress");
-    let told: Vec<&Value> = std::iter::once(&first).chain(later).collect();
-    let progress: Vec<f64> = told.iter().map(|one| one["params"]["progress"].as_f64().unwrap()).collect();
+    let updates: Vec<&Value> = std::iter::once(&first).chain(later).collect();
+    let progress: Vec<f64> = updates.iter().map(|one| one["params"]["progress"].as_f64().unwrap()).collect();
     assert!(progress.is_sorted_by(|a, b| a < b), "{progress:?}");
-    assert_eq!(told[0]["params"]["progressToken"], "t");
-    assert!(told[0]["params"]["message"].as_str().unwrap().contains("of 2 steps done"));
-    // What lies behind is answered at once.
+    assert_eq!(updates[0]["params"]["progressToken"], "t");
+    assert!(updates[0]["params"]["message"].as_str().unwrap().contains("of 2 steps done"));
+    // A `since` in the past is answered at once.
     let moved = agent.good("status", json!({ "execution_id": id, "since": since, "wait_s": 60 }));
     assert!(moved.content["position"].as_u64() > since.as_u64());
 }
@@ -46,11 +46,13 @@ fn a_cancelled_execution_says_that_it_is_about_to_end() {
     let journal = house.journal();
     let id = agent.good("execute_plan", json!({ "plan": held() })).id().to_owned();
     journal.until("attempt_started", Some("wait"));
-    let told = agent.good("control", json!({ "execution_id": id, "action": "cancel", "reason": "enough" }));
-    // The call in flight may have been given up by the time of the answer.
-    match told.content["status"].as_str() {
-        Some("running") => assert!(told.text.contains("is running, and will be cancelled"), "{}", told.text),
-        status => assert_eq!(status, Some("cancelled"), "{}", told.text),
+    let answer = agent.good("control", json!({ "execution_id": id, "action": "cancel", "reason": "enough" }));
+    // The call in flight may be abandoned before the answer is written.
+    match answer.content["status"].as_str() {
+        Some("running") => {
+            assert!(answer.text.contains("is running, and will be cancelled"), "{}", answer.text)
+        }
+        status => assert_eq!(status, Some("cancelled"), "{}", answer.text),
     }
     let ended = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
     assert_eq!((&ended.content["status"], &ended.content["ending"]), (&json!("cancelled"), &Value::Null));
@@ -68,7 +70,7 @@ fn a_request_that_is_taken_back_or_cut_off_stops_nothing() {
     let id = house.newest();
     assert_eq!(agent.good("status", json!({ "execution_id": id })).content["status"], "running");
 
-    // The same over HTTP, where closing the stream is how a request is taken back.
+    // Over HTTP, closing the stream cancels the request.
     let server = Server::start(&house);
     let params = json!({ "name": "execute_plan", "arguments": { "plan": held(), "wait_s": 60 } });
     let mut stream = server.connect();
@@ -100,7 +102,7 @@ fn a_subscription_of_the_older_form_tells_of_every_movement_until_it_is_given_up
     agent.request("resources/unsubscribe", json!({ "uri": uri })).unwrap();
     let refused = agent.request("resources/subscribe", json!({ "uri": "actbook://guide" })).unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("only executions"));
-    // Another process's word is told as well.
+    // An append of another process is notified as well.
     agent.request("resources/subscribe", json!({ "uri": format!("{uri}/journal") })).unwrap();
     agent.notifications.clear();
     house.expect(0, &["pause", &id]);
@@ -139,9 +141,9 @@ fn task(server: &Server, method: &str, params: Value) -> Value {
     reply.message()
 }
 
-/// Asks until the task is no longer at work.
+/// Waits until the task no longer runs; returns its state.
 fn settled(server: &Server, id: &str) -> Value {
-    // The journal tells when to look.
+    // `status` with `wait_s` returns when the journal changes.
     server.call("status", json!({ "execution_id": id, "wait_s": 60 }));
     task(server, "tasks/get", json!({ "taskId": id }))["result"].clone()
 }
@@ -164,7 +166,7 @@ fn an_execution_is_a_task_that_outlives_its_server_and_asks_through_it() {
     let server = Server::start(&house);
     let mut asks = settled(&server, &id);
     if asks["status"] != "input_required" {
-        // The held call was cut off with its server, and nobody knows what came of it.
+        // The held call was lost with its server, so its outcome is unknown.
         let name = asks["inputRequests"].as_object().and_then(|all| all.keys().next().cloned());
         assert!(name.is_some(), "{asks}");
     }

@@ -1,5 +1,5 @@
-//! What a client is offered before it asks for anything: tools within their budget of tokens, true hints,
-//! prompts, resources, completions; and arguments that are refused with what was meant.
+//! What a client can discover: tool lists within their token budget, correct hints, prompts, resources and
+//! completions; and invalid arguments, which are refused with a suggestion.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use super::agent::Agent;
 use super::{hold, steps, write};
 use crate::cli::House;
 
-/// Tokens of `tools/list`, as a model counts them.
+/// Limits of `tools/list` in tokens of a model.
 const RUN_MAX: usize = 5_000;
 const RECORD_MAX: usize = 4_000;
-/// The run and the record tools together, with everything else.
+/// The limit of the full profile, which has the run tools, the record tools and all others.
 const FULL_MAX: usize = 6_500;
 
 fn listed(house: &House, profile: &str) -> Value {
@@ -69,11 +69,11 @@ fn arguments_are_refused_with_their_path_and_what_was_meant() {
     assert!(nobody["message"].as_str().unwrap().starts_with("Unknown tool: nope. There are:"), "{nobody}");
     let strange = agent.request("tools/call", json!({ "name": "statu", "arguments": {} })).unwrap_err();
     assert!(strange["message"].as_str().unwrap().contains("did you mean `status`?"), "{strange}");
-    // What is left out may be written as null.
+    // An optional argument may be null.
     agent.good("status", json!({ "execution_id": null }));
 }
 
-/// An agent has no command line: what it is told to do instead is a call.
+/// An agent has no command line, so its refusals suggest calls.
 #[test]
 fn refusals_name_what_an_agent_can_do() {
     let house = House::new();
@@ -171,8 +171,9 @@ fn plans_executions_and_journals_are_read_and_completed_by_their_ids() {
     assert!(read(&mut agent, "actbook://plans/work".to_owned())["document"].is_string());
     let complete = |agent: &mut Agent, reference: Value, name: &str, value: &str| -> Value {
         let argument = json!({ "name": name, "value": value });
-        let said = agent.request("completion/complete", json!({ "ref": reference, "argument": argument }));
-        said.unwrap()["completion"]["values"].clone()
+        let completed =
+            agent.request("completion/complete", json!({ "ref": reference, "argument": argument }));
+        completed.unwrap()["completion"]["values"].clone()
     };
     let template = json!({ "type": "ref/resource", "uri": "actbook://executions/{id}" });
     assert_eq!(complete(&mut agent, template, "id", &id[..4]), json!([id]));
@@ -217,7 +218,7 @@ fn a_large_execution_does_not_flood_its_reader() {
     let blocked = agent.good("execute_plan", json!({ "plan": steps(&list), "wait_s": 120 }));
     assert_eq!(blocked.content["status"], "blocked");
     let shown = blocked.content["steps"].as_array().unwrap();
-    assert!(shown.iter().any(|step| step["id"] == "bad"), "what matters is shown");
+    assert!(shown.iter().any(|step| step["id"] == "bad"), "the failed step is shown");
     assert_eq!(shown.len() as u64 + blocked.content["steps_left_out"].as_u64().unwrap(), 301);
     // What is cut is counted, in the text and in the content.
     assert_eq!(blocked.content["brief"]["done"].as_array().unwrap().len(), 40);

@@ -1,4 +1,4 @@
-//! Each set of tools is told only of tools that it has, and can find its plans.
+//! The texts of a tool profile name only tools of that profile, and every profile can list its plans.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,14 @@ fn names(agent: &mut Agent) -> BTreeSet<String> {
     tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Everything that an agent reads before there is any work.
+/// All texts that an agent reads before it starts any work.
 fn texts(house: &House, profile: &str) -> Vec<String> {
     let mut greeted = Agent::start(house, &["mcp", "--tools", profile]);
     let client = json!({ "name": "scripted", "version": "1" });
     let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
-    let said = greeted.request("initialize", hello).unwrap();
+    let initialized = greeted.request("initialize", hello).unwrap();
     let mut agent = open(house, profile);
-    let mut texts = vec![said["instructions"].as_str().unwrap().to_owned()];
+    let mut texts = vec![initialized["instructions"].as_str().unwrap().to_owned()];
     texts.push(agent.good("status", json!({})).text);
     for uri in ["actbook://guide", "actbook://plan-format"] {
         let read = agent.request("resources/read", json!({ "uri": uri })).unwrap();
@@ -52,10 +52,10 @@ fn texts_of_a_profile_name_only_tools_that_it_has() {
     for (profile, own) in PROFILES.iter().zip(&offered) {
         for text in texts(&house, profile) {
             let words: BTreeSet<&str> = text.split(|c: char| !(c.is_ascii_lowercase() || c == '_')).collect();
-            // One word alone, such as `plan`, is also an argument's name.
+            // A single word such as `plan` may also be the name of an argument.
             let foreign = all.iter().filter(|name| name.contains('_') && !own.contains(**name));
             for name in foreign {
-                assert!(!words.contains(name.as_str()), "{profile} is told of {name}:\n{text}");
+                assert!(!words.contains(name.as_str()), "{profile} names {name}:\n{text}");
             }
             assert!(own.contains("template") || !text.contains("`template`"), "{profile}:\n{text}");
         }

@@ -1,5 +1,5 @@
-//! Two projects on one database. For an agent of one of them, what the other wrote does not exist; a person acts
-//! on both.
+//! Two projects on one database: for an agent of one project the other's items do not exist; a person acts on
+//! both.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use super::web::Server;
 use super::{steps, write};
 use crate::cli::House;
 
-/// Stands in everything that the first project writes, and nowhere else.
+/// Occurs in everything that the first project writes, and nowhere else.
 const MARK: &str = "zebra";
-/// Shaped as ids are, and given to nothing.
+/// A well-formed id that belongs to nothing.
 const NOTHING: &str = "00000000000000000000000000";
 
-/// Two houses, of which the second uses the first one's database.
+/// Two sandboxes; the second uses the database of the first.
 fn neighbours() -> (House, House) {
     let first = House::new();
     let mut second = House::new();
@@ -35,14 +35,14 @@ fn agent(house: &House, tools: &str) -> Agent {
     Agent::legacy(house, &["mcp", "--tools", tools], "2025-11-25", json!({}))
 }
 
-/// Waits for a yes before its second step.
+/// A plan whose second step needs an approval.
 fn gated() -> Value {
     let mut publish = write("publish", "public.txt");
     publish["approval"] = json!("required");
     steps(&[write("draft", &format!("{MARK}.txt")), publish])
 }
 
-/// What the first project has: an execution that succeeded, one that waits for a yes, and the id of a saved plan.
+/// The first project: a succeeded execution, one that waits for an approval, and the id of a saved plan.
 struct Theirs {
     ended: String,
     blocked: String,
@@ -56,6 +56,7 @@ const TEMPLATE: &str = "handbook";
 const NOTE: &str = "harbour";
 const TASK: &str = "TASK-7";
 
+/// Writes items of every kind as an agent of this project.
 fn theirs(house: &House) -> Theirs {
     let mut agent = agent(house, "full");
     let plan = steps(&[write(STEP, &format!("{MARK}.txt"))]);
@@ -73,8 +74,8 @@ fn theirs(house: &House) -> Theirs {
     Theirs { ended, blocked, plan: saved.as_str().unwrap().to_owned() }
 }
 
-/// The calls that name something of the other project, and those that could come upon it, by tool. A tool that is
-/// not among them fails the test: whoever adds one says here how it is kept within its project.
+/// For each tool the calls that name an item of the other project or could find one. A tool without an entry
+/// fails the test: who adds a tool adds the calls that show how it is confined to its project.
 fn attempts(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
     [on_executions(theirs), on_what_is_kept(theirs)].concat()
 }
@@ -146,7 +147,7 @@ fn on_executions(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
     ]
 }
 
-/// Plans, templates, notes and tasks.
+/// The calls on plans, templates, notes and tasks.
 fn on_what_is_kept(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
     let (id, plan) = (theirs.blocked.as_str(), theirs.plan.as_str());
     vec![
@@ -207,7 +208,7 @@ fn tools(house: &House) -> BTreeSet<String> {
         .collect()
 }
 
-/// The same answer, had the id of nothing been asked for.
+/// The answer with the foreign ids replaced, for comparison with the answer about an unused id.
 fn renamed(answer: &Answer, ids: &[&str]) -> String {
     ids.iter().fold(answer.whole.to_string(), |text, id| text.replace(id, NOTHING))
 }
@@ -219,14 +220,14 @@ fn entries(house: &House, execution: &str) -> String {
 #[test]
 fn every_tool_answers_for_another_projects_things_as_for_nothing() {
     let (first, second) = neighbours();
-    let theirs = theirs(&first);
-    let table = attempts(&theirs);
+    let foreign = theirs(&first);
+    let table = attempts(&foreign);
     let named: BTreeSet<String> = table.iter().map(|(tool, _)| (*tool).to_owned()).collect();
-    assert_eq!(named, tools(&second), "every tool has its line in the table, and no other has");
+    assert_eq!(named, tools(&second), "the table must list exactly the existing tools");
     let before = first.expect(0, &["journal", "--limit", "100000", "--json"]);
     let mut agents = ["full", "record"].map(|tools| agent(&second, tools));
-    let beginning = &theirs.blocked[..theirs.blocked.len() - 4];
-    let ids = [&theirs.ended, &theirs.blocked, beginning, &theirs.plan, PLAN, TEMPLATE, NOTE, TASK];
+    let beginning = &foreign.blocked[..foreign.blocked.len() - 4];
+    let ids = [&foreign.ended, &foreign.blocked, beginning, &foreign.plan, PLAN, TEMPLATE, NOTE, TASK];
     for (tool, calls) in &table {
         let agent = agents.iter_mut().find(|agent| agent.schemas.contains_key(*tool)).unwrap();
         for call in calls {
@@ -249,9 +250,9 @@ fn every_tool_answers_for_another_projects_things_as_for_nothing() {
 #[test]
 fn resources_prompts_and_tasks_of_another_project_do_not_exist() {
     let (first, second) = neighbours();
-    let theirs = theirs(&first);
+    let foreign = theirs(&first);
     let mut agent = agent(&second, "full");
-    for id in [theirs.blocked.as_str(), theirs.ended.as_str()] {
+    for id in [foreign.blocked.as_str(), foreign.ended.as_str()] {
         let uri = format!("actbook://executions/{id}");
         let requests = [
             ("resources/read", json!({ "uri": uri })),
@@ -268,7 +269,7 @@ fn resources_prompts_and_tasks_of_another_project_do_not_exist() {
             assert_eq!(error.to_string().replace(id, NOTHING), of_nothing.to_string(), "{method}");
         }
     }
-    for name in [theirs.plan.as_str(), PLAN] {
+    for name in [foreign.plan.as_str(), PLAN] {
         let review = json!({ "name": "review_plan", "arguments": { "plan_id": name } });
         agent.request("prompts/get", review).expect_err("a plan of the other project");
         agent.request("resources/read", json!({ "uri": format!("actbook://plans/{name}") })).unwrap_err();
@@ -277,7 +278,7 @@ fn resources_prompts_and_tasks_of_another_project_do_not_exist() {
     assert!(resumed.contains("Nothing is under way"), "{resumed}");
     let typed = json!({
         "ref": { "type": "ref/resource", "uri": "actbook://executions/{id}" },
-        "argument": { "name": "id", "value": &theirs.blocked[..2] },
+        "argument": { "name": "id", "value": &foreign.blocked[..2] },
     });
     let completed = agent.request("completion/complete", typed).unwrap();
     assert_eq!(completed["completion"]["values"], json!([]), "{completed}");
@@ -335,7 +336,7 @@ fn only_a_person_shares_with_every_project_unless_config_says_agents() {
     assert_eq!(other.good("query_context", json!({ "key": NOTE })).content["notes"][0]["value"], "for all");
     assert_eq!(other.good("query_context", json!({ "search": "all" })).content["notes"][0]["key"], NOTE);
     other.good("template", json!({ "action": "use", "name": TEMPLATE }));
-    // What is shared can be used everywhere, and changed where it was written.
+    // A shared item can be used everywhere, but changed only in the project that wrote it.
     other.refused("template", json!({ "action": "delete", "name": TEMPLATE }));
     other.refused("set_context", json!({ "key": NOTE, "delete": true }));
     configure(&second, "everywhere", json!("agents"));
@@ -361,21 +362,21 @@ fn agent_of_another_project_cannot_undo_what_a_live_process_would_carry_out() {
 #[test]
 fn agents_over_http_are_confined_to_the_servers_project() {
     let (first, second) = neighbours();
-    let theirs = theirs(&first);
+    let foreign = theirs(&first);
     let server = Server::start(&second);
     for (method, params) in [
-        ("tools/call", json!({ "name": "status", "arguments": { "execution_id": theirs.blocked } })),
-        ("resources/read", json!({ "uri": format!("actbook://executions/{}", theirs.ended) })),
-        ("tasks/get", json!({ "taskId": theirs.blocked })),
-        ("tasks/cancel", json!({ "taskId": theirs.blocked })),
+        ("tools/call", json!({ "name": "status", "arguments": { "execution_id": foreign.blocked } })),
+        ("resources/read", json!({ "uri": format!("actbook://executions/{}", foreign.ended) })),
+        ("tasks/get", json!({ "taskId": foreign.blocked })),
+        ("tasks/cancel", json!({ "taskId": foreign.blocked })),
     ] {
         let able = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
-        let said = server.exchange(&server.bytes_as("scripted", able, method, params)).message().to_string();
-        let (blocked, ended) = (theirs.blocked.as_str(), theirs.ended.as_str());
-        let unknown = [blocked, ended].map(|id| said.contains(&format!("there is no execution `{id}`")));
-        assert!(unknown.contains(&true), "{method}: {said}");
+        let reply = server.exchange(&server.bytes_as("scripted", able, method, params)).message().to_string();
+        let (blocked, ended) = (foreign.blocked.as_str(), foreign.ended.as_str());
+        let unknown = [blocked, ended].map(|id| reply.contains(&format!("there is no execution `{id}`")));
+        assert!(unknown.contains(&true), "{method}: {reply}");
     }
-    assert!(!entries(&first, &theirs.blocked).contains("cancel_asked"));
+    assert!(!entries(&first, &foreign.blocked).contains("cancel_asked"));
 }
 
 #[test]
@@ -396,7 +397,7 @@ fn agents_approve_only_what_was_started_to_let_them() {
         assert_eq!(refusal.content["error"]["code"], "needs_a_person", "{}", refusal.text);
     }
     assert!(!entries(&first, &id).contains("step_approved"));
-    // Its own execution was started where agents may approve.
+    // Its own execution was started under a config that lets agents approve.
     let own = lax.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
     let answer = json!({ "execution_id": own.id(), "action": "approve", "step_id": "publish" });
     lax.good("control", answer);
@@ -406,7 +407,7 @@ fn agents_approve_only_what_was_started_to_let_them() {
 #[test]
 fn a_person_sees_and_answers_every_project() {
     let (first, second) = neighbours();
-    let theirs = theirs(&first);
+    let foreign = theirs(&first);
     let folder = std::fs::canonicalize(first.folder.path()).unwrap();
     let project = folder.to_str().unwrap();
     let listed = second.json(&["list"]);
@@ -416,9 +417,9 @@ fn a_person_sees_and_answers_every_project() {
     assert!(second.expect(0, &["list"]).contains(project));
     assert_eq!(second.json(&["list", "--project", project]), listed);
     assert_eq!(second.json(&["list", "--project", "elsewhere"]), json!([]));
-    assert_eq!(second.json(&["show", &theirs.ended])["project"], project);
-    second.expect(0, &["approve", &theirs.blocked, "publish"]);
-    assert!(entries(&first, &theirs.blocked).contains("step_approved"));
+    assert_eq!(second.json(&["show", &foreign.ended])["project"], project);
+    second.expect(0, &["approve", &foreign.blocked, "publish"]);
+    assert!(entries(&first, &foreign.blocked).contains("step_approved"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Record mode: an agent that does every step itself puts its work down, in order, and is told what is
-//! due when it comes out of order.
+//! Record mode: an agent that does every step itself records its work in order; a record out of order is
+//! refused with the steps that are due.
 
 use std::process::Stdio;
 
@@ -11,13 +11,14 @@ use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
 
+/// A client of the `record` profile in its own folder.
 struct Agent {
     client: RunningService<RoleClient, ClientConfig>,
     folder: TempDir,
     _child: tokio::process::Child,
 }
 
-/// What a tool answered.
+/// The result of one tool call.
 struct Told {
     refused: bool,
     text: String,
@@ -25,7 +26,7 @@ struct Told {
 }
 
 impl Agent {
-    /// An agent with the recorder's tools, in a house of its own and with no servers.
+    /// Starts `actbook mcp --tools record` in its own folder, without servers.
     async fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut child = actbook(&folder, &["mcp", "--tools", "record"])
@@ -53,17 +54,19 @@ impl Agent {
         told.json
     }
 
+    /// Calls a tool and asserts that it is not refused; returns its structured content.
     async fn say(&self, tool: &str, arguments: Value) -> Value {
         Self::yes(self.call(tool, arguments).await)
     }
 
-    /// The refusal's words.
+    /// Calls a tool and asserts that it is refused; returns the text.
     async fn no(&self, tool: &str, arguments: Value) -> String {
-        let told = self.call(tool, arguments).await;
-        assert!(told.refused, "{}", told.text);
-        told.text
+        let answer = self.call(tool, arguments).await;
+        assert!(answer.refused, "{}", answer.text);
+        answer.text
     }
 
+    /// The kinds of all journal entries.
     async fn journal(&self) -> Vec<String> {
         let output = actbook(&self.folder, &["journal", "--json"]).output().await.unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -107,6 +110,7 @@ fn plan() -> Value {
     json!({ "name": "edit-a-file", "task": "TASK-1", "steps": [edit, review] })
 }
 
+/// The ids of the steps that an execution waits for.
 fn waits_for(view: &Value) -> Vec<&str> {
     view["waiting"].as_array().unwrap().iter().filter_map(|one| one["step"].as_str()).collect()
 }
@@ -118,11 +122,18 @@ async fn an_agent_records_its_plan_step_by_step() {
     let started = agent.say("record_execution_start", json!({ "plan_id": saved["plan_id"] })).await;
     let id = started["id"].as_str().unwrap();
     assert_eq!(waits_for(&started), ["edit"]);
-    assert_eq!(started["steps"][0]["arguments"], json!({ "path": "a.md" }), "its arguments are bound");
+    assert_eq!(
+        started["steps"][0]["arguments"],
+        json!({ "path": "a.md" }),
+        "the arguments are bound at start"
+    );
 
     let report = |step: &str, status: &str| json!({ "execution_id": id, "step_id": step, "status": status, "description": "did it" });
     let early = agent.no("record_action", report("review", "started")).await;
-    assert!(early.contains("`review`") && early.contains("`edit`"), "it names what is due: {early}");
+    assert!(
+        early.contains("`review`") && early.contains("`edit`"),
+        "the refusal names the step that is due: {early}"
+    );
     agent.say("record_action", report("edit", "started")).await;
 
     let mut done = report("edit", "succeeded");
@@ -132,7 +143,7 @@ async fn an_agent_records_its_plan_step_by_step() {
     });
     done.as_object_mut().unwrap().extend(facts.as_object().unwrap().clone());
     let next = agent.say("record_action", done.clone()).await;
-    assert_eq!(waits_for(&next), ["review"], "the answer names what is due next");
+    assert_eq!(waits_for(&next), ["review"], "the answer names the next step");
     let edit = &next["steps"][0];
     assert_eq!((&edit["output"], &edit["recorded"]["entity"]), (&json!({ "bytes": 20 }), &json!("a.md")));
     assert_eq!(edit["recorded"]["before_state"], json!({ "lines": 1 }));
@@ -163,20 +174,20 @@ async fn a_stop_cancels_and_what_was_done_is_compensated_in_order() {
     let kept = json!({ "execution_id": id, "decision": "use the short form", "reason": "it reads better" });
     let kept = agent.say("record_decision", kept).await;
     assert_eq!(kept["records"][0]["decision"], "use the short form");
-    assert_eq!(waits_for(&kept), ["review"], "free words move nothing");
+    assert_eq!(waits_for(&kept), ["review"], "a free-text decision changes no step");
     let stop = json!({ "execution_id": id, "decision": "stop", "reason": "the file is another's" });
     assert_eq!(agent.say("record_decision", stop).await["status"], "cancelled");
 
     let early = agent.no("record_compensation", undo("edit")).await;
-    assert!(early.contains("`review`"), "what depends on it comes first: {early}");
+    assert!(early.contains("`review`"), "dependants are compensated first: {early}");
     agent.say("record_compensation", undo("review")).await;
     let undone = agent.say("record_compensation", undo("edit")).await;
     assert_eq!(undone["steps"][0]["status"], "compensated");
     assert_eq!(undone["steps"][0]["recorded"]["action_taken"], "put it back");
-    assert_eq!(undone["status"], "compensated", "nothing of it stands any more");
+    assert_eq!(undone["status"], "compensated", "all steps are compensated");
     let journal = agent.journal().await;
     let stop = journal.iter().position(|kind| kind == "cancel_asked.1").unwrap();
-    assert_eq!(journal[stop - 1], "decision_recorded.1", "the reason and the stop are one append");
+    assert_eq!(journal[stop - 1], "decision_recorded.1", "the decision and the cancel are one append");
     agent.verify().await;
 }
 
@@ -186,7 +197,7 @@ async fn an_act_of_no_execution_is_kept_once_per_key_and_counted() {
     let act = json!({ "description": "looked at the logs", "entity": "server-7", "idempotency_key": "k1" });
     let (first, second) =
         tokio::join!(agent.say("record_action", act.clone()), agent.say("record_action", act.clone()));
-    assert_eq!(first["position"], second["position"], "one key, one act");
+    assert_eq!(first["position"], second["position"], "one key records one action");
     let lost = json!({ "description": "of nothing", "step_id": "edit" });
     assert!(agent.no("record_action", lost).await.contains("execution"));
     let sure = json!({ "description": "surely", "confidence": 7 });

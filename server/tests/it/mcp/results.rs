@@ -1,5 +1,5 @@
-//! What reaches an agent that reads nothing but the text: outputs, whole steps, notes, progress; and that
-//! what is cut names the call that reads the rest.
+//! What an agent finds in the text alone: outputs, steps, notes, progress; whatever is cut names the call
+//! that reads the rest.
 
 use serde_json::{Value, json};
 
@@ -7,20 +7,20 @@ use super::agent::{Agent, Answer, call_in};
 use super::{hold, steps, write};
 use crate::cli::House;
 
-/// Suggested waits stay below the 60 seconds after which some clients give up.
+/// Suggested waits stay below the 60 seconds after which some clients time out.
 const WAIT_S_MAX: u64 = 45;
 
 fn echo(id: &str, arguments: Value) -> Value {
     json!({ "id": id, "tool": "files/echo", "arguments": arguments, "read_only": true })
 }
 
-/// What a text quotes, without its marks.
+/// The quoted lines of a text, without their marks.
 fn quoted(text: &str) -> String {
     let lines = text.lines().filter_map(|line| line.strip_prefix("  | "));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The call on the first line that has these words.
+/// The call on the first line that contains these words.
 fn call_on(answer: &Answer, words: &str) -> (String, Value) {
     let line = answer.text.lines().find(|line| line.contains(words));
     let line = line.unwrap_or_else(|| panic!("no line has {words:?}:\n{}", answer.text));
@@ -33,8 +33,9 @@ fn outputs_stand_in_the_text_last_steps_first() {
     let mut agent = Agent::new(&house);
     let plan = steps(&[echo("early", json!({ "word": "one" })), echo("late", json!({ "word": "two" }))]);
     let ended = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
-    let place = |words: &str| ended.text.find(words).unwrap_or_else(|| panic!("{words}:\n{}", ended.text));
-    assert!(place("Output of step `late`") < place("Output of step `early`"), "{}", ended.text);
+    let position_of =
+        |words: &str| ended.text.find(words).unwrap_or_else(|| panic!("{words}:\n{}", ended.text));
+    assert!(position_of("Output of step `late`") < position_of("Output of step `early`"), "{}", ended.text);
     assert!(quoted(&ended.text).contains("\"word\":\"two\""), "{}", ended.text);
     let shown = agent.good("status", json!({ "execution_id": ended.id() }));
     assert!(quoted(&shown.text).contains("\"word\":\"one\""), "{}", shown.text);
@@ -49,7 +50,7 @@ fn long_output_is_read_to_its_end_by_the_calls_in_the_text() {
     let mut shown = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
     let (tool, mut arguments) = call_on(&shown, "The rest of it: ");
     assert_eq!((tool.as_str(), &arguments["step_id"]), ("status", &json!("long")));
-    // Read from the beginning, page by page, as far as the text says that there is more.
+    // Read page by page from the beginning while the text suggests another page.
     arguments.as_object_mut().unwrap().remove("offset");
     let mut whole = String::new();
     loop {
@@ -181,13 +182,16 @@ fn progress_rises_within_a_step_and_has_a_total() {
     let arguments = json!({ "execution_id": started.id(), "wait_s": 120 });
     let params = json!({ "name": "status", "arguments": arguments, "_meta": { "progressToken": "t" } });
     let waiting = agent.ask("tools/call", params);
-    let mut told: Vec<f64> = Vec::new();
-    while told.iter().filter(|progress| **progress > 1.0).count() < 3 {
+    let mut reported: Vec<f64> = Vec::new();
+    while reported.iter().filter(|progress| **progress > 1.0).count() < 3 {
         let params = agent.told("notifications/progress")["params"].clone();
         assert_eq!(params["total"], 2.0, "{params}");
-        told.push(params["progress"].as_f64().unwrap());
+        reported.push(params["progress"].as_f64().unwrap());
     }
-    assert!(told.is_sorted_by(|a, b| a < b) && told.iter().all(|progress| *progress < 2.0), "{told:?}");
+    assert!(
+        reported.is_sorted_by(|a, b| a < b) && reported.iter().all(|progress| *progress < 2.0),
+        "{reported:?}"
+    );
     house.expect(0, &["cancel", started.id()]);
     agent.answer_to(waiting).unwrap();
 }
@@ -238,7 +242,7 @@ fn request_id_in_use_is_refused_without_a_key() {
     house.release();
     assert_eq!(agent.answer_to(id).unwrap()["structuredContent"]["status"], "succeeded");
     assert_eq!(super::executions(&house), 1);
-    // Once it is answered its id is free again.
+    // An id is free again once its request is answered.
     let params = json!({ "name": "status", "arguments": {} });
     agent.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
     agent.answer_to(id).unwrap();
@@ -273,10 +277,10 @@ fn story_of_a_task_keeps_what_was_said() {
     let report = json!({ "execution_id": id, "step_id": "own", "status": "succeeded", "description": "Asked by telephone" });
     agent.good("record_action", report);
     agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
-    let told = agent.good("status", json!({ "task": "T-7" }));
-    let said = quoted(&told.text);
+    let story = agent.good("status", json!({ "task": "T-7" }));
+    let quotes = quoted(&story.text);
     for words in ["The customer wants it in blue", "Asked by telephone", "step bad failed: tool_error: "] {
-        assert!(said.contains(words), "{words}:\n{}", told.text);
+        assert!(quotes.contains(words), "{words}:\n{}", story.text);
     }
 }
 

@@ -1,4 +1,4 @@
-//! An agent that knows the list of tools and the texts that come back, and nothing else.
+//! An agent that knows only the tool list and the texts of answers.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::agent::Agent;
 use super::{hold, steps, write};
 use crate::cli::House;
 
-/// Takes what an error names as wrong and what it says was meant, and puts one for the other.
+/// Replaces the name that a refusal calls wrong by the one that it suggests.
 fn corrected(plan: &Value, refusal: &str) -> Value {
     let wrong = refusal.split('`').find(|word| word.contains("write_fil")).unwrap_or("dependson");
     let meant = refusal.split("did you mean `").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
@@ -22,7 +22,7 @@ fn an_agent_that_knows_only_the_texts_does_the_whole_round() {
     let tools = agent.good("list_tools", json!({ "search": "write" }));
     assert!(tools.text.contains("files/write_file"), "{}", tools.text);
 
-    // With a mistake that only the error tells how to correct.
+    // A mistake that only the error message shows how to correct.
     let mut second = write("second", "b.txt");
     second["dependson"] = json!(["first"]);
     let failing = json!({
@@ -47,7 +47,7 @@ fn an_agent_that_knows_only_the_texts_does_the_whole_round() {
     assert!(blocked.text.contains("Brief: done first, second"), "{}", blocked.text);
     assert!(blocked.line("Guarantee: ").contains("one step at a time"));
 
-    // It decides to give up, and takes everything back.
+    // The agent gives up and undoes everything.
     let (tool, mut arguments) = blocked.next();
     assert_eq!((tool.as_str(), &arguments["action"]), ("control", &json!("retry")));
     arguments["action"] = json!("compensate");
@@ -99,7 +99,7 @@ fn what_a_client_leaves_running_the_next_one_takes_up() {
     let started = first.good("execute_plan", json!({ "plan": plan }));
     assert_eq!(started.content["status"], "running");
     let id = started.id().to_owned();
-    // Killed, where a polite client would have waited.
+    // Kill the process, so that it does not finish its calls.
     first.child.kill().unwrap();
     first.child.wait().unwrap();
     house.release();
@@ -125,7 +125,7 @@ fn an_agent_is_told_that_nobody_of_its_place_can_drive_an_execution() {
     assert_eq!(shown.content["status"], "running");
     assert!(shown.line("Next: ").starts_with("nobody here can drive it"), "{}", shown.text);
     assert!(!shown.text.contains("waits for it"), "{}", shown.text);
-    // To end it, no servers are needed.
+    // Cancelling needs no servers.
     stranger.good("control", json!({ "execution_id": id, "action": "cancel", "reason": "nobody's" }));
     let ended = stranger.good("status", json!({ "execution_id": id, "wait_s": 60 }));
     assert_eq!(ended.content["status"], "cancelled", "{}", ended.text);

@@ -1,4 +1,4 @@
-//! Templates and saved plans through the agent's door, in the full set alone.
+//! Templates and saved plans over MCP; templates are in the `full` profile only.
 
 use serde_json::{Value, json};
 

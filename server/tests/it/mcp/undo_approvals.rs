@@ -1,4 +1,5 @@
-//! Tools that the config puts under approval, reached through an agent's undo: no role of a call escapes it.
+//! Tools that the config puts under approval, called through an agent's undo: every role of a call is
+//! guarded.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use super::elicit::{capable, entries};
 use super::{steps, write};
 use crate::cli::House;
 
-/// A house whose config asks for a yes to every deletion.
+/// A sandbox whose config requires an approval for every `delete_file`.
 fn guarded() -> House {
     let house = House::new();
     configure(&house, |config| {
@@ -16,6 +17,7 @@ fn guarded() -> House {
     house
 }
 
+/// Rewrites the config after `change`.
 fn configure(house: &House, change: impl Fn(&mut Value)) {
     let config = std::fs::read_to_string(house.path("actbook.yaml")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
@@ -23,7 +25,7 @@ fn configure(house: &House, change: impl Fn(&mut Value)) {
     house.write("actbook.yaml", &config.to_string());
 }
 
-/// Two files that a deletion each takes back.
+/// A plan that writes two files, each compensated by a `delete_file`.
 fn plan() -> Value {
     let undoable = |id: &str, path: &str| {
         let mut step = write(id, path);
@@ -34,7 +36,7 @@ fn plan() -> Value {
     steps(&[undoable("one", "one.txt"), undoable("two", "two.txt")])
 }
 
-/// The same with a third step that fails.
+/// The same plan with a third step that fails, and this `on_failure` policy.
 fn failing(on_failure: &str) -> Value {
     let mut plan = plan();
     let missing = json!({ "id": "three", "tool": "files/read_file", "arguments": { "path": "missing.txt" } });
@@ -106,7 +108,7 @@ fn person_at_the_client_answers_an_agents_undo() {
 
 #[test]
 fn proposed_or_automatic_undo_is_not_answered_by_an_agents_compensate() {
-    // Under `propose` no config is needed: the plan itself waits for a yes.
+    // Under `propose` no config is needed: the plan itself asks for an approval.
     for (house, on_failure) in [(House::new(), "propose"), (guarded(), "auto"), (guarded(), "manual")] {
         let mut agent = Agent::new(&house);
         let blocked = agent.good("execute_plan", json!({ "plan": failing(on_failure), "wait_s": 60 }));
@@ -117,7 +119,7 @@ fn proposed_or_automatic_undo_is_not_answered_by_an_agents_compensate() {
         house.expect(0, &["reject", &id, "--reason", "leave it"]);
         let manual = agent.good("status", json!({ "execution_id": id }));
         assert_eq!(manual.content["waiting"][0]["for"], "decision", "{on_failure}: {}", manual.text);
-        // An agent's answer of one step is the same wish.
+        // Compensating one step asks for the same approval.
         let asked = json!({ "execution_id": id, "action": "compensate", "step_id": "three" });
         let asked = agent.good("control", asked);
         assert_eq!(asked.content["waiting"][0]["for"], "approval", "{on_failure}: {}", asked.text);
@@ -145,9 +147,9 @@ fn where_agents_may_approve_their_undo_is_its_own_yes() {
 
 #[test]
 fn tool_under_approval_or_said_to_write_is_refused_as_a_probe() {
-    for said in [json!({ "approval": "required" }), json!({ "read_only": false })] {
+    for tool_config in [json!({ "approval": "required" }), json!({ "read_only": false })] {
         let house = House::new();
-        configure(&house, |config| config["servers"]["files"]["tools"]["read_file"] = said.clone());
+        configure(&house, |config| config["servers"]["files"]["tools"]["read_file"] = tool_config.clone());
         let mut plan = plan();
         plan["steps"][0]["probe"] =
             json!({ "tool": "files/read_file", "arguments": { "path": "one.txt" }, "happened": "true" });

@@ -1,4 +1,4 @@
-//! `actbook serve` in a house, and requests of the newer protocol to it.
+//! An `actbook serve` process in a sandbox, and modern MCP requests to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::agent::meta;
 use crate::cli::{House, PATIENCE};
 
+/// A running `actbook serve`, killed on drop.
 pub struct Server {
     pub child: Child,
     /// `host:port`.
@@ -23,7 +24,7 @@ impl Drop for Server {
     }
 }
 
-/// What came back.
+/// A parsed HTTP response.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: u16,
@@ -31,13 +32,14 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The last JSON-RPC message, whether it came alone or as an event.
+    /// The last JSON-RPC message, from a plain body or from an event stream; null if there is none.
     pub fn message(&self) -> Value {
         let mut events = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         let last = events.rfind(|data| !data.trim().is_empty()).unwrap_or(&self.body);
         serde_json::from_str(last).unwrap_or(Value::Null)
     }
 
+    /// The JSON-RPC error code; 0 if the message is no error.
     pub fn code(&self) -> i64 {
         self.message()["error"]["code"].as_i64().unwrap_or(0)
     }
@@ -52,14 +54,14 @@ impl Server {
         Self::started(house.start(words))
     }
 
-    /// A process that has just been started and will say where it listens.
+    /// Reads the first line of the process's stdout, which names the address that it listens on.
     pub fn started(mut child: Child) -> Self {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        let url = said["url"].as_str().unwrap();
-        let at = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap().to_owned();
-        Self { child, at }
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let url = ready["url"].as_str().unwrap();
+        let address = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap().to_owned();
+        Self { child, at: address }
     }
 
     pub fn url(&self) -> String {
@@ -72,7 +74,7 @@ impl Server {
         stream
     }
 
-    /// The bytes of one call of the newer protocol, on a connection of its own.
+    /// The bytes of one modern request, to be sent on its own connection.
     pub fn bytes(&self, method: &str, params: Value) -> Vec<u8> {
         self.bytes_as("scripted", json!({}), method, params)
     }
@@ -100,14 +102,14 @@ impl Server {
         .into_bytes()
     }
 
-    /// Sends bytes and reads whatever comes until the other side closes.
+    /// Sends bytes and reads until the server closes the connection.
     pub fn exchange(&self, bytes: &[u8]) -> Reply {
         let mut stream = self.connect();
-        // Who is refused early may find the door shut while still speaking.
+        // The server may close the connection early while the request is still being written.
         drop(stream.write_all(bytes));
-        let mut said = Vec::new();
-        drop(stream.read_to_end(&mut said));
-        read(&said)
+        let mut response = Vec::new();
+        drop(stream.read_to_end(&mut response));
+        read(&response)
     }
 
     #[track_caller]
@@ -122,7 +124,7 @@ impl Server {
         resident_mb(self.child.id())
     }
 
-    /// Waits for the end of the process, which somebody has asked for.
+    /// Waits until the process, which was asked to stop, has exited; returns its exit code.
     pub fn ended(&mut self) -> Option<i32> {
         let deadline = std::time::Instant::now() + PATIENCE;
         while std::time::Instant::now() < deadline {
@@ -131,7 +133,7 @@ impl Server {
             }
             std::thread::park_timeout(Duration::from_millis(10));
         }
-        panic!("it does not end");
+        panic!("the process does not exit");
     }
 }
 
@@ -139,7 +141,7 @@ pub fn resident_mb(pid: u32) -> u64 {
     memory_mb(pid, "VmRSS:")
 }
 
-/// The most that a process has taken so far.
+/// The peak memory of a process.
 pub fn peak_mb(pid: u32) -> u64 {
     memory_mb(pid, "VmHWM:")
 }
@@ -154,10 +156,8 @@ fn read(said: &[u8]) -> Reply {
     let text = String::from_utf8_lossy(said).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    let body = match head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
-        true => unchunked(body),
-        false => body.to_owned(),
-    };
+    let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    let body = if is_chunked { unchunked(body) } else { body.to_owned() };
     Reply { status, body }
 }
 
