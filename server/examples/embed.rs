@@ -1,9 +1,9 @@
-//! A shop with Actbook inside. Run it with `cargo run --example embed`, or name a file to keep the book in.
+//! A shop that embeds Actbook. Run it with `cargo run --example embed`, or name a file for the database.
 //!
-//! Each tool is a function of this program. The first order goes well; the second meets a card that is declined,
-//! is briefed and undone; the third meets a courier that falls over in the middle of its work, so that nobody can
-//! tell whether a parcel was booked, and a person settles it.
-#![expect(clippy::print_stdout, reason = "the story is what this program is for")]
+//! Each tool is a function of this program. The first order succeeds; the second fails with a declined card,
+//! gets a brief and is undone; in the third the courier panics during its call, so its outcome is unknown,
+//! and a person decides.
+#![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -112,7 +112,7 @@ async fn open(database: &str, shop: &Shared) -> Result<Client, Error> {
         .await
 }
 
-/// An executor that works on the shop. Its function could await anything; this shop is quick.
+/// An executor that runs `act` on the shop. An executor may await; this one does not.
 fn on(shop: &Shared, act: fn(&mut Shop, &Call) -> Result<Value, Fault>) -> Executor {
     let shop = shop.clone();
     Executor::new(move |call| {
@@ -135,7 +135,7 @@ fn release(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
     Ok(json!({}))
 }
 
-/// A real one would pass `call.key` to the bank: two attempts with one key are one payment.
+/// A real shop would pass `call.key` to the bank: two attempts with one key are one payment.
 fn charge(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
     if call.arguments["card"] == "declined" {
         return Err(Fault::failed(ErrorCategory::Permission, "the card was declined"));
@@ -156,7 +156,7 @@ fn send(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
     Ok(json!({ "parcel": shop.parcels.len() }))
 }
 
-/// An executor may have panicked with the shop in its hands.
+/// Locks the shop, also after an executor panicked while it held the lock.
 fn lock(shop: &Shared) -> std::sync::MutexGuard<'_, Shop> {
     shop.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! The clients that the agent's door is tried with: the protocol's conformance suite and Inspector under a
-//! Node that they accept, Claude Code, and the Python clients. All of it lies under the target folder.
+//! MCP clients that the server is tested with: the protocol's conformance suite and Inspector under a Node
+//! version that they accept, Claude Code, and the Python clients. All are installed under the target folder.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,11 @@ use crate::stage::{self, skipped};
 const NODE: &str = "22.23.3";
 const PACKAGES: [&str; 2] =
     ["@modelcontextprotocol/conformance@0.2.0-alpha.12", "@modelcontextprotocol/inspector@2.12.0"];
-/// Not everybody's registry has it; its test says so and passes where it is missing.
+/// Not every registry has it; its test reports that and passes where it is missing.
 const CLAUDE: &str = "@anthropic-ai/claude-code@2.1.197";
 const PYTHON: [&str; 2] = ["mcp==2.3.0", "fastmcp==4.1.2"];
 
-/// The folder in which they are, once they are there.
+/// Installs the missing clients and returns their folder.
 pub fn prepare() -> Result<PathBuf> {
     let folder = stage::target().join("test-clients");
     let node = match std::env::consts::ARCH {

@@ -1,5 +1,5 @@
-//! What `cargo xtask` can do besides planting bugs: lists of stages, and nothing clever. Every build here
-//! uses the whole workspace and one profile, so that nothing is compiled twice for want of equal flags.
+//! The commands of `cargo xtask` other than `planted`: lists of stages. Every build here uses the whole
+//! workspace and one profile, so that nothing is compiled twice with different flags.
 
 use std::process::Command;
 
@@ -12,10 +12,10 @@ use crate::postgres::Postgres;
 use crate::stage::{self, command, loud, quiet, skipped};
 
 pub const FUZZ_CASES: &str = "1000000";
-/// The filter that all names match: the random tests stand beside what they test.
+/// The filter that matches all tests: the random tests are not in a module of their own.
 const EVERY_TEST: &str = "";
 
-/// A test that is worth running for hours: what it is, its package, its filter, how far to go.
+/// A test to run for hours: its label, package, filter, and the environment variable with its size.
 struct Soak {
     name: &'static str,
     package: &'static str,
@@ -34,7 +34,8 @@ const SOAKS: [Soak; 3] = [
     Soak { name: "echoes", package: "actbook", filter: "crowd", env: ("ACTBOOK_ECHOES", "1000000") },
 ];
 
-/// Tests come last: they take longest, and their summary is what a reader looks for.
+/// Runs everything that CI runs. Tests come last: they take longest, and their summary should be the last
+/// output.
 pub fn test() -> Result<()> {
     let machine = Machine::prepare()?;
     quiet("fmt", &mut command(&["cargo", "fmt", "--all", "--check"]), "Run `cargo fmt --all`.")?;
@@ -97,17 +98,17 @@ pub fn fuzz(cases: &str) -> Result<()> {
 
 pub fn bench(arguments: &[&str]) -> Result<()> {
     let postgres = Postgres::start()?;
-    let words = ["run", "--package", "actbook", "--example", "bench", "--"];
-    let mut run = dist::cargo(&[&words, arguments].concat())?;
+    let args = ["run", "--package", "actbook", "--example", "bench", "--"];
+    let mut run = dist::cargo(&[&args, arguments].concat())?;
     loud("bench", postgres.equip(&mut run), "The bench says what it missed, above.")
 }
 
-/// Refuses a filter that matches nothing: a test that does not run cannot fail.
+/// A release-mode test command. Fails if the filter matches no test: a test that does not run cannot fail.
 fn release_test(package: &str, filter: &str) -> Result<Command> {
-    let words = ["cargo", "test", "--release", "--package", package, "--test", "it", filter, "--"];
-    let listed = stage::text_of(&command(&[&words[..], &["--list"]].concat()).output()?);
+    let args = ["cargo", "test", "--release", "--package", package, "--test", "it", filter, "--"];
+    let listed = stage::text_of(&command(&[&args[..], &["--list"]].concat()).output()?);
     if !listed.lines().any(|line| line.ends_with(": test")) {
         bail!("no test of {package} matches `{filter}`:\n{listed}");
     }
-    Ok(command(&[&words[..], &["--nocapture"]].concat()))
+    Ok(command(&[&args[..], &["--nocapture"]].concat()))
 }

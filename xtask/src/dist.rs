@@ -1,5 +1,5 @@
-//! The build that is shipped and measured: in one piece, and laid out by what it was seen to do. A first build
-//! counts which way its code goes while the bench drives it; the second is made by those counts.
+//! The build that is shipped and measured: profile-guided optimisation. A first build is instrumented and run
+//! by the bench; the second is compiled with the collected profile.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -11,66 +11,71 @@ use crate::machine::{answers, apt_get};
 use crate::postgres::Postgres;
 use crate::stage::{self, command, loud, quiet, root, skipped, target};
 
-/// A cargo command on such a build. What was seen is kept with the rest of the target folder: of a function that
-/// has changed since, nothing is known, which does no harm.
-pub fn cargo(words: &[&str]) -> Result<Command> {
+/// A cargo command with the profile, which is collected first if it is missing. The profile is kept in the
+/// target folder: functions that changed since have no profile data, which is harmless.
+pub fn cargo(args: &[&str]) -> Result<Command> {
     let compiler = Compiler::ask()?;
-    let seen = compiler.seen()?;
-    if !seen.exists() {
-        look(&compiler, &seen)?;
+    let profile = compiler.seen()?;
+    if !profile.exists() {
+        look(&compiler, &profile)?;
     }
-    Ok(compiler.cargo(words, &format!("-Cprofile-use={}", seen.display())))
+    Ok(compiler.cargo(args, &format!("-Cprofile-use={}", profile.display())))
 }
 
-/// Where such a build leaves the program.
+/// The path of the built program.
 pub fn program() -> Result<PathBuf> {
     Ok(target().join(Compiler::ask()?.host).join("dist/actbook"))
 }
 
-fn look(compiler: &Compiler, seen: &Path) -> Result<()> {
+/// Builds and runs the instrumented bench, and merges its counts into `profile`.
+fn look(compiler: &Compiler, profile: &Path) -> Result<()> {
     let merger = compiler.merger()?;
     let counts = target().join("dist.profraw");
     if counts.exists() {
         std::fs::remove_dir_all(&counts)?;
     }
-    let words = ["run", "--package", "actbook", "--example", "bench", "--", "--train"];
-    let mut run = compiler.cargo(&words, &format!("-Cprofile-generate={}", counts.display()));
+    let args = ["run", "--package", "actbook", "--example", "bench", "--", "--train"];
+    let mut run = compiler.cargo(&args, &format!("-Cprofile-generate={}", counts.display()));
     let postgres = Postgres::is_there().then(Postgres::start).transpose()?;
     if let Some(postgres) = &postgres {
         postgres.equip(&mut run);
     } else {
-        skipped("postgres", "it is not installed: what is done with it is not laid out");
+        skipped("postgres", "it is not installed: its code paths are not profiled");
     }
     loud("train", &mut run, "The bench says why, above.")?;
     let merged = counts.join("merged");
     let mut merge = command(&[&merger.to_string_lossy(), "merge", "-o"]);
     quiet("merge", merge.arg(&merged).arg(&counts), "It is of another LLVM than the compiler, perhaps.")?;
-    Ok(std::fs::rename(merged, seen)?)
+    Ok(std::fs::rename(merged, profile)?)
 }
 
+/// The installed compiler.
 struct Compiler {
+    /// The output of `rustc -vV`.
     said: String,
     host: String,
     sysroot: PathBuf,
-    /// The number of the LLVM within it.
+    /// The major version of its LLVM.
     llvm: String,
 }
 
 impl Compiler {
     fn ask() -> Result<Self> {
-        let said = stage::text_of(&command(&["rustc", "-vV"]).output().context("rustc -vV")?);
-        let field = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        let version_text = stage::text_of(&command(&["rustc", "-vV"]).output().context("rustc -vV")?);
+        let field =
+            |name: &str| version_text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
         let sysroot = command(&["rustc", "--print", "sysroot"]).output().context("rustc --print sysroot")?;
         let llvm = field("LLVM version: ").context("rustc names no LLVM")?;
         Ok(Self {
             host: field("host: ").context("rustc names no host")?,
             sysroot: stage::text_of(&sysroot).trim().into(),
             llvm: llvm.split('.').next().unwrap_or(&llvm).to_owned(),
-            said,
+            said: version_text,
         })
     }
 
-    /// Counts are by name, and every name has something of the compiler and of all versions in it.
+    /// The profile's path, by compiler and Cargo.lock: counts are keyed by mangled names, which depend on
+    /// both.
     fn seen(&self) -> Result<PathBuf> {
         let mut hasher = DefaultHasher::new();
         self.said.hash(&mut hasher);
@@ -78,17 +83,18 @@ impl Compiler {
         Ok(target().join(format!("dist-{:016x}.profdata", hasher.finish())))
     }
 
-    /// With a target named, the flags are not for build scripts and macros too.
-    fn cargo(&self, words: &[&str], flag: &str) -> Command {
+    /// A cargo command with an extra flag. An explicit `--target` keeps the flag from build scripts and
+    /// macros.
+    fn cargo(&self, args: &[&str], flag: &str) -> Command {
         let given = std::env::var("RUSTFLAGS").unwrap_or_default();
         let flags: Vec<&str> = given.split_whitespace().chain([flag]).collect();
-        let mut cargo = command(&["cargo", words[0], "--profile", "dist", "--target", &self.host]);
-        // In this form a path may have spaces.
-        cargo.args(&words[1..]).env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+        let mut cargo = command(&["cargo", args[0], "--profile", "dist", "--target", &self.host]);
+        // The encoded form allows spaces in paths.
+        cargo.args(&args[1..]).env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         cargo
     }
 
-    /// What merges counts is of the compiler's own LLVM: a component of rustup's, or a package of Debian's.
+    /// The path of `llvm-profdata` of the compiler's LLVM version, installed by rustup or apt if missing.
     fn merger(&self) -> Result<PathBuf> {
         let component = self.sysroot.join("lib/rustlib").join(&self.host).join("bin/llvm-profdata");
         let package = PathBuf::from(format!("/usr/lib/llvm-{}/bin/llvm-profdata", self.llvm));

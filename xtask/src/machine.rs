@@ -1,5 +1,6 @@
-//! What the tests need from the machine, found or installed: PostgreSQL, Node, Python, git, OpenSSL and strace from
-//! Debian, Rust's own components from rustup, MCP servers from npm and PyPI under the target folder. It installs only what is missing.
+//! What the tests need from the machine: PostgreSQL, Node, Python, git, OpenSSL and strace from Debian,
+//! Rust's own components from rustup, MCP servers from npm and PyPI under the target folder. Installs only
+//! what is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,7 @@ const SERVERS: [&str; 3] = [
     "@modelcontextprotocol/server-filesystem@2026.8.31",
     "@modelcontextprotocol/server-memory@2026.8.31",
 ];
-/// The same from PyPI, by the environment they live in: the last one needs the library of the older era.
+/// The same from PyPI, by virtual environment: the last server needs the library of the older protocol.
 const ENVIRONMENTS: [(&str, &[&str]); 2] = [
     ("servers", &["mcp==2.3.0", "mcp-server-git==2026.10.19", "mcp-server-time==2026.10.19"]),
     ("sqlite", &["mcp==1.30.0", "mcp-server-sqlite==2025.4.25"]),
@@ -48,7 +49,7 @@ impl Machine {
         Ok(Self { postgres: Postgres::start()?, npm, pypi, clients, path })
     }
 
-    /// Tells a test run where things are.
+    /// Sets the environment variables that tell a test run where the installed parts are.
     pub fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let command = self.postgres.equip(command).env("PATH", &self.path);
         let command = command.env("ACTBOOK_TEST_NPM", &self.npm).env("ACTBOOK_TEST_PYPI", &self.pypi);
@@ -56,9 +57,9 @@ impl Machine {
     }
 }
 
-/// Whether a program answers: being on PATH is not enough for rustup's stand-ins.
-pub fn answers(words: &[&str]) -> bool {
-    command(words).output().is_ok_and(|output| output.status.success())
+/// True if the command exits with success: being on PATH is not enough for rustup's proxies.
+pub fn answers(args: &[&str]) -> bool {
+    command(args).output().is_ok_and(|output| output.status.success())
 }
 
 fn install_components() -> Result<()> {
@@ -99,14 +100,15 @@ fn install_packages() -> Result<()> {
     apt_get(&[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())
 }
 
-pub fn apt_get(words: &[&str]) -> Result<()> {
-    let name = format!("apt-get {}", words.join(" "));
-    let mut install = match is_root()? {
-        true => command(&["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"]),
-        false => command(&["sudo", "-n", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"]),
+pub fn apt_get(args: &[&str]) -> Result<()> {
+    let name = format!("apt-get {}", args.join(" "));
+    let mut install = if is_root()? {
+        command(&["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"])
+    } else {
+        command(&["sudo", "-n", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"])
     };
     let hint = "It needs root, or sudo without a password; elsewhere, install the same packages by hand.";
-    stage::quiet(&name, install.args(words), hint)
+    stage::quiet(&name, install.args(args), hint)
 }
 
 pub fn is_root() -> Result<bool> {
@@ -129,7 +131,8 @@ pub fn npm_install(npm: &Path, packages: &[&str]) -> Result<()> {
     stage::quiet("npm install", install.arg(npm).args(packages), hint)
 }
 
-/// A finished environment says what is in it, so that one whose installation was interrupted is made anew.
+/// Creates a virtual environment with these packages. A marker file lists them, so that an interrupted
+/// installation is repeated.
 pub fn install_environment(folder: &Path, packages: &[&str]) -> Result<()> {
     let (mark, wanted) = (folder.join("installed"), packages.join(" "));
     if std::fs::read_to_string(&mark).is_ok_and(|there| there == wanted) {
@@ -143,7 +146,7 @@ pub fn install_environment(folder: &Path, packages: &[&str]) -> Result<()> {
     Ok(std::fs::write(mark, wanted)?)
 }
 
-/// `package` is `name@version`; a scoped name begins with an at sign of its own.
+/// `package` is `name@version`; a scoped name begins with another `@`.
 pub fn is_installed(npm: &Path, package: &str) -> bool {
     let Some((name, version)) = package.rsplit_once('@') else { return false };
     let manifest = npm.join("node_modules").join(name).join("package.json");

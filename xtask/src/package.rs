@@ -1,4 +1,4 @@
-//! The binary as an MCP bundle: a zip with a manifest that says how a client starts it.
+//! The binary as an MCP bundle: a zip with a manifest that tells a client how to start it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::dist;
 use crate::stage::{self, command, loud, quiet, root, target};
 
-/// Builds it first, as it is shipped, unless it is told which binary to take.
+/// Writes the bundle of this binary, or of a new release build, and prints its path.
 pub fn run(binary: Option<&str>) -> Result<()> {
     let binary = match binary {
         Some(binary) => PathBuf::from(binary),
@@ -20,22 +20,24 @@ pub fn run(binary: Option<&str>) -> Result<()> {
     };
     let version = version_of(&binary)?;
     let folder = target().join("package");
-    let inside = folder.join("bundle");
-    std::fs::create_dir_all(inside.join("server"))?;
-    std::fs::copy(&binary, inside.join("server/actbook")).with_context(|| binary.display().to_string())?;
-    std::fs::write(inside.join("manifest.json"), serde_json::to_string_pretty(&manifest(&version))?)?;
-    std::fs::copy(root().join("README.md"), inside.join("README.md"))?;
+    let bundle_folder = folder.join("bundle");
+    std::fs::create_dir_all(bundle_folder.join("server"))?;
+    std::fs::copy(&binary, bundle_folder.join("server/actbook"))
+        .with_context(|| binary.display().to_string())?;
+    std::fs::write(bundle_folder.join("manifest.json"), serde_json::to_string_pretty(&manifest(&version))?)?;
+    std::fs::copy(root().join("README.md"), bundle_folder.join("README.md"))?;
     let bundle = folder.join(format!("actbook-{version}-{}.mcpb", std::env::consts::ARCH));
-    zip(&inside, &bundle)?;
+    zip(&bundle_folder, &bundle)?;
     println!("{}", bundle.display());
     Ok(())
 }
 
-/// What the binary itself says, which must be what the registry is told.
+/// The version that the binary prints; fails if `server.json` has another.
 fn version_of(binary: &Path) -> Result<String> {
     let output = command(&[&binary.to_string_lossy(), "--version"]).output().context("actbook --version")?;
-    let said = stage::text_of(&output);
-    let version = said.trim().strip_prefix("actbook ").context("actbook --version names no version")?;
+    let output_text = stage::text_of(&output);
+    let version =
+        output_text.trim().strip_prefix("actbook ").context("actbook --version names no version")?;
     let registered: Value = serde_json::from_str(&std::fs::read_to_string(root().join("server.json"))?)?;
     if registered["version"] != version || registered["packages"][0]["version"] != version {
         bail!("server.json has another version than the binary, {version}");
@@ -70,8 +72,8 @@ fn platform() -> &'static str {
     }
 }
 
-fn zip(inside: &Path, bundle: &Path) -> Result<()> {
+fn zip(bundle_folder: &Path, bundle: &Path) -> Result<()> {
     let mut zip = command(&["python3", "-m", "zipfile", "-c"]);
-    let parts = ["manifest.json", "README.md", "server/"].map(|name| inside.join(name));
+    let parts = ["manifest.json", "README.md", "server/"].map(|name| bundle_folder.join(name));
     quiet("zip", zip.arg(bundle).args(parts), "It is made with Python's zipfile.")
 }

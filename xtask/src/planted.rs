@@ -1,9 +1,10 @@
 //! Planted bugs: each file in `xtask/planted` breaks one guarantee, and the test that it names must fail.
-//! They are applied to a scratch copy, one at a time; the product knows nothing of them.
+//! They are applied to a scratch copy, one at a time; the product's code does not refer to them.
 //!
 //! A bug opens with `guards: what must hold` and `test: arguments of cargo test`. Each of its edits is a line
-//! `file: path`, a line `find:` with whole lines of that file below it, and a line `replace:` with the lines that
-//! take their place. The lines to find occur once in the file, so that an edit survives changes around it.
+//! `file: path`, a line `find:` with whole lines of that file below it, and a line `replace:` with the lines
+//! that take their place. The lines to find occur once in the file, so that an edit survives changes around
+//! it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,9 +16,10 @@ use anyhow::{Context, Result, bail};
 use crate::machine::Machine;
 use crate::stage::{self, command, root, target};
 
-/// A planted bug may make its test hang. That is noticed too, but no reader wants to wait for it.
+/// A planted bug may make its test hang; the test is then ended after this many seconds.
 const TEST_TIMEOUT_S: &str = "900";
 
+/// One file of `xtask/planted`: a broken guarantee, the test that must fail, and the edits.
 struct Bug {
     name: String,
     guards: String,
@@ -32,6 +34,7 @@ struct Edit {
     replace: String,
 }
 
+/// A copy of the working tree to plant bugs in.
 struct Scratch {
     tree: PathBuf,
     machine: Machine,
@@ -50,8 +53,8 @@ pub fn run(only: Option<&str>) -> Result<()> {
         let begun = Instant::now();
         let verdict = scratch.plant(bug);
         scratch.sync()?;
-        let word = if verdict.is_ok() { "caught" } else { "ESCAPED" };
-        println!("{word:<8} {:>6.1} s  {:<36} {}", begun.elapsed().as_secs_f64(), bug.name, bug.guards);
+        let result = if verdict.is_ok() { "caught" } else { "ESCAPED" };
+        println!("{result:<8} {:>6.1} s  {:<36} {}", begun.elapsed().as_secs_f64(), bug.name, bug.guards);
         if let Err(why) = verdict {
             escaped.push(format!("{}: {why:#}", bug.name));
         }
@@ -63,7 +66,7 @@ pub fn run(only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Fails where an edit of a planted bug no longer finds its lines in the working tree.
+/// Fails if an edit of a planted bug no longer finds its lines in the working tree.
 pub fn check() -> Result<()> {
     let mut stale = vec![];
     for bug in bugs(None)? {
@@ -120,7 +123,7 @@ impl Edit {
         Ok(Self { file: file.trim().into(), find: find.into(), replace: replace.into() })
     }
 
-    /// The file's text with the edit made. An error where the lines do not occur exactly once.
+    /// The file's text with the edit made. An error if the lines do not occur exactly once.
     fn changed(&self, tree: &Path) -> Result<String> {
         let text = std::fs::read_to_string(tree.join(&self.file))
             .with_context(|| self.file.display().to_string())?;
@@ -135,8 +138,8 @@ impl Edit {
 }
 
 impl Scratch {
-    /// Makes the copy equal to the tracked working tree. Equal files keep their times, so that cargo
-    /// compiles only what a patch touched.
+    /// Makes the copy equal to the tracked working tree. Unchanged files keep their times, so that cargo
+    /// compiles only what an edit touched.
     fn sync(&self) -> Result<()> {
         let tracked = tracked()?;
         for path in &tracked {
@@ -152,7 +155,8 @@ impl Scratch {
         remove_others(&self.tree, &self.tree, &tracked)
     }
 
-    /// The test must run and pass without the bug, or its failing with it would say nothing.
+    /// Fails unless the test runs and passes without the bug: otherwise its failure with the bug would prove
+    /// nothing.
     fn require_sound(&self, test: &[String]) -> Result<()> {
         let begun = Instant::now();
         let output = self.cargo_test(&[], test)?;
@@ -165,11 +169,12 @@ impl Scratch {
         Ok(())
     }
 
+    /// Applies the bug and runs its test; an error unless the test fails.
     fn plant(&self, bug: &Bug) -> Result<()> {
         self.apply(bug)?;
         let built = self.cargo_test(&["--no-run"], &bug.test)?;
         if !built.status.success() {
-            bail!("it does not compile:\n{}", stage::text_of(&built));
+            bail!("the tree with the bug does not compile:\n{}", stage::text_of(&built));
         }
         let output = self.cargo_test(&[], &bug.test)?;
         let text = stage::text_of(&output);

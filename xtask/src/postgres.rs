@@ -1,5 +1,5 @@
-//! A PostgreSQL of the command's own: a fresh cluster with default durability, on a free port, gone at the
-//! end. The server refuses to run as root, so root hands it to an unprivileged user.
+//! A scratch PostgreSQL: a fresh cluster with default durability, on a free port, removed at the end. The
+//! server refuses to run as root, so under root it runs as an unprivileged user.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use crate::machine;
 use crate::stage::{self, command};
 
-/// Twenty writing processes at once, in several tests side by side.
+/// Enough for twenty writing processes in each of several concurrent tests.
 const CONNECTIONS_MAX: &str = "max_connections=300";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub enum Postgres {
-    /// The caller brought one.
+    /// A server named by the environment variable.
     Given(String),
     Own(Cluster),
 }
@@ -35,7 +35,7 @@ struct User {
 }
 
 impl Postgres {
-    /// Where tests find a server on which they may create databases.
+    /// The environment variable with the URL of a server on which tests may create databases.
     pub const ENV: &'static str = "ACTBOOK_TEST_POSTGRES";
 
     pub fn start() -> Result<Self> {
@@ -48,7 +48,7 @@ impl Postgres {
         Ok(Self::Own(cluster))
     }
 
-    /// Whether one can be started, or was brought.
+    /// True if a server can be started, or is named by the environment variable.
     pub fn is_there() -> bool {
         Self::programs().is_some() || std::env::var_os(Self::ENV).is_some()
     }
@@ -137,7 +137,8 @@ impl User {
     }
 }
 
-/// Beside the build where the user can get there, so that a bench measures one file system.
+/// The folder for the cluster: the target folder if the user can reach it, so that a bench measures one file
+/// system.
 fn home(user: Option<&User>) -> PathBuf {
     let target = stage::target();
     let open =
@@ -167,12 +168,12 @@ fn serve(programs: &Path, data: &Path, folder: &Path, port: u16, user: Option<&U
     serve.stdout(log.try_clone()?).stderr(log).spawn().context("postgres")
 }
 
-/// It also goes when this command is killed.
+/// A command run as `user`; it is ended (SIGQUIT) when this process dies.
 fn as_user(program: &Path, user: Option<&User>) -> Command {
-    let mut words = command(&["setpriv", "--pdeathsig", "QUIT"]);
+    let mut command = command(&["setpriv", "--pdeathsig", "QUIT"]);
     if let Some(user) = user {
-        words.args(["--clear-groups", "--reuid", &user.uid.to_string(), "--regid", &user.gid.to_string()]);
+        command.args(["--clear-groups", "--reuid", &user.uid.to_string(), "--regid", &user.gid.to_string()]);
     }
-    words.arg("--").arg(program).current_dir("/");
-    words
+    command.arg("--").arg(program).current_dir("/");
+    command
 }

@@ -12,7 +12,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace's folder")
 }
 
-/// Cargo's target folder: the place for everything that may be thrown away.
+/// Cargo's target folder, for everything that may be deleted.
 pub fn target() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => root().join(folder),
@@ -20,12 +20,13 @@ pub fn target() -> PathBuf {
     }
 }
 
-pub fn command(words: &[&str]) -> Command {
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).current_dir(root()).stdin(Stdio::null());
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(args[0]);
+    command.args(&args[1..]).current_dir(root()).stdin(Stdio::null());
     command
 }
 
+/// Runs a stage and shows its output as it comes; fails with the hint.
 pub fn loud(name: &str, command: &mut Command, hint: &str) -> Result<()> {
     eprintln!("── {name}: {}", words_of(command));
     let begun = Instant::now();
@@ -33,6 +34,7 @@ pub fn loud(name: &str, command: &mut Command, hint: &str) -> Result<()> {
     finish(name, begun, status.success(), hint)
 }
 
+/// Runs a stage and shows its output only if it fails; fails with the hint.
 pub fn quiet(name: &str, command: &mut Command, hint: &str) -> Result<()> {
     let begun = Instant::now();
     let output = command.output().with_context(|| not_started(name, command))?;
@@ -46,15 +48,15 @@ pub fn skipped(name: &str, why: &str) {
     eprintln!("── {name}: skipped, {why}");
 }
 
-/// Both streams of a finished process.
+/// Stdout and stderr of a finished process.
 pub fn text_of(output: &Output) -> String {
     let streams = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     streams.concat()
 }
 
-fn finish(name: &str, begun: Instant, good: bool, hint: &str) -> Result<()> {
+fn finish(name: &str, begun: Instant, succeeded: bool, hint: &str) -> Result<()> {
     let seconds = begun.elapsed().as_secs_f64();
-    if !good {
+    if !succeeded {
         bail!("{name} failed after {seconds:.1} s. {hint}");
     }
     eprintln!("── {name}: ok, {seconds:.1} s");
@@ -66,6 +68,6 @@ fn not_started(name: &str, command: &Command) -> String {
 }
 
 fn words_of(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    let args = std::iter::once(command.get_program()).chain(command.get_args());
+    args.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Valid plans in text, and what is said of them before they run.
+//! Valid plans, and the findings of their check before they run.
 
 use actbook_engine::analysis::{
     LEFT_BEHIND_SHOWN, PlanCheck, Severity, check_names, check_plan, forbidden_character, nearest,
@@ -80,25 +80,25 @@ fn the_check_is_shown_in_the_words_of_the_interface() {
     assert!(!refused.ok && refused.findings.len() == 1);
 }
 
-/// Cases are `### the advice`, the plan, `---` and every finding; without a `name:` it is one step a line.
+/// Cases are `### title`, the plan, `---` and every finding; a plan without `name:` is one step per line.
 #[test]
 fn advice_is_given_where_an_author_would_act_on_it() {
     let mut wrong = String::new();
     for case in include_str!("analysis/advice.txt").split("### ").skip(1) {
         let (title, rest) = case.split_once('\n').expect("a title");
-        let (text, expected) = rest.split_once("---\n").expect("a plan and what is said of it");
+        let (text, expected) = rest.split_once("---\n").expect("a plan and its findings");
         let plan = if text.starts_with("name:") {
             text.to_owned()
         } else {
             steps(&text.lines().collect::<Vec<_>>())
         };
         let findings = check_plan(&parsed(&plan), &Default::default()).findings;
-        let said: Vec<_> = findings
+        let lines: Vec<_> = findings
             .iter()
             .map(|f| format!("{} {} {}: {}; {}", f.severity, f.code, f.path, f.message, f.cure))
             .collect();
-        if said.join("\n") != expected.trim() {
-            wrong.push_str(&format!("### {title}\n{text}---\n{}\n\n", said.join("\n")));
+        if lines.join("\n") != expected.trim() {
+            wrong.push_str(&format!("### {title}\n{text}---\n{}\n\n", lines.join("\n")));
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");

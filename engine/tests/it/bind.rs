@@ -1,4 +1,4 @@
-//! Expressions in text: what they give, why they are refused, and that none can hurt the process.
+//! Expressions: their values, their errors, and their limits.
 
 mod against_cel;
 mod limits;

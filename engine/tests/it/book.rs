@@ -1,5 +1,5 @@
-//! One execution driven as the ledger drives it, in memory: decide, fold each entry, and for the
-//! driver go on with what follows. Every entry is held against `laws`.
+//! One execution driven in memory as the ledger drives it: decide, fold each entry, and append what follows
+//! for the driver. Every entry is checked against `invariants`.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,11 +18,11 @@ use serde_json::Value;
 
 use crate::laws;
 
-/// More events than any plan of these tests may give in one go.
+/// More events than any plan of these tests may produce for one command.
 const FOLLOW_MAX: usize = 500;
 
 thread_local! {
-    /// The story so far, where someone wants to read it.
+    /// The trace of the current run; `None` when tracing is off.
     pub static TRACE: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
@@ -40,8 +40,9 @@ pub struct Entry {
     pub payload: Option<Arc<Value>>,
 }
 
+/// An execution, its entries and a clock.
 pub struct Book {
-    /// Always there but while an entry is folded, which takes the state by value.
+    /// `None` only while an entry is folded, which takes the state by value.
     state: Option<Execution>,
     pub entries: Vec<Entry>,
     pub now_ms: i64,
@@ -49,7 +50,7 @@ pub struct Book {
 }
 
 impl Book {
-    pub fn open(plan: Arc<Plan>, inputs: Option<&Value>, terms: &ToolPolicies) -> Self {
+    pub fn open(plan: Arc<Plan>, inputs: Option<&Value>, policies: &ToolPolicies) -> Self {
         let salt: Arc<[u8]> = Arc::from(*b"salt");
         let plan_ref = PlanRef { id: PlanId::new("p"), name: "p".into(), version: 1, digest: plan.digest };
         let context = StartContext {
@@ -57,13 +58,14 @@ impl Book {
             project: Some("here".into()),
             agents_may_approve: false,
         };
-        let first = build_start_event(ExecutionId::new("e"), plan_ref, &plan, inputs, &context, terms, &salt);
+        let first =
+            build_start_event(ExecutionId::new("e"), plan_ref, &plan, inputs, &context, policies, &salt);
         let recorded = RecordedEvent { position: Position(1), at_ms: 0, event: first.event };
         let entry = Entry { recorded, payload: value(first.payload) };
         Self { state: Some(start(&entry, plan, salt.clone())), entries: vec![entry], now_ms: 0, salt }
     }
 
-    /// The same execution, folded from the first `count` entries, as another process would find it.
+    /// The same execution, folded from the first `count` entries, as another process would load it.
     pub fn fork(&self, count: usize) -> Self {
         let entries = self.entries[..count].to_vec();
         let mut execution = start(&entries[0], self.execution().plan.clone(), self.salt.clone());
@@ -86,10 +88,10 @@ impl Book {
         self.ask(&Command::Drive { epoch: self.execution().epoch }).expect("the driver may drive");
     }
 
-    /// What its driver says that was away.
+    /// The command of a driver whose lease may have lapsed.
     pub fn claims_again(&self) -> Command {
-        let seat = self.execution().node.clone().expect("somebody drives");
-        Command::Reclaim { node: seat, epoch: self.epoch() }
+        let node = self.execution().node.clone().expect("the execution has a driver");
+        Command::Reclaim { node, epoch: self.epoch() }
     }
 
     pub fn epoch(&self) -> Epoch {
@@ -108,11 +110,12 @@ impl Book {
         }
     }
 
+    /// Decides a command, appends its events, and for the driver appends what follows.
     pub fn ask(&mut self, command: &Command) -> Result<(), Refusal> {
         trace(|| format!("> {command:?} at {} ms", self.now_ms));
         let events = self.decide(command)?;
-        for fresh in events {
-            self.record(fresh);
+        for new_event in events {
+            self.record(new_event);
         }
         if matches!(command, Command::Claim { .. }) || command.epoch() == Some(self.execution().epoch) {
             self.follow();
@@ -127,11 +130,11 @@ impl Book {
             if events.is_empty() {
                 return;
             }
-            for fresh in events {
-                self.record(fresh);
+            for new_event in events {
+                self.record(new_event);
             }
         }
-        panic!("goes round in circles");
+        panic!("follow-up events do not end");
     }
 
     pub fn next(&self) -> Vec<NewEvent> {
@@ -141,7 +144,7 @@ impl Book {
     pub fn next_at(&self, at_ms: i64) -> Vec<NewEvent> {
         let mut values = LoadedPayloads::default();
         loop {
-            // The dice depend on nothing but the time, so that a prefix decides as the whole did.
+            // The random number depends only on the time, so that a prefix decides as the whole did.
             match follow(self.execution(), Now { at_ms, random: at_ms as u64 }, &values) {
                 Ok(events) => return events,
                 Err(missing) => self.load(missing, &mut values),
@@ -152,22 +155,22 @@ impl Book {
     pub fn load(&self, missing: MissingPayloads, values: &mut LoadedPayloads) {
         for position in missing.0 {
             let entry = &self.entries[position.0 as usize - 1];
-            let payload = entry.payload.clone().expect("a payload that is asked for was kept");
+            let payload = entry.payload.clone().expect("a requested payload is stored");
             values.0.insert(position, payload);
         }
     }
 
-    fn record(&mut self, fresh: NewEvent) {
+    fn record(&mut self, new_event: NewEvent) {
         let position = Position(self.entries.len() as u64 + 1);
-        let recorded = RecordedEvent { position, at_ms: self.now_ms, event: fresh.event };
+        let recorded = RecordedEvent { position, at_ms: self.now_ms, event: new_event.event };
         trace(|| format!("    {}", line(&recorded.event)));
         let again =
             Event::decode(recorded.event.kind(), &recorded.event.body()).expect("an event reads back");
-        assert_eq!(again, recorded.event, "what is stored is what was decided");
+        assert_eq!(again, recorded.event, "the stored event equals the decided one");
         let before = laws::Before::see(self.execution(), &recorded.event);
         let execution = self.state.take().expect("there between entries");
-        self.state = Some(evolve(execution, &recorded).expect("what the engine decides can be folded"));
-        self.entries.push(Entry { recorded, payload: value(fresh.payload) });
+        self.state = Some(evolve(execution, &recorded).expect("a decided event can be folded"));
+        self.entries.push(Entry { recorded, payload: value(new_event.payload) });
         let entry = self.entries.last().expect("just pushed");
         before.hold(self.execution(), &entry.recorded.event);
     }
@@ -182,7 +185,7 @@ fn value(payload: Option<Vec<u8>>) -> Option<Arc<Value>> {
     payload.map(|bytes| Arc::new(serde_json::from_slice(&bytes).expect("a payload is JSON")))
 }
 
-/// An event in one line: its kind, its step and number, and whatever else it says, digests left out.
+/// An event in one line: its kind, step, number and other fields, without digests.
 pub fn line(event: &Event) -> String {
     let mut fields: serde_json::Map<String, Value> =
         serde_json::from_str(&event.body()).expect("a body is a map");
@@ -197,7 +200,7 @@ pub fn line(event: &Event) -> String {
         text += &number.map(|number| format!("#{number}")).unwrap_or_default();
     }
     for name in ["outcome", "answer", "found", "status", "category"] {
-        text += &take(name).map(|word| format!(" {word}")).unwrap_or_default();
+        text += &take(name).map(|value| format!(" {value}")).unwrap_or_default();
     }
     for name in ["unsent", "takeover", "asks"] {
         text += &take(name).map(|_| format!(" {name}")).unwrap_or_default();
@@ -217,7 +220,7 @@ pub fn line(event: &Event) -> String {
     text
 }
 
-/// A step's name, or a call of an unwinding as `step#attempt`.
+/// A step's id, or a call of an unwinding as `step#attempt`.
 fn item(item: &Value) -> String {
     match item {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! The golden vectors of docs/journal.md: journals written by any release must verify for ever.
+//! The golden vectors of docs/journal.md: journals written by any release must always verify.
 
 use actbook_engine::chain::{Digest, EntryParts, GENESIS, Hash, chain_hash, entry_hash};
 use actbook_engine::id::{Position, StreamId, TenantId};
@@ -48,7 +48,7 @@ fn entry_and_chain_hashes_are_the_documented_ones() {
 fn a_payload_digest_is_the_documented_one() {
     let digest = Digest::salted(&[7; 16], br#"{"text":"hello"}"#);
     assert_eq!(digest.to_string(), "OTt-OMr3LZMjSCj54C7Nsr5ZlGvGFKJBIF7wfCUtxsk");
-    let read: Digest = serde_json::from_str(&format!("\"{digest}\"")).expect("what was written reads back");
+    let read: Digest = serde_json::from_str(&format!("\"{digest}\"")).expect("a written digest parses");
     assert_eq!(read, digest);
 }
 

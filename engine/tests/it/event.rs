@@ -1,4 +1,4 @@
-//! What the journal holds is read for ever: older versions of an event's body, and the newest one back again.
+//! Journal compatibility: older versions of an event's body are readable, and the newest one round-trips.
 
 use actbook_engine::event::{Event, ExecutionStarted};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn decoded(kind: &str, body: &Value) -> ExecutionStarted {
 fn execution_started_1_reads_without_a_project() {
     let old = decoded("execution_started.1", &started());
     assert_eq!((old.project, old.agents_may_approve), (None, false));
-    assert_eq!(old.task.as_deref(), Some("TASK-1"), "the rest reads as before");
+    assert_eq!(old.task.as_deref(), Some("TASK-1"), "the other fields are read");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What must hold at every entry of every execution, whatever the plan and whoever asks. The world's
-//! own truth (does an effect stand?) is not known here; `simulation` holds the end against it.
+//! Invariants that must hold at every entry of every execution, for any plan and any command. The real
+//! effects are not known here; `simulation` checks the end of an execution against them.
 
 use actbook_engine::event::{Event, ProbeFinding};
 use actbook_engine::execution::{
@@ -13,12 +13,12 @@ use actbook_engine::policy::{
 };
 use actbook_engine::tool_policy::StepRules;
 
-/// What is remembered of the state before an entry.
+/// The parts of the state before an entry that are compared with the state after it.
 pub struct Before {
     statuses: Vec<StepStatus>,
     forced: Vec<bool>,
     ended: Option<EndStatus>,
-    /// The step of a late answer had an attempt out.
+    /// The event's step had an attempt in flight.
     in_flight: bool,
 }
 
@@ -73,11 +73,11 @@ impl Before {
             Event::AttemptEnded(event) if event.takeover => {
                 let state = execution.step(step.expect("a step of the plan"));
                 let attempt = &state.attempts[event.attempt as usize - 1];
-                assert!(attempt.task_handle.is_none(), "a task was given up with its driver");
+                assert!(attempt.task_handle.is_none(), "a task was recorded as lost with its driver");
             }
             Event::CompensationRecorded(_) => {
                 let stopped = execution.ended.is_some() || execution.phase == Phase::Unwind;
-                assert!(stopped, "undone by hand while it goes forward");
+                assert!(stopped, "undone by hand while the execution runs forward");
             }
             Event::FailureHandled(event) => {
                 let no = execution.plan.find_step(event.step.as_str()).expect("a step of the plan");
@@ -101,7 +101,7 @@ impl Before {
             Event::UnwindStarted(_) => {
                 assert!(
                     execution.steps.iter().all(|step| !step.left_in_place),
-                    "an undo takes up what was left"
+                    "an undo includes steps that were left in place"
                 );
             }
             Event::ExecutionEnded(event) => ended(execution, event.status),
@@ -114,7 +114,7 @@ impl Before {
             _ => {}
         }
         if let Some(end) = execution.ended {
-            assert_eq!(execution.status(), ExecutionStatus::from(end), "ended first");
+            assert_eq!(execution.status(), ExecutionStatus::from(end), "the status is the end status");
         }
         if self.ended.is_some() && !matches!(event, Event::UnwindStarted(_) | Event::ExecutionEnded(_)) {
             assert_eq!(self.ended, execution.ended, "ended stays ended");
@@ -139,12 +139,12 @@ impl Before {
     fn only_an_answer_forces(&self, execution: &Execution, event: &Event) {
         let answered = match event {
             Event::Decided(event) => matches!(event.answer, StepAnswer::Retry | StepAnswer::DidNotHappen),
-            // What was proven unsent is to start again as it was to start before.
+            // An attempt proven unsent starts again as it would have before.
             Event::AttemptEnded(event) => event.unsent && event.takeover,
             _ => false,
         };
         for (before, step) in self.forced.iter().zip(&execution.steps) {
-            assert!(*before || !step.forced || answered, "forced by no answer");
+            assert!(*before || !step.forced || answered, "forced without an answer");
         }
     }
 
@@ -164,18 +164,21 @@ impl Before {
 fn undone_is_undone(execution: &Execution) {
     for no in execution.step_numbers() {
         let (spec, step) = (execution.plan.step(no), execution.step(no));
-        let stands = !step.attempts_to_undo(execution.rules(no)).is_empty();
+        let has_effect = !step.attempts_to_undo(execution.rules(no)).is_empty();
         match step.status() {
-            StepStatus::Compensated => assert!(!stands, "`{}` is compensated, and stands", spec.id),
+            StepStatus::Compensated => {
+                assert!(!has_effect, "`{}` is compensated, and has effects to undo", spec.id);
+            }
             StepStatus::Compensating | StepStatus::CompensationFailed => {
-                assert!(stands, "`{}` is {}, and nothing stands", spec.id, step.status());
+                assert!(has_effect, "`{}` is {}, and has nothing to undo", spec.id, step.status());
             }
             _ => {}
         }
     }
 }
 
-/// Paused, nothing starts and nothing ends; ended, only evidence and `undo`.
+/// While paused nothing starts and nothing ends; after the end only late answers, records and an undo are
+/// appended.
 fn stays_put(execution: &Execution, event: &Event) {
     let starts = matches!(
         event,
@@ -204,14 +207,14 @@ fn stays_put(execution: &Execution, event: &Event) {
             | Event::DecisionRecorded(_)
             | Event::CompensationRecorded(_)
     );
-    // What was undone by hand after the end may end it anew, in another way.
-    let ends_anew = matches!(event, Event::ExecutionEnded(anew)
-        if anew.status != EndStatus::Succeeded && Some(anew.status) != execution.ended);
-    assert!(execution.ended.is_none() || after_the_end || ends_anew, "ended, and yet {}", event.kind());
+    // A manual undo after the end may end the execution again, with another status.
+    let ends_again = matches!(event, Event::ExecutionEnded(again)
+        if again.status != EndStatus::Succeeded && Some(again.status) != execution.ended);
+    assert!(execution.ended.is_none() || after_the_end || ends_again, "ended, and yet {}", event.kind());
     let sends = matches!(event, Event::AttemptStarted(_) | Event::CompensationStarted(_));
     assert!(
         !(execution.awaits_undo_approval() && sends),
-        "an undo waits for its yes, and yet {}",
+        "an undo waits for approval, and yet {}",
         event.kind()
     );
 }
@@ -240,7 +243,7 @@ fn may_start(execution: &Execution, no: StepNo) {
     let answered = step.forced || step.last_attempt().is_some_and(|last| last.forced);
     assert!(answered || limit.is_none_or(|limit| execution.calls_made < limit), "beyond the budget");
     let halting = execution.step_numbers().any(|other| halts(execution, other));
-    assert!(answered || !halting, "starts though a failure lets nothing start");
+    assert!(answered || !halting, "starts though a failure halts all starts");
     approved(execution, no);
 }
 
@@ -253,7 +256,7 @@ fn halts(execution: &Execution, no: StepNo) -> bool {
         }
 }
 
-/// Without an answer, what may have run is not sent again, unless sending twice does no harm.
+/// Without an answer, a call that may have run is not sent again, unless it is repeatable.
 fn sent_once(execution: &Execution, no: StepNo) {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
     if execution.rules(no).repeatable || step.forced {
@@ -278,8 +281,8 @@ fn over_its_needs(execution: &Execution, spec: &Step) {
             StepStatus::Failed | StepStatus::Unknown | StepStatus::Cancelled => need.status_read,
             _ => false,
         };
-        // A step that ran because of another's status may be tried again while that one changes.
-        assert!(satisfied || need.status_read, "ran over a need that is {}", needed.status());
+        // A step that reads another's status may be retried while that status changes.
+        assert!(satisfied || need.status_read, "ran though a dependency is {}", needed.status());
     }
 }
 
@@ -296,7 +299,7 @@ fn approved(execution: &Execution, no: StepNo) {
     assert!(step.approved || !(rules.needs_approval || by_policy), "starts without its approval");
 }
 
-/// The attempt that has just started sends what was approved, under the right key.
+/// A just started attempt sends the approved arguments, with the right key.
 fn started(execution: &Execution, no: StepNo) {
     let step = execution.step(no);
     let (new, earlier) = step.attempts.split_last().expect("one has just started");
@@ -310,12 +313,15 @@ fn started(execution: &Execution, no: StepNo) {
     let Some(last) = earlier.iter().rev().find(|one| !one.unsent).or(earlier.last()) else { return };
     let digest = |stored: Option<PayloadRef>| stored.map(|stored| stored.digest.digest);
     if step.corrected_arguments.is_some() && last.effective_outcome() != Some(Outcome::Unknown) {
-        assert_eq!(digest(new.arguments), digest(step.corrected_arguments), "sends what an answer corrected");
+        assert_eq!(digest(new.arguments), digest(step.corrected_arguments), "sends the corrected arguments");
         return;
     }
     if last.ended_with_question && last.outcome == Some(Outcome::Failed) {
         assert_eq!(last.key, new.key, "the key changed over a question");
-        assert!(new.reply.is_none() || new.arguments == last.arguments, "answered, and sends another call");
+        assert!(
+            new.reply.is_none() || new.arguments == last.arguments,
+            "a reply is sent with other arguments"
+        );
         return;
     }
     match last.effective_outcome() {
@@ -323,37 +329,43 @@ fn started(execution: &Execution, no: StepNo) {
         Some(Outcome::Failed) if last.unsent => {
             assert_eq!(last.key, new.key, "the key changed though nothing was sent")
         }
-        Some(Outcome::Failed) => assert_ne!(last.key, new.key, "the key outlived a failure"),
+        Some(Outcome::Failed) => assert_ne!(last.key, new.key, "the key was kept after a failure"),
         Some(Outcome::Succeeded) | None => panic!("an attempt after one that has not failed"),
     }
 }
 
 fn may_probe(execution: &Execution, no: StepNo) {
     let last = execution.step(no).last_attempt().expect("a probe is about an attempt");
-    assert_eq!(last.effective_outcome(), Some(Outcome::Unknown), "probes what is known");
+    assert_eq!(last.effective_outcome(), Some(Outcome::Unknown), "probes a known outcome");
     assert!(
         !matches!(last.probe, ProbeState::Open { .. } | ProbeState::Done(ProbeFinding::Happened)),
         "probes twice"
     );
     assert!(execution.stop.is_none(), "cancel and abandon start no probe");
     let probe = execution.plan.step(no).probe.as_ref().expect("the step has one");
-    let terms = execution.tool_policies.get(&probe.tool).cloned().unwrap_or_default();
-    assert!(!terms.approval && terms.read_only != Some(false), "probes with what the config forbids");
+    let policy = execution.tool_policies.get(&probe.tool).cloned().unwrap_or_default();
+    assert!(
+        !policy.approval && policy.read_only != Some(false),
+        "probes with a tool that the config forbids"
+    );
     let limit = execution.plan.policy.max_calls.filter(|_| execution.phase == Phase::Forward);
     assert!(limit.is_none_or(|limit| execution.calls_made < limit), "a probe beyond the budget");
 }
 
-/// The compensation that has just started is no call under approval, or has the yes to what it sends.
+/// A just started compensation needs no approval, or its arguments are approved.
 fn undo_approved(execution: &Execution, no: StepNo) {
     let compensation = execution.plan.step(no).compensation.as_ref().expect("the step has one");
     let Some(tool) = compensation.tool() else { return };
-    if !execution.tool_policies.get(tool).is_some_and(|terms| terms.approval) {
+    if !execution.tool_policies.get(tool).is_some_and(|policy| policy.approval) {
         return;
     }
     let last = execution.step(no).last_compensation().expect("one has just started");
-    let yes = execution.step(no).undo_approvals.get(&last.attempt);
+    let approval = execution.step(no).undo_approvals.get(&last.attempt);
     let sent = last.arguments.map(|arguments| arguments.digest.digest);
-    assert!(sent.is_none() || yes.is_some_and(|yes| yes.arguments == sent), "undoes without its yes");
+    assert!(
+        sent.is_none() || approval.is_some_and(|approval| approval.arguments == sent),
+        "undoes without its approval"
+    );
 }
 
 fn may_undo(execution: &Execution, no: StepNo, attempt: u32) {
@@ -369,15 +381,15 @@ fn may_undo(execution: &Execution, no: StepNo, attempt: u32) {
     let asks = |other: &StepState| {
         other.status() == StepStatus::CompensationFailed && !other.left_in_place && !other.undo_retry
     };
-    assert!(!execution.steps.iter().any(asks), "undoes on though a compensation failed");
+    assert!(!execution.steps.iter().any(asks), "undoes another step though a compensation failed");
     let targets = execution.step(no).attempts_to_undo(execution.rules(no));
     assert_eq!(targets.last(), Some(&attempt), "undoes the newest first");
     for later in dependants(execution, no) {
         let (spec, state) = (execution.plan.step(later), execution.step(later));
-        let standing = spec.compensation.is_some()
+        let to_undo = spec.compensation.is_some()
             && !state.left_in_place
             && !state.attempts_to_undo(execution.rules(later)).is_empty();
-        assert!(!standing, "undone before `{}`, which depends on it", spec.id);
+        assert!(!to_undo, "undone before `{}`, which depends on it", spec.id);
     }
 }
 
@@ -395,21 +407,22 @@ fn dependants(execution: &Execution, no: StepNo) -> Vec<StepNo> {
     found
 }
 
-/// A step that reads the status of a failed one is no dependant of it.
+/// A failure does not cancel or skip a step that only reads its status.
 fn spares_readers_of_status<'a>(
     execution: &Execution,
     failed: StepNo,
-    hit: impl Iterator<Item = &'a actbook_engine::id::StepId>,
+    affected: impl Iterator<Item = &'a actbook_engine::id::StepId>,
 ) {
     let spec = execution.plan.step(failed);
     let reaches_all = spec.failure_action == Some(FailureAction::CancelAll);
-    let hit: Vec<StepNo> = hit.map(|step| execution.plan.find_step(step.as_str()).expect("a step")).collect();
-    for no in &hit {
+    let affected: Vec<StepNo> =
+        affected.map(|step| execution.plan.find_step(step.as_str()).expect("a step")).collect();
+    for no in &affected {
         let named = spec.propagate_to.contains(no) || reaches_all;
         let through = execution.plan.step(*no).dependencies.iter().any(|need| {
             let state = execution.step(need.step);
             let stopped = state.status() == StepStatus::Cancelled || state.cause.is_some();
-            !need.status_read && (need.step == failed || hit.contains(&need.step) || stopped)
+            !need.status_read && (need.step == failed || affected.contains(&need.step) || stopped)
         });
         assert!(named || through, "stopped by a failure whose status it reads");
     }
@@ -432,7 +445,10 @@ fn ended(execution: &Execution, end: EndStatus) {
         EndStatus::Compensated => {
             for no in execution.step_numbers() {
                 let (rules, step, id) = (execution.rules(no), execution.step(no), execution.step_id(no));
-                assert!(step.attempts_to_undo(rules).is_empty(), "compensated, and `{id}` stands");
+                assert!(
+                    step.attempts_to_undo(rules).is_empty(),
+                    "compensated, and `{id}` has effects to undo"
+                );
                 let partly = rules.cancellable != actbook_engine::policy::Reversibility::Reversible;
                 assert!(
                     !partly || step.undone_attempts.is_empty(),
@@ -445,21 +461,21 @@ fn ended(execution: &Execution, end: EndStatus) {
                 let partly = rules.cancellable != actbook_engine::policy::Reversibility::Reversible;
                 !step.attempts_to_undo(rules).is_empty() || (partly && !step.undone_attempts.is_empty())
             };
-            assert!(specs().any(remains), "all is undone, and yet it failed");
+            assert!(specs().any(remains), "everything is undone, and yet the execution failed");
         }
         EndStatus::Failed | EndStatus::Cancelled => {}
     }
 }
 
-/// Between commands: the status and the questions agree with what is out and what follows.
+/// Between commands: after the end nothing is due or asked, and while paused nothing wakes up.
 pub fn at_rest(execution: &Execution) {
     if execution.ended.is_some() {
         let due = due(execution);
         assert!(due.calls.is_empty() && due.wake_at.is_none(), "something is due after the end");
         let whole_undo = |question: &Question| question.subject == QuestionSubject::UndoApproval;
-        assert!(questions(execution).iter().all(whole_undo), "asks after the end");
+        assert!(questions(execution).iter().all(whole_undo), "a question after the end");
     }
     if execution.paused {
-        assert!(due(execution).wake_at.is_none(), "a paused execution looks again");
+        assert!(due(execution).wake_at.is_none(), "a paused execution has a wake-up time");
     }
 }

@@ -12,7 +12,7 @@ mod semantics;
 mod simulation;
 mod template;
 
-/// Random cases per property: few enough for every day, more where `ACTBOOK_FUZZ_CASES` says so.
+/// Random cases per property: few by default, more with `ACTBOOK_FUZZ_CASES`.
 pub fn fuzz_cases() -> u32 {
     std::env::var("ACTBOOK_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2_000)
 }

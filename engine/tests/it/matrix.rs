@@ -1,5 +1,6 @@
-//! Every role in which a tool is called, against everything that an operator can say of the tool: no cell
-//! sends what the config forbids. The tables are the engine's own, so a new role or term does not compile here.
+//! Every role in which a tool is called, with every policy that an operator can set for the tool: no
+//! combination sends what the config forbids. The tables use the engine's types, so a new role or policy
+//! field does not compile here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use crate::book::Book;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Step,
-    /// The plan's own retry of an attempt whose outcome nobody knows.
+    /// The plan's own retry of an attempt whose outcome is unknown.
     AutomaticRetry,
     AnsweredRetry,
     Takeover,
     Compensation,
     AnsweredUndoRetry,
     Probe,
-    /// A probe whose process was lost while it was out.
+    /// A probe whose driver was lost while it was in flight.
     LostProbe,
 }
 
@@ -32,7 +33,7 @@ enum Demand {
     Approval,
     NotReadOnly,
     NotIdempotent,
-    /// Neither the config nor a trusted server says that sending it twice does no harm.
+    /// Neither the config nor a trusted server declares the tool repeatable.
     NotTrusted,
     Budget,
     Pin,
@@ -67,11 +68,11 @@ impl Role {
     }
 }
 
-/// The cells in which the call is made without a further word of a person.
+/// Whether the call is made without a further decision of a person.
 fn may_send(role: Role, demand: Demand) -> bool {
     use Role as R;
     match demand {
-        // A yes covers automatic attempts, and nothing else.
+        // An approval covers automatic attempts, and nothing else.
         Demand::Approval => matches!(role, R::AutomaticRetry | R::Takeover),
         Demand::NotReadOnly => !matches!(role, R::AutomaticRetry | R::Takeover | R::Probe | R::LostProbe),
         Demand::NotIdempotent => !matches!(role, R::AutomaticRetry | R::Takeover | R::LostProbe),
@@ -82,24 +83,24 @@ fn may_send(role: Role, demand: Demand) -> bool {
     }
 }
 
-/// What the operator says of the tool under test; the plan says the most permissive thing.
+/// The operator's policy for the tool under test; the plan itself is as permissive as possible.
 fn terms(demand: Demand) -> ToolPolicy {
-    let yes = ToolPolicy { hinted: true, read_only: None, idempotent: None, ..ToolPolicy::default() };
-    let terms = match demand {
-        Demand::Approval => ToolPolicy { approval: true, ..yes },
-        Demand::NotReadOnly => ToolPolicy { read_only: Some(false), hinted: false, ..yes },
-        Demand::NotIdempotent => ToolPolicy { idempotent: Some(false), hinted: false, ..yes },
-        Demand::NotTrusted => ToolPolicy { hinted: false, ..yes },
-        Demand::Budget => yes,
-        Demand::Pin => ToolPolicy { pin: Some(Digest::of(b"seen")), ..yes },
+    let permissive = ToolPolicy { hinted: true, read_only: None, idempotent: None, ..ToolPolicy::default() };
+    let policy = match demand {
+        Demand::Approval => ToolPolicy { approval: true, ..permissive },
+        Demand::NotReadOnly => ToolPolicy { read_only: Some(false), hinted: false, ..permissive },
+        Demand::NotIdempotent => ToolPolicy { idempotent: Some(false), hinted: false, ..permissive },
+        Demand::NotTrusted => ToolPolicy { hinted: false, ..permissive },
+        Demand::Budget => permissive,
+        Demand::Pin => ToolPolicy { pin: Some(Digest::of(b"seen")), ..permissive },
     };
-    // A new term needs a row above.
+    // A new field needs a row above.
     let ToolPolicy { pin: _, timeout_ms: _, retry: _, idempotent: _, read_only: _, hinted: _, approval: _ } =
-        terms;
-    terms
+        policy;
+    policy
 }
 
-/// One step that says of itself whatever would allow the most, with the compensation or probe of the role.
+/// One step declared as permissive as possible, with the compensation or probe of the role.
 fn plan(role: Role, demand: Demand) -> Value {
     let retry = json!({ "max_attempts": 3, "backoff": "0s", "on": ["timeout"] });
     let mut step = json!({ "id": "a", "tool": "t/x", "retry": retry });
@@ -110,7 +111,7 @@ fn plan(role: Role, demand: Demand) -> Value {
         (CallKind::Compensation, _) => step["compensation"] = json!({ "tool": "t/u", "idempotent": true }),
         (CallKind::Probe, _) => step["probe"] = json!({ "tool": "t/p", "happened": "output.done" }),
     }
-    // The first call spends the budget: another step's, where the role is a first attempt.
+    // The first call spends the budget: another step's call where the role is a first attempt.
     let first = json!({ "id": "first", "tool": "t/free" });
     let steps = if spends_elsewhere(role, demand) { vec![first, step] } else { vec![step] };
     let policy = if demand == Demand::Budget { json!({ "max_calls": 1 }) } else { json!({}) };
@@ -134,10 +135,10 @@ impl Cell {
             CallKind::Compensation => "t/u",
             CallKind::Probe => "t/p",
         };
-        let terms = ToolPolicies::from([(tool.to_owned(), terms(demand))]);
-        let mut book = Book::open(Arc::new(plan), None, &terms);
-        book.claim(BTreeSet::new());
-        Self { book }
+        let policies = ToolPolicies::from([(tool.to_owned(), terms(demand))]);
+        let mut harness = Book::open(Arc::new(plan), None, &policies);
+        harness.claim(BTreeSet::new());
+        Self { book: harness }
     }
 
     fn give(&mut self, command: &Command) {
@@ -149,14 +150,14 @@ impl Cell {
         self.give(&Command::Approve { step: Some("a".into()), reason: None });
     }
 
-    /// The only call that is out ends.
+    /// Ends the only call in flight.
     fn end(&mut self, ended: ReportedOutcome) {
         let call = due(self.book.execution()).calls[0].id;
         let report = Command::ReportOutcome { epoch: self.book.epoch(), call, outcome: ended };
         self.book.ask(&report).expect("the driver may report");
     }
 
-    /// An agent's answer: it may not approve.
+    /// Answers as an agent, which may not approve.
     fn answer(&mut self, answer: StepAnswer) {
         let (step, approves) = ("a".to_owned(), false);
         let command = Command::Decide { step, answer, reason: None, output: None, arguments: None, approves };
@@ -189,7 +190,7 @@ fn succeeded() -> ReportedOutcome {
     ReportedOutcome::Succeeded { output: json!({}) }
 }
 
-/// Brings the execution to where the call of this role would be made.
+/// Brings the execution to the point where the call of this role would be made.
 fn play(role: Role, demand: Demand) -> Cell {
     let mut cell = Cell::open(role, demand);
     if spends_elsewhere(role, demand) {

@@ -1,4 +1,4 @@
-//! Plans in text: what is read from a valid one, and what is said of a wrong one.
+//! Plans: parsing of valid ones, and the findings of invalid ones.
 
 mod fuzz;
 mod inputs;
@@ -15,7 +15,7 @@ pub fn parsed(text: &str) -> Plan {
     Plan::parse(text).unwrap_or_else(|findings| panic!("refused: {findings:#?}"))
 }
 
-/// A plan of these steps, each a line of YAML.
+/// A plan document of these steps, each a line of YAML.
 pub fn steps(lines: &[&str]) -> String {
     let lines: Vec<String> = lines.iter().map(|line| format!("  - {line}\n")).collect();
     format!("name: test\nsteps:\n{}", lines.concat())
@@ -86,7 +86,7 @@ fn the_stored_document_gives_the_same_plan_again() {
         assert_eq!(plan.digest, again.digest);
     }
     let yaml = "steps: [{arguments: {b: [1.0e+300, -0.0, 18446744073709551615], z: 1.0}, id: a, tool: s/t}]\nname: x\n";
-    assert_eq!(parsed(json).digest, parsed(yaml).digest, "one plan, however it is written");
+    assert_eq!(parsed(json).digest, parsed(yaml).digest, "JSON and YAML of one plan have the same digest");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn durations_are_read_as_people_write_them() {
     }
 }
 
-/// Twice the work for twice the steps, deep and wide: nothing recurses and nothing is quadratic.
+/// Parsing and checking take linear time, and do not recurse over steps.
 #[test]
 fn ten_thousand_steps_are_read_in_time() {
     let step = |index: usize| {

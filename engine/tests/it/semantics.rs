@@ -1,6 +1,6 @@
-//! The engine's contract in text. A case is a sentence, a plan, and a transcript: lines that begin with
-//! `>` are asked, the lines below are what the engine answers. `ACTBOOK_BLESS=1` writes the answers
-//! anew; read what changed before you keep it.
+//! The engine's contract in text. A case is a title, a plan, and a transcript: lines that begin with `>` are
+//! commands, the lines below are the engine's answers. `ACTBOOK_BLESS=1` rewrites the answers; review the
+//! changes before you keep them.
 
 mod script;
 
@@ -15,11 +15,11 @@ fn check(name: &str) {
         return;
     }
     for (expected, actual) in cases(&expected).iter().zip(cases(&actual)) {
-        assert!(*expected == actual, "expected:\n{expected}\nthe engine says:\n{actual}");
+        assert!(*expected == actual, "expected:\n{expected}\nthe engine answers:\n{actual}");
     }
 }
 
-/// Each begins with a line `# sentence`.
+/// Splits the text into cases; each begins with a line `# title`.
 fn cases(text: &str) -> Vec<&str> {
     let starts: Vec<usize> =
         text.match_indices("# ").map(|(at, _)| at).filter(|at| starts_line(text, *at)).collect();

@@ -1,7 +1,8 @@
-//! Seeded stories: random plans, outcomes, late answers, crashes and commands, with the laws checked at
-//! every entry, and every prefix resumed by another process to an end.
+//! Seeded simulations: random plans, outcomes, late answers, crashes and commands, with the invariants
+//! checked at every entry, and every prefix of the journal resumed by another process to an end.
 //!
-//! `ACTBOOK_SEEDS=n` runs n stories, from `ACTBOOK_FIRST_SEED` on; `ACTBOOK_SEED=n` runs one and prints it.
+//! `ACTBOOK_SEEDS=n` runs n simulations, from `ACTBOOK_FIRST_SEED` on; `ACTBOOK_SEED=n` runs one and prints
+//! it.
 
 mod actors;
 mod coverage;
@@ -28,12 +29,12 @@ use dice::Dice;
 use world::{Sent, Truth, World};
 
 const SEEDS: u64 = 2_000;
-/// Enough stories for every counter to be seen.
+/// Enough simulations for every coverage counter to be reached.
 const SEEDS_FOR_COVERAGE: u64 = 1_000;
 const COMMANDS: usize = 100;
-/// Rounds in which a benign world must bring any execution to its end.
+/// Rounds within which a benign world must bring any execution to its end.
 const ROUNDS: usize = 250;
-/// After this many the person in `settle` stops trying and cancels.
+/// After this many rounds the person in `settle` cancels the execution.
 const PATIENCE: usize = 70;
 
 struct Sim {
@@ -47,13 +48,13 @@ struct Sim {
 
 impl Sim {
     fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let plan = Arc::new(plans::plan(&mut dice));
+        let mut rng = Dice::new(seed);
+        let plan = Arc::new(plans::plan(&mut rng));
         trace(|| plan.document.clone());
         let late = seed % 4 == 3;
-        let world = World { down: dice.chance(6), wrong: late, land_late: late, ..World::default() };
-        let terms = plans::terms(&mut dice);
-        Self { dice, book: Book::open(plan, None, &terms), world, benign: false, prefixes: 15 }
+        let world = World { down: rng.chance(6), wrong: late, land_late: late, ..World::default() };
+        let policies = plans::terms(&mut rng);
+        Self { dice: rng, book: Book::open(plan, None, &policies), world, benign: false, prefixes: 15 }
     }
 
     fn execution(&self) -> &Execution {
@@ -68,15 +69,18 @@ impl Sim {
         self.book.decide(command).is_ok()
     }
 
-    /// Gives the command; false where it was refused.
+    /// Applies the command and checks its entries; false if it was refused.
     fn give(&mut self, command: &Command) -> bool {
         let mark = self.book.entries.len();
         if let Err(refusal) = self.book.ask(command) {
             coverage::see("refused", coverage::name(command), "");
-            assert!(!refusal.cure.is_empty() && !refusal.message.is_empty(), "a refusal says what to do");
+            assert!(
+                !refusal.cure.is_empty() && !refusal.message.is_empty(),
+                "a refusal has a message and a cure"
+            );
             if self.dice.chance(20) && self.execution().ended.is_none() {
                 let alternative = self.candidates().iter().any(|other| self.accepts(other));
-                assert!(alternative, "refused with nothing else to do: {command:?}");
+                assert!(alternative, "refused, and no other command is accepted: {command:?}");
             }
             return false;
         }
@@ -95,26 +99,29 @@ impl Sim {
         true
     }
 
-    /// What a tool asks is for people and agents to answer: nothing is undone unasked meanwhile.
+    /// While a tool's question is open, nothing is undone automatically.
     fn nothing_unwound_over_a_question(&self, mark: usize) {
         let unwinds = |event: &Event| matches!(event, Event::UnwindStarted(_) | Event::UnwindProposed(_));
         for at in (mark..self.book.entries.len()).filter(|at| unwinds(&self.book.entries[*at].recorded.event))
         {
             let before = self.book.fork(at);
             let asks = before.execution().steps.iter().any(|step| step.open_question().is_some());
-            let by_itself = !before.execution().undo_requested;
-            assert!(!(asks && by_itself), "unwound by itself over a tool's question");
+            let automatic = !before.execution().undo_requested;
+            assert!(!(asks && automatic), "unwound automatically over a tool's question");
         }
     }
 
-    /// `compensated` is a promise: no effect that the journal can know of stands.
+    /// A compensated execution must have no remaining effect that the journal knows of.
     fn hold_against_the_world(&self, at: usize) {
         let Event::ExecutionEnded(event) = &self.book.entries[at].recorded.event else { return };
         if event.status != EndStatus::Compensated {
             return;
         }
         let effects = &self.world.effects;
-        assert!(self.world.wrong || effects.is_empty(), "compensated, and yet there stand {effects:?}");
+        assert!(
+            self.world.wrong || effects.is_empty(),
+            "compensated, and yet these effects remain: {effects:?}"
+        );
         for no in self.execution().step_numbers() {
             let known = |at: &usize| {
                 let attempt = &self.execution().step(no).attempts[*at];
@@ -122,24 +129,24 @@ impl Sim {
                     || attempt.late_outcome == Some(Outcome::Succeeded)
             };
             let mut attempts = (0..self.execution().step(no).attempts.len()).filter(known);
-            let stands = attempts.any(|attempt| self.world.stands(self.execution(), no, attempt as u32));
-            assert!(!stands, "compensated, though the journal knows of an effect of `{}`", self.id(no));
+            let remains = attempts.any(|attempt| self.world.stands(self.execution(), no, attempt as u32));
+            assert!(!remains, "compensated, though the journal knows of an effect of `{}`", self.id(no));
         }
     }
 
     fn fork(&mut self, count: usize) -> Self {
-        let book = self.book.fork(count);
-        Self { dice: self.dice.fork(), book, world: self.world.clone(), benign: true, prefixes: 0 }
+        let harness = self.book.fork(count);
+        Self { dice: self.dice.fork(), book: harness, world: self.world.clone(), benign: true, prefixes: 0 }
     }
 
-    /// Another process that finds only the first entries of a command goes on to an end; one that
-    /// finds them all has the same state as the one that wrote them.
+    /// Another process that finds only the first entries of a command brings the execution to an end; one
+    /// that finds them all has the same state as the process that wrote them.
     fn resume_prefixes(&mut self, mark: usize) {
         let whole = self.book.entries.len();
         assert_eq!(
             story(self.book.fork(whole).execution()),
             story(self.execution()),
-            "the fold differs from live"
+            "the folded state differs from the live state"
         );
         for count in mark..=whole {
             let lines = TRACE.with_borrow(|trace| trace.as_ref().map(Vec::len));
@@ -153,7 +160,7 @@ impl Sim {
         }
     }
 
-    /// The driver goes on; from each prefix it would have gone on in the same way.
+    /// The driver continues; from each prefix it would have continued in the same way.
     fn drive(&mut self) {
         let mark = self.book.entries.len();
         let command = Command::Drive { epoch: self.book.epoch() };
@@ -167,44 +174,44 @@ impl Sim {
                 }
                 let mut other = self.book.fork(count);
                 other.drive();
-                let kinds = |book: &Book| -> Vec<Event> {
-                    book.entries[count..].iter().map(|entry| entry.recorded.event.clone()).collect()
+                let events = |harness: &Book| -> Vec<Event> {
+                    harness.entries[count..].iter().map(|entry| entry.recorded.event.clone()).collect()
                 };
-                assert_eq!(kinds(&other), kinds(&self.book), "a prefix goes on in another way");
+                assert_eq!(events(&other), events(&self.book), "a prefix continues differently");
             }
         }
         self.live();
     }
 
-    /// No silent standstill: it has ended, is paused, has a call out, will look again, or asks.
+    /// The execution has ended, is paused, has a call in flight, has a wake-up time, or asks a question.
     fn live(&self) {
         let execution = self.execution();
         if execution.ended.is_some() || execution.paused {
             return;
         }
         let due = due(execution);
-        assert!(self.book.next().is_empty(), "the driver stopped before it was done");
+        assert!(self.book.next().is_empty(), "the driver stopped though events follow");
         match due.wake_at {
             Some(at) => {
-                assert!(at > self.book.now_ms, "looks again at once");
-                assert!(!self.book.next_at(at).is_empty(), "looks again for nothing");
+                assert!(at > self.book.now_ms, "the wake-up time has passed");
+                assert!(!self.book.next_at(at).is_empty(), "nothing follows at the wake-up time");
             }
             None => {
                 let later = self.book.next_at(self.book.now_ms + 1_000_000);
-                assert!(later.is_empty(), "{later:?} comes with time, and nobody looks");
+                assert!(later.is_empty(), "{later:?} follows later, and there is no wake-up time");
             }
         }
         let asked = questions(execution);
         self.answerable(&asked);
         let idle = due.calls.is_empty() && due.wake_at.is_none();
-        assert!(!idle || !asked.is_empty(), "stands still in silence");
+        assert!(!idle || !asked.is_empty(), "idle without a question");
         assert_eq!(
             idle && !asked.is_empty(),
             idle && execution.status() == ExecutionStatus::Blocked,
-            "blocked?"
+            "blocked means idle with a question"
         );
         if execution.status() == ExecutionStatus::Blocked {
-            assert!(due.calls.is_empty() && !asked.is_empty(), "blocked, and yet it goes on");
+            assert!(due.calls.is_empty() && !asked.is_empty(), "blocked, and yet a call is in flight");
         }
         let agents = open_agents(execution);
         assert!(execution.stop.is_none() || agents.is_empty(), "a stop waits for an agent");
@@ -215,7 +222,7 @@ impl Sim {
         );
     }
 
-    /// What is offered is taken.
+    /// Every offered answer is accepted.
     fn answerable(&self, asked: &[Question]) {
         for question in asked {
             let step = question.step.map(|no| self.id(no));
@@ -251,7 +258,7 @@ impl Sim {
         }
     }
 
-    /// The driver dies and another takes over, sometimes able to prove what was never sent.
+    /// The driver crashes and another takes over, sometimes with proof of which calls were never sent.
     fn crash(&mut self) {
         let proof = self.dice.chance(60);
         let mut proven = BTreeSet::new();
@@ -263,8 +270,8 @@ impl Sim {
                 }
             }
         }
-        let seat = actbook_engine::id::NodeId::new("s");
-        self.give(&Command::Claim { node: seat, expected_epoch: self.execution().epoch, unsent: proven });
+        let node = actbook_engine::id::NodeId::new("s");
+        self.give(&Command::Claim { node, expected_epoch: self.execution().epoch, unsent: proven });
         self.live();
     }
 
@@ -296,7 +303,7 @@ impl Sim {
         all
     }
 
-    /// Anything at all, mostly refused; what would end the story soon is rare.
+    /// A random command, mostly refused; those that would soon end the execution are rare.
     fn anything(&mut self) {
         let candidates = self.candidates();
         let command = self.dice.pick(&candidates).clone();
@@ -306,7 +313,7 @@ impl Sim {
                 self.answer(no, *answer);
             }
             Command::RecordReport { report: AgentReport::Started, .. } => drop(self.give(&command)),
-            // Reports without a world behind them would be lies; those that are refused may come.
+            // An accepted report without a matching effect would be untrue; refused ones are tried.
             Command::RecordReport { .. } | Command::RecordCompensation { .. } if self.accepts(&command) => {}
             Command::Cancel { .. } | Command::Undo { .. } if !self.dice.chance(10) => {}
             _ => drop(self.give(&command)),
@@ -320,7 +327,7 @@ impl Sim {
         }
     }
 
-    /// A fair and benign world, from here on: it must come to an end.
+    /// Continues in a benign world, in which the execution must end.
     fn settle(mut self) {
         self.crash();
         if self.execution().paused {
@@ -343,7 +350,7 @@ impl Sim {
                 self.time_passes();
             }
         }
-        panic!("does not come to an end");
+        panic!("the execution does not end");
     }
 
     fn give_up(&mut self) -> bool {
@@ -375,7 +382,7 @@ impl Sim {
             self.give(&Command::ErasePayloads);
             assert!(
                 !self.accepts(&Command::Undo { reason: None, approves: true }),
-                "undoes with what was erased"
+                "an undo is accepted after its payloads were erased"
             );
         }
     }
@@ -387,16 +394,16 @@ impl Sim {
         }
     }
 
-    /// The driver was away for so long that others may have taken it for gone.
+    /// The driver's lease lapsed, so it reclaims the execution.
     fn claim_again(&mut self) {
         let (open, epoch) = (open_calls(self.execution()), self.book.epoch());
         let command = self.book.claims_again();
-        assert!(self.give(&command), "the driver may go on");
-        assert_eq!(open_calls(self.execution()), open, "nobody has answered for them");
+        assert!(self.give(&command), "the driver may reclaim");
+        assert_eq!(open_calls(self.execution()), open, "a reclaim changes no open call");
         assert_eq!(self.book.epoch() != epoch, self.execution().ended.is_none());
         let entries = self.book.entries.len();
-        assert!(self.give(&command), "its answer may have been lost");
-        assert_eq!(self.book.entries.len(), entries, "said twice, it is done once");
+        assert!(self.give(&command), "a repeated reclaim is accepted");
+        assert_eq!(self.book.entries.len(), entries, "a repeated reclaim appends nothing");
     }
 
     fn one(&mut self) {
@@ -417,8 +424,8 @@ impl Sim {
             88 => drop(self.dice.chance(30) && self.give(&Command::Cancel { reason: Some("enough".into()) })),
             89 if self.dice.chance(50) => self.claim_again(),
             89 => {
-                let stranger = Command::Drive { epoch: Epoch(self.book.epoch().0 - 1) };
-                assert!(!self.give(&stranger), "one who does not drive drives");
+                let stale = Command::Drive { epoch: Epoch(self.book.epoch().0 - 1) };
+                assert!(!self.give(&stale), "a stale driver may drive");
             }
             90 if self.dice.chance(50) => drop(self.give(&move_pin())),
             90 => drop(self.give(&Command::AdoptToolset { toolset: Digest::of(b"there") })),
@@ -455,7 +462,7 @@ fn undid(step: &str, done: bool) -> Command {
     Command::RecordCompensation { step: step.to_owned(), done, facts: facts.into() }
 }
 
-/// What a tool asks in these stories, and what is answered.
+/// The question that tools ask in these simulations.
 fn question() -> Value {
     json!({ "message": "which?", "inputRequests": { "q": {} }, "requestState": "s" })
 }
@@ -464,40 +471,31 @@ fn reply() -> Value {
     json!({ "n": 1 })
 }
 
-/// Everything that is known of an execution but its plan.
+/// The whole state of an execution except its plan, as text.
 fn story(execution: &Execution) -> String {
+    let Execution { steps, epoch, paused, stop, phase, ended, gate, proposal, undo_requested, .. } =
+        execution;
     let Execution {
-        steps,
-        epoch,
-        paused,
-        stop,
-        phase,
-        ended,
-        gate,
-        proposal,
-        undo_requested: undo_asked,
-        ..
-    } = execution;
-    let Execution {
-        calls_made: calls,
-        past_point_of_no_return: past_no_return,
+        calls_made,
+        past_point_of_no_return,
         active_ms,
-        last_entry_at_ms: at_ms,
+        last_entry_at_ms,
         position,
         version,
         ended_at_ms,
-        toolset: place,
+        toolset,
         erased,
-        annotations: notes,
+        annotations,
         ..
     } = execution;
     format!(
-        "{steps:?} {epoch:?} {paused} {stop:?} {phase:?} {ended:?} {gate:?} {proposal:?} {undo_asked} {calls} {past_no_return} \
-         {active_ms} {at_ms} {position:?} {version} {ended_at_ms:?} {place:?} {erased} {notes:?}"
+        "{steps:?} {epoch:?} {paused} {stop:?} {phase:?} {ended:?} {gate:?} {proposal:?} {undo_requested} \
+         {calls_made} {past_point_of_no_return} {active_ms} {last_entry_at_ms} {position:?} {version} \
+         {ended_at_ms:?} {toolset:?} {erased} {annotations:?}"
     )
 }
 
-/// The violated law, or nothing.
+/// Runs the simulation of a seed; returns the violated invariant, or `None`.
 fn story_of(seed: u64) -> Option<String> {
     let run = catch_unwind(AssertUnwindSafe(|| Sim::new(seed).run()));
     run.err().map(|panic| match panic.downcast::<String>() {
@@ -506,11 +504,12 @@ fn story_of(seed: u64) -> Option<String> {
     })
 }
 
+/// Runs the simulation of a seed with a trace, and returns result and trace as text.
 fn told(seed: u64) -> String {
     TRACE.set(Some(Vec::new()));
-    let law = story_of(seed);
+    let violation = story_of(seed);
     let lines = TRACE.take().unwrap_or_default();
-    format!("seed {seed}: {}\n{}", law.as_deref().unwrap_or("all laws held"), lines.join("\n"))
+    format!("seed {seed}: {}\n{}", violation.as_deref().unwrap_or("all invariants hold"), lines.join("\n"))
 }
 
 #[test]
@@ -525,11 +524,11 @@ fn every_story_keeps_the_laws_and_every_prefix_resumes() {
     let first = number("ACTBOOK_FIRST_SEED").unwrap_or(0);
     let broken: Vec<(u64, String)> =
         (first..first + seeds).filter_map(|seed| Some((seed, story_of(seed)?))).collect();
-    for (seed, law) in broken.iter().take(40) {
-        eprintln!("seed {seed}: {}", law.lines().next().unwrap_or_default());
+    for (seed, violation) in broken.iter().take(40) {
+        eprintln!("seed {seed}: {}", violation.lines().next().unwrap_or_default());
     }
     if let Some((seed, _)) = broken.first() {
-        panic!("{} of {seeds} stories break a law; the first:\n{}", broken.len(), told(*seed));
+        panic!("{} of {seeds} simulations violate an invariant; the first:\n{}", broken.len(), told(*seed));
     }
     let unseen = coverage::report();
     assert!(seeds < SEEDS_FOR_COVERAGE || unseen.is_empty(), "never reached: {unseen:?}");

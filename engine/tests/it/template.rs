@@ -1,4 +1,5 @@
-//! Templates made of what ran: literals become inputs, and with its defaults one makes the same calls.
+//! Templates made from executions: literals become inputs, and with its defaults a template makes the same
+//! calls.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ fn defaults(template: &Value) -> Value {
     plan(template).with_defaults(json!({}))
 }
 
-/// What each step, its undo and its probe would send.
+/// The arguments that each step, its undo and its probe would send.
 fn calls(document: &Value, inputs: Value) -> Vec<Value> {
     let plan = plan(document);
     let inputs = plan.with_defaults(inputs);
@@ -57,7 +58,7 @@ fn a_literal_becomes_an_input_and_the_same_literal_the_same_input() {
     assert_eq!(
         defaults(&template),
         json!({ "path": "a.md", "content": "words", "tries": 1, "to": "b.md", "other": 1 }),
-        "texts are one wherever they stand, numbers only under one name"
+        "equal texts share an input everywhere, equal numbers only under one name"
     );
     assert_eq!(template["steps"][1]["arguments"]["from"], "${inputs.path}");
     assert_eq!(template["steps"][0]["compensation"]["arguments"]["path"], "${inputs.path}");
@@ -163,7 +164,7 @@ fn a_plan_from_a_template_keeps_what_is_given_as_defaults() {
     }
 }
 
-/// A value as an author might write it, with few words so that some meet again.
+/// A random value, from few words so that some repeat.
 fn value() -> impl Strategy<Value = Value> {
     let text = prop::sample::select(vec!["a", "b", "", "$${x}", "n ${inputs.a}", "${inputs.b}", "in", "x y"]);
     let leaf = prop_oneof![
@@ -190,7 +191,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(crate::fuzz_cases() / 10) })]
 
     #[test]
-    fn with_its_defaults_a_template_makes_the_calls_of_the_plan(
+    fn template_with_defaults_makes_the_plans_calls(
         own in prop::collection::vec((fields(value()), fields(value())), 1..4),
     ) {
         let list: Vec<Value> = own.into_iter().enumerate().map(|(index, (arguments, undo))| json!({

@@ -1,4 +1,4 @@
-//! The bare rates: what the database does with nothing of ours on top.
+//! The rates of the bare database, without Actbook.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -18,11 +18,11 @@ fn open(file: &Path) -> anyhow::Result<Connection> {
     Ok(connection)
 }
 
-/// So many commits, and SQLite's log has come to its full length. Until then each lengthens it, which takes
-/// half as long again.
+/// Commits until SQLite's write-ahead log has its full length. Until then each commit extends the file, which
+/// takes half as long again.
 const GROWING: usize = 1200;
 
-/// One prepared one-row insert, autocommit, WAL, FULL.
+/// A SQLite connection for prepared one-row inserts: autocommit, WAL, `synchronous=FULL`.
 pub struct Commits(Connection);
 
 impl Commits {
@@ -30,14 +30,14 @@ impl Commits {
         Ok(Self(open(&folder.join("bare.db"))?))
     }
 
-    /// As they are in a database that has been in use for a while.
+    /// Opens a database whose log has its full length, like one that has been in use for a while.
     pub fn grown(folder: &Path) -> anyhow::Result<Self> {
         let commits = Self::open(folder)?;
         (0..GROWING).try_for_each(|_| commits.commit())?;
         Ok(commits)
     }
 
-    /// Microseconds of one, one after the other.
+    /// Commits sequentially for `time`; returns microseconds per commit.
     pub fn us(&self, time: Duration) -> anyhow::Result<f64> {
         let (start, mut count) = (Instant::now(), 0u64);
         while start.elapsed() < time {
@@ -58,7 +58,8 @@ pub fn commits_per_s(folder: &Path, time: Duration) -> anyhow::Result<f64> {
     Ok(1e6 / Commits::grown(folder)?.us(time)?)
 }
 
-/// `clients` threads that each wait for their own row, and one writer that commits whatever has queued up.
+/// Rows per second of `clients` threads that each wait for their row, and one writer that commits all queued
+/// rows.
 pub fn rows_per_s_grouped(folder: &Path, clients: usize, time: Duration) -> anyhow::Result<f64> {
     let (rows, queue) = mpsc::channel::<mpsc::SyncSender<()>>();
     let mut connection = open(&folder.join("grouped.db"))?;
@@ -67,8 +68,8 @@ pub fn rows_per_s_grouped(folder: &Path, clients: usize, time: Duration) -> anyh
         for _ in 0..clients {
             let rows = rows.clone();
             scope.spawn(move || {
-                let (done, waits) = mpsc::sync_channel(1);
-                while start.elapsed() < time && rows.send(done.clone()).is_ok() && waits.recv().is_ok() {}
+                let (done, committed) = mpsc::sync_channel(1);
+                while start.elapsed() < time && rows.send(done.clone()).is_ok() && committed.recv().is_ok() {}
             });
         }
         drop(rows);

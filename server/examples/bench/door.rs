@@ -1,5 +1,5 @@
-//! The agent's door: calls per second and how long one takes, over stdio and HTTP, against a bare server of
-//! the same library that answers every call with its arguments.
+//! MCP calls: rate and latency over stdio and HTTP, compared with a bare server of the same library that
+//! answers every call with its arguments.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,20 +11,21 @@ use serde_json::{Value, json};
 
 use crate::figures::Figures;
 
-/// Calls before the counting starts.
+/// Calls that are not counted, at the start.
 const WARM_UP: usize = 50;
-/// Of the execution that is looked at.
+/// Steps of the execution whose status is read.
 const STEPS_SHOWN: usize = 10;
-/// Of those that are reported on, all open at once.
+/// Steps of each execution that is reported on, all open at once.
 const OPEN_MAX: usize = 20;
 const PROTOCOL: &str = "2026-07-28";
 
-/// The way to a server that was started for this.
+/// The connection to a server process.
 enum Way {
     Stdio { stdin: ChildStdin, stdout: BufReader<ChildStdout> },
     Http { stream: BufReader<TcpStream>, at: String },
 }
 
+/// A server process of this program, ended on drop.
 pub struct Server {
     child: Child,
     way: Way,
@@ -32,14 +33,14 @@ pub struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have left by itself; there is nothing to be done about one that cannot be ended.
+        // The process may have exited already, and a failure to end it cannot be handled here.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
 impl Server {
-    /// `part` is this very program; over HTTP its first line says where it listens.
+    /// Starts this program as `--part`; over HTTP its first line is its address.
     pub fn start(part: &str, transport: &str, database: &str, folder: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--part", part, database, transport]).env("XDG_DATA_HOME", folder);
@@ -66,7 +67,7 @@ impl Server {
         });
         let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
-        let said = match &mut self.way {
+        let response = match &mut self.way {
             Way::Stdio { stdin, stdout } => {
                 stdin.write_all(format!("{body}\n").as_bytes())?;
                 let mut line = String::new();
@@ -84,14 +85,14 @@ impl Server {
                 response(stream)?
             }
         };
-        let last = said.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
-        let message: Value = serde_json::from_str(last.unwrap_or(&said))?;
+        let last = response.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+        let message: Value = serde_json::from_str(last.unwrap_or(&response))?;
         anyhow::ensure!(message["result"]["isError"] != true, "{tool} was refused: {message}");
         Ok(message["result"]["structuredContent"].clone())
     }
 }
 
-/// The body of one response on a connection that stays.
+/// Reads the body of one response from a keep-alive connection.
 fn response(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
     let status = read_line(stream)?;
     anyhow::ensure!(status.contains(" 200 "), "the server says {status}");
@@ -126,15 +127,15 @@ fn read_line(stream: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
     Ok(line.trim_end().to_owned())
 }
 
-/// Calls one after the other: calls per second, and the median and the slowest hundredth in milliseconds.
+/// Makes sequential calls; returns calls per second, and the median and the 99th percentile in milliseconds.
 pub fn timed(calls: usize, mut call: impl FnMut(usize) -> anyhow::Result<()>) -> anyhow::Result<[f64; 3]> {
     let warm = WARM_UP.min(calls / 2);
     let mut times = Vec::with_capacity(calls - warm);
     for number in 0..calls {
-        let asked = Instant::now();
+        let started = Instant::now();
         call(number)?;
         if number >= warm {
-            times.push(asked.elapsed().as_secs_f64() * 1000.0);
+            times.push(started.elapsed().as_secs_f64() * 1000.0);
         }
     }
     let rate = times.len() as f64 * 1000.0 / times.iter().sum::<f64>();
@@ -143,52 +144,52 @@ pub fn timed(calls: usize, mut call: impl FnMut(usize) -> anyhow::Result<()>) ->
     Ok([rate, at(0.5), at(0.99)])
 }
 
-pub fn put(figures: &mut Figures, name: &str, [rate, middle, slow]: [f64; 3]) {
-    figures.put(&format!("{name}.calls_per_s"), rate);
-    figures.put(&format!("{name}.p50_ms"), middle);
-    figures.put(&format!("{name}.p99_ms"), slow);
+pub fn put(measurements: &mut Figures, name: &str, [rate, middle, slow]: [f64; 3]) {
+    measurements.put(&format!("{name}.calls_per_s"), rate);
+    measurements.put(&format!("{name}.p50_ms"), middle);
+    measurements.put(&format!("{name}.p99_ms"), slow);
 }
 
-/// Every row of the door; `full` is a journal of a million entries.
-pub fn rows(figures: &mut Figures, calls: usize, folder: &Path, full: &str) -> anyhow::Result<()> {
+/// Measures all calls; `full` is the database with a journal of a million entries.
+pub fn rows(measurements: &mut Figures, calls: usize, folder: &Path, full: &str) -> anyhow::Result<()> {
     let empty = folder.join("door.db").to_string_lossy().into_owned();
     for transport in ["stdio", "http"] {
         let mut bare = Server::start("echo", transport, "-", folder)?;
         let echo = timed(calls, |number| bare.call("echo", json!({ "number": number })).map(drop))?;
-        put(figures, &format!("door.{transport}.bare"), echo);
-        let mut door = Server::start("door", transport, &empty, folder)?;
-        let id = own_steps(&mut door, STEPS_SHOWN)?;
-        let status = timed(calls, |_| door.call("status", json!({ "execution_id": id })).map(drop))?;
-        put(figures, &format!("door.{transport}.status"), status);
+        put(measurements, &format!("door.{transport}.bare"), echo);
+        let mut server = Server::start("door", transport, &empty, folder)?;
+        let id = own_steps(&mut server, STEPS_SHOWN)?;
+        let status = timed(calls, |_| server.call("status", json!({ "execution_id": id })).map(drop))?;
+        put(measurements, &format!("door.{transport}.status"), status);
         let ids: Vec<String> = (0..calls.div_ceil(OPEN_MAX))
-            .map(|_| own_steps(&mut door, OPEN_MAX))
+            .map(|_| own_steps(&mut server, OPEN_MAX))
             .collect::<anyhow::Result<_>>()?;
         let record = timed(calls, |number| {
             let (id, step) = (&ids[number / OPEN_MAX], format!("s{}", number % OPEN_MAX));
             let report =
                 json!({ "execution_id": id, "step_id": step, "status": "succeeded", "description": "done" });
-            door.call("record_action", report).map(drop)
+            server.call("record_action", report).map(drop)
         })?;
-        put(figures, &format!("door.{transport}.record_action"), record);
+        put(measurements, &format!("door.{transport}.record_action"), record);
     }
     let status = |database: &str| -> anyhow::Result<f64> {
-        let mut door = Server::start("door", "stdio", database, folder)?;
-        let id = own_steps(&mut door, STEPS_SHOWN)?;
-        Ok(timed(calls, |_| door.call("status", json!({ "execution_id": id })).map(drop))?[1])
+        let mut server = Server::start("door", "stdio", database, folder)?;
+        let id = own_steps(&mut server, STEPS_SHOWN)?;
+        Ok(timed(calls, |_| server.call("status", json!({ "execution_id": id })).map(drop))?[1])
     };
     let fresh = folder.join("door-fresh.db").to_string_lossy().into_owned();
     let growth = status(full)? / status(&fresh)?;
-    figures.put("door.status_growth_journal", growth);
-    figures.at_most("door: status, a journal of a million entries against an empty one", growth, 1.5);
+    measurements.put("door.status_growth_journal", growth);
+    measurements.at_most("door: status, a journal of a million entries against an empty one", growth, 1.5);
     Ok(())
 }
 
-/// An execution whose steps are all the agent's, and all open at once.
-fn own_steps(door: &mut Server, steps: usize) -> anyhow::Result<String> {
+/// Starts an execution of agent steps, all open at once; returns its id.
+fn own_steps(server: &mut Server, steps: usize) -> anyhow::Result<String> {
     let step = |number: usize| json!({ "id": format!("s{number}"), "action": "Something" });
     let steps: Vec<Value> = (0..steps).map(step).collect();
     let plan = json!({ "name": format!("own-{}", steps.len()), "policy": { "concurrency": OPEN_MAX }, "steps": steps });
-    let started = door.call("execute_plan", json!({ "plan": plan, "wait_s": 60 }))?;
+    let started = server.call("execute_plan", json!({ "plan": plan, "wait_s": 60 }))?;
     let id = started["id"].as_str().map(str::to_owned);
     id.ok_or_else(|| anyhow::anyhow!("no execution was started: {started}"))
 }

@@ -1,4 +1,4 @@
-//! The servers that `door` speaks to, each in a process of its own: the real one, and a bare one.
+//! The servers that `mcp_calls` measures, each in its own process: Actbook, and a bare echo server.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ServerHandler, ServiceExt};
 use serde_json::Value;
 
-/// Answers every call with its arguments; asked to, only after a nap. It knows how many calls it had at once.
+/// Answers every call with its arguments, after `sleep_ms` if given, and counts concurrent calls.
 #[derive(Clone, Default)]
 struct Echo {
     now: Arc<AtomicUsize>,
@@ -45,8 +45,8 @@ impl ServerHandler for Echo {
     ) -> Result<CallToolResponse, ErrorData> {
         let mut arguments = Value::Object(request.arguments.unwrap_or_default());
         self.peak.fetch_max(self.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        if let Some(nap) = arguments["sleep_ms"].as_u64() {
-            tokio::time::sleep(Duration::from_millis(nap)).await;
+        if let Some(sleep_ms) = arguments["sleep_ms"].as_u64() {
+            tokio::time::sleep(Duration::from_millis(sleep_ms)).await;
         }
         self.now.fetch_sub(1, Ordering::SeqCst);
         if arguments["peak"] == true {
@@ -69,10 +69,10 @@ pub async fn echo(transport: &str) -> anyhow::Result<()> {
 pub async fn door(database: &str, transport: &str) -> anyhow::Result<()> {
     let config = Config::default();
     let service = Service::open(database, DatabaseOptions::default(), &config).await?;
-    let door = McpEndpoint::new(&service, &config, ToolProfile::Run)?;
+    let endpoint = McpEndpoint::new(&service, &config, ToolProfile::Run)?;
     match transport {
-        "stdio" => actbook::mcp::serve_stdio(door).await?,
-        _ => listen(move || SessionHandler::new(door.clone()), Some(service)).await?,
+        "stdio" => actbook::mcp::serve_stdio(endpoint).await?,
+        _ => listen(move || SessionHandler::new(endpoint.clone()), Some(service)).await?,
     }
     Ok(())
 }

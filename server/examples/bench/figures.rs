@@ -1,4 +1,4 @@
-//! Named figures, and the bars they are held against.
+//! Named measurements, and the thresholds they must meet.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,8 @@ impl Figures {
         self.bars.push(Bar { text: text.to_owned(), value, limit, at_least: false });
     }
 
-    /// With `json` one document on stdout; else a table of the bars. Fails where a bar is missed.
+    /// Prints one JSON document on stdout if `json`, else a table of the thresholds. Fails if a threshold is
+    /// missed.
     pub fn print(&self, json: bool) -> anyhow::Result<()> {
         let mut missed = Vec::new();
         let mut lines = String::new();

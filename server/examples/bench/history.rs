@@ -1,5 +1,5 @@
-//! Pages of a long history through the agent's door: the last against the first, with and without filters;
-//! and how long figures take the first time somebody asks, and the next.
+//! Pages of a long history over MCP: the last page compared with the first, with and without filters; and the
+//! time of the first and the second query for rare entries and statistics.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,10 +13,10 @@ use crate::door::{Server, put, timed};
 use crate::figures::Figures;
 
 const PAGE: u64 = 20;
-/// The last page must cost at most so many times the first.
+/// The last page may take at most this many times as long as the first.
 const GROWTH_MAX: f64 = 2.0;
 
-/// Something rare, where the journal ends.
+/// Appends a page of entries by a rare actor; returns the last position.
 pub async fn rare(url: &str) -> anyhow::Result<Value> {
     let service = Service::open(url, DatabaseOptions::default(), &Config::default()).await?;
     for _ in 0..PAGE {
@@ -28,10 +28,10 @@ pub async fn rare(url: &str) -> anyhow::Result<Value> {
     Ok(json!({ "position": position }))
 }
 
-/// What is read first by whoever asks for the first time, and what it takes after that.
+/// Times the first and the second query for rare entries and for statistics, in ms.
 pub async fn first(url: &str) -> anyhow::Result<Value> {
     let service = Service::open(url, DatabaseOptions::default(), &Config::default()).await?;
-    let mut took = Vec::new();
+    let mut times_ms = Vec::new();
     for _ in 0..2 {
         let start = Instant::now();
         let filter = JournalFilter { actor: Some("agent:rare".into()), ..Default::default() };
@@ -39,7 +39,7 @@ pub async fn first(url: &str) -> anyhow::Result<Value> {
             service.journal(&filter, PAGE).await?.len() as u64 == PAGE,
             "the rare ones are found"
         );
-        took.push(start.elapsed().as_secs_f64() * 1000.0);
+        times_ms.push(start.elapsed().as_secs_f64() * 1000.0);
     }
     for _ in 0..2 {
         let start = Instant::now();
@@ -47,12 +47,14 @@ pub async fn first(url: &str) -> anyhow::Result<Value> {
             service.stats(&StatsFilter::default()).await?.executions.total > 0,
             "there are figures"
         );
-        took.push(start.elapsed().as_secs_f64() * 1000.0);
+        times_ms.push(start.elapsed().as_secs_f64() * 1000.0);
     }
-    Ok(json!({ "rare": took[0], "rare_again": took[1], "stats": took[2], "stats_again": took[3] }))
+    Ok(
+        json!({ "rare": times_ms[0], "rare_again": times_ms[1], "stats": times_ms[2], "stats_again": times_ms[3] }),
+    )
 }
 
-/// A query by name, first page and last.
+/// A named query, with its first and its last page.
 struct Asked {
     name: &'static str,
     words: &'static str,
@@ -61,16 +63,16 @@ struct Asked {
 }
 
 pub fn rows(
-    figures: &mut Figures,
+    measurements: &mut Figures,
     name: &str,
     url: &str,
     position: u64,
     calls: usize,
     folder: &Path,
 ) -> anyhow::Result<()> {
-    let mut door = Server::start("door", "stdio", url, folder)?;
+    let mut server = Server::start("door", "stdio", url, folder)?;
     let end = position.saturating_sub(PAGE);
-    let asked = [
+    let queries = [
         Asked {
             name: "history",
             words: "the journal's last page over its first",
@@ -96,34 +98,34 @@ pub fn rows(
             last: json!({ "actor": "agent:rare" }),
         },
     ];
-    for Asked { name: what, words, first, last } in asked {
+    for Asked { name: what, words: label, first, last } in queries {
         let (mut quick, mut slow) = (Vec::new(), Vec::new());
-        // In turns, so that a busy machine slows both.
+        // Alternating, so that a busy machine slows both.
         for _ in 0..3 {
-            quick.push(pages(&mut door, &first, calls / 3)?);
-            slow.push(pages(&mut door, &last, calls / 3)?);
+            quick.push(pages(&mut server, &first, calls / 3)?);
+            slow.push(pages(&mut server, &last, calls / 3)?);
         }
         let middle = |mut rounds: Vec<[f64; 3]>| {
             rounds.sort_by(|one, other| one[1].total_cmp(&other[1]));
             rounds[rounds.len() / 2]
         };
         let (quick, slow) = (middle(quick), middle(slow));
-        put(figures, &format!("{name}.{what}_first"), quick);
-        put(figures, &format!("{name}.{what}_last"), slow);
-        figures.put(&format!("{name}.{what}_ratio"), slow[1] / quick[1]);
-        figures.at_most(&format!("{name}: {words}, p50"), slow[1] / quick[1], bar(what));
+        put(measurements, &format!("{name}.{what}_first"), quick);
+        put(measurements, &format!("{name}.{what}_last"), slow);
+        measurements.put(&format!("{name}.{what}_ratio"), slow[1] / quick[1]);
+        measurements.at_most(&format!("{name}: {label}, p50"), slow[1] / quick[1], bar(what));
     }
     Ok(())
 }
 
-/// What needs the index reads it too: twice is for pages of the same query.
+/// The allowed ratio: a rare query also reads the index, so it gets more than pages of the same query.
 fn bar(what: &str) -> f64 {
     if what == "history_rare" { 10.0 } else { GROWTH_MAX }
 }
 
-fn pages(door: &mut Server, query: &Value, calls: usize) -> anyhow::Result<[f64; 3]> {
+fn pages(server: &mut Server, query: &Value, calls: usize) -> anyhow::Result<[f64; 3]> {
     timed(calls, |_| {
-        let found = door.call("query_ledger", query.clone())?;
+        let found = server.call("query_ledger", query.clone())?;
         let list = if found.get("entries").is_some() { "entries" } else { "executions" };
         let count = found[list].as_array().map_or(0, Vec::len) as u64;
         anyhow::ensure!(count == PAGE, "a whole page is found for {query}, not {count}");

@@ -1,5 +1,5 @@
-//! The hot path without a database: decide, follow, evolve, serialise and chain, step after step. Run
-//! under callgrind it gives a count that does not depend on what else the machine does.
+//! The engine's hot path without a database: decide, follow, evolve, serialise and chain, step after step.
+//! Under callgrind it gives an instruction count that does not depend on the machine's load.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -16,29 +16,21 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// What the ledger does under its mutex.
+/// The work that the ledger does under its mutex, in memory.
 struct Book {
     position: u64,
     hash: Hash,
 }
 
 impl Book {
-    fn record(&mut self, stream: StreamId, version: u64, fresh: NewEvent) -> RecordedEvent {
+    fn record(&mut self, stream: StreamId, version: u64, new_event: NewEvent) -> RecordedEvent {
         self.position += 1;
         let (position, at_ms) = (Position(self.position), 1_700_000_000_000);
-        let (kind, body) = (fresh.event.kind(), fresh.event.body());
-        let parts = EntryParts {
-            tenant: TenantId(1),
-            position,
-            stream,
-            version,
-            at_ms,
-            actor: "bench",
-            kind,
-            body: &body,
-        };
+        let (kind, body) = (new_event.event.kind(), new_event.event.body());
+        let parts =
+            EntryParts { tenant: TenantId(1), position, stream, version, at_ms, actor: "bench", kind, body: &body };
         self.hash = chain::chain_hash(&self.hash, &chain::entry_hash(&parts));
-        RecordedEvent { position, at_ms, event: fresh.event }
+        RecordedEvent { position, at_ms, event: new_event.event }
     }
 
     fn go(
@@ -49,8 +41,8 @@ impl Book {
     ) -> anyhow::Result<Execution> {
         let mut events = decide(&execution, command, values).map_err(|no| anyhow::anyhow!("{no:?}"))?;
         while !events.is_empty() {
-            for fresh in events {
-                let recorded = self.record(StreamId(1), execution.version + 1, fresh);
+            for new_event in events {
+                let recorded = self.record(StreamId(1), execution.version + 1, new_event);
                 execution = evolve(execution, &recorded)?;
             }
             let now = Now { at_ms: 1_700_000_000_000, random: 7 };
@@ -60,7 +52,7 @@ impl Book {
     }
 }
 
-/// One execution of so many no-op steps, in memory.
+/// Runs one execution of `steps` no-op steps in memory.
 pub fn run(steps: usize) -> anyhow::Result<Value> {
     let plan =
         Plan::parse(&parts::plan(steps, Value::Null)).map_err(|findings| anyhow::anyhow!("{findings:?}"))?;
@@ -68,7 +60,7 @@ pub fn run(steps: usize) -> anyhow::Result<Value> {
     let salt: Arc<[u8]> = Arc::from(&[7u8; 16][..]);
     let reference =
         PlanRef { id: PlanId::new("p"), name: plan.name.clone(), version: 1, digest: plan.digest };
-    let mut book = Book { position: 0, hash: GENESIS };
+    let mut ledger = Book { position: 0, hash: GENESIS };
     let context = StartContext {
         toolset: Digest::of(b"here"),
         project: Some("site".into()),
@@ -83,23 +75,23 @@ pub fn run(steps: usize) -> anyhow::Result<Value> {
         &Default::default(),
         &salt,
     );
-    let recorded = book.record(StreamId(1), 1, first);
+    let recorded = ledger.record(StreamId(1), 1, first);
     let Event::ExecutionStarted(started) = &recorded.event else { anyhow::bail!("no start") };
     let mut execution = initial_state(started, recorded.position, recorded.at_ms, plan, salt);
     let values = LoadedPayloads::default();
     let claim =
         Ask::Claim { node: NodeId::new("seat"), expected_epoch: execution.epoch, unsent: Default::default() };
-    execution = book.go(execution, &claim, &values)?;
+    execution = ledger.go(execution, &claim, &values)?;
     while let Some(call) = due(&execution).calls.first() {
         let ended = ReportedOutcome::Succeeded { output: parts::payload() };
         let report = Ask::ReportOutcome { epoch: execution.epoch, call: call.id, outcome: ended };
-        execution = book.go(execution, &report, &values)?;
+        execution = ledger.go(execution, &report, &values)?;
     }
-    anyhow::ensure!(execution.ended.is_some(), "it came to an end");
-    Ok(serde_json::json!({ "entries": book.position }))
+    anyhow::ensure!(execution.ended.is_some(), "the execution ended");
+    Ok(serde_json::json!({ "entries": ledger.position }))
 }
 
-/// Instructions per step, from two runs so that start-up and parsing cancel out; none without valgrind.
+/// Instructions per step, from two runs so that start-up and parsing cancel out; `None` without valgrind.
 pub fn instructions_per_step() -> anyhow::Result<Option<f64>> {
     const FEW: usize = 500;
     const MANY: usize = 1_500;
@@ -113,7 +105,7 @@ fn counted(steps: usize) -> anyhow::Result<Option<f64>> {
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
     command.args(["--part", "hot", "-", &steps.to_string()]);
     let Ok(output) = command.output() else { return Ok(None) };
-    let said = String::from_utf8_lossy(&output.stderr);
-    let count = said.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let count = stderr.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok());
     Ok(count)
 }

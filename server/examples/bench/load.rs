@@ -1,4 +1,4 @@
-//! The measurements, round by round, and the bars of each.
+//! The benchmark suite: the measurements, round by round, and their thresholds.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -42,7 +42,7 @@ const AT_ONCE: usize = 32;
 const STEPS_EACH: usize = 10;
 const BARE_TIME: Duration = Duration::from_millis(1500);
 
-/// Runs one part in a process of its own and reads its figures.
+/// Runs one part in its own process and parses the JSON that it prints.
 fn part(name: &str, url: &str, numbers: &[usize]) -> anyhow::Result<Value> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--part").arg(name).arg(url).args(numbers.iter().map(ToString::to_string));
@@ -55,30 +55,30 @@ fn figure(answer: &Value, name: &str) -> f64 {
     answer[name].as_f64().unwrap_or(f64::NAN)
 }
 
-/// Steps per second alone: what one looks at while working on speed.
-pub fn rates(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
-    sqlite_rates(figures, scale, scratch()?.path())?;
+/// Only steps per second.
+pub fn rates(measurements: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
+    sqlite_rates(measurements, scale, scratch()?.path())?;
     match std::env::var("ACTBOOK_TEST_POSTGRES") {
-        Ok(url) => postgres_rates(figures, scale, &url),
+        Ok(url) => postgres_rates(measurements, scale, &url),
         Err(_) => Ok(()),
     }
 }
 
-/// The agent's door alone.
-pub fn door(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
+/// Only MCP calls.
+pub fn door(measurements: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch()?;
     let full = scratch.path().join("journal.db").to_string_lossy().into_owned();
     part("executions", &full, &[scale.journal_entries / 2 / STEPS_EACH, STEPS_EACH, 256])?;
-    crate::door::rows(figures, scale.door_calls, scratch.path(), &full)
+    crate::door::rows(measurements, scale.door_calls, scratch.path(), &full)
 }
 
-/// The way to a tool alone.
-pub fn tools(figures: &mut Figures) -> anyhow::Result<()> {
-    crate::tools::rows(figures, scratch()?.path())
+/// Only tool calls.
+pub fn tools(measurements: &mut Figures) -> anyhow::Result<()> {
+    crate::tools::rows(measurements, scratch()?.path())
 }
 
-/// Finding notes alone.
-pub fn notes(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
+/// Only note searches.
+pub fn notes(measurements: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch()?;
     let mut databases = vec![("sqlite", scratch.path().join("notes.db").to_string_lossy().into_owned())];
     if let Ok(url) = std::env::var("ACTBOOK_TEST_POSTGRES") {
@@ -86,13 +86,13 @@ pub fn notes(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     }
     for (name, url) in databases {
         part("notes", &url, &[])?;
-        crate::notes::rows(figures, name, &url, scale.door_calls, scratch.path())?;
+        crate::notes::rows(measurements, name, &url, scale.door_calls, scratch.path())?;
     }
     Ok(())
 }
 
-/// Pages of a long journal alone.
-pub fn history(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
+/// Only pages of a long journal.
+pub fn history(measurements: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch()?;
     let mut databases = vec![("sqlite", scratch.path().join("history.db").to_string_lossy().into_owned())];
     if let Ok(url) = std::env::var("ACTBOOK_TEST_POSTGRES") {
@@ -101,42 +101,42 @@ pub fn history(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     for (name, url) in databases {
         part("executions", &url, &[scale.journal_entries / 2 / STEPS_EACH, STEPS_EACH, 256])?;
         let position = part("rare", &url, &[])?["position"].as_u64().unwrap_or(0);
-        figures.put(&format!("{name}.history_entries"), position as f64);
+        measurements.put(&format!("{name}.history_entries"), position as f64);
         let first = part("first", &url, &[])?;
-        for asked in ["rare", "rare_again", "stats", "stats_again"] {
-            figures.put(&format!("{name}.first_{asked}_ms"), figure(&first, asked));
+        for query in ["rare", "rare_again", "stats", "stats_again"] {
+            measurements.put(&format!("{name}.first_{query}_ms"), figure(&first, query));
         }
-        crate::history::rows(figures, name, &url, position, scale.door_calls, scratch.path())?;
+        crate::history::rows(measurements, name, &url, position, scale.door_calls, scratch.path())?;
     }
     Ok(())
 }
 
-pub fn sqlite(figures: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
+pub fn sqlite(measurements: &mut Figures, scale: &Scale) -> anyhow::Result<()> {
     let scratch = scratch()?;
-    sqlite_rates(figures, scale, scratch.path())?;
+    sqlite_rates(measurements, scale, scratch.path())?;
     let file = |name: &str| scratch.path().join(name).to_string_lossy().into_owned();
-    growth(figures, scale, "sqlite", [&file("plan.db"), &file("empty.db"), &file("journal.db")])?;
-    size(figures, scale, &scratch.path().join("size.db"))?;
+    growth(measurements, scale, "sqlite", [&file("plan.db"), &file("empty.db"), &file("journal.db")])?;
+    size(measurements, scale, &scratch.path().join("size.db"))?;
     let start = median(
         (0..5)
             .map(|_| Ok(figure(&part("start", &file("journal.db"), &[])?, "ms")))
             .collect::<anyhow::Result<_>>()?,
     );
-    figures.put("start_ms", start);
-    figures.at_most("start-up in a journal of a million entries, ms", start, 50.0);
-    crate::door::rows(figures, scale.door_calls, scratch.path(), &file("journal.db"))?;
-    recovery(figures, scale, "sqlite", &file("journal.db"))
+    measurements.put("start_ms", start);
+    measurements.at_most("start-up in a journal of a million entries, ms", start, 50.0);
+    crate::door::rows(measurements, scale.door_calls, scratch.path(), &file("journal.db"))?;
+    recovery(measurements, scale, "sqlite", &file("journal.db"))
 }
 
-pub fn postgres(figures: &mut Figures, scale: &Scale, url: &str) -> anyhow::Result<()> {
-    postgres_rates(figures, scale, url)?;
+pub fn postgres(measurements: &mut Figures, scale: &Scale, url: &str) -> anyhow::Result<()> {
+    postgres_rates(measurements, scale, url)?;
     let [plan, empty, journal] = [fresh_database(url)?, fresh_database(url)?, fresh_database(url)?];
-    growth(figures, scale, "postgres", [&plan, &empty, &journal])?;
-    recovery(figures, scale, "postgres", &fresh_database(url)?)
+    growth(measurements, scale, "postgres", [&plan, &empty, &journal])?;
+    recovery(measurements, scale, "postgres", &fresh_database(url)?)
 }
 
-fn sqlite_rates(figures: &mut Figures, scale: &Scale, folder: &Path) -> anyhow::Result<()> {
-    let rates = rounds(scale, "sqlite", figures, |round| {
+fn sqlite_rates(measurements: &mut Figures, scale: &Scale, folder: &Path) -> anyhow::Result<()> {
+    let rates = rounds(scale, "sqlite", measurements, |round| {
         let folder = folder.join(round.to_string());
         std::fs::create_dir_all(&folder)?;
         let commits = bare::commits_per_s(&folder, BARE_TIME)?;
@@ -149,18 +149,22 @@ fn sqlite_rates(figures: &mut Figures, scale: &Scale, folder: &Path) -> anyhow::
             concurrent: url("concurrent.db"),
         })
     })?;
-    figures.at_least("SQLite: one execution, steps/s over bare commits/s", rates.sequential, 0.6);
-    figures.at_least("SQLite: 1,000 executions, 32 at once, over bare commits/s", rates.concurrent, 5.0);
+    measurements.at_least("SQLite: one execution, steps/s over bare commits/s", rates.sequential, 0.6);
+    measurements.at_least("SQLite: 1,000 executions, 32 at once, over bare commits/s", rates.concurrent, 5.0);
     Ok(())
 }
 
-fn postgres_rates(figures: &mut Figures, scale: &Scale, url: &str) -> anyhow::Result<()> {
-    let rates = rounds(scale, "postgres", figures, |_| {
+fn postgres_rates(measurements: &mut Figures, scale: &Scale, url: &str) -> anyhow::Result<()> {
+    let rates = rounds(scale, "postgres", measurements, |_| {
         let database = || fresh_database(url);
         Ok(Round { commits: pgbench(url)?, grouped: None, sequential: database()?, concurrent: database()? })
     })?;
-    figures.at_least("PostgreSQL: one execution, steps/s over one pgbench client", rates.sequential, 0.5);
-    figures.at_least(
+    measurements.at_least(
+        "PostgreSQL: one execution, steps/s over one pgbench client",
+        rates.sequential,
+        0.5,
+    );
+    measurements.at_least(
         "PostgreSQL: 1,000 executions, 32 at once, over one pgbench client",
         rates.concurrent,
         3.0,
@@ -180,11 +184,11 @@ struct Ratios {
     concurrent: f64,
 }
 
-/// Each round measures the bare rate just before, so that a busy machine slows both.
+/// Measures steps per second, each round right after the bare rate, so that a busy machine slows both.
 fn rounds(
     scale: &Scale,
     name: &str,
-    figures: &mut Figures,
+    measurements: &mut Figures,
     mut prepare: impl FnMut(usize) -> anyhow::Result<Round>,
 ) -> anyhow::Result<Ratios> {
     let mut measured: Vec<[f64; 7]> = Vec::new();
@@ -198,23 +202,23 @@ fn rounds(
         measured.push([commits, grouped, one_rate, many_rate, one_rate / commits, many_rate / commits, rss]);
     }
     let middle = |column: usize| median(measured.iter().map(|row| row[column]).collect());
-    figures.put(&format!("{name}.commits_per_s"), middle(0));
+    measurements.put(&format!("{name}.commits_per_s"), middle(0));
     if !middle(1).is_nan() {
-        figures.put(&format!("{name}.rows_per_s_grouped"), middle(1));
+        measurements.put(&format!("{name}.rows_per_s_grouped"), middle(1));
     }
-    figures.put(&format!("{name}.sequential_steps_per_s"), middle(2));
-    figures.put(&format!("{name}.concurrent_steps_per_s"), middle(3));
-    figures.put(&format!("{name}.sequential_ratio"), middle(4));
-    figures.put(&format!("{name}.concurrent_ratio"), middle(5));
-    figures.put(&format!("{name}.rss_mb"), middle(6));
-    figures.at_most(&format!("{name}: resident memory at its highest, MB"), middle(6), 40.0);
+    measurements.put(&format!("{name}.sequential_steps_per_s"), middle(2));
+    measurements.put(&format!("{name}.concurrent_steps_per_s"), middle(3));
+    measurements.put(&format!("{name}.sequential_ratio"), middle(4));
+    measurements.put(&format!("{name}.concurrent_ratio"), middle(5));
+    measurements.put(&format!("{name}.rss_mb"), middle(6));
+    measurements.at_most(&format!("{name}: resident memory at its highest, MB"), middle(6), 40.0);
     Ok(Ratios { sequential: middle(4), concurrent: middle(5) })
 }
 
-/// A step must cost the same late in a long plan, and late in a long journal. Both sides take turns, so that a busy
-/// machine slows both.
+/// Measures whether a step costs the same late in a long plan and late in a long journal. Both sides
+/// alternate, so that a busy machine slows both.
 fn growth(
-    figures: &mut Figures,
+    measurements: &mut Figures,
     scale: &Scale,
     name: &str,
     [plan, empty, journal]: [&str; 3],
@@ -226,24 +230,24 @@ fn growth(
     for _ in 0..scale.rounds {
         by_plan.push(rate(plan, 10, 100)? / rate(plan, 1, 10_000)?);
     }
-    figures.put(&format!("{name}.growth_plan"), median(by_plan));
+    measurements.put(&format!("{name}.growth_plan"), median(by_plan));
     let filling = scale.journal_entries / 2 / STEPS_EACH;
     part("executions", journal, &[filling, STEPS_EACH, 256])?;
     let mut by_journal = Vec::new();
     for _ in 0..scale.rounds {
         by_journal.push(rate(empty, 10, 100)? / rate(journal, 10, 100)?);
     }
-    figures.put(&format!("{name}.growth_journal"), median(by_journal));
+    measurements.put(&format!("{name}.growth_journal"), median(by_journal));
     for (what, figure) in
         [("10,000 steps against 100", "growth_plan"), ("a journal of a million entries", "growth_journal")]
     {
-        let value = figures.get(&format!("{name}.{figure}"));
-        figures.at_most(&format!("{name}: cost per step, {what}"), value, 1.25);
+        let value = measurements.get(&format!("{name}.{figure}"));
+        measurements.at_most(&format!("{name}: cost per step, {what}"), value, 1.25);
     }
     Ok(())
 }
 
-fn size(figures: &mut Figures, scale: &Scale, file: &Path) -> anyhow::Result<()> {
+fn size(measurements: &mut Figures, scale: &Scale, file: &Path) -> anyhow::Result<()> {
     let url = file.to_string_lossy().into_owned();
     let used = || -> anyhow::Result<u64> {
         let connection = rusqlite::Connection::open(file)?;
@@ -255,27 +259,27 @@ fn size(figures: &mut Figures, scale: &Scale, file: &Path) -> anyhow::Result<()>
     let steps = scale.sequential * 10;
     part("executions", &url, &[10, scale.sequential, AT_ONCE])?;
     let per_step = (used()? - before) as f64 / steps as f64;
-    figures.put("sqlite.bytes_per_step", per_step);
-    figures.at_most("SQLite: bytes of disk per no-op step", per_step, 900.0);
+    measurements.put("sqlite.bytes_per_step", per_step);
+    measurements.at_most("SQLite: bytes of disk per no-op step", per_step, 900.0);
     Ok(())
 }
 
-/// kill -9 with everything in flight, then a fresh process.
-fn recovery(figures: &mut Figures, scale: &Scale, name: &str, url: &str) -> anyhow::Result<()> {
+/// Measures the time until a fresh process has resumed everything after kill -9 with all calls in flight.
+fn recovery(measurements: &mut Figures, scale: &Scale, name: &str, url: &str) -> anyhow::Result<()> {
     let mut times = Vec::new();
     for _ in 0..scale.rounds {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--part", "hang", url, &scale.in_flight.to_string()]);
         let mut child = command.stdout(Stdio::piped()).spawn()?;
-        let mut said = std::io::BufReader::new(child.stdout.take().expect("its stdout is piped"));
-        std::io::BufRead::read_line(&mut said, &mut String::new())?;
+        let mut stdout = std::io::BufReader::new(child.stdout.take().expect("its stdout is piped"));
+        std::io::BufRead::read_line(&mut stdout, &mut String::new())?;
         child.kill()?;
         child.wait()?;
         times.push(figure(&part("recover", url, &[scale.in_flight])?, "ms"));
     }
     let time = median(times);
-    figures.put(&format!("{name}.recovery_1000_ms"), time);
-    figures.at_most(&format!("{name}: 1,000 executions going again after kill -9, ms"), time, 300.0);
+    measurements.put(&format!("{name}.recovery_1000_ms"), time);
+    measurements.at_most(&format!("{name}: 1,000 executions going again after kill -9, ms"), time, 300.0);
     Ok(())
 }
 
@@ -312,7 +316,10 @@ fn pgbench(url: &str) -> anyhow::Result<f64> {
         .arg(script.path())
         .arg(url)
         .output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let rate = said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
-    rate.ok_or_else(|| anyhow::anyhow!("pgbench said: {said}{}", String::from_utf8_lossy(&output.stderr)))
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    let rate =
+        output_text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+    rate.ok_or_else(|| {
+        anyhow::anyhow!("pgbench printed: {output_text}{}", String::from_utf8_lossy(&output.stderr))
+    })
 }

@@ -1,5 +1,5 @@
 //! Speed and memory, measured against the bare database in the same run: `cargo xtask bench`.
-//! Every rate is a median of rounds, and each bar is a ratio to the bare rate measured just before.
+//! Every rate is a median of rounds, and each threshold is a ratio to the bare rate measured just before.
 
 mod bare;
 mod door;
@@ -22,40 +22,40 @@ fn main() -> anyhow::Result<()> {
     }
     let train = flag("--train");
     let scale = if train || flag("--quick") { load::Scale::QUICK } else { load::Scale::FULL };
-    let mut figures = Figures::default();
+    let mut measurements = Figures::default();
     if flag("--door") {
-        load::door(&mut figures, &scale)?;
-        return figures.print(flag("--json"));
+        load::door(&mut measurements, &scale)?;
+        return measurements.print(flag("--json"));
     }
     if flag("--tools") {
-        load::tools(&mut figures)?;
-        return figures.print(flag("--json"));
+        load::tools(&mut measurements)?;
+        return measurements.print(flag("--json"));
     }
     if flag("--notes") {
-        load::notes(&mut figures, &scale)?;
-        return figures.print(flag("--json"));
+        load::notes(&mut measurements, &scale)?;
+        return measurements.print(flag("--json"));
     }
     if flag("--history") {
-        load::history(&mut figures, &scale)?;
-        return figures.print(flag("--json"));
+        load::history(&mut measurements, &scale)?;
+        return measurements.print(flag("--json"));
     }
     if flag("--rates") {
-        load::rates(&mut figures, &scale)?;
-        return figures.print(flag("--json"));
+        load::rates(&mut measurements, &scale)?;
+        return measurements.print(flag("--json"));
     }
     if !train {
         match hot::instructions_per_step()? {
-            Some(count) => figures.put("engine.instructions_per_step", count),
+            Some(count) => measurements.put("engine.instructions_per_step", count),
             None => eprintln!("  valgrind is not installed: no instruction counts"),
         }
     }
-    load::sqlite(&mut figures, &scale)?;
+    load::sqlite(&mut measurements, &scale)?;
     if let Ok(url) = std::env::var("ACTBOOK_TEST_POSTGRES") {
-        load::postgres(&mut figures, &scale, &url)?;
+        load::postgres(&mut measurements, &scale, &url)?;
     }
-    load::tools(&mut figures)?;
-    load::notes(&mut figures, &scale)?;
-    load::history(&mut figures, &scale)?;
-    // What is only driven, to be built by what is seen of it, is slow and not judged.
-    if train { Ok(()) } else { figures.print(flag("--json")) }
+    load::tools(&mut measurements)?;
+    load::notes(&mut measurements, &scale)?;
+    load::history(&mut measurements, &scale)?;
+    // A training run is instrumented and slow, so its thresholds are not checked.
+    if train { Ok(()) } else { measurements.print(flag("--json")) }
 }

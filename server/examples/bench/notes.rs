@@ -1,5 +1,5 @@
-//! Finding notes among many, through the agent's door: words that one note in a hundred holds, against
-//! fetching one note by its key, in the same run.
+//! Searching among many notes over MCP: for words that one note in a hundred has, compared with fetching one
+//! note by its key in the same run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tokio::sync::Semaphore;
 use crate::door::{Server, put, timed};
 use crate::figures::Figures;
 
-/// Writers at once while the notes are made.
+/// Concurrent writers while the notes are written.
 const AT_ONCE: usize = 256;
-/// Words of a vocabulary of this size, each in one note of a hundred.
+/// The number of rare words, each in one note of a hundred.
 const RARE_WORDS: usize = 100;
 
-/// Writes so many notes of some forty words, each with one of a hundred rare words.
+/// Writes `notes` notes of some forty words, each with one of a hundred rare words.
 pub async fn fill(url: &str, notes: usize) -> anyhow::Result<Value> {
     let service = Service::open(url, DatabaseOptions::default(), &Config::default()).await?;
     let (caller, slots) = (Caller::new("bench"), Arc::new(Semaphore::new(AT_ONCE)));
@@ -55,24 +55,34 @@ fn text(number: usize) -> String {
     words.join(" ")
 }
 
-pub fn rows(figures: &mut Figures, name: &str, url: &str, calls: usize, folder: &Path) -> anyhow::Result<()> {
-    let mut door = Server::start("door", "stdio", url, folder)?;
+pub fn rows(
+    measurements: &mut Figures,
+    name: &str,
+    url: &str,
+    calls: usize,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    let mut server = Server::start("door", "stdio", url, folder)?;
     let notes = crate::parts::NOTES;
     let by_key = timed(calls, |number| {
         let key = format!("note-{}", number * 7_919 % notes);
-        let found = door.call("query_context", json!({ "key": key }))?;
+        let found = server.call("query_context", json!({ "key": key }))?;
         anyhow::ensure!(found["notes"][0]["key"] == key, "the note is found: {found}");
         Ok(())
     })?;
     let search = timed(calls, |number| {
         let words = format!("rare{}", number % RARE_WORDS);
-        let found = door.call("query_context", json!({ "search": words }))?;
+        let found = server.call("query_context", json!({ "search": words }))?;
         anyhow::ensure!(found["notes"].as_array().is_some_and(|notes| notes.len() == 20), "a page is found");
         Ok(())
     })?;
-    put(figures, &format!("{name}.note_by_key"), by_key);
-    put(figures, &format!("{name}.note_search"), search);
+    put(measurements, &format!("{name}.note_by_key"), by_key);
+    put(measurements, &format!("{name}.note_search"), search);
     let ratio = search[1] / by_key[1];
-    figures.at_most(&format!("{name}: a search among 100,000 notes over a fetch by key, p50"), ratio, 20.0);
+    measurements.at_most(
+        &format!("{name}: a search among 100,000 notes over a fetch by key, p50"),
+        ratio,
+        20.0,
+    );
     Ok(())
 }

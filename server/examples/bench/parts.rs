@@ -1,4 +1,4 @@
-//! What runs in a process of its own, so that memory and start-up are those of a fresh one. Each part
+//! The parts that run in their own process, so that memory and start-up are those of a fresh one. Each part
 //! prints one JSON object.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
-/// Among which notes are sought.
+/// The number of notes that are searched.
 pub const NOTES: usize = 100_000;
 
 /// A payload of 95 bytes, as arguments and as output.
@@ -80,7 +80,7 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// So many executions of so many no-op steps, so many at a time.
+/// Runs executions of no-op steps, `at_once` at a time.
 async fn executions(url: &str, executions: usize, steps: usize, at_once: usize) -> anyhow::Result<Value> {
     let calls = Arc::new(AtomicU64::new(0));
     let service = open(url, calls.clone()).await?;
@@ -113,7 +113,7 @@ async fn executions(url: &str, executions: usize, steps: usize, at_once: usize) 
     Ok(json!({ "steps_per_s": done as f64 / seconds, "seconds": seconds, "rss_mb": rss_mb()? }))
 }
 
-/// Starts executions whose idempotent call never ends, says so, and waits to be killed.
+/// Starts executions whose idempotent call never ends, prints a line, and waits to be killed.
 async fn hang(url: &str, executions: usize) -> anyhow::Result<Value> {
     let calls = Arc::new(AtomicU64::new(0));
     let counted = calls.clone();
@@ -138,7 +138,7 @@ async fn hang(url: &str, executions: usize) -> anyhow::Result<Value> {
     std::future::pending().await
 }
 
-/// Takes up whatever a dead process has left; the time runs from the start of this one.
+/// Resumes all executions of a dead process; the time counts from the start of this process.
 async fn recover(url: &str, executions: usize) -> anyhow::Result<Value> {
     let start = Instant::now();
     let calls = Arc::new(AtomicU64::new(0));
@@ -149,7 +149,7 @@ async fn recover(url: &str, executions: usize) -> anyhow::Result<Value> {
         tokio::task::yield_now().await;
     }
     let ms = start.elapsed().as_secs_f64() * 1000.0;
-    // The next round counts its own executions only, so these come to their end first.
+    // The next round counts its own executions only, so these must end first.
     let running = actbook::service::ExecutionFilter { status: Some("running".into()), ..Default::default() };
     while !service.list(&running, 1).await?.is_empty() {
         tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! The way to a tool: what a durable step through a real server costs over a bare call to the same
-//! server by rmcp's client, and whether many executions share one server without idling.
+//! Tool calls: the overhead of a durable step through a real server over a bare call to the same server by
+//! rmcp's client, and whether many executions keep one server busy.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -19,14 +19,14 @@ use crate::figures::{Figures, median};
 
 const CALLS: usize = 500;
 const ROUNDS: usize = 5;
-/// How long bare commits are counted before each round: the disk is not as fast at all times.
+/// How long bare commits are counted before each round: the disk's speed varies.
 const BARE_TIME: Duration = Duration::from_millis(500);
-/// Of the crowd: so many executions of one call that takes so long, so many at a time.
+/// Executions of one call each, run concurrently against one server.
 const CROWD: usize = 200;
 const NAP: Duration = Duration::from_millis(20);
 const AT_ONCE: usize = 8;
 
-/// The echo server over HTTP, in a process of its own.
+/// The echo server over HTTP, in its own process; ended on drop.
 struct Listening {
     child: Child,
     url: String,
@@ -34,7 +34,7 @@ struct Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // It may have left by itself; there is nothing to be done about one that cannot be ended.
+        // The process may have exited already, and a failure to end it cannot be handled here.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -48,9 +48,9 @@ fn echo(transport: &str) -> anyhow::Result<Command> {
 
 fn listen() -> anyhow::Result<Listening> {
     let mut child = echo("http")?.stdout(Stdio::piped()).spawn()?;
-    let mut said = std::io::BufReader::new(child.stdout.take().expect("its stdout is piped"));
+    let mut stdout = std::io::BufReader::new(child.stdout.take().expect("its stdout is piped"));
     let mut at = String::new();
-    std::io::BufRead::read_line(&mut said, &mut at)?;
+    std::io::BufRead::read_line(&mut stdout, &mut at)?;
     Ok(Listening { child, url: format!("http://{}/mcp", at.trim()) })
 }
 
@@ -81,13 +81,13 @@ async fn bare_us(bare: &Bare) -> anyhow::Result<f64> {
     Ok(start.elapsed().as_secs_f64() * 1e6 / CALLS as f64)
 }
 
-/// Microseconds of one bare call and one bare commit, done in turn by a task beside the client's own, as a step is.
+/// Microseconds of one bare call and one bare commit in turn, in a task apart from the client's, like a step.
 async fn in_turn_us(bare: Arc<Bare>, commits: Arc<Mutex<Commits>>) -> anyhow::Result<f64> {
     let in_turn = async move {
         let start = Instant::now();
         for number in 0..CALLS {
             bare_call(&bare, number).await?;
-            commits.lock().expect("nobody else commits").commit()?;
+            commits.lock().expect("no other task commits").commit()?;
         }
         anyhow::Ok(start.elapsed().as_secs_f64() * 1e6 / CALLS as f64)
     };
@@ -129,76 +129,77 @@ async fn run(service: &Service, plan: &str, at_once: usize) -> anyhow::Result<f6
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Microseconds of one step of ours.
+/// Microseconds of one Actbook step.
 async fn step_us(service: &Service) -> anyhow::Result<f64> {
     let number = |no: usize| json!({ "number": no });
     run(service, &plan("warm", 50, number), 1).await?;
     Ok(run(service, &plan("steps", CALLS, number), 1).await? * 1e6 / CALLS as f64)
 }
 
-pub fn rows(figures: &mut Figures, folder: &std::path::Path) -> anyhow::Result<()> {
-    // Fails only where one is installed already.
+pub fn rows(measurements: &mut Figures, folder: &std::path::Path) -> anyhow::Result<()> {
+    // Fails only if a provider is installed already.
     drop(rustls::crypto::ring::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    runtime.block_on(measured(figures, folder))
+    runtime.block_on(measured(measurements, folder))
 }
 
-async fn measured(figures: &mut Figures, folder: &std::path::Path) -> anyhow::Result<()> {
-    let listening = listen()?;
+async fn measured(measurements: &mut Figures, folder: &std::path::Path) -> anyhow::Result<()> {
+    let echo_process = listen()?;
     let program = std::env::current_exe()?;
     for transport in ["stdio", "http"] {
-        let (config, manner) = client();
+        let (config, lifecycle) = client();
         let bare: Arc<Bare> = Arc::new(match transport {
             "stdio" => {
                 let child = TokioChildProcess::new(tokio::process::Command::from(echo("stdio")?))?;
-                config.serve_with_lifecycle(child, manner).await?
+                config.serve_with_lifecycle(child, lifecycle).await?
             }
             _ => {
-                let http = StreamableHttpClientTransport::from_uri(listening.url.as_str());
-                config.serve_with_lifecycle(http, manner).await?
+                let http = StreamableHttpClientTransport::from_uri(echo_process.url.as_str());
+                config.serve_with_lifecycle(http, lifecycle).await?
             }
         });
         let server = match transport {
             "stdio" => json!({ "command": program, "args": ["--part", "echo", "-", "stdio"] }),
-            _ => json!({ "url": listening.url }),
+            _ => json!({ "url": echo_process.url }),
         };
         let database = folder.join(format!("tools-{transport}.db"));
         let service = open(&database.to_string_lossy(), server).await?;
-        // Our own database is in use from the second round on; so is the one it is measured against.
+        // Actbook's database has a full-length log from the second round on; so must the one it is compared
+        // with.
         let commits = Arc::new(Mutex::new(Commits::grown(folder)?));
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
-            let commit_us = commits.lock().expect("nobody else commits").us(BARE_TIME)?;
+            let commit_us = commits.lock().expect("no other task commits").us(BARE_TIME)?;
             let in_turn_us = in_turn_us(bare.clone(), commits.clone()).await?;
             rounds.push([bare_us(&bare).await?, step_us(&service).await?, commit_us, in_turn_us]);
         }
         let middle = |pick: fn(&[f64; 4]) -> f64| median(rounds.iter().map(pick).collect());
-        figures.put(&format!("tools.{transport}.bare_us"), middle(|round| round[0]));
-        figures.put(&format!("tools.{transport}.step_us"), middle(|round| round[1]));
-        figures.put(&format!("tools.{transport}.bare_with_commit_us"), middle(|round| round[3]));
+        measurements.put(&format!("tools.{transport}.bare_us"), middle(|round| round[0]));
+        measurements.put(&format!("tools.{transport}.step_us"), middle(|round| round[1]));
+        measurements.put(&format!("tools.{transport}.bare_with_commit_us"), middle(|round| round[3]));
         let over = middle(|[bare, step, commit, _]| (step - bare) / commit);
-        figures.put(&format!("tools.{transport}.overhead_commits"), over);
-        figures.at_most(&format!("{transport}: a step over a bare call, in bare commits"), over, 1.5);
-        // Beside it, and not judged by: whether taking turns costs anything by itself.
+        measurements.put(&format!("tools.{transport}.overhead_commits"), over);
+        measurements.at_most(&format!("{transport}: a step over a bare call, in bare commits"), over, 1.5);
+        // Recorded without a threshold: the overhead when call and commit alternate.
         let in_turn = middle(|[_, step, commit, in_turn]| 1.0 + (step - in_turn) / commit);
-        figures.put(&format!("tools.{transport}.overhead_commits_in_turn"), in_turn);
+        measurements.put(&format!("tools.{transport}.overhead_commits_in_turn"), in_turn);
         if transport == "stdio" {
-            crowd(figures, &service).await?;
+            crowd(measurements, &service).await?;
         }
         service.close().await;
     }
     Ok(())
 }
 
-async fn crowd(figures: &mut Figures, service: &Service) -> anyhow::Result<()> {
-    let nap = |_: usize| json!({ "sleep_ms": NAP.as_millis() as u64 });
+async fn crowd(measurements: &mut Figures, service: &Service) -> anyhow::Result<()> {
+    let arguments = |_: usize| json!({ "sleep_ms": NAP.as_millis() as u64 });
     let ideal = CROWD as f64 * NAP.as_secs_f64() / AT_ONCE as f64;
-    let took = run(service, &plan("crowd", 1, nap), CROWD).await? / ideal;
-    let seen = service.call_tool("echo/echo", json!({ "peak": true }), Duration::from_secs(5)).await;
-    let peak = seen.output.and_then(|output| output["peak"].as_f64()).unwrap_or(f64::NAN);
-    figures.put("tools.crowd_over_ideal", took);
-    figures.put("tools.crowd_peak", peak);
-    figures.at_most("200 executions over one server, against the ideal", took, 1.3);
-    figures.at_most("calls at once at a server that bears eight", peak, AT_ONCE as f64);
+    let took = run(service, &plan("crowd", 1, arguments), CROWD).await? / ideal;
+    let answer = service.call_tool("echo/echo", json!({ "peak": true }), Duration::from_secs(5)).await;
+    let peak = answer.output.and_then(|output| output["peak"].as_f64()).unwrap_or(f64::NAN);
+    measurements.put("tools.crowd_over_ideal", took);
+    measurements.put("tools.crowd_peak", peak);
+    measurements.at_most("200 executions over one server, against the ideal", took, 1.3);
+    measurements.at_most("calls at once at a server that bears eight", peak, AT_ONCE as f64);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The library's door, as a program uses it: executors of its own, faults, crashes, neighbours. On both
-//! databases, through nothing but what the crate's root offers.
+//! The library API as an embedding program uses it: its own executors, faults, crashes, several clients. On
+//! both databases, through the crate root's items only.
 
 pub mod crash;
 mod door;
@@ -14,28 +14,29 @@ use actbook::{Builder, Call, Client, ExecutionView, Executor, Fault, StepView};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-/// A client that takes up nothing by itself, so that each test says when.
+/// A client builder without automatic take-up of open executions, so that each test decides when.
 fn builder(url: &str) -> Builder {
     Client::builder().database(url).caller("program:test").take_up(false)
 }
 
-/// Every call that an executor of the test has had.
+/// Records every call made to the test's executors.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<Call>>>);
 
 impl Heard {
+    /// An executor that records each call and then runs `act`.
     fn tool<A>(&self, act: impl Fn(Call) -> A + Send + Sync + 'static) -> Executor
     where
         A: Future<Output = Result<Value, Fault>> + Send + 'static,
     {
-        let heard = self.0.clone();
+        let recorded = self.0.clone();
         Executor::new(move |call| {
-            heard.lock().unwrap().push(call.clone());
+            recorded.lock().unwrap().push(call.clone());
             act(call)
         })
     }
 
-    /// Succeeds with what it was given.
+    /// An executor that succeeds and returns its arguments under `got`.
     fn echo(&self) -> Executor {
         self.tool(async |call| Ok(json!({ "got": call.arguments })))
     }
@@ -49,7 +50,7 @@ impl Heard {
     }
 }
 
-/// Holds calls up until the test lets them through.
+/// Blocks calls until the test releases them.
 #[derive(Clone)]
 struct Gate {
     arrived: Arc<Semaphore>,
@@ -73,7 +74,7 @@ impl Gate {
         })
     }
 
-    /// A call is in flight.
+    /// Waits until one more call is in flight.
     async fn arrived(&self) {
         self.arrived.acquire().await.unwrap().forget();
     }
@@ -97,7 +98,7 @@ fn undoable(id: &str, tool: &str) -> Value {
     step
 }
 
-/// Saves and runs, to the end or the first question.
+/// Saves a plan and runs it, to the end or the first question.
 async fn run(client: &Client, name: &str, steps: Value) -> ExecutionView {
     client.save_plan(&plan(name, steps)).await.unwrap();
     client.run(name, None).await.unwrap()
@@ -108,6 +109,6 @@ fn of<'a>(view: &'a ExecutionView, step: &str) -> &'a StepView {
 }
 
 fn error_of(view: &ExecutionView, step: &str) -> (String, String) {
-    let error = of(view, step).error.as_ref().expect("it went wrong");
+    let error = of(view, step).error.as_ref().expect("the step has an error");
     (error.category.to_string(), error.message.clone())
 }

@@ -1,5 +1,5 @@
-//! What was acknowledged stays, whatever happens to the process, the disk, or the file: real
-//! processes, real databases, and a journal that says when it was touched.
+//! Acknowledged writes survive crashes, power cuts and full disks, and `verify` detects tampering: real
+//! processes and real databases.
 
 pub mod book;
 pub mod calls;

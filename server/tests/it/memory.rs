@@ -1,5 +1,5 @@
-//! What outlives a conversation: notes, how they are found, tasks, and the history with its figures. On
-//! both databases.
+//! Data that persists across conversations: notes and their search, tasks, and the history with its
+//! statistics. On both databases.
 
 mod agent;
 mod brought;
@@ -34,18 +34,18 @@ fn of_task(task: &str) -> NoteOwnerRef {
     NoteOwnerRef { task: Some(task.to_owned()), ..NoteOwnerRef::default() }
 }
 
-async fn set(book: &Book, given: NoteSpec) -> NoteReceipt {
-    book.service.set_note(&book.caller, given).await.expect("it is noted")
+async fn set(fixture: &Book, given: NoteSpec) -> NoteReceipt {
+    fixture.service.set_note(&fixture.caller, given).await.expect("the note is written")
 }
 
-async fn find(book: &Book, filter: NoteFilter) -> Vec<NoteView> {
-    book.service.notes(&filter, 100).await.expect("it can be asked").notes
+async fn find(fixture: &Book, filter: NoteFilter) -> Vec<NoteView> {
+    fixture.service.notes(&filter, 100).await.expect("notes can be queried").notes
 }
 
 fn by_key(key: &str) -> NoteFilter {
     NoteFilter { key: Some(key.to_owned()), ..NoteFilter::default() }
 }
 
-fn by_words(words: &str) -> NoteFilter {
-    NoteFilter { search: Some(words.to_owned()), ..NoteFilter::default() }
+fn by_words(search: &str) -> NoteFilter {
+    NoteFilter { search: Some(search.to_owned()), ..NoteFilter::default() }
 }

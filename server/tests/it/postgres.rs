@@ -1,5 +1,5 @@
-//! A scratch PostgreSQL for the tests: Debian's server on a socket of its own, syncing as a real
-//! one does, with a fresh database per test. `ACTBOOK_TEST_POSTGRES` names another server.
+//! A scratch PostgreSQL cluster for the tests: Debian's server on a private socket, with sync on, and a fresh
+//! database per test. `ACTBOOK_TEST_POSTGRES` names another server.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio_postgres::NoTls;
 
-/// Starts a cluster, says where, and ends it when its input ends: however this process dies.
+/// Starts a cluster, prints its folder, and stops it when stdin closes, however this process ends.
 const WATCHDOG: &str = r#"
 set -e
 base=$(mktemp -d -t actbook-postgres-XXXXXX)
@@ -29,7 +29,7 @@ static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 struct Cluster {
     url: String,
-    /// Holds the watchdog's input open for as long as this process lives.
+    /// Keeps the watchdog's stdin open while this process lives.
     _watchdog: Option<Child>,
 }
 
@@ -53,13 +53,13 @@ fn start() -> Cluster {
         .expect("a shell starts");
     let mut base = String::new();
     let output = watchdog.stdout.take().expect("its output is piped");
-    BufReader::new(output).read_line(&mut base).expect("the watchdog says where the cluster is");
-    assert!(!base.is_empty(), "the scratch PostgreSQL did not start; its words are above");
+    BufReader::new(output).read_line(&mut base).expect("the watchdog prints the cluster's folder");
+    assert!(!base.is_empty(), "the scratch PostgreSQL did not start; its output is above");
     let url = format!("postgres://actbook@{}/postgres", base.trim().replace('/', "%2F"));
     Cluster { url, _watchdog: Some(watchdog) }
 }
 
-/// PostgreSQL refuses to run as root.
+/// A shell for the watchdog; as user `postgres` under root, because PostgreSQL refuses to run as root.
 fn shell() -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new("sh");
@@ -78,7 +78,7 @@ fn programs() -> Option<PathBuf> {
     folders.pop()
 }
 
-/// A database of its own, dropped with this.
+/// A database in the cluster, dropped on drop.
 pub struct Database {
     name: String,
     pub url: String,
@@ -113,14 +113,14 @@ async fn admin(sql: &str) {
     execute(&cluster().url, sql).await;
 }
 
-/// What a restart or a broken network does to everybody who uses this database.
+/// Terminates every other connection to this database, like a server restart.
 pub async fn end_connections(url: &str) {
     let end = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity \
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
     execute(url, end).await;
 }
 
-/// Runs a statement beside the product's own connections.
+/// Runs SQL over a separate connection.
 pub async fn execute(url: &str, sql: &str) {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the server answers");
     let running = tokio::spawn(connection);
@@ -129,7 +129,7 @@ pub async fn execute(url: &str, sql: &str) {
     running.await.expect("the connection's task ends").expect("the connection ends well");
 }
 
-/// The same database, through sessions that answer before they have synced.
+/// The URL with `synchronous_commit=off`: its sessions acknowledge before they sync.
 pub fn without_sync(url: &str) -> String {
     let joint = if url.contains('?') { '&' } else { '?' };
     format!("{url}{joint}options=-csynchronous_commit%3Doff")

@@ -18,7 +18,7 @@ use crate::postgres::Database;
 
 pub const TENANT: TenantId = actbook::store::DEFAULT_TENANT;
 
-/// A fresh database, and its address for whoever wants to open it again.
+/// A fresh database and its URL; deleted on drop.
 pub struct Scratch {
     pub db: Db,
     pub url: String,
@@ -33,6 +33,7 @@ pub enum Kind {
     Postgres,
 }
 
+/// The folder or server database behind a scratch database.
 #[expect(dead_code, reason = "held only for what its drop does")]
 pub enum Place {
     Folder(tempfile::TempDir),
@@ -41,12 +42,12 @@ pub enum Place {
 
 impl Scratch {
     pub async fn new(kind: Kind) -> Self {
-        let (place, url) = place(kind).await;
+        let (storage, url) = place(kind).await;
         let db = open(&url).await;
-        Self { db, url, kind, _place: place }
+        Self { db, url, kind, _place: storage }
     }
 
-    /// Runs SQL behind the product's back.
+    /// Runs SQL over a separate connection.
     pub async fn execute(&self, sql: &str) {
         match self.kind {
             Kind::Sqlite => {
@@ -57,7 +58,7 @@ impl Scratch {
         }
     }
 
-    /// Where SQLite keeps it.
+    /// The SQLite file.
     pub fn file(&self) -> &std::path::Path {
         std::path::Path::new(self.url.trim_start_matches("sqlite:"))
     }
@@ -82,6 +83,7 @@ pub async fn open(url: &str) -> Db {
     Db::open(url, DatabaseOptions::default()).await.expect("the database opens")
 }
 
+/// Runs a check on a fresh database of one kind.
 pub fn on(kind: Kind, check: impl AsyncFn(Scratch)) {
     eprintln!("on {kind:?}");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
@@ -97,7 +99,7 @@ pub fn head(db: &Db) -> JournalHead {
     journal::head(TENANT).first_blocking(db).expect("the head is read").expect("there is a head")
 }
 
-/// An entry of stream 1 with a hash that tells it apart; chaining is the engine's.
+/// An entry of stream 1 with a distinct hash; the store does not check the chain.
 pub fn entry(position: u64, body: &str) -> Entry {
     let mut hash = [0; 32];
     hash[..8].copy_from_slice(&position.to_be_bytes());
@@ -129,7 +131,7 @@ pub fn batch(old: JournalHead, entries: Vec<Entry>, others: Vec<Statement>) -> B
     Batch { tenant: TENANT, old, new, entries, other_statements: others, urgent: true }
 }
 
-/// As the ledger's writer does: on a thread that belongs to no runtime.
+/// Runs blocking work on a thread outside any Tokio runtime, as the ledger's writer does.
 pub fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|threads| threads.spawn(work).join()).unwrap_or_else(|panic| {
         std::panic::resume_unwind(panic);

@@ -1,7 +1,6 @@
-//! The `tools` room against real child processes: our own demo server, commands, and a zoo of servers
-//! that misbehave.
+//! The `tools` module against real child processes: the demo server, commands, and servers that misbehave.
 
-#![expect(clippy::unwrap_used, reason = "a test that unwraps in vain has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod catalog;
 pub mod children;
@@ -31,7 +30,7 @@ use actbook::tools::{Call, CallOutcome, ProcessIdentity, Tools};
 use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
 
-/// Long enough that a test which waits for it has failed.
+/// A wait that takes longer than this fails the test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn tools(folder: &Path, config: Value) -> Tools {
@@ -66,13 +65,14 @@ async fn call_within(tools: &Tools, tool: &str, timeout: Duration) -> CallOutcom
     tools.call(call, |_| {}, std::future::pending()).await
 }
 
-/// The call's end, and every process that `sending` was told of.
+/// The call's outcome, and every process that its `sending` callback was given.
 async fn watched_call(tools: &Tools, call: Call) -> (CallOutcome, Vec<Option<ProcessIdentity>>) {
-    let told = Mutex::new(Vec::new());
-    let ended = tools.call(call, |child| told.lock().unwrap().push(child), std::future::pending()).await;
-    (ended, told.into_inner().unwrap())
+    let processes = Mutex::new(Vec::new());
+    let ended = tools.call(call, |child| processes.lock().unwrap().push(child), std::future::pending()).await;
+    (ended, processes.into_inner().unwrap())
 }
 
+/// The output of a call that must have succeeded.
 #[track_caller]
 fn output(ended: CallOutcome) -> Value {
     match ended {
@@ -83,7 +83,7 @@ fn output(ended: CallOutcome) -> Value {
     }
 }
 
-/// Category, message, and whether it was sent.
+/// Category, message and `sent` of a call that must have failed.
 #[track_caller]
 fn failure(ended: CallOutcome) -> (ErrorCategory, String, bool) {
     match ended {
@@ -94,6 +94,7 @@ fn failure(ended: CallOutcome) -> (ErrorCategory, String, bool) {
     }
 }
 
+/// Category and message of a call whose outcome must be unknown.
 #[track_caller]
 fn unknown(ended: CallOutcome) -> (ErrorCategory, String) {
     match ended {
@@ -104,7 +105,7 @@ fn unknown(ended: CallOutcome) -> (ErrorCategory, String) {
     }
 }
 
-/// Living processes of a group; a zombie is none.
+/// The processes of a group that are alive; zombies do not count.
 pub fn living(group: u32) -> Vec<u32> {
     let stat = |entry: std::fs::DirEntry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
@@ -116,7 +117,7 @@ pub fn living(group: u32) -> Vec<u32> {
     std::fs::read_dir("/proc").unwrap().flatten().filter_map(stat).collect()
 }
 
-/// A killed process needs the kernel's moment to be gone.
+/// Waits until a process group is empty: a killed process takes a moment to disappear.
 async fn assert_group_ends(group: u32) {
     let started = Instant::now();
     while !living(group).is_empty() {

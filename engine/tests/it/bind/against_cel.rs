@@ -1,5 +1,5 @@
-//! Our evaluator against the `cel` crate's own: random expressions over the shared language give the
-//! same value, or no value, in both.
+//! The engine's evaluator compared with the `cel` crate's: random expressions over the shared language give
+//! the same value, or no value, in both.
 
 use std::sync::Arc;
 
@@ -75,8 +75,8 @@ fn ours(expression: &str) -> Result<Value, String> {
     template.bind(&scope).map_err(|error| error.message)
 }
 
-/// Where we give no value on purpose: JSON has no infinity, and the crate adds a map's keys to a list,
-/// which CEL does not.
+/// Errors that only the engine gives: JSON has no infinity, and the crate adds a map's keys to a list, which
+/// CEL does not.
 const REFUSED_BY_US_ONLY: [&str; 2] = ["is no JSON number", "list and map cannot be calculated together"];
 
 fn theirs(expression: &str) -> Option<Value> {
@@ -88,7 +88,7 @@ fn theirs(expression: &str) -> Option<Value> {
     program.execute(&context).ok()?.json().ok()
 }
 
-/// The crate takes whole JSON numbers for unsigned ones, with which nothing can be calculated.
+/// The crate reads whole JSON numbers as unsigned, which cannot be combined with signed ones.
 fn signed(value: &mut cel::Value) {
     match value {
         cel::Value::UInt(number) => *value = cel::Value::Int(*number as i64),
@@ -100,7 +100,7 @@ fn signed(value: &mut cel::Value) {
 
 #[test]
 fn expressions_give_what_the_cel_crate_gives() {
-    let room = std::thread::Builder::new().stack_size(256 << 20).spawn(|| {
+    let thread = std::thread::Builder::new().stack_size(256 << 20).spawn(|| {
         let config =
             ProptestConfig { cases: fuzz_cases(), failure_persistence: None, ..ProptestConfig::default() };
         proptest!(config, |(expression in expression())| {
@@ -110,5 +110,5 @@ fn expressions_give_what_the_cel_crate_gives() {
             }
         });
     });
-    room.expect("a thread").join().expect("both give the same");
+    thread.expect("a thread").join().expect("both evaluators agree");
 }

@@ -1,5 +1,5 @@
-//! Every way to nest, taken to its cap and beyond: parsed, evaluated and dropped on a small stack,
-//! and the ways to make little text run long or grow large.
+//! Every form of nesting up to its limit and beyond, parsed, evaluated and dropped on a small stack; and
+//! small expressions that would run long or grow large.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ fn bind(expression: &str, inputs: Value) -> Result<Value, String> {
     template.bind(&scope).map_err(|error| error.message)
 }
 
-/// A text that nests as deep as it is told.
+/// Builds an expression of the given nesting depth.
 type Form = fn(usize) -> String;
 
 fn nestings() -> Vec<(&'static str, Form)> {

@@ -1,4 +1,4 @@
-//! Anything at all as a plan: refused with a place and a reason, or a plan that reads the same again.
+//! Random input as a plan: refused with a path and a reason, or a plan that parses the same again.
 
 use actbook_engine::analysis;
 use actbook_engine::plan::Plan;
@@ -155,7 +155,7 @@ fn expression_like() -> impl Strategy<Value = String> {
     prop::collection::vec(token, 0..30).prop_map(|tokens| tokens.concat())
 }
 
-/// The documented plan with one value replaced, added or taken out.
+/// The documented plan with one value replaced.
 fn mutated(seed: u64, with: Value) -> Value {
     let plan = Plan::parse(DOCUMENTED).expect("valid");
     let mut document: Value = serde_json::from_str(&plan.document).expect("JSON");
@@ -172,11 +172,11 @@ fn mutated(seed: u64, with: Value) -> Value {
         if inner == 0 || seed == 0 {
             break;
         }
-        let place = (seed % inner as u64) as usize;
+        let index = (seed % inner as u64) as usize;
         seed /= inner as u64;
         at = match at {
-            Value::Array(items) => &mut items[place],
-            Value::Object(fields) => fields.values_mut().nth(place).expect("a field"),
+            Value::Array(items) => &mut items[index],
+            Value::Object(fields) => fields.values_mut().nth(index).expect("a field"),
             _ => break,
         };
     }
@@ -188,30 +188,30 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn random_bytes_never_hurt(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn random_bytes_parse_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         sound(Plan::parse(&String::from_utf8_lossy(&bytes)))?;
     }
 
     #[test]
-    fn random_text_never_hurts(text in "[-{}\\[\\]:,&*!|>'\"%@`# \n\ta-c0-9~?<.$/]{0,200}") {
+    fn random_text_parses_or_is_refused(text in "[-{}\\[\\]:,&*!|>'\"%@`# \n\ta-c0-9~?<.$/]{0,200}") {
         sound(Plan::parse(&text))?;
         sound(Plan::parse(&format!("{{{text}")))?;
     }
 
     #[test]
-    fn random_json_never_hurts(value in any_json()) {
+    fn random_json_parses_or_is_refused(value in any_json()) {
         sound(Plan::from_value(&value))?;
         sound(Plan::parse(&value.to_string()))?;
         sound(Plan::from_value(&json!({"name": "x", "steps": [value]})))?;
     }
 
     #[test]
-    fn mutated_plans_never_hurt(seed in any::<u64>(), with in any_json()) {
+    fn mutated_plans_parse_or_are_refused(seed in any::<u64>(), with in any_json()) {
         sound(Plan::from_value(&mutated(seed, with)))?;
     }
 
     #[test]
-    fn broken_texts_never_hurt(at in 0_usize..1_500, length in 0_usize..40, with in "[-{}\\[\\]:,&*!'\" \na$]{0,6}") {
+    fn broken_texts_parse_or_are_refused(at in 0_usize..1_500, length in 0_usize..40, with in "[-{}\\[\\]:,&*!'\" \na$]{0,6}") {
         let mut text: Vec<char> = DOCUMENTED.chars().collect();
         let start = at.min(text.len());
         let end = (start + length).min(text.len());
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn random_expressions_never_hurt(text in expression_like()) {
+    fn random_expressions_parse_or_are_refused(text in expression_like()) {
         sound(Plan::from_value(&json!({"name": "x", "steps": [
             {"id": "a", "tool": "s/t"},
             {"id": "b", "tool": "s/t", "when": text, "arguments": {"x": format!("${{{text}}}")}},

@@ -1,4 +1,4 @@
-//! Inputs: checked against the plan's schema, and kept without their secrets.
+//! Inputs: checked against the plan's schema, and stored with their secrets redacted.
 
 use actbook_engine::plan::Plan;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn secrets_are_taken_out_at_any_depth_and_named() {
     assert_eq!(kept, expected);
 }
 
-/// Each level refers twice to the next: without the count, thirty lines would validate for ever.
+/// Each level refers twice to the next: without a limit, thirty lines would take exponential time.
 #[test]
 fn a_schema_that_doubles_itself_is_refused() {
     let level = |n: usize| {

@@ -1,4 +1,4 @@
-//! One mistake a case: the text, and everything that is said of it.
+//! One mistake per case: the text, and all its findings.
 
 use actbook_engine::plan::Plan;
 
@@ -12,21 +12,21 @@ fn refusal(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Cases in the file are `### the mistake`, the plan, `---` and what is said; a text that does not begin like a
-/// whole document is one step a line.
+/// Cases in the file are `### title`, the plan, `---` and the findings; a text that does not begin like a
+/// whole document is one step per line.
 #[test]
 fn each_mistake_is_named_with_its_place_and_its_cure() {
     let mut wrong = String::new();
     let cases: Vec<&str> = include_str!("mistakes.txt").split("### ").skip(1).collect();
     for case in &cases {
         let (title, rest) = case.split_once('\n').expect("a title");
-        let (text, expected) = rest.split_once("---\n").expect("a plan and what is said of it");
+        let (text, expected) = rest.split_once("---\n").expect("a plan and its findings");
         let whole = ["name:", "{\"", "[", "steps:", "!"].iter().any(|start| text.starts_with(start));
         let text = if whole { text.to_owned() } else { steps(&text.lines().collect::<Vec<_>>()) };
-        let said = refusal(&text);
-        if said.trim() != expected.trim() {
+        let findings = refusal(&text);
+        if findings.trim() != expected.trim() {
             wrong.push_str(&format!(
-                "### {title}\n{}---\n{said}\n\n",
+                "### {title}\n{}---\n{findings}\n\n",
                 rest.split_once("---\n").expect("split above").0
             ));
         }

@@ -1,4 +1,4 @@
-//! Runs one case: reads its plan, does what its `>` lines ask, and tells what came of it.
+//! Runs one case: parses its plan, executes its `>` lines, and prints the results.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,26 +16,26 @@ use serde_json::{Value, json};
 
 use crate::book::{Book, line};
 
-/// The case again, with what the engine answers now.
+/// Returns the case with the engine's current answers.
 pub fn replay(case: &str) -> String {
-    let script = case.find("\n> ").expect("a case asks something") + 1;
+    let script = case.find("\n> ").expect("a case has a command") + 1;
     let (head, script) = case.split_at(script);
-    let (_, plan) = head.split_once('\n').expect("a plan follows the sentence");
-    let (terms, plan) = terms(plan);
+    let (_, plan) = head.split_once('\n').expect("a plan follows the title");
+    let (policies, plan) = terms(plan);
     let plan =
         Plan::parse(&format!("name: case\n{plan}")).unwrap_or_else(|found| panic!("{found:#?} in {case}"));
-    let mut stage = Stage { book: Book::open(Arc::new(plan), None, &terms), keys: Vec::new() };
-    let mut told = head.to_owned();
-    for asked in script.lines().filter_map(|line| line.strip_prefix("> ")) {
-        let answer = stage.play(asked);
-        writeln!(told, "> {asked}").expect("a string can be written to");
-        told.push_str(&answer);
+    let mut runner = Stage { book: Book::open(Arc::new(plan), None, &policies), keys: Vec::new() };
+    let mut output = head.to_owned();
+    for request in script.lines().filter_map(|line| line.strip_prefix("> ")) {
+        let answer = runner.play(request);
+        writeln!(output, "> {request}").expect("a string can be written to");
+        output.push_str(&answer);
     }
-    told.push('\n');
-    told
+    output.push('\n');
+    output
 }
 
-/// A case about what the operator says begins with a line `terms: {…}`.
+/// Splits off the tool policies: a case with policies begins with a line `terms: {…}`.
 fn terms(head: &str) -> (ToolPolicies, &str) {
     match head.strip_prefix("terms: ").and_then(|rest| rest.split_once('\n')) {
         Some((terms, plan)) => (serde_json::from_str(terms).expect("terms in JSON"), plan),
@@ -43,15 +43,16 @@ fn terms(head: &str) -> (ToolPolicies, &str) {
     }
 }
 
+/// The execution that a case's commands are run on.
 struct Stage {
     book: Book,
-    /// Outbound keys in the order in which they were seen.
+    /// Idempotency keys in the order of their first use.
     keys: Vec<String>,
 }
 
 impl Stage {
-    fn play(&mut self, asked: &str) -> String {
-        let (verb, rest) = asked.split_once(' ').unwrap_or((asked, ""));
+    fn play(&mut self, request: &str) -> String {
+        let (verb, rest) = request.split_once(' ').unwrap_or((request, ""));
         match verb {
             "show" => return self.show(),
             "ask" => return self.questions(),
@@ -64,12 +65,12 @@ impl Stage {
         match self.command(verb, rest) {
             Ok(()) => {
                 let fresh = self.book.entries[mark..].iter();
-                let mut told: String =
+                let mut output: String =
                     fresh.map(|entry| format!("  {}\n", line(&entry.recorded.event))).collect();
-                if told.is_empty() {
-                    told.push_str("  nothing\n");
+                if output.is_empty() {
+                    output.push_str("  nothing\n");
                 }
-                told
+                output
             }
             Err(refusal) => format!("  refused: {}; {}\n", refusal.message, refusal.cure),
         }
@@ -135,7 +136,7 @@ impl Stage {
             }
             "claim-again" => self.book.claims_again(),
             "drive" => Command::Drive { epoch: Epoch(rest.parse().expect("an epoch")) },
-            _ => panic!("nobody can {verb}"),
+            _ => panic!("unknown command {verb}"),
         };
         self.book.ask(&command)?;
         if verb != "drive" {
@@ -144,7 +145,7 @@ impl Stage {
         Ok(())
     }
 
-    /// `a`, `a#2`, `probe a` or `undo a`, then how it ended.
+    /// Parses `a`, `a#2`, `probe a` or `undo a`, then the outcome.
     fn report(&self, rest: &str, epoch: Epoch) -> Command {
         let mut words = rest.splitn(3, ' ');
         let first = words.next().expect("a call");
@@ -210,13 +211,13 @@ impl Stage {
 
     fn questions(&self) -> String {
         let execution = self.book.execution();
-        let told = questions(execution).into_iter().map(|question| {
+        let output = questions(execution).into_iter().map(|question| {
             let step = question.step.map(|no| format!(" {}", execution.plan.step(no).id)).unwrap_or_default();
             let answers: Vec<&str> = question.answers.iter().map(|answer| answer.as_str()).collect();
             format!("  {:?}{step}: {}", question.subject, answers.join(", ")).trim_end().to_owned() + "\n"
         });
-        let told: String = told.collect();
-        if told.is_empty() { "  nothing\n".to_owned() } else { told }
+        let output: String = output.collect();
+        if output.is_empty() { "  nothing\n".to_owned() } else { output }
     }
 
     fn brief(&self) -> String {
@@ -230,23 +231,23 @@ impl Stage {
         let Value::Object(parts) = serde_json::to_value(&brief).expect("a brief is JSON") else {
             panic!("a brief is a map")
         };
-        let mut told = String::new();
+        let mut output = String::new();
         for (name, part) in parts {
             match part.as_array().map(Vec::as_slice) {
                 Some([]) | None => {}
                 Some(items) if items.iter().all(Value::is_string) => {
                     let items: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-                    told += &format!("  {name}: {}\n", items.join(", "));
+                    output += &format!("  {name}: {}\n", items.join(", "));
                 }
-                Some(items) => told.extend(items.iter().map(|item| format!("  {name}: {item}\n"))),
+                Some(items) => output.extend(items.iter().map(|item| format!("  {name}: {item}\n"))),
             }
         }
-        told
+        output
     }
 
     fn due(&mut self) -> String {
         let due = due(self.book.execution());
-        let mut told = String::new();
+        let mut output = String::new();
         for call in due.calls {
             let key = self.keys.iter().position(|key| *key == call.idempotency_key).unwrap_or_else(|| {
                 self.keys.push(call.idempotency_key.clone());
@@ -262,7 +263,7 @@ impl Stage {
             let task = call.task_handle.map(|task| format!(", asked after as {task}")).unwrap_or_default();
             let answer = call.reply.map(|one| format!(", told {}", self.payload(one.answer.position.0)));
             let answer = answer.unwrap_or_default();
-            told += &format!(
+            output += &format!(
                 "  {kind} {step}#{}: {}{arguments}, key {}, {} ms{pin}{cancel}{task}{answer}\n",
                 call.id.index + 1,
                 call.tool,
@@ -271,13 +272,13 @@ impl Stage {
             );
         }
         if let Some(at) = due.wake_at {
-            told += &format!("  look again in {} ms\n", at - self.book.now_ms);
+            output += &format!("  look again in {} ms\n", at - self.book.now_ms);
         }
-        if told.is_empty() { "  nothing\n".to_owned() } else { told }
+        if output.is_empty() { "  nothing\n".to_owned() } else { output }
     }
 }
 
-/// Words such as `entity=file`, and the others.
+/// Splits the words into facts such as `entity=file`, and the others.
 fn facts<'a>(words: &[&'a str]) -> (ActionFacts, Vec<&'a str>) {
     let mut facts = ActionFacts::default();
     let is_fact = |word: &&str| word.contains('=') && !word.starts_with('{');
@@ -294,7 +295,7 @@ fn facts<'a>(words: &[&'a str]) -> (ActionFacts, Vec<&'a str>) {
             "error" => facts.error = text(),
             "reason" => facts.reason = text(),
             "action" => facts.action_taken = text(),
-            other => panic!("{other} is no fact"),
+            other => panic!("unknown fact {other}"),
         }
     }
     (facts, words.iter().copied().filter(|word| !is_fact(word)).collect())
@@ -335,11 +336,11 @@ fn report(words: &[&str]) -> AgentReport {
         "succeeded" => AgentReport::Succeeded { output },
         "compensated" => AgentReport::Compensated { output },
         "failed" => AgentReport::Failed { reason: None, category: ErrorCategory::ToolError },
-        other => panic!("nobody reports {other}"),
+        other => panic!("unknown report {other}"),
     }
 }
 
-/// A step, an answer, and an output or, marked `@`, corrected arguments.
+/// Parses a step, an answer, and an output or, marked `@`, corrected arguments.
 fn decision(words: &[&str]) -> Command {
     let answer = words[1].parse().expect("an answer");
     let given = words.get(2).map(|text| {
@@ -358,7 +359,7 @@ fn is_reporter(word: &str) -> bool {
     word.starts_with("by=") || word == "take-over"
 }
 
-/// `by=NAME`, and `take-over`; a NAME of `person` is one.
+/// Parses `by=NAME` and `take-over`; the NAME `person` is a person.
 fn reporter(words: &[&str], at_ms: i64) -> Option<Reporter> {
     let holder = words.iter().find_map(|word| word.strip_prefix("by="))?;
     let takes_over = words.contains(&"take-over");

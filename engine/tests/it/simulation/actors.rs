@@ -1,4 +1,4 @@
-//! Who acts on an execution from outside: the tools that answer, the agents, and the people.
+//! The actors of a simulation: tools that answer, agents and people.
 
 use actbook_engine::execution::{
     ActionFacts, AgentReport, CallId, CallKind, Command, Execution, Question, QuestionSubject,
@@ -19,7 +19,7 @@ impl Sim {
         self.give(&Command::ReportOutcome { epoch, call, outcome: ended });
     }
 
-    /// An answer, or none, for a call that is out.
+    /// Sends a call in flight if it is not sent yet, and mostly reports an outcome.
     pub(super) fn deliver(&mut self, call: CallId) {
         let run = call.kind == CallKind::Run;
         if !self.world.calls.contains_key(&call) {
@@ -44,7 +44,7 @@ impl Sim {
         if call.kind == CallKind::Probe {
             return self.deliver_probe(call);
         }
-        // The worst moment to hear of a success: while it is being undone.
+        // The worst time for a late success: while the step is being undone.
         if call.kind == CallKind::Compensation && self.world.land_late && self.dice.chance(30) {
             self.late();
         }
@@ -52,8 +52,8 @@ impl Sim {
             return;
         }
         let lands = self.world.calls[&call].lands;
-        let dice = self.dice.below(100);
-        if dice < if self.benign { 10 } else { 25 } {
+        let draw = self.dice.below(100);
+        if draw < if self.benign { 10 } else { 25 } {
             let later = self.world.land_late && !lands && self.dice.chance(50);
             self.world.calls.insert(call, Truth { sent: Sent::TimedOut, lands, later });
             let category = *self.dice.pick(&[
@@ -75,19 +75,19 @@ impl Sim {
             return self.ask(call, lands);
         }
         self.world.calls.insert(call, Truth { sent: Sent::Answered, lands, later: false });
-        let read_only = run && self.execution().rules(call.step).read_only && dice < 60;
+        let read_only = run && self.execution().rules(call.step).read_only && draw < 60;
         let ended = if lands || read_only { self.success() } else { self.failure() };
         self.report(call, ended);
     }
 
-    /// The tool wants to know something: before it has done anything, or in the middle of a task.
+    /// The tool asks a question: before it has an effect, or in the middle of a task.
     fn ask(&mut self, call: CallId, lands: bool) {
         let sent = if lands { Sent::TimedOut } else { Sent::Answered };
         self.world.calls.insert(call, Truth { sent, lands, later: false });
         self.report(call, ReportedOutcome::InputRequired { question: question(), may_have_run: lands });
     }
 
-    /// Things that an agent does on the side.
+    /// An agent records an action, a decision or a manual undo.
     pub(super) fn put_on_record(&mut self) {
         let steps: Vec<StepNo> = self.execution().step_numbers().collect();
         let no = *self.dice.pick(&steps);
@@ -113,8 +113,8 @@ impl Sim {
         self.give(&Command::RecordDecision { decision, reason, step: None, details: Some(json!([1])) })
     }
 
-    /// Somebody really undoes what may have run, and says so; where an agent's compensation waits, that
-    /// is what is settled by it.
+    /// A person really undoes what may have run, and records it; this settles an agent's pending
+    /// compensation.
     fn undo_by_hand(&mut self, no: StepNo) {
         let command = undid(&self.id(no), true);
         if !self.accepts(&command) {
@@ -163,12 +163,12 @@ impl Sim {
         let usual = [ErrorCategory::ToolError, ErrorCategory::Unavailable];
         let common = self.dice.chance(70);
         let category = *self.dice.pick(if common { &usual } else { ErrorCategory::ALL });
-        // Now and then a server asks for more patience than the plan has.
+        // Sometimes a server asks for a longer wait than the plan allows.
         let retry_after_ms = (category == ErrorCategory::RateLimited).then_some(20_000);
         ReportedOutcome::Failed { category, error: json!({"message": "no"}), unsent: false, retry_after_ms }
     }
 
-    /// An answer to a call that had been given up; sometimes one that was heard before.
+    /// A late answer to an abandoned call; sometimes a repeated one.
     pub(super) fn late(&mut self) {
         let open = open_calls(self.execution());
         let repeat = self.dice.chance(20);
@@ -192,13 +192,16 @@ impl Sim {
             if lands { ReportedOutcome::Succeeded { output: json!({"x": 2}) } } else { self.failure() };
         let mark = self.book.entries.len();
         self.give(&Command::ReportOutcome { epoch: Epoch(0), call, outcome: ended });
-        // A process that found only a prefix of the journal may not have heard of it before.
-        let heard = sent == Sent::Answered && !self.benign;
+        // A process that has only a prefix of the journal may not have the earlier answer.
+        let repeated = sent == Sent::Answered && !self.benign;
         let read_only = self.execution().rules(call.step).read_only;
-        assert!(!heard || read_only || self.book.entries.len() == mark, "a repeat is no news");
+        assert!(
+            !repeated || read_only || self.book.entries.len() == mark,
+            "a repeated answer appends nothing"
+        );
     }
 
-    /// In a fork the journal may be shorter than what the world has seen.
+    /// True if the journal has the call: in a fork it may be shorter than what the world has seen.
     fn known(&self, call: CallId) -> bool {
         let step = self.execution().step(call.step);
         match call.kind {
@@ -240,7 +243,7 @@ impl Sim {
         self.give(&record(&Some(self.id(call.step)), report));
     }
 
-    /// An agent reports what was no longer waited for.
+    /// An agent reports on a call that was recorded as unknown.
     pub(super) fn agent_late(&mut self) {
         let lost = |(call, truth): (&CallId, &Truth)| {
             let step = self.execution().step(call.step);
@@ -318,7 +321,7 @@ impl Sim {
         }
     }
 
-    /// The answer as a command: now and then with corrected arguments, or from one who may not approve.
+    /// The answer as a command: sometimes with corrected arguments, or by a caller who may not approve.
     fn answered(&mut self, no: StepNo, answer: StepAnswer) -> Command {
         let (step, approves) = (self.id(no), self.dice.chance(80));
         let plain = Command::Decide { step, answer, reason: None, output: None, arguments: None, approves };
@@ -329,7 +332,7 @@ impl Sim {
         if self.dice.chance(20) && self.accepts(&corrected) { corrected } else { plain }
     }
 
-    /// People mostly tell the truth of what they saw.
+    /// Answers a question, mostly truthfully.
     pub(super) fn answer(&mut self, no: StepNo, mut answer: StepAnswer) -> bool {
         let id = self.id(no);
         if !allowed_answers(self.execution(), no).contains(&answer) {
@@ -345,10 +348,10 @@ impl Sim {
             step.last_compensation().filter(|one| one.effective_outcome() != Some(Outcome::Succeeded));
         let next = step.attempts_to_undo(self.execution().rules(no)).last().copied();
         let undone = tried.map(|one| one.attempt).or(next);
-        let speaks = matches!(answer, StepAnswer::Happened | StepAnswer::DidNotHappen);
+        let is_statement = matches!(answer, StepAnswer::Happened | StepAnswer::DidNotHappen);
         let mut by_hand = false;
         match status {
-            StepStatus::Failed | StepStatus::Unknown if speaks && unknown => {
+            StepStatus::Failed | StepStatus::Unknown if is_statement && unknown => {
                 let read_only = self.execution().rules(no).read_only;
                 let truth = if read_only {
                     answer == StepAnswer::Happened
@@ -356,15 +359,16 @@ impl Sim {
                     self.world.stands(self.execution(), no, newest)
                 };
                 if truth != (answer == StepAnswer::Happened) {
-                    match self.dice.chance(80) {
-                        false => self.world.wrong = true,
-                        true => answer = if truth { StepAnswer::Happened } else { StepAnswer::DidNotHappen },
+                    if self.dice.chance(80) {
+                        answer = if truth { StepAnswer::Happened } else { StepAnswer::DidNotHappen };
+                    } else {
+                        self.world.wrong = true;
                     }
                 }
             }
             StepStatus::Failed | StepStatus::Unknown => by_hand = answer == StepAnswer::Happened,
             _ if answer == StepAnswer::Happened => {
-                self.world.undo(self.book.execution(), no, undone.expect("there is one to speak of"));
+                self.world.undo(self.book.execution(), no, undone.expect("there is an attempt to undo"));
             }
             _ => {}
         }
@@ -380,7 +384,7 @@ impl Sim {
     }
 }
 
-/// The newest compensation that an agent has open or lost.
+/// The step's newest compensation, if an agent has it open or its outcome is unknown.
 fn step_calls(execution: &Execution, no: StepNo) -> Option<CallId> {
     let count = execution.step(no).compensations.len() as u32;
     let last = execution.step(no).last_compensation().filter(|last| last.by_agent)?;

@@ -1,4 +1,4 @@
-//! What the stories have reached, so that a simulation that explores nothing fails.
+//! Coverage counters of the simulations, so that a simulation that explores nothing fails.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ pub fn name(command: &Command) -> &'static str {
     }
 }
 
-/// Every answer in every state that it fits.
+/// Every answer with every status that it fits.
 fn answers() -> Vec<(StepAnswer, StepStatus)> {
     use StepAnswer::{Abandon, Compensate, DidNotHappen, Happened, Retry, Skip};
     let mut fitting = Vec::new();
@@ -105,7 +105,7 @@ fn expected() -> Vec<Seen> {
     all
 }
 
-/// Prints the counters; gives what was never seen.
+/// Prints the counters; returns the expected points that were never reached.
 pub fn report() -> Vec<Seen> {
     SEEN.with_borrow(|seen| {
         for ((what, which, detail), count) in seen {

@@ -1,5 +1,6 @@
-//! Seeded randomness: the same seed, the same story.
+//! Seeded random numbers: the same seed gives the same simulation.
 
+/// SplitMix64.
 pub struct Dice(u64);
 
 impl Dice {
@@ -18,7 +19,7 @@ impl Dice {
         (self.next() % bound as u64) as usize
     }
 
-    /// True in `percent` of a hundred cases.
+    /// True with a probability of `percent`.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -27,7 +28,7 @@ impl Dice {
         &from[self.below(from.len())]
     }
 
-    /// One of the list, or none where it is empty.
+    /// A random item; `None` if the list is empty.
     pub fn any<T: Copy>(&mut self, from: &[T]) -> Option<T> {
         if from.is_empty() { None } else { Some(*self.pick(from)) }
     }

@@ -1,5 +1,5 @@
-//! Ground truth: which calls were sent, which of them landed, which effects stand. The engine never
-//! sees this; the end of an execution is held against it.
+//! Ground truth: which calls were sent, which of them took effect, which effects remain. The engine never
+//! sees this; the end of an execution is checked against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,25 +8,27 @@ use actbook_engine::id::StepNo;
 
 use super::dice::Dice;
 
+/// What happened to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It certainly did not leave the house.
+    /// Certainly not sent.
     Never,
-    /// Out, and nobody has heard of it.
+    /// Sent, without a report yet.
     Out,
     TimedOut,
     Answered,
 }
 
+/// The truth about one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Truth {
     pub sent: Sent,
     pub lands: bool,
-    /// It will land after its time-out was reported.
+    /// It will take effect after its time-out was reported.
     pub later: bool,
 }
 
-/// Attempts of an idempotent step that share a key share their effect.
+/// The identity of an effect: attempts of an idempotent step with one key share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     Attempt(StepNo, u32),
@@ -38,17 +40,17 @@ pub struct World {
     pub calls: BTreeMap<CallId, Truth>,
     pub effects: BTreeSet<Effect>,
     pub keys_seen: BTreeSet<(StepNo, u32)>,
-    /// The tools' server is not there.
+    /// The tools' server is unreachable.
     pub down: bool,
-    /// Someone answered untruly, or an effect landed after everyone had given it up.
+    /// A person answered untruly, or a call took effect after its time-out.
     pub wrong: bool,
     pub land_late: bool,
 }
 
 impl World {
-    pub fn send(&mut self, execution: &Execution, call: CallId, dice: &mut Dice) {
+    pub fn send(&mut self, execution: &Execution, call: CallId, rng: &mut Dice) {
         let lands = match call.kind {
-            CallKind::Run | CallKind::Compensation => dice.chance(60),
+            CallKind::Run | CallKind::Compensation => rng.chance(60),
             CallKind::Probe => self.stands(execution, call.step, call.index),
         };
         if lands && call.kind != CallKind::Probe {
@@ -66,11 +68,11 @@ impl World {
             CallKind::Run if execution.rules(call.step).read_only => {}
             CallKind::Run => {
                 let effect = effect(execution, call.step, call.index);
-                let fresh = match effect {
+                let is_new = match effect {
                     Effect::Key(step, key) => self.keys_seen.insert((step, key)),
                     Effect::Attempt(..) => true,
                 };
-                if fresh {
+                if is_new {
                     self.effects.insert(effect);
                 }
             }
@@ -86,7 +88,7 @@ impl World {
         self.effects.remove(&effect(execution, step, attempt));
     }
 
-    /// Someone did the step by hand; the engine counts it as an attempt.
+    /// A person did the step by hand; the engine counts it as an attempt.
     pub fn by_hand(&mut self, execution: &Execution, step: StepNo) {
         if !execution.rules(step).read_only {
             let attempt = execution.step(step).attempts.len() as u32 - 1;
@@ -96,8 +98,9 @@ impl World {
 }
 
 fn effect(execution: &Execution, step: StepNo, attempt: u32) -> Effect {
-    match execution.rules(step).idempotent {
-        true => Effect::Key(step, execution.step(step).attempts[attempt as usize].key),
-        false => Effect::Attempt(step, attempt),
+    if execution.rules(step).idempotent {
+        Effect::Key(step, execution.step(step).attempts[attempt as usize].key)
+    } else {
+        Effect::Attempt(step, attempt)
     }
 }

@@ -115,7 +115,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn an_argument_changes_neither_the_host_nor_the_rest_of_the_address(argument in "\\PC{0,12}|[./%?#@:\\\\a2eE]{0,8}") {
+        fn argument_cannot_change_host_or_other_url_parts(argument in "\\PC{0,12}|[./%?#@:\\\\a2eE]{0,8}") {
             for template in ["https://h.example/a/${arguments.x}/b?q=${arguments.x}", "${env:BASE}/${arguments.x}/b?q=${arguments.x}"] {
                 if let Ok(FilledUrl { url, configured_host }) = filled(template, &argument) {
                     proptest::prop_assert_eq!(url.host_str(), Some("h.example"));
@@ -130,7 +130,7 @@ mod tests {
         }
 
         #[test]
-        fn a_part_of_a_host_stays_one(argument in "\\PC{0,12}|[./%?#@:a1]{0,8}") {
+        fn host_argument_stays_one_host_part(argument in "\\PC{0,12}|[./%?#@:a1]{0,8}") {
             if let Ok(FilledUrl { url, configured_host }) = filled("https://${arguments.x}.example/a", &argument) {
                 proptest::prop_assert!(url.host_str().is_some_and(|host| host.ends_with(".example")), "{url}");
                 proptest::prop_assert!(url.path() == "/a" && configured_host.is_none(), "{url}");

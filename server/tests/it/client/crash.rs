@@ -1,4 +1,4 @@
-//! kill -9 of a program with Actbook in it, in the middle of two calls, and the same program started again.
+//! kill -9 of a program that embeds Actbook, during two calls, and a restart of the same program.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command};
@@ -10,9 +10,9 @@ use super::{builder, of, plan, step};
 use crate::durability::process::{ARGUMENTS, equip, said, say, spoken};
 use crate::store::for_each_database;
 
-/// The program's parts, for `durability::process`.
-pub const DIES: &str = "a program that dies";
-pub const COMES_BACK: &str = "a program that comes back";
+/// Part names for `durability::helper_process`.
+pub const DIES: &str = "crashing program";
+pub const COMES_BACK: &str = "restarted program";
 
 #[test]
 fn a_program_that_was_killed_takes_its_executions_up_again() {
@@ -22,14 +22,14 @@ fn a_program_that_was_killed_takes_its_executions_up_again() {
             let mut command = Command::new(std::env::current_exe().unwrap());
             equip(command.args(ARGUMENTS), part, &scratch.url, home.path()).spawn().unwrap()
         };
-        let mut dies = start(DIES);
-        let output = BufReader::new(dies.stdout.take().unwrap());
+        let mut crashing = start(DIES);
+        let output = BufReader::new(crashing.stdout.take().unwrap());
         let lines = output.lines().map_while(Result::ok).filter_map(|line| spoken(&line).map(str::to_owned));
         let mut before: Vec<String> = lines.take(3).collect();
-        dies.kill().unwrap();
-        dies.wait().unwrap();
+        crashing.kill().unwrap();
+        crashing.wait().unwrap();
         before.sort_unstable();
-        let begins = |line: &str, words: &str| assert!(line.starts_with(words), "`{line}`");
+        let begins = |line: &str, prefix: &str| assert!(line.starts_with(prefix), "`{line}`");
         begins(&before[0], "1 t/do ");
         begins(&before[1], "1 t/post ");
         begins(&before[2], "1 t/put ");
@@ -37,29 +37,29 @@ fn a_program_that_was_killed_takes_its_executions_up_again() {
         let mut after = said(&start(COMES_BACK).wait_with_output().unwrap());
         after.sort_unstable();
         let key = |line: &str| line.rsplit(' ').next().unwrap().to_owned();
-        assert_eq!(after.len(), 3, "what was finished is not done again, nor what may not be: {after:?}");
+        assert_eq!(after.len(), 3, "finished and non-idempotent calls are not repeated: {after:?}");
         begins(&after[0], "1 t/last ");
         begins(&after[1], "2 t/put ");
-        assert_eq!(key(&after[1]), key(&before[2]), "an idempotent call goes out again under its key");
+        assert_eq!(key(&after[1]), key(&before[2]), "an idempotent call is repeated with its key");
         assert_eq!(after[2], "whole");
     });
 }
 
-/// Says what it is called for, and does it where `lives`.
-fn tool(lives: bool) -> Executor {
+/// An executor that prints each call, and answers it if `answers`, else hangs (except `t/do`).
+fn tool(answers: bool) -> Executor {
     Executor::new(move |call| async move {
         let origin = call.origin.as_ref().expect("an execution calls");
         say(&format!("{} {} {}", origin.attempt, call.tool, call.key));
-        if !lives && call.tool != "t/do" {
+        if !answers && call.tool != "t/do" {
             std::future::pending::<()>().await;
         }
         Ok(json!({ "id": 7 }))
     })
 }
 
-async fn open(url: &str, lives: bool) -> Client {
-    let builder = builder(url).tool("t/do", tool(lives)).tool("t/post", tool(lives));
-    builder.tool("t/last", tool(lives)).tool("t/put", tool(lives).idempotent()).open().await.unwrap()
+async fn open(url: &str, answers: bool) -> Client {
+    let builder = builder(url).tool("t/do", tool(answers)).tool("t/post", tool(answers));
+    builder.tool("t/last", tool(answers)).tool("t/put", tool(answers).idempotent()).open().await.unwrap()
 }
 
 pub async fn die(url: &str) {
@@ -80,7 +80,7 @@ pub async fn die(url: &str) {
 
 pub async fn come_back(url: &str) {
     let client = open(url, true).await;
-    assert_eq!(client.take_up().await.unwrap(), 2, "the dead process holds nobody up");
+    assert_eq!(client.take_up().await.unwrap(), 2, "executions of the dead process are taken up");
     for row in client.executions(&Default::default(), 10).await.unwrap() {
         let view = client.wait(&row.id).await.unwrap();
         if view.plan.name == "puts" {

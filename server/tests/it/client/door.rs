@@ -1,4 +1,4 @@
-//! The rest of what the door offers: agent steps, steering, request keys, notes, tasks, history.
+//! Further operations of the client: agent steps, pause and cancel, request keys, notes, tasks, history.
 
 use actbook::{
     ActionFacts, ActionRecord, Decision, ErrorCategory, ExecutionFilter, ExecutionStatus, Executor, Fault,
@@ -12,8 +12,8 @@ use crate::store::for_each_database;
 #[test]
 fn agent_steps_are_reported_and_values_flow_on() {
     for_each_database(async |scratch| {
-        let heard = Heard::default();
-        let client = builder(&scratch.url).tool("t/do", heard.echo()).open().await.unwrap();
+        let recorded = Heard::default();
+        let client = builder(&scratch.url).tool("t/do", recorded.echo()).open().await.unwrap();
         let agent = json!({ "id": "tells", "action": "Tell the team" });
         let mut after = step("after", "t/do");
         after["arguments"] = json!({ "told": "${steps.tells.output.told}" });
@@ -33,7 +33,7 @@ fn agent_steps_are_reported_and_values_flow_on() {
             bot.record_action(report(ReportedStatus::Succeeded, Some(json!({ "told": 3 })))).await.unwrap();
         assert!(ended > began);
         assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, ExecutionStatus::Succeeded);
-        assert_eq!(heard.calls()[0].arguments, json!({ "told": 3 }));
+        assert_eq!(recorded.calls()[0].arguments, json!({ "told": 3 }));
 
         let decision = Decision {
             decision: "leave it so".into(),
@@ -108,7 +108,7 @@ fn an_executor_tells_of_its_progress_and_hears_that_it_is_to_stop() {
         let id = client.start("long", None).await.unwrap().id.to_string();
         begun.clone().wait_for(|begun| *begun).await.unwrap();
         let view = client.view(&id).await.unwrap();
-        let progress = of(&view, "a").progress.clone().expect("it has told");
+        let progress = of(&view, "a").progress.clone().expect("progress was reported");
         assert_eq!((progress.done, progress.message.as_deref()), (3.0, Some("planing")));
         client.cancel(&id, None).await.unwrap();
         let view = client.wait(&id).await.unwrap();
@@ -119,17 +119,17 @@ fn an_executor_tells_of_its_progress_and_hears_that_it_is_to_stop() {
 #[test]
 fn a_request_key_starts_one_execution_however_often_it_is_asked_for() {
     for_each_database(async |scratch| {
-        let heard = Heard::default();
-        let client = builder(&scratch.url).tool("t/do", heard.echo()).open().await.unwrap();
+        let recorded = Heard::default();
+        let client = builder(&scratch.url).tool("t/do", recorded.echo()).open().await.unwrap();
         client.save_plan(&plan("once", json!([step("a", "t/do")]))).await.unwrap();
         let keyed = client.with_key("order-17");
         let first = keyed.run("once", None).await.unwrap();
-        let other = builder(&scratch.url).tool("t/do", heard.echo()).open().await.unwrap();
+        let other = builder(&scratch.url).tool("t/do", recorded.echo()).open().await.unwrap();
         let second = other.with_key("order-17").run("once", None).await.unwrap();
-        assert_eq!((first.id, heard.calls().len()), (second.id, 1));
+        assert_eq!((first.id, recorded.calls().len()), (second.id, 1));
         assert_eq!(keyed.run("once", Some(json!({}))).await.unwrap_err().code, "key_reused");
         assert_eq!(client.run("once", None).await.unwrap().status, ExecutionStatus::Succeeded);
-        assert_eq!(heard.calls().len(), 2);
+        assert_eq!(recorded.calls().len(), 2);
     });
 }
 
@@ -145,9 +145,9 @@ fn notes_and_tasks_outlive_the_client_that_wrote_them() {
         one.add_task(task).await.unwrap();
         one.shutdown(std::time::Duration::ZERO).await;
 
-        let heard = Heard::default();
-        let two = builder(&scratch.url).tool("t/do", heard.echo()).open().await.unwrap();
-        let note = two.note("db-port").await.unwrap().expect("it was noted");
+        let recorded = Heard::default();
+        let two = builder(&scratch.url).tool("t/do", recorded.echo()).open().await.unwrap();
+        let note = two.note("db-port").await.unwrap().expect("the note exists");
         assert_eq!((note.author.as_str(), note.version), ("program:test", 1));
         assert!(two.note("gone").await.unwrap().is_none());
         let found = two.search_notes("listens", 10).await.unwrap().notes;

@@ -1,5 +1,5 @@
-//! What an executor may do besides its work: panic, hang, lose its way. Nobody can tell what became of such a
-//! call, and the program lives on.
+//! Executors that panic, hang or fail with a foreign error. The outcome of such a call is unknown, and the
+//! program keeps running.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Drop for Sore {
 #[test]
 fn a_panic_in_an_executor_is_unknown_and_on_record() {
     for_each_database(async |scratch| {
-        let heard = Heard::default();
+        let recorded = Heard::default();
         let at_once = Executor::new(|_| -> std::future::Ready<Result<Value, Fault>> { panic!("at once") });
         let half_way = Executor::new(async |call| {
             tokio::task::yield_now().await;
@@ -31,8 +31,8 @@ fn a_panic_in_an_executor_is_unknown_and_on_record() {
         let client = builder(&scratch.url)
             .tool("t/at-once", at_once)
             .tool("t/half-way", half_way)
-            .tool("t/do", heard.echo())
-            .tool("t/undo", heard.echo())
+            .tool("t/do", recorded.echo())
+            .tool("t/undo", recorded.echo())
             .open()
             .await
             .unwrap();
@@ -46,7 +46,7 @@ fn a_panic_in_an_executor_is_unknown_and_on_record() {
             assert_eq!(category, "internal");
             assert!(message.contains(word), "{message}");
             let brief = view.brief.expect("something went wrong");
-            assert_eq!(brief.may_have_run.len(), 1, "what may have run is undone, too: {brief:?}");
+            assert_eq!(brief.may_have_run.len(), 1, "a step that may have run is listed for undo: {brief:?}");
 
             let filter = JournalFilter {
                 execution: Some(view.id.to_string()),
@@ -66,7 +66,7 @@ fn a_panic_in_an_executor_is_unknown_and_on_record() {
 fn an_executor_that_does_not_answer_in_time_is_dropped_and_unknown() {
     for_each_database(async |scratch| {
         let hangs = Executor::new(async |_| {
-            let _sore = Sore;
+            let _panics = Sore;
             std::future::pending().await
         });
         let client = builder(&scratch.url).tool("t/hangs", hangs).open().await.unwrap();

@@ -1,4 +1,4 @@
-//! Clients that leave, in order or not, and those who share a database with them.
+//! Clients that shut down, are dropped or lose their runtime, and other clients of the same database.
 
 use std::time::Duration;
 
@@ -12,19 +12,23 @@ use crate::store::{Kind, Scratch, for_each_database};
 #[test]
 fn two_clients_share_a_database_and_answer_each_other() {
     for_each_database(async |scratch| {
-        let (heard, other) = (Heard::default(), Heard::default());
-        let one = builder(&scratch.url).tool("t/do", heard.echo()).open().await.unwrap();
-        let two = builder(&scratch.url).tool("t/do", other.echo()).open().await.unwrap();
+        let (recorded, other_recorded) = (Heard::default(), Heard::default());
+        let one = builder(&scratch.url).tool("t/do", recorded.echo()).open().await.unwrap();
+        let two = builder(&scratch.url).tool("t/do", other_recorded.echo()).open().await.unwrap();
         let mut asks = step("asks", "t/do");
         asks["approval"] = json!("required");
         let view = run(&one, "shared", json!([step("first", "t/do"), asks])).await;
         assert_eq!((view.status, view.waiting[0].kind), (ExecutionStatus::Blocked, "approval"));
 
-        assert_eq!(two.take_up().await.unwrap(), 0, "what is driven is left alone");
+        assert_eq!(two.take_up().await.unwrap(), 0, "an execution with a live driver is not taken up");
         let mia = two.acting_as("person:mia");
         mia.approve(view.id.as_str(), Some("asks"), Some("looks right")).await.unwrap();
         assert_eq!(two.wait(view.id.as_str()).await.unwrap().status, ExecutionStatus::Succeeded);
-        assert_eq!((heard.tools().len(), other.tools().len()), (2, 0), "its driver goes on");
+        assert_eq!(
+            (recorded.tools().len(), other_recorded.tools().len()),
+            (2, 0),
+            "the driver runs the approved step"
+        );
         let hers = JournalFilter { actor: Some("person:mia".into()), ..JournalFilter::default() };
         let hers: Vec<_> = two.journal(&hers, 9).await.unwrap().into_iter().map(|entry| entry.kind).collect();
         assert_eq!(hers, ["step_approved.1"]);
@@ -36,10 +40,10 @@ fn two_clients_share_a_database_and_answer_each_other() {
 fn what_a_client_leaves_behind_is_taken_up_by_one_that_has_all_its_tools() {
     for_each_database(async |scratch| {
         let gate = Gate::new();
-        let heard = Heard::default();
+        let recorded = Heard::default();
         let one = builder(&scratch.url)
             .tool("t/gate", gate.tool())
-            .tool("t/do", heard.echo())
+            .tool("t/do", recorded.echo())
             .open()
             .await
             .unwrap();
@@ -55,19 +59,19 @@ fn what_a_client_leaves_behind_is_taken_up_by_one_that_has_all_its_tools() {
         assert_eq!((left.status, of(&left, "b").status), (ExecutionStatus::Running, StepStatus::Pending));
         assert_eq!(one.start("left", None).await.unwrap_err().code, "closed");
 
-        let poor = builder(&scratch.url).tool("t/do", heard.echo()).open().await.unwrap();
-        assert_eq!(poor.take_up().await.unwrap(), 0, "it could not go on");
-        assert_eq!(poor.resume(&id).await.unwrap_err().code, "other_place");
-        let other = Heard::default();
+        let partial = builder(&scratch.url).tool("t/do", recorded.echo()).open().await.unwrap();
+        assert_eq!(partial.take_up().await.unwrap(), 0, "a client that lacks a tool takes nothing up");
+        assert_eq!(partial.resume(&id).await.unwrap_err().code, "other_place");
+        let other_recorded = Heard::default();
         let two = builder(&scratch.url)
-            .tool("t/gate", other.echo())
-            .tool("t/do", other.echo())
+            .tool("t/gate", other_recorded.echo())
+            .tool("t/do", other_recorded.echo())
             .open()
             .await
             .unwrap();
-        assert_eq!(two.take_up().await.unwrap(), 1, "the client has left its seat, though it is still there");
+        assert_eq!(two.take_up().await.unwrap(), 1, "the shut down client released its node");
         assert_eq!(two.wait(&id).await.unwrap().status, ExecutionStatus::Succeeded);
-        assert_eq!((heard.tools().len(), other.tools()), (0, vec!["t/do".to_owned()]));
+        assert_eq!((recorded.tools().len(), other_recorded.tools()), (0, vec!["t/do".to_owned()]));
     });
 }
 
@@ -92,7 +96,7 @@ fn a_client_that_is_dropped_records_what_is_in_flight_and_starts_nothing() {
     });
 }
 
-/// Nobody is left to record anything: a crash is the path, inside one process too.
+/// A runtime dropped with a call in flight records nothing, like a crash.
 #[test]
 fn what_ends_with_its_runtime_is_unknown_and_taken_up_at_once() {
     for kind in [Kind::Sqlite, Kind::Postgres] {

@@ -1,4 +1,4 @@
-//! Plans run through executors of the program: what they are given, what they give, and undo.
+//! Plans run through the program's executors: arguments, outputs, retries and undo.
 
 use actbook::{ErrorCategory, ExecutionStatus, Executor, Fault, Purpose, StepAnswer, StepStatus};
 use serde_json::json;
@@ -9,10 +9,10 @@ use crate::store::{Kind, Scratch, for_each_database};
 #[test]
 fn values_flow_from_one_executor_to_the_next() {
     for_each_database(async |scratch| {
-        let heard = Heard::default();
+        let recorded = Heard::default();
         let client = builder(&scratch.url)
-            .tool("t/one", heard.echo())
-            .tool("t/two", heard.echo())
+            .tool("t/one", recorded.echo())
+            .tool("t/two", recorded.echo())
             .open()
             .await
             .unwrap();
@@ -29,7 +29,7 @@ fn values_flow_from_one_executor_to_the_next() {
         assert_eq!(view.status, ExecutionStatus::Succeeded);
         assert_eq!(of(&view, "second").output, Some(json!({ "got": { "sum": 42 } })));
 
-        let calls = heard.calls();
+        let calls = recorded.calls();
         assert_eq!(calls[0].arguments, json!({ "number": 40 }));
         let origin = calls[1].origin.clone().expect("an execution made the call");
         assert_eq!((origin.execution, origin.step.as_str()), (view.id.clone(), "second"));
@@ -42,12 +42,12 @@ fn values_flow_from_one_executor_to_the_next() {
 #[test]
 fn a_failure_is_briefed_and_undone_through_executors() {
     for_each_database(async |scratch| {
-        let heard = Heard::default();
-        let no = heard.tool(async |_| Err(Fault::failed(ErrorCategory::Permission, "declined")));
+        let recorded = Heard::default();
+        let no = recorded.tool(async |_| Err(Fault::failed(ErrorCategory::Permission, "declined")));
         let client = builder(&scratch.url)
-            .tool("t/do", heard.echo())
+            .tool("t/do", recorded.echo())
             .tool("t/no", no)
-            .tool("t/undo", heard.echo())
+            .tool("t/undo", recorded.echo())
             .open()
             .await
             .unwrap();
@@ -62,14 +62,14 @@ fn a_failure_is_briefed_and_undone_through_executors() {
 
         client.undo(view.id.as_str(), Some("no card")).await.unwrap();
         assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, ExecutionStatus::Compensated);
-        let undone: Vec<_> = heard
+        let undone: Vec<_> = recorded
             .calls()
             .into_iter()
             .filter(|call| call.tool == "t/undo")
             .map(|call| call.arguments)
             .collect();
         assert_eq!(undone, [json!({ "undone": "b" }), json!({ "undone": "a" })]);
-        let last = heard.calls().pop().unwrap().origin.unwrap();
+        let last = recorded.calls().pop().unwrap().origin.unwrap();
         assert_eq!((last.step.as_str(), last.purpose), ("a", Purpose::Undo));
         assert!(client.verify().await.unwrap().ok);
     });
@@ -78,16 +78,16 @@ fn a_failure_is_briefed_and_undone_through_executors() {
 #[test]
 fn an_idempotent_executor_is_called_again_with_the_same_key() {
     for_each_database(async |scratch| {
-        let heard = Heard::default();
-        let lost_once = |heard: &Heard| {
-            heard.tool(async |call| match call.origin.unwrap().attempt {
+        let recorded = Heard::default();
+        let lost_once = |recorded: &Heard| {
+            recorded.tool(async |call| match call.origin.unwrap().attempt {
                 1 => Err(Fault::unknown(ErrorCategory::Unavailable, "the line went dead")),
                 _ => Ok(json!({})),
             })
         };
         let client = builder(&scratch.url)
-            .tool("t/put", lost_once(&heard).idempotent())
-            .tool("t/post", lost_once(&heard))
+            .tool("t/put", lost_once(&recorded).idempotent())
+            .tool("t/post", lost_once(&recorded))
             .open()
             .await
             .unwrap();
@@ -98,34 +98,34 @@ fn an_idempotent_executor_is_called_again_with_the_same_key() {
         };
         let view = run(&client, "put", again("t/put")).await;
         assert_eq!((view.status, of(&view, "again").attempts), (ExecutionStatus::Succeeded, 2));
-        let calls = heard.calls();
+        let calls = recorded.calls();
         assert_eq!(calls.len(), 2);
         assert_eq!(calls[0].key, calls[1].key, "the second attempt must not take effect twice");
 
         let view = run(&client, "post", again("t/post")).await;
         assert_eq!((view.status, of(&view, "again").status), (ExecutionStatus::Blocked, StepStatus::Unknown));
-        assert_eq!(heard.calls().len(), 3, "what nobody says may be sent twice is sent once");
+        assert_eq!(recorded.calls().len(), 3, "a call that is not declared idempotent is sent once");
         client
             .decide(view.id.as_str(), "again", StepAnswer::DidNotHappen, Some("looked"), None)
             .await
             .unwrap();
         assert_eq!(client.wait(view.id.as_str()).await.unwrap().status, ExecutionStatus::Succeeded);
-        let calls = heard.calls();
-        assert_ne!(calls[2].key, calls[3].key, "what did not happen is another call");
+        let calls = recorded.calls();
+        assert_ne!(calls[2].key, calls[3].key, "a retry after did_not_happen has a new key");
     });
 }
 
 #[test]
 fn plans_are_held_against_what_executors_say_they_take() {
     for_each_database(async |scratch| {
-        let heard = Heard::default();
+        let recorded = Heard::default();
         let schema = json!({
             "type": "object", "properties": { "amount": { "type": "integer" } }, "required": ["amount"],
             "additionalProperties": false,
         });
         let client = builder(&scratch.url)
-            .tool("t/pay", heard.echo().input_schema(schema.clone()).description("Pays an amount"))
-            .tool("t/look", heard.echo().read_only())
+            .tool("t/pay", recorded.echo().input_schema(schema.clone()).description("Pays an amount"))
+            .tool("t/look", recorded.echo().read_only())
             .open()
             .await
             .unwrap();
@@ -142,7 +142,7 @@ fn plans_are_held_against_what_executors_say_they_take() {
         late["arguments"] = json!({ "amount": "${steps.look.output.got.of}" });
         let view = run(&client, "late", json!([step("look", "t/look"), late])).await;
         assert_eq!(error_of(&view, "pay").0, "invalid_arguments");
-        assert_eq!(heard.tools(), ["t/look"], "an executor is not given what it does not take");
+        assert_eq!(recorded.tools(), ["t/look"], "an executor is not called with invalid arguments");
     });
 }
 
@@ -163,7 +163,7 @@ async fn executors_are_refused_that_nobody_could_call() {
     }
 }
 
-/// Many programs have no other.
+/// Many programs have only a current-thread runtime.
 #[test]
 fn a_client_runs_on_a_runtime_of_one_thread() {
     for kind in [Kind::Sqlite, Kind::Postgres] {

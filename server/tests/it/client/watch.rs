@@ -33,14 +33,14 @@ fn a_watch_shows_every_stand_from_the_first_look_to_the_end() {
         let mut last = first;
         while let Some(view) = watch.next().await {
             last = view.unwrap();
-            assert!(last.position > position, "every look shows something that was not there before");
+            assert!(last.position > position, "every view has a later position");
             position = last.position;
         }
         assert_eq!((last.status, last.progress.done), (ExecutionStatus::Succeeded, 2));
         let seen: Vec<_> = from_outside.map(|view| view.unwrap().status).collect().await;
         assert_eq!((seen[0], *seen.last().unwrap()), (ExecutionStatus::Running, ExecutionStatus::Succeeded));
         let over: Vec<_> = client.watch(started.id.as_str()).await.unwrap().collect().await;
-        assert_eq!(over.len(), 1, "of what has ended there is one thing to see");
+        assert_eq!(over.len(), 1, "an ended execution yields one view");
     });
 }
 
@@ -52,7 +52,7 @@ fn to_drop_a_wait_or_a_watch_stops_nothing() {
         client.save_plan(&plan("goes on", json!([step("a", "t/gate"), step("b", "t/gate")]))).await.unwrap();
         let mut running = Box::pin(client.run("goes on", None));
         tokio::select! {
-            ended = &mut running => panic!("it cannot end before it is let through: {ended:?}"),
+            ended = &mut running => panic!("the run ended before the gate was released: {ended:?}"),
             () = gate.arrived() => {}
         }
         drop(running);
@@ -102,7 +102,7 @@ fn a_neighbour_sees_every_step_of_a_driver_that_is_alone() {
             gate.arrived().await;
             gate.let_through();
             let seen = async { while watch.next().await.unwrap().unwrap().progress.done < done {} };
-            tokio::time::timeout(Duration::from_secs(60), seen).await.expect("it hears of every step");
+            tokio::time::timeout(Duration::from_secs(60), seen).await.expect("the watch reports every step");
         }
     });
 }

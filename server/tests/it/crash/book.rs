@@ -1,4 +1,4 @@
-//! One scratch place to work in: a folder with a config and plans, a database, and the real binary.
+//! A scratch folder with a config and plans, a database, and the real binary run in it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use super::finish;
 use super::outside::{Entry, Outside};
 use crate::store::{Kind, Place, open, place};
 
+/// A scratch folder, its database, and the binary configured for both. Removed on drop.
 pub struct Book {
     pub folder: tempfile::TempDir,
     pub url: String,
@@ -22,35 +23,35 @@ impl Book {
         std::fs::create_dir(folder.path().join("work")).unwrap();
         std::fs::write(folder.path().join("actbook.yaml"), config.to_string()).unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let (place, url) = runtime.block_on(async {
-            let (place, url) = place(kind).await;
+        let (storage, url) = runtime.block_on(async {
+            let (storage, url) = place(kind).await;
             drop(open(&url).await);
-            (place, url)
+            (storage, url)
         });
-        Self { folder, url, _place: place }
+        Self { folder, url, _place: storage }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The binary, in this place, answering in JSON.
-    pub fn actbook(&self, words: &[&str]) -> Command {
+    /// The binary with these arguments, in this folder, with `--json`.
+    pub fn actbook(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_actbook"));
-        command.args(words).args(["--json", "--database", &self.url, "--config"]);
+        command.args(args).args(["--json", "--database", &self.url, "--config"]);
         command.arg(self.path("actbook.yaml")).current_dir(&self.folder);
         command.env("XDG_DATA_HOME", self.path("data")).env("XDG_CONFIG_HOME", self.path("data"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    pub fn spawn(&self, words: &[&str]) -> Child {
-        self.actbook(words).spawn().expect("the binary starts")
+    pub fn spawn(&self, args: &[&str]) -> Child {
+        self.actbook(args).spawn().expect("the binary starts")
     }
 
-    /// Runs a command to its end.
-    pub fn say(&self, words: &[&str]) -> Said {
-        Said::of(finish(self.spawn(words)), words)
+    /// Runs a command until it exits.
+    pub fn say(&self, args: &[&str]) -> Said {
+        Said::of(finish(self.spawn(args)), args)
     }
 
     pub fn outside(&self) -> Outside {
@@ -61,11 +62,11 @@ impl Book {
         self.outside().entries()
     }
 
-    /// How many calls were sent, by the notes that drivers make immediately before: a call that has not arrived
-    /// yet may be on its way.
+    /// Counts the calls sent, by the notes that drivers write to their node files immediately before sending:
+    /// a call that has not arrived yet may still be on its way.
     pub fn sent(&self) -> usize {
-        let seats = self.path("data/actbook/seats");
-        let texts = names_in(&seats).into_iter().map(|name| std::fs::read_to_string(seats.join(name)));
+        let nodes = self.path("data/actbook/seats");
+        let texts = names_in(&nodes).into_iter().map(|name| std::fs::read_to_string(nodes.join(name)));
         let text: String = texts.map(Result::unwrap).collect();
         text.lines()
             .filter(|line| line.starts_with("sent "))
@@ -75,12 +76,12 @@ impl Book {
     }
 
     pub fn verify(&self) {
-        let said = self.say(&["verify"]);
-        assert_eq!(said.code, Some(0), "verify: {said:?}");
+        let output = self.say(&["verify"]);
+        assert_eq!(output.code, Some(0), "verify: {output:?}");
     }
 }
 
-/// What a command answered.
+/// The exit code and output of a command.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,
@@ -91,11 +92,11 @@ pub struct Said {
 }
 
 impl Said {
-    pub fn of(output: Output, words: &[&str]) -> Self {
+    pub fn of(output: Output, args: &[&str]) -> Self {
         let stdout = String::from_utf8_lossy(&output.stdout);
         let documents = serde_json::Deserializer::from_str(&stdout).into_iter::<Value>();
         let json = documents.map_while(Result::ok).last().unwrap_or(Value::Null);
-        let text = format!("{words:?}\n{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
+        let text = format!("{args:?}\n{stdout}\n{}", String::from_utf8_lossy(&output.stderr));
         Self { code: output.status.code(), json, text }
     }
 
@@ -104,6 +105,7 @@ impl Said {
     }
 }
 
+/// The sorted names of the files in a folder.
 pub fn names_in(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let mut names: Vec<String> =

@@ -1,4 +1,5 @@
-//! What must hold at the end, judged by the witness, the folder and the journal together.
+//! What must hold at the end of an execution, checked across the witness file, the work folder and the
+//! journal.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use super::book::{Book, names_in};
 use super::outside::Entry;
 use super::reference::{Arrived, ONCE, arrived, effects};
 
-/// What the journal says of one step, or of its undoing.
+/// Events the journal has of one step, or of its compensation.
 #[derive(Debug, Default)]
 struct Counted {
     started: usize,
@@ -41,8 +42,8 @@ fn count(entries: &[Entry], step: &str, started: &str, ended: &str) -> Counted {
     counted
 }
 
-pub fn all(book: &Book, view: &Value, entries: &[Entry]) {
-    let calls = arrived(book);
+pub fn all(fixture: &Book, view: &Value, entries: &[Entry]) {
+    let calls = arrived(fixture);
     for step in ["look", "a", "b", "c", "d", "e", "f"] {
         let name = if step == "look" { "a" } else { step };
         let runs = |call: &&Arrived| match step {
@@ -67,11 +68,11 @@ pub fn all(book: &Book, view: &Value, entries: &[Entry]) {
         }
         never_again_after_success(step, entries);
     }
-    effects_are_as_stated(book, view);
+    effects_are_as_stated(fixture, view);
 }
 
-/// Every call that arrived has an intent, none of those was called unsent, and every outcome that was
-/// seen belongs to a call that arrived.
+/// Every call that arrived has an intent that is not marked unsent, and every observed outcome belongs to a
+/// call that arrived.
 fn accounted_for(step: &str, counted: &Counted, sent: &[&Arrived]) {
     assert!(sent.len() <= counted.started - counted.unsent, "{step}: {counted:?}, but arrived: {sent:?}");
     assert!(sent.len() >= counted.seen, "{step}: {counted:?}, but arrived: {sent:?}");
@@ -89,22 +90,22 @@ fn sent_once_per_decision(step: &str, counted: &Counted, sent: &[&Arrived]) {
 
 fn never_again_after_success(step: &str, entries: &[Entry]) {
     let of = |entry: &&Entry| entry.step() == Some(step);
-    let won = |entry: &Entry| entry.kind == "attempt_ended.1" && entry.body["outcome"] == "succeeded";
-    let after = entries.iter().filter(of).skip_while(|entry| !won(entry));
+    let succeeded = |entry: &Entry| entry.kind == "attempt_ended.1" && entry.body["outcome"] == "succeeded";
+    let after = entries.iter().filter(of).skip_while(|entry| !succeeded(entry));
     let again = after.filter(|entry| entry.kind == "attempt_started.1").count();
     assert_eq!(again, 0, "{step} ran again though it had succeeded");
 }
 
-/// Undone: the folder is as before. Succeeded: each step's effect stands, once.
-fn effects_are_as_stated(book: &Book, view: &Value) {
+/// Compensated: the folder is empty again. Succeeded: each step took effect exactly once.
+fn effects_are_as_stated(fixture: &Book, view: &Value) {
     let status = view["status"].as_str().unwrap();
     match status {
-        "compensated" => assert_eq!(names_in(&book.path("work")), Vec::<String>::new(), "{view}"),
+        "compensated" => assert_eq!(names_in(&fixture.path("work")), Vec::<String>::new(), "{view}"),
         "succeeded" => {
             for step in ["a", "b", "c", "d", "e"] {
-                assert_eq!(effects(book, step), 1, "step {step} of {view}");
+                assert_eq!(effects(fixture, step), 1, "step {step} of {view}");
             }
         }
-        other => panic!("it ended {other}: {view}"),
+        other => panic!("the execution ended {other}: {view}"),
     }
 }

@@ -1,5 +1,5 @@
-//! One plan over five servers that other people wrote, from npm and PyPI, of both eras, over stdio and HTTP;
-//! and one server that says nothing of its tools, with which the careful way is taken.
+//! One plan over five third-party servers from npm and PyPI, of both protocol versions, over stdio and HTTP;
+//! and one server without tool annotations, whose tools are treated as unsafe.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -25,7 +25,7 @@ fn pypi(program: &str) -> PathBuf {
     installed("ACTBOOK_TEST_PYPI").join(program)
 }
 
-/// A server that somebody else runs; ended when dropped.
+/// A server process, ended on drop.
 struct Served(Child);
 
 impl Drop for Served {
@@ -44,11 +44,16 @@ fn serve_everything() -> (Served, String) {
     (Served(child), format!("http://127.0.0.1:{port}/mcp"))
 }
 
-fn git(book: &Book, words: &[&str]) -> String {
+fn git(fixture: &Book, args: &[&str]) -> String {
     let mut command = Command::new("git");
-    command.arg("-C").arg(book.path("work")).args(["-c", "user.name=ada", "-c", "user.email=ada@localhost"]);
-    let output = command.args(words).output().expect("git runs");
-    assert!(output.status.success(), "git {words:?}: {output:?}");
+    command.arg("-C").arg(fixture.path("work")).args([
+        "-c",
+        "user.name=ada",
+        "-c",
+        "user.email=ada@localhost",
+    ]);
+    let output = command.args(args).output().expect("git runs");
+    assert!(output.status.success(), "git {args:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -88,45 +93,45 @@ fn one_plan_runs_over_five_real_servers_of_both_eras_and_values_flow_between_the
         "git": { "command": pypi("servers/bin/mcp-server-git") },
         "time": { "command": pypi("servers/bin/mcp-server-time") },
     }});
-    let book = Book::new(Kind::Sqlite, &config);
-    std::fs::write(book.path("plan.json"), plan().to_string()).unwrap();
-    git(&book, &["init", "--quiet"]);
-    git(&book, &["config", "user.name", "ada"]);
-    git(&book, &["config", "user.email", "ada@localhost"]);
-    let folder = format!("folder={}", book.path("work").canonicalize().unwrap().display());
-    let said = book.say(&["run", "plan.json", "--input", &folder]);
-    assert_eq!((said.code, said.status()), (Some(0), "succeeded"), "{said:?}");
+    let fixture = Book::new(Kind::Sqlite, &config);
+    std::fs::write(fixture.path("plan.json"), plan().to_string()).unwrap();
+    git(&fixture, &["init", "--quiet"]);
+    git(&fixture, &["config", "user.name", "ada"]);
+    git(&fixture, &["config", "user.email", "ada@localhost"]);
+    let folder = format!("folder={}", fixture.path("work").canonicalize().unwrap().display());
+    let output = fixture.say(&["run", "plan.json", "--input", &folder]);
+    assert_eq!((output.code, output.status()), (Some(0), "succeeded"), "{output:?}");
 
-    let head = git(&book, &["rev-parse", "HEAD"]);
-    let kept = std::fs::read_to_string(book.path("work/said.md")).unwrap();
+    let head = git(&fixture, &["rev-parse", "HEAD"]);
+    let kept = std::fs::read_to_string(fixture.path("work/said.md")).unwrap();
     assert_eq!(kept.trim(), format!("Echo: Changes committed successfully with hash {}", head.trim()));
-    assert!(git(&book, &["show", "HEAD:note.md"]).starts_with("noted 20"));
-    assert!(git(&book, &["log", "-1", "--format=%s"]).trim().ends_with("day"));
-    assert!(std::fs::read_to_string(book.path("work/memory.jsonl")).unwrap().contains(head.trim()));
+    assert!(git(&fixture, &["show", "HEAD:note.md"]).starts_with("noted 20"));
+    assert!(git(&fixture, &["log", "-1", "--format=%s"]).trim().ends_with("day"));
+    assert!(std::fs::read_to_string(fixture.path("work/memory.jsonl")).unwrap().contains(head.trim()));
 
-    let doctor = book.say(&["doctor"]).json.to_string();
+    let doctor = fixture.say(&["doctor"]).json.to_string();
     for era in ["protocol 2025-11-25", "protocol 2026-07-28"] {
         assert!(doctor.contains(era), "{era} in {doctor}");
     }
-    let listed = book.say(&["tools", "list", "time"]).json;
+    let listed = fixture.say(&["tools", "list", "time"]).json;
     assert_eq!(listed[0]["seen"]["calls"], 1, "{listed}");
     assert_eq!(listed[0]["tools"][0]["seen"]["calls"], 1, "{listed}");
-    let shown = book.say(&["tools", "show", "git/git_commit"]).json;
+    let shown = fixture.say(&["tools", "show", "git/git_commit"]).json;
     assert_eq!((&shown["seen"]["calls"], &shown["seen"]["succeeded"]), (&json!(1), &json!(1)), "{shown}");
-    book.verify();
+    fixture.verify();
 }
 
 #[test]
 fn a_server_that_says_nothing_of_its_tools_is_treated_as_unsafe() {
     let server =
         json!({ "command": pypi("sqlite/bin/mcp-server-sqlite"), "args": ["--db-path", "work/book.db"] });
-    let book = Book::new(
+    let fixture = Book::new(
         Kind::Sqlite,
         &json!({ "mcpServers": { "sqlite": server }, "servers": { "sqlite": { "trusted": true } } }),
     );
-    let shown = book.say(&["tools", "show", "sqlite/write_query"]).json;
+    let shown = fixture.say(&["tools", "show", "sqlite/write_query"]).json;
     assert!(shown["annotations"].as_object().unwrap().values().all(Value::is_null), "{shown}");
-    // Long enough that nobody waits for it, and nobody can tell what becomes of it.
+    // Runs far longer than the step's time-out, so its outcome is unknown.
     let counting = "INSERT INTO t WITH RECURSIVE c(x) AS \
                     (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 2000000000) SELECT count(*) FROM c";
     let retry = json!({ "max_attempts": 3, "backoff": "1ms", "on": ["timeout", "unavailable"] });
@@ -136,19 +141,19 @@ fn a_server_that_says_nothing_of_its_tools_is_treated_as_unsafe() {
         { "id": "slow", "tool": "sqlite/write_query", "arguments": { "query": counting }, "timeout": "3s",
           "retry": retry },
     ]});
-    std::fs::write(book.path("plan.json"), plan.to_string()).unwrap();
-    let checked = book.say(&["check", "plan.json"]).json;
+    std::fs::write(fixture.path("plan.json"), plan.to_string()).unwrap();
+    let checked = fixture.say(&["check", "plan.json"]).json;
     assert_eq!(checked["point_of_no_return"], "slow", "{checked}");
-    let said = book.say(&["run", "plan.json"]);
-    assert_eq!((said.code, said.status()), (Some(3), "blocked"), "{said:?}");
-    let slow = &said.json["steps"][1];
+    let output = fixture.say(&["run", "plan.json"]);
+    assert_eq!((output.code, output.status()), (Some(3), "blocked"), "{output:?}");
+    let slow = &output.json["steps"][1];
     assert_eq!(
         (&slow["status"], &slow["attempts"]),
         (&json!("unknown"), &json!(1)),
         "not sent again: {slow}"
     );
     assert_eq!(slow["error"]["category"], "timeout");
-    assert_eq!(said.json["waiting"][0]["for"], "decision");
-    let seen = book.say(&["tools", "show", "sqlite/write_query"]).json;
+    assert_eq!(output.json["waiting"][0]["for"], "decision");
+    let seen = fixture.say(&["tools", "show", "sqlite/write_query"]).json;
     assert_eq!(seen["seen"]["unknown"], json!({ "timeout": 1 }), "{seen}");
 }

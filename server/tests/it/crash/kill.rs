@@ -1,5 +1,5 @@
-//! kill -9 of the driving process at every position of the reference plan's journal, again and again,
-//! until somebody brings it to its end.
+//! kill -9 of the driving process at every position of the reference plan's journal, repeatedly, until the
+//! execution ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Child;
@@ -13,11 +13,11 @@ use super::reference::{Variant, answer, new_book, plan};
 use super::{Dice, checks, finish, wait_for};
 use crate::store::Kind;
 
-/// Over both databases; `ACTBOOK_KILLS` asks for more.
+/// Kills over both databases together; `ACTBOOK_KILLS` overrides it.
 const KILLS_DEFAULT: u64 = 1000;
-/// Of one execution; after that it may come to its end.
+/// Kills of one execution; after that it may run to its end.
 const KILLS_PER_EXECUTION: u64 = 16;
-/// Questions and incarnations of one execution; more means that it goes round in circles.
+/// Questions and restarts of one execution; more means that it does not terminate.
 const TURNS_MAX: u64 = 200;
 
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ fn kill_at_every_position(kind: Kind) {
     let mut tally = Tally::default();
     let mut seed = 0;
     while tally.kills < wanted || seed < last {
-        // The variants take turns, and swap them with every round.
+        // The variants alternate, and swap their order with every round.
         let variant = [Variant::Auto, Variant::Manual][(seed + seed / last) as usize % 2];
         let first = 1 + i64::try_from(seed % last).unwrap();
         eprintln!("{kind:?}, seed {seed}, {variant:?}, first killed at {first}");
@@ -68,18 +68,18 @@ fn kill_at_every_position(kind: Kind) {
     assert!(tally.probes > 0 && tally.decisions >= tally.kills / 50, "{tally:?}");
 }
 
-/// The last position of the plan's journal where nobody disturbs it.
+/// The last journal position of the plan when no process is killed.
 fn undisturbed(kind: Kind, variant: Variant) -> u64 {
-    let book = new_book(kind, &plan(variant));
-    let mut said = book.say(&["run", "plan.json"]);
+    let fixture = new_book(kind, &plan(variant));
+    let mut output = fixture.say(&["run", "plan.json"]);
     if variant == Variant::Manual {
-        assert_eq!((said.code, said.status()), (Some(3), "blocked"), "{said:?}");
-        let id = said.json["id"].as_str().unwrap();
-        said = book.say(&["undo", id]);
+        assert_eq!((output.code, output.status()), (Some(3), "blocked"), "{output:?}");
+        let id = output.json["id"].as_str().unwrap();
+        output = fixture.say(&["undo", id]);
     }
-    assert_eq!(said.status(), "compensated", "{said:?}");
-    let entries = book.entries();
-    checks::all(&book, &said.json, &entries);
+    assert_eq!(output.status(), "compensated", "{output:?}");
+    let entries = fixture.entries();
+    checks::all(&fixture, &output.json, &entries);
     entries.len() as u64
 }
 
@@ -89,7 +89,7 @@ struct Case<'a> {
     tally: &'a mut Tally,
     kills: u64,
     outside: Option<Outside>,
-    /// Whatever was seen to be durable.
+    /// Every entry that was read as committed so far.
     durable: BTreeMap<i64, Entry>,
 }
 
@@ -100,33 +100,39 @@ enum Ended {
 
 impl<'a> Case<'a> {
     fn new(kind: Kind, variant: Variant, seed: u64, tally: &'a mut Tally) -> Self {
-        let book = new_book(kind, &plan(variant));
-        Self { book, dice: Dice(seed), tally, kills: 0, outside: None, durable: BTreeMap::new() }
+        Self {
+            book: new_book(kind, &plan(variant)),
+            dice: Dice(seed),
+            tally,
+            kills: 0,
+            outside: None,
+            durable: BTreeMap::new(),
+        }
     }
 
     fn run(&mut self, first: i64) {
         let mut next = first;
         for _ in 0..TURNS_MAX {
             let id = self.execution();
-            let words = match &id {
+            let args = match &id {
                 None => vec!["run", "plan.json"],
                 Some(id) if self.has_ended() => vec!["show", id],
                 Some(id) => vec!["resume", id],
             };
-            let child = self.book.spawn(&words);
-            match self.disturb(child, next, &words) {
+            let child = self.book.spawn(&args);
+            match self.disturb(child, next, &args) {
                 Ended::Killed => self.killed(),
-                // It came to its end by the last word of the process that was killed.
-                Ended::ByItself(said) if said.json["code"] == "does_not_fit" && self.has_ended() => {}
-                Ended::ByItself(said) if said.status() == "blocked" => {
+                // The killed process committed the end of the execution.
+                Ended::ByItself(output) if output.json["code"] == "does_not_fit" && self.has_ended() => {}
+                Ended::ByItself(output) if output.status() == "blocked" => {
                     self.tally.decisions += 1;
-                    answer(&self.book, &said.json, &mut self.dice);
+                    answer(&self.book, &output.json, &mut self.dice);
                 }
-                Ended::ByItself(said) => return self.at_the_end(&said.json),
+                Ended::ByItself(output) => return self.at_the_end(&output.json),
             }
             next = self.last_seen() + 1 + i64::try_from(self.dice.roll(5)).unwrap();
         }
-        panic!("it does not come to an end: {:#?}", self.book.entries());
+        panic!("the execution does not end: {:#?}", self.book.entries());
     }
 
     fn execution(&self) -> Option<String> {
@@ -146,8 +152,8 @@ impl<'a> Case<'a> {
         self.durable.last_key_value().map_or(0, |(position, _)| *position)
     }
 
-    /// Kills the process once the journal has come to a position, a moment sooner or later.
-    fn disturb(&mut self, mut child: Child, position: i64, words: &[&str]) -> Ended {
+    /// Kills the process shortly after the journal reached `position`.
+    fn disturb(&mut self, mut child: Child, position: i64, args: &[&str]) -> Ended {
         if self.kills < KILLS_PER_EXECUTION {
             let outside = self.outside.get_or_insert_with(|| self.book.outside());
             while child.try_wait().unwrap().is_none() {
@@ -163,7 +169,7 @@ impl<'a> Case<'a> {
         self.remember();
         match output.status.code() {
             None => Ended::Killed,
-            Some(_) => Ended::ByItself(Said::of(output, words)),
+            Some(_) => Ended::ByItself(Said::of(output, args)),
         }
     }
 
@@ -174,18 +180,18 @@ impl<'a> Case<'a> {
         self.tally.positions.insert(last);
     }
 
-    /// What was there before must be there still, unchanged.
+    /// Asserts that every entry read before is still there, unchanged.
     fn remember(&mut self) {
         let outside = self.outside.take().unwrap_or_else(|| self.book.outside());
         if self.execution().is_none() {
-            wait_for("the dead process's last words", || outside.is_quiet().then_some(()));
+            wait_for("the dead process's last commit", || outside.is_quiet().then_some(()));
         }
         let now: BTreeMap<i64, Entry> =
             outside.entries().into_iter().map(|entry| (entry.position, entry)).collect();
-        // With nobody left on the file, the next process has to recover what the dead one left there.
+        // Close the SQLite connection, so that the next process has to recover the dead process's log.
         self.outside = Some(outside).filter(|outside| matches!(outside, Outside::Postgres { .. }));
         for (position, entry) in &self.durable {
-            assert_eq!(now.get(position), Some(entry), "an entry that was durable is gone or changed");
+            assert_eq!(now.get(position), Some(entry), "a committed entry is missing or changed");
         }
         self.durable = now;
     }
@@ -216,7 +222,7 @@ impl Tally {
     }
 }
 
-/// So that a kill also falls between two entries: before, while and after a call is out.
+/// Busy-waits, so that a kill also falls between two entries: before, during and after a call.
 fn spin(microseconds: u64) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_micros(microseconds) {

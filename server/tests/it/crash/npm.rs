@@ -1,4 +1,4 @@
-//! Plans through other people's MCP servers, as npm installs them: files in a folder, a memory in a file.
+//! Plans through third-party MCP servers from npm: files in a folder, and a memory kept in a file.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::tools::living;
 const PACKAGES: [&str; 2] =
     ["@modelcontextprotocol/server-filesystem@2026.8.31", "@modelcontextprotocol/server-memory@2026.8.31"];
 
-/// Tests run side by side; npm installs once.
+/// Held while npm installs: tests run concurrently and must install once.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// `cargo xtask test` says where the servers are; a test run by hand puts them beside the build.
+/// The servers' folder: from `cargo xtask test`, or installed into the target folder for a test run by hand.
 fn servers() -> PathBuf {
     let folder = std::env::var_os("ACTBOOK_TEST_NPM").map(PathBuf::from).unwrap_or_else(|| {
         Path::new(env!("CARGO_TARGET_TMPDIR"))
@@ -41,7 +41,7 @@ fn servers() -> PathBuf {
 
 fn new_book(kind: Kind, plan: &Value) -> Book {
     let server = |name: &str| servers().join(name).join("dist/index.js");
-    let book = Book::new(
+    let fixture = Book::new(
         kind,
         &json!({ "mcpServers": {
             "files": { "command": "node", "args": [server("server-filesystem"), "work"] },
@@ -49,8 +49,8 @@ fn new_book(kind: Kind, plan: &Value) -> Book {
                 server("server-memory")] },
         }}),
     );
-    std::fs::write(book.path("plan.json"), plan.to_string()).unwrap();
-    book
+    std::fs::write(fixture.path("plan.json"), plan.to_string()).unwrap();
+    fixture
 }
 
 /// Every file under a folder, with its bytes.
@@ -58,12 +58,11 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = vec![];
     for name in names_in(folder) {
         let path = folder.join(name);
-        match path.is_dir() {
-            true => {
-                found.push((path.clone(), vec![]));
-                found.extend(contents(&path));
-            }
-            false => found.push((path.clone(), std::fs::read(&path).unwrap())),
+        if path.is_dir() {
+            found.push((path.clone(), vec![]));
+            found.extend(contents(&path));
+        } else {
+            found.push((path.clone(), std::fs::read(&path).unwrap()));
         }
     }
     found
@@ -127,8 +126,8 @@ fn ten_steps() -> Value {
 #[test]
 fn ten_steps_through_servers_from_npm_are_undone_byte_for_byte() {
     for kind in [Kind::Sqlite, Kind::Postgres] {
-        let book = new_book(kind, &ten_steps());
-        let work = book.path("work");
+        let fixture = new_book(kind, &ten_steps());
+        let work = fixture.path("work");
         std::fs::create_dir(work.join("archive")).unwrap();
         std::fs::write(work.join("notes.md"), "version one\n").unwrap();
         std::fs::write(work.join("summary.md"), "nothing yet, é\n").unwrap();
@@ -136,25 +135,25 @@ fn ten_steps_through_servers_from_npm_are_undone_byte_for_byte() {
         std::fs::write(work.join("memory.jsonl"), team).unwrap();
         let before = contents(&work);
 
-        let said = book.say(&["run", "plan.json", "--input", &format!("folder={}", work.display())]);
-        assert_eq!((said.code, said.status()), (Some(3), "blocked"), "{said:?}");
-        let steps = said.json["steps"].as_array().unwrap();
+        let output = fixture.say(&["run", "plan.json", "--input", &format!("folder={}", work.display())]);
+        assert_eq!((output.code, output.status()), (Some(3), "blocked"), "{output:?}");
+        let steps = output.json["steps"].as_array().unwrap();
         let statuses: Vec<&str> = steps.iter().map(|step| step["status"].as_str().unwrap()).collect();
         let expected =
             [["succeeded"; 6].as_slice(), &["skipped", "succeeded", "succeeded", "failed"]].concat();
-        assert_eq!(statuses, expected, "{said:?}");
+        assert_eq!(statuses, expected, "{output:?}");
         assert_eq!(std::fs::read_to_string(work.join("archive/notes.md")).unwrap(), "version two\n");
         assert_eq!(std::fs::read_to_string(work.join("summary.md")).unwrap(), "about: version one\n");
         let memory = std::fs::read_to_string(work.join("memory.jsonl")).unwrap();
         assert!(memory.contains("version one") && memory.contains("archive of notes"), "{memory}");
-        let undo = said.json["brief"]["undo"].as_array().unwrap();
+        let undo = output.json["brief"]["undo"].as_array().unwrap();
         let order: Vec<&str> = undo.iter().map(|one| one["step"].as_str().unwrap()).collect();
-        assert_eq!(order, ["observe", "archive", "rewrite", "edit", "relate", "remember"], "{said:?}");
+        assert_eq!(order, ["observe", "archive", "rewrite", "edit", "relate", "remember"], "{output:?}");
 
-        let undone = book.say(&["undo", said.json["id"].as_str().unwrap()]);
+        let undone = fixture.say(&["undo", output.json["id"].as_str().unwrap()]);
         assert_eq!((undone.code, undone.status()), (Some(0), "compensated"), "{undone:?}");
         assert_eq!(contents(&work), before, "{kind:?}: the folder is as before");
-        book.verify();
+        fixture.verify();
     }
 }
 
@@ -164,16 +163,16 @@ fn a_call_that_was_out_at_a_server_is_unknown_and_its_server_is_ended() {
         let pipe = json!({ "path": "${inputs.folder}/pipe" });
         let folder = json!({ "type": "object", "properties": { "folder": { "type": "string" } } });
         let undo = Some(("files/get_file_info", pipe.clone()));
-        let book = new_book(
+        let fixture = new_book(
             kind,
             &json!({ "name": "pipe", "inputs": folder,
             "steps": [call("held", "files/read_text_file", pipe, undo)] }),
         );
-        let path = book.path("work/pipe");
+        let path = fixture.path("work/pipe");
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let folder = format!("folder={}", book.path("work").display());
-        let mut driver = book.spawn(&["run", "plan.json", "--input", &folder]);
-        // A pipe can be opened for writing without waiting only once somebody reads.
+        let folder = format!("folder={}", fixture.path("work").display());
+        let mut driver = fixture.spawn(&["run", "plan.json", "--input", &folder]);
+        // A non-blocking open of a pipe for writing succeeds only once a reader has it open.
         let write = |path| {
             std::fs::OpenOptions::new()
                 .write(true)
@@ -181,21 +180,22 @@ fn a_call_that_was_out_at_a_server_is_unknown_and_its_server_is_ended() {
                 .open(path)
         };
         let _held = wait_for("the server to read the pipe", || write(&path).ok());
-        let server = noted_child(&book);
+        let server = noted_child(&fixture);
         driver.kill().unwrap();
         finish(driver);
-        let started = book.entries().into_iter().find(|entry| entry.kind == "execution_started.2").unwrap();
-        let taker = book.say(&["resume", started.body["id"].as_str().unwrap()]);
+        let started =
+            fixture.entries().into_iter().find(|entry| entry.kind == "execution_started.2").unwrap();
+        let taker = fixture.say(&["resume", started.body["id"].as_str().unwrap()]);
         assert_eq!(taker.json["steps"][0]["status"], "unknown", "{taker:?}");
         assert_eq!(taker.json["steps"][0]["attempts"], 1, "{taker:?}");
         wait_for("the server to end", || living(server).is_empty().then_some(()));
     }
 }
 
-/// The process that the driver's seat file names for its call.
-fn noted_child(book: &Book) -> u32 {
-    let seats = book.path("data/actbook/seats");
-    let texts = names_in(&seats).into_iter().map(|name| std::fs::read_to_string(seats.join(name)).unwrap());
+/// The process id that the driver's node file has for its call.
+fn noted_child(fixture: &Book) -> u32 {
+    let nodes = fixture.path("data/actbook/seats");
+    let texts = names_in(&nodes).into_iter().map(|name| std::fs::read_to_string(nodes.join(name)).unwrap());
     let text: String = texts.collect();
     let noted = text.lines().find_map(|line| line.strip_prefix("sent ")?.split(' ').nth(1)?.parse().ok());
     noted.unwrap_or_else(|| panic!("no child in {text}"))

@@ -1,9 +1,10 @@
-//! The journal as somebody else sees it: read with plain SQL, past every room of the product.
+//! The journal and nodes read with plain SQL over a separate connection, without any product code.
 
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
 
+/// A test's own connection to the database under test.
 pub enum Outside {
     Sqlite(rusqlite::Connection),
     Postgres { runtime: Runtime, client: tokio_postgres::Client, head: tokio_postgres::Statement },
@@ -57,23 +58,23 @@ impl Outside {
         }
     }
 
-    /// How many of these processes have a seat.
+    /// Counts how many of these processes have a node row.
     pub fn seated(&self, processes: &[u32]) -> usize {
-        const SEATED: &str = "SELECT process FROM seats";
-        let seated: Vec<i64> = match self {
+        const NODES: &str = "SELECT process FROM seats";
+        let running: Vec<i64> = match self {
             Self::Sqlite(connection) => {
-                let mut statement = connection.prepare_cached(SEATED).unwrap();
+                let mut statement = connection.prepare_cached(NODES).unwrap();
                 let rows = statement.query_map([], |row| row.get(0)).unwrap();
                 rows.collect::<Result<_, _>>().unwrap()
             }
             Self::Postgres { runtime, client, .. } => {
-                runtime.block_on(client.query(SEATED, &[])).unwrap().iter().map(|row| row.get(0)).collect()
+                runtime.block_on(client.query(NODES, &[])).unwrap().iter().map(|row| row.get(0)).collect()
             }
         };
-        processes.iter().filter(|process| seated.contains(&i64::from(**process))).count()
+        processes.iter().filter(|process| running.contains(&i64::from(**process))).count()
     }
 
-    /// Nobody is in the middle of a write.
+    /// True when no other connection has a write transaction open.
     pub fn is_writable(&self) -> bool {
         const BUSY: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
              AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle'";
@@ -90,18 +91,16 @@ impl Outside {
         }
     }
 
-    /// As if every process had been out of reach for longer than its lease.
+    /// Sets every node's lease end into the past.
     pub fn let_leases_run_out(&self) {
-        const RUN_OUT: &str = "UPDATE seats SET until = 0";
+        const EXPIRE: &str = "UPDATE seats SET until = 0";
         match self {
-            Self::Sqlite(connection) => connection.execute_batch(RUN_OUT).unwrap(),
-            Self::Postgres { runtime, client, .. } => {
-                runtime.block_on(client.batch_execute(RUN_OUT)).unwrap()
-            }
+            Self::Sqlite(connection) => connection.execute_batch(EXPIRE).unwrap(),
+            Self::Postgres { runtime, client, .. } => runtime.block_on(client.batch_execute(EXPIRE)).unwrap(),
         }
     }
 
-    /// PostgreSQL may still be committing what a dead process asked for.
+    /// True when no other client is connected: until then PostgreSQL may still commit for a dead process.
     pub fn is_quiet(&self) -> bool {
         const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
              AND backend_type = 'client backend' AND pid <> pg_backend_pid()";

@@ -1,5 +1,5 @@
-//! The reference plan, the tools it calls, and the person who answers its questions. Each call leaves a
-//! line with the witness before it does anything else.
+//! The reference plan, the tools it calls, and automatic answers to its questions. Each call appends a line
+//! to the file `witness` before it does anything else.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Dice;
 use super::book::{Book, names_in};
 
-/// `VERB STEP TEXT`: the witness's line, the effect, the answer. Sending `post` twice shows as two files.
+/// `VERB STEP TEXT`: writes the witness line, takes effect, answers. Sending `post` twice leaves two files.
 const TOOL: &str = r#"
 verb=$1 step=$2 text=$3
 echo "$verb $step $ACTBOOK_IDEMPOTENCY_KEY $$" >>witness
@@ -32,14 +32,14 @@ echo "{\"text\": \"$verb $step\", \"exists\": $exists}"
 
 const VERBS: [&str; 8] = ["hold", "post", "unpost", "put", "remove", "flaky", "refuse", "stat"];
 
-/// Steps whose calls must never be sent twice without a word from somebody.
+/// Steps whose calls must never be sent twice without a decision.
 pub const ONCE: [&str; 4] = ["a", "c", "d", "e"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
-    /// What went wrong is undone by itself.
+    /// A failure is undone automatically.
     Auto,
-    /// A person is asked.
+    /// A failure waits for a decision.
     Manual,
 }
 
@@ -75,21 +75,21 @@ pub fn plan(variant: Variant) -> Value {
     ]})
 }
 
-/// A step named after what it does.
+/// A step whose id is its verb.
 pub fn step(verb: &str) -> Value {
     json!({ "id": verb, "tool": format!("command/{verb}"), "arguments": { "step": verb, "text": "" } })
 }
 
-/// A place with these tools and this plan.
+/// A fixture with these tools and this plan.
 pub fn new_book(kind: crate::store::Kind, plan: &Value) -> Book {
-    let book = Book::new(kind, &config());
-    std::fs::write(book.path("tool.sh"), TOOL).unwrap();
-    std::fs::write(book.path("witness"), "").unwrap();
-    std::fs::write(book.path("plan.json"), plan.to_string()).unwrap();
-    book
+    let fixture = Book::new(kind, &config());
+    std::fs::write(fixture.path("tool.sh"), TOOL).unwrap();
+    std::fs::write(fixture.path("witness"), "").unwrap();
+    std::fs::write(fixture.path("plan.json"), plan.to_string()).unwrap();
+    fixture
 }
 
-/// One call that arrived.
+/// One line of the witness file: a call that arrived at a tool.
 #[derive(Debug, Clone)]
 pub struct Arrived {
     pub verb: String,
@@ -98,44 +98,44 @@ pub struct Arrived {
     pub process: u32,
 }
 
-pub fn arrived(book: &Book) -> Vec<Arrived> {
-    let text = std::fs::read_to_string(book.path("witness")).unwrap();
+pub fn arrived(fixture: &Book) -> Vec<Arrived> {
+    let text = std::fs::read_to_string(fixture.path("witness")).unwrap();
     let call = |line: &str| {
-        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let [verb, step, key, process] = <[String; 4]>::try_from(words).expect("whole lines only");
+        let fields: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let [verb, step, key, process] = <[String; 4]>::try_from(fields).expect("whole lines only");
         Arrived { verb, step, key, process: process.parse().expect("a process's number") }
     };
     text.lines().map(call).collect()
 }
 
-/// The effects of a step that stand.
-pub fn effects(book: &Book, step: &str) -> usize {
+/// Counts a step's effects (files) in the work folder.
+pub fn effects(fixture: &Book, step: &str) -> usize {
     let begins = format!("{step}.");
-    names_in(&book.path("work")).iter().filter(|name| *name == step || name.starts_with(&begins)).count()
+    names_in(&fixture.path("work")).iter().filter(|name| *name == step || name.starts_with(&begins)).count()
 }
 
-/// Answers the first thing that waits, as somebody would who goes and looks. Gives what was answered.
-pub fn answer(book: &Book, view: &Value, dice: &mut Dice) -> String {
+/// Answers the first waiting question by what the work folder shows. Returns the answer.
+pub fn answer(fixture: &Book, view: &Value, rng: &mut Dice) -> String {
     let waiting = &view["waiting"][0];
     let step = waiting["step"].as_str().unwrap_or_else(|| panic!("a step waits: {view}"));
     let status =
         view["steps"].as_array().unwrap().iter().find(|seen| seen["id"] == step).unwrap()["status"].clone();
-    let stands = effects(book, step) > 0;
-    let word = match (status.as_str().unwrap(), stands) {
+    let has_effect = effects(fixture, step) > 0;
+    let answer = match (status.as_str().unwrap(), has_effect) {
         ("unknown", true) => "happened",
         ("unknown", false) => "did-not-happen",
         ("compensation_failed", true) => "did-not-happen",
         ("compensation_failed", false) => "happened",
-        ("failed", _) if step == "f" => ["compensate", "compensate", "skip", "retry"][dice.roll(4) as usize],
+        ("failed", _) if step == "f" => ["compensate", "compensate", "skip", "retry"][rng.roll(4) as usize],
         ("failed", _) => "retry",
         (other, _) => panic!("step {step} is {other} and waits: {view}"),
     };
     let id = view["id"].as_str().unwrap();
-    let mut words = vec!["decide", id, step, word, "--reason", "went and looked"];
-    if word == "happened" {
-        words.extend(["--output", r#"{"text": "seen"}"#]);
+    let mut args = vec!["decide", id, step, answer, "--reason", "went and looked"];
+    if answer == "happened" {
+        args.extend(["--output", r#"{"text": "seen"}"#]);
     }
-    let said = book.say(&words);
-    assert_eq!(said.code, Some(0), "{said:?} for {view}");
-    word.to_owned()
+    let output = fixture.say(&args);
+    assert_eq!(output.code, Some(0), "{output:?} for {view}");
+    answer.to_owned()
 }

@@ -1,5 +1,5 @@
-//! Two processes and one execution: who drives, who watches, what a frozen driver may still say, and how
-//! fast another process's word arrives.
+//! Two processes and one execution: which one drives, what a frozen driver may still append, and how fast
+//! another process's command takes effect.
 
 use std::process::Child;
 
@@ -15,8 +15,8 @@ use crate::tools::living;
 
 const BOTH: [Kind; 2] = [Kind::Sqlite, Kind::Postgres];
 
-/// A command that another process gave has taken effect after this many milliseconds even on a busy
-/// machine; the background's look for work, every five seconds, would not keep to it.
+/// Limit in milliseconds for another process's command to take effect, even on a busy machine; shorter than
+/// the background poll of five seconds, so that only a notification can meet it.
 const AT_ONCE_MS: i64 = 4_000;
 
 fn step(id: &str, verb: &str) -> Value {
@@ -25,41 +25,41 @@ fn step(id: &str, verb: &str) -> Value {
     json!({ "id": id, "tool": format!("command/{verb}"), "arguments": arguments, "compensation": undo })
 }
 
-/// A call that lasts until it is released, and a step after it.
+/// A plan whose first call lasts until `release`, with a step after it.
 fn held() -> Value {
     json!({ "name": "held", "steps": [step("held", "hold"), step("after", "post")] })
 }
 
-/// The driver, with the held call on its way.
-fn driver(book: &Book) -> Child {
-    let child = book.spawn(&["run", "plan.json"]);
+/// Starts a driver and waits until its held call has arrived.
+fn driver(fixture: &Book) -> Child {
+    let child = fixture.spawn(&["run", "plan.json"]);
     wait_for("the held call to arrive", || {
-        arrived(book).iter().any(|call| call.verb == "hold").then_some(())
+        arrived(fixture).iter().any(|call| call.verb == "hold").then_some(())
     });
     child
 }
 
-fn release(book: &Book) {
-    std::fs::write(book.path("release"), "").unwrap();
+fn release(fixture: &Book) {
+    std::fs::write(fixture.path("release"), "").unwrap();
 }
 
-fn execution(book: &Book) -> String {
-    let started = find(book, "execution_started.2", None).expect("it has started");
+fn execution(fixture: &Book) -> String {
+    let started = find(fixture, "execution_started.2", None).expect("it has started");
     started.body["id"].as_str().unwrap().to_owned()
 }
 
-/// The last entry of a kind, of one step where one is named.
-fn find(book: &Book, kind: &str, step: Option<&str>) -> Option<Entry> {
-    let entries = book.entries();
+/// The last entry of a kind, optionally of one step.
+fn find(fixture: &Book, kind: &str, step: Option<&str>) -> Option<Entry> {
+    let entries = fixture.entries();
     entries.into_iter().rfind(|entry| entry.kind == kind && (step.is_none() || entry.step() == step))
 }
 
-fn kinds(book: &Book) -> Vec<String> {
-    book.entries().into_iter().map(|entry| format!("{} {}", entry.kind, entry.body)).collect()
+fn kinds(fixture: &Book) -> Vec<String> {
+    fixture.entries().into_iter().map(|entry| format!("{} {}", entry.kind, entry.body)).collect()
 }
 
-fn count(book: &Book, kind: &str) -> usize {
-    book.entries().iter().filter(|entry| entry.kind == kind).count()
+fn count(fixture: &Book, kind: &str) -> usize {
+    fixture.entries().iter().filter(|entry| entry.kind == kind).count()
 }
 
 fn signal(child: &Child, signal: Signal) {
@@ -74,130 +74,132 @@ fn kill(mut child: Child) {
 #[test]
 fn who_resumes_while_the_driver_lives_watches() {
     for kind in BOTH {
-        let book = new_book(kind, &held());
-        let driver = driver(&book);
-        let id = execution(&book);
-        let watcher = book.spawn(&["resume", &id]);
+        let fixture = new_book(kind, &held());
+        let driver = driver(&fixture);
+        let id = execution(&fixture);
+        let watcher = fixture.spawn(&["resume", &id]);
         let watching = [watcher.id()];
-        wait_for("the second process to take a seat", || {
-            (book.outside().seated(&watching) == 1).then_some(())
+        wait_for("the second process to register its node", || {
+            (fixture.outside().seated(&watching) == 1).then_some(())
         });
-        release(&book);
+        release(&fixture);
         for child in [driver, watcher] {
             assert_eq!(finish(child).status.code(), Some(0), "{kind:?}");
         }
-        assert_eq!(count(&book, "driver_changed.1"), 1, "only one of them drove");
-        assert_eq!(arrived(&book).len(), 2);
+        assert_eq!(count(&fixture, "driver_changed.1"), 1, "only one of them drove");
+        assert_eq!(arrived(&fixture).len(), 2);
     }
 }
 
 #[test]
 fn of_several_who_resume_at_once_one_drives() {
-    // A race: each round is another chance for two to claim.
+    // A race: each round gives two processes another chance to claim.
     for kind in BOTH.into_iter().cycle().take(6) {
-        let book = new_book(
+        let fixture = new_book(
             kind,
             &json!({ "name": "held", "steps": [
                 { "id": "held", "tool": "command/hold", "arguments": { "step": "held", "text": "" },
                   "idempotent": true, "retry": { "max_attempts": 9, "backoff": "1ms", "on": ["unavailable"] } },
             ]}),
         );
-        kill(driver(&book));
-        let id = execution(&book);
-        let rivals: Vec<Child> = (0..4).map(|_| book.spawn(&["resume", &id])).collect();
-        // The dead one's row may be swept meanwhile.
+        kill(driver(&fixture));
+        let id = execution(&fixture);
+        let rivals: Vec<Child> = (0..4).map(|_| fixture.spawn(&["resume", &id])).collect();
+        // The dead driver's node row may be removed meanwhile.
         let processes: Vec<u32> = rivals.iter().map(Child::id).collect();
-        wait_for("all of them to take a seat", || (book.outside().seated(&processes) == 4).then_some(()));
-        wait_for("the call to arrive again", || (arrived(&book).len() == 2).then_some(()));
-        release(&book);
+        wait_for("all of them to register their nodes", || {
+            (fixture.outside().seated(&processes) == 4).then_some(())
+        });
+        wait_for("the call to arrive again", || (arrived(&fixture).len() == 2).then_some(()));
+        release(&fixture);
         for rival in rivals {
             let output = finish(rival);
             assert_eq!(output.status.code(), Some(0), "{kind:?}: {output:?}");
         }
-        assert_eq!(count(&book, "driver_changed.1"), 2, "{kind:?}: {:#?}", kinds(&book));
-        assert_eq!(arrived(&book).len(), 2, "one call of each driver");
+        assert_eq!(count(&fixture, "driver_changed.1"), 2, "{kind:?}: {:#?}", kinds(&fixture));
+        assert_eq!(arrived(&fixture).len(), 2, "one call of each driver");
     }
 }
 
 #[test]
 fn a_frozen_driver_s_late_answer_is_evidence_and_it_starts_nothing_more() {
     for kind in BOTH {
-        let book = new_book(kind, &held());
-        let frozen = driver(&book);
-        let id = execution(&book);
-        freeze(&frozen, &book);
-        book.outside().let_leases_run_out();
-        let taker = take_over(&book, &id);
+        let fixture = new_book(kind, &held());
+        let frozen = driver(&fixture);
+        let id = execution(&fixture);
+        freeze(&frozen, &fixture);
+        fixture.outside().let_leases_run_out();
+        let taker = take_over(&fixture, &id);
         assert_eq!((taker.code, taker.status()), (Some(3), "blocked"), "{taker:?}");
         assert_eq!(taker.json["steps"][0]["status"], "unknown", "{taker:?}");
-        assert_eq!(arrived(&book).len(), 1, "an open intent is not sent again");
+        assert_eq!(arrived(&fixture).len(), 1, "an open intent is not sent again");
 
-        let before = book.outside().head();
+        let before = fixture.outside().head();
         signal(&frozen, Signal::CONT);
-        release(&book);
+        release(&fixture);
         finish(frozen);
-        let since: Vec<String> = book
+        let since: Vec<String> = fixture
             .entries()
             .into_iter()
             .filter(|entry| entry.position > before)
             .map(|entry| entry.kind)
             .collect();
-        assert_eq!(since, ["late_answer.1"], "it tells what it knows, and does nothing more");
-        assert_eq!(arrived(&book).len(), 1);
+        assert_eq!(since, ["late_answer.1"], "the driver reports the late answer and appends nothing else");
+        assert_eq!(arrived(&fixture).len(), 1);
 
-        let done = book.say(&["resume", &id]);
+        let done = fixture.say(&["resume", &id]);
         assert_eq!(done.status(), "succeeded", "the late success settles the step: {done:?}");
-        assert_eq!((effects(&book, "held"), effects(&book, "after")), (1, 1));
-        book.verify();
+        assert_eq!((effects(&fixture, "held"), effects(&fixture, "after")), (1, 1));
+        fixture.verify();
     }
 }
 
 #[test]
 fn the_taker_ends_what_a_dead_driver_left_running() {
     for (kind, noted) in BOTH.into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
-        let book = new_book(kind, &held());
-        kill(driver(&book));
-        let child = arrived(&book)[0].process;
+        let fixture = new_book(kind, &held());
+        kill(driver(&fixture));
+        let child = arrived(&fixture)[0].process;
         assert!(!living(child).is_empty(), "the call outlives its driver");
         if !noted {
-            forget_the_child(&book);
+            forget_the_child(&fixture);
         }
-        let taker = book.say(&["resume", &execution(&book)]);
+        let taker = fixture.say(&["resume", &execution(&fixture)]);
         assert_eq!(taker.json["steps"][0]["status"], "unknown", "{taker:?}");
         wait_for("the call's process to end", || living(child).is_empty().then_some(()));
-        assert_eq!(effects(&book, "held"), 0);
+        assert_eq!(effects(&fixture, "held"), 0);
     }
 }
 
 #[test]
 fn a_seat_file_of_another_boot_proves_nothing() {
     for kind in BOTH {
-        let book = new_book(kind, &held());
-        kill(driver(&book));
-        rewrite_seats(&book, |text| {
+        let fixture = new_book(kind, &held());
+        kill(driver(&fixture));
+        rewrite_seats(&fixture, |text| {
             let process =
                 text.lines().find(|line| line.starts_with("process ")).expect("it names its process");
             format!("boot another\n{process}\n")
         });
-        book.outside().let_leases_run_out();
-        let taker = book.say(&["resume", &execution(&book)]);
+        fixture.outside().let_leases_run_out();
+        let taker = fixture.say(&["resume", &execution(&fixture)]);
         assert_eq!(taker.json["steps"][0]["status"], "unknown", "{taker:?}");
-        assert_eq!(arrived(&book).len(), 1, "an open intent is not sent again");
-        release(&book);
+        assert_eq!(arrived(&fixture).len(), 1, "an open intent is not sent again");
+        release(&fixture);
     }
 }
 
-/// As if the kill had fallen between starting the command and noting its number.
-fn forget_the_child(book: &Book) {
-    let nameless = |line: &&str| !line.starts_with("sent ") || line.split(' ').count() == 2;
-    rewrite_seats(book, |text| text.lines().filter(nameless).map(|line| format!("{line}\n")).collect());
+/// As if the crash had come between starting the command and writing its process id.
+fn forget_the_child(fixture: &Book) {
+    let has_no_pid = |line: &&str| !line.starts_with("sent ") || line.split(' ').count() == 2;
+    rewrite_seats(fixture, |text| text.lines().filter(has_no_pid).map(|line| format!("{line}\n")).collect());
 }
 
-fn rewrite_seats(book: &Book, rewritten: impl Fn(&str) -> String) {
-    let seats = book.path("data/actbook/seats");
-    for name in super::book::names_in(&seats) {
-        let text = std::fs::read_to_string(seats.join(&name)).unwrap();
-        std::fs::write(seats.join(&name), rewritten(&text)).unwrap();
+fn rewrite_seats(fixture: &Book, rewritten: impl Fn(&str) -> String) {
+    let nodes = fixture.path("data/actbook/seats");
+    for name in super::book::names_in(&nodes) {
+        let text = std::fs::read_to_string(nodes.join(&name)).unwrap();
+        std::fs::write(nodes.join(&name), rewritten(&text)).unwrap();
     }
 }
 
@@ -209,48 +211,48 @@ fn another_process_s_word_takes_effect_at_once() {
         let mut last = step("last", "post");
         last["depends_on"] = json!(["held"]);
         let steps = json!([step("held", "hold"), step("flaky", "flaky"), asks, last]);
-        let book =
+        let fixture =
             new_book(kind, &json!({ "name": "words", "policy": { "concurrency": 3 }, "steps": steps }));
-        let driver = driver(&book);
-        let id = execution(&book);
-        wait_for("a step to fail", || find(&book, "step_failed.1", Some("flaky")));
+        let driver = driver(&fixture);
+        let id = execution(&fixture);
+        wait_for("a step to fail", || find(&fixture, "step_failed.1", Some("flaky")));
 
         let retry = ["decide", &id, "flaky", "retry", "--reason", "try again"];
-        takes_effect(&book, &retry, "decided.2", ("attempt_started.1", "flaky"));
-        wait_for("a step to ask", || find(&book, "approval_asked.1", Some("asks")));
-        takes_effect(&book, &["approve", &id, "asks"], "step_approved.1", ("attempt_started.1", "asks"));
+        takes_effect(&fixture, &retry, "decided.2", ("attempt_started.1", "flaky"));
+        wait_for("a step to ask", || find(&fixture, "approval_asked.1", Some("asks")));
+        takes_effect(&fixture, &["approve", &id, "asks"], "step_approved.1", ("attempt_started.1", "asks"));
 
-        assert_eq!(book.say(&["pause", &id]).code, Some(0));
-        release(&book);
+        assert_eq!(fixture.say(&["pause", &id]).code, Some(0));
+        release(&fixture);
         assert_eq!(finish(driver).status.code(), Some(3), "the paused driver leaves");
-        assert!(find(&book, "attempt_ended.1", Some("held")).is_some(), "the call in flight finished");
-        assert!(find(&book, "attempt_started.1", Some("last")).is_none(), "nothing starts while paused");
-        assert_eq!(book.say(&["resume", &id]).status(), "succeeded");
+        assert!(find(&fixture, "attempt_ended.1", Some("held")).is_some(), "the call in flight finished");
+        assert!(find(&fixture, "attempt_started.1", Some("last")).is_none(), "nothing starts while paused");
+        assert_eq!(fixture.say(&["resume", &id]).status(), "succeeded");
     }
 }
 
 #[test]
 fn cancel_from_another_process_stops_a_running_call_at_once() {
     for kind in BOTH {
-        let book = new_book(kind, &held());
-        let driver = driver(&book);
-        let id = execution(&book);
-        takes_effect(&book, &["cancel", &id], "cancel_asked.1", ("attempt_ended.1", "held"));
+        let fixture = new_book(kind, &held());
+        let driver = driver(&fixture);
+        let id = execution(&fixture);
+        takes_effect(&fixture, &["cancel", &id], "cancel_asked.1", ("attempt_ended.1", "held"));
         finish(driver);
-        assert_eq!(book.say(&["show", &id]).status(), "cancelled");
-        assert!(find(&book, "attempt_started.1", Some("after")).is_none());
+        assert_eq!(fixture.say(&["show", &id]).status(), "cancelled");
+        assert!(find(&fixture, "attempt_started.1", Some("after")).is_none());
     }
 }
 
-/// The word is journaled, and soon after it what the driver makes of it.
-fn takes_effect(book: &Book, words: &[&str], word: &str, (kind, step): (&str, &str)) {
-    let said = book.say(words);
-    assert!(said.code == Some(0), "{said:?}");
-    let given = wait_for("the word", || find(book, word, None));
-    let taken = wait_for("its effect", || {
-        find(book, kind, Some(step)).filter(|entry| entry.position > given.position)
+/// Runs a command, and asserts that the driver's reaction is journaled soon after the command's entry.
+fn takes_effect(fixture: &Book, args: &[&str], command: &str, (kind, step): (&str, &str)) {
+    let output = fixture.say(args);
+    assert!(output.code == Some(0), "{output:?}");
+    let given = wait_for("the command's entry", || find(fixture, command, None));
+    let effect = wait_for("the command's effect", || {
+        find(fixture, kind, Some(step)).filter(|entry| entry.position > given.position)
     });
-    let gap = taken.at - given.at;
-    eprintln!("{} → {kind} {step}: {gap} ms", words[0]);
-    assert!(gap < AT_ONCE_MS, "{words:?} took {gap} ms to take effect");
+    let gap = effect.at - given.at;
+    eprintln!("{} → {kind} {step}: {gap} ms", args[0]);
+    assert!(gap < AT_ONCE_MS, "{args:?} took {gap} ms to take effect");
 }

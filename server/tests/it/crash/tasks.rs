@@ -1,5 +1,5 @@
-//! A call that its server goes on with by itself outlives the process that made it: whoever takes over
-//! asks after it, and never makes it again.
+//! MCP tasks: a call that its server continues as a task outlives the driver's process. The process that
+//! takes over polls the task and never makes the call again.
 
 use serde_json::json;
 
@@ -10,27 +10,29 @@ use crate::store::Kind;
 fn with_task(kind: Kind, undo: bool) -> Book {
     let args = ["demo-tools", "--folder", "work", "--long"];
     let server = json!({ "command": env!("CARGO_BIN_EXE_actbook"), "args": args });
-    let book = Book::new(kind, &json!({ "mcpServers": { "files": server } }));
+    let fixture = Book::new(kind, &json!({ "mcpServers": { "files": server } }));
     let later = json!({ "path": "out.txt", "content": "done\n", "ms": A_DAY_MS });
-    let step = match undo {
-        false => json!({
-            "id": "later", "tool": "files/append_later", "timeout": "5m", "arguments": later,
-        }),
-        true => json!({
+    let step = if undo {
+        json!({
             "id": "later", "tool": "files/write_file", "arguments": { "path": "a", "content": "" },
             "compensation": {
                 "tool": "files/append_later", "timeout": "5m", "arguments": later,
             },
-        }),
+        })
+    } else {
+        json!({
+            "id": "later", "tool": "files/append_later", "timeout": "5m", "arguments": later,
+        })
     };
-    std::fs::write(book.path("plan.json"), json!({ "name": "later", "steps": [step] }).to_string()).unwrap();
-    book
+    std::fs::write(fixture.path("plan.json"), json!({ "name": "later", "steps": [step] }).to_string())
+        .unwrap();
+    fixture
 }
 
-/// A task takes this long, or until `let_tasks_end`, however slow the machine is.
+/// A task's duration: longer than any test, so that it ends only by `make_tasks_due`.
 const A_DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// The demo server keeps its tasks in files, with the time at which each is due.
+/// Makes every task of the demo server due now, by editing the files in which it keeps them.
 pub fn let_tasks_end(work: &std::path::Path) {
     for name in super::book::names_in(&work.join(".tasks")) {
         let (file, draft) = (work.join(".tasks").join(&name), work.join(format!("draft of {name}")));
@@ -41,45 +43,45 @@ pub fn let_tasks_end(work: &std::path::Path) {
     }
 }
 
-fn calls(book: &Book, tool: &str) -> usize {
-    let log = std::fs::read_to_string(book.path("work/.calls.log")).unwrap_or_default();
+fn calls(fixture: &Book, tool: &str) -> usize {
+    let log = std::fs::read_to_string(fixture.path("work/.calls.log")).unwrap_or_default();
     log.lines().filter(|line| line.starts_with(tool)).count()
 }
 
-fn accepted(book: &Book) {
-    wait_for("the handle to be kept", || {
-        book.entries().iter().any(|entry| entry.kind == "task_accepted.1").then_some(())
+fn accepted(fixture: &Book) {
+    wait_for("the task handle to be journaled", || {
+        fixture.entries().iter().any(|entry| entry.kind == "task_accepted.1").then_some(())
     });
 }
 
-fn execution(book: &Book) -> String {
-    let entries = book.entries();
+fn execution(fixture: &Book) -> String {
+    let entries = fixture.entries();
     let started = entries.iter().find(|entry| entry.kind == "execution_started.2").expect("it has started");
     started.body["id"].as_str().unwrap().to_owned()
 }
 
 fn killed_twice(kind: Kind) {
-    let book = with_task(kind, false);
-    let mut first = book.spawn(&["run", "plan.json"]);
-    accepted(&book);
+    let fixture = with_task(kind, false);
+    let mut first = fixture.spawn(&["run", "plan.json"]);
+    accepted(&fixture);
     first.kill().unwrap();
     first.wait().unwrap();
-    let id = execution(&book);
-    let mut second = book.spawn(&["resume", &id]);
+    let id = execution(&fixture);
+    let mut second = fixture.spawn(&["resume", &id]);
     wait_for("another driver", || {
-        let changed = book.entries().into_iter().filter(|entry| entry.kind == "driver_changed.1");
+        let changed = fixture.entries().into_iter().filter(|entry| entry.kind == "driver_changed.1");
         (changed.count() == 2).then_some(())
     });
     second.kill().unwrap();
     second.wait().unwrap();
-    let_tasks_end(&book.path("work"));
-    let said = book.say(&["resume", &id]);
-    assert_eq!((said.code, said.status()), (Some(0), "succeeded"), "{said:?}");
-    assert_eq!(calls(&book, "append_later"), 1, "it was made once");
-    assert_eq!(std::fs::read_to_string(book.path("work/out.txt")).unwrap(), "done\n");
-    let ends = book.entries().into_iter().filter(|entry| entry.kind == "attempt_ended.1");
-    assert_eq!(ends.count(), 1, "nobody took it for lost");
-    book.verify();
+    let_tasks_end(&fixture.path("work"));
+    let output = fixture.say(&["resume", &id]);
+    assert_eq!((output.code, output.status()), (Some(0), "succeeded"), "{output:?}");
+    assert_eq!(calls(&fixture, "append_later"), 1, "the call was made once");
+    assert_eq!(std::fs::read_to_string(fixture.path("work/out.txt")).unwrap(), "done\n");
+    let ends = fixture.entries().into_iter().filter(|entry| entry.kind == "attempt_ended.1");
+    assert_eq!(ends.count(), 1, "no driver recorded the task as lost");
+    fixture.verify();
 }
 
 #[test]
@@ -94,29 +96,29 @@ fn a_task_outlives_two_drivers_and_is_called_once_on_postgresql() {
 
 #[test]
 fn a_compensation_that_became_a_task_outlives_its_driver() {
-    let book = with_task(Kind::Sqlite, true);
-    assert_eq!(book.say(&["run", "plan.json"]).code, Some(0));
-    let id = execution(&book);
-    let mut undo = book.spawn(&["undo", &id]);
-    accepted(&book);
+    let fixture = with_task(Kind::Sqlite, true);
+    assert_eq!(fixture.say(&["run", "plan.json"]).code, Some(0));
+    let id = execution(&fixture);
+    let mut undo = fixture.spawn(&["undo", &id]);
+    accepted(&fixture);
     undo.kill().unwrap();
     undo.wait().unwrap();
-    let_tasks_end(&book.path("work"));
-    let said = book.say(&["resume", &id]);
-    assert_eq!(said.status(), "compensated", "{said:?}");
-    assert_eq!(calls(&book, "append_later"), 1);
+    let_tasks_end(&fixture.path("work"));
+    let output = fixture.say(&["resume", &id]);
+    assert_eq!(output.status(), "compensated", "{output:?}");
+    assert_eq!(calls(&fixture, "append_later"), 1);
 }
 
 #[test]
 fn a_task_that_its_server_has_forgotten_is_unknown() {
-    let book = with_task(Kind::Sqlite, false);
-    let mut first = book.spawn(&["run", "plan.json"]);
-    accepted(&book);
+    let fixture = with_task(Kind::Sqlite, false);
+    let mut first = fixture.spawn(&["run", "plan.json"]);
+    accepted(&fixture);
     first.kill().unwrap();
     first.wait().unwrap();
-    std::fs::remove_dir_all(book.path("work/.tasks")).unwrap();
-    let said = book.say(&["resume", &execution(&book)]);
-    assert_eq!(said.json["steps"][0]["status"], "unknown", "{said:?}");
-    assert_eq!(said.json["steps"][0]["error"]["category"], "unavailable");
-    assert_eq!(calls(&book, "append_later"), 1, "and it is not made again unasked");
+    std::fs::remove_dir_all(fixture.path("work/.tasks")).unwrap();
+    let output = fixture.say(&["resume", &execution(&fixture)]);
+    assert_eq!(output.json["steps"][0]["status"], "unknown", "{output:?}");
+    assert_eq!(output.json["steps"][0]["error"]["category"], "unavailable");
+    assert_eq!(calls(&fixture, "append_later"), 1, "the call was made again without a decision");
 }

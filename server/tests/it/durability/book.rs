@@ -1,4 +1,4 @@
-//! A service with tools of the test's own, and journals with a bit of everything in them.
+//! A service with in-process tools, and helpers that write journals with every kind of event.
 
 use actbook::caller::Caller;
 use actbook::config::Config;
@@ -10,10 +10,11 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+/// A service on a scratch database, with one caller.
 pub struct Book {
     pub service: Service,
     pub caller: Caller,
-    /// Nobody halts; dropped with the book.
+    /// Shutdown signal of the drivers; never sent.
     go: watch::Sender<bool>,
 }
 
@@ -22,26 +23,27 @@ impl Book {
         Self::listening(url, |_| {}).await
     }
 
-    /// The same, with an ear for each call as it is made.
-    pub async fn listening(url: &str, heard: impl Fn(&Call) + Send + Sync + 'static) -> Self {
+    /// Opens the fixture and runs `on_call` for each call before it is answered.
+    pub async fn listening(url: &str, on_call: impl Fn(&Call) + Send + Sync + 'static) -> Self {
         let tools = Tools::new(&Config::default()).with_server_executor("t", move |call| {
-            heard(&call);
+            on_call(&call);
             std::future::ready(answer(&call)).boxed()
         });
         Self::with_tools(url, tools).await
     }
 
     pub async fn with_tools(url: &str, tools: Tools) -> Self {
-        let service =
-            Service::open_with_tools(url, DatabaseOptions::default(), tools).await.expect("the book opens");
+        let service = Service::open_with_tools(url, DatabaseOptions::default(), tools)
+            .await
+            .expect("the service opens");
         Self { service, caller: Caller::new("person:ada"), go: watch::channel(false).0 }
     }
 
     pub async fn start(&self, plan: &Value, inputs: Option<Value>, drive: bool) -> StartedExecution {
         let saved =
-            self.service.save_plan(&self.caller, &plan.to_string(), true).await.expect("it is a plan");
+            self.service.save_plan(&self.caller, &plan.to_string(), true).await.expect("the plan is valid");
         let started = self.service.start(&self.caller, saved.reference, saved.plan, inputs, drive).await;
-        started.expect("it starts")
+        started.expect("the execution starts")
     }
 
     /// Saves, starts and drives, to the end or the first question.
@@ -55,7 +57,7 @@ impl Book {
     }
 
     pub async fn go_on(&self, id: &str) -> ExecutionStatus {
-        let claimed = self.service.claim(&self.caller, id, false).await.expect("it is taken up");
+        let claimed = self.service.claim(&self.caller, id, false).await.expect("the execution is claimed");
         let progress = claimed.expect("nobody else drives it");
         self.service.drive(progress, self.go.subscribe()).await.expect("it is driven")
     }
@@ -68,12 +70,15 @@ impl Book {
         output: Option<Value>,
     ) -> ExecutionStatus {
         let (step, reason) = (step.to_owned(), Some(format!("because {}", answer.as_str())));
-        self.service.decide(&self.caller, id, step, answer, reason, output).await.expect("it is decided");
+        self.service
+            .decide(&self.caller, id, step, answer, reason, output)
+            .await
+            .expect("the decision is accepted");
         self.go_on(id).await
     }
 
     pub async fn assert_whole(&self) -> service::VerifyReport {
-        let verified = self.service.verify().await.expect("it can be verified");
+        let verified = self.service.verify().await.expect("the journal can be verified");
         assert_eq!(verified.bad, None);
         assert!(verified.ok);
         verified
@@ -112,22 +117,23 @@ pub fn plan(name: &str, steps: &[Value]) -> Value {
     json!({ "name": name, "steps": steps })
 }
 
-/// Every turn an execution can take, each ended one's id first. `word` is in every payload.
-pub async fn mixed(book: &Book, word: &str) -> Vec<String> {
-    let mut ids = vec![passes_values(book, word).await, fails_and_is_undone(book, word).await];
-    ids.push(is_settled_by_hand(book, word).await);
-    ids.push(waits_for_people(book, word).await);
-    ids.push(undoes_itself(book, word).await);
-    ids.push(is_cancelled(book, word).await);
+/// Writes executions of every kind and a standalone action, with `word` in every payload. Returns the ids of
+/// the ended executions; one more is left open.
+pub async fn mixed(fixture: &Book, word: &str) -> Vec<String> {
+    let mut ids = vec![passes_values(fixture, word).await, fails_and_is_undone(fixture, word).await];
+    ids.push(is_settled_by_hand(fixture, word).await);
+    ids.push(waits_for_people(fixture, word).await);
+    ids.push(undoes_itself(fixture, word).await);
+    ids.push(is_cancelled(fixture, word).await);
     let facts = ActionFacts {
         entity: Some(word.to_owned()),
         after_state: Some(json!(word)),
         ..ActionFacts::default()
     };
     let act = ActionRecord { facts, ..ActionRecord::default() };
-    book.service.record_action(&book.caller, act).await.expect("an act of no execution is kept");
-    // Left open, driven by nobody.
-    book.start(&with_inputs(word), Some(json!({ "word": word })), false).await;
+    fixture.service.record_action(&fixture.caller, act).await.expect("a standalone action is recorded");
+    // Left open, without a driver.
+    fixture.start(&with_inputs(word), Some(json!({ "word": word })), false).await;
     ids
 }
 
@@ -142,44 +148,47 @@ fn with_inputs(word: &str) -> Value {
     plan
 }
 
-async fn passes_values(book: &Book, word: &str) -> String {
-    let (id, status) = book.run(&with_inputs(word), Some(json!({ "word": word }))).await;
+async fn passes_values(fixture: &Book, word: &str) -> String {
+    let (id, status) = fixture.run(&with_inputs(word), Some(json!({ "word": word }))).await;
     assert_eq!(status, ExecutionStatus::Succeeded);
     id
 }
 
-async fn fails_and_is_undone(book: &Book, word: &str) -> String {
+async fn fails_and_is_undone(fixture: &Book, word: &str) -> String {
     let steps = [undoable("does", "t/ok", word), undoable("fails", "t/no", word)];
-    let (id, status) = book.run(&plan("fails", &steps), None).await;
+    let (id, status) = fixture.run(&plan("fails", &steps), None).await;
     assert_eq!(status, ExecutionStatus::Blocked);
-    assert_eq!(book.decide(&id, "fails", StepAnswer::Retry, None).await, ExecutionStatus::Blocked);
-    assert_eq!(book.decide(&id, "fails", StepAnswer::Compensate, None).await, ExecutionStatus::Compensated);
+    assert_eq!(fixture.decide(&id, "fails", StepAnswer::Retry, None).await, ExecutionStatus::Blocked);
+    assert_eq!(
+        fixture.decide(&id, "fails", StepAnswer::Compensate, None).await,
+        ExecutionStatus::Compensated
+    );
     id
 }
 
-async fn is_settled_by_hand(book: &Book, word: &str) -> String {
+async fn is_settled_by_hand(fixture: &Book, word: &str) -> String {
     let steps = [step("lost", "t/lost", word), step("after", "t/ok", word), step("also", "t/lost", word)];
-    let (id, status) = book.run(&plan("settled", &steps), None).await;
+    let (id, status) = fixture.run(&plan("settled", &steps), None).await;
     assert_eq!(status, ExecutionStatus::Blocked);
     let output = Some(json!({ "found": word }));
-    assert_eq!(book.decide(&id, "lost", StepAnswer::Happened, output).await, ExecutionStatus::Blocked);
-    assert_eq!(book.decide(&id, "also", StepAnswer::Skip, None).await, ExecutionStatus::Succeeded);
+    assert_eq!(fixture.decide(&id, "lost", StepAnswer::Happened, output).await, ExecutionStatus::Blocked);
+    assert_eq!(fixture.decide(&id, "also", StepAnswer::Skip, None).await, ExecutionStatus::Succeeded);
     id
 }
 
-async fn waits_for_people(book: &Book, word: &str) -> String {
+async fn waits_for_people(fixture: &Book, word: &str) -> String {
     let mut asks = step("asks", "t/ok", word);
     asks["approval"] = json!("required");
     let agent = json!({ "id": "tells", "action": "Tell the team" });
     let mut plan = plan("waits", &[asks, agent]);
     plan["policy"] = json!({ "approval": "plan" });
-    let (id, status) = book.run(&plan, None).await;
+    let (id, status) = fixture.run(&plan, None).await;
     assert_eq!(status, ExecutionStatus::Blocked);
-    let (service, caller) = (&book.service, &book.caller);
+    let (service, caller) = (&fixture.service, &fixture.caller);
     service.approve(caller, &id, None, Some("go ahead".into())).await.unwrap();
-    assert_eq!(book.go_on(&id).await, ExecutionStatus::Blocked);
+    assert_eq!(fixture.go_on(&id).await, ExecutionStatus::Blocked);
     service.approve(caller, &id, Some("asks".into()), None).await.unwrap();
-    assert_eq!(book.go_on(&id).await, ExecutionStatus::Blocked);
+    assert_eq!(fixture.go_on(&id).await, ExecutionStatus::Blocked);
     let tells = |status, output| ActionRecord {
         execution: Some(id.to_string()),
         step: Some("tells".into()),
@@ -195,26 +204,26 @@ async fn waits_for_people(book: &Book, word: &str) -> String {
     service.record_action(caller, tells(ReportedStatus::Started, None)).await.unwrap();
     let output = Some(json!({ "told": word }));
     service.record_action(caller, tells(ReportedStatus::Succeeded, output)).await.unwrap();
-    assert_eq!(book.go_on(&id).await, ExecutionStatus::Succeeded);
+    assert_eq!(fixture.go_on(&id).await, ExecutionStatus::Succeeded);
     id
 }
 
-async fn undoes_itself(book: &Book, word: &str) -> String {
+async fn undoes_itself(fixture: &Book, word: &str) -> String {
     let mut plan = plan("auto", &[undoable("does", "t/ok", word), undoable("lost", "t/lost", word)]);
     plan["policy"] = json!({ "on_failure": "auto" });
-    let (id, status) = book.run(&plan, None).await;
+    let (id, status) = fixture.run(&plan, None).await;
     assert_eq!(status, ExecutionStatus::Compensated);
     id
 }
 
-async fn is_cancelled(book: &Book, word: &str) -> String {
+async fn is_cancelled(fixture: &Book, word: &str) -> String {
     let mut asks = undoable("asks", "t/ok", word);
     asks["approval"] = json!("required");
-    let (id, status) = book.run(&plan("cancelled", &[step("does", "t/ok", word), asks]), None).await;
+    let (id, status) = fixture.run(&plan("cancelled", &[step("does", "t/ok", word), asks]), None).await;
     assert_eq!(status, ExecutionStatus::Blocked);
-    book.service.pause(&book.caller, &id, Some("not now".into())).await.unwrap();
-    book.service.resume(&book.caller, &id).await.unwrap();
-    book.service.cancel(&book.caller, &id, None).await.unwrap();
-    assert_eq!(book.go_on(&id).await, ExecutionStatus::Cancelled);
+    fixture.service.pause(&fixture.caller, &id, Some("not now".into())).await.unwrap();
+    fixture.service.resume(&fixture.caller, &id).await.unwrap();
+    fixture.service.cancel(&fixture.caller, &id, None).await.unwrap();
+    assert_eq!(fixture.go_on(&id).await, ExecutionStatus::Cancelled);
     id
 }

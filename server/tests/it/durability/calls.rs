@@ -1,5 +1,5 @@
-//! What was seen of tools equals what the journal says, counted here a second time from its raw entries,
-//! whenever somebody asks and however often.
+//! Tool call statistics equal a recount from the raw journal entries, at any time and after any number of
+//! reads.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::book::{self, Book};
 use crate::store::{TENANT, for_each_database};
 
-/// As the journal and the plans in it have it, by plain reading.
+/// Statistics of one tool or server, recounted from the journal and its plans.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Raw {
     pub calls: u64,
@@ -103,7 +103,7 @@ async fn documents(db: &Db) -> BTreeMap<String, Value> {
     documents
 }
 
-/// The tool that Actbook calls; none where somebody else acts.
+/// The tool that Actbook calls for a step's run, probe or compensation; `None` where an agent or person acts.
 fn tool(plan: &Value, step: &str, what: &str) -> Option<String> {
     let steps = plan["steps"].as_array().unwrap();
     let step = steps.iter().find(|found| found["id"] == step).unwrap();
@@ -123,8 +123,8 @@ fn nearest_rank(took: &[i64], percent: usize) -> Option<i64> {
     sorted.get(rank - 1).copied()
 }
 
-fn assert_same(seen: &ToolCallStatsByName, raw: &BTreeMap<String, Raw>) {
-    let all: BTreeMap<&String, &ToolCallStats> = seen.tools.iter().chain(&seen.servers).collect();
+fn assert_same(stats: &ToolCallStatsByName, raw: &BTreeMap<String, Raw>) {
+    let all: BTreeMap<&String, &ToolCallStats> = stats.tools.iter().chain(&stats.servers).collect();
     assert_eq!(all.keys().copied().collect::<Vec<_>>(), raw.keys().collect::<Vec<_>>());
     for (name, raw) in raw {
         let seen = all[name];
@@ -139,7 +139,7 @@ fn assert_same(seen: &ToolCallStatsByName, raw: &BTreeMap<String, Raw>) {
     }
 }
 
-/// Tools that take their time, of which one cannot be reached and one never tells.
+/// A fixture whose tools wait for `ms`; `t/away` is unreachable, `t/lost` never answers.
 async fn book(url: &str) -> Book {
     let tools = Tools::new(&Config::default()).with_server_executor("t", |call| answer(call).boxed());
     Book::with_tools(url, tools).await
@@ -171,8 +171,8 @@ fn step(id: &str, tool: &str, ms: u64) -> Value {
     json!({ "id": id, "tool": tool, "arguments": { "ms": ms }, "compensation": undo })
 }
 
-/// Probes that say yes, say no and fail; retries; things undone; an agent's own call.
-async fn history(book: &Book, round: u64) {
+/// Runs one execution with probes that find yes, find no and fail, with retries, undo and an agent's step.
+async fn history(fixture: &Book, round: u64) {
     let probe =
         |tool: &str, ms: u64| json!({ "tool": tool, "arguments": { "ms": ms }, "happened": "output.exists" });
     let mut steps = vec![step("ok", "t/ok", round % 7), step("quick", "t/quick", 0)];
@@ -191,10 +191,10 @@ async fn history(book: &Book, round: u64) {
     for step in plan["steps"].as_array_mut().unwrap() {
         step["failure_policy"] = json!({ "action": "continue_others" });
     }
-    let (id, status) = book.run(&plan, None).await;
+    let (id, status) = fixture.run(&plan, None).await;
     assert_eq!(status, ExecutionStatus::Blocked, "the agent's step waits");
     if round.is_multiple_of(2) {
-        book.decide(&id, "blind", StepAnswer::Compensate, None).await;
+        fixture.decide(&id, "blind", StepAnswer::Compensate, None).await;
     }
 }
 
@@ -211,44 +211,45 @@ fn figures_equal_a_recount_of_the_raw_journal() {
         assert!(no.calls >= 4 && no.failed["none"] == 4, "probes that failed are counted: {no:?}");
         assert!(counted["t/lost"].unknown["timeout"] == 12 && counted["t/undo"].calls > 0, "{counted:?}");
         assert_eq!(counted["t/away"].failed["unavailable"], 12);
-        assert_eq!(counted["t/away"].took.len(), 0, "what was not sent took no time");
+        assert_eq!(counted["t/away"].took.len(), 0, "unsent calls have no duration");
 
-        let asked = || async { one.service.tool_call_stats(None).await.unwrap() };
-        let written = async {
+        let read_stats = || async { one.service.tool_call_stats(None).await.unwrap() };
+        let writing = async {
             for round in 4..8 {
                 history(&other, round).await;
             }
         };
-        let asking = async {
+        let reading = async {
             for _ in 0..20 {
-                tokio::join!(asked(), async { other.service.tool_call_stats(None).await.unwrap() });
+                tokio::join!(read_stats(), async { other.service.tool_call_stats(None).await.unwrap() });
             }
         };
-        tokio::join!(written, asking);
-        assert_same(&asked().await, &raw(&scratch.db).await);
+        tokio::join!(writing, reading);
+        assert_same(&read_stats().await, &raw(&scratch.db).await);
     });
 }
 
 #[test]
 fn figures_survive_rebuild_and_cleanup_and_the_words_do_not_survive_cleanup() {
     for_each_database(async |scratch| {
-        let book = book(&scratch.url).await;
-        let (id, _) = book.run(&book::plan("fails", &[step("fails", "t/no", 1)]), None).await;
-        let before = book.service.tool_call_stats(None).await.unwrap();
-        let words = |seen: &ToolCallStatsByName| seen.tools["t/no"].last_error.clone().unwrap().message;
-        assert_eq!(words(&before).as_deref(), Some("t/no will not"));
+        let fixture = book(&scratch.url).await;
+        let (id, _) = fixture.run(&book::plan("fails", &[step("fails", "t/no", 1)]), None).await;
+        let before = fixture.service.tool_call_stats(None).await.unwrap();
+        let error_text =
+            |stats: &ToolCallStatsByName| stats.tools["t/no"].last_error.clone().unwrap().message;
+        assert_eq!(error_text(&before).as_deref(), Some("t/no will not"));
 
         for damage in ["DELETE FROM calls", "UPDATE calls SET outcome = 'succeeded', took_ms = 7", "SELECT 1"]
         {
             scratch.execute(damage).await;
-            book.service.rebuild().await.unwrap();
-            assert_eq!(book.service.tool_call_stats(None).await.unwrap(), before, "after {damage}");
+            fixture.service.rebuild().await.unwrap();
+            assert_eq!(fixture.service.tool_call_stats(None).await.unwrap(), before, "after {damage}");
         }
-        assert_eq!(book.decide(&id, "fails", StepAnswer::Abandon, None).await, ExecutionStatus::Failed);
-        book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
-        let after = book.service.tool_call_stats(None).await.unwrap();
+        assert_eq!(fixture.decide(&id, "fails", StepAnswer::Abandon, None).await, ExecutionStatus::Failed);
+        fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+        let after = fixture.service.tool_call_stats(None).await.unwrap();
         assert_same(&after, &raw(&scratch.db).await);
         assert_eq!(after.tools["t/no"].failed, before.tools["t/no"].failed);
-        assert_eq!(words(&after), None, "what was erased is not shown");
+        assert_eq!(error_text(&after), None, "an erased text is not shown");
     });
 }

@@ -1,4 +1,4 @@
-//! Cleaning up erases what was said and keeps the proof that it was: the text is gone, the chain holds.
+//! Cleanup erases payloads and keeps the hash chain: the text is gone, and the journal still verifies.
 
 use actbook_engine::policy::{ExecutionStatus, StepAnswer};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use actbook::store::{executions, payloads};
 
 const CANARY: &str = "a canary that nobody may find again";
 
-/// A plan that holds nothing secret itself: what is secret comes in and goes round.
+/// A plan that has no secret text itself: the text comes in by an input and is passed on.
 fn plan() -> Value {
     let step = |id: &str, tool: &str| {
         let undo = json!({ "tool": "t/undo", "arguments": { "back": "${arguments.word}" } });
@@ -21,16 +21,16 @@ fn plan() -> Value {
     plan
 }
 
-/// An ended execution that has said `word` in inputs, arguments, outputs, errors, a decision and an undo.
-async fn ended(book: &Book, word: &str) -> String {
-    let (id, status) = book.run(&plan(), Some(json!({ "word": word }))).await;
+/// Runs an execution to its end, with `word` in inputs, arguments, outputs, errors and a decision.
+async fn ended(fixture: &Book, word: &str) -> String {
+    let (id, status) = fixture.run(&plan(), Some(json!({ "word": word }))).await;
     assert_eq!(status, ExecutionStatus::Blocked);
     let output = Some(json!({ "found": word }));
-    assert_eq!(book.decide(&id, "fails", StepAnswer::Happened, output).await, ExecutionStatus::Succeeded);
+    assert_eq!(fixture.decide(&id, "fails", StepAnswer::Happened, output).await, ExecutionStatus::Succeeded);
     id
 }
 
-/// Words of every size, those that fill pages of their own included.
+/// Texts of several sizes, including some that fill database pages of their own.
 fn word(number: usize) -> String {
     let size = [1, 3, 40, 400][number % 4];
     vec![format!("{CANARY} {number}"); size].join(", ")
@@ -39,34 +39,34 @@ fn word(number: usize) -> String {
 #[test]
 fn cleanup_erases_ended_executions_and_the_chain_still_verifies() {
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
-        let id = ended(&book, CANARY).await;
-        let (open, _) = book.run(&plan(), Some(json!({ "word": "still going" }))).await;
-        let before = book.assert_whole().await;
+        let fixture = Book::open(&scratch.url).await;
+        let id = ended(&fixture, CANARY).await;
+        let (open, _) = fixture.run(&plan(), Some(json!({ "word": "still going" }))).await;
+        let before = fixture.assert_whole().await;
 
-        let tried = book.service.cleanup(&book.caller, i64::MAX, true).await.unwrap();
+        let tried = fixture.service.cleanup(&fixture.caller, i64::MAX, true).await.unwrap();
         assert_eq!((tried.executions, tried.dry_run), (1, true));
-        let same = book.assert_whole().await;
+        let same = fixture.assert_whole().await;
         assert_eq!(
             (same.position, same.payloads),
             (before.position, before.payloads),
             "a dry run changed something"
         );
-        let early = book.service.cleanup(&book.caller, 1, false).await.unwrap();
-        assert_eq!(early.executions, 0, "it ended after that time");
+        let early = fixture.service.cleanup(&fixture.caller, 1, false).await.unwrap();
+        assert_eq!(early.executions, 0, "the execution ended after that time");
 
-        let cleaned = book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
+        let cleaned = fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
         assert_eq!(cleaned.executions, 1);
-        let after = book.assert_whole().await;
+        let after = fixture.assert_whole().await;
         assert_eq!((after.position, after.erased), (before.position + 1, 1));
         assert!(after.payloads < before.payloads);
         assert_nothing_left(&scratch, &id).await;
-        assert!(!serde_json::to_string(&book.service.view(&id).await.unwrap()).unwrap().contains(CANARY));
-        let refused = book.service.undo(&book.caller, &id, None).await.unwrap_err();
+        assert!(!serde_json::to_string(&fixture.service.view(&id).await.unwrap()).unwrap().contains(CANARY));
+        let refused = fixture.service.undo(&fixture.caller, &id, None).await.unwrap_err();
         assert!(refused.message.contains("erased"), "{refused:?}");
-        assert_eq!(book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap().executions, 0);
+        assert_eq!(fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap().executions, 0);
         assert_eq!(
-            book.decide(&open, "fails", StepAnswer::Compensate, None).await,
+            fixture.decide(&open, "fails", StepAnswer::Compensate, None).await,
             ExecutionStatus::Compensated
         );
     });
@@ -93,40 +93,40 @@ fn found_on_disk(scratch: &Scratch) -> usize {
 #[test]
 fn what_was_erased_is_nowhere_in_the_file() {
     on(Kind::Sqlite, async |scratch| {
-        let book = Book::open(&scratch.url).await;
+        let fixture = Book::open(&scratch.url).await;
         for number in 0..40 {
-            ended(&book, &word(number)).await;
+            ended(&fixture, &word(number)).await;
             if number % 3 == 0 {
-                book.run(&plan(), Some(json!({ "word": "harmless, and still there" }))).await;
+                fixture.run(&plan(), Some(json!({ "word": "harmless, and still there" }))).await;
             }
         }
         assert!(found_on_disk(&scratch) > 1_000);
-        assert_eq!(book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap().executions, 40);
+        assert_eq!(fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap().executions, 40);
         assert_eq!(found_on_disk(&scratch), 0);
-        book.assert_whole().await;
+        fixture.assert_whole().await;
     });
 }
 
 #[test]
 fn a_backup_made_while_others_write_verifies() {
     on(Kind::Sqlite, async |scratch| {
-        let book = Book::open(&scratch.url).await;
-        book::mixed(&book, "before").await;
+        let fixture = Book::open(&scratch.url).await;
+        book::mixed(&fixture, "before").await;
         let folder = tempfile::tempdir().unwrap();
         let file = |number: usize| folder.path().join(format!("{number}.db"));
         let copying = async {
             for number in 0..5 {
-                let known = book.service.verify().await.unwrap().position;
-                book.service.backup(&file(number)).await.unwrap();
+                let known = fixture.service.verify().await.unwrap().position;
+                fixture.service.backup(&file(number)).await.unwrap();
                 let copy = Book::open(&file(number).to_string_lossy()).await;
                 assert!(
                     copy.assert_whole().await.position >= known,
-                    "the copy lacks what was there before it"
+                    "the copy lacks entries written before it"
                 );
             }
         };
-        tokio::join!(copying, book::mixed(&book, "meanwhile"), book::mixed(&book, "as well"));
-        let refused = book.service.backup(&file(0)).await.unwrap_err();
+        tokio::join!(copying, book::mixed(&fixture, "meanwhile"), book::mixed(&fixture, "as well"));
+        let refused = fixture.service.backup(&file(0)).await.unwrap_err();
         assert!(refused.message.contains("exists already"), "{refused:?}");
     });
 }

@@ -1,5 +1,5 @@
-/* Preloaded into a real process: adds the seconds in the file CLOCK_OFFSET_FILE to the wall clock, as if somebody
-   had set it. The monotonic and the boot clock stay as they are. */
+/* Preloaded into a process: adds the seconds in the file CLOCK_OFFSET_FILE to the wall clock. The monotonic and the
+   boot clock are unchanged. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

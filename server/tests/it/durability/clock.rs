@@ -1,5 +1,5 @@
-//! The machine's clock is set while the real binary waits or works. Backoffs and limits count the time that
-//! passed, so nothing comes a day late and no limit is spent.
+//! The wall clock is set while the real binary waits or works. Backoffs and time-outs count elapsed time, so
+//! no retry comes a day late and no time-out fires early.
 
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -10,7 +10,7 @@ use crate::cli::{House, PATIENCE};
 
 const DAY_S: i64 = 24 * 3600;
 
-/// A house whose processes see a wall clock that the test can set.
+/// A CLI fixture whose processes see a wall clock that the test can set.
 struct Faked {
     house: House,
     shim: PathBuf,
@@ -38,14 +38,15 @@ impl Faked {
         self.command(&["run", "plan.json"]).spawn().unwrap()
     }
 
-    /// Sets the wall clock, for the processes that run already too. Renamed into place, so that none reads half.
+    /// Sets the wall clock, also for running processes. The file is renamed into place, so that none reads
+    /// half.
     fn set_clock(&self, offset_s: i64) {
         self.house.write("offset.new", &offset_s.to_string());
         std::fs::rename(self.house.path("offset.new"), self.house.path("offset")).unwrap();
     }
 }
 
-/// The exit code, which comes within the patience of a test.
+/// Waits for the exit code, within the time-out.
 #[track_caller]
 fn code(mut child: Child) -> Option<i32> {
     let begun = std::time::Instant::now();
@@ -56,13 +57,13 @@ fn code(mut child: Child) -> Option<i32> {
         if begun.elapsed() > PATIENCE {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("it still waits");
+            panic!("the process has not exited");
         }
         std::thread::yield_now();
     }
 }
 
-/// The server is away for the first call; the second comes after a backoff.
+/// A plan whose only call fails at first and is retried after a backoff.
 fn retried() -> Value {
     json!({ "name": "retried", "steps": [{
         "id": "only", "tool": "command/once-away",

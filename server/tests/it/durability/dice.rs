@@ -1,6 +1,6 @@
-//! Seeded randomness: a failing run prints its seed, and the seed repeats the run.
+//! Seeded random numbers: every run prints its seed, and the seed repeats the run.
 
-/// SplitMix64: small, and good enough to choose where to strike.
+/// SplitMix64: small, and random enough to choose faults.
 pub struct Dice(u64);
 
 impl Dice {
@@ -21,7 +21,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to, not including, `limit`.
+    /// Returns a number in `0..limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).expect("below a usize")
     }
@@ -30,13 +30,13 @@ impl Dice {
         &from[self.below(from.len())]
     }
 
-    /// True once in `n`.
+    /// True with probability 1 in `n`.
     pub fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 }
 
-/// How often to repeat: a number from the environment, or the test command's own.
-pub fn times(variable: &str, usual: usize) -> usize {
-    std::env::var(variable).ok().map_or(usual, |count| count.parse().expect("a count is a number"))
+/// How often to repeat: the number in the environment variable, or `default`.
+pub fn times(variable: &str, default: usize) -> usize {
+    std::env::var(variable).ok().map_or(default, |count| count.parse().expect("a count is a number"))
 }

@@ -1,4 +1,4 @@
-//! An exported execution is checked without its database: any edit that means something is found.
+//! An exported execution is verified without its database: any edit that changes its meaning is detected.
 
 use actbook::service::verify_file;
 use actbook_engine::chain;
@@ -12,17 +12,17 @@ use super::dice::{Dice, times};
 use crate::store::{Kind, for_each_database, on};
 
 async fn exports(url: &str) -> Vec<Vec<u8>> {
-    let book = Book::open(url).await;
-    let mut ids = book::mixed(&book, "early").await;
-    book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
+    let fixture = Book::open(url).await;
+    let mut ids = book::mixed(&fixture, "early").await;
+    fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
     ids.truncate(2);
-    // Two at once, so that the entries of one lie between those of the other.
-    let (one, other) = tokio::join!(book::mixed(&book, "one"), book::mixed(&book, "other"));
+    // Two concurrently, so that their entries interleave.
+    let (one, other) = tokio::join!(book::mixed(&fixture, "one"), book::mixed(&fixture, "other"));
     ids.extend(one.into_iter().chain(other));
     let mut files = Vec::new();
     for id in &ids {
         let mut file = Vec::new();
-        let exported = book.service.export(id, &mut file).await.unwrap();
+        let exported = fixture.service.export(id, &mut file).await.unwrap();
         assert_eq!(&exported.execution, id);
         files.push(file);
     }
@@ -43,19 +43,19 @@ fn an_export_verifies_without_its_database() {
     });
 }
 
-/// What a reader of the file sees: spaces around values and the last line's end mean nothing.
+/// The parsed lines: equal for files that differ in white space only. `None` if a line is not JSON.
 fn meaning(file: &[u8]) -> Option<Vec<Value>> {
     let text = std::str::from_utf8(file).ok()?;
     text.lines().map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-fn edited(dice: &mut Dice, file: &[u8]) -> Vec<u8> {
+fn edited(rng: &mut Dice, file: &[u8]) -> Vec<u8> {
     let mut bytes = file.to_vec();
-    let at = dice.below(bytes.len());
-    let any = dice.next() as u8;
+    let at = rng.below(bytes.len());
+    let any = rng.next() as u8;
     let mut lines: Vec<&[u8]> = file.split_inclusive(|byte| *byte == b'\n').collect();
-    let (one, other) = (dice.below(lines.len()), dice.below(lines.len()));
-    match dice.below(9) {
+    let (one, other) = (rng.below(lines.len()), rng.below(lines.len()));
+    match rng.below(9) {
         0 => drop(lines.remove(one)),
         1 => lines.insert(one, lines[other]),
         2 => lines.swap(one, other),
@@ -63,7 +63,7 @@ fn edited(dice: &mut Dice, file: &[u8]) -> Vec<u8> {
         4 => drop(bytes.remove(at)),
         5 => bytes.insert(at, any),
         6 => bytes[at] = any,
-        _ => bytes[at] ^= 1 << dice.below(6),
+        _ => bytes[at] ^= 1 << rng.below(6),
     }
     if bytes == file { lines.concat() } else { bytes }
 }
@@ -72,11 +72,11 @@ fn edited(dice: &mut Dice, file: &[u8]) -> Vec<u8> {
 fn any_edit_of_an_export_that_means_something_is_found() {
     on(Kind::Sqlite, async |scratch| {
         let files = exports(&scratch.url).await;
-        let mut dice = Dice::seeded("export");
-        let (mut found, mut idle) = (0, 0);
+        let mut rng = Dice::seeded("export");
+        let (mut detected, mut harmless) = (0, 0);
         for _ in 0..times("ACTBOOK_EDITS", 1_000) * 4 {
-            let file = dice.pick(&files).clone();
-            let edit = edited(&mut dice, &file);
+            let file = rng.pick(&files).clone();
+            let edit = edited(&mut rng, &file);
             let means_the_same = meaning(&edit) == meaning(&file);
             let passed = verify_file(edit.as_slice()).is_ok_and(|verified| verified.ok);
             let text = String::from_utf8_lossy(&edit);
@@ -84,10 +84,10 @@ fn any_edit_of_an_export_that_means_something_is_found() {
                 passed, means_the_same,
                 "passed: {passed}, but means the same: {means_the_same}\n{text}"
             );
-            if passed { idle += 1 } else { found += 1 }
+            if passed { harmless += 1 } else { detected += 1 }
         }
-        eprintln!("{found} edits found, {idle} meant nothing");
-        assert!(found > 10 * idle);
+        eprintln!("{detected} edits detected, {harmless} harmless");
+        assert!(detected > 10 * harmless);
     });
 }
 
@@ -100,13 +100,13 @@ fn written(lines: &[Value]) -> Vec<u8> {
     lines.iter().map(|line| format!("{line}\n")).collect::<String>().into_bytes()
 }
 
-/// As the first format had it.
+/// Rewrites the header to export format 1.
 fn in_format_1(lines: &mut [Value]) {
     lines[0]["actbook_export"] = json!(1);
     lines[0].as_object_mut().unwrap().remove("entries");
 }
 
-/// Replaces own entries by what an export has of other executions' entries: position and hash.
+/// Replaces the last `count` own entries by position and hash, as an export has other executions' entries.
 fn hide_tail(lines: &mut [Value], count: usize) {
     let (stream, from) = (lines[0]["stream"].as_u64().unwrap(), lines.len() - count);
     let own_before = lines[1..from].iter().filter(|line| line.get("kind").is_some()).count();
@@ -181,11 +181,11 @@ fn export_of_format_1_verifies_with_a_note() {
 #[test]
 fn export_of_an_open_execution_says_that_it_has_not_ended() {
     on(Kind::Sqlite, async |scratch| {
-        let book = Book::open(&scratch.url).await;
+        let fixture = Book::open(&scratch.url).await;
         let plan = book::plan("open", &[book::step("only", "t/ok", "word")]);
-        let started = book.start(&plan, None, false).await;
+        let started = fixture.start(&plan, None, false).await;
         let mut file = Vec::new();
-        book.service.export(started.id.as_str(), &mut file).await.unwrap();
+        fixture.service.export(started.id.as_str(), &mut file).await.unwrap();
         let verified = verify_file(file.as_slice()).unwrap();
         assert!(verified.ok && verified.notes[0].contains("has not ended"), "{verified:?}");
     });

@@ -1,4 +1,4 @@
-//! A disk without room: an error that says so, nothing lost, and on it goes once there is room again.
+//! A full disk: writes fail with `disk_full`, nothing is lost, and writes succeed once space is freed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,13 +7,13 @@ use serde_json::json;
 
 use super::book::{self, Book};
 
-/// A file system of its own, as small as a disk gets.
+/// A mounted tmpfs of 4 MB, unmounted on drop.
 struct SmallDisk {
     folder: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// None where this process may not mount.
+    /// `None` when this process may not mount.
     fn mount() -> Option<Self> {
         Self::mount_with("size=4m")
     }
@@ -37,19 +37,19 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Starts executions until the disk is full; gives the last acknowledged position and the error.
-async fn fill(book: &Book) -> (u64, actbook::error::Error) {
+/// Starts executions until the disk is full; returns the last acknowledged position and the error.
+async fn fill(fixture: &Book) -> (u64, actbook::error::Error) {
     let mut plan = book::plan("big", &[book::step("only", "t/ok", "word")]);
     plan["inputs"] = json!({ "type": "object" });
     let plan = plan.to_string();
     let mut acknowledged = 0;
     for _ in 0..10_000 {
-        let saved = match book.service.save_plan(&book.caller, &plan, true).await {
+        let saved = match fixture.service.save_plan(&fixture.caller, &plan, true).await {
             Ok(saved) => saved,
             Err(error) => return (acknowledged, error),
         };
         let inputs = Some(json!({ "text": "x".repeat(20_000) }));
-        match book.service.start(&book.caller, saved.reference, saved.plan, inputs, false).await {
+        match fixture.service.start(&fixture.caller, saved.reference, saved.plan, inputs, false).await {
             Ok(started) => acknowledged = started.progress.position.0,
             Err(error) => return (acknowledged, error),
         }
@@ -57,8 +57,8 @@ async fn fill(book: &Book) -> (u64, actbook::error::Error) {
     panic!("the disk is never full");
 }
 
-async fn assert_kept(book: &Book, file: &Path, acknowledged: u64) {
-    assert!(book.assert_whole().await.position >= acknowledged);
+async fn assert_kept(fixture: &Book, file: &Path, acknowledged: u64) {
+    assert!(fixture.assert_whole().await.position >= acknowledged);
     let fresh = Book::open(&file.to_string_lossy()).await;
     assert!(fresh.assert_whole().await.position >= acknowledged);
 }
@@ -73,17 +73,17 @@ fn a_full_disk_is_an_error_and_room_is_the_cure() {
     runtime.block_on(async {
         let file = disk.folder.path().join("book.db");
         std::fs::write(disk.ballast(), vec![0; 1 << 20]).unwrap();
-        let book = Book::open(&file.to_string_lossy()).await;
-        let (first, error) = fill(&book).await;
+        let fixture = Book::open(&file.to_string_lossy()).await;
+        let (first, error) = fill(&fixture).await;
         assert!(first > 10 && error.message.contains("full"), "{first}: {error:?}");
         assert_eq!(error.code, "disk_full");
         assert!(error.message.contains("book.db") && error.cure.contains("free some room"), "{error:?}");
-        assert_kept(&book, &file, first).await;
+        assert_kept(&fixture, &file, first).await;
 
         std::fs::remove_file(disk.ballast()).unwrap();
-        let (second, error) = fill(&book).await;
+        let (second, error) = fill(&fixture).await;
         assert!(second > first + 10 && error.message.contains("full"), "{second} after {first}: {error:?}");
-        assert_kept(&book, &file, second).await;
+        assert_kept(&fixture, &file, second).await;
     });
 }
 

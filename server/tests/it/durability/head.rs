@@ -1,5 +1,5 @@
-//! The head row decides what the next entry is chained to. One that does not name the journal's last entry is
-//! refused before anything is acknowledged or sent.
+//! The head row decides what the next entry is chained to. A head row that does not name the journal's last
+//! entry is refused before anything is acknowledged or sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::book::{self, Book};
 use crate::store::{Scratch, TENANT, for_each_database, head};
 
-/// Ways to spoil the head row, in the SQL of both databases.
+/// Ways to corrupt the head row, in SQL that both databases accept.
 const SPOILT: [(&str, &str); 5] = [
     (
         "hash of another entry",
@@ -52,14 +52,14 @@ fn head_that_does_not_name_the_last_entry_stops_every_append() {
         let written = head(&scratch.db);
         for (name, sql) in SPOILT {
             scratch.execute(sql).await;
-            // One process that knew the head before, and one that meets it for the first time.
-            for book in [&earlier, &counting(&scratch.url, &sent).await] {
-                let saved = book.service.save_plan(&book.caller, &plan.to_string(), true).await;
-                let claimed = book.service.claim(&book.caller, &open, false).await;
+            // One process that cached the head before, and one that reads it for the first time.
+            for fixture in [&earlier, &counting(&scratch.url, &sent).await] {
+                let saved = fixture.service.save_plan(&fixture.caller, &plan.to_string(), true).await;
+                let claimed = fixture.service.claim(&fixture.caller, &open, false).await;
                 for code in [saved.err().map(|error| error.code), claimed.err().map(|error| error.code)] {
                     assert_eq!(code, Some("corrupt"), "{name}");
                 }
-                let verified = book.service.verify().await.unwrap();
+                let verified = fixture.service.verify().await.unwrap();
                 assert!(!verified.ok, "{name}: {verified:?}");
             }
             restore(&scratch, written).await;
@@ -74,18 +74,18 @@ fn head_that_does_not_name_the_last_entry_stops_every_append() {
 #[test]
 fn first_entry_is_refused_after_a_head_with_a_hash() {
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
+        let fixture = Book::open(&scratch.url).await;
         let plan = book::plan("first", &[book::step("only", "t/ok", "word")]).to_string();
-        let (spoilt, whole) = match scratch.kind {
+        let (corrupt, valid) = match scratch.kind {
             crate::store::Kind::Sqlite => ("hash = randomblob(32)", "hash = zeroblob(32)"),
             crate::store::Kind::Postgres => {
                 ("hash = decode(repeat('ab', 32), 'hex')", "hash = decode(repeat('00', 32), 'hex')")
             }
         };
-        scratch.execute(&format!("UPDATE head SET {spoilt}")).await;
-        let refused = book.service.save_plan(&book.caller, &plan, true).await.err().unwrap();
+        scratch.execute(&format!("UPDATE head SET {corrupt}")).await;
+        let refused = fixture.service.save_plan(&fixture.caller, &plan, true).await.err().unwrap();
         assert_eq!(refused.code, "corrupt");
-        scratch.execute(&format!("UPDATE head SET {whole}")).await;
-        book.service.save_plan(&book.caller, &plan, true).await.unwrap();
+        scratch.execute(&format!("UPDATE head SET {valid}")).await;
+        fixture.service.save_plan(&fixture.caller, &plan, true).await.unwrap();
     });
 }

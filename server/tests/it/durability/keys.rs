@@ -1,4 +1,5 @@
-//! A request that is made twice happens once: the key and what it gave are written with the entries.
+//! Request keys: a request made twice takes effect once, because its key and reply are committed with its
+//! entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ const TWINS: usize = 100;
 const PROCESSES: usize = 8;
 const KEYS: usize = 10;
 
+/// A ledger with one saved plan, for requests under keys.
 struct Desk {
     ledger: Ledger,
     saved: SavedPlan,
@@ -32,8 +34,8 @@ struct Desk {
 impl Desk {
     async fn open(url: &str) -> Self {
         let plan = book::plan("keyed", &[book::step("only", "t/ok", "word")]).to_string();
-        let book = Book::open(url).await;
-        let saved = book.service.save_plan(&book.caller, &plan, true).await.unwrap();
+        let fixture = Book::open(url).await;
+        let saved = fixture.service.save_plan(&fixture.caller, &plan, true).await.unwrap();
         let db = Db::open(url, DatabaseOptions::default()).await.unwrap();
         Self { ledger: Ledger::open(db.clone(), TENANT, Notifier::new(db, TENANT)).unwrap(), saved }
     }
@@ -44,7 +46,7 @@ impl Desk {
             .await
     }
 
-    /// Starts an execution under a key, and gives the id of what that made.
+    /// Starts an execution under a key; returns its id, or the id of the earlier start with that key.
     async fn start(&self, key: RequestKey, number: usize) -> Result<String, Error> {
         let start = StartRequest {
             id: ExecutionId::new(format!("{}-{}-{number}", std::process::id(), key.key)),
@@ -80,12 +82,12 @@ async fn started(scratch: &Scratch) -> BTreeSet<String> {
     rows.into_iter().map(|row| row.public_id).collect()
 }
 
-/// One of the processes: every key many times at once.
+/// Runs in each helper process: requests every key many times concurrently.
 pub async fn play(url: &str) {
-    let desk = Desk::open(url).await;
+    let ledger = Desk::open(url).await;
     let asks = (0..TWINS).map(async |number| {
         let name = format!("k{}", number % KEYS);
-        let id = desk.start(key("agent", &name, "start"), number).await.unwrap();
+        let id = ledger.start(key("agent", &name, "start"), number).await.unwrap();
         process::say(&format!("{name} {id}"));
     });
     futures_util::future::join_all(asks).await;
@@ -106,10 +108,10 @@ fn save(plan: &Arc<Plan>) -> Operation {
 #[test]
 fn a_hundred_twins_with_one_key_start_one_execution() {
     for_each_database(async |scratch| {
-        let desk = Desk::open(&scratch.url).await;
-        let twins = (0..TWINS).map(|number| desk.start(key("agent", "once", "start"), number));
+        let ledger = Desk::open(&scratch.url).await;
+        let duplicates = (0..TWINS).map(|number| ledger.start(key("agent", "once", "start"), number));
         let ids: BTreeSet<String> =
-            futures_util::future::join_all(twins).await.into_iter().map(Result::unwrap).collect();
+            futures_util::future::join_all(duplicates).await.into_iter().map(Result::unwrap).collect();
         assert_eq!(ids.len(), 1);
         assert_eq!(started(&scratch).await, ids);
         let later = Desk::open(&scratch.url).await;
@@ -122,7 +124,7 @@ fn a_hundred_twins_with_one_key_start_one_execution() {
         assert_eq!(refusal(later.start(key("agent", "once", "another"), 0).await), "key_reused");
         assert_eq!(started(&scratch).await, ids);
         later.start(key("somebody else", "once", "start"), 7).await.unwrap();
-        assert_eq!(started(&scratch).await.len(), 2, "each caller has keys of its own");
+        assert_eq!(started(&scratch).await.len(), 2, "keys are scoped to their caller");
     });
 }
 
@@ -130,10 +132,10 @@ fn a_hundred_twins_with_one_key_start_one_execution() {
 fn twins_in_eight_processes_start_one_execution_per_key() {
     for_each_database(async |scratch| {
         let parts: Vec<_> = (0..PROCESSES).map(|_| process::start("keys", &scratch.url)).collect();
-        let said: Vec<String> = parts.into_iter().flat_map(process::Part::said).collect();
-        assert_eq!(said.len(), PROCESSES * TWINS);
+        let lines: Vec<String> = parts.into_iter().flat_map(process::Part::said).collect();
+        assert_eq!(lines.len(), PROCESSES * TWINS);
         let mut ids = BTreeMap::<&str, BTreeSet<&str>>::new();
-        for (key, id) in said.iter().map(|line| line.split_once(' ').unwrap()) {
+        for (key, id) in lines.iter().map(|line| line.split_once(' ').unwrap()) {
             ids.entry(key).or_default().insert(id);
         }
         assert!(ids.len() == KEYS && ids.values().all(|ids| ids.len() == 1), "{ids:?}");
@@ -145,45 +147,48 @@ fn twins_in_eight_processes_start_one_execution_per_key() {
 #[test]
 fn a_key_holds_for_every_kind_of_request() {
     for_each_database(async |scratch| {
-        let desk = Desk::open(&scratch.url).await;
-        let id = desk.start(key("agent", "start", "start"), 0).await.unwrap();
+        let ledger = Desk::open(&scratch.url).await;
+        let id = ledger.start(key("agent", "start", "start"), 0).await.unwrap();
         let stream = executions::all(TENANT).all(&scratch.db).await.unwrap()[0].id;
         let pause = || Operation::Command { stream, command: Command::Pause { reason: None }.into() };
         assert!(matches!(
-            desk.ask(key("agent", "pause", "pause"), pause()).await,
+            ledger.ask(key("agent", "pause", "pause"), pause()).await,
             Ok(LedgerReply::Advanced(_))
         ));
-        let again = desk.ask(key("agent", "pause", "pause"), pause()).await;
+        let again = ledger.ask(key("agent", "pause", "pause"), pause()).await;
         assert!(matches!(again, Ok(LedgerReply::Repeated(repeated)) if repeated == id));
 
-        // Saving what is there already appends no entry, and the key holds all the same.
+        // Saving an existing plan appends no entry, and the key is kept all the same.
         let other =
             Arc::new(Plan::parse(&book::plan("x", &[book::step("y", "t/ok", "z")]).to_string()).unwrap());
-        let same = desk.ask(key("agent", "save", "save"), save(&desk.saved.plan)).await;
+        let same = ledger.ask(key("agent", "save", "save"), save(&ledger.saved.plan)).await;
         assert!(matches!(same, Ok(LedgerReply::PlanSaved { is_new: false, .. })), "{same:?}");
-        assert_eq!(refusal(desk.ask(key("agent", "save", "save another"), save(&other)).await), "key_reused");
+        assert_eq!(
+            refusal(ledger.ask(key("agent", "save", "save another"), save(&other)).await),
+            "key_reused"
+        );
         let again =
-            Desk::open(&scratch.url).await.ask(key("agent", "save", "save"), save(&desk.saved.plan)).await;
+            Desk::open(&scratch.url).await.ask(key("agent", "save", "save"), save(&ledger.saved.plan)).await;
         assert!(matches!(again, Ok(LedgerReply::Repeated(_))), "{again:?}");
 
-        // A refused request has used nothing up.
+        // A refused request does not use its key up.
         let undo = || Operation::Command { stream: StreamId(999), command: Command::Resume.into() };
-        assert_eq!(refusal(desk.ask(key("agent", "later", "resume"), undo()).await), "no_such_execution");
-        desk.start(key("agent", "later", "start"), 1).await.unwrap();
+        assert_eq!(refusal(ledger.ask(key("agent", "later", "resume"), undo()).await), "no_such_execution");
+        ledger.start(key("agent", "later", "start"), 1).await.unwrap();
     });
 }
 
 #[test]
 fn twins_that_append_no_entry_are_one_request_too() {
     for_each_database(async |scratch| {
-        let desk = Desk::open(&scratch.url).await;
-        let save = || save(&desk.saved.plan);
-        let busy = (0..TWINS).map(async |number| {
+        let ledger = Desk::open(&scratch.url).await;
+        let save = || save(&ledger.saved.plan);
+        let requests = (0..TWINS).map(async |number| {
             let name = format!("save {}", number / 10);
-            desk.ask(key("agent", &name, "save"), save()).await.map(drop)?;
-            desk.start(key("agent", &format!("start {}", number / 10), "start"), number).await.map(drop)
+            ledger.ask(key("agent", &name, "save"), save()).await.map(drop)?;
+            ledger.start(key("agent", &format!("start {}", number / 10), "start"), number).await.map(drop)
         });
-        for answer in futures_util::future::join_all(busy).await {
+        for answer in futures_util::future::join_all(requests).await {
             answer.unwrap();
         }
         assert_eq!(started(&scratch).await.len(), TWINS / 10);

@@ -1,4 +1,4 @@
-//! Two ledgers on one database: what one appends, the other must not decide against.
+//! Two ledgers on one database: neither decides on a state that the other has already changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,37 +17,37 @@ use crate::store::{Kind, TENANT, for_each_database, head, on, open};
 #[test]
 fn two_ledgers_take_turns_on_one_execution() {
     for_each_database(async |scratch| {
-        let books = [Book::open(&scratch.url).await, Book::open(&scratch.url).await];
+        let fixtures = [Book::open(&scratch.url).await, Book::open(&scratch.url).await];
         let plan = book::plan("shared", &[book::step("only", "t/ok", "word")]);
-        let id = books[0].start(&plan, None, false).await.id.to_string();
-        let mut dice = Dice::seeded("neighbours");
+        let id = fixtures[0].start(&plan, None, false).await.id.to_string();
+        let mut rng = Dice::seeded("neighbours");
         for turn in 0..60 {
-            let Book { service, caller, .. } = dice.pick(&books);
+            let Book { service, caller, .. } = rng.pick(&fixtures);
             let (_, progress) = match turn % 2 {
                 0 => service.pause(caller, &id, None).await.unwrap(),
                 _ => service.resume(caller, &id).await.unwrap(),
             };
             assert_eq!(progress.status == ExecutionStatus::Paused, turn % 2 == 0, "turn {turn}");
             let refused = match turn % 2 {
-                0 => books[dice.below(2)].service.pause(caller, &id, None).await,
-                _ => books[dice.below(2)].service.resume(caller, &id).await,
+                0 => fixtures[rng.below(2)].service.pause(caller, &id, None).await,
+                _ => fixtures[rng.below(2)].service.resume(caller, &id).await,
             };
-            assert!(refused.is_err(), "a repeated word is refused by both, turn {turn}");
+            assert!(refused.is_err(), "a repeated command is refused by both, turn {turn}");
         }
-        books[0].assert_whole().await;
+        fixtures[0].assert_whole().await;
     });
 }
 
 #[test]
 fn plans_saved_from_two_ledgers_at_once_are_numbered_without_a_gap() {
     for_each_database(async |scratch| {
-        let books = [Book::open(&scratch.url).await, Book::open(&scratch.url).await].map(Arc::new);
+        let fixtures = [Book::open(&scratch.url).await, Book::open(&scratch.url).await].map(Arc::new);
         let saving = (0..40).map(|number| {
-            let book = books[number % 2].clone();
+            let fixture = fixtures[number % 2].clone();
             let mut plan = book::plan("one name", &[book::step("only", "t/ok", "word")]);
             plan["description"] = json!(format!("version {number}"));
             tokio::spawn(async move {
-                book.service.save_plan(&book.caller, &plan.to_string(), true).await.unwrap().version
+                fixture.service.save_plan(&fixture.caller, &plan.to_string(), true).await.unwrap().version
             })
         });
         let mut versions = Vec::new();
@@ -59,7 +59,7 @@ fn plans_saved_from_two_ledgers_at_once_are_numbered_without_a_gap() {
     });
 }
 
-/// Reading on for another reason must not pass over what somebody waits for.
+/// Catching up for another reason must not skip entries that a registered driver waits for.
 #[test]
 fn a_word_that_was_said_while_the_database_was_away_is_heard() {
     on(Kind::Postgres, async |scratch| {
@@ -78,6 +78,6 @@ fn a_word_that_was_said_while_the_database_was_away_is_heard() {
         proxy.restore();
         near.command(&actor, stream, Command::Resume).await.unwrap();
         near.on_remote_append(head(&scratch.db).position).await.unwrap();
-        tokio::time::timeout(Duration::from_secs(60), waiting.notified()).await.expect("it is woken");
+        tokio::time::timeout(Duration::from_secs(60), waiting.notified()).await.expect("the waiter is woken");
     });
 }

@@ -1,4 +1,4 @@
-//! Other processes: this very test binary, started again to play one part of a test.
+//! Helper processes: this test binary, started again to run one part of a test.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -7,12 +7,12 @@ use tempfile::TempDir;
 
 const PART: &str = "ACTBOOK_TEST_PART";
 const DATABASE: &str = "ACTBOOK_TEST_DATABASE";
-/// What a part says to the test that started it begins with this; the rest is the harness's.
+/// Prefix of the lines that a helper prints for the test that started it; other lines are the test harness's.
 const SAYS: &str = "says: ";
 
-/// The arguments that make the test binary run `a_part_of_another_test` and nothing else.
+/// The arguments that make the test binary run `helper_process_entry_point` and nothing else.
 pub const ARGUMENTS: [&str; 4] =
-    ["--exact", "durability::process::a_part_of_another_test", "--nocapture", "--test-threads=1"];
+    ["--exact", "durability::helper_process::helper_process_entry_point", "--nocapture", "--test-threads=1"];
 
 #[test]
 fn a_part_of_another_test() {
@@ -27,17 +27,17 @@ fn a_part_of_another_test() {
         crate::tools::children::HOSTILE_SERVERS => runtime.block_on(crate::tools::children::play()),
         crate::client::crash::DIES => runtime.block_on(crate::client::crash::die(&url)),
         crate::client::crash::COMES_BACK => runtime.block_on(crate::client::crash::come_back(&url)),
-        other => panic!("there is no part `{other}`"),
+        other => panic!("unknown part `{other}`"),
     }
 }
 
-/// Tells the parent, at once.
+/// Prints a line for the parent and flushes it.
 pub fn say(line: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{SAYS}{line}\n").as_bytes())
         .and_then(|()| out.flush())
-        .expect("the parent listens");
+        .expect("the parent reads stdout");
 }
 
 pub struct Part {
@@ -45,11 +45,12 @@ pub struct Part {
     _home: TempDir,
 }
 
-/// Starts a part; its seats are kept in a folder of its own.
+/// Starts a helper process, with its node files in a scratch folder.
 pub fn start(part: &str, url: &str) -> Part {
     let home = tempfile::tempdir().expect("a scratch folder");
     let mut command = Command::new(std::env::current_exe().expect("this binary has a path"));
-    let child = equip(command.args(ARGUMENTS), part, url, home.path()).spawn().expect("it starts again");
+    let child =
+        equip(command.args(ARGUMENTS), part, url, home.path()).spawn().expect("the test binary starts");
     Part { child, _home: home }
 }
 
@@ -59,20 +60,22 @@ pub fn equip<'a>(command: &'a mut Command, part: &str, url: &str, home: &Path) -
 }
 
 impl Part {
-    /// What it said, once it has ended well.
+    /// Waits for the process to succeed, and returns the lines it printed for the test.
     pub fn said(self) -> Vec<String> {
-        said(&self.child.wait_with_output().expect("it ends"))
+        said(&self.child.wait_with_output().expect("the process ends"))
     }
 }
 
+/// The lines that a successful helper process printed for the test.
 pub fn said(output: &Output) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "a part failed: {out}{err}");
+    assert!(output.status.success(), "a helper process failed: {out}{err}");
     out.lines().filter_map(spoken).map(str::to_owned).collect()
 }
 
-/// The harness leaves the name of the test on the line before the first word.
+/// The text after the prefix; `None` for a harness line. The harness may print the test's name before the
+/// prefix.
 pub fn spoken(line: &str) -> Option<&str> {
-    line.split_once(SAYS).map(|(_, said)| said.trim_end())
+    line.split_once(SAYS).map(|(_, text)| text.trim_end())
 }

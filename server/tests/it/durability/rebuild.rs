@@ -1,5 +1,4 @@
-//! The projections hold nothing that the journal does not say: thrown away and made again, they are
-//! the same rows.
+//! Projections are derived from the journal alone: deleted and rebuilt, they have the same rows.
 
 use actbook::store::{Db, executions, plans};
 use actbook_engine::policy::ExecutionStatus;
@@ -13,18 +12,18 @@ async fn rows(db: &Db) -> Rows {
     (plans::all(TENANT).all(db).await.unwrap(), executions::all(TENANT).all(db).await.unwrap())
 }
 
-/// With erased executions, a deleted plan, and one of its name that came after it; and templates, of which
-/// one has a plan's name.
-async fn write(book: &Book) {
-    book::mixed(book, "early").await;
-    book.service.delete_plan(&book.caller, "auto").await.unwrap();
-    book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
-    book.service.delete_plan(&book.caller, "waits").await.unwrap();
-    book::mixed(book, "late").await;
-    let (_, plan) = book.service.plan("auto").await.unwrap();
-    book.service.save_template(&book.caller, &plan, None, false).await.unwrap();
-    book.service.save_template(&book.caller, &plan, Some("gone"), false).await.unwrap();
-    book.service.delete_template(&book.caller, "gone").await.unwrap();
+/// Writes a history with erased executions, deleted plans, a later plan of the same name, and templates, one
+/// of them with a plan's name.
+async fn write(fixture: &Book) {
+    book::mixed(fixture, "early").await;
+    fixture.service.delete_plan(&fixture.caller, "auto").await.unwrap();
+    fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+    fixture.service.delete_plan(&fixture.caller, "waits").await.unwrap();
+    book::mixed(fixture, "late").await;
+    let (_, plan) = fixture.service.plan("auto").await.unwrap();
+    fixture.service.save_template(&fixture.caller, &plan, None, false).await.unwrap();
+    fixture.service.save_template(&fixture.caller, &plan, Some("gone"), false).await.unwrap();
+    fixture.service.delete_template(&fixture.caller, "gone").await.unwrap();
 }
 
 #[test]
@@ -40,55 +39,55 @@ fn rebuilt_projections_equal_the_live_ones() {
         "INSERT INTO plans VALUES (1, 'ghost', 'ghost', 1, 'x', 1, 1, 1, 0, 'T-0', 1, '', 0)",
     ];
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
-        write(&book).await;
+        let fixture = Book::open(&scratch.url).await;
+        write(&fixture).await;
         let live = rows(&scratch.db).await;
         assert!(live.0.iter().any(|plan| plan.deleted) && live.1.len() == 14);
         for damage in damages {
             scratch.execute(damage).await;
-            let count = book.service.rebuild().await.unwrap();
+            let count = fixture.service.rebuild().await.unwrap();
             assert_eq!(rows(&scratch.db).await, live, "after {damage}");
             assert_eq!(count, live.0.len() + live.1.len());
         }
-        book.assert_whole().await;
-        book::mixed(&book, "after").await;
+        fixture.assert_whole().await;
+        book::mixed(&fixture, "after").await;
     });
 }
 
 #[test]
 fn entries_that_their_stream_would_be_read_without_are_named_and_found_again() {
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
+        let fixture = Book::open(&scratch.url).await;
         let steps: Vec<_> = (0..100).map(|no| book::step(&format!("s{no}"), "t/ok", "x")).collect();
-        let started = book.start(&book::plan("long", &steps), None, true).await;
+        let started = fixture.start(&book::plan("long", &steps), None, true).await;
         let id = started.id.to_string();
-        book.drive(started).await;
-        book.assert_whole().await;
+        fixture.drive(started).await;
+        fixture.assert_whole().await;
 
         scratch.execute("DELETE FROM pages").await;
-        let verified = book.service.verify().await.unwrap();
+        let verified = fixture.service.verify().await.unwrap();
         let bad = verified.bad.expect("a page is missing");
         assert_eq!(bad.position, 128, "{}", bad.why);
         assert!(bad.why.contains("actbook rebuild"), "{}", bad.why);
-        book.service.rebuild().await.unwrap();
-        book.assert_whole().await;
-        assert_eq!(book.service.view(&id).await.unwrap().status, ExecutionStatus::Succeeded);
+        fixture.service.rebuild().await.unwrap();
+        fixture.assert_whole().await;
+        assert_eq!(fixture.service.view(&id).await.unwrap().status, ExecutionStatus::Succeeded);
     });
 }
 
 #[test]
 fn projections_are_rebuilt_while_others_write() {
     for_each_database(async |scratch| {
-        let (book, other) = (Book::open(&scratch.url).await, Book::open(&scratch.url).await);
-        book::mixed(&book, "before").await;
+        let (fixture, other) = (Book::open(&scratch.url).await, Book::open(&scratch.url).await);
+        book::mixed(&fixture, "before").await;
         let rebuilding = async {
             for _ in 0..5 {
                 other.service.rebuild().await.unwrap();
             }
         };
-        tokio::join!(book::mixed(&book, "meanwhile"), rebuilding);
+        tokio::join!(book::mixed(&fixture, "meanwhile"), rebuilding);
         let live = rows(&scratch.db).await;
-        book.service.rebuild().await.unwrap();
+        fixture.service.rebuild().await.unwrap();
         assert_eq!(rows(&scratch.db).await, live);
     });
 }

@@ -1,5 +1,5 @@
-//! Whoever can write to the database can drop its triggers and change anything. `verify` must say so,
-//! and name the first position that is not as it was written.
+//! An attacker with write access to the database can drop its triggers and change anything. `verify` must
+//! detect it, and name the first position that is not as written.
 
 mod attacker;
 mod edit;
@@ -45,15 +45,15 @@ impl Written {
     }
 }
 
-/// A journal with every turn in it, some of it erased, and a plan deleted.
+/// Writes a journal with every kind of event, some payloads erased, and a plan deleted.
 async fn write(url: &str) {
-    let book = Book::open(url).await;
-    book::mixed(&book, "early").await;
-    book.service.delete_plan(&book.caller, "auto").await.unwrap();
-    let cleaned = book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
+    let fixture = Book::open(url).await;
+    book::mixed(&fixture, "early").await;
+    fixture.service.delete_plan(&fixture.caller, "auto").await.unwrap();
+    let cleaned = fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
     assert_eq!(cleaned.executions, 6);
-    book::mixed(&book, "late").await;
-    book.service.close().await;
+    book::mixed(&fixture, "late").await;
+    fixture.service.close().await;
 }
 
 async fn verify_finds(edits: usize, scratch: Scratch) {
@@ -62,25 +62,25 @@ async fn verify_finds(edits: usize, scratch: Scratch) {
     assert!(!written.erased.is_empty() && written.salts.len() > written.erased.len());
     let attacker = Attacker::open(&scratch).await;
     attacker.drop_all_constraints().await;
-    let book = Book::open(&scratch.url).await;
-    book.assert_whole().await;
+    let fixture = Book::open(&scratch.url).await;
+    fixture.assert_whole().await;
 
-    let mut dice = Dice::seeded("tamper");
+    let mut rng = Dice::seeded("tamper");
     let mut kinds = BTreeMap::<&str, usize>::new();
     for number in 0..edits {
-        let edit = edit::any(&mut dice, &written, &attacker);
+        let edit = edit::any(&mut rng, &written, &attacker);
         *kinds.entry(edit.kind).or_default() += 1;
         attacker.run(&edit.sql).await;
-        let verified = book.service.verify().await.unwrap();
+        let verified = fixture.service.verify().await.unwrap();
         let found = verified.bad.as_ref().map(|bad| bad.position);
-        let told = format!("edit {number}, {}: {}\n{verified:?}", edit.kind, edit.sql);
-        assert!(!verified.ok, "not found: {told}");
-        assert_eq!(found, Some(edit.first_bad), "at the wrong position: {told}");
+        let context = format!("edit {number}, {}: {}\n{verified:?}", edit.kind, edit.sql);
+        assert!(!verified.ok, "not detected: {context}");
+        assert_eq!(found, Some(edit.first_bad), "at the wrong position: {context}");
         attacker.restore().await;
     }
-    eprintln!("{edits} edits found: {kinds:?}");
+    eprintln!("{edits} edits detected: {kinds:?}");
     assert!(edits < 500 || kinds.len() == edit::KINDS.len(), "some kind was never tried");
-    book.assert_whole().await;
+    fixture.assert_whole().await;
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn any_single_edit_of_the_journal_is_found_at_its_position() {
     on(Kind::Postgres, async |scratch| verify_finds(times("ACTBOOK_EDITS", 1_000) / 16, scratch).await);
 }
 
-/// Hashes prove only that nothing changed since they were made. Somebody who makes them all anew is
-/// found by what the entries say of each other.
+/// Hashes prove only that nothing changed since they were computed. An attacker who recomputes them all is
+/// detected by entries that contradict each other.
 #[test]
 fn a_journal_that_was_chained_anew_is_found_by_what_it_says() {
     on(Kind::Sqlite, async |scratch| {
@@ -98,11 +98,11 @@ fn a_journal_that_was_chained_anew_is_found_by_what_it_says() {
         let written = Written::read(&scratch).await;
         let attacker = Attacker::open(&scratch).await;
         attacker.drop_all_constraints().await;
-        let book = Book::open(&scratch.url).await;
-        let mut dice = Dice::seeded("chained anew");
+        let fixture = Book::open(&scratch.url).await;
+        let mut rng = Dice::seeded("chained anew");
         for _ in 0..40 {
-            let at = dice.below(written.entries.len());
-            let field = dice.below(3);
+            let at = rng.below(written.entries.len());
+            let field = rng.below(3);
             let mut entries = written.entries.clone();
             match field {
                 0 => entries[at].version += 1,
@@ -110,7 +110,7 @@ fn a_journal_that_was_chained_anew_is_found_by_what_it_says() {
                 _ => entries[at].body.push_str("garbage"),
             }
             attacker.run(&chained_anew(&entries, &attacker)).await;
-            let bad = book.service.verify().await.unwrap().bad;
+            let bad = fixture.service.verify().await.unwrap().bad;
             let position = bad.map(|bad| bad.position);
             assert_eq!(position, Some(entries[at].position), "change {field} of entry {}", at + 1);
             attacker.restore().await;
@@ -146,23 +146,23 @@ fn text(text: &str, attacker: &Attacker) -> String {
 #[test]
 fn a_journal_that_is_written_and_cleaned_up_meanwhile_verifies() {
     crate::store::for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
+        let fixture = Book::open(&scratch.url).await;
         let writing = async {
             for round in 0..4 {
-                book::mixed(&book, &format!("round {round}")).await;
-                book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
+                book::mixed(&fixture, &format!("round {round}")).await;
+                fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
             }
         };
         tokio::pin!(writing);
-        let mut looks = 0;
+        let mut verified = 0;
         loop {
             tokio::select! {
                 biased;
                 () = &mut writing => break,
-                _ = book.assert_whole() => looks += 1,
+                _ = fixture.assert_whole() => verified += 1,
             }
         }
-        assert!(looks > 3, "it was verified only {looks} times while it was written");
-        book.assert_whole().await;
+        assert!(verified > 3, "verified only {verified} times during the writes");
+        fixture.assert_whole().await;
     });
 }

@@ -1,4 +1,4 @@
-//! Twenty processes at one database: each drives executions of its own, and all share one chain.
+//! Twenty processes on one database: each drives its own executions, and all append to one chain.
 
 use std::collections::BTreeMap;
 
@@ -15,33 +15,34 @@ const STEPS: usize = 3;
 /// How many executions one process drives at once.
 const AT_ONCE: usize = 3;
 
-/// One of the twenty.
+/// Runs in each of the twenty helper processes.
 pub async fn play(url: &str) {
-    let book = Book::listening(url, |call| process::say(&format!("called {}", call.arguments["word"]))).await;
+    let fixture =
+        Book::listening(url, |call| process::say(&format!("called {}", call.arguments["word"]))).await;
     let name = format!("{}", std::process::id());
-    let drive = async |lane: usize| {
-        for number in (lane..EXECUTIONS).step_by(AT_ONCE) {
+    let drive = async |worker: usize| {
+        for number in (worker..EXECUTIONS).step_by(AT_ONCE) {
             let word = format!("{name}-{number}");
             let steps: Vec<_> = (0..STEPS).map(|no| book::step(&format!("s{no}"), "t/ok", &word)).collect();
-            let (id, status) = book.run(&book::plan(&format!("p{number}"), &steps), None).await;
-            let position = book.service.view(&id).await.unwrap().position;
+            let (id, status) = fixture.run(&book::plan(&format!("p{number}"), &steps), None).await;
+            let position = fixture.service.view(&id).await.unwrap().position;
             process::say(&format!("ended {id} {position} {status}"));
         }
     };
     futures_util::future::join_all((0..AT_ONCE).map(drive)).await;
-    book.service.close().await;
+    fixture.service.close().await;
 }
 
 #[test]
 fn twenty_processes_share_one_chain_and_lose_nothing() {
     for_each_database(async |scratch| {
         let begun = std::time::Instant::now();
-        let parts: Vec<_> = (0..PROCESSES).map(|_| process::start("executions", &scratch.url)).collect();
-        let said: Vec<String> = parts.into_iter().flat_map(process::Part::said).collect();
+        let processes: Vec<_> = (0..PROCESSES).map(|_| process::start("executions", &scratch.url)).collect();
+        let lines: Vec<String> = processes.into_iter().flat_map(process::Part::said).collect();
         eprintln!("{:?} took {:?}", scratch.kind, begun.elapsed());
 
         let mut calls = BTreeMap::<&str, usize>::new();
-        for call in said.iter().filter_map(|line| line.strip_prefix("called ")) {
+        for call in lines.iter().filter_map(|line| line.strip_prefix("called ")) {
             *calls.entry(call).or_default() += 1;
         }
         assert_eq!(calls.len(), PROCESSES * EXECUTIONS * STEPS);
@@ -50,7 +51,7 @@ fn twenty_processes_share_one_chain_and_lose_nothing() {
         let entries = journal::between(TENANT, 0, u64::MAX).all(&scratch.db).await.unwrap();
         let positions: Vec<u64> = entries.iter().map(|entry| entry.position).collect();
         assert_eq!(positions, (1..=entries.len() as u64).collect::<Vec<_>>(), "positions have no gap");
-        let ended: Vec<_> = said.iter().filter_map(|line| line.strip_prefix("ended ")).collect();
+        let ended: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("ended ")).collect();
         assert_eq!(ended.len(), PROCESSES * EXECUTIONS);
         for line in ended {
             let [id, position, status] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };

@@ -1,4 +1,4 @@
-//! An agent with a client of its own, in a house that outlives its conversations.
+//! An agent with its own MCP client, in a folder and database that outlive its conversations.
 
 use std::process::Stdio;
 
@@ -10,12 +10,13 @@ use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
 
+/// A scratch folder in which the binary runs as CLI and as MCP server.
 pub struct House {
     pub folder: TempDir,
     database: Option<String>,
 }
 
-/// One conversation.
+/// One conversation: an MCP client connected to `actbook mcp` over stdio.
 pub struct Agent {
     client: RunningService<RoleClient, ClientConfig>,
     _child: tokio::process::Child,
@@ -29,14 +30,14 @@ impl House {
     pub fn write(&self, name: &str, text: &str) {
         std::fs::write(self.folder.path().join(name), text).unwrap();
         if name == "actbook.yaml" {
-            let mut trusting = self.command(&["trust", "--yes"]);
-            assert!(trusting.as_std_mut().status().unwrap().success(), "{text}");
+            let mut trust = self.command(&["trust", "--yes"]);
+            assert!(trust.as_std_mut().status().unwrap().success(), "{text}");
         }
     }
 
-    fn command(&self, words: &[&str]) -> tokio::process::Command {
+    fn command(&self, args: &[&str]) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(BINARY);
-        command.args(words).current_dir(self.folder.path()).stderr(Stdio::piped()).stdin(Stdio::null());
+        command.args(args).current_dir(self.folder.path()).stderr(Stdio::piped()).stdin(Stdio::null());
         command.env("HOME", self.folder.path()).env_remove("ACTBOOK_DATABASE").env_remove("ACTBOOK_CONFIG");
         command.env("XDG_DATA_HOME", self.folder.path().join("data"));
         command.env("XDG_CONFIG_HOME", self.folder.path().join("config"));
@@ -44,7 +45,7 @@ impl House {
         command
     }
 
-    /// A new conversation, with nothing in its context.
+    /// Starts a new conversation with one tool profile.
     pub async fn agent(&self, profile: &str) -> Agent {
         let mut child = self.command(&["mcp", "--tools", profile]);
         let child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -54,35 +55,35 @@ impl House {
         Agent { client, _child: child }
     }
 
-    /// What the command line says.
-    pub async fn run(&self, words: &[&str]) -> String {
-        let output = self.command(words).output().await.unwrap();
+    /// The stdout of a command that succeeds.
+    pub async fn run(&self, args: &[&str]) -> String {
+        let output = self.command(args).output().await.unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        assert!(output.status.success(), "{words:?}: {}", text(output.stderr));
+        assert!(output.status.success(), "{args:?}: {}", text(output.stderr));
         text(output.stdout)
     }
 
-    /// What it says of a refusal.
-    pub async fn refused(&self, words: &[&str]) -> String {
-        let output = self.command(words).output().await.unwrap();
-        assert_eq!(output.status.code(), Some(1), "{words:?}");
+    /// The stderr of a command that exits with 1.
+    pub async fn refused(&self, args: &[&str]) -> String {
+        let output = self.command(args).output().await.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
         String::from_utf8(output.stderr).unwrap()
     }
 
-    pub async fn json(&self, words: &[&str]) -> Value {
-        serde_json::from_str(&self.run(&[words, &["--json"]].concat()).await).unwrap()
+    pub async fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.run(&[args, &["--json"]].concat()).await).unwrap()
     }
 }
 
 impl Agent {
-    /// Structure and text of an answer that is a yes.
+    /// Calls a tool that succeeds; returns structured content and text.
     pub async fn say(&self, tool: &str, arguments: Value) -> (Value, String) {
         let (refused, json, text) = self.call(tool, arguments).await;
         assert!(!refused, "{text}");
         (json, text)
     }
 
-    /// The text of a no.
+    /// Calls a tool that answers with an error; returns its text.
     pub async fn no(&self, tool: &str, arguments: Value) -> String {
         let (refused, _, text) = self.call(tool, arguments).await;
         assert!(refused, "{text}");

@@ -1,4 +1,4 @@
-//! What a new task brings with it: a plan made of a template or of a plan, its start; all of it or nothing.
+//! Task plan rules: a new task gets a plan made from a template or plan, and its start, in one transaction.
 
 use actbook::config::{PlanSource, TaskPlanRule};
 use actbook::service::{Service, TaskSpec};
@@ -12,25 +12,25 @@ fn task(id: &str) -> TaskSpec {
     TaskSpec { id: id.to_owned(), r#type: Some("bug".into()), ..TaskSpec::default() }
 }
 
-fn rule(brings: PlanSource, start: bool) -> TaskPlanRule {
-    TaskPlanRule { r#type: Some("bug".into()), labels: Vec::new(), source: brings, start }
+fn rule(source: PlanSource, start: bool) -> TaskPlanRule {
+    TaskPlanRule { r#type: Some("bug".into()), labels: Vec::new(), source, start }
 }
 
 async fn book(url: &str, rule: TaskPlanRule) -> Book {
-    let mut book = Book::open(url).await;
-    book.service = book.service.clone().with_task_plans(vec![rule]);
-    book
+    let mut fixture = Book::open(url).await;
+    fixture.service = fixture.service.clone().with_task_plans(vec![rule]);
+    fixture
 }
 
-async fn save(service: &Service, book: &Book, plan: &Value) {
-    service.save_plan(&book.caller, &plan.to_string(), true).await.unwrap();
+async fn save(service: &Service, fixture: &Book, plan: &Value) {
+    service.save_plan(&fixture.caller, &plan.to_string(), true).await.unwrap();
 }
 
 #[test]
 fn a_task_and_what_it_brings_stand_together_or_not_at_all() {
     for_each_database(async |scratch| {
-        let book = book(&scratch.url, rule(PlanSource::Plan("fix".into()), true)).await;
-        save(&book.service, &book, &book::plan("fix", &[book::step("a", "t/ok", "word")])).await;
+        let fixture = book(&scratch.url, rule(PlanSource::Plan("fix".into()), true)).await;
+        save(&fixture.service, &fixture, &book::plan("fix", &[book::step("a", "t/ok", "word")])).await;
         let (make, drop) = match scratch.kind {
             Kind::Sqlite => (
                 "CREATE TRIGGER broken BEFORE INSERT ON executions BEGIN SELECT RAISE(ABORT, 'broken'); END",
@@ -43,36 +43,37 @@ fn a_task_and_what_it_brings_stand_together_or_not_at_all() {
             ),
         };
         scratch.execute(make).await;
-        book.service.add_task(&book.caller, task("B-1"), false).await.unwrap_err();
-        assert_eq!(book.service.task("B-1").await.unwrap_err().code, "no_such_task");
-        assert_eq!(book.service.plan("fix for B-1").await.unwrap_err().code, "no_such_plan");
+        fixture.service.add_task(&fixture.caller, task("B-1"), false).await.unwrap_err();
+        assert_eq!(fixture.service.task("B-1").await.unwrap_err().code, "no_such_task");
+        assert_eq!(fixture.service.plan("fix for B-1").await.unwrap_err().code, "no_such_plan");
         scratch.execute(drop).await;
-        let added = book.service.add_task(&book.caller, task("B-1"), false).await.unwrap();
+        let added = fixture.service.add_task(&fixture.caller, task("B-1"), false).await.unwrap();
         let (plan, started) = (added.plan.unwrap(), added.started.unwrap());
-        assert_eq!(book.service.plan("fix for B-1").await.unwrap().0.id, plan);
-        assert_eq!(book.service.view(&started).await.unwrap().task.as_deref(), Some("B-1"));
-        book.assert_whole().await;
+        assert_eq!(fixture.service.plan("fix for B-1").await.unwrap().0.id, plan);
+        assert_eq!(fixture.service.view(&started).await.unwrap().task.as_deref(), Some("B-1"));
+        fixture.assert_whole().await;
     });
 }
 
 #[test]
 fn a_rule_names_a_template_and_the_same_key_gives_the_same_task() {
     for_each_database(async |scratch| {
-        let house = House::new(Some(&scratch.url));
+        let fixture = House::new(Some(&scratch.url));
         let config = json!({ "task_plans": {
             "a-study": { "type": "research", "template": "research" },
             "b-fix": { "type": "bug", "template": "fix-bug", "start": true },
         } });
-        house.write("actbook.yaml", &config.to_string());
-        let refused = house.refused(&["task", "add", "B-0", "--type", "bug"]).await;
+        fixture.write("actbook.yaml", &config.to_string());
+        let refused = fixture.refused(&["task", "add", "B-0", "--type", "bug"]).await;
         assert!(refused.contains("no template `fix-bug`"), "{refused}");
         let inputs = json!({ "type": "object", "required": ["title"],
             "properties": { "title": { "type": "string" }, "version": { "type": "integer" } } });
         let step = json!({ "id": "fix", "action": "Repair ${inputs.title}" });
-        house.write("fix.json", &json!({ "name": "fix-bug", "inputs": inputs, "steps": [step] }).to_string());
-        house.run(&["template", "save", "fix.json"]).await;
+        fixture
+            .write("fix.json", &json!({ "name": "fix-bug", "inputs": inputs, "steps": [step] }).to_string());
+        fixture.run(&["template", "save", "fix.json"]).await;
 
-        let agent = house.agent("full").await;
+        let agent = fixture.agent("full").await;
         let study = json!({ "action": "add", "id": "R-1", "type": "research", "title": "Queues", "fields": { "topic": "queues", "colour": "red" } });
         let (added, _) = agent.say("task", study).await;
         assert!(added["plan"].is_string() && added.get("started").is_none(), "{added}");
@@ -94,7 +95,7 @@ fn a_rule_names_a_template_and_the_same_key_gives_the_same_task() {
         let (view, text) = agent.say("status", json!({ "execution_id": first["started"] })).await;
         assert_eq!(view["steps"][0]["action"], "Repair It hangs", "{text}");
         let (story, _) = agent.say("status", json!({ "task": "B-1" })).await;
-        assert_eq!(story["executions"].as_array().unwrap().len(), 1, "it was started once");
-        house.run(&["verify"]).await;
+        assert_eq!(story["executions"].as_array().unwrap().len(), 1, "the plan was started once");
+        fixture.run(&["verify"]).await;
     });
 }

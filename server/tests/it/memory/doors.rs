@@ -1,5 +1,4 @@
-//! The patterns of an agent's memory, end to end: through a real client in several conversations, and at
-//! the command line.
+//! Notes and tasks end to end: through a real MCP client in several conversations, and on the command line.
 
 use serde_json::{Value, json};
 
@@ -15,8 +14,8 @@ fn research() -> Value {
 }
 
 fn statuses(tasks: &Value) -> Vec<(String, String)> {
-    let word = |task: &Value, name: &str| task[name].as_str().unwrap().to_owned();
-    tasks.as_array().unwrap().iter().map(|task| (word(task, "id"), word(task, "status"))).collect()
+    let text = |task: &Value, name: &str| task[name].as_str().unwrap().to_owned();
+    tasks.as_array().unwrap().iter().map(|task| (text(task, "id"), text(task, "status"))).collect()
 }
 
 fn are(tasks: &Value, expected: [&str; 3]) {
@@ -28,10 +27,10 @@ fn are(tasks: &Value, expected: [&str; 3]) {
     assert_eq!(statuses(tasks), expected);
 }
 
-/// The first conversation: it plans, begins, notes, fails and notes what blocks it. Gives the execution's id
-/// and the position of its first note.
-async fn begins_and_blocks(house: &House) -> (String, Value) {
-    let agent = house.agent("full").await;
+/// The first conversation: plans, starts, writes notes, fails and notes the blocker. Returns the execution's
+/// id and the position of its first note.
+async fn begins_and_blocks(fixture: &House) -> (String, Value) {
+    let agent = fixture.agent("full").await;
     let task = json!({ "action": "add", "id": "TASK-9", "title": "Choose a queue", "priority": 3, "estimate": "4h" });
     agent.say("task", task).await;
     agent.say("save_plan", json!({ "plan": research() })).await;
@@ -65,7 +64,7 @@ async fn begins_and_blocks(house: &House) -> (String, Value) {
     (id, noted["position"].clone())
 }
 
-/// Another conversation knows nothing but a word.
+/// A later conversation, which finds note, task and execution by one search term.
 async fn finds_its_way_back(agent: &Agent, id: &str, position: &Value) {
     let (found, text) = agent.say("query_context", json!({ "search": "kilobytes" })).await;
     let note = &found["notes"][0];
@@ -73,25 +72,25 @@ async fn finds_its_way_back(agent: &Agent, id: &str, position: &Value) {
         (&note["key"], &note["task"], &note["type"]),
         (&json!("queue-limits"), &json!("TASK-9"), &json!("research"))
     );
-    assert_eq!(note["position"], *position, "the position it came from");
+    assert_eq!(note["position"], *position, "the position of its entry");
     assert!(note["author"].as_str().unwrap().starts_with("agent:"));
     assert!(note["excerpt"].as_str().unwrap().contains("256 **kilobytes**"));
     assert!(
         text.contains("data from their authors") && text.contains(&format!("position {position}")),
         "{text}"
     );
-    let (story, told) = agent.say("status", json!({ "task": "TASK-9" })).await;
+    let (story, text) = agent.say("status", json!({ "task": "TASK-9" })).await;
     are(&story["subtasks"], ["done", "blocked", "open"]);
-    assert!(told.contains("licence (blockers): The test server needs a licence"), "{told}");
-    assert!(told.contains(id), "it names the call that goes on: {told}");
+    assert!(text.contains("licence (blockers): The test server needs a licence"), "{text}");
+    assert!(text.contains(id), "the text names the execution: {text}");
 }
 
 #[test]
 fn a_research_plan_blocks_is_unblocked_and_is_found_by_the_next_conversation() {
     for_each_database(async |scratch| {
-        let house = House::new(Some(&scratch.url));
-        let (id, position) = begins_and_blocks(&house).await;
-        let fresh = house.agent("run").await;
+        let fixture = House::new(Some(&scratch.url));
+        let (id, position) = begins_and_blocks(&fixture).await;
+        let fresh = fixture.agent("run").await;
         finds_its_way_back(&fresh, &id, &position).await;
 
         let report = |step: &str| json!({ "execution_id": id, "step_id": step, "status": "succeeded", "description": "worked on it" });
@@ -104,26 +103,26 @@ fn a_research_plan_blocks_is_unblocked_and_is_found_by_the_next_conversation() {
         let story = fresh.say("status", json!({ "task": "TASK-9" })).await.0;
         are(&story["subtasks"], ["done", "done", "done"]);
         assert!(story["notes"].as_array().unwrap().iter().all(|note| note["key"] != "licence"));
-        let told: Vec<&str> =
+        let kinds: Vec<&str> =
             story["story"].as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap()).collect();
         for what in ["task", "plan", "execution", "action", "decision", "note"] {
-            assert!(told.contains(&what), "{what} is missing of {told:?}");
+            assert!(kinds.contains(&what), "{what} is missing of {kinds:?}");
         }
         assert!(
             story["story"].as_array().unwrap().is_sorted_by_key(|one| one["position"].as_u64()),
-            "in time"
+            "the story is in journal order"
         );
-        house.run(&["task", "done", "TASK-9"]).await;
-        assert_eq!(house.json(&["task", "show", "TASK-9"]).await["task"]["status"], "done");
-        house.run(&["verify"]).await;
+        fixture.run(&["task", "done", "TASK-9"]).await;
+        assert_eq!(fixture.json(&["task", "show", "TASK-9"]).await["task"]["status"], "done");
+        fixture.run(&["verify"]).await;
     });
 }
 
 #[test]
 fn notes_are_kept_once_per_key_and_deleted_with_a_trace() {
     for_each_database(async |scratch| {
-        let house = House::new(Some(&scratch.url));
-        let agent = house.agent("record").await;
+        let fixture = House::new(Some(&scratch.url));
+        let agent = fixture.agent("record").await;
         let note = json!({ "key": "k", "value": { "n": 1 }, "idempotency_key": "one" });
         let first = agent.say("set_context", note.clone()).await.0;
         let mut again = agent.say("set_context", note).await.0;
@@ -148,63 +147,62 @@ fn notes_are_kept_once_per_key_and_deleted_with_a_trace() {
 #[test]
 fn the_command_line_writes_finds_and_deletes_notes() {
     for_each_database(async |scratch| {
-        let house = House::new(Some(&scratch.url));
-        house.run(&["context", "set", "db-port", "5432", "--type", "decisions", "--task", "TASK-1"]).await;
-        house.run(&["context", "set", "db-port", "5433", "--task", "TASK-1"]).await;
-        assert_eq!(house.run(&["context", "get", "db-port"]).await, "5433\n");
-        let note = house.json(&["context", "get", "db-port", "--history"]).await;
+        let fixture = House::new(Some(&scratch.url));
+        fixture.run(&["context", "set", "db-port", "5432", "--type", "decisions", "--task", "TASK-1"]).await;
+        fixture.run(&["context", "set", "db-port", "5433", "--task", "TASK-1"]).await;
+        assert_eq!(fixture.run(&["context", "get", "db-port"]).await, "5433\n");
+        let note = fixture.json(&["context", "get", "db-port", "--history"]).await;
         assert_eq!((&note["value"], &note["type"]), (&json!(5433), &json!("decisions")));
         assert_eq!(note["history"].as_array().unwrap().len(), 2);
-        house.run(&["context", "set", "motto", "measure twice, cut once", "--expires-in", "2h"]).await;
-        let found = house.run(&["context", "search", "cut", "mea*"]).await;
+        fixture.run(&["context", "set", "motto", "measure twice, cut once", "--expires-in", "2h"]).await;
+        let found = fixture.run(&["context", "search", "cut", "mea*"]).await;
         assert!(found.contains("motto") && found.contains("**measure** twice, **cut** once"), "{found}");
-        assert!(found.contains("position 3"), "it says where it came from: {found}");
-        let of_task = house.json(&["context", "search", "--task", "TASK-1"]).await;
+        assert!(found.contains("position 3"), "the result has its position: {found}");
+        let of_task = fixture.json(&["context", "search", "--task", "TASK-1"]).await;
         assert_eq!(of_task["notes"].as_array().unwrap().len(), 1);
-        house.run(&["context", "delete", "db-port"]).await;
-        assert!(house.refused(&["context", "get", "db-port"]).await.contains("no note `db-port`"));
-        assert!(house.run(&["journal", "--kind", "note_deleted"]).await.contains("db-port"));
+        fixture.run(&["context", "delete", "db-port"]).await;
+        assert!(fixture.refused(&["context", "get", "db-port"]).await.contains("no note `db-port`"));
+        assert!(fixture.run(&["journal", "--kind", "note_deleted"]).await.contains("db-port"));
     });
 }
 
 #[test]
 fn a_new_task_brings_its_plan() {
     for_each_database(async |scratch| {
-        let house = House::new(Some(&scratch.url));
+        let fixture = House::new(Some(&scratch.url));
         let config = json!({ "task_plans": {
             "bugs": { "type": "bug", "plan": "fix-bug" },
             "urgent": { "labels": ["urgent"], "plan": "fix-bug", "start": true },
         } });
-        house.write("actbook.yaml", &config.to_string());
+        fixture.write("actbook.yaml", &config.to_string());
         assert!(
-            house.refused(&["task", "add", "BUG-0", "--type", "bug"]).await.contains("no plan `fix-bug`")
+            fixture.refused(&["task", "add", "BUG-0", "--type", "bug"]).await.contains("no plan `fix-bug`")
         );
         let inputs = json!({ "type": "object", "required": ["title", "version"],
             "properties": { "title": { "type": "string" }, "version": { "type": "number" } } });
         let step = json!({ "id": "fix", "action": "Find and repair it" });
-        house.write("fix.json", &json!({ "name": "fix-bug", "inputs": inputs, "steps": [step] }).to_string());
-        house.run(&["plan", "save", "fix.json"]).await;
+        fixture
+            .write("fix.json", &json!({ "name": "fix-bug", "inputs": inputs, "steps": [step] }).to_string());
+        fixture.run(&["plan", "save", "fix.json"]).await;
 
-        let words = ["task", "add", "BUG-1", "--type", "bug", "--title", "It hangs", "--field", "version=2"];
-        let added = house.json(&words).await;
+        let args = ["task", "add", "BUG-1", "--type", "bug", "--title", "It hangs", "--field", "version=2"];
+        let added = fixture.json(&args).await;
         assert!(added["plan"].is_string() && added["started"].is_null(), "saved, and not started: {added}");
-        let story = house.json(&["task", "show", "BUG-1"]).await;
+        let story = fixture.json(&["task", "show", "BUG-1"]).await;
         assert_eq!(story["plans"][0]["name"], "fix-bug for BUG-1");
         assert_eq!(story["executions"], json!([]));
 
-        let lacking = house.refused(&["task", "add", "OPS-0", "--label", "urgent", "--title", "Down"]).await;
-        assert!(
-            lacking.contains("version"),
-            "nothing is written of a task whose plan cannot start: {lacking}"
-        );
-        let words = ["task", "add", "OPS-1", "--label", "urgent", "--title", "Down", "--field", "version=3"];
-        let started = house.json(&words).await["started"].as_str().unwrap().to_owned();
-        let view = house.json(&["show", &started]).await;
+        let lacking =
+            fixture.refused(&["task", "add", "OPS-0", "--label", "urgent", "--title", "Down"]).await;
+        assert!(lacking.contains("version"), "a task whose plan cannot start is not written: {lacking}");
+        let args = ["task", "add", "OPS-1", "--label", "urgent", "--title", "Down", "--field", "version=3"];
+        let started = fixture.json(&args).await["started"].as_str().unwrap().to_owned();
+        let view = fixture.json(&["show", &started]).await;
         assert_eq!((&view["task"], &view["plan"]["name"]), (&json!("OPS-1"), &json!("fix-bug for OPS-1")));
-        let listed = house.json(&["task", "list"]).await;
+        let listed = fixture.json(&["task", "list"]).await;
         let ids: Vec<&str> =
             listed.as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap()).collect();
         assert_eq!(ids, ["OPS-1", "BUG-1"]);
-        house.run(&["cancel", &started]).await;
+        fixture.run(&["cancel", &started]).await;
     });
 }

@@ -1,5 +1,5 @@
-//! The history in pages: whatever is asked for, the pages together are what a plain reading of the whole
-//! journal lets pass, also where only the stretches are read that can hold it.
+//! The history in pages: for every filter the pages together equal a full scan of the journal, also where the
+//! journal index selects the segments to read.
 
 use actbook::caller::Caller;
 use actbook::service::view::EntryView;
@@ -12,33 +12,33 @@ use crate::durability::book::{self, Book};
 use crate::durability::dice::Dice;
 use crate::store::{Scratch, TENANT, for_each_database};
 
-/// Enough that the index of stretches is asked.
+/// Enough that the journal index is used.
 const ENTRIES: u64 = 12 * journal_index::ENTRIES_PER_SEGMENT;
 const PAGE: u64 = 7;
 
-/// Acts of many, with a few executions and rare actors among them.
-async fn long(book: &Book, dice: &mut Dice) {
+/// Writes many standalone actions, with a few executions and a rare actor among them.
+async fn long(fixture: &Book, rng: &mut Dice) {
     let act = |actor: String| {
         let caller = Caller::new(actor);
         let facts = ActionFacts { entity: Some("the lamp".into()), ..ActionFacts::default() };
         async move {
             let act = ActionRecord { facts, ..ActionRecord::default() };
-            book.service.record_action(&caller, act).await.unwrap();
+            fixture.service.record_action(&caller, act).await.unwrap();
         }
     };
-    let crowd = ENTRIES / 12;
+    let chunk = ENTRIES / 12;
     for part in 0..12 {
-        futures_util::future::join_all((0..crowd).map(|_| act("agent:many".into()))).await;
-        if dice.once_in(2) {
+        futures_util::future::join_all((0..chunk).map(|_| act("agent:many".into()))).await;
+        if rng.once_in(2) {
             act("agent:rare".into()).await;
         }
-        let (word, tool) = (format!("part {part}"), *dice.pick(&["t/ok", "t/no", "t/lost"]));
-        let name = *dice.pick(&["alpha", "beta"]);
+        let (word, tool) = (format!("part {part}"), *rng.pick(&["t/ok", "t/no", "t/lost"]));
+        let name = *rng.pick(&["alpha", "beta"]);
         let mut plan = book::plan(name, &[book::step("s", tool, &word)]);
-        plan["task"] = json!(dice.pick(&["T-1", "T-2"]));
-        let (id, _) = book.run(&plan, None).await;
-        if tool != "t/ok" && dice.once_in(2) {
-            book.decide(&id, "s", StepAnswer::Abandon, None).await;
+        plan["task"] = json!(rng.pick(&["T-1", "T-2"]));
+        let (id, _) = fixture.run(&plan, None).await;
+        if tool != "t/ok" && rng.once_in(2) {
+            fixture.decide(&id, "s", StepAnswer::Abandon, None).await;
         }
     }
 }
@@ -56,7 +56,7 @@ async fn pages(service: &Service, filter: &JournalFilter) -> Vec<u64> {
     }
 }
 
-/// What a filter lets pass, by plain reading.
+/// The positions of the entries that pass a filter, by a full scan.
 async fn passing(scratch: &Scratch, service: &Service, filter: &JournalFilter) -> Vec<u64> {
     let rows = service.list(&ExecutionFilter::default(), 1_000).await.unwrap();
     let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
@@ -85,9 +85,9 @@ async fn passing(scratch: &Scratch, service: &Service, filter: &JournalFilter) -
 #[test]
 fn pages_of_a_long_journal_hold_exactly_what_a_filter_lets_pass() {
     for_each_database(async |scratch| {
-        let mut dice = Dice::seeded("pages");
-        let book = Book::open(&scratch.url).await;
-        long(&book, &mut dice).await;
+        let mut rng = Dice::seeded("pages");
+        let fixture = Book::open(&scratch.url).await;
+        long(&fixture, &mut rng).await;
         let entries = journal::between(TENANT, 0, u64::MAX).all(&scratch.db).await.unwrap();
         let at = |part: usize| entries[entries.len() * part / 10].at;
         let any = JournalFilter::default;
@@ -111,30 +111,30 @@ fn pages_of_a_long_journal_hold_exactly_what_a_filter_lets_pass() {
             JournalFilter { since: Some(at(9)), kind: some("driver_changed"), ..any() },
         ];
         for filter in &filters {
-            let found = pages(&book.service, filter).await;
-            assert_eq!(found, passing(&scratch, &book.service, filter).await, "{filter:?}");
+            let found = pages(&fixture.service, filter).await;
+            assert_eq!(found, passing(&scratch, &fixture.service, filter).await, "{filter:?}");
         }
-        // What is appended behind the index is found as well.
-        book.run(&book::plan("alpha", &[book::step("late", "t/ok", "word")]), None).await;
+        // Entries appended after the index was built are found as well.
+        fixture.run(&book::plan("alpha", &[book::step("late", "t/ok", "word")]), None).await;
         for filter in &filters {
-            let found = pages(&book.service, filter).await;
-            assert_eq!(found, passing(&scratch, &book.service, filter).await, "{filter:?}");
+            let found = pages(&fixture.service, filter).await;
+            assert_eq!(found, passing(&scratch, &fixture.service, filter).await, "{filter:?}");
         }
-        book.service.rebuild().await.unwrap();
+        fixture.service.rebuild().await.unwrap();
         let rare = &filters[3];
-        assert_eq!(pages(&book.service, rare).await, passing(&scratch, &book.service, rare).await);
+        assert_eq!(pages(&fixture.service, rare).await, passing(&scratch, &fixture.service, rare).await);
     });
 }
 
 #[test]
 fn executions_are_listed_by_all_that_is_known_of_them() {
     for_each_database(async |scratch| {
-        let (book, started) = (Book::open(&scratch.url).await, std::cell::RefCell::new(Vec::new()));
-        let (service, hal) = (&book.service, Caller::new("agent:hal"));
+        let (fixture, started) = (Book::open(&scratch.url).await, std::cell::RefCell::new(Vec::new()));
+        let (service, hal) = (&fixture.service, Caller::new("agent:hal"));
         for (number, tool) in ["t/ok", "t/no", "t/lost", "t/ok", "t/no"].into_iter().enumerate() {
             let mut plan = book::plan(&format!("plan-{}", number % 2), &[book::step("s", tool, "word")]);
             plan["task"] = json!(format!("T-{}", number % 3));
-            let (id, _) = book.run(&plan, None).await;
+            let (id, _) = fixture.run(&plan, None).await;
             started.borrow_mut().push(id);
         }
         let ids = started.into_inner();
@@ -177,9 +177,9 @@ fn decision(text: &str) -> actbook::service::Decision {
 #[test]
 fn what_was_put_on_record_is_seen_and_found_until_it_is_erased() {
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
+        let fixture = Book::open(&scratch.url).await;
         let plan = json!({ "name": "by hand", "steps": [{ "id": "edit", "action": "Edit the file" }] });
-        let (id, _) = book.run(&plan, None).await;
+        let (id, _) = fixture.run(&plan, None).await;
         let facts = ActionFacts {
             description: Some("rewrote the greeting".into()),
             kind: Some("file_edit".into()),
@@ -193,11 +193,11 @@ fn what_was_put_on_record_is_seen_and_found_until_it_is_erased() {
         let (execution, step) = (Some(id.clone()), Some("edit".to_owned()));
         let status = Some(ReportedStatus::Succeeded);
         let action = ActionRecord { execution, step, status, output: None, facts, take_over: false };
-        book.service.record_action(&book.caller, action).await.unwrap();
-        book.service.record_decision(&book.caller, &id, decision("ship it")).await.unwrap();
+        fixture.service.record_action(&fixture.caller, action).await.unwrap();
+        fixture.service.record_decision(&fixture.caller, &id, decision("ship it")).await.unwrap();
         let found = async |words: &[&str]| -> Vec<EntryView> {
             let words = words.iter().map(|&word| word.to_owned()).collect();
-            book.service.journal(&JournalFilter { words, ..JournalFilter::default() }, 10).await.unwrap()
+            fixture.service.journal(&JournalFilter { words, ..JournalFilter::default() }, 10).await.unwrap()
         };
         let act = &found(&["FILE_EDIT", "greeting.txt"]).await[0];
         let recorded = act.recorded.clone().unwrap();
@@ -214,14 +214,14 @@ fn what_was_put_on_record_is_seen_and_found_until_it_is_erased() {
         assert_eq!(found(&["the", "meter"]).await.len(), 1, "details of decisions are found");
         let many = vec!["w".into(); journal::WORDS_MAX + 1];
         let refused =
-            book.service.journal(&JournalFilter { words: many, ..JournalFilter::default() }, 1).await;
+            fixture.service.journal(&JournalFilter { words: many, ..JournalFilter::default() }, 1).await;
         assert!(refused.unwrap_err().message.contains("4"));
 
-        book.go_on(&id).await;
-        book.service.cleanup(&book.caller, i64::MAX, false).await.unwrap();
-        assert_eq!(found(&["greeting.txt"]).await.len(), 0, "what was erased is not found");
+        fixture.go_on(&id).await;
+        fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
+        assert_eq!(found(&["greeting.txt"]).await.len(), 0, "an erased text is not found");
         let acts = JournalFilter { kind: Some("action_recorded".into()), ..JournalFilter::default() };
-        let acts = book.service.journal(&acts, 10).await.unwrap();
-        assert!(acts.len() == 1 && acts[0].recorded.is_none(), "its entry stays");
+        let acts = fixture.service.journal(&acts, 10).await.unwrap();
+        assert!(acts.len() == 1 && acts[0].recorded.is_none(), "the entry stays without its payload");
     });
 }

@@ -1,5 +1,4 @@
-//! Looking back through the doors: pages and filters of the history, and figures, for agents and at the
-//! command line.
+//! History queries through MCP and the command line: pages, filters and statistics.
 
 use serde_json::{Value, json};
 
@@ -26,8 +25,8 @@ async fn history(agent: &Agent) -> Vec<String> {
         };
         if number < 3 {
             agent.say("record_action", record("look", "succeeded", 0.9)).await;
-            let word = if number == 2 { "failed" } else { "succeeded" };
-            agent.say("record_action", record("tell", word, 0.35)).await;
+            let status = if number == 2 { "failed" } else { "succeeded" };
+            agent.say("record_action", record("tell", status, 0.35)).await;
         }
         if number == 2 {
             let abandon =
@@ -46,8 +45,8 @@ fn listed(found: &Value) -> Vec<&str> {
 #[test]
 fn an_agent_looks_back_by_plan_task_status_kind_category_and_words() {
     for_each_database(async |scratch| {
-        let house = House::new(Some(&scratch.url));
-        let agent = house.agent("full").await;
+        let fixture = House::new(Some(&scratch.url));
+        let agent = fixture.agent("full").await;
         let ids = history(&agent).await;
         let executions = async |query: Value| agent.say("query_ledger", query).await.0;
         assert_eq!(listed(&executions(json!({ "plan_id": "survey" })).await), [&ids[2], &ids[0]]);
@@ -66,22 +65,22 @@ fn an_agent_looks_back_by_plan_task_status_kind_category_and_words() {
         let failed = kinds(json!({ "task": "T-1", "category": "tool_error" })).await;
         assert!(failed.iter().all(|(_, entry)| entry["execution"] == ids[2]) && !failed.is_empty());
         let acts = kinds(json!({ "status": "failed", "search": "bridge survey" })).await;
-        assert_eq!(acts.len(), 2, "what was put on record is found by its words");
+        assert_eq!(acts.len(), 2, "recorded actions are found by their text");
         assert_eq!(acts[1].1["recorded"]["entity"], "the bridge");
         assert_eq!(acts[1].1["recorded"]["confidence"], 0.35);
         let first = agent.say("query_ledger", json!({ "kind": "attempt_started", "limit": 3 })).await.0;
         let rest = json!({ "kind": "attempt_started", "limit": 200, "cursor": first["cursor"] });
-        assert_eq!(kinds(rest).await.len(), 4, "the cursor goes on behind the page");
+        assert_eq!(kinds(rest).await.len(), 4, "the cursor continues after the page");
         let attempts = kinds(json!({ "kind": "attempt", "limit": 200 })).await;
         for kind in ["attempt_started.1", "attempt_ended.1"] {
-            assert!(attempts.iter().any(|(found, _)| found == kind), "a beginning finds {kind}");
+            assert!(attempts.iter().any(|(found, _)| found == kind), "a prefix finds {kind}");
         }
         assert!(attempts.iter().all(|(found, _)| found.starts_with("attempt_")));
-        assert_eq!(kinds(json!({ "since": "2999-01-31" })).await.len(), 0, "a date is a time");
+        assert_eq!(kinds(json!({ "since": "2999-01-31" })).await.len(), 0, "a date is accepted");
         assert!(!kinds(json!({ "since": "1999-01-31", "until": "2999-01-31" })).await.is_empty());
-        assert!(!kinds(json!({ "since": "2h" })).await.is_empty(), "an age is one, too");
-        let nobody = agent.say("query_ledger", json!({ "actor": "claude" })).await.1;
-        assert!(nobody.contains("agent:NAME or person:NAME"), "{nobody}");
+        assert!(!kinds(json!({ "since": "2h" })).await.is_empty(), "an age is accepted");
+        let no_actor = agent.say("query_ledger", json!({ "actor": "claude" })).await.1;
+        assert!(no_actor.contains("agent:NAME or person:NAME"), "{no_actor}");
         for (query, word) in [
             (json!({ "kind": "attempt_endet" }), "did you mean `attempt_ended`?"),
             (
@@ -99,7 +98,7 @@ fn an_agent_looks_back_by_plan_task_status_kind_category_and_words() {
             assert!(refused.contains(word), "{refused}");
         }
 
-        let recorder = house.agent("record").await;
+        let recorder = fixture.agent("record").await;
         let asked = json!({ "category": "tool_error", "search": "survey", "until": "2999-01-01T00:00:00Z" });
         assert_eq!(listed(&recorder.say("query_history", asked).await.0), [&ids[2]]);
         let dry = recorder.say("cleanup_history", json!({ "older_than_days": 1 })).await.0;
@@ -110,8 +109,8 @@ fn an_agent_looks_back_by_plan_task_status_kind_category_and_words() {
 #[test]
 fn figures_are_told_to_agents_and_at_the_command_line() {
     for_each_database(async |scratch| {
-        let house = House::new(Some(&scratch.url));
-        let agent = house.agent("full").await;
+        let fixture = House::new(Some(&scratch.url));
+        let agent = fixture.agent("full").await;
         let ids = history(&agent).await;
         let (stats, text) = agent.say("stats", json!({})).await;
         assert_eq!(stats["executions"]["by_status"], json!({ "succeeded": 2, "failed": 1, "blocked": 1 }));
@@ -129,18 +128,18 @@ fn figures_are_told_to_agents_and_at_the_command_line() {
             "{text}"
         );
 
-        let of_plan = house.json(&["stats", "--plan", "report", "--since", "1d"]).await;
+        let of_plan = fixture.json(&["stats", "--plan", "report", "--since", "1d"]).await;
         assert_eq!((&of_plan["plan"], &of_plan["executions"]["total"]), (&json!("report"), &json!(2)));
-        assert_eq!(house.json(&["stats", "--task", "T-0"]).await["executions"]["success_rate"], 1.0);
-        let page = house.run(&["stats"]).await;
+        assert_eq!(fixture.json(&["stats", "--task", "T-0"]).await["executions"]["success_rate"], 1.0);
+        let page = fixture.run(&["stats"]).await;
         for word in ["4 executions, 66.7 % succeeded", "survey", "tool_error", "longest steps", "0.3 – 0.4"]
         {
             assert!(page.contains(word), "{word}: {page}");
         }
         assert!(!page.contains(['█', '▏', '\u{1b}']), "no charts and no colours in a pipe: {page}");
 
-        let list = async |words: &[&str]| -> Vec<String> {
-            let rows = house.json(&[&["list"], words].concat()).await;
+        let list = async |args: &[&str]| -> Vec<String> {
+            let rows = fixture.json(&[&["list"], args].concat()).await;
             rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
         };
         assert_eq!(list(&["--limit", "2"]).await, [&*ids[3], &*ids[2]]);
@@ -148,14 +147,14 @@ fn figures_are_told_to_agents_and_at_the_command_line() {
         assert_eq!(list(&["--plan", "survey", "--category", "tool_error"]).await, [&*ids[2]]);
         assert_eq!(list(&["--task", "T-1", "--search", "REPORT"]).await, [&*ids[3]]);
         let lines =
-            house.run(&["journal", "--plan", "survey", "--kind", "execution_ended", "--limit", "1"]).await;
+            fixture.run(&["journal", "--plan", "survey", "--kind", "execution_ended", "--limit", "1"]).await;
         let position = lines.split_whitespace().next().unwrap();
-        let words =
+        let args =
             ["journal", "--plan", "survey", "--kind", "execution_ended", "--cursor", position, "--json"];
-        let rest = house.run(&words).await;
+        let rest = fixture.run(&args).await;
         assert!(rest.lines().count() == 1 && rest.contains(&ids[2]), "{rest}");
-        let told = house.run(&["journal", "--status", "failed", "--category", "tool_error"]).await;
-        assert!(told.contains("attempt_ended") && told.contains("step_failed"), "{told}");
-        assert!(house.run(&["journal", "--search", "bridge"]).await.contains("entity: the bridge"));
+        let lines = fixture.run(&["journal", "--status", "failed", "--category", "tool_error"]).await;
+        assert!(lines.contains("attempt_ended") && lines.contains("step_failed"), "{lines}");
+        assert!(fixture.run(&["journal", "--search", "bridge"]).await.contains("entity: the bridge"));
     });
 }

@@ -1,4 +1,4 @@
-//! What two projects wrote and what is older than both, as confined services find it, on both databases.
+//! Notes and tasks of two projects, and legacy ones without a project, as confined services see them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{by_key, by_words};
 use crate::store::{Scratch, TENANT, for_each_database};
 
-/// A service of a project, and the same as its agents have it.
+/// A service of a project, not confined to it.
 async fn service(scratch: &Scratch, project: &str) -> Service {
     let config = Config { project: Some(project.to_owned()), ..Config::default() };
     Service::open(&scratch.url, DatabaseOptions::default(), &config).await.unwrap()
@@ -25,7 +25,7 @@ fn agent() -> Caller {
     Caller::new("agent:scripted")
 }
 
-/// A note and a task as they were written before there were projects.
+/// Writes a note and a task without a project, as older versions did.
 async fn write_older(scratch: &Scratch) {
     let db = scratch.db.clone();
     let ledger = Ledger::open(db.clone(), TENANT, Notifier::new(db, TENANT)).unwrap();
@@ -68,7 +68,7 @@ fn what_is_older_than_projects_is_seen_and_continued_by_all() {
             assert_eq!(service.task("T-0").await.unwrap().title, "ancient");
         }
         one.set_note(&agent(), NoteSpec::new("older", "newer words")).await.unwrap();
-        assert_eq!(values(&two, by_key("older")).await, ["newer words"], "it is still one note");
+        assert_eq!(values(&two, by_key("older")).await, ["newer words"], "the legacy note stays one note");
         let title = Some("changed".to_owned());
         one.change_task(&agent(), TaskSpec { id: "T-0".into(), title, ..TaskSpec::default() }).await.unwrap();
         assert_eq!(two.task("T-0").await.unwrap().title, "changed");
@@ -106,7 +106,7 @@ fn what_a_project_writes_is_its_own_until_it_is_shared() {
         assert_eq!(
             values(&two, by_words("5435")).await,
             ["5435"],
-            "it stays shared when it is written again"
+            "a shared note stays shared after an update"
         );
         let stats = two.stats(&StatsFilter::default()).await.unwrap();
         assert_eq!(stats.executions.total, 0);

@@ -1,5 +1,4 @@
-//! Figures counted a second time, from the raw entries of the journal and nothing that the product makes
-//! of them.
+//! Statistics recounted from the raw journal entries, without the product's projections.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +9,7 @@ use serde_json::Value;
 
 use crate::store::TENANT;
 
+/// One journal entry with its parsed body; `kind` is without the version.
 #[derive(Debug)]
 pub struct Told {
     pub position: u64,
@@ -33,10 +33,10 @@ impl Told {
     }
 }
 
-/// Plan, start, and where it has ended: its status and when.
+/// Plan id, start time, and for an ended execution its status and end time; times in ms.
 type Ended = (String, i64, Option<(String, i64)>);
 
-/// Everything, by execution.
+/// The journal's events by execution.
 pub struct Raw {
     pub executions: BTreeMap<StreamId, Vec<Told>>,
     pub confidences: BTreeMap<u64, f64>,
@@ -58,7 +58,7 @@ impl Raw {
         Self { executions: streams, confidences }
     }
 
-    /// Only executions whose start passes.
+    /// Keeps the executions whose start event passes.
     pub fn only(mut self, passes: impl Fn(&Value) -> bool) -> Self {
         self.executions.retain(|_, entries| passes(&entries[0].body));
         self
@@ -68,7 +68,7 @@ impl Raw {
         let end = |entries: &Vec<Told>| {
             let last = entries
                 .iter()
-                .rfind(|told| matches!(told.kind.as_str(), "execution_ended" | "unwind_started"))?;
+                .rfind(|event| matches!(event.kind.as_str(), "execution_ended" | "unwind_started"))?;
             let status = last.body["status"].as_str()?;
             Some((status.to_owned(), last.at))
         };
@@ -76,12 +76,12 @@ impl Raw {
         self.executions.values().map(|entries| (plan(entries), entries[0].at, end(entries))).collect()
     }
 
-    /// Category → failed and unknown.
+    /// Category → failed and unknown steps.
     pub fn failures(&self) -> BTreeMap<String, (u64, u64)> {
         let mut counts: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        for told in self.executions.values().flatten() {
-            let category = told.body["category"].as_str().unwrap_or("policy").to_owned();
-            match told.kind.as_str() {
+        for event in self.executions.values().flatten() {
+            let category = event.body["category"].as_str().unwrap_or("policy").to_owned();
+            match event.kind.as_str() {
                 "step_failed" | "step_rejected" => counts.entry(category).or_default().0 += 1,
                 "step_unknown" => counts.entry(category).or_default().1 += 1,
                 _ => {}
@@ -90,60 +90,61 @@ impl Raw {
         counts
     }
 
-    /// (execution, step) → tries, and whether one of them succeeded; what was proved unsent was none.
+    /// (execution, step) → started attempts, and whether one of them succeeded.
     pub fn tries(&self) -> BTreeMap<(StreamId, String), (u64, bool)> {
         let mut tries: BTreeMap<(StreamId, String), (u64, bool)> = BTreeMap::new();
-        for told in self.executions.values().flatten() {
-            let name = (told.stream, told.step());
-            match told.kind.as_str() {
+        for event in self.executions.values().flatten() {
+            let name = (event.stream, event.step());
+            match event.kind.as_str() {
                 "attempt_started" => tries.entry(name).or_default().0 += 1,
-                "attempt_ended" => tries.get_mut(&name).unwrap().1 |= told.body["outcome"] == "succeeded",
+                "attempt_ended" => tries.get_mut(&name).unwrap().1 |= event.body["outcome"] == "succeeded",
                 _ => {}
             }
         }
         tries
     }
 
-    /// (plan's name, step) → how long its attempts took that were sent.
+    /// (plan name, step) → durations in ms of the attempts that were sent.
     pub fn took(&self) -> BTreeMap<(String, String), Vec<i64>> {
         let mut took: BTreeMap<(String, String), Vec<i64>> = BTreeMap::new();
         for entries in self.executions.values() {
             let plan = entries[0].body["plan"]["name"].as_str().unwrap();
             let mut begun = BTreeMap::new();
-            for told in entries {
-                let name = (told.step(), told.body["attempt"].as_u64());
-                if told.kind == "attempt_started" {
-                    begun.insert(name, told.at);
-                } else if told.kind == "attempt_ended" && told.body["unsent"] != true {
+            for event in entries {
+                let name = (event.step(), event.body["attempt"].as_u64());
+                if event.kind == "attempt_started" {
+                    begun.insert(name, event.at);
+                } else if event.kind == "attempt_ended" && event.body["unsent"] != true {
                     let since = begun[&name];
-                    took.entry((plan.to_owned(), told.step())).or_default().push(told.at - since);
+                    took.entry((plan.to_owned(), event.step())).or_default().push(event.at - since);
                 }
             }
         }
         took
     }
 
-    /// Kind → how long each question to people waited until it was answered.
+    /// Kind → for each answered question to a person, how long it waited in ms.
     pub fn waited(&self) -> BTreeMap<&'static str, Vec<i64>> {
         let mut waited: BTreeMap<&'static str, Vec<i64>> = BTreeMap::new();
         for entries in self.executions.values() {
-            let mut asked: BTreeMap<String, i64> = BTreeMap::new();
-            let mut wrong: BTreeMap<String, i64> = BTreeMap::new();
-            for told in entries {
-                let answered = answered(told, &mut asked, &mut wrong);
+            let mut asked_at: BTreeMap<String, i64> = BTreeMap::new();
+            let mut failed_at: BTreeMap<String, i64> = BTreeMap::new();
+            for event in entries {
+                let answered = answered(event, &mut asked_at, &mut failed_at);
                 for (kind, since) in answered {
-                    waited.entry(kind).or_default().push(told.at - since);
+                    waited.entry(kind).or_default().push(event.at - since);
                 }
             }
         }
         waited
     }
 
-    /// Position of a claim → how sure, and whether the step succeeded; those that nobody can judge left out.
+    /// Position of a claim → confidence, and whether the step succeeded; without claims that cannot be
+    /// judged.
     pub fn claims(&self) -> BTreeMap<u64, (f64, bool)> {
         let mut claims = BTreeMap::new();
         for entries in self.executions.values() {
-            let of_step = |told: &&Told| told.kind == "action_recorded" && told.body["step"].is_string();
+            let of_step = |event: &&Told| event.kind == "action_recorded" && event.body["step"].is_string();
             for record in entries.iter().filter(of_step) {
                 let Some(confidence) = self.confidences.get(&record.position) else { continue };
                 if let Some(good) = came_true(entries, record) {
@@ -155,69 +156,73 @@ impl Raw {
     }
 }
 
-/// What an entry answers: of `asked` (approvals by step, `plan` and `undo`) and of `wrong` (steps).
+/// Applies an event to the open questions, and returns kind and start time of those it answers. `asked_at`
+/// has approvals by step, `plan` and `undo`; `failed_at` has steps that wait for a decision.
 fn answered(
-    told: &Told,
-    asked: &mut BTreeMap<String, i64>,
-    wrong: &mut BTreeMap<String, i64>,
+    event: &Told,
+    asked_at: &mut BTreeMap<String, i64>,
+    failed_at: &mut BTreeMap<String, i64>,
 ) -> Vec<(&'static str, i64)> {
-    let step = told.step();
+    let step = event.step();
     let yes = |since: Option<i64>| since.map(|since| ("approval", since)).into_iter().collect::<Vec<_>>();
-    match told.kind.as_str() {
-        "plan_approval_asked" => drop(asked.insert("plan".into(), told.at)),
-        "unwind_proposed" => drop(asked.insert("undo".into(), told.at)),
-        "approval_asked" => drop(asked.insert(step, told.at)),
-        "plan_approved" | "plan_rejected" => return yes(asked.remove("plan")),
-        "step_approved" => return yes(asked.remove(&step)),
+    match event.kind.as_str() {
+        "plan_approval_asked" => drop(asked_at.insert("plan".into(), event.at)),
+        "unwind_proposed" => drop(asked_at.insert("undo".into(), event.at)),
+        "approval_asked" => drop(asked_at.insert(step, event.at)),
+        "plan_approved" | "plan_rejected" => return yes(asked_at.remove("plan")),
+        "step_approved" => return yes(asked_at.remove(&step)),
         "step_rejected" => {
-            wrong.insert(step.clone(), told.at);
-            return yes(asked.remove(&step));
+            failed_at.insert(step.clone(), event.at);
+            return yes(asked_at.remove(&step));
         }
-        "unwind_approved" => return yes(asked.remove("undo")),
+        "unwind_approved" => return yes(asked_at.remove("undo")),
         "unwind_rejected" => {
-            wrong.values_mut().for_each(|since| *since = told.at);
-            return yes(asked.remove("undo"));
+            failed_at.values_mut().for_each(|since| *since = event.at);
+            return yes(asked_at.remove("undo"));
         }
         "unwind_started" | "cancel_asked" => {
             let steps: Vec<_> =
-                std::mem::take(wrong).into_values().map(|since| ("decision", since)).collect();
-            let undo = asked.remove("undo").filter(|_| told.kind == "unwind_started");
-            asked.clear();
-            return match (undo, told.by_driver) {
+                std::mem::take(failed_at).into_values().map(|since| ("decision", since)).collect();
+            let undo = asked_at.remove("undo").filter(|_| event.kind == "unwind_started");
+            asked_at.clear();
+            return match (undo, event.by_driver) {
                 (Some(since), _) => vec![("approval", since)],
                 (None, false) => steps,
                 (None, true) => vec![],
             };
         }
-        "decided" => return wrong.remove(&step).map(|since| ("decision", since)).into_iter().collect(),
-        "step_failed" | "step_unknown" | "compensation_given_up" => drop(wrong.insert(step, told.at)),
-        "compensation_ended" if told.body["outcome"] != "succeeded" => drop(wrong.insert(step, told.at)),
-        "attempt_started" | "compensation_started" | "step_succeeded" => drop(wrong.remove(&step)),
+        "decided" => return failed_at.remove(&step).map(|since| ("decision", since)).into_iter().collect(),
+        "step_failed" | "step_unknown" | "compensation_given_up" => drop(failed_at.insert(step, event.at)),
+        "compensation_ended" if event.body["outcome"] != "succeeded" => {
+            drop(failed_at.insert(step, event.at))
+        }
+        "attempt_started" | "compensation_started" | "step_succeeded" => drop(failed_at.remove(&step)),
         "failure_handled" | "steps_cancelled" => {
-            let named = ["cancelled", "skipped", "steps"].iter().flat_map(|list| told.body[list].as_array());
+            let named = ["cancelled", "skipped", "steps"].iter().flat_map(|list| event.body[list].as_array());
             let named: BTreeSet<&str> = named.flatten().filter_map(Value::as_str).collect();
-            asked.retain(|step, _| !named.contains(step.as_str()));
+            asked_at.retain(|step, _| !named.contains(step.as_str()));
         }
         "execution_ended" => {
-            asked.clear();
-            wrong.clear();
+            asked_at.clear();
+            failed_at.clear();
         }
         _ => {}
     }
     vec![]
 }
 
-/// The attempt that ends next, or the last one where none is under way; an unknown one as it was settled.
+/// Whether the attempt that a claim refers to succeeded: the one that ends next, or the last if none is
+/// running; an unknown one as it was settled. `None` if it cannot be judged.
 fn came_true(entries: &[Told], record: &Told) -> Option<bool> {
-    let of_step: Vec<&Told> = entries.iter().filter(|told| told.step() == record.step()).collect();
-    let is_end = |told: &&&Told| told.kind == "attempt_ended";
-    let next = of_step.iter().filter(is_end).find(|told| told.position > record.position);
-    let started = of_step.iter().filter(|told| told.kind == "attempt_started").count();
+    let of_step: Vec<&Told> = entries.iter().filter(|event| event.step() == record.step()).collect();
+    let is_end = |event: &&&Told| event.kind == "attempt_ended";
+    let next = of_step.iter().filter(is_end).find(|event| event.position > record.position);
+    let started = of_step.iter().filter(|event| event.kind == "attempt_started").count();
     let ended = of_step.iter().filter(is_end).count();
     let end = next.or_else(|| of_step.iter().rfind(is_end).filter(|_| started == ended))?;
-    let settles = |told: &&Told| {
-        let word = ["outcome", "found", "answer"].iter().find_map(|field| told.body[field].as_str())?;
-        match (told.kind.as_str(), word) {
+    let settles = |event: &&Told| {
+        let word = ["outcome", "found", "answer"].iter().find_map(|field| event.body[field].as_str())?;
+        match (event.kind.as_str(), word) {
             ("late_answer", "succeeded") | ("probe_ended" | "decided", "happened") => Some(true),
             ("late_answer", "failed") | ("probe_ended", "did_not_happen") | ("decided", "did-not-happen") => {
                 Some(false)
@@ -229,8 +234,8 @@ fn came_true(entries: &[Told], record: &Told) -> Option<bool> {
         "succeeded" => Some(true),
         "failed" => Some(false),
         _ => {
-            let after = of_step.iter().filter(|told| told.position > end.position);
-            let mut until_next = after.take_while(|told| told.kind != "attempt_ended");
+            let after = of_step.iter().filter(|event| event.position > end.position);
+            let mut until_next = after.take_while(|event| event.kind != "attempt_ended");
             until_next.find_map(settles)
         }
     }

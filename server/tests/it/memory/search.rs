@@ -1,5 +1,4 @@
-//! The shared set: the same notes and the same words give the same hits in the same order on both
-//! databases.
+//! Note search: the same notes and queries give the same hits in the same order on both databases.
 
 use actbook::service::NoteFilter;
 use serde_json::json;
@@ -8,7 +7,7 @@ use super::{by_words, find, note, of_task, set};
 use crate::durability::book::Book;
 use crate::store::for_each_database;
 
-/// In the order of writing.
+/// The notes, in the order of writing.
 fn notes() -> Vec<(&'static str, serde_json::Value)> {
     vec![
         ("deploy-steps", json!("Build the image, push it, then restart the workers one by one.")),
@@ -27,7 +26,7 @@ fn notes() -> Vec<(&'static str, serde_json::Value)> {
     ]
 }
 
-/// Words, and the keys that they find, best first.
+/// Queries, and the keys that they find, best first.
 const SHARED: &[(&str, &[&str])] = &[
     ("postgres", &["postgres", "upper", "ports"]),
     ("POSTGRES", &["postgres", "upper", "ports"]),
@@ -81,22 +80,22 @@ const SHARED: &[(&str, &[&str])] = &[
 #[test]
 fn the_same_words_find_the_same_notes_on_both_databases() {
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
+        let fixture = Book::open(&scratch.url).await;
         for (key, value) in notes() {
-            set(&book, note(key, value)).await;
+            set(&fixture, note(key, value)).await;
         }
         for (words, expected) in SHARED {
-            let found = find(&book, by_words(words)).await;
+            let found = find(&fixture, by_words(words)).await;
             let keys: Vec<&str> = found.iter().map(|note| note.key.as_str()).collect();
             assert_eq!(keys, *expected, "{words}");
         }
         for empty in ["", "  ", "!?", "\"\"", "*"] {
-            let refused = book.service.notes(&by_words(empty), 10).await.unwrap_err();
+            let refused = fixture.service.notes(&by_words(empty), 10).await.unwrap_err();
             assert_eq!(refused.code, "no_words", "{empty:?}");
         }
-        // A search row of the same place, and the same words, whatever was written over it.
-        set(&book, note("postgres", "moved to port 6000")).await;
-        let found = find(&book, by_words("port")).await;
+        // An overwritten note is found by its new text only.
+        set(&fixture, note("postgres", "moved to port 6000")).await;
+        let found = find(&fixture, by_words("port")).await;
         let keys: Vec<&str> = found.iter().map(|note| note.key.as_str()).collect();
         assert_eq!(keys, ["postgres", "ports"], "an inflected key is not the word itself");
     });
@@ -105,37 +104,37 @@ fn the_same_words_find_the_same_notes_on_both_databases() {
 #[test]
 fn key_matches_come_before_value_matches_then_the_newest_first() {
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
+        let fixture = Book::open(&scratch.url).await;
         for number in 0..30 {
             let key = if number % 3 == 0 { format!("needle {number}") } else { format!("k{number}") };
-            set(&book, note(&key, format!("needle in {number}"))).await;
+            set(&fixture, note(&key, format!("needle in {number}"))).await;
         }
-        let found = find(&book, by_words("needle")).await;
-        let places: Vec<(Option<&str>, u64)> =
+        let found = find(&fixture, by_words("needle")).await;
+        let matches: Vec<(Option<&str>, u64)> =
             found.iter().map(|note| (note.found_in, note.position)).collect();
-        assert_eq!(places.len(), 30);
-        assert!(places[..10].iter().all(|(place, _)| *place == Some("key")));
-        assert!(places[10..].iter().all(|(place, _)| *place == Some("value")));
-        assert!(places[..10].is_sorted_by(|a, b| a.1 > b.1) && places[10..].is_sorted_by(|a, b| a.1 > b.1));
+        assert_eq!(matches.len(), 30);
+        assert!(matches[..10].iter().all(|(found_in, _)| *found_in == Some("key")));
+        assert!(matches[10..].iter().all(|(found_in, _)| *found_in == Some("value")));
+        assert!(matches[..10].is_sorted_by(|a, b| a.1 > b.1) && matches[10..].is_sorted_by(|a, b| a.1 > b.1));
 
         let mut paged = Vec::new();
         let mut filter = by_words("needle");
         loop {
-            let page = book.service.notes(&filter, 7).await.unwrap();
+            let page = fixture.service.notes(&filter, 7).await.unwrap();
             paged.extend(page.notes.iter().map(|note| note.position));
             filter.cursor = page.cursor;
             if page.cursor.is_none() {
                 break;
             }
         }
-        assert_eq!(paged, places.iter().map(|(_, position)| *position).collect::<Vec<_>>());
+        assert_eq!(paged, matches.iter().map(|(_, position)| *position).collect::<Vec<_>>());
     });
 }
 
 #[test]
 fn filters_narrow_a_search_and_excerpts_show_what_was_found() {
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
+        let fixture = Book::open(&scratch.url).await;
         for (task, kind) in [("T-1", "research"), ("T-1", "blockers"), ("T-2", "research")] {
             let value =
                 format!("{} the migration waits for a licence {}", "before ".repeat(40), "after ".repeat(60));
@@ -144,10 +143,10 @@ fn filters_narrow_a_search_and_excerpts_show_what_was_found() {
                 owner: of_task(task),
                 ..note(&format!("{task}-{kind}"), value)
             };
-            set(&book, given).await;
+            set(&fixture, given).await;
         }
         let keys = async |filter: NoteFilter| -> Vec<String> {
-            find(&book, filter).await.into_iter().map(|note| note.key).collect()
+            find(&fixture, filter).await.into_iter().map(|note| note.key).collect()
         };
         let licence = || by_words("licence");
         assert_eq!(keys(licence()).await, ["T-2-research", "T-1-blockers", "T-1-research"]);
@@ -157,7 +156,7 @@ fn filters_narrow_a_search_and_excerpts_show_what_was_found() {
         assert_eq!(keys(of_one).await, ["T-1-blockers", "T-1-research"]);
         let research = NoteFilter { r#type: Some("research".into()), ..NoteFilter::default() };
         assert_eq!(keys(research).await, ["T-2-research", "T-1-research"]);
-        let found = find(&book, licence()).await;
+        let found = find(&fixture, licence()).await;
         let excerpt = found[0].excerpt.as_deref().unwrap();
         assert!(excerpt.contains("waits for a **licence** after"), "{excerpt}");
         assert!(excerpt.starts_with('…') && excerpt.len() < 300, "{excerpt}");

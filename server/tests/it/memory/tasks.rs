@@ -1,4 +1,4 @@
-//! Tasks as they are kept: what is left out stays, all of a request or nothing, rebuilt equals live.
+//! Tasks in the store: updates keep omitted fields, requests are atomic, and a rebuild equals the live rows.
 
 use actbook::service::{TaskSpec, TaskStatus};
 use actbook::store::tasks;
@@ -14,8 +14,8 @@ fn task(id: &str) -> TaskSpec {
 #[test]
 fn a_task_keeps_what_a_change_leaves_out() {
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
-        let (service, caller) = (&book.service, &book.caller);
+        let fixture = Book::open(&scratch.url).await;
+        let (service, caller) = (&fixture.service, &fixture.caller);
         let given = TaskSpec {
             title: Some("Move the database".into()),
             priority: Some(2),
@@ -37,48 +37,48 @@ fn a_task_keeps_what_a_change_leaves_out() {
         );
         assert_eq!((view.estimate.as_deref(), view.fields), (Some("2h"), Some(json!({ "version": 2 }))));
         assert_eq!(view.labels, ["ops", "risky"]);
-        book.assert_whole().await;
+        fixture.assert_whole().await;
     });
 }
 
 #[test]
 fn quick_changes_of_one_task_lose_nothing_and_rebuilt_equals_live() {
     for_each_database(async |scratch| {
-        let (book, other) = (Book::open(&scratch.url).await, Book::open(&scratch.url).await);
-        book.service.add_task(&book.caller, task("T-1"), false).await.unwrap();
+        let (fixture, other) = (Book::open(&scratch.url).await, Book::open(&scratch.url).await);
+        fixture.service.add_task(&fixture.caller, task("T-1"), false).await.unwrap();
         let changes = (0..20).map(|number| {
-            let from = if number % 2 == 0 { &book } else { &other };
+            let from = if number % 2 == 0 { &fixture } else { &other };
             let change = TaskSpec { priority: Some(number), ..task("T-1") };
             async move { from.service.change_task(&from.caller, change).await.unwrap() }
         });
         futures_util::future::join_all(changes).await;
         let plan = book::plan("steps", &[book::step("a", "t/ok", "word"), book::step("b", "t/no", "word")]);
-        book.run(&plan, None).await;
-        book.service.split_task(&book.caller, "T-1", "steps").await.unwrap();
+        fixture.run(&plan, None).await;
+        fixture.service.split_task(&fixture.caller, "T-1", "steps").await.unwrap();
         let live = tasks::all(TENANT).all(&scratch.db).await.unwrap();
         assert_eq!((live.len(), live[0].version), (3, 21));
         for damage in ["DELETE FROM tasks", "UPDATE tasks SET title = 'x', version = 7, priority = 5"] {
             scratch.execute(damage).await;
-            book.service.rebuild().await.unwrap();
+            fixture.service.rebuild().await.unwrap();
             assert_eq!(tasks::all(TENANT).all(&scratch.db).await.unwrap(), live, "after {damage}");
         }
-        let subtasks = book.service.subtasks("T-1").await.unwrap();
+        let subtasks = fixture.service.subtasks("T-1").await.unwrap();
         let statuses: Vec<TaskStatus> = subtasks.iter().map(|task| task.status).collect();
-        assert_eq!(statuses, [TaskStatus::Done, TaskStatus::Blocked], "they follow the execution");
-        book.assert_whole().await;
+        assert_eq!(statuses, [TaskStatus::Done, TaskStatus::Blocked], "subtasks follow the execution");
+        fixture.assert_whole().await;
     });
 }
 
 #[test]
 fn subtasks_follow_a_plan_that_is_saved_anew() {
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
-        let (service, caller) = (&book.service, &book.caller);
+        let fixture = Book::open(&scratch.url).await;
+        let (service, caller) = (&fixture.service, &fixture.caller);
         let save = async |ids: &[&str]| {
             let steps: Vec<_> = ids.iter().map(|id| book::step(id, "t/ok", "word")).collect();
             service.save_plan(caller, &book::plan("grows", &steps).to_string(), true).await.unwrap();
         };
-        let stand = async || -> Vec<(String, TaskStatus)> {
+        let statuses = async || -> Vec<(String, TaskStatus)> {
             let subtasks = service.subtasks("T-1").await.unwrap();
             subtasks.into_iter().map(|task| (task.step.unwrap(), task.status)).collect()
         };
@@ -89,14 +89,14 @@ fn subtasks_follow_a_plan_that_is_saved_anew() {
         service.split_task(caller, "T-1", "grows").await.unwrap();
         save(&["b", "c"]).await;
         let expected = [is("a", TaskStatus::Cancelled), is("b", TaskStatus::Open), is("c", TaskStatus::Open)];
-        assert_eq!(stand().await, expected, "a step that was dropped is cancelled, a new one is there");
+        assert_eq!(statuses().await, expected, "a removed step's subtask is cancelled, a new one is added");
         save(&["a", "b", "c", "d"]).await;
         let expected = [is("a", TaskStatus::Open), is("b", TaskStatus::Open), is("c", TaskStatus::Open)];
         assert_eq!(
-            stand().await,
+            statuses().await,
             expected,
-            "another task of that name does not keep a plan from being saved"
+            "an unrelated task with a subtask's id does not block saving the plan"
         );
-        book.assert_whole().await;
+        fixture.assert_whole().await;
     });
 }

@@ -1,4 +1,4 @@
-//! Appending: all or nothing, in order, and never over another's entries.
+//! Appends are atomic, in order, and never overwrite another process's entries.
 
 use std::ops::ControlFlow;
 
@@ -73,7 +73,7 @@ fn a_stream_is_read_from_every_page_it_is_on() {
     });
 }
 
-/// Where stream 1 has entries, among those of stream 2: the edges of pages, and pages without any.
+/// The positions of stream 1's entries, among those of stream 2: at page edges, with pages without any.
 const SHORT: [u64; 7] = [1, 127, 128, 255, 513, 514, 600];
 
 fn of_two_streams(position: u64) -> Entry {
@@ -124,7 +124,7 @@ fn one_failing_row_takes_the_whole_batch_back() {
         let salt = || payloads::insert_salt(TENANT, StreamId(1), b"salt");
         let twice = batch(head(db), vec![entry(1, "one")], vec![salt(), salt()]);
         assert!(matches!(append(&mut appender, &twice), Err(Error::Constraint(_))));
-        // A payload that belongs to nobody lies in the way of the second entry's.
+        // An orphaned payload row conflicts with the second entry's payload.
         let stray = "INSERT INTO payloads (entry, body) VALUES ($1 * 1099511627776 + 2, $2)";
         db.transact(vec![Statement::new(stray, vec![TENANT.into(), b"stray".as_slice().into()])])
             .await

@@ -1,4 +1,4 @@
-//! The bell: another process's append wakes whoever listens.
+//! The notifier: an append by another process wakes subscribers.
 
 use std::time::Duration;
 
@@ -16,52 +16,52 @@ fn another_ones_append_is_heard_while_listening() {
         let other = open(&scratch.url).await;
         let mut appender = other.appender().unwrap();
         assert_eq!(append_one(&other, &mut appender, "before"), Appended::Done);
-        let bell = Notifier::new(scratch.db.clone(), TENANT);
-        let mut heard = bell.subscribe();
-        let first = bell.listen_remote().unwrap();
-        let second = bell.clone().listen_remote().unwrap();
-        let woken = tokio::time::timeout(PATIENCE, heard.wait_for(|position| *position == 1)).await;
-        assert!(woken.is_ok(), "what was there before is heard of too");
+        let notifier = Notifier::new(scratch.db.clone(), TENANT);
+        let mut positions = notifier.subscribe();
+        let first = notifier.listen_remote().unwrap();
+        let second = notifier.clone().listen_remote().unwrap();
+        let woken = tokio::time::timeout(PATIENCE, positions.wait_for(|position| *position == 1)).await;
+        assert!(woken.is_ok(), "entries from before listening are notified too");
         drop(woken);
         drop(first);
         append_one(&other, &mut appender, "while");
-        let woken = tokio::time::timeout(PATIENCE, heard.wait_for(|position| *position == 2)).await;
+        let woken = tokio::time::timeout(PATIENCE, positions.wait_for(|position| *position == 2)).await;
         assert!(woken.is_ok(), "the second guard still listens");
         drop(woken);
         drop(second);
         append_one(&other, &mut appender, "after");
-        let _again = bell.listen_remote().unwrap();
-        let woken = tokio::time::timeout(PATIENCE, heard.wait_for(|position| *position == 3)).await;
-        assert!(woken.is_ok(), "what was missed is made up for");
+        let _again = notifier.listen_remote().unwrap();
+        let woken = tokio::time::timeout(PATIENCE, positions.wait_for(|position| *position == 3)).await;
+        assert!(woken.is_ok(), "missed entries are notified after listening again");
     });
 }
 
 #[test]
 fn a_ring_wakes_once_for_each_new_position() {
     for_each_database(async |scratch| {
-        let bell = Notifier::new(scratch.db.clone(), TENANT);
-        let mut heard = bell.subscribe();
-        bell.notify(3);
-        assert!(heard.has_changed().unwrap());
-        assert_eq!(*heard.borrow_and_update(), 3);
-        bell.notify(3);
-        bell.notify(2);
-        assert!(!heard.has_changed().unwrap());
-        assert_eq!(*heard.borrow(), 3);
+        let notifier = Notifier::new(scratch.db.clone(), TENANT);
+        let mut positions = notifier.subscribe();
+        notifier.notify(3);
+        assert!(positions.has_changed().unwrap());
+        assert_eq!(*positions.borrow_and_update(), 3);
+        notifier.notify(3);
+        notifier.notify(2);
+        assert!(!positions.has_changed().unwrap());
+        assert_eq!(*positions.borrow(), 3);
     });
 }
 
 #[test]
 fn the_listener_comes_back_after_a_lost_connection() {
     super::on(super::Kind::Postgres, async |scratch| {
-        let bell = Notifier::new(scratch.db.clone(), TENANT);
-        let mut heard = bell.subscribe();
-        let _listening = bell.listen_remote().unwrap();
+        let notifier = Notifier::new(scratch.db.clone(), TENANT);
+        let mut positions = notifier.subscribe();
+        let _listening = notifier.listen_remote().unwrap();
         let mut appender = scratch.db.appender().unwrap();
         append_one(&scratch.db, &mut appender, "one");
-        tokio::time::timeout(PATIENCE, heard.wait_for(|position| *position == 1)).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, positions.wait_for(|position| *position == 1)).await.unwrap().unwrap();
         postgres::end_connections(&scratch.url).await;
         assert_eq!(append_one(&scratch.db, &mut appender, "two"), Appended::Done);
-        tokio::time::timeout(PATIENCE, heard.wait_for(|position| *position == 2)).await.unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, positions.wait_for(|position| *position == 2)).await.unwrap().unwrap();
     });
 }

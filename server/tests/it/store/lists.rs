@@ -1,4 +1,4 @@
-//! The projections: found by prefix, listed newest first, changed and erased.
+//! The projections: found by prefix, listed newest first, updated and erased.
 
 use actbook_engine::id::{StreamId, TenantId};
 
@@ -84,7 +84,7 @@ fn executions_of_other_projects_lie_beyond_the_boundary() {
         assert_eq!(
             found(Some("b"), "aa").await,
             PrefixMatch::One(rows[1].clone()),
-            "a prefix names only one's own"
+            "a prefix matches only executions within the project"
         );
         assert_eq!(found(Some("b"), "ab3").await, PrefixMatch::One(rows[2].clone()), "older than projects");
         let listed = async |within: Option<&str>, project: Option<&str>| {
@@ -153,7 +153,7 @@ fn an_execution_changes_and_is_erased() {
             ..execution(1, "e1", "running")
         };
         assert_eq!(executions::by_id(TENANT, StreamId(1)).first(db).await.unwrap(), Some(changed));
-        // PostgreSQL has no such check: it would read it anew for every statement.
+        // PostgreSQL has no such CHECK: it would evaluate it for every statement.
         for status in ["ended", "failed"].into_iter().filter(|_| db.dialect() == Dialect::Sqlite) {
             let wrong = executions::ExecutionChange { status, ..change.clone() };
             let refused = db.transact(vec![executions::update(TENANT, StreamId(1), &wrong)]).await;
@@ -206,7 +206,7 @@ fn a_plan_is_found_by_name_or_id_in_its_newest_version() {
 
         let again = plans::insert(TENANT, &plan("pc1", "publish", 2));
         let taken = db.transact(vec![again.clone()]).await;
-        assert!(matches!(taken, Err(Error::Constraint(_))), "a name is one plan's: {taken:?}");
+        assert!(matches!(taken, Err(Error::Constraint(_))), "a plan name is unique: {taken:?}");
         db.transact(vec![plans::mark_deleted(TENANT, "pa1"), again]).await.unwrap();
         check("publish", PrefixMatch::One(plan("pc1", "publish", 2))).await;
         check("pa1", PrefixMatch::None).await;
@@ -243,7 +243,7 @@ fn payloads_and_salt_of_one_execution_are_erased_alone() {
     });
 }
 
-/// A read that an index should serve must not walk the table: a million rows would show it.
+/// A read that an index should serve must not scan the table.
 #[test]
 fn the_frequent_reads_are_served_by_an_index() {
     super::on(Kind::Sqlite, async |scratch| {
@@ -260,11 +260,11 @@ fn the_frequent_reads_are_served_by_an_index() {
             let explain: &'static str = format!("EXPLAIN QUERY PLAN {read}").leak();
             let answers = scratch.db.transact(vec![Statement::new(explain, vec![])]).await.unwrap();
             let steps: Vec<&str> = answers[0].iter().map(|row| row.text(3).unwrap()).collect();
-            let walks = |step: &&str| {
+            let is_scan = |step: &&str| {
                 step.starts_with("SCAN") && !step.contains("clock") && !step.contains("CONSTANT")
             };
             assert!(
-                !steps.iter().any(|step| walks(step) || step.contains("TEMP B-TREE")),
+                !steps.iter().any(|step| is_scan(step) || step.contains("TEMP B-TREE")),
                 "{read}: {steps:?}"
             );
         }

@@ -1,4 +1,4 @@
-//! Opening: the schema appears once, whoever comes first, and unsafe servers are refused.
+//! Opening: concurrent opens create the schema once, and foreign databases and unsafe servers are refused.
 
 use actbook::store::{DatabaseOptions, Db, Error, Statement};
 
@@ -10,7 +10,7 @@ fn eight_who_open_a_new_database_at_once_make_one_schema() {
     for kind in [Kind::Sqlite, Kind::Postgres] {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let (_place, url) = place(kind).await;
+            let (_storage, url) = place(kind).await;
             let openings = (0..8).map(|_| {
                 let url = url.clone();
                 tokio::spawn(async move { open(&url).await })
@@ -51,7 +51,7 @@ fn every_migration_file_has_its_twin_and_is_applied() {
 fn a_migration_that_was_killed_half_way_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("book.db");
-    // What such a death leaves: the file exists, in WAL mode, and holds nothing.
+    // What such a crash leaves: an empty file in WAL mode.
     rusqlite::Connection::open(&file).unwrap().pragma_update(None, "journal_mode", "wal").unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let db = runtime.block_on(open(file.to_str().unwrap()));
@@ -89,7 +89,7 @@ fn database_of_another_program_is_refused_and_left_as_it_was() {
             runtime.block_on(Db::open(file.to_str().unwrap(), DatabaseOptions::default())).unwrap_err();
         assert_eq!(refused, Error::ForeignDatabase { file: file.display().to_string() }, "{schema}");
         assert_eq!(std::fs::read(&file).unwrap(), before, "{schema}");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was put beside it");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no other file was created");
     }
 }
 

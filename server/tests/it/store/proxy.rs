@@ -1,4 +1,4 @@
-//! A connection that breaks at the worst moment, between the commit and its answer; or a server that is away.
+//! A proxy before PostgreSQL that loses a request, or the reply after a commit, or cuts all connections.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,29 +12,29 @@ use tokio_postgres::config::Host;
 
 use super::{Kind, TENANT, append, append_one, batch, bodies, entry, head, on, open};
 
-/// What happens to the next request.
+/// What the proxy does to the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
-    /// It does not even reach the server.
+    /// Drops the request and the connection.
     LoseRequest,
-    /// It reaches the server; of the answers up to the one with this tag, none reaches the client.
+    /// Forwards the request; drops all replies up to the one with this tag, then the connection.
     LoseAnswers(&'static [u8]),
 }
 
 const APPENDED: &[u8] = b"SELECT 1\0";
 const COMMITTED: &[u8] = b"COMMIT\0";
 
-/// Between a client and the scratch server: all bytes pass until told otherwise.
+/// A TCP proxy before the scratch server; it forwards all bytes unless a fault is set or it is cut.
 pub struct Proxy {
     fault: Arc<Mutex<Fault>>,
     is_away: watch::Sender<bool>,
-    /// How many connections pass bytes.
+    /// The number of connections that forward bytes.
     open: watch::Sender<usize>,
     pub url: String,
 }
 
-/// One connection that is counted for as long as it may pass bytes.
+/// Counts one connection while it may forward bytes.
 struct Counted(watch::Sender<usize>);
 
 impl Counted {
@@ -55,7 +55,7 @@ impl Proxy {
         *self.fault.lock().unwrap() = fault;
     }
 
-    /// Cuts every connection, and takes none until `restore`. Once this returns, no byte passes any more.
+    /// Cuts every connection, and accepts none until `restore`. After this returns, no byte is forwarded.
     pub async fn cut(&self) {
         self.is_away.send_replace(true);
         self.open.subscribe().wait_for(|count| *count == 0).await.unwrap();
@@ -66,7 +66,7 @@ impl Proxy {
     }
 
     fn assert_met(&self) {
-        assert_eq!(*self.fault.lock().unwrap(), Fault::None, "the fault was not met");
+        assert_eq!(*self.fault.lock().unwrap(), Fault::None, "the fault was not triggered");
     }
 
     pub async fn before(url: &str) -> Self {
@@ -94,7 +94,7 @@ async fn serve(
 ) {
     loop {
         let (client, _) = listener.accept().await.unwrap();
-        // Counted before it looks whether to serve: `cut` then either waits for it or is seen by it.
+        // Counted before `away` is read: `cut` either waits for this connection or is seen by it.
         let counted = Counted::new(&open);
         if *away.borrow() {
             continue;
@@ -114,7 +114,7 @@ async fn serve(
     }
 }
 
-/// Returning closes both sides.
+/// Forwards bytes between both sides; returning closes both.
 async fn pass(
     mut client: TcpStream,
     mut server: impl AsyncRead + AsyncWrite + Unpin,
@@ -123,7 +123,7 @@ async fn pass(
     _counted: Counted,
 ) {
     let (mut request, mut answer) = (vec![0; 65_536], vec![0; 65_536]);
-    let mut swallowed = None;
+    let mut dropped_replies = None;
     loop {
         tokio::select! {
             biased;
@@ -133,13 +133,13 @@ async fn pass(
                 match std::mem::replace(&mut *fault.lock().unwrap(), Fault::None) {
                     Fault::None => {}
                     Fault::LoseRequest => return,
-                    Fault::LoseAnswers(tag) => swallowed = Some((tag, Vec::new())),
+                    Fault::LoseAnswers(tag) => dropped_replies = Some((tag, Vec::new())),
                 }
                 server.write_all(&request[..count]).await.unwrap();
             }
             read = server.read(&mut answer) => {
                 let Ok(count @ 1..) = read else { return };
-                if let Some((tag, bytes)) = &mut swallowed {
+                if let Some((tag, bytes)) = &mut dropped_replies {
                     bytes.extend_from_slice(&answer[..count]);
                     if bytes.windows(tag.len()).any(|window| window == *tag) {
                         return;

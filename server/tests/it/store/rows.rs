@@ -1,4 +1,4 @@
-//! Values and rows: what goes in comes out, and a surprise names its column.
+//! Values and rows: written values read back equal, and a wrong column type names its column.
 
 use actbook_engine::id::StreamId;
 
@@ -61,7 +61,7 @@ fn a_transaction_is_all_or_nothing() {
         assert_eq!(requests::by_key(TENANT, "ada", "k").first(&scratch.db).await.unwrap(), None);
         let count = Statement::new("SELECT COUNT(*) FROM requests", vec![]);
         let answers = scratch.db.transact(vec![insert(), count]).await.unwrap();
-        assert_eq!(answers[1][0].int(0), Ok(1), "statements see what came before them");
+        assert_eq!(answers[1][0].int(0), Ok(1), "a statement sees the effects of earlier ones");
         scratch.db.transact(vec![requests::erase_before(TENANT, 5)]).await.unwrap();
         assert!(requests::by_key(TENANT, "ada", "k").first(&scratch.db).await.unwrap().is_some());
         scratch.db.transact(vec![requests::erase_before(TENANT, 6)]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Leases in database time, and what they let a runner take up.
+//! Node leases in database time, and the executions that are due for a driver.
 
 use actbook::store::{executions, nodes};
 
@@ -14,9 +14,9 @@ fn a_lease_lives_until_it_runs_out_or_is_released() {
         let now = db.now_ms().await.unwrap();
         let until = nodes::acquire_lease(db, "s1", "host", "boot", 42, MINUTE).await.unwrap();
         assert!((now + MINUTE..now + 2 * MINUTE).contains(&until), "{now} {until}");
-        let seat = nodes::by_id("s1").first(db).await.unwrap().unwrap();
-        assert_eq!((seat.host.as_str(), seat.boot_id.as_str(), seat.pid), ("host", "boot", 42));
-        assert_eq!(nodes::list_live().all(db).await.unwrap(), std::slice::from_ref(&seat));
+        let node = nodes::by_id("s1").first(db).await.unwrap().unwrap();
+        assert_eq!((node.host.as_str(), node.boot_id.as_str(), node.pid), ("host", "boot", 42));
+        assert_eq!(nodes::list_live().all(db).await.unwrap(), std::slice::from_ref(&node));
         assert_eq!(nodes::list_expired().all(db).await.unwrap(), []);
 
         nodes::acquire_lease(db, "s1", "host", "boot", 42, -1).await.unwrap();
@@ -39,7 +39,7 @@ fn lease_from_before_the_clock_was_set_back_lasts_one_lease_more() {
         let fair = nodes::acquire_lease(db, "fair", "host", "boot", 44, MINUTE / 2).await.unwrap();
         nodes::sweep_leases(db, MINUTE).await.unwrap();
         let until =
-            async |seat: &str| nodes::by_id(seat).first(db).await.unwrap().map(|row| row.lease_ends_at);
+            async |node: &str| nodes::by_id(node).first(db).await.unwrap().map(|row| row.lease_ends_at);
         assert!(until("ahead").await.unwrap() <= db.now_ms().await.unwrap() + MINUTE);
         assert_eq!((until("gone").await, until("fair").await), (None, Some(fair)));
     });
@@ -50,10 +50,8 @@ fn what_has_something_to_do_is_found_when_its_time_has_come() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let now = db.now_ms().await.unwrap();
-        let row = |id, look_again_at| executions::ExecutionRow {
-            wake_at: look_again_at,
-            ..execution(id, &format!("e{id}"), "running")
-        };
+        let row =
+            |id, wake_at| executions::ExecutionRow { wake_at, ..execution(id, &format!("e{id}"), "running") };
         let rows = [row(1, Some(now)), row(2, Some(now + 60 * MINUTE)), row(3, None), row(4, Some(now - 7))];
         db.transact(rows.iter().map(|row| executions::insert(TENANT, row)).collect()).await.unwrap();
         let left = executions::due_by(TENANT, now, 10).all(db).await.unwrap();

@@ -1,4 +1,4 @@
-//! What tools there are, where they are, and executors inside the process.
+//! Listing servers and tools, the toolset digest, and in-process executors.
 
 use std::collections::BTreeSet;
 
@@ -53,9 +53,9 @@ async fn what_is_not_configured_is_refused_by_name() {
     let tools = tools(folder.path(), json!({ "commands": { "make": { "argv": ["make"] } } }));
     let cases = [("nobody/x", "nobody"), ("noslash", "server/tool"), ("command/none", "none")];
     for (tool, words) in cases {
-        let (ended, told) = watched_call(&tools, a_call(tool, json!({}))).await;
+        let (ended, processes) = watched_call(&tools, a_call(tool, json!({}))).await;
         let (category, message, sent) = failure(ended);
-        assert_eq!((category, sent, told), (ErrorCategory::NotFound, false, vec![]));
+        assert_eq!((category, sent, processes), (ErrorCategory::NotFound, false, vec![]));
         assert!(message.contains(words), "{message}");
     }
 }
@@ -83,7 +83,7 @@ fn a_place_is_how_its_servers_are_reached_and_nothing_else() {
     assert_eq!(
         here,
         place("/f", config(json!(["1"]), "other"), &["a"]),
-        "a variable's value is no part of it"
+        "a variable's value is not part of the digest"
     );
     let others = [
         place("/f", config(json!(["2"]), "v"), &["a"]),
@@ -98,7 +98,7 @@ fn a_place_is_how_its_servers_are_reached_and_nothing_else() {
     let all = |config| place("/f", config, &["command"]);
     assert_ne!(all(base()), all(with_command(json!(["two"]))));
     let one = |config| place("/f", config, &["command/one"]);
-    assert_eq!(one(base()), one(with_command(json!(["two"]))), "only the command that is named");
+    assert_eq!(one(base()), one(with_command(json!(["two"]))), "only the named command counts");
 }
 
 #[tokio::test]
@@ -112,8 +112,8 @@ async fn an_executor_in_the_process_answers_for_its_server() {
         }
         .boxed()
     });
-    let (ended, told) = watched_call(&tools, a_call("own/any", json!({ "x": 1 }))).await;
-    assert_eq!((output(ended), told), (json!({ "key": "key-1", "got": { "x": 1 } }), vec![None]));
+    let (ended, processes) = watched_call(&tools, a_call("own/any", json!({ "x": 1 }))).await;
+    assert_eq!((output(ended), processes), (json!({ "key": "key-1", "got": { "x": 1 } }), vec![None]));
     let ended = call_within(&tools, "own/never", Duration::from_millis(10)).await;
     assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
     assert!(tools.has_server("own") && tools.describe("own/any").await.is_ok());

@@ -1,5 +1,5 @@
-//! The zoo as one table: every hostile server, what becomes of a call to it, and that nothing of it is left:
-//! no process, no descriptor, no memory to speak of.
+//! Every hostile stdio server in one table: the outcome of a call to it, and that it leaves no process, no
+//! descriptor and little memory behind.
 
 use std::collections::BTreeSet;
 
@@ -10,35 +10,35 @@ use super::zoo::animal;
 use super::*;
 use crate::durability::process;
 
-/// Animals that are met together.
+/// Servers that are called concurrently.
 const AT_ONCE: usize = 8;
 const UP_WITHIN: Duration = Duration::from_secs(3);
-/// For those that will never answer.
+/// The time-out for servers that never answer.
 const SHORT: Duration = Duration::from_millis(300);
-/// Within this a server and all that it started is gone.
+/// A server and everything it started must be gone within this time.
 const GONE_WITHIN: Duration = PATIENCE;
-/// The largest line is 16 MiB, and there are a few copies of it on its way through.
+/// The largest line is 16 MiB, and a few copies of it are made while it is read.
 const MEMORY_MAX_KB: u64 = 200 * 1024;
 
-/// What is to become of the call.
+/// The expected outcome of a call.
 #[derive(Debug)]
 enum Is {
-    /// It succeeded, with this text.
+    /// Succeeded, with this text.
     Yes(&'static str),
-    /// The tool said no.
+    /// Failed after it was sent.
     No(ErrorCategory),
-    /// It certainly did not leave the house.
+    /// Failed, certainly without being sent.
     Unsent(ErrorCategory),
-    /// Nobody knows.
+    /// Sent, with an unknown outcome.
     Lost(ErrorCategory),
 }
 
 use ErrorCategory::{Protocol, Timeout, ToolError, Unavailable};
 use Is::{Lost, No, Unsent, Yes};
 
-/// The animals and what the table in `classify` makes of them.
+/// The servers of `zoo.py` and the outcome that `classify` gives a call to each.
 const ZOO: &[(&str, Is)] = &[
-    // They leave, or lose their voice.
+    // They exit, or close their output.
     ("exits_at_once", Unsent(Unavailable)),
     ("exits_mid_call", Lost(Unavailable)),
     ("killed_mid_call", Lost(Unavailable)),
@@ -50,7 +50,7 @@ const ZOO: &[(&str, Is)] = &[
     ("closes_its_input", Lost(Unavailable)),
     ("grandchild_keeps_the_pipes", Lost(Unavailable)),
     ("grandchild_flees_the_group", Lost(Unavailable)),
-    // They stay, and do not answer.
+    // They keep running and do not answer.
     ("silent", Unsent(Timeout)),
     ("never_answers", Lost(Timeout)),
     ("wedged", Lost(Timeout)),
@@ -60,7 +60,7 @@ const ZOO: &[(&str, Is)] = &[
     ("stops_reading", Lost(Timeout)),
     ("stops_itself", Lost(Timeout)),
     ("nothing_but_zeroes", Lost(Timeout)),
-    // They answer somebody else, or too early, or what is no answer.
+    // They answer another request, too early, or with an invalid message.
     ("wrong_ids", Lost(Timeout)),
     ("id_as_text", Yes("nearly")),
     ("answers_only_before_it_is_asked", Lost(Timeout)),
@@ -73,14 +73,14 @@ const ZOO: &[(&str, Is)] = &[
     ("null_result", Lost(Protocol)),
     ("result_of_the_wrong_shape", Lost(Protocol)),
     ("yes_and_no_at_once", Lost(Timeout)),
-    // They answer too much.
+    // They answer with too much, or more than once.
     ("huge_line", Lost(Unavailable)),
     ("endless_line", Lost(Unavailable)),
     ("huge_error", No(ToolError)),
     ("answers_twice", Yes("first")),
     ("yes_then_no", Yes("yes")),
     ("no_then_yes", No(ToolError)),
-    // They make noise, and answer.
+    // They write noise, and answer.
     ("garbage", Yes("through the noise")),
     ("binary", Yes("after the bytes")),
     ("in_pieces", Yes("put together")),
@@ -93,16 +93,16 @@ const ZOO: &[(&str, Is)] = &[
     ("says_that_we_cancelled", Yes("and answers")),
     ("asks_back", Yes("cancel")),
     ("asks_back_in_the_newer_era", Yes("cancel")),
-    // They write more than they may.
+    // They flood their output.
     ("pings_and_does_not_read", Lost(Unavailable)),
     ("floods_at_start", Unsent(Unavailable)),
     ("floods_noise", Lost(Unavailable)),
-    // They will not go.
+    // They do not exit.
     ("ignores_everything", Yes("up")),
     ("ignores_the_end_and_the_signal", Yes("staying")),
     ("leaves_a_daemon_behind", Yes("not alone")),
     ("makes_zombies", Yes("among the dead")),
-    // They have their own idea of a handshake.
+    // They break the handshake.
     ("leaves_at_the_first_unknown_word", Yes("as in the old days")),
     ("answers_the_first_word_with_nothing", Yes("once more")),
     ("refuses_the_handshake", Unsent(Unavailable)),
@@ -110,23 +110,23 @@ const ZOO: &[(&str, Is)] = &[
     ("answers_the_handshake_to_somebody_else", Unsent(Unavailable)),
 ];
 
-/// In a process of its own: other tests' descriptors and memory would be taken for what the servers left.
+/// Runs in a helper process: other tests' descriptors and memory would count as leaks of the servers.
 #[test]
 fn every_hostile_server_is_judged_as_the_table_says_and_leaves_nothing_behind() {
     process::start(HOSTILE_SERVERS, "").said();
 }
 
-/// The part of that process, for `durability::process`.
+/// The part name for `durability::helper_process`.
 pub const HOSTILE_SERVERS: &str = "hostile servers";
 
 pub async fn play() {
     let names: BTreeSet<&str> = ZOO.iter().map(|(name, _)| *name).collect();
-    assert!(names.len() == ZOO.len() && names.len() >= 50, "{} different animals", names.len());
+    assert!(names.len() == ZOO.len() && names.len() >= 50, "{} different servers", names.len());
     let before = descriptors();
     let mut wrong = Vec::new();
     for some in ZOO.chunks(AT_ONCE) {
-        let met = join_all(some.iter().map(|(name, expected)| meet(name, expected))).await;
-        let failed = some.iter().zip(met).filter_map(|((name, _), met)| Some((name, met.err()?)));
+        let results = join_all(some.iter().map(|(name, expected)| meet(name, expected))).await;
+        let failed = some.iter().zip(results).filter_map(|((name, _), result)| Some((name, result.err()?)));
         wrong.extend(failed.map(|(name, why)| format!("{name}: {why}")));
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), ZOO.len(), wrong.join("\n"));
@@ -135,32 +135,32 @@ pub async fn play() {
     assert!(peak < MEMORY_MAX_KB, "{peak} kB at the most");
 }
 
-/// Calls it once, ends it, and looks whether anything is left.
+/// Calls a server once, shuts it down, and checks that nothing of it is left.
 async fn meet(name: &str, expected: &Is) -> Result<(), String> {
     let (folder, tools) = animal(name);
-    let patience = match expected {
+    let timeout = match expected {
         Lost(Timeout) | Unsent(Timeout) => SHORT,
         Yes(_) | No(_) | Lost(_) | Unsent(_) => PATIENCE,
     };
     if !matches!(expected, Unsent(_)) {
-        // Up, so that a short time measures the call and not the start; some come up and list nothing.
+        // Start it first, so that a short time-out measures the call and not the start; some list no tools.
         drop(tokio::time::timeout(UP_WITHIN, tools.list_server("zoo")).await);
     }
-    let call = Call { timeout: patience, ..a_call("zoo/any", arguments(name)) };
-    let (ended, told) = watched_call(&tools, call).await;
+    let call = Call { timeout, ..a_call("zoo/any", arguments(name)) };
+    let (ended, processes) = watched_call(&tools, call).await;
     let judged = judge(&ended, expected);
     let sent = matches!(expected, Yes(_) | No(_) | Lost(_));
-    if told.is_empty() == sent {
-        return Err(format!("the seat was told {told:?}"));
+    if processes.is_empty() == sent {
+        return Err(format!("reported processes: {processes:?}"));
     }
     let ending = Instant::now();
     tools.shutdown().await;
-    let group = told.first().copied().flatten().map(|child| child.pid);
+    let group = processes.first().copied().flatten().map(|child| child.pid);
     gone(&folder, group, ending).await?;
     judged
 }
 
-/// One that does not read is only met by somebody with more to say than a pipe holds.
+/// A server that does not read is noticed only by a call larger than the pipe's buffer.
 fn arguments(name: &str) -> Value {
     match name {
         "stops_reading" => json!({ "long": "w".repeat(1_000_000) }),
@@ -182,7 +182,7 @@ fn judge(ended: &CallOutcome, expected: &Is) -> Result<(), String> {
     if fits { Ok(()) } else { Err(format!("expected {expected:?}, got {short}")) }
 }
 
-/// Its group, and every process that it left a note of.
+/// Waits until the group and every process that the server recorded in its files are gone.
 async fn gone(folder: &TempDir, group: Option<u32>, since: Instant) -> Result<(), String> {
     let noted = ["processes", "starts"].map(|file| std::fs::read_to_string(folder.path().join(file)));
     let noted: Vec<u32> = noted.iter().flatten().flat_map(|text| text.lines()).flat_map(str::parse).collect();
@@ -208,7 +208,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Tasks that read what is gone need a moment to notice.
+/// Waits until the descriptors are closed: reader tasks take a moment to notice a closed pipe.
 async fn settled(before: usize) {
     let since = Instant::now();
     while descriptors() > before + RUNTIMES_OWN {
@@ -217,7 +217,7 @@ async fn settled(before: usize) {
     }
 }
 
-/// Waiting for children and for signals takes some, once, and so does the helper that ends servers.
+/// Descriptors that the runtime keeps open: for child and signal handling, and for the orphan reaper.
 const RUNTIMES_OWN: usize = 5;
 
 fn peak_memory_kb() -> u64 {

@@ -1,4 +1,4 @@
-//! `command/…`: argument lists, input, exits, time, and the whole group.
+//! `command/…` tools: arguments, input, exit codes, time-outs, and process groups.
 
 use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
@@ -100,16 +100,16 @@ async fn a_program_that_reads_nothing_and_writes_too_much_still_succeeds() {
     assert!(output.to_string().len() < actbook::tools::OUTPUT_BYTES_MAX);
 }
 
-/// Both the grandchild and the child that ignores the polite word are gone.
+/// The grandchild and the child that ignores SIGTERM both end.
 #[tokio::test]
 async fn at_the_timeout_the_whole_group_is_ended_and_the_outcome_is_unknown() {
     let folder = tempdir().unwrap();
     let tools = command(folder.path(), shell("trap '' TERM; sleep 1000 & while :; do sleep 1000; done"));
     let slow = Call { timeout: Duration::from_millis(100), ..a_call("command/it", json!({})) };
-    let (ended, told) = watched_call(&tools, slow).await;
+    let (ended, processes) = watched_call(&tools, slow).await;
     assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
-    assert_eq!(told[0], None, "once before it is started");
-    assert_group_ends(told[1].expect("and once after, with the child").pid).await;
+    assert_eq!(processes[0], None, "reported before the start");
+    assert_group_ends(processes[1].expect("reported after the start, with the child").pid).await;
 }
 
 #[tokio::test]
@@ -122,9 +122,9 @@ async fn the_configured_timeout_holds_where_the_call_would_wait_longer() {
 async fn what_a_program_leaves_running_is_ended_with_it() {
     let folder = tempdir().unwrap();
     let tools = command(folder.path(), shell("sleep 1000 & echo started"));
-    let (ended, told) = watched_call(&tools, a_call("command/it", json!({}))).await;
+    let (ended, processes) = watched_call(&tools, a_call("command/it", json!({}))).await;
     assert_eq!(output(ended), json!({ "text": "started\n" }));
-    assert_group_ends(told[1].unwrap().pid).await;
+    assert_group_ends(processes[1].unwrap().pid).await;
 }
 
 #[tokio::test]
@@ -144,9 +144,10 @@ async fn asked_to_stop_a_clean_end_is_believed_and_a_no_is_not() {
             }
         };
         let ended = tools.call(a_call("command/it", json!({})), |_| {}, stop).await;
-        match clean {
-            true => assert_eq!(output(ended), json!({ "text": "finished\n" })),
-            false => drop(unknown(ended)),
+        if clean {
+            assert_eq!(output(ended), json!({ "text": "finished\n" }));
+        } else {
+            unknown(ended);
         }
     }
 }
@@ -155,14 +156,14 @@ async fn asked_to_stop_a_clean_end_is_believed_and_a_no_is_not() {
 async fn asked_to_stop_before_its_turn_it_is_never_sent() {
     let folder = tempdir().unwrap();
     let tools = command(folder.path(), shell("echo > up"));
-    let never = |_| panic!("said to be sent");
+    let never = |_| panic!("reported as sent");
     let (category, message, sent) =
         failure(tools.call(a_call("command/it", json!({})), never, std::future::ready(())).await);
     assert_eq!((category, sent), (ErrorCategory::Policy, false), "{message}");
     assert!(!folder.path().join("up").exists());
 }
 
-/// As the runner does it: many at once, each a task of its own, no more out than the config allows.
+/// Calls from many tasks at once, as the runner makes them.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_commands_run_at_once_than_the_config_says() {
     let folder = tempdir().unwrap();

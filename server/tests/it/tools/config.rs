@@ -1,4 +1,4 @@
-//! `actbook.yaml`: what is accepted, and how what is not is refused.
+//! `actbook.yaml`: what is accepted, and the errors for what is not.
 
 use std::time::Duration;
 
@@ -41,14 +41,14 @@ fn a_clients_block_pastes_in_unchanged_beside_our_own_words() {
     assert!(matches!(&config.mcp_servers["files"], McpServer::Stdio { args, .. } if args.len() == 3));
     assert!(matches!(&config.mcp_servers["windsurf"], McpServer::Http { .. }));
     assert!(config.servers["files"].trusted);
-    let words = config.tool_config("files", "write_file");
-    assert_eq!((words.timeout, words.approval), (Some(Duration::from_secs(10)), Some(true)));
+    let tool = config.tool_config("files", "write_file");
+    assert_eq!((tool.timeout, tool.approval), (Some(Duration::from_secs(10)), Some(true)));
     let retry = RetryConfig {
         max_attempts: Some(3),
         on: Some([ErrorCategory::Timeout].into()),
         ..RetryConfig::default()
     };
-    assert_eq!(words.retry, Some(retry));
+    assert_eq!(tool.retry, Some(retry));
     assert_eq!(config.tool_config("command", "build").timeout, Some(Duration::from_secs(300)));
     assert_eq!(config.tool_config("files", "unsaid").idempotent, None);
 }
@@ -63,7 +63,7 @@ fn inherit_env_is_taken_from_either_block_once() {
     assert_eq!(inherited("mcpServers: { a: { command: x, inherit_env: [A_B] } }"), names);
     assert_eq!(inherited("mcpServers: { a: { command: x } }\nservers: { a: { inherit_env: [A_B] } }"), names);
     assert_eq!(inherited("mcpServers: { a: { command: x, inherit_env: all } }"), InheritEnv::All);
-    for (text, says) in [
+    for (text, expected) in [
         ("mcpServers: { a: { command: x, inherit_env: everything } }", "must be `all` or a list"),
         ("mcpServers: { a: { url: 'http://x' } }\nservers: { a: { inherit_env: all } }", "that is started"),
         (
@@ -74,7 +74,7 @@ fn inherit_env_is_taken_from_either_block_once() {
         ("commands: { c: { argv: [x] } }\nservers: { command: { inherit_env: all } }", "of each command"),
     ] {
         let refused = parse(text).unwrap_err();
-        assert!(refused.contains(says), "{refused}");
+        assert!(refused.contains(expected), "{refused}");
     }
 }
 
@@ -191,9 +191,9 @@ fn a_file_is_read_by_name_and_its_folder_is_where_paths_start() {
 }
 
 proptest::proptest! {
-    /// Refused or accepted, but never a panic; what has no reference in it stands for itself.
+    /// Any text is accepted or refused without a panic; a template without references is its own text.
     #[test]
-    fn any_text_is_read_or_refused(text in r#"[\[\]{}:,$a-z0-9 \n"'&*-]{0,80}|\PC{0,40}"#) {
+    fn any_config_text_parses_or_is_refused(text in r#"[\[\]{}:,$a-z0-9 \n"'&*-]{0,80}|\PC{0,40}"#) {
         drop(parse(&text));
         drop(parse(&format!("commands: {{ a: {{ argv: [x, {text}] }} }}")));
         for scope in [ReferenceScope::Client, ReferenceScope::Environment, ReferenceScope::Call] {

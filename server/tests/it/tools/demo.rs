@@ -1,4 +1,4 @@
-//! The demo server through the real binary: its effects, its honesty, its end in mid-call.
+//! The demo server through the real binary: effects, errors, and a crash during a call.
 
 use std::fs;
 
@@ -78,15 +78,15 @@ async fn a_crash_in_mid_call_is_unknown_and_the_next_call_finds_a_new_child() {
     let folder = tempdir().unwrap();
     let tools = demo(folder.path());
     let crash = a_call("demo/crash", json!({ "after_effect": "left.txt" }));
-    let (ended, told) = watched_call(&tools, crash).await;
+    let (ended, processes) = watched_call(&tools, crash).await;
     let (category, message) = unknown(ended);
     assert_eq!(category, ErrorCategory::Unavailable);
     assert!(message.contains("exited with code 70"), "{message}");
     assert!(folder.path().join("left.txt").exists());
 
-    let (ended, told_then) = watched_call(&tools, a_call("demo/echo", json!({ "again": 1 }))).await;
+    let (ended, later_processes) = watched_call(&tools, a_call("demo/echo", json!({ "again": 1 }))).await;
     assert_eq!(output(ended), json!({ "again": 1 }));
-    let (first, second) = (told[0].unwrap(), told_then[0].unwrap());
+    let (first, second) = (processes[0].unwrap(), later_processes[0].unwrap());
     assert_ne!(first.pid, second.pid);
     assert!(first.start_time > 0 && second.start_time >= first.start_time);
     tools.shutdown().await;
@@ -97,13 +97,13 @@ async fn a_crash_in_mid_call_is_unknown_and_the_next_call_finds_a_new_child() {
 async fn a_timed_out_call_is_unknown_and_a_server_that_recovers_is_kept() {
     let folder = tempdir().unwrap();
     let tools = demo(folder.path());
-    let (_, told) = watched_call(&tools, a_call("demo/echo", json!({}))).await;
+    let (_, processes) = watched_call(&tools, a_call("demo/echo", json!({}))).await;
     let slow = Call { timeout: Duration::from_millis(50), ..a_call("demo/sleep", json!({ "ms": 600_000 })) };
     let (ended, _) = watched_call(&tools, slow).await;
     assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
-    let (ended, told_then) = watched_call(&tools, a_call("demo/echo", json!({}))).await;
+    let (ended, later_processes) = watched_call(&tools, a_call("demo/echo", json!({}))).await;
     output(ended);
-    assert_eq!(told, told_then);
+    assert_eq!(processes, later_processes);
     tools.shutdown().await;
 }
 
@@ -133,9 +133,13 @@ async fn arguments_that_do_not_fit_the_live_schema_do_not_leave() {
         ("demo/sleep", json!({ "ms": -1 }), "/ms"),
     ];
     for (tool, arguments, words) in cases {
-        let (ended, told) = watched_call(&tools, a_call(tool, arguments)).await;
+        let (ended, processes) = watched_call(&tools, a_call(tool, arguments)).await;
         let (category, message, sent) = failure(ended);
-        assert_eq!((category, sent, told), (ErrorCategory::InvalidArguments, false, vec![]), "{message}");
+        assert_eq!(
+            (category, sent, processes),
+            (ErrorCategory::InvalidArguments, false, vec![]),
+            "{message}"
+        );
         assert!(message.contains(words), "{message}");
     }
     assert!(!folder.path().join("x").exists());
@@ -161,7 +165,7 @@ async fn at_concurrency_one_the_second_call_leaves_after_the_first_has_ended() {
     tools.shutdown().await;
 }
 
-/// What a tool promises in its output schema, it keeps.
+/// Every tool's answer validates against its output schema.
 #[tokio::test]
 async fn every_answer_fits_its_declared_schema() {
     let folder = tempdir().unwrap();
@@ -190,7 +194,7 @@ async fn every_answer_fits_its_declared_schema() {
     tools.shutdown().await;
 }
 
-/// Spoken by hand, in the older era, to see what other clients see.
+/// Sends raw messages of the older protocol, to see what other clients see.
 #[tokio::test]
 async fn a_sleeping_call_reports_progress() {
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

@@ -1,5 +1,5 @@
-# A server of the older era whose calls leave a line with the witness, synced, before anything else; then
-# each meets a fault drawn from the seed, or none. argv: the seed, and how many of 100 calls meet one.
+# An MCP server of the older protocol. Each call first appends a synced line to the file `witness`, then meets a
+# fault drawn from the seed, or none. argv: the seed, and how many of 100 calls meet a fault.
 import json, os, signal, sys, time, zlib
 
 SEED, FAULTY = sys.argv[1], int(sys.argv[2])
@@ -41,22 +41,22 @@ def forever():
         time.sleep(1000)
 
 
-def dice(sides, what):
-    return zlib.crc32(f"{SEED} {what}".encode()) // 7 % sides
+def seeded_below(limit, what):
+    return zlib.crc32(f"{SEED} {what}".encode()) // 7 % limit
 
 
 def act(message):
     arguments, meta = message["params"]["arguments"], message["params"]["_meta"]
     id, key = arguments["id"], meta["actbook/idempotency-key"]
     nth = append(f"seen/{id}", ".", False)
-    faulty = dice(100, f"{id} {nth}") < FAULTY
-    fault = FAULTS[dice(len(FAULTS), f"which {id} {nth}")] if faulty else "none"
+    faulty = seeded_below(100, f"{id} {nth}") < FAULTY
+    fault = FAULTS[seeded_below(len(FAULTS), f"which {id} {nth}")] if faulty else "none"
     if fault in ("no", "error") and arguments["kind"] == "idempotent" and os.path.exists(f"effects/{id}.{key}"):
-        fault = "none"  # What it did under a key it does not deny under that key.
+        fault = "none"  # A call that took effect under a key does not fail under that key.
     append("witness", f"{id} {key} {fault}\n", True)
 
     def take_effect():
-        # A tool that knows its keys does the same thing once.
+        # An idempotent tool takes effect once per key.
         name = f"{id}.{key}" if arguments["kind"] == "idempotent" else f"{id}.{nth}"
         if arguments["kind"] != "reads":
             open(f"effects/{name}", "w").close()
@@ -94,7 +94,7 @@ def act(message):
 
 def look(message):
     id = message["params"]["arguments"]["id"]
-    if dice(10, f"look {id}") == 0:
+    if seeded_below(10, f"look {id}") == 0:
         return answer(message["id"], {"content": [{"type": "text", "text": "cannot look"}], "isError": True})
     answer(message["id"], structured({"exists": bool(effects(id))}))
 

@@ -1,5 +1,5 @@
-//! A thousand random faults, and a witness outside who writes down, synced, each call that arrives: no call
-//! that is not idempotent arrives twice without a word in between, whatever the server did with it.
+//! A thousand random server faults, and a witness file with each call that arrived, synced: no call that is
+//! not idempotent arrives twice without a decision or a definite failure in between, whatever the server did.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,25 +15,26 @@ use super::*;
 use crate::durability::book::Book;
 use crate::store::{Kind, place};
 
-/// `ACTBOOK_FAULTS` asks for more.
+/// `ACTBOOK_FAULTS` overrides it.
 const FAULTS_DEFAULT: usize = 1_000;
-/// Of a hundred calls.
+/// How many of a hundred calls meet a fault.
 const FAULTY: u64 = 70;
 const SERVERS: u64 = 10;
 const EXECUTIONS_AT_ONCE: u64 = 40;
-/// Answers that one execution may need; more means that it goes round in circles.
+/// Rounds of answers that one execution may need; more means that it does not terminate.
 const TURNS_MAX: usize = 60;
-/// A step that failed so often is skipped instead of tried again.
+/// A step with this many attempts is skipped instead of retried.
 const RETRIED_ATTEMPTS: usize = 8;
 
 const KINDS: [&str; 4] = ["once", "probed", "idempotent", "reads"];
 
+/// A folder with the fault servers' files, and their random seed.
 struct World {
     folder: TempDir,
     seed: u64,
 }
 
-/// A line of the witness.
+/// A line of the witness file: a call that arrived, and the fault it met.
 #[derive(Debug)]
 struct Arrived {
     id: String,
@@ -59,13 +60,13 @@ impl World {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tools/faults.py");
         let args = json!(["-I", "-S", script, self.seed.to_string(), FAULTY.to_string()]);
         let server = json!({ "command": "python3", "args": args });
-        // This test is about calls: a server that falls all the time is to be started all the time.
-        let words = json!({ "concurrency": 4, "breaker": { "after": 1_000_000 },
+        // This test is about calls: a server that crashes all the time is restarted all the time.
+        let settings = json!({ "concurrency": 4, "breaker": { "after": 1_000_000 },
                             "restart": { "backoff": "1ms", "max_backoff": "1ms" } });
         let names: Vec<String> = (0..SERVERS).map(|number| format!("s{number}")).collect();
         let servers: BTreeMap<&String, &Value> = names.iter().map(|name| (name, &server)).collect();
-        let words: BTreeMap<&String, &Value> = names.iter().map(|name| (name, &words)).collect();
-        tools(self.folder.path(), json!({ "mcpServers": servers, "servers": words }))
+        let settings: BTreeMap<&String, &Value> = names.iter().map(|name| (name, &settings)).collect();
+        tools(self.folder.path(), json!({ "mcpServers": servers, "servers": settings }))
     }
 
     fn witness(&self) -> Vec<Arrived> {
@@ -84,7 +85,7 @@ impl World {
     }
 }
 
-/// Two steps of each kind, on servers that take turns.
+/// Two steps of each kind, on alternating servers.
 fn plan(number: u64) -> Value {
     let step = |index: u64| {
         let kind = KINDS[(index % 4) as usize];
@@ -113,40 +114,40 @@ fn plan(number: u64) -> Value {
     json!({ "name": format!("faults-{number}"), "policy": { "concurrency": 4 }, "steps": steps })
 }
 
-/// Runs one execution to its end, answering as somebody would who goes and looks.
-async fn run(book: &Book, world: &World, number: u64) -> usize {
-    let (id, mut status) = book.run(&plan(number), None).await;
+/// Runs one execution to its end, answering questions by its real effects. Returns the number of decisions.
+async fn run(fixture: &Book, faults_fixture: &World, number: u64) -> usize {
+    let (id, mut status) = fixture.run(&plan(number), None).await;
     let mut decisions = 0;
     for _ in 0..TURNS_MAX {
         if status != ExecutionStatus::Blocked {
             break;
         }
-        let view = book.service.view(&id).await.unwrap();
+        let view = fixture.service.view(&id).await.unwrap();
         for waiting in &view.waiting {
             let step = waiting.step.clone().unwrap();
             let shown = view.steps.iter().find(|shown| shown.id == step).unwrap();
-            let stands = world.effects(&format!("e{number}-{step}")) > 0;
+            let has_effect = faults_fixture.effects(&format!("e{number}-{step}")) > 0;
             let answer = match shown.status {
-                StepStatus::Unknown if stands => StepAnswer::Happened,
+                StepStatus::Unknown if has_effect => StepAnswer::Happened,
                 StepStatus::Unknown => StepAnswer::DidNotHappen,
                 _ if shown.attempts < RETRIED_ATTEMPTS => StepAnswer::Retry,
                 _ => StepAnswer::Skip,
             };
             let (reason, output) = (Some("went and looked".to_owned()), None);
             let decided =
-                book.service.decide(&book.caller, &id, step.to_string(), answer, reason, output).await;
+                fixture.service.decide(&fixture.caller, &id, step.to_string(), answer, reason, output).await;
             decided.unwrap_or_else(|error| panic!("{answer} to {step} of {id}: {error:?}"));
             decisions += 1;
         }
-        status = book.go_on(&id).await;
+        status = fixture.go_on(&id).await;
     }
     assert_eq!(status, ExecutionStatus::Succeeded, "execution {number} came to an end");
-    let view = book.service.view(&id).await.unwrap();
+    let view = fixture.service.view(&id).await.unwrap();
     for step in view.steps.iter().filter(|step| !step.id.as_str().starts_with("reads")) {
-        let effects = world.effects(&format!("e{number}-{}", step.id));
+        let effects = faults_fixture.effects(&format!("e{number}-{}", step.id));
         match (step.status, step.id.as_str().starts_with("idempotent")) {
             (StepStatus::Succeeded, _) => assert_eq!(effects, 1, "{} of execution {number}", step.id),
-            // Skipped after an attempt of which nobody knew, and another that was never sent.
+            // Skipped after an attempt with an unknown outcome, and another that was never sent.
             (_, true) => assert!(effects <= 1, "{} of execution {number}", step.id),
             (_, false) => assert_eq!(effects, 0, "{} of execution {number}", step.id),
         }
@@ -158,7 +159,8 @@ fn kind_of(id: &str) -> &str {
     id.split_once('-').unwrap().1.trim_end_matches(|sign: char| sign.is_ascii_digit())
 }
 
-/// Each key of a call that is not idempotent arrives once: it changes only after a definite no or an answer.
+/// Each key of a non-idempotent call arrives once: a new key is used only after a definite failure or a
+/// decision.
 fn assert_no_duplicates(arrived: &[Arrived]) {
     let mut known = BTreeSet::new();
     for call in arrived.iter().filter(|call| ["once", "probed"].contains(&kind_of(&call.id))) {
@@ -172,25 +174,25 @@ async fn no_call_that_is_not_idempotent_arrives_twice_over_a_thousand_faults() {
     let seed = std::env::var("ACTBOOK_SEED").map_or(clock, |seed| seed.parse().unwrap());
     let wanted = std::env::var("ACTBOOK_FAULTS").map_or(FAULTS_DEFAULT, |faults| faults.parse().unwrap());
     eprintln!("ACTBOOK_SEED={seed}");
-    let world = World::new(seed);
-    let (_place, url) = place(Kind::Sqlite).await;
-    let book = Book::with_tools(&url, world.tools()).await;
+    let faults_fixture = World::new(seed);
+    let (_storage, url) = place(Kind::Sqlite).await;
+    let fixture = Book::with_tools(&url, faults_fixture.tools()).await;
     let faults = |arrived: &[Arrived]| arrived.iter().filter(|call| call.fault != "none").count();
     let next = AtomicU64::new(0);
-    let one_after_another = || async {
+    let run_in_turn = || async {
         let mut decisions = 0;
-        while faults(&world.witness()) < wanted {
-            decisions += run(&book, &world, next.fetch_add(1, Ordering::Relaxed)).await;
+        while faults(&faults_fixture.witness()) < wanted {
+            decisions += run(&fixture, &faults_fixture, next.fetch_add(1, Ordering::Relaxed)).await;
         }
         decisions
     };
-    let working = (0..EXECUTIONS_AT_ONCE).map(|_| one_after_another());
+    let working = (0..EXECUTIONS_AT_ONCE).map(|_| run_in_turn());
     let decisions: usize = join_all(working).await.into_iter().sum();
     let executions = next.into_inner();
-    assert_no_duplicates(&world.witness());
-    book.service.close().await;
-    let arrived = world.witness();
-    let seen = book.service.tool_call_stats(None).await.unwrap();
+    assert_no_duplicates(&faults_fixture.witness());
+    fixture.service.close().await;
+    let arrived = faults_fixture.witness();
+    let seen = fixture.service.tool_call_stats(None).await.unwrap();
     let unknown: u64 = seen.servers.values().flat_map(|seen| seen.unknown.values()).sum();
     let timeouts: u64 = seen.servers.values().filter_map(|seen| seen.unknown.get("timeout")).sum();
     let probes: u64 =
@@ -211,5 +213,5 @@ async fn no_call_that_is_not_idempotent_arrives_twice_over_a_thousand_faults() {
     assert_eq!(met.len(), 17, "every fault was met: {met:?}");
     assert!(unknown >= 300 && timeouts >= 50, "{unknown} unknown, {timeouts} by time");
     assert!(probes >= 50 && decisions >= 50 && again >= 50, "probes, decisions, keys sent again");
-    book.assert_whole().await;
+    fixture.assert_whole().await;
 }

@@ -1,5 +1,5 @@
-//! Servers that send too much, through the real binary: each is given up, visibly, and the memory of the process
-//! stays within a bound.
+//! Servers that send too much, through the real binary: the call fails with an error, and the memory of the
+//! process stays within a bound.
 
 use serde_json::{Value, json};
 
@@ -7,13 +7,13 @@ use crate::cli::House;
 use crate::mcp::agent::{Agent, Answer};
 use crate::mcp::web::peak_mb;
 
-/// A process that is not flooded takes a third of it, with debug assertions.
+/// A process without a flood uses a third of this, with debug assertions.
 const PEAK_MB_MAX: u64 = 250;
 
-fn house_with(animal: &str) -> House {
+fn house_with(server: &str) -> House {
     let house = House::new();
     let zoo = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tools/zoo.py");
-    let server = json!({ "command": "python3", "args": ["-I", "-S", zoo, animal] });
+    let server = json!({ "command": "python3", "args": ["-I", "-S", zoo, server] });
     house.write("actbook.yaml", &json!({ "mcpServers": { "zoo": server } }).to_string());
     house
 }
@@ -23,9 +23,9 @@ fn agent(house: &House) -> Agent {
 }
 
 #[track_caller]
-fn assert_peak(agent: &Agent, animal: &str) {
+fn assert_peak(agent: &Agent, server: &str) {
     let peak = peak_mb(agent.child.id());
-    assert!(peak < PEAK_MB_MAX, "{animal}: {peak} MB");
+    assert!(peak < PEAK_MB_MAX, "{server}: {peak} MB");
 }
 
 fn run(agent: &mut Agent) -> Answer {
@@ -52,16 +52,16 @@ fn oversized_tool_lists_are_refused_within_memory_bound() {
         ("lists_many_small_tools", "more than 10000 tools"),
         ("lists_long_pages", "more than 4194304 bytes"),
     ];
-    for (animal, words) in cases {
-        let house = house_with(animal);
+    for (server, words) in cases {
+        let house = house_with(server);
         let mut agent = agent(&house);
         let listed = agent.call("list_tools", json!({}));
-        assert!(listed.whole.to_string().contains(words), "{animal}: {}", listed.text);
-        assert_peak(&agent, animal);
+        assert!(listed.whole.to_string().contains(words), "{server}: {}", listed.text);
+        assert_peak(&agent, server);
     }
 }
 
-/// The time that a process has spent computing, in clock ticks: a hundredth of a second each.
+/// The CPU time of a process in clock ticks, a hundredth of a second each.
 fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -91,8 +91,8 @@ fn silent_server_is_given_up_after_its_start_timeout() {
     house.write("actbook.yaml", &config.to_string());
     let mut agent = agent(&house);
     let listed = agent.call("list_tools", json!({}));
-    let said = listed.whole.to_string();
-    assert!(said.contains("did not answer within 500ms") && said.contains("start_timeout"), "{said}");
+    let text = listed.whole.to_string();
+    assert!(text.contains("did not answer within 500ms") && text.contains("start_timeout"), "{text}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn server_that_ignores_the_end_of_its_input_ends_with_a_killed_process() {
     agent.call("list_tools", json!({}));
     let noted = std::fs::read_to_string(house.path("processes")).unwrap();
     let server: u32 = noted.trim().parse().unwrap();
-    assert!(!super::living(server).is_empty(), "it runs while its client does");
+    assert!(!super::living(server).is_empty(), "the server runs while its client does");
     agent.child.kill().unwrap();
     agent.child.wait().unwrap();
     crate::crash::wait_for("the end of the server", || super::living(server).is_empty().then_some(()));

@@ -1,5 +1,5 @@
-//! A real HTTP server on loopback that does one thing wrong, and remembers every request it got. It also plays
-//! an MCP server up to the call, which is where it goes wrong then.
+//! A real HTTP server on loopback that answers calls with one configured behaviour and records every request.
+//! It also acts as an MCP server up to `tools/call`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,22 +11,22 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// `{id}` stands for the request's id, `{result}` for a whole and right answer to it.
+/// How the server answers. In texts, `{id}` is replaced by the request's id and `{result}` by a valid answer.
 #[derive(Clone, Debug)]
 pub enum Do {
-    /// Well formed; its length is right.
+    /// A well-formed response with the right length.
     Page {
         status: &'static str,
         headers: &'static str,
         body: &'static str,
     },
-    /// As it stands, then the connection is closed.
+    /// This text, then the connection is closed.
     Raw(&'static str),
     RawThenReset(&'static str),
     RawThenHang(&'static str),
-    /// As it stands, a byte at a time.
+    /// This text, a byte at a time.
     Drip(&'static str),
-    /// The head, then this for as long as anybody reads.
+    /// The head, then the second text repeated until the client stops reading.
     Endless(&'static str, &'static str),
     /// Reads at least so many bytes of the request, then resets the connection.
     ResetAfter(usize),
@@ -36,6 +36,7 @@ pub fn page(status: &'static str, headers: &'static str, body: &'static str) -> 
     Do::Page { status, headers, body }
 }
 
+/// One request that the server received.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub method: String,
@@ -70,7 +71,7 @@ impl Drop for Hostile {
 }
 
 impl Hostile {
-    /// Does what `does` says of each call.
+    /// Starts a server whose behaviour depends on the request.
     pub async fn start(does: impl Fn(&Seen) -> Do + Send + Sync + 'static) -> Self {
         Self::serve(Box::new(does), None).await
     }
@@ -99,12 +100,12 @@ impl Hostile {
         Self { port, actor, serving }
     }
 
-    /// From here on it resets connections, if that is what it does.
+    /// Enables `ResetAfter`: from now on connections are reset.
     pub fn arm(&self) {
         self.actor.armed.store(true, Ordering::SeqCst);
     }
 
-    /// How many connections it reset.
+    /// How many connections were reset.
     pub fn resets(&self) -> u64 {
         self.actor.reset.load(Ordering::SeqCst)
     }
@@ -113,7 +114,7 @@ impl Hostile {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// The requests that were calls: all but what an MCP client says before and after.
+    /// The requests that were calls: without an MCP client's handshake and session requests.
     pub fn calls(&self) -> Vec<Seen> {
         let seen = self.actor.seen.lock().unwrap();
         let of_mcp = |seen: &Seen| seen.header("mcp-protocol-version").is_some();
@@ -124,12 +125,12 @@ impl Hostile {
         seen.iter().filter(is_call).cloned().collect()
     }
 
-    /// What its last endless answer got rid of before anybody stopped reading.
+    /// Bytes that endless answers wrote before the client stopped reading.
     pub fn bytes_written(&self) -> u64 {
         self.actor.written.load(Ordering::SeqCst)
     }
 
-    /// Until none of this process's sockets leads here any more; false where some stay.
+    /// Waits until this process has no socket to the server; false on time-out.
     pub async fn is_left_alone(&self) -> bool {
         let started = Instant::now();
         while open_sockets_to(self.port) > 0 {
@@ -142,7 +143,7 @@ impl Hostile {
     }
 }
 
-/// Descriptors of this process that are TCP connections to this port of loopback.
+/// Counts this process's TCP connections to this loopback port.
 fn open_sockets_to(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let remote = format!("0100007F:{port:04X}");
@@ -156,6 +157,7 @@ fn open_sockets_to(port: u16) -> usize {
     links.filter(|link| inodes.iter().any(|inode| link.to_str() == Some(inode))).count()
 }
 
+/// Serves the connections and records their requests.
 struct Actor {
     does: Box<dyn Fn(&Seen) -> Do + Send + Sync>,
     resets: Option<usize>,
@@ -216,7 +218,7 @@ impl Actor {
         }
     }
 
-    /// Says whether the connection lives on.
+    /// Sends the response; returns whether the connection stays open.
     async fn act(&self, stream: &mut TcpStream, does: Do, seen: &Seen) -> bool {
         let id = seen.body["id"].to_string();
         let fill = |text: &str| text.replace("{result}", RESULT).replace("{id}", &id);
@@ -261,7 +263,7 @@ async fn drip(stream: &mut TcpStream, text: &str) -> bool {
     true
 }
 
-/// A request that is whole.
+/// Parses a complete request; `None` if bytes are missing.
 fn parse(bytes: &[u8]) -> Option<Seen> {
     let text = String::from_utf8_lossy(bytes);
     let (head, body) = text.split_once("\r\n\r\n")?;
@@ -277,10 +279,11 @@ fn parse(bytes: &[u8]) -> Option<Seen> {
     Some(seen)
 }
 
-/// Where it plays a server of the newer era.
+/// The path at which it acts as a server of the newer protocol.
 pub const NEWER: &str = "/newer";
 
-/// An MCP server up to the call: of the older era, with a session; of the newer one at `NEWER`.
+/// Replies of an MCP server up to the call: of the older protocol with a session, of the newer one at
+/// `NEWER_PATH`.
 fn polite(seen: &Seen) -> Do {
     const JSON: &str = "Content-Type: application/json\r\nMcp-Session-Id: s\r\nConnection: close\r\n";
     match seen.rpc() {

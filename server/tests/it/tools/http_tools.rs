@@ -1,4 +1,5 @@
-//! `http/<name>`: what is sent, what is made of the answer, what is refused before anything leaves.
+//! `http/<name>` tools: the request that is sent, the outcome of its answer, and calls refused before
+//! sending.
 
 use serde_json::json;
 
@@ -125,10 +126,10 @@ async fn a_tool_over_http_is_listed_described_and_part_of_the_place() {
     let there = with_http(tool("http://c"));
     let digest = async |tools: &Tools| tools.describe("http/one").await.unwrap().digest;
     assert_ne!(digest(&here).await, digest(&there).await);
-    let place = |tools: &Tools, name: &str| tools.toolset_digest(&[name.to_owned()].into());
-    assert_ne!(place(&here, "http/one"), place(&there, "http/one"));
-    assert_eq!(place(&here, "http/two"), place(&there, "http/two"));
-    assert_ne!(place(&here, "http"), place(&there, "http"));
+    let toolset = |tools: &Tools, name: &str| tools.toolset_digest(&[name.to_owned()].into());
+    assert_ne!(toolset(&here, "http/one"), toolset(&there, "http/one"));
+    assert_eq!(toolset(&here, "http/two"), toolset(&there, "http/two"));
+    assert_ne!(toolset(&here, "http"), toolset(&there, "http"));
 }
 
 #[tokio::test]
@@ -173,8 +174,8 @@ async fn a_redirect_to_another_origin_takes_no_secret_along() {
 #[tokio::test]
 async fn a_secret_from_the_environment_is_sent_and_never_told() {
     let server = Hostile::start(|seen| {
-        let told = seen.header("authorization").unwrap_or_default();
-        page("401 Unauthorized", "", format!("who is {told}?").leak())
+        let authorization = seen.header("authorization").unwrap_or_default();
+        page("401 Unauthorized", "", format!("who is {authorization}?").leak())
     })
     .await;
     let config = json!({ "http": { "post": {

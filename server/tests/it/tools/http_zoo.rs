@@ -1,13 +1,14 @@
-//! HTTP servers that misbehave, each in its own way, met by a plain HTTP tool and by MCP calls of both eras. Each
-//! is judged as docs/classification.md has it, was sent the call once, and leaves no connection behind.
+//! HTTP servers that misbehave, each in its own way, called by a plain HTTP tool and by MCP of both protocol
+//! versions. Each outcome is as docs/classification.md has it, the call is sent once, and no connection is
+//! left.
 
 use serde_json::json;
 
 use super::hostile::{Do, Hostile, NEWER, page};
 use super::*;
 
-/// What is made of it: `succeeded`, `failed CATEGORY`, `unsent CATEGORY`, `unknown CATEGORY`; several where
-/// the kernel's timing decides, and each is right.
+/// One behaviour, and the expected outcomes of an HTTP tool and an MCP call: `succeeded`, `failed CATEGORY`,
+/// `unsent CATEGORY`, `unknown CATEGORY`; several where the kernel's timing decides.
 struct Case {
     name: &'static str,
     does: Do,
@@ -315,15 +316,15 @@ fn judged(ended: &CallOutcome) -> String {
     }
 }
 
-/// Short where a time-out is awaited, since that is how long it takes.
+/// The call's time-out: short where a time-out is expected, since the test waits for it.
 fn patience(expected: &str) -> Duration {
     if expected.contains("timeout") { Duration::from_millis(400) } else { PATIENCE }
 }
 
-/// What is read of an endless answer before it is given up: the largest message, and what the kernel's buffers
-/// hold. Where the time runs out instead, what was read was let go again.
+/// How many bytes of an endless answer are read before it is abandoned: the largest message plus kernel
+/// buffers. Not checked where the call times out instead, since what was read is discarded.
 const BYTES_MAX: u64 = 48 * 1024 * 1024;
-/// What the whole zoo may add to the memory of the process, the zoo itself included.
+/// How much memory all cases may add to the process, including the servers themselves.
 const MEMORY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 fn memory_bytes() -> u64 {
@@ -339,20 +340,18 @@ async fn meet(case: &Case, tools: Tools, server: &Hostile, tool: &str, expected:
     let resets = server.resets();
     tools.shutdown().await;
     drop(tools);
-    let left_alone = server.is_left_alone().await;
+    let disconnected = server.is_left_alone().await;
     let times = server.calls().len() as u64 + resets;
     let cost = server.bytes_written();
     let cheap = cost < BYTES_MAX || expected.contains("timeout");
-    let judged_well = expected.split(", ").any(|expected| judged(&ended) == expected);
-    match judged_well && times == 1 && cheap && left_alone {
-        true => Ok(()),
-        false => {
-            let name = case.name;
-            Err(format!(
-                "{name}: {expected}? sent {times} times, {cost} bytes, alone {left_alone}: {ended:?}"
-            ))
-        }
+    let outcome_fits = expected.split(", ").any(|expected| judged(&ended) == expected);
+    if outcome_fits && times == 1 && cheap && disconnected {
+        return Ok(());
     }
+    let name = case.name;
+    Err(format!(
+        "{name}: {expected}? sent {times} times, {cost} bytes, disconnected {disconnected}: {ended:?}"
+    ))
 }
 
 async fn met_by_http(case: &Case) -> Result<(), String> {
@@ -366,7 +365,7 @@ async fn met_by_mcp(case: &Case, path: &str) -> Result<(), String> {
     let server = Hostile::doing(case.does.clone()).await;
     let tools = tools(Path::new("/"), json!({ "mcpServers": { "zoo": { "url": server.url(path) } } }));
     tools.describe("zoo/any").await.unwrap();
-    // The newer era has no sessions that a 404 could end.
+    // The newer protocol has no sessions that a 404 could end.
     let expected = match (path == NEWER, case.name) {
         (true, "404, which ends a session") => "failed not_found",
         (true, "an error in a 404 that ends a session") => "failed invalid_arguments",
@@ -382,8 +381,8 @@ async fn each_misbehaviour_is_judged_by_the_table_and_met_once() {
     let before = memory_bytes();
     let mut wrong = Vec::new();
     for case in &zoo {
-        let met = tokio::join!(met_by_http(case), met_by_mcp(case, "/mcp"), met_by_mcp(case, NEWER));
-        wrong.extend([met.0, met.1, met.2].into_iter().filter_map(Result::err));
+        let results = tokio::join!(met_by_http(case), met_by_mcp(case, "/mcp"), met_by_mcp(case, NEWER));
+        wrong.extend([results.0, results.1, results.2].into_iter().filter_map(Result::err));
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), 3 * zoo.len(), wrong.join("\n"));
     let more = memory_bytes() - before;
@@ -417,8 +416,8 @@ async fn what_cannot_be_connected_to_was_not_sent() {
 
 #[tokio::test]
 async fn patience_that_a_server_asks_for_is_passed_on() {
-    let asked = page("429 Too Many Requests", "Retry-After: 7\r\n", "");
-    let server = Hostile::doing(asked).await;
+    let limited = page("429 Too Many Requests", "Retry-After: 7\r\n", "");
+    let server = Hostile::doing(limited).await;
     let config = json!({
         "http": { "it": { "url": server.url("/") } },
         "mcpServers": { "zoo": { "url": server.url("/mcp") } },
@@ -460,9 +459,12 @@ async fn a_forgotten_session_fails_one_call_and_the_next_begins_another() {
 
 #[tokio::test]
 async fn a_connection_that_dies_between_calls_makes_no_call_arrive_twice() {
-    let server = Hostile::start(|seen| match seen.path.ends_with("odd") {
-        true => Do::Raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
-        false => json_page("{}"),
+    let server = Hostile::start(|seen| {
+        if seen.path.ends_with("odd") {
+            Do::Raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        } else {
+            json_page("{}")
+        }
     })
     .await;
     let tool = json!({ "url": server.url("/${arguments.path}") });

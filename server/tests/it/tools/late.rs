@@ -1,4 +1,4 @@
-//! Answers that come after their call was given up, on a connection that is still up.
+//! Answers that arrive after their call timed out, on a connection that is still open.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::mcp::agent::Agent;
 
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A call with a short time, and where its late answer arrives.
+/// A call with a short time-out, and the receiver of its late answer.
 fn listened(tool: &str) -> (Call, tokio::sync::mpsc::UnboundedReceiver<CallOutcome>) {
-    let (tell, late) = unbounded_channel();
-    let carry = CallContext {
-        on_late: Some(Arc::new(move |ended| tell.send(ended).unwrap())),
+    let (sender, late) = unbounded_channel();
+    let context = CallContext {
+        on_late: Some(Arc::new(move |ended| sender.send(ended).unwrap())),
         ..CallContext::default()
     };
-    (Call { timeout: SHORT, context: carry, ..a_call(tool, json!({})) }, late)
+    (Call { timeout: SHORT, context, ..a_call(tool, json!({})) }, late)
 }
 
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn answer_after_the_timeout_is_handed_on_over_stdio() {
     let (ended, _) = watched_call(&tools, call).await;
     assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
     std::fs::write(folder.path().join("go"), "").unwrap();
-    let answer = tokio::time::timeout(PATIENCE, late.recv()).await.expect("it comes").unwrap();
+    let answer = tokio::time::timeout(PATIENCE, late.recv()).await.expect("the late answer arrives").unwrap();
     assert_eq!(output(answer), json!({ "text": "at last" }));
     tools.shutdown().await;
 }
@@ -48,10 +48,10 @@ async fn only_the_newest_abandoned_calls_are_listened_for() {
     }
     std::fs::write(folder.path().join("go"), "").unwrap();
     for late in listening.iter_mut().skip(6) {
-        tokio::time::timeout(PATIENCE, late.recv()).await.expect("it comes").unwrap();
+        tokio::time::timeout(PATIENCE, late.recv()).await.expect("the late answer arrives").unwrap();
     }
     for late in listening.iter_mut().take(6) {
-        assert!(late.recv().await.is_none(), "the oldest made room");
+        assert!(late.recv().await.is_none(), "the oldest calls are evicted");
     }
     tools.shutdown().await;
 }

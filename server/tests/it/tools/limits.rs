@@ -1,5 +1,5 @@
-//! What a server is asked to bear, and how its falls are borne: the breaker, the rate, the size of an
-//! answer, the distance between starts, the question after a pause, the word on progress.
+//! Limits per server: circuit breaker, rate, answer size, restart backoff, health check after a pause,
+//! progress.
 
 use std::sync::Arc;
 
@@ -20,52 +20,52 @@ fn circuit(tools: &Tools) -> CircuitState {
     tools.server_state("zoo").unwrap().circuit
 }
 
-async fn until(what: &str, mut look: impl FnMut() -> bool) {
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
-    while !look() {
-        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "timed out waiting for {what}");
         tokio::task::yield_now().await;
     }
 }
 
-/// The call behind a task was sent: what holds up a call cannot pass it off as never sent.
+/// The call behind a task was sent: an open breaker must not report it as unsent.
 #[tokio::test]
 async fn a_task_of_a_server_that_is_left_alone_is_not_taken_for_unsent() {
     let (_folder, tools) = animal_under("well_once_fixed", json!({ "breaker": { "after": 1 } }));
     failure(call(&tools, "zoo/any", json!({})).await);
     assert!(matches!(circuit(&tools), CircuitState::Open { .. }));
-    let carry = CallContext { mcp_task: Some("task-1".to_owned()), ..CallContext::default() };
-    let asked = Call { context: carry.clone(), timeout: Duration::ZERO, ..a_call("zoo/any", json!({})) };
-    let (ended, told) = watched_call(&tools, asked).await;
-    assert_eq!((unknown(ended).0, told), (ErrorCategory::Timeout, vec![]));
-    let (ended, _) = watched_call(&tools, Call { context: carry, ..a_call("nowhere/any", json!({})) }).await;
+    let context = CallContext { mcp_task: Some("task-1".to_owned()), ..CallContext::default() };
+    let asked = Call { context: context.clone(), timeout: Duration::ZERO, ..a_call("zoo/any", json!({})) };
+    let (ended, processes) = watched_call(&tools, asked).await;
+    assert_eq!((unknown(ended).0, processes), (ErrorCategory::Timeout, vec![]));
+    let (ended, _) = watched_call(&tools, Call { context, ..a_call("nowhere/any", json!({})) }).await;
     assert_eq!(unknown(ended).0, ErrorCategory::Unavailable);
 }
 
 #[tokio::test]
 async fn a_server_out_of_reach_is_left_alone_and_tried_again_by_one_call() {
-    let words = json!({ "breaker": { "after": 3, "cool_down": "4s" },
+    let settings = json!({ "breaker": { "after": 3, "cool_down": "4s" },
                         "restart": { "backoff": "1ms", "max_backoff": "1ms" } });
-    let (folder, tools) = animal_under("well_once_fixed", words);
+    let (folder, tools) = animal_under("well_once_fixed", settings);
     for _ in 0..3 {
         assert_eq!(circuit(&tools), CircuitState::Closed);
         let (category, message, sent) = failure(call(&tools, "zoo/any", json!({})).await);
         assert_eq!((category, sent), (ErrorCategory::Unavailable, false), "{message}");
     }
     let before = starts(&folder).await.len();
-    let (ended, told) = watched_call(&tools, a_call("zoo/any", json!({}))).await;
+    let (ended, processes) = watched_call(&tools, a_call("zoo/any", json!({}))).await;
     assert!(
         matches!(&ended, CallOutcome::Failed { retry_after: Some(wait), .. } if *wait <= Duration::from_secs(4))
     );
     let (category, message, sent) = failure(ended);
-    assert_eq!((category, sent, told), (ErrorCategory::Unavailable, false, vec![]));
+    assert_eq!((category, sent, processes), (ErrorCategory::Unavailable, false, vec![]));
     assert!(message.contains("3 times in a row") && message.contains("no call leaves"), "{message}");
     assert!(message.contains("exited with code 4") && message.contains("UTC"), "{message}");
-    assert_eq!(starts(&folder).await.len(), before, "nothing was started for a call that did not leave");
+    assert_eq!(starts(&folder).await.len(), before, "no server was started for an unsent call");
 
     until("the cool-down", || circuit(&tools) == CircuitState::HalfOpen).await;
     failure(call(&tools, "zoo/any", json!({})).await);
-    assert!(matches!(circuit(&tools), CircuitState::Open { .. }), "one call tried it in vain");
+    assert!(matches!(circuit(&tools), CircuitState::Open { .. }), "the probing call failed");
 
     std::fs::write(folder.path().join("fixed"), "").unwrap();
     until("the cool-down", || circuit(&tools) == CircuitState::HalfOpen).await;
@@ -86,7 +86,7 @@ async fn calls_that_go_down_together_count_once_and_a_slow_tool_does_not_count()
         assert_eq!(unknown(ended).0, ErrorCategory::Unavailable);
     }
     assert_eq!(noted(folder.path(), "falls").len(), 1);
-    assert_eq!(circuit(&tools), CircuitState::Closed, "five calls, one fall");
+    assert_eq!(circuit(&tools), CircuitState::Closed, "five calls, one crash");
     tools.shutdown().await;
 
     let (_folder, tools) = animal_under("never_answers", json!({ "breaker": { "after": 1 } }));
@@ -133,9 +133,9 @@ async fn an_answer_is_kept_up_to_the_limit_and_marked_as_cut() {
 
 #[tokio::test]
 async fn a_server_that_keeps_falling_is_started_at_growing_distances() {
-    let words = json!({ "breaker": { "after": 100 },
+    let settings = json!({ "breaker": { "after": 100 },
                         "restart": { "backoff": "300ms", "max_backoff": "600ms" } });
-    let (folder, tools) = animal_under("falls_at_every_call", words.clone());
+    let (folder, tools) = animal_under("falls_at_every_call", settings.clone());
     for _ in 0..5 {
         assert_eq!(unknown(call(&tools, "zoo/any", json!({})).await).0, ErrorCategory::Unavailable);
     }
@@ -150,13 +150,13 @@ async fn a_server_that_keeps_falling_is_started_at_growing_distances() {
     assert!(message.contains("fallen 5 times in a row"), "{message}");
     tools.shutdown().await;
 
-    let (folder, tools) = animal_under("falls_at_every_second_call", words);
+    let (folder, tools) = animal_under("falls_at_every_second_call", settings);
     for _ in 0..4 {
         output(call(&tools, "zoo/any", json!({})).await);
         unknown(call(&tools, "zoo/any", json!({})).await);
     }
     assert_eq!(noted(folder.path(), "falls").len(), 4);
-    assert_eq!(tools.server_state("zoo").unwrap().falls, 1, "each life was of use");
+    assert_eq!(tools.server_state("zoo").unwrap().falls, 1, "a successful call resets the count");
     tools.shutdown().await;
 }
 
@@ -167,8 +167,8 @@ async fn a_server_that_fell_asleep_is_noticed_before_the_next_call() {
     let first = starts(&folder).await[0];
     let stat = format!("/proc/{first}/stat");
     let asleep = Instant::now();
-    until("it to sleep", || std::fs::read_to_string(&stat).unwrap().contains(") T ")).await;
-    until("a pause", || asleep.elapsed() > Duration::from_millis(60)).await;
+    until("the server to stop", || std::fs::read_to_string(&stat).unwrap().contains(") T ")).await;
+    until("the check interval", || asleep.elapsed() > Duration::from_millis(60)).await;
     assert_eq!(output(call(&tools, "zoo/any", json!({})).await), json!({ "text": "good night" }));
     assert_eq!(starts(&folder).await.len(), 2);
     assert_group_ends(first).await;
@@ -180,17 +180,20 @@ async fn progress_is_passed_on_and_makes_no_call_s_time_longer() {
     let folder = tempdir().unwrap();
     let tools = super::tools(folder.path(), json!({ "mcpServers": { "demo": demo_server(folder.path()) } }));
     tools.describe("demo/sleep").await.unwrap();
-    let heard: Arc<Mutex<Vec<CallProgress>>> = Arc::default();
-    let ear = heard.clone();
-    let progress = Arc::new(move |said| ear.lock().unwrap().push(said));
+    let reported: Arc<Mutex<Vec<CallProgress>>> = Arc::default();
+    let recorder = reported.clone();
+    let progress = Arc::new(move |progress| recorder.lock().unwrap().push(progress));
     let call = Call { timeout: Duration::from_millis(700), ..a_call("demo/sleep", json!({ "ms": 60_000 })) };
     let started = Instant::now();
     let ended = tools.call_with_progress(call, |_| true, progress, std::future::pending()).await;
     assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
     assert!(started.elapsed() < Duration::from_secs(30));
-    let heard = heard.lock().unwrap().clone();
-    assert!(heard.len() >= 2 && heard.iter().all(|said| said.total == Some(60_000.0)), "{heard:?}");
-    assert!(heard.windows(2).all(|two| two[0].done <= two[1].done), "{heard:?}");
+    let reported = reported.lock().unwrap().clone();
+    assert!(
+        reported.len() >= 2 && reported.iter().all(|progress| progress.total == Some(60_000.0)),
+        "{reported:?}"
+    );
+    assert!(reported.windows(2).all(|two| two[0].done <= two[1].done), "{reported:?}");
     tools.shutdown().await;
 }
 
@@ -198,23 +201,23 @@ async fn progress_is_passed_on_and_makes_no_call_s_time_longer() {
 async fn whoever_looks_at_a_running_step_sees_its_progress() {
     let folder = tempdir().unwrap();
     let tools = super::tools(folder.path(), json!({ "mcpServers": { "demo": demo_server(folder.path()) } }));
-    let (_place, url) = crate::store::place(crate::store::Kind::Sqlite).await;
-    let book = Book::with_tools(&url, tools).await;
+    let (_storage, url) = crate::store::place(crate::store::Kind::Sqlite).await;
+    let fixture = Book::with_tools(&url, tools).await;
     let sleeps = json!({ "id": "sleeps", "tool": "demo/sleep", "arguments": { "ms": 60_000 } });
-    let started = book.start(&json!({ "name": "slow", "steps": [sleeps] }), None, true).await;
+    let started = fixture.start(&json!({ "name": "slow", "steps": [sleeps] }), None, true).await;
     let id = started.id.to_string();
-    let looking = async {
-        let watching = book.service.watch(&id).await.unwrap();
-        until("a word on progress", || watching.step_snapshots().any(|step| step.progress.is_some())).await;
+    let watch_and_cancel = async {
+        let watching = fixture.service.watch(&id).await.unwrap();
+        until("progress", || watching.step_snapshots().any(|step| step.progress.is_some())).await;
         let view = watching.view().await.unwrap();
         assert_eq!(view.steps[0].progress.as_ref().unwrap().total, Some(60_000.0));
-        let shown = serde_json::to_value(book.service.view(&id).await.unwrap()).unwrap();
+        let shown = serde_json::to_value(fixture.service.view(&id).await.unwrap()).unwrap();
         assert!(shown["steps"][0]["progress"]["done"].as_f64() > Some(0.0), "{shown}");
-        book.service.cancel(&book.caller, &id, None).await.unwrap();
+        fixture.service.cancel(&fixture.caller, &id, None).await.unwrap();
     };
-    let (status, ()) = tokio::join!(book.drive(started), looking);
+    let (status, ()) = tokio::join!(fixture.drive(started), watch_and_cancel);
     assert_eq!(status, actbook_engine::policy::ExecutionStatus::Cancelled);
-    let view = book.service.view(&id).await.unwrap();
-    assert_eq!(view.steps[0].progress, None, "it is news only while it lasts");
-    book.service.close().await;
+    let view = fixture.service.view(&id).await.unwrap();
+    assert_eq!(view.steps[0].progress, None, "progress is shown only while the call runs");
+    fixture.service.close().await;
 }

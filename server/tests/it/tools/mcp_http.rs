@@ -1,4 +1,4 @@
-//! MCP servers over HTTP that other people wrote, of both eras.
+//! Third-party MCP servers over HTTP, of both protocol versions.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -9,13 +9,13 @@ use tokio::process::{Child, Command};
 
 use super::*;
 
-/// A server on a port of its own, ended when dropped.
+/// A server process on a free port, ended on drop.
 struct Served {
     _child: Child,
     url: String,
 }
 
-/// The test's share of the machine, as `cargo xtask test` installed it.
+/// The folder that `cargo xtask test` installed the servers into.
 pub fn installed(variable: &str) -> PathBuf {
     std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} is set by `cargo xtask test`")).into()
 }
@@ -69,8 +69,8 @@ async fn a_server_of_the_older_era_is_reached() {
     let listed = tools.list_servers().await;
     assert_eq!(listed[0].error, None);
     assert!(listed[0].tools.iter().any(|tool| tool.name == "all/echo"));
-    let (ended, told) = watched_call(&tools, a_call("all/echo", json!({ "message": "hello" }))).await;
-    assert_eq!((output(ended), told), (json!({ "text": "Echo: hello" }), vec![None]));
+    let (ended, processes) = watched_call(&tools, a_call("all/echo", json!({ "message": "hello" }))).await;
+    assert_eq!((output(ended), processes), (json!({ "text": "Echo: hello" }), vec![None]));
     let ended = call(&tools, "all/echo", json!({ "message": 1 })).await;
     assert_eq!(failure(ended).0, ErrorCategory::InvalidArguments);
     assert_eq!(failure(call(&tools, "all/none", json!({})).await).0, ErrorCategory::NotFound);
@@ -91,7 +91,7 @@ async fn a_server_that_is_not_there_was_sent_nothing() {
     let folder = tempdir().unwrap();
     let url = format!("http://127.0.0.1:{}/mcp", free_port());
     let tools = tools(folder.path(), json!({ "mcpServers": { "gone": { "url": url } } }));
-    let (ended, told) = watched_call(&tools, a_call("gone/any", json!({}))).await;
+    let (ended, processes) = watched_call(&tools, a_call("gone/any", json!({}))).await;
     let (category, message, sent) = failure(ended);
-    assert_eq!((category, sent, told), (ErrorCategory::Unavailable, false, vec![]), "{message}");
+    assert_eq!((category, sent, processes), (ErrorCategory::Unavailable, false, vec![]), "{message}");
 }

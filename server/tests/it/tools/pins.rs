@@ -1,5 +1,5 @@
-//! A tool that is not what a call was meant for is not called: every kind of change to its description,
-//! one at a time, against a real server that changes under us.
+//! A tool whose definition no longer matches the call's pin is not called: every kind of change, one at a
+//! time, against a real server that changes its definitions.
 
 use actbook_engine::chain::Digest;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::*;
 
-/// With every field that the protocol knows, and one that it does not.
+/// A tool definition with every field of the protocol, and one unknown field.
 pub fn described() -> Value {
     json!({
         "name": "act",
@@ -34,7 +34,7 @@ pub fn described() -> Value {
 
 type Change = (&'static str, Value);
 
-/// Each sets one place to another value; null takes it away.
+/// Each sets the value at one JSON pointer; null removes it.
 fn changes() -> Vec<Change> {
     vec![
         ("/name", json!("act2")),
@@ -78,19 +78,19 @@ fn changes() -> Vec<Change> {
     ]
 }
 
-fn changed((place, value): &Change) -> Value {
+fn changed((path, value): &Change) -> Value {
     let mut tool = described();
-    let (parent, name) = place.rsplit_once('/').unwrap();
+    let (parent, name) = path.rsplit_once('/').unwrap();
     let parent = tool.pointer_mut(parent).unwrap();
     match (parent, value) {
         (Value::Object(fields), Value::Null) => drop(fields.remove(name)),
         (Value::Object(fields), value) => drop(fields.insert(name.to_owned(), value.clone())),
-        (_, _) => panic!("{place} stands in no map"),
+        (_, _) => panic!("{path} is not in an object"),
     }
     tool
 }
 
-/// The server in a folder of its own, with what it says at first.
+/// A server whose tool definitions the test can change (`shifty.py`), in a scratch folder.
 pub struct Shifty {
     pub folder: TempDir,
     pub tools: Tools,
@@ -109,7 +109,7 @@ impl Shifty {
         Self { folder, tools }
     }
 
-    /// The server says in the same stream that its list changed, before it answers.
+    /// Makes the server send `tools/list_changed`, before it answers this call.
     async fn announce(&self) {
         output(call(&self.tools, "shifty/announce", json!({})).await);
     }
@@ -120,7 +120,7 @@ impl Shifty {
 
     async fn act(&self, pin: Digest) -> CallOutcome {
         let call = Call { pin: Some(pin), ..a_call("shifty/act", json!({ "path": "x" })) };
-        self.tools.call(call, |_| panic!("said to be sent"), std::future::pending()).await
+        self.tools.call(call, |_| panic!("reported as sent"), std::future::pending()).await
     }
 
     fn calls(&self) -> usize {
@@ -129,102 +129,102 @@ impl Shifty {
 }
 
 pub fn say(folder: &Path, tools: &[Value]) {
-    // Beside it first: the server must never read half of it.
+    // Renamed into place: the server must never read half of it.
     std::fs::write(folder.join("tools.new"), json!(tools).to_string()).unwrap();
     std::fs::rename(folder.join("tools.new"), folder.join("tools.json")).unwrap();
 }
 
-/// How often the server was called for a tool, by its own count.
+/// How often a tool was called, by the server's own record.
 pub fn calls(folder: &Path, tool: &str) -> usize {
     let calls = std::fs::read_to_string(folder.join("calls")).unwrap_or_default();
     calls.lines().filter(|call| *call == tool).count()
 }
 
 #[track_caller]
-fn refused(ended: CallOutcome, place: &str) {
+fn refused(ended: CallOutcome, path: &str) {
     let (category, message, sent) = failure(ended);
-    let expected = if place == "/name" { ErrorCategory::NotFound } else { ErrorCategory::Policy };
-    assert_eq!((category, sent), (expected, false), "{place}: {message}");
+    let expected = if path == "/name" { ErrorCategory::NotFound } else { ErrorCategory::Policy };
+    assert_eq!((category, sent), (expected, false), "{path}: {message}");
 }
 
 #[tokio::test]
 async fn each_change_to_a_tools_definition_is_caught_before_the_next_call() {
     assert!(changes().len() >= 30);
-    let shifty = Shifty::new();
-    let pin = shifty.pin().await;
+    let server = Shifty::new();
+    let pin = server.pin().await;
     for change in changes() {
-        say(shifty.folder.path(), &[changed(&change)]);
-        shifty.announce().await;
-        refused(shifty.act(pin).await, change.0);
+        say(server.folder.path(), &[changed(&change)]);
+        server.announce().await;
+        refused(server.act(pin).await, change.0);
         assert_ne!(
-            shifty.tools.describe("shifty/act").await.ok().map(|info| info.digest),
+            server.tools.describe("shifty/act").await.ok().map(|info| info.digest),
             Some(pin),
             "{change:?}"
         );
-        // Back to what it was, it may be called again.
-        say(shifty.folder.path(), &[described()]);
-        shifty.announce().await;
-        assert_eq!(shifty.pin().await, pin, "{change:?}");
+        // With its old definition the tool may be called again.
+        say(server.folder.path(), &[described()]);
+        server.announce().await;
+        assert_eq!(server.pin().await, pin, "{change:?}");
     }
-    assert_eq!(shifty.calls(), 0);
-    shifty.tools.shutdown().await;
+    assert_eq!(server.calls(), 0);
+    server.tools.shutdown().await;
 }
 
 #[tokio::test]
 async fn the_order_of_keys_is_no_change() {
-    let shifty = Shifty::new();
-    let pin = shifty.pin().await;
+    let server = Shifty::new();
+    let pin = server.pin().await;
     let Value::Object(fields) = described() else { panic!() };
     let backwards: Vec<String> =
         fields.iter().rev().map(|(name, value)| format!("{name:?}:{value}")).collect();
-    std::fs::write(shifty.folder.path().join("tools.json"), format!("[{{{}}}]", backwards.join(",")))
+    std::fs::write(server.folder.path().join("tools.json"), format!("[{{{}}}]", backwards.join(",")))
         .unwrap();
-    shifty.announce().await;
-    assert_eq!(shifty.pin().await, pin);
-    shifty.tools.shutdown().await;
+    server.announce().await;
+    assert_eq!(server.pin().await, pin);
+    server.tools.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_server_that_was_started_again_is_looked_at_anew() {
-    let shifty = Shifty::new();
-    let pin = shifty.pin().await;
-    say(shifty.folder.path(), &[changed(&("/description", json!("Does another thing.")))]);
-    shifty.tools.shutdown().await;
-    refused(shifty.act(pin).await, "after a restart");
-    assert_eq!(shifty.calls(), 0);
-    shifty.tools.shutdown().await;
+    let server = Shifty::new();
+    let pin = server.pin().await;
+    say(server.folder.path(), &[changed(&("/description", json!("Does another thing.")))]);
+    server.tools.shutdown().await;
+    refused(server.act(pin).await, "after a restart");
+    assert_eq!(server.calls(), 0);
+    server.tools.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_change_without_a_word_is_found_out_in_a_moment() {
-    let shifty = Shifty::new();
-    let pin = shifty.pin().await;
-    say(shifty.folder.path(), &[changed(&("/description", json!("Does another thing.")))]);
+    let server = Shifty::new();
+    let pin = server.pin().await;
+    say(server.folder.path(), &[changed(&("/description", json!("Does another thing.")))]);
     let since = Instant::now();
     let ended = loop {
         let call = Call { pin: Some(pin), ..a_call("shifty/act", json!({ "path": "x" })) };
-        let ended = shifty.tools.call(call, |_| {}, std::future::pending()).await;
+        let ended = server.tools.call(call, |_| {}, std::future::pending()).await;
         if !matches!(ended, CallOutcome::Succeeded { .. }) || since.elapsed() > PATIENCE {
             break ended;
         }
     };
     refused(ended, "in silence");
     assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
-    let calls = shifty.calls();
-    refused(shifty.act(pin).await, "for good");
-    assert_eq!(shifty.calls(), calls);
-    shifty.tools.shutdown().await;
+    let calls = server.calls();
+    refused(server.act(pin).await, "for good");
+    assert_eq!(server.calls(), calls);
+    server.tools.shutdown().await;
 }
 
 #[tokio::test]
 async fn the_second_of_two_tools_of_one_name_does_not_pass_for_the_first() {
-    let shifty = Shifty::new();
-    let pin = shifty.pin().await;
+    let server = Shifty::new();
+    let pin = server.pin().await;
     let other = changed(&("/description", json!("Does another thing.")));
-    say(shifty.folder.path(), &[other, described()]);
-    shifty.announce().await;
-    refused(shifty.act(pin).await, "shadowed");
-    shifty.tools.shutdown().await;
+    say(server.folder.path(), &[other, described()]);
+    server.announce().await;
+    refused(server.act(pin).await, "shadowed");
+    server.tools.shutdown().await;
 }
 
 #[tokio::test]
@@ -238,24 +238,24 @@ async fn hidden_characters_are_flagged_wherever_they_stand() {
         ("/annotations/title", json!("act\u{fe01}")),
         ("/description", json!("Does one thing.\u{1b}[2J")),
     ];
-    let shifty = Shifty::new();
+    let server = Shifty::new();
     for change in cases {
-        say(shifty.folder.path(), &[changed(&change)]);
-        shifty.announce().await;
-        let info = shifty.tools.describe("shifty/act").await.unwrap();
-        let place = change.0.trim_start_matches('/').split('/').next().unwrap();
-        assert!(info.hidden.iter().any(|found| found.starts_with(place)), "{change:?}: {:?}", info.hidden);
+        say(server.folder.path(), &[changed(&change)]);
+        server.announce().await;
+        let info = server.tools.describe("shifty/act").await.unwrap();
+        let field = change.0.trim_start_matches('/').split('/').next().unwrap();
+        assert!(info.hidden.iter().any(|found| found.starts_with(field)), "{change:?}: {:?}", info.hidden);
         assert!(
             !actbook::tools::escape_hidden(change.1.as_str().unwrap_or_default())
                 .contains(['\u{202e}', '\u{1b}'])
         );
     }
-    say(shifty.folder.path(), &[changed(&("/description", json!("Größe: ✔️ 👩‍💻 日本語 מה\nنص")))]);
-    shifty.announce().await;
+    say(server.folder.path(), &[changed(&("/description", json!("Größe: ✔️ 👩‍💻 日本語 מה\nنص")))]);
+    server.announce().await;
     assert_eq!(
-        shifty.tools.describe("shifty/act").await.unwrap().hidden,
+        server.tools.describe("shifty/act").await.unwrap().hidden,
         Vec::<String>::new(),
         "no false alarm"
     );
-    shifty.tools.shutdown().await;
+    server.tools.shutdown().await;
 }

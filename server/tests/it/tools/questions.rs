@@ -1,4 +1,4 @@
-//! A question from a server of another make: asked, answered, declined, through the Python SDK.
+//! Questions (elicitation) from a third-party server on the Python SDK: asked, answered, declined.
 
 use actbook::tools::{Call, CallContext, CallOutcome, ToolQuestionReply};
 use actbook_engine::policy::ErrorCategory;
@@ -31,8 +31,8 @@ server.run()
 fn replying(question: &Value, part: Value) -> Call {
     let asked = question["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
     let reply = ToolQuestionReply { question: question.clone(), answer: json!({ asked: part }) };
-    let carry = CallContext { reply: Some(reply), ..CallContext::default() };
-    Call { context: carry, ..a_call("asks/sign", json!({ "path": "a.md" })) }
+    let context = CallContext { reply: Some(reply), ..CallContext::default() };
+    Call { context, ..a_call("asks/sign", json!({ "path": "a.md" })) }
 }
 
 #[tokio::test]
@@ -41,15 +41,15 @@ async fn a_question_of_the_python_sdk_is_put_and_its_answer_goes_back() {
     let folder = tempdir().unwrap();
     let server = json!({ "command": python, "args": ["-c", ASKS] });
     let tools = tools(folder.path(), json!({ "mcpServers": { "asks": server } }));
-    let (ended, told) = watched_call(&tools, a_call("asks/sign", json!({ "path": "a.md" }))).await;
-    assert_eq!(told.len(), 1, "it was sent");
+    let (ended, processes) = watched_call(&tools, a_call("asks/sign", json!({ "path": "a.md" }))).await;
+    assert_eq!(processes.len(), 1, "the call was sent");
     let CallOutcome::InputRequired { question, began } = ended else { panic!("no question: {ended:?}") };
-    assert!(!began, "nothing was done yet");
+    assert!(!began, "the tool has not begun");
     assert_eq!(question["message"], "the tool asks: Who signs a.md?");
     let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
     let (ended, _) = watched_call(&tools, replying(&question, answer)).await;
     assert_eq!(output(ended), json!({ "result": "a.md by Ada" }));
     let (ended, _) = watched_call(&tools, replying(&question, json!({ "action": "decline" }))).await;
-    assert_eq!(failure(ended).0, ErrorCategory::ToolError, "a no is the tool's to judge");
+    assert_eq!(failure(ended).0, ErrorCategory::ToolError, "the tool decides on a declined question");
     tools.shutdown().await;
 }

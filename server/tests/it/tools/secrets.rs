@@ -1,4 +1,4 @@
-//! What comes from the environment goes to the child and nowhere else.
+//! Secrets from the environment reach the child process and are redacted everywhere else.
 
 use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
@@ -40,10 +40,10 @@ async fn an_mcp_servers_secret_is_struck_out_too() {
     let mut demo = demo_server(folder.path());
     demo["env"] = json!({ "TOKEN": "${API_KEY}", "LITERAL_TOKEN": "written-down", "MODE": "production" });
     let tools = with_secret(json!({ "mcpServers": { "demo": demo } }));
-    let said = json!({ "text": "s3cr3t-\"value\" and written-down in production", "json": "{\"k\": \"s3cr3t-\\\"value\\\"\"}" });
+    let arguments = json!({ "text": "s3cr3t-\"value\" and written-down in production", "json": "{\"k\": \"s3cr3t-\\\"value\\\"\"}" });
     let expected =
         json!({ "text": "[redacted] and [redacted] in production", "json": "{\"k\": \"[redacted]\"}" });
-    assert_eq!(output(call(&tools, "demo/echo", said).await), expected);
+    assert_eq!(output(call(&tools, "demo/echo", arguments).await), expected);
     tools.shutdown().await;
 }
 
@@ -56,7 +56,7 @@ async fn arguments_can_be_struck_out_before_anything_was_started() {
     let mut arguments = json!({ "a": "s3cr3t-\"value\"", "b": 123456, "c": "abcdef", "d": "/people/ada/x" });
     tools.redact(&mut arguments);
     let expected = json!({ "a": "[redacted]", "b": "[redacted]", "c": "[redacted]", "d": "/people/ada/x" });
-    assert_eq!(arguments, expected, "a machine's own variables are no secrets");
+    assert_eq!(arguments, expected, "HOME is not a secret");
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn secrets_written_down_under_usual_names_are_struck_out() {
     });
     let folder = std::env::temp_dir();
     let tools = Tools::with_environment(&Config::parse(&config.to_string(), &folder).unwrap(), |_| None);
-    let mut said: Vec<String> = (0..24).map(marked).collect();
-    said.extend(["aB3dE5gH7jK9x".to_owned(), "aB3dE5gH7jK9y".to_owned()]);
-    for secret in said {
+    let mut secrets: Vec<String> = (0..24).map(marked).collect();
+    secrets.extend(["aB3dE5gH7jK9x".to_owned(), "aB3dE5gH7jK9y".to_owned()]);
+    for secret in secrets {
         let mut text = format!("it is {secret}.");
         tools.redact_text(&mut text);
         assert_eq!(text, "it is [redacted].", "{secret}");
@@ -112,9 +112,9 @@ async fn an_unset_variable_is_an_error_that_names_it() {
         ("defaulted/x", "No such file"),
     ];
     for (tool, words) in cases {
-        let (ended, told) = watched_call(&tools, a_call(tool, json!({}))).await;
+        let (ended, processes) = watched_call(&tools, a_call(tool, json!({}))).await;
         let (category, message, sent) = failure(ended);
-        assert_eq!((category, sent, told), (ErrorCategory::Unavailable, false, vec![]), "{message}");
+        assert_eq!((category, sent, processes), (ErrorCategory::Unavailable, false, vec![]), "{message}");
         assert!(message.contains(words), "{message}");
     }
 }

@@ -1,5 +1,5 @@
-# An MCP server of the older era whose tools stand in the file `tools.json` of its folder and may change
-# under it. It lists what the file says at that moment and writes down every call in `calls`.
+# An MCP server of the older protocol that reads its tool definitions from `tools.json` at each listing, so that a
+# test can change them, and appends every call to `calls`.
 import json, os, sys
 
 
@@ -26,12 +26,12 @@ def call(message):
     if arguments.get("die") and not os.path.exists("died"):
         note("died", name)
         os._exit(3)
-    said = arguments.get("say", {"done": name})
+    output = arguments.get("say", {"done": name})
     if arguments.get("env"):
-        said = {"env": dict(os.environ), "argv": sys.argv}
+        output = {"env": dict(os.environ), "argv": sys.argv}
     if arguments.get("fail"):
-        return {"content": [{"type": "text", "text": "no: " + json.dumps(said)}], "isError": True}
-    return {"content": [], "structuredContent": said}
+        return {"content": [{"type": "text", "text": "no: " + json.dumps(output)}], "isError": True}
+    return {"content": [], "structuredContent": output}
 
 
 for line in sys.stdin:

@@ -1,5 +1,5 @@
-//! Ways to write an address of this house, and roads that lead to one: none of them reaches the canary, a
-//! listener on loopback that counts who comes. Everything here aims at loopback and nothing else.
+//! SSRF: many spellings of a private address, redirects and DNS answers that lead to one. None reaches the
+//! canary, a listener on loopback that counts connections. Everything here targets loopback only.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Canary {
     }
 }
 
-/// 127.0.0.1 with each of its four numbers in each of three bases, and shortened.
+/// 127.0.0.1 with each of its four numbers in three bases, and shortened.
 fn dotted() -> Vec<String> {
     let written = |number: u32| [format!("{number}"), format!("0x{number:x}"), format!("0{number:o}")];
     let mut hosts = Vec::new();
@@ -56,7 +56,7 @@ fn dotted() -> Vec<String> {
     hosts
 }
 
-/// Other ways to put the same digits.
+/// Other spellings of the same digits.
 fn disguised() -> Vec<String> {
     let mut hosts = vec![
         "0X7F.0X0.0X0.0X1".to_owned(),
@@ -118,7 +118,7 @@ fn of_six() -> Vec<String> {
     inside.iter().map(|address| format!("[{address}]")).collect()
 }
 
-/// Whole addresses around a host.
+/// URLs with each host in several forms.
 fn addresses(port: u16) -> Vec<String> {
     let mut hosts = dotted();
     hosts.extend(disguised());
@@ -147,7 +147,7 @@ fn addresses(port: u16) -> Vec<String> {
     hosts.iter().flat_map(around).collect()
 }
 
-/// What is no address at all, or of no web.
+/// Invalid URLs, and URLs of other schemes.
 const ODDITIES: [&str; 12] = [
     "file:///etc/hostname",
     "ftp://127.0.0.1/",
@@ -163,15 +163,13 @@ const ODDITIES: [&str; 12] = [
     "dict://127.0.0.1:1/",
 ];
 
-/// Every name is at home here, as one could have it from a resolver that lies.
+/// A resolver that maps every name to loopback, as a hostile one could.
 fn everything_is_here() -> actbook::tools::DnsLookup {
     Arc::new(|name: String| {
-        let here: Vec<IpAddr> = match name.starts_with("one.") {
-            // A public address beside it makes it no better.
-            true => vec!["127.0.0.1".parse().unwrap(), "198.41.0.4".parse().unwrap()],
-            false => vec!["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()],
-        };
-        Box::pin(async move { Ok(here) })
+        // With an additional public address the name must still be refused.
+        let second = if name.starts_with("one.") { "198.41.0.4" } else { "::1" };
+        let addresses: Vec<IpAddr> = vec!["127.0.0.1".parse().unwrap(), second.parse().unwrap()];
+        Box::pin(async move { Ok(addresses) })
     })
 }
 
@@ -211,7 +209,7 @@ async fn no_address_given_by_a_call_leads_into_the_house() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_redirect_leads_into_the_house() {
     let canary = Canary::start().await;
-    // With one slash it would be a path of the server that redirects.
+    // With one slash it would be a path on the redirecting server.
     let leads_away = |url: &String| !url.starts_with("http:/") || url.starts_with("http://");
     let targets: Arc<Vec<String>> = Arc::new(addresses(canary.port).into_iter().filter(leads_away).collect());
     assert!(targets.len() >= 1_000, "{} of them", targets.len());
@@ -239,7 +237,7 @@ async fn no_redirect_leads_into_the_house() {
         assert!(matches!(category, ErrorCategory::Policy), "{target}: {category} {message}");
     }
     assert_eq!(canary.visits(), 0);
-    assert!(server.calls().len() >= 2 * targets.len(), "the redirects were gone after");
+    assert!(server.calls().len() >= 2 * targets.len(), "the redirects were followed");
 }
 
 #[tokio::test]
@@ -254,7 +252,7 @@ async fn the_canary_is_awake_and_a_host_that_the_config_names_is_reached() {
     let config = Config::parse(&config.to_string(), Path::new("/")).unwrap();
     let tools = Tools::with_environment_and_dns(&config, |_| None, everything_is_here());
     let reach = async |url: String| {
-        // Each with an empty memory: a canary that hangs up is soon taken for a server out of reach.
+        // New tools each time: the canary closes connections, which would open the circuit breaker.
         let tools = Tools::with_environment_and_dns(&config, |_| None, everything_is_here());
         let before = canary.visits();
         let ended = call(&tools, "http/whole", json!({ "url": url })).await;
@@ -281,7 +279,7 @@ async fn a_name_is_looked_up_once_and_that_address_is_the_one_connected_to() {
     let lookup: actbook::tools::DnsLookup = Arc::new({
         let asked = asked.clone();
         move |_| {
-            // A second question would be answered otherwise.
+            // A second lookup would get another answer.
             let answer = ["127.0.0.1", "127.0.0.2"][asked.fetch_add(1, Ordering::SeqCst).min(1)];
             Box::pin(async move { Ok(vec![answer.parse().unwrap()]) })
         }

@@ -1,4 +1,5 @@
-# A small MCP server of the older era. Each animal below misbehaves in one way; argv[1] names it.
+# A small MCP server of the older protocol. Each function without parameters below is a server that misbehaves in one
+# way; argv[1] names it.
 import json, os, signal, sys, threading, time
 
 
@@ -27,7 +28,7 @@ def text(words):
 
 
 def next_of(*methods):
-    """Answers the handshake along the way."""
+    """Returns the next message of these methods; answers the handshake in between."""
     while True:
         message = read()
         method = message.get("method")
@@ -83,18 +84,18 @@ def wedged():
     forever()
 
 
-def leave_a_mark():
+def record_start():
     with open("starts", "a") as starts:
         starts.write(f"{os.getpid()}\n")
 
 
 def silent():
-    leave_a_mark()
+    record_start()
     forever()
 
 
 def slow_to_come_up():
-    leave_a_mark()
+    record_start()
     while not os.path.exists("go"):
         time.sleep(0.01)
     while True:
@@ -153,7 +154,7 @@ def leaves_at_the_first_unknown_word():
 
 
 def plain():
-    """What the call asks for, by name of the tool."""
+    """Answers by the name of the tool."""
     while True:
         message = next_of("tools/call")
         name = message["params"]["name"]
@@ -207,7 +208,7 @@ def endless_list():
 
 
 def remember_process():
-    """So that whoever looks afterwards can tell that nothing is left."""
+    """Records the process id, so that the test can check that the process is gone."""
     with open("processes", "a") as processes:
         processes.write(f"{os.getpid()}\n")
 
@@ -583,7 +584,7 @@ def note_the_time(file):
 
 
 def well_once_fixed():
-    leave_a_mark()
+    record_start()
     if not os.path.exists("fixed"):
         sys.exit(4)
     while True:
@@ -618,7 +619,7 @@ def falls_with_five_calls():
 
 
 def falls_asleep():
-    leave_a_mark()
+    record_start()
     answer(next_of("tools/call"), text("good night"))
     os.kill(os.getpid(), signal.SIGSTOP)
     forever()

@@ -1,4 +1,4 @@
-//! Servers that misbehave, each in its own way (`zoo.py`), and what is made of them.
+//! Stdio servers that misbehave, each in its own way (`zoo.py`), and the outcomes of calls to them.
 
 use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
@@ -6,16 +6,18 @@ use tempfile::{TempDir, tempdir};
 
 use super::*;
 
+/// One server of `zoo.py`, in its scratch folder.
 pub fn animal(name: &str) -> (TempDir, Tools) {
     animal_under(name, json!({}))
 }
 
-/// The same, with words of the operator about it.
-pub fn animal_under(name: &str, words: Value) -> (TempDir, Tools) {
+/// The same, with this entry in the config's `servers`.
+pub fn animal_under(name: &str, config: Value) -> (TempDir, Tools) {
     let folder = tempdir().unwrap();
     let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tools/zoo.py");
     let server = json!({ "command": "python3", "args": ["-I", "-S", zoo, name] });
-    let tools = tools(folder.path(), json!({ "mcpServers": { "zoo": server }, "servers": { "zoo": words } }));
+    let tools =
+        tools(folder.path(), json!({ "mcpServers": { "zoo": server }, "servers": { "zoo": config } }));
     (folder, tools)
 }
 
@@ -37,9 +39,9 @@ async fn silence_after_sending_is_unknown_and_keeps_a_server_that_still_listens(
     for name in ["wrong_ids", "never_answers"] {
         let (_folder, tools) = animal(name);
         up(&tools).await;
-        let (ended, told) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
+        let (ended, processes) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
         assert_eq!(unknown(ended).0, ErrorCategory::Timeout, "{name}");
-        assert!(!living(told[0].unwrap().pid).is_empty(), "{name} was ended without need");
+        assert!(!living(processes[0].unwrap().pid).is_empty(), "{name} was ended");
         tools.shutdown().await;
     }
 }
@@ -48,7 +50,7 @@ fn first_use() -> Call {
     a_call("zoo/any", json!({}))
 }
 
-/// Until the server is up, so that a short timeout measures the call and not the start.
+/// Waits until the server is up, so that a short time-out measures the call and not the start.
 pub async fn up(tools: &Tools) {
     tools.describe("zoo/any").await.unwrap();
 }
@@ -57,32 +59,32 @@ pub async fn up(tools: &Tools) {
 async fn a_server_that_no_longer_answers_anything_is_ended_with_its_group() {
     let (_folder, tools) = animal("wedged");
     up(&tools).await;
-    let (ended, told) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
+    let (ended, processes) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
     assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
-    assert_group_ends(told[0].unwrap().pid).await;
-    let (_, told_then) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
-    assert!(told_then.first() != told.first(), "the next use starts it afresh");
+    assert_group_ends(processes[0].unwrap().pid).await;
+    let (_, later_processes) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
+    assert!(later_processes.first() != processes.first(), "the next call starts it again");
     tools.shutdown().await;
 }
 
 #[tokio::test]
 async fn what_never_comes_up_was_never_sent() {
     let (_folder, tools) = animal("exits_at_once");
-    let (ended, told) = watched_call(&tools, first_use()).await;
+    let (ended, processes) = watched_call(&tools, first_use()).await;
     let (category, message, sent) = failure(ended);
-    assert_eq!((category, sent, told), (ErrorCategory::Unavailable, false, vec![]));
+    assert_eq!((category, sent, processes), (ErrorCategory::Unavailable, false, vec![]));
     assert!(message.contains("exited with code 4: cannot find my settings"), "{message}");
 
     let (folder, tools) = animal("silent");
-    let (ended, told) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
+    let (ended, processes) = watched_call(&tools, Call { timeout: SHORT, ..first_use() }).await;
     let (category, message, sent) = failure(ended);
-    assert_eq!((category, sent, told), (ErrorCategory::Timeout, false, vec![]), "{message}");
+    assert_eq!((category, sent, processes), (ErrorCategory::Timeout, false, vec![]), "{message}");
     let started = starts(&folder).await;
     tools.shutdown().await;
     assert_group_ends(started[0]).await;
 }
 
-/// The processes that the server has been so far, once there is one.
+/// The process ids of the server's starts so far; waits for the first.
 pub async fn starts(folder: &TempDir) -> Vec<u32> {
     loop {
         let marks = std::fs::read_to_string(folder.path().join("starts")).unwrap_or_default();
@@ -101,20 +103,20 @@ async fn a_slow_start_fails_the_impatient_call_unsent_and_serves_the_next_one() 
     assert_eq!((category, sent), (ErrorCategory::Timeout, false));
     std::fs::write(folder.path().join("go"), "").unwrap();
     assert_eq!(output(call(&tools, "zoo/any", json!({})).await), json!({ "text": "at last" }));
-    assert_eq!(starts(&folder).await.len(), 1, "the start that was under way is the one that serves");
+    assert_eq!(starts(&folder).await.len(), 1, "the pending start serves the next call");
     tools.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_connection_that_breaks_after_sending_is_unknown() {
-    for (name, words) in [("closes_its_output", "closed its output"), ("endless_line", "a line of more than")]
+    for (name, text) in [("closes_its_output", "closed its output"), ("endless_line", "a line of more than")]
     {
         let (_folder, tools) = animal(name);
-        let (ended, told) = watched_call(&tools, first_use()).await;
+        let (ended, processes) = watched_call(&tools, first_use()).await;
         let (category, message) = unknown(ended);
         assert_eq!(category, ErrorCategory::Unavailable);
-        assert!(message.contains(words), "{name}: {message}");
-        assert_group_ends(told[0].unwrap().pid).await;
+        assert!(message.contains(text), "{name}: {message}");
+        assert_group_ends(processes[0].unwrap().pid).await;
     }
 }
 
@@ -140,9 +142,9 @@ async fn too_large_an_answer_is_cut_and_stays_a_success() {
 #[tokio::test]
 async fn shutdown_ends_a_server_that_ignores_everything_and_its_children() {
     let (_folder, tools) = animal("ignores_everything");
-    let (ended, told) = watched_call(&tools, first_use()).await;
+    let (ended, processes) = watched_call(&tools, first_use()).await;
     output(ended);
-    let group = told[0].unwrap().pid;
+    let group = processes[0].unwrap().pid;
     assert_eq!(living(group).len(), 2);
     tools.shutdown().await;
     assert_group_ends(group).await;
@@ -151,9 +153,9 @@ async fn shutdown_ends_a_server_that_ignores_everything_and_its_children() {
 #[tokio::test]
 async fn dropping_the_tools_ends_the_servers_too() {
     let (_folder, tools) = animal("ignores_everything");
-    let (_, told) = watched_call(&tools, first_use()).await;
+    let (_, processes) = watched_call(&tools, first_use()).await;
     drop(tools);
-    assert_group_ends(told[0].unwrap().pid).await;
+    assert_group_ends(processes[0].unwrap().pid).await;
 }
 
 #[tokio::test]
@@ -216,11 +218,11 @@ async fn each_no_has_its_category() {
         let (category, message, sent) = failure(call(&tools, &format!("zoo/{tool}"), json!({})).await);
         assert_eq!((category, sent), (expected, true), "{tool}: {message}");
     }
-    let lost_further_down = [
+    let lost_downstream = [
         ("-32001 Request timed out", ErrorCategory::Timeout),
         ("-32000 Connection closed", ErrorCategory::Unavailable),
     ];
-    for (tool, expected) in lost_further_down {
+    for (tool, expected) in lost_downstream {
         assert_eq!(unknown(call(&tools, &format!("zoo/{tool}"), json!({})).await).0, expected);
     }
     tools.shutdown().await;
@@ -266,10 +268,10 @@ async fn asked_to_stop_a_success_is_believed_and_a_no_is_not() {
 #[tokio::test]
 async fn stopped_before_it_was_sent_it_has_failed_unsent() {
     let (_folder, tools) = animal("silent");
-    let told = Mutex::new(0);
-    let ended = tools.call(first_use(), |_| *told.lock().unwrap() += 1, std::future::ready(())).await;
+    let processes = Mutex::new(0);
+    let ended = tools.call(first_use(), |_| *processes.lock().unwrap() += 1, std::future::ready(())).await;
     assert!(!failure(ended).2);
-    assert_eq!(told.into_inner().unwrap(), 0);
+    assert_eq!(processes.into_inner().unwrap(), 0);
 }
 
 #[tokio::test]

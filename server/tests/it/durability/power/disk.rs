@@ -1,5 +1,5 @@
-//! A disk with a cache that a power cut empties: names last once their folder was synced, bytes once
-//! their file was. Of everything else any part may be there, single sectors of a write included.
+//! A disk with a write cache that a power cut loses: names are durable once their folder is synced, bytes
+//! once their file is. Of everything else any part may survive, down to single sectors of a write.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use super::Event;
 
 const SECTOR: usize = 512;
 
+/// How much of the unsynced data survives a cut.
 #[derive(Clone, Copy, Debug)]
 pub enum Fate {
     OnlySynced,
@@ -16,7 +17,7 @@ pub enum Fate {
     Everything,
 }
 
-/// What cuts took away.
+/// Counts of unsynced changes that cuts lost or tore.
 #[derive(Debug, Default)]
 pub struct Loss {
     pub writes: usize,
@@ -44,7 +45,7 @@ struct File {
     cache: Cache<Change>,
 }
 
-/// Changes that no sync has covered. Numbered from the first ever, for syncs may overlap.
+/// Unsynced changes, numbered from the first ever, because syncs may overlap.
 struct Cache<T> {
     first: usize,
     changes: Vec<T>,
@@ -83,14 +84,14 @@ struct Names {
 
 #[derive(Default)]
 pub struct Disk {
-    /// By the folder that they stand in.
+    /// Directory entries by folder.
     folders: BTreeMap<PathBuf, Names>,
     files: Vec<File>,
-    /// What a path means to the process, synced or not.
+    /// The file number of each path as the process sees it, synced or not.
     live: HashMap<PathBuf, usize>,
-    /// Syncs under way, with the end of what each will have written.
+    /// Syncs in progress by number, with the end of the changes that each covers.
     syncs: HashMap<usize, (PathBuf, usize)>,
-    /// How often the write-ahead log began anew.
+    /// How often the write-ahead log restarted.
     pub checkpoints: usize,
 }
 
@@ -136,7 +137,7 @@ impl Disk {
     }
 
     fn synced(&mut self, number: usize) {
-        let (path, end) = self.syncs.remove(&number).expect("it was begun");
+        let (path, end) = self.syncs.remove(&number).expect("the sync was begun");
         match self.live.get(&path) {
             Some(file) => {
                 let File { synced, cache } = &mut self.files[*file];
@@ -149,29 +150,30 @@ impl Disk {
         }
     }
 
-    /// Makes, below `to`, what a cut at this moment leaves.
-    pub fn cut(&self, fate: Fate, dice: &mut Dice, to: &Path) -> Loss {
+    /// Writes below `to` what a cut at this point leaves, and returns what was lost.
+    pub fn cut(&self, retention: Fate, rng: &mut Dice, to: &Path) -> Loss {
         let mut loss = Loss::default();
         let root = self.folders.keys().next().cloned().unwrap_or_default();
-        // Shorter paths come first, so that a folder is made before what is in it.
+        // Shorter paths come first, so that a folder is created before its files.
         for (folder, names) in &self.folders {
             let mut left = names.synced.clone();
             for (path, name) in &names.cache.changes {
-                if fate.keeps(dice) {
+                if retention.keeps(rng) {
                     left.insert(path.clone(), *name);
                 } else {
                     loss.names += 1;
                 }
             }
-            let place = |path: &Path| to.join(path.strip_prefix(&root).expect("below the root"));
-            if !place(folder).exists() {
+            let target = |path: &Path| to.join(path.strip_prefix(&root).expect("below the root"));
+            if !target(folder).exists() {
                 continue;
             }
             for (path, name) in left {
                 match name {
-                    Name::Folder => std::fs::create_dir(place(&path)).unwrap(),
+                    Name::Folder => std::fs::create_dir(target(&path)).unwrap(),
                     Name::File(file) => {
-                        std::fs::write(place(&path), self.files[file].left(fate, dice, &mut loss)).unwrap();
+                        std::fs::write(target(&path), self.files[file].left(retention, rng, &mut loss))
+                            .unwrap();
                     }
                     Name::Gone => {}
                 }
@@ -182,17 +184,17 @@ impl Disk {
 }
 
 impl File {
-    fn left(&self, fate: Fate, dice: &mut Dice, loss: &mut Loss) -> Vec<u8> {
+    fn left(&self, retention: Fate, rng: &mut Dice, loss: &mut Loss) -> Vec<u8> {
         let mut bytes = self.synced.clone();
         for change in &self.cache.changes {
-            if !fate.keeps(dice) {
+            if !retention.keeps(rng) {
                 loss.writes += 1;
                 continue;
             }
-            match fate {
-                Fate::AnyPart if dice.once_in(4) => {
+            match retention {
+                Fate::AnyPart if rng.once_in(4) => {
                     loss.torn += 1;
-                    change.tear(dice, &mut bytes);
+                    change.tear(rng, &mut bytes);
                 }
                 Fate::AnyPart | Fate::Everything | Fate::OnlySynced => change.clone().apply(&mut bytes),
             }
@@ -202,10 +204,10 @@ impl File {
 }
 
 impl Fate {
-    fn keeps(self, dice: &mut Dice) -> bool {
+    fn keeps(self, rng: &mut Dice) -> bool {
         match self {
             Fate::OnlySynced => false,
-            Fate::AnyPart => dice.once_in(2),
+            Fate::AnyPart => rng.once_in(2),
             Fate::Everything => true,
         }
     }
@@ -222,14 +224,14 @@ impl Change {
         }
     }
 
-    /// Only some of the sectors that the write touches.
-    fn tear(&self, dice: &mut Dice, file: &mut Vec<u8>) {
+    /// Applies only some of the sectors of a write.
+    fn tear(&self, rng: &mut Dice, file: &mut Vec<u8>) {
         let Change::Write { at, bytes } = self else { return };
         let (mut from, end) = (*at, at + bytes.len());
         while from < end {
             let next = (from / SECTOR + 1) * SECTOR;
             let part = bytes[from - at..next.min(end) - at].to_vec();
-            if dice.once_in(2) {
+            if rng.once_in(2) {
                 Change::Write { at: from, bytes: part }.apply(file);
             }
             from = next;

@@ -1,11 +1,11 @@
-//! What strace saw, as events in the order in which they were seen. A write counts from its beginning,
-//! for it may reach the disk from then on; a sync counts only once it has returned.
+//! Parses an strace log into disk events, in order. A write counts from its start, because it may reach the
+//! disk from then on; a sync counts only once it has returned.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
-/// Everything that changes a file or a folder, so that nothing can slip by unseen.
+/// strace options; they trace every system call that changes a file or folder.
 pub const OPTIONS: [&str; 9] = [
     "-f",
     "-y",
@@ -34,13 +34,13 @@ pub enum Event {
         file: PathBuf,
         bytes: usize,
     },
-    /// Number and what it syncs: a file's bytes or a folder's names.
+    /// The sync's number and its path: a file (bytes) or a folder (names).
     SyncBegun(usize, PathBuf),
     SyncEnded(usize),
     Said(String),
 }
 
-/// The events below `root`; the shared memory beside the log is no part of any disk.
+/// Returns the events below `root`, without the write-ahead log's shared memory file (`-shm`).
 pub fn read(log: &Path, root: &Path) -> Vec<Event> {
     let mut reader = Reader { root, events: Vec::new(), open: HashMap::new(), syncs: 0 };
     for line in BufReader::new(std::fs::File::open(log).unwrap()).lines() {
@@ -52,12 +52,12 @@ pub fn read(log: &Path, root: &Path) -> Vec<Event> {
 struct Reader<'a> {
     root: &'a Path,
     events: Vec<Event>,
-    /// What each thread's unfinished call will mean once it has returned.
+    /// By thread: the event of its unfinished call, to be recorded when the call returns.
     open: HashMap<String, Option<Event>>,
     syncs: usize,
 }
 
-/// What strace writes behind the arguments where another thread's call came in between.
+/// strace ends a line with this when another thread's call interrupts it.
 const UNFINISHED: &str = "<unfinished ...>";
 
 impl Reader<'_> {
@@ -68,8 +68,8 @@ impl Reader<'_> {
             let ending = self.open.remove(thread).flatten();
             self.returned(ending, result);
         } else if let Some((name, arguments)) = call.split_once('(') {
-            // The tracer was cut off within this line. What it tells of counts as never written, which
-            // can only make the disk poorer than it was.
+            // The log was cut off within this line. Ignoring the call can only make the disk lose more than
+            // it really did.
             if !arguments.contains(')') && !arguments.ends_with(UNFINISHED) {
                 return;
             }
@@ -87,17 +87,17 @@ impl Reader<'_> {
         self.events.extend(ending.filter(|_| !failed));
     }
 
-    /// Notes what counts from the beginning; gives what counts from the return.
+    /// Records the event that counts from the start of the call; returns the one that counts from its return.
     fn called(&mut self, name: &str, arguments: &str) -> Option<Event> {
         let strings = strings(arguments);
         if name == "write" && arguments.starts_with("1<") {
             let text = String::from_utf8_lossy(&strings[0]).into_owned();
-            self.events.extend(super::process::spoken(&text).map(|said| Event::Said(said.to_owned())));
+            self.events.extend(super::process::spoken(&text).map(|line| Event::Said(line.to_owned())));
             return None;
         }
         let given = strings.first().map(|bytes| PathBuf::from(String::from_utf8_lossy(bytes).into_owned()));
         let file = match name {
-            "openat" | "unlink" | "mkdir" => given.expect("it names a path"),
+            "openat" | "unlink" | "mkdir" => given.expect("the call has a path"),
             _ => descriptor(arguments),
         };
         let is_disk = file.starts_with(self.root) && !file.to_string_lossy().ends_with("-shm");
@@ -124,7 +124,7 @@ impl Reader<'_> {
                 self.events.push(Event::SyncBegun(self.syncs, file));
                 Some(Event::SyncEnded(self.syncs))
             }
-            other => panic!("the disk does not know {other}({arguments}"),
+            other => panic!("unsupported system call {other}({arguments}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Somebody with all rights on the database and none of our manners: one SQL text for both.
+//! An attacker with full SQL access to the database; the same SQL for both databases.
 
 use tokio_postgres::NoTls;
 
@@ -40,7 +40,7 @@ impl Attacker {
         }
     }
 
-    /// Triggers, keys and checks go with the tables; the rows come back, and are kept beside.
+    /// Recreates the tables without triggers, keys and checks, and keeps a copy of their rows in `*_written`.
     pub async fn drop_all_constraints(&self) {
         for table in TABLES {
             let copy = format!("CREATE TABLE {table}_written AS SELECT * FROM {table}");
@@ -70,18 +70,18 @@ impl Attacker {
         }
     }
 
-    /// One byte changed, taken out or put in. PostgreSQL keeps text that is none out of its tables;
-    /// SQLite takes anything.
-    pub fn spoil(&self, dice: &mut Dice, bytes: &[u8], is_text: bool) -> Vec<u8> {
-        let mut spoilt = bytes.to_vec();
-        let any = dice.next() as u8;
+    /// Returns the bytes with one byte changed, removed or inserted. For PostgreSQL text it stays printable
+    /// ASCII, because PostgreSQL rejects invalid UTF-8; SQLite accepts any bytes.
+    pub fn spoil(&self, rng: &mut Dice, bytes: &[u8], is_text: bool) -> Vec<u8> {
+        let mut corrupted = bytes.to_vec();
+        let any = rng.next() as u8;
         let fresh = if is_text && matches!(self, Self::Postgres(_)) { b' ' + any % 95 } else { any };
-        let at = dice.below(bytes.len().max(1));
-        match dice.below(3) {
-            0 if !spoilt.is_empty() => drop(spoilt.remove(at)),
-            1 if spoilt.get(at).is_some_and(|byte| *byte != fresh) => spoilt[at] = fresh,
-            _ => spoilt.insert(at, fresh),
+        let at = rng.below(bytes.len().max(1));
+        match rng.below(3) {
+            0 if !corrupted.is_empty() => drop(corrupted.remove(at)),
+            1 if corrupted.get(at).is_some_and(|byte| *byte != fresh) => corrupted[at] = fresh,
+            _ => corrupted.insert(at, fresh),
         }
-        spoilt
+        corrupted
     }
 }

@@ -1,4 +1,4 @@
-//! One edit, and the first position that it makes wrong.
+//! Random edits of the tables, each with the first position that it makes wrong.
 
 use actbook_engine::id::StreamId;
 
@@ -33,77 +33,78 @@ pub const KINDS: [(&str, Make); 17] = [
     ("a salt inserted", salt_inserted),
 ];
 
-/// Entries are struck twice as often as all else: there is most to get wrong.
-pub fn any(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Edit {
+/// Builds a random edit. A changed entry column is chosen more often than the others: it has most variants.
+pub fn any(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Edit {
     loop {
-        let (kind, make) = if dice.once_in(3) { KINDS[0] } else { *dice.pick(&KINDS) };
-        if let Some((sql, first_bad)) = make(dice, written, attacker) {
+        let (kind, make) = if rng.once_in(3) { KINDS[0] } else { *rng.pick(&KINDS) };
+        if let Some((sql, first_bad)) = make(rng, written, attacker) {
             let first_bad = u64::try_from(first_bad).unwrap_or(0);
             return Edit { kind, sql, first_bad };
         }
     }
 }
 
-/// What the tables call the first tenant's entry at a position.
+/// The `entry` key of the first tenant's entry at a position.
 pub fn key(position: i64) -> i64 {
     (1 << 40) + position
 }
 
-fn position(dice: &mut Dice, written: &Written) -> i64 {
-    dice.pick(&written.entries).position as i64
+fn position(rng: &mut Dice, written: &Written) -> i64 {
+    rng.pick(&written.entries).position as i64
 }
 
-/// A place for a row: mostly inside the journal, sometimes before or behind it.
-fn place(dice: &mut Dice, written: &Written) -> i64 {
-    match dice.below(10) {
-        0 => -(dice.below(3) as i64),
-        1 => written.last() + 1 + dice.below(3) as i64,
-        _ => position(dice, written),
+/// A position for a row: mostly inside the journal, sometimes before its start or after its end.
+fn place(rng: &mut Dice, written: &Written) -> i64 {
+    match rng.below(10) {
+        0 => -(rng.below(3) as i64),
+        1 => written.last() + 1 + rng.below(3) as i64,
+        _ => position(rng, written),
     }
 }
 
-/// What moving a row spoils first. Before the journal nothing is missed until the row's own place.
+/// The first position that moving a row makes wrong. A row moved before position 1 is missed only at its old
+/// place.
 fn earlier(from: i64, to: i64) -> i64 {
     if to < 1 { from } else { from.min(to) }
 }
 
-fn owner(dice: &mut Dice, written: &Written) -> i64 {
+fn owner(rng: &mut Dice, written: &Written) -> i64 {
     let owners: Vec<u64> = written.payloads.keys().copied().collect();
-    *dice.pick(&owners) as i64
+    *rng.pick(&owners) as i64
 }
 
-fn column_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
-    let entry = dice.pick(&written.entries);
-    let which = dice.below(8);
-    let bit = 1 << dice.below(40);
+fn column_changed(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
+    let entry = rng.pick(&written.entries);
+    let which = rng.below(8);
+    let bit = 1 << rng.below(40);
     let number = |now: i64| (now ^ bit).to_string();
     let (column, value) = match which {
         0 => ("stream", number(entry.stream.0 as i64)),
         1 => ("version", number(entry.version as i64)),
         2 => ("at", number(entry.at)),
         3 => ("tenant", number(1)),
-        4 => ("actor", attacker.text(&attacker.spoil(dice, entry.actor.as_bytes(), true))),
-        5 => ("kind", attacker.text(&attacker.spoil(dice, entry.kind.as_bytes(), true))),
-        6 => ("body", attacker.text(&attacker.spoil(dice, entry.body.as_bytes(), true))),
-        _ => ("hash", attacker.bytes(&attacker.spoil(dice, &entry.hash, false))),
+        4 => ("actor", attacker.text(&attacker.spoil(rng, entry.actor.as_bytes(), true))),
+        5 => ("kind", attacker.text(&attacker.spoil(rng, entry.kind.as_bytes(), true))),
+        6 => ("body", attacker.text(&attacker.spoil(rng, entry.body.as_bytes(), true))),
+        _ => ("hash", attacker.bytes(&attacker.spoil(rng, &entry.hash, false))),
     };
     let p = entry.position as i64;
     Some((format!("UPDATE journal SET {column} = {value} WHERE entry = {}", key(p)), p))
 }
 
-fn entry_moved(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (position(dice, written), place(dice, written));
+fn entry_moved(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (position(rng, written), place(rng, written));
     let sql = format!("UPDATE journal SET entry = {} WHERE entry = {}", key(q), key(p));
     (p != q).then(|| (sql, earlier(p, q)))
 }
 
-fn entry_removed(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let p = position(dice, written);
+fn entry_removed(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let p = position(rng, written);
     Some((format!("DELETE FROM journal WHERE entry = {}", key(p)), p))
 }
 
-fn entries_swapped(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (position(dice, written), position(dice, written));
+fn entries_swapped(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (position(rng, written), position(rng, written));
     (p != q).then(|| (swap("journal", p, q), p.min(q)))
 }
 
@@ -121,8 +122,8 @@ fn copy_of(p: i64, q: i64) -> String {
     )
 }
 
-fn entry_inserted(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (position(dice, written), place(dice, written));
+fn entry_inserted(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (position(rng, written), place(rng, written));
     Some((copy_of(p, q), q))
 }
 
@@ -133,27 +134,27 @@ fn shift(from: i64, by: i64) -> String {
     format!("{}; UPDATE head SET position = position + {by}", shifts.join(";"))
 }
 
-fn entry_squeezed_in(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (position(dice, written), 1 + dice.below(written.entries.len() + 1) as i64);
-    // A copy in its own place is true; then the one after it is the first that is not.
+fn entry_squeezed_in(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (position(rng, written), 1 + rng.below(written.entries.len() + 1) as i64);
+    // A copy at its own position is correct; then the entry after it is the first wrong one.
     Some((format!("{}; {}", shift(q, 1), copy_of(p, q)), if p == q { q + 1 } else { q }))
 }
 
-/// Nothing before the head is wrong when the last one goes; then the head itself is.
-fn entry_squeezed_out(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let p = position(dice, written);
+/// Removing the last entry leaves every remaining entry correct; then the head is the first wrong one.
+fn entry_squeezed_out(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let p = position(rng, written);
     let out = ["journal", "payloads"].map(|table| format!("DELETE FROM {table} WHERE entry = {}", key(p)));
     Some((format!("{}; {}", out.join(";"), shift(p, -1)), p.min(written.last() - 1)))
 }
 
-fn head_hash_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
+fn head_hash_changed(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
     let mut hash = written.head.hash;
-    hash[dice.below(32)] ^= 1 << dice.below(8);
+    hash[rng.below(32)] ^= 1 << rng.below(8);
     Some((format!("UPDATE head SET hash = {}", attacker.bytes(&hash)), written.last()))
 }
 
-fn head_moved(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (last, to) = (written.last(), place(dice, written));
+fn head_moved(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (last, to) = (written.last(), place(rng, written));
     let first_bad = if to < 0 { 0 } else { to.min(last) + 1 };
     (to != last).then(|| (format!("UPDATE head SET position = {to}"), first_bad))
 }
@@ -162,32 +163,32 @@ fn head_removed(_: &mut Dice, _: &Written, _: &Attacker) -> Option<(String, i64)
     Some(("DELETE FROM head".to_owned(), 0))
 }
 
-fn payload_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
-    let p = owner(dice, written);
-    let spoilt = attacker.spoil(dice, &written.payloads[&(p as u64)], false);
-    Some((format!("UPDATE payloads SET body = {} WHERE entry = {}", attacker.bytes(&spoilt), key(p)), p))
+fn payload_changed(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
+    let p = owner(rng, written);
+    let corrupted = attacker.spoil(rng, &written.payloads[&(p as u64)], false);
+    Some((format!("UPDATE payloads SET body = {} WHERE entry = {}", attacker.bytes(&corrupted), key(p)), p))
 }
 
-fn payload_moved(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (owner(dice, written), place(dice, written));
+fn payload_moved(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (owner(rng, written), place(rng, written));
     let sql = format!("UPDATE payloads SET entry = {} WHERE entry = {}", key(q), key(p));
     (p != q).then(|| (sql, earlier(p, q)))
 }
 
-fn payload_removed(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let p = owner(dice, written);
-    let gone = *dice.pick(&["DELETE FROM payloads", "UPDATE payloads SET entry = entry + 1099511627776"]);
+fn payload_removed(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let p = owner(rng, written);
+    let gone = *rng.pick(&["DELETE FROM payloads", "UPDATE payloads SET entry = entry + 1099511627776"]);
     Some((format!("{gone} WHERE entry = {}", key(p)), p))
 }
 
-fn payloads_swapped(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (owner(dice, written), owner(dice, written));
+fn payloads_swapped(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (owner(rng, written), owner(rng, written));
     let differ = written.payloads[&(p as u64)] != written.payloads[&(q as u64)];
     differ.then(|| (swap("payloads", p, q), p.min(q)))
 }
 
-fn payload_inserted(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (owner(dice, written), place(dice, written));
+fn payload_inserted(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (owner(rng, written), place(rng, written));
     let copy = format!(
         "INSERT INTO payloads SELECT {}, body FROM payloads_written WHERE entry = {}",
         key(q),
@@ -196,26 +197,26 @@ fn payload_inserted(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<
     Some((copy, q))
 }
 
-/// A salt proves nothing by itself: what it spoils is the first payload that it belongs to.
-fn salt_changed(dice: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
+/// A changed salt is detected at the first payload that was hashed with it.
+fn salt_changed(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
     let streams: Vec<StreamId> = written.salts.keys().copied().collect();
-    let stream = *dice.pick(&streams);
-    let (s, q) = (stream.0 as i64, place(dice, written));
+    let stream = *rng.pick(&streams);
+    let (s, q) = (stream.0 as i64, place(rng, written));
     let of_stream = written.entries.iter().filter(|entry| entry.stream == stream);
     let first_payload =
         of_stream.map(|entry| entry.position).find(|position| written.payloads.contains_key(position))?;
-    let spoilt = attacker.bytes(&attacker.spoil(dice, &written.salts[&stream], false));
-    match dice.below(4) {
+    let corrupted = attacker.bytes(&attacker.spoil(rng, &written.salts[&stream], false));
+    match rng.below(4) {
         0 => Some((format!("DELETE FROM salts WHERE stream = {s}"), s)),
         1 => Some((format!("UPDATE salts SET tenant = 2 WHERE stream = {s}"), s)),
         2 if s != q => Some((format!("UPDATE salts SET stream = {q} WHERE stream = {s}"), earlier(s, q))),
-        _ => Some((format!("UPDATE salts SET salt = {spoilt} WHERE stream = {s}"), first_payload as i64)),
+        _ => Some((format!("UPDATE salts SET salt = {corrupted} WHERE stream = {s}"), first_payload as i64)),
     }
 }
 
-fn salt_inserted(dice: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+fn salt_inserted(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
     let erased: Vec<i64> = written.erased.iter().map(|stream| stream.0 as i64).collect();
-    let q = if dice.once_in(2) { *dice.pick(&erased) } else { place(dice, written) };
+    let q = if rng.once_in(2) { *rng.pick(&erased) } else { place(rng, written) };
     let copy = format!("INSERT INTO salts SELECT tenant, {q}, salt FROM salts_written LIMIT 1");
     Some((copy, q))
 }
