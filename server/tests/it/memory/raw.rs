@@ -194,7 +194,7 @@ fn answered(
         "decided" => return failed_at.remove(&step).map(|since| ("decision", since)).into_iter().collect(),
         "step_failed" | "step_unknown" | "compensation_given_up" => drop(failed_at.insert(step, event.at)),
         "compensation_ended" if event.body["outcome"] != "succeeded" => {
-            drop(failed_at.insert(step, event.at))
+            failed_at.insert(step, event.at);
         }
         "attempt_started" | "compensation_started" | "step_succeeded" => drop(failed_at.remove(&step)),
         "failure_handled" | "steps_cancelled" => {
