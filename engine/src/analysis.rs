@@ -9,8 +9,7 @@ mod inputs;
 mod names;
 mod tool_claims;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -69,7 +68,7 @@ pub type ToolFactsByName = BTreeMap<String, ToolFacts>;
 /// Checks a plan offline, under the operator's terms for its tools.
 pub fn check_plan(plan: &Plan, terms: &ToolPolicies) -> PlanCheck {
     let rules: Vec<StepRules> = plan.steps.iter().map(|step| StepRules::resolve(step, terms)).collect();
-    let order = sequential_order(plan);
+    let order = plan.sequential_order();
     let no_return = order.iter().copied().find(|no| rules[no.index()].leaves_effect_after_undo());
     let mut findings = tool_claims::forbidden_probes(plan, terms);
     let ok = findings.is_empty();
@@ -111,31 +110,11 @@ impl PlanCheck {
     }
 }
 
-/// The order in which steps run at concurrency 1: always the first step in the list whose dependencies have
-/// run.
-pub fn sequential_order(plan: &Plan) -> Vec<StepNo> {
-    let mut waiting: Vec<usize> = plan.steps.iter().map(|step| step.dependencies.len()).collect();
-    let ready =
-        plan.numbered_steps().filter(|(_, step)| step.dependencies.is_empty()).map(|(no, _)| Reverse(no));
-    let mut ready: BinaryHeap<_> = ready.collect();
-    let mut order = Vec::with_capacity(plan.steps.len());
-    while let Some(Reverse(no)) = ready.pop() {
-        order.push(no);
-        for next in &plan.step(no).dependents {
-            waiting[next.index()] -= 1;
-            if waiting[next.index()] == 0 {
-                ready.push(Reverse(*next));
-            }
-        }
-    }
-    order
-}
-
 /// Groups the steps into waves: each step is in the wave after the latest of its dependencies.
 pub fn waves(plan: &Plan) -> Vec<Vec<StepId>> {
     let mut wave_of = vec![0; plan.steps.len()];
     let mut count = 0;
-    for no in sequential_order(plan) {
+    for no in plan.sequential_order() {
         let dependencies = plan.step(no).dependencies.iter();
         let waves = dependencies.map(|dependency| wave_of[dependency.step.index()] + 1);
         wave_of[no.index()] = waves.max().unwrap_or(0);
@@ -152,7 +131,7 @@ pub fn waves(plan: &Plan) -> Vec<Vec<StepId>> {
 /// everything can be undone.
 pub fn point_of_no_return(plan: &Plan) -> Option<StepNo> {
     let no_terms = ToolPolicies::new();
-    sequential_order(plan)
+    plan.sequential_order()
         .into_iter()
         .find(|no| StepRules::resolve(plan.step(*no), &no_terms).leaves_effect_after_undo())
 }

@@ -224,6 +224,12 @@ impl Plan {
         self.topological_ranks[no.index()]
     }
 
+    /// The order in which steps run at concurrency 1: always the first step in the list whose dependencies
+    /// have run.
+    pub fn sequential_order(&self) -> Vec<StepNo> {
+        graph::sequential_order(&self.steps)
+    }
+
     /// All steps with their numbers, in list order.
     pub fn numbered_steps(&self) -> impl Iterator<Item = (StepNo, &Step)> {
         self.steps.iter().enumerate().map(|(index, step)| (StepNo(index as u32), step))

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::Step;
 use super::finding::{DocumentPath, FindingCollector};
-use super::graph::{StepNumbers, resolve_step_id, undo_reads};
+use super::graph::{StepNumbers, resolve_step_id, sequential_order, undo_reads};
 
 /// A read of another step's output or status, by a step's compensation or probe.
 struct StepRead {
@@ -72,39 +72,22 @@ fn reads_of_non_ancestors(steps: &[Step], reads: Vec<StepRead>) -> Vec<StepRead>
     if by_source.is_empty() {
         return Vec::new();
     }
-    let order = topological_order(steps);
+    let order = sequential_order(steps);
     let mut rank = vec![0; steps.len()];
-    order.iter().enumerate().for_each(|(position, step)| rank[*step] = position);
+    order.iter().enumerate().for_each(|(position, no)| rank[no.index()] = position);
     // For each step, the last source that was found to be its ancestor.
     let mut reached = vec![usize::MAX; steps.len()];
     let mut violations = Vec::new();
     for (source, readers) in by_source {
         reached[source] = source;
         let last = readers.iter().map(|read| rank[read.step]).max().unwrap_or(0);
-        for step in order.iter().take(last + 1).skip(rank[source] + 1) {
-            if steps[*step].dependencies.iter().any(|need| reached[need.step.index()] == source) {
-                reached[*step] = source;
+        for no in order.iter().take(last + 1).skip(rank[source] + 1) {
+            if steps[no.index()].dependencies.iter().any(|need| reached[need.step.index()] == source) {
+                reached[no.index()] = source;
             }
         }
         violations.extend(readers.into_iter().filter(|read| reached[read.step] != source));
     }
     violations.sort_by_key(|read| read.step);
     violations
-}
-
-/// Step indices in topological order: each after its dependencies. Steps on a cycle are missing.
-fn topological_order(steps: &[Step]) -> Vec<usize> {
-    let mut waiting: Vec<usize> = steps.iter().map(|step| step.dependencies.len()).collect();
-    let mut order: Vec<usize> = (0..steps.len()).filter(|step| waiting[*step] == 0).collect();
-    let mut next = 0;
-    while let Some(step) = order.get(next).copied() {
-        next += 1;
-        for after in &steps[step].dependents {
-            waiting[after.index()] -= 1;
-            if waiting[after.index()] == 0 {
-                order.push(after.index());
-            }
-        }
-    }
-    order
 }

@@ -1,7 +1,8 @@
 //! Resolves step ids to step numbers (declared and inferred dependencies, propagation, what compensations and
 //! probes read) and refuses cycles. Iterative rather than recursive: a graph may be thousands of steps deep.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::finding::{DocumentPath, FindingCollector};
 use super::step::StepDraft;
@@ -39,6 +40,24 @@ pub(super) fn connect_steps(
         ancestry::check_undo_reads(&steps, &by_id, steps_at, found);
     }
     (steps, by_id)
+}
+
+/// See `Plan::sequential_order`. Steps on a cycle are missing.
+pub(super) fn sequential_order(steps: &[Step]) -> Vec<StepNo> {
+    let mut waiting: Vec<usize> = steps.iter().map(|step| step.dependencies.len()).collect();
+    let numbers = (0..steps.len()).map(|index| StepNo(index as u32));
+    let mut ready: BinaryHeap<_> = numbers.filter(|no| waiting[no.index()] == 0).map(Reverse).collect();
+    let mut order = Vec::with_capacity(steps.len());
+    while let Some(Reverse(no)) = ready.pop() {
+        order.push(no);
+        for next in &steps[no.index()].dependents {
+            waiting[next.index()] -= 1;
+            if waiting[next.index()] == 0 {
+                ready.push(Reverse(*next));
+            }
+        }
+    }
+    order
 }
 
 /// Maps ids to numbers and reports duplicates. A step whose id could not be read is left out.

@@ -104,7 +104,7 @@ fn build_plan(value: &Value, document: String, found: &mut FindingCollector) -> 
 /// Each step's rank in the sequential order.
 fn topological_ranks(plan: &Plan) -> Vec<u32> {
     let mut ranks = vec![0; plan.steps.len()];
-    for (rank, no) in crate::analysis::sequential_order(plan).into_iter().enumerate() {
+    for (rank, no) in plan.sequential_order().into_iter().enumerate() {
         ranks[no.index()] = rank as u32;
     }
     ranks

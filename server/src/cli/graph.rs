@@ -97,7 +97,7 @@ impl PlanGraph {
             name: plan.name.clone(),
             sequential: plan.policy.concurrency == 1,
             nodes,
-            order: analysis::sequential_order(plan).into_iter().map(|no| no.index()).collect(),
+            order: plan.sequential_order().into_iter().map(|no| no.index()).collect(),
             waves,
         }
     }

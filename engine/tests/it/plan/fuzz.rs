@@ -20,7 +20,7 @@ fn sound(result: Result<Plan, Vec<actbook_engine::plan::Finding>>) -> Result<(),
                 again.map_err(|findings| TestCaseError::fail(format!("{}: {findings:?}", plan.document)))?;
             prop_assert_eq!(plan.digest, again.digest);
             prop_assert_eq!(format!("{plan:?}"), format!("{again:?}"));
-            prop_assert_eq!(analysis::sequential_order(&plan).len(), plan.steps.len());
+            prop_assert_eq!(plan.sequential_order().len(), plan.steps.len());
             prop_assert_eq!(
                 analysis::check_plan(&plan, &Default::default()).stopping.len(),
                 plan.steps.len()
