@@ -3,16 +3,17 @@
 //! A kind carries its version (`attempt_started.1`); stored bodies are never rewritten. Only `decode` reads
 //! an older version into the current struct. docs/journal.md explains each kind.
 
+mod note_scope;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::chain::Digest;
 use crate::id::{Epoch, ExecutionId, NodeId, PlanId, StepId};
-use crate::note::NoteScope;
-use crate::policy::{EndStatus, ErrorCategory, Outcome, StepAnswer, string_enum};
-use crate::task;
+use crate::policy::{EndStatus, ErrorCategory, Outcome, StepAnswer, TaskStatus, string_enum};
 use crate::tool_policy::ToolPolicies;
+pub use note_scope::NoteScope;
 
 /// Salted digest and size, in bytes, of a payload. The entry holds these; the payload is stored beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -481,7 +482,7 @@ events! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        status: Option<task::TaskStatus>,
+        status: Option<TaskStatus>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         priority: Option<i64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]

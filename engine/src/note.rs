@@ -1,12 +1,11 @@
 //! Notes: values that an agent or a person stores under a key. Each key of a scope has a journal stream of
 //! its own, so that it has a history, and a salt that is erased with it.
 
-use serde::{Deserialize, Serialize};
-
 use crate::chain::Digest;
+pub use crate::event::NoteScope;
 use crate::event::{NoteSet, PayloadDigest};
 use crate::execution::{NewEvent, Refusal};
-use crate::id::{ExecutionId, PlanId};
+use crate::task::{check_id, check_name};
 
 /// Longest key of a note, in bytes.
 pub const KEY_BYTES_MAX: usize = 200;
@@ -16,39 +15,6 @@ pub const TYPE_BYTES_MAX: usize = 60;
 pub const NOTE_BYTES_MAX: usize = 256 * 1024;
 /// The type of a note whose author gives none.
 pub const TYPE_DEFAULT: &str = "notes";
-
-/// What a note belongs to; by default to nothing in particular, so that everybody sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NoteScope {
-    #[default]
-    Everybody,
-    Task(String),
-    Plan(PlanId),
-    Execution(ExecutionId),
-}
-
-impl NoteScope {
-    /// The scope's kind, as database rows store it.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Everybody => "everybody",
-            Self::Task(_) => "task",
-            Self::Plan(_) => "plan",
-            Self::Execution(_) => "execution",
-        }
-    }
-
-    /// The id of the task, plan or execution; empty for `Everybody`.
-    pub fn owner_id(&self) -> &str {
-        match self {
-            Self::Everybody => "",
-            Self::Task(task) => task,
-            Self::Plan(plan) => plan.as_str(),
-            Self::Execution(execution) => execution.as_str(),
-        }
-    }
-}
 
 /// A note that is to be stored under its key.
 #[derive(Clone, Debug)]
@@ -84,7 +50,7 @@ pub fn build_note_event(
     check_name("a key", &note.key, KEY_BYTES_MAX)?;
     check_name("a type", note_type, TYPE_BYTES_MAX)?;
     if let NoteScope::Task(task) = &note.scope {
-        crate::task::check_id(task)?;
+        check_id(task)?;
     }
     if note.payload.len() > NOTE_BYTES_MAX {
         let message = format!("{} bytes are too much for a note", note.payload.len());
@@ -103,14 +69,4 @@ pub fn build_note_event(
         everywhere: note.everywhere.unwrap_or(before.is_some_and(|before| before.everywhere)),
     };
     Ok(NewEvent { event: event.into(), payload: Some(note.payload.clone()) })
-}
-
-/// Refuses a text that is blank, longer than `bytes_max` or holds control characters; the refusal calls it
-/// `what`.
-pub(crate) fn check_name(what: &str, text: &str, bytes_max: usize) -> Result<(), Refusal> {
-    if text.trim().is_empty() || text.len() > bytes_max || text.chars().any(char::is_control) {
-        let message = format!("{what} has 1 to {bytes_max} bytes and no control characters");
-        return Err(Refusal::new("invalid_name", message, "give a short name"));
-    }
-    Ok(())
 }

@@ -129,6 +129,16 @@ string_enum!(
         Abandon = "abandon",
     }
 );
+string_enum!(
+    /// The progress of a task.
+    TaskStatus {
+        Open = "open",
+        InProgress = "in_progress",
+        Blocked = "blocked",
+        Done = "done",
+        Cancelled = "cancelled",
+    }
+);
 
 impl From<EndStatus> for ExecutionStatus {
     fn from(end: EndStatus) -> Self {

@@ -1,14 +1,11 @@
 //! Tasks: things to do that have an id in an outside system. Each task has a journal stream of its own;
 //! plans, executions, notes and other tasks refer to it by its id, whether or not it was recorded here.
 
-use serde::{Deserialize, Serialize};
-
 use crate::chain::Digest;
 use crate::event::{PayloadDigest, TaskSet};
 use crate::execution::{NewEvent, Refusal};
 use crate::id::{PlanId, StepId};
-use crate::note::check_name;
-use crate::policy::string_enum;
+pub use crate::policy::TaskStatus;
 
 /// Longest task id, in bytes.
 pub const ID_BYTES_MAX: usize = 200;
@@ -20,17 +17,6 @@ pub const LABELS_MAX: usize = 20;
 pub const LABEL_BYTES_MAX: usize = 60;
 /// Largest JSON object of further fields, in bytes.
 pub const FIELDS_BYTES_MAX: usize = 64 * 1024;
-
-string_enum!(
-    /// The progress of a task.
-    TaskStatus {
-        Open = "open",
-        InProgress = "in_progress",
-        Blocked = "blocked",
-        Done = "done",
-        Cancelled = "cancelled",
-    }
-);
 
 /// A new task, or changes to one: a field that is `None` stays as it was.
 #[derive(Clone, Debug, Default)]
@@ -105,6 +91,16 @@ fn check_task(task: &Task) -> Result<(), Refusal> {
     if task.fields.as_ref().is_some_and(|fields| fields.len() > FIELDS_BYTES_MAX) {
         let message = format!("a task's fields have {FIELDS_BYTES_MAX} bytes at most");
         return Err(Refusal::new("too_large", message, "keep what is long in a note"));
+    }
+    Ok(())
+}
+
+/// Refuses a text that is blank, longer than `bytes_max` or holds control characters; the refusal calls it
+/// `what`.
+pub(crate) fn check_name(what: &str, text: &str, bytes_max: usize) -> Result<(), Refusal> {
+    if text.trim().is_empty() || text.len() > bytes_max || text.chars().any(char::is_control) {
+        let message = format!("{what} has 1 to {bytes_max} bytes and no control characters");
+        return Err(Refusal::new("invalid_name", message, "give a short name"));
     }
     Ok(())
 }
