@@ -3,8 +3,9 @@
 //! most a tenth of the elapsed time. A difference of one second is gone within ten; a wall clock that is set
 //! by a day lengthens or shortens no wait by more than a tenth.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
 
 use crate::boot_instant::BootInstant;
 
@@ -42,7 +43,7 @@ impl Clock {
     }
 
     pub fn now_ms(&self) -> i64 {
-        let mut reading = self.lock();
+        let mut reading = self.0.lock();
         *reading = reading.advanced_to(BootInstant::now(), wall_ns());
         ns_to_ms(reading.at_ns)
     }
@@ -50,7 +51,7 @@ impl Clock {
     /// Moves the clock forward to the time of the journal's last entry, in ms, if that is ahead: the wall
     /// clock was set back since, and waits that end after that entry would be lengthened by the difference.
     pub fn start_after(&self, last_ms: i64) {
-        let mut reading = self.lock();
+        let mut reading = self.0.lock();
         let last_ns = i128::from(last_ms) * 1_000_000;
         let ahead = last_ns - reading.at_ns;
         if ahead > AHEAD_MAX.as_nanos().cast_signed() {
@@ -66,10 +67,6 @@ impl Clock {
         while let Ok(left @ 1..) = u64::try_from(at_ms.saturating_sub(self.now_ms())) {
             tokio::time::sleep(Duration::from_millis(left).min(SLEEP_MAX)).await;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ClockReading> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

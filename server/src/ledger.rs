@@ -11,7 +11,7 @@ mod pending;
 mod rebuild;
 mod writer;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use actbook_engine::chain::Digest;
 use actbook_engine::event::{PlanRef, ReportedStatus};
@@ -25,6 +25,7 @@ use actbook_engine::plan::Plan;
 use actbook_engine::policy::ExecutionStatus;
 use actbook_engine::task::Task;
 use actbook_engine::tool_policy::ToolPolicies;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
@@ -287,7 +288,7 @@ impl Shared {
         let writes_inline = pending.can_write_inline(&request);
         pending.enqueue(request, reply_to);
         let mut owes_notify = false;
-        if writes_inline && let Ok(appender) = self.appender.try_lock() {
+        if writes_inline && let Some(appender) = self.appender.try_lock() {
             let db = pending.db();
             owes_notify = db
                 .run_write_inline(|| {
@@ -309,7 +310,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, PendingState> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 }
 

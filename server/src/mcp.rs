@@ -24,8 +24,9 @@ mod waiting;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
     CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams,
@@ -167,7 +168,7 @@ impl SessionHandler {
 
     /// Reserves the id until its call is answered; None: another call in flight has the same id.
     fn reserve_id(&self, id: &RequestId) -> Option<RequestIdGuard<'_>> {
-        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_flight = self.in_flight.lock();
         in_flight.insert(id.clone()).then(|| RequestIdGuard { handler: self, id: id.clone() })
     }
 }
@@ -180,7 +181,7 @@ struct RequestIdGuard<'a> {
 
 impl Drop for RequestIdGuard<'_> {
     fn drop(&mut self) {
-        self.handler.in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.handler.in_flight.lock().remove(&self.id);
     }
 }
 

@@ -1,10 +1,10 @@
 //! Notifications that a tenant's journal has reached a position. They carry no data: a subscriber reads the
 //! store from its own cursor, so a missed or repeated notification changes only when it reads.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use actbook_engine::id::TenantId;
-
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::store::db::WatchGuard;
@@ -51,7 +51,7 @@ impl Notifier {
 
     /// Starts to listen for other processes' appends, until the last guard is dropped.
     pub fn listen_remote(&self) -> Result<RemoteListener, Error> {
-        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listener = self.listener.lock();
         if let Some(shared) = listener.upgrade() {
             return Ok(RemoteListener(shared));
         }

@@ -12,12 +12,13 @@ mod pins;
 mod progress_board;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actbook_engine::chain::Digest;
 use actbook_engine::execution::{Command, Refusal};
 use actbook_engine::id::{StepNo, StreamId, TenantId};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -159,7 +160,7 @@ impl Runner {
     /// Ends the renewal task and waits for it: a renewal in flight would undo the release of the lease.
     async fn stop_renewal(&self) {
         self.0.shutdown.send_replace(());
-        let renewal = self.0.renewal.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let renewal = self.0.renewal.lock().take();
         if let Some(renewal) = renewal
             && let Err(error) = renewal.await
         {
@@ -215,7 +216,7 @@ impl Runner {
     /// Whether another node is alive. When a node is first found to have exited, its child processes are
     /// killed and its sent calls are cached.
     fn node_status(&self, node: &str) -> NodeStatus {
-        let mut exited = self.0.exited_nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut exited = self.0.exited_nodes.lock();
         if let Some(sent) = exited.get(node) {
             return NodeStatus::Exited(sent.clone());
         }

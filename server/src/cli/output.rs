@@ -4,10 +4,11 @@
 
 use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use actbook::error::Error;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::paint::resolve_marks;
@@ -144,7 +145,7 @@ impl Output {
 
     /// Draws these lines in place of the last ones. Each must fit the terminal's width.
     pub fn draw(lines: Vec<String>) {
-        let mut drawn = DRAWN_LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drawn = DRAWN_LINES.lock();
         let up = cursor_up(drawn.len());
         let colours = wants_colours(&std::io::stdout());
         *drawn = lines.iter().map(|line| resolve_marks(&printable::escape_flat(line), colours)).collect();
@@ -154,7 +155,7 @@ impl Output {
 
     /// Leaves the drawn lines as they are: later output goes below them.
     pub fn finish_drawing() {
-        let mut drawn = DRAWN_LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drawn = DRAWN_LINES.lock();
         if !drawn.is_empty() {
             drawn.clear();
             write_terminal("\x1b[?25h");
@@ -170,7 +171,7 @@ pub fn write_log_line(text: &str) {
 
 /// Clears the drawn lines, runs `write`, and draws the lines again below its output.
 fn above_drawing(write: impl FnOnce()) {
-    let drawn = DRAWN_LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let drawn = DRAWN_LINES.lock();
     if drawn.is_empty() {
         return write();
     }

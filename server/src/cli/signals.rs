@@ -3,9 +3,9 @@
 //! delivers it to the newest guard only, so that a handled signal never ends the process as well.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use actbook::error::Error;
+use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -25,10 +25,6 @@ static GUARDS: Mutex<Vec<(u64, UnboundedSender<StopSignal>)>> = Mutex::new(Vec::
 /// Whether the task that receives signals has been started.
 static LISTENING: AtomicBool = AtomicBool::new(false);
 
-fn lock_guards() -> MutexGuard<'static, Vec<(u64, UnboundedSender<StopSignal>)>> {
-    GUARDS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// While a guard lives, signals are delivered to it, or to a newer guard, and do not end the process.
 #[derive(Debug)]
 pub struct SignalGuard {
@@ -43,7 +39,7 @@ impl SignalGuard {
         start_signal_task()?;
         let (sender, receiver) = unbounded_channel();
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        lock_guards().push((number, sender));
+        GUARDS.lock().push((number, sender));
         Ok(Self { number, receiver })
     }
 
@@ -58,7 +54,7 @@ impl SignalGuard {
 
 impl Drop for SignalGuard {
     fn drop(&mut self) {
-        lock_guards().retain(|(number, _)| *number != self.number);
+        GUARDS.lock().retain(|(number, _)| *number != self.number);
     }
 }
 
@@ -86,7 +82,7 @@ pub fn start_signal_task() -> Result<(), Error> {
 
 /// Sends the signal to the newest guard; without one, ends the process.
 fn deliver(signal: StopSignal) {
-    let delivered = lock_guards().last().is_some_and(|(_, sender)| sender.send(signal).is_ok());
+    let delivered = GUARDS.lock().last().is_some_and(|(_, sender)| sender.send(signal).is_ok());
     if !delivered {
         end_process(signal);
     }

@@ -2,7 +2,7 @@
 //! cache may already be ahead of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use actbook_engine::chain::{Digest, Hash};
 use actbook_engine::event::{Event, PlanRef};
@@ -11,6 +11,7 @@ use actbook_engine::id::{Position, StreamId, TenantId};
 use actbook_engine::library::PlanLibrary;
 use actbook_engine::plan::Plan;
 use actbook_engine::standalone_action::{self, StandaloneAction};
+use parking_lot::Mutex;
 
 use super::Error;
 use crate::store::{Db, Entry, journal, payloads, plans};
@@ -31,11 +32,11 @@ const PLANS_MAX: usize = 64;
 
 impl PlanCache {
     pub fn get(&self, digest: &Digest) -> Option<Arc<Plan>> {
-        self.parsed.lock().unwrap_or_else(PoisonError::into_inner).get(&digest.0).cloned()
+        self.parsed.lock().get(&digest.0).cloned()
     }
 
     pub fn insert(&self, plan: Arc<Plan>) {
-        let mut plans = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plans = self.parsed.lock();
         if plans.len() >= PLANS_MAX {
             plans.clear();
         }

@@ -2,8 +2,10 @@
 //! The thread that holds the appender's lock writes: the ledger's own thread or, where no other request
 //! could join the batch, the caller's, which saves two thread switches.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::MutexGuard;
 
 use super::pending::{BatchInFlight, PendingReply, PendingRequest, PendingState};
 use super::{Error, Shared};
@@ -40,11 +42,11 @@ fn lock_appender<'a>(
     shared: &'a Shared,
     pending: MutexGuard<'a, PendingState>,
 ) -> (MutexGuard<'a, Appender>, MutexGuard<'a, PendingState>) {
-    if let Ok(appender) = shared.appender.try_lock() {
+    if let Some(appender) = shared.appender.try_lock() {
         return (appender, pending);
     }
     drop(pending);
-    let appender = shared.appender.lock().unwrap_or_else(PoisonError::into_inner);
+    let appender = shared.appender.lock();
     (appender, shared.lock())
 }
 
@@ -82,20 +84,18 @@ fn wait_for_work(
             return (WriterAction::Stop, pending);
         }
         pending.writer_is_waiting = true;
-        let (mut woken, timed_out) = match notify_due_in {
-            None => (shared.work_available.wait(pending).unwrap_or_else(PoisonError::into_inner), false),
-            Some(due_in) => {
-                let waited = shared.work_available.wait_timeout(pending, due_in);
-                let (pending, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                (pending, timeout.timed_out())
+        let timed_out = match notify_due_in {
+            None => {
+                shared.work_available.wait(&mut pending);
+                false
             }
+            Some(due_in) => shared.work_available.wait_for(&mut pending, due_in).timed_out(),
         };
-        woken.writer_is_waiting = false;
-        let became_due = notify_due_in.is_none() && woken.notify_pending;
-        if woken.is_idle() && (timed_out || became_due) {
-            return (WriterAction::Notify, woken);
+        pending.writer_is_waiting = false;
+        let became_due = notify_due_in.is_none() && pending.notify_pending;
+        if pending.is_idle() && (timed_out || became_due) {
+            return (WriterAction::Notify, pending);
         }
-        pending = woken;
     }
     (WriterAction::Write, pending)
 }

@@ -2,9 +2,9 @@
 //! `subscriptions/listen` request. A notification carries no data; the client reads the resource again.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, RoleServer, SubscriptionContext};
 use tokio::sync::mpsc;
@@ -24,7 +24,7 @@ pub struct SessionSubscriptions(Mutex<HashMap<String, AbortHandle>>);
 
 impl Drop for SessionSubscriptions {
     fn drop(&mut self) {
-        let watchers = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let watchers = self.0.get_mut();
         watchers.values().for_each(AbortHandle::abort);
     }
 }
@@ -35,7 +35,7 @@ impl SessionSubscriptions {
         let id = subscribable_execution_id(&uri)
             .ok_or_else(|| not_found(&uri, "only executions can be subscribed to"))?;
         service.find(&id).await.map_err(|error| not_found(&uri, &error.message))?;
-        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = self.0.lock();
         if watchers.len() >= SUBSCRIBED_MAX && !watchers.contains_key(&uri) {
             return Err(ErrorData::invalid_params(format!("at most {SUBSCRIBED_MAX} subscriptions"), None));
         }
@@ -58,7 +58,7 @@ impl SessionSubscriptions {
 
     /// Ends the subscription to a resource, if there is one.
     pub fn remove(&self, uri: &str) {
-        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = self.0.lock();
         if let Some(watcher) = watchers.remove(uri) {
             watcher.abort();
         }

@@ -7,11 +7,12 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use actbook_engine::execution::{CallId, CallKind, Execution, due};
 use actbook_engine::id::StreamId;
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::tools::ProcessIdentity;
@@ -98,7 +99,7 @@ impl NodeLock {
             Some(child) => format!("sent {mark} {child}\n"),
             None => format!("sent {mark}\n"),
         };
-        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut file = self.file.lock();
         file.write_all(line.as_bytes())
     }
 

@@ -2,9 +2,10 @@
 //! call has ended, and the journal holds what happened.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use actbook_engine::id::{StepNo, StreamId};
+use parking_lot::Mutex;
 
 use crate::tools::CallProgress;
 
@@ -18,24 +19,20 @@ type ProgressSlots = HashMap<(StreamId, StepNo), Option<CallProgress>>;
 impl ProgressBoard {
     /// Opens a slot for a call; it is removed when the result is dropped.
     pub fn open_slot(&self, stream: StreamId, step: StepNo) -> ProgressSlot {
-        self.lock().insert((stream, step), None);
+        self.0.lock().insert((stream, step), None);
         ProgressSlot { board: self.clone(), stream, step }
     }
 
     /// Stores a report; one that comes after the call's end is dropped.
     pub fn update(&self, stream: StreamId, step: StepNo, progress: CallProgress) {
-        if let Some(slot) = self.lock().get_mut(&(stream, step)) {
+        if let Some(slot) = self.0.lock().get_mut(&(stream, step)) {
             *slot = Some(progress);
         }
     }
 
     /// The last report; None: there is none, or no call of the step is in flight.
     pub fn latest(&self, stream: StreamId, step: StepNo) -> Option<CallProgress> {
-        self.lock().get(&(stream, step)).cloned().flatten()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ProgressSlots> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get(&(stream, step)).cloned().flatten()
     }
 }
 
@@ -49,6 +46,6 @@ pub struct ProgressSlot {
 
 impl Drop for ProgressSlot {
     fn drop(&mut self) {
-        self.board.lock().remove(&(self.stream, self.step));
+        self.board.0.lock().remove(&(self.stream, self.step));
     }
 }

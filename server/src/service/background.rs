@@ -4,12 +4,13 @@
 //!   drive_claimed ─► drive ─► blocked or paused ─► an answer or a deadline ─► drive ─► … ─► ended
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actbook_engine::execution::{Command, due};
 use actbook_engine::id::StreamId;
 use actbook_engine::policy::ExecutionStatus;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::Service;
@@ -137,7 +138,7 @@ impl BackgroundDriver {
             match claimed {
                 Ok((_, Ok(result))) => taken += usize::from(result == ContinueResult::DrivenHere),
                 Ok((stream, Err(error))) if error.code == "other_place" => {
-                    self.0.other_toolset.lock().unwrap_or_else(PoisonError::into_inner).insert(stream);
+                    self.0.other_toolset.lock().insert(stream);
                 }
                 Ok((_, Err(error))) => tracing::warn!("taking over an orphaned execution failed: {error}"),
                 Err(error) => tracing::warn!("taking over an orphaned execution failed: {error}"),
@@ -211,20 +212,18 @@ impl BackgroundDriver {
 
     /// Registers an execution as driven here; false if it was registered already.
     fn register(&self, stream: StreamId) -> bool {
-        self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).insert(stream)
+        self.0.streams.lock().insert(stream)
     }
 
     /// Whether an execution is registered here already or has another toolset.
     fn is_excluded(&self, stream: StreamId) -> bool {
-        let contains = |set: &Mutex<HashSet<StreamId>>| {
-            set.lock().unwrap_or_else(PoisonError::into_inner).contains(&stream)
-        };
+        let contains = |set: &Mutex<HashSet<StreamId>>| set.lock().contains(&stream);
         contains(&self.0.streams) || contains(&self.0.other_toolset)
     }
 
     /// Removes an execution from the registered ones and passes `result` through.
     fn unregister<T>(&self, stream: StreamId, result: T) -> T {
-        self.0.streams.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
+        self.0.streams.lock().remove(&stream);
         result
     }
 

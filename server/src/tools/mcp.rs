@@ -17,12 +17,13 @@ mod stdio;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actbook_engine::policy::ErrorCategory;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::task::{AbortHandle, JoinError, JoinHandle};
@@ -192,7 +193,7 @@ impl DownstreamServer {
 
     /// The connection and its listing, if both are available without waiting.
     fn ready_without_waiting(&self) -> Option<ReadyConnection> {
-        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = self.slot.lock();
         let connection = slot.as_ref()?.connect_future.peek()?.as_ref().ok()?;
         if !connection.is_up() || connection.needs_ping(self.restart_policy.check_after) {
             return None;
@@ -225,7 +226,7 @@ impl DownstreamServer {
 
     /// The server's state, as shown to users.
     pub fn state(&self, circuit: CircuitState) -> ServerState {
-        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = self.slot.lock();
         let connection = slot.as_ref().map(|slot| slot.connect_future.peek().cloned());
         let falls = slot.as_ref().map_or(0, |slot| slot.failures);
         match connection {
@@ -254,7 +255,7 @@ impl DownstreamServer {
 
     /// Closes the connection and stops the server's process.
     pub async fn shutdown(&self) {
-        let current = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let current = self.slot.lock().take();
         if let Some(Ok(connection)) = current.as_ref().and_then(|slot| slot.connect_future.peek()) {
             connection.close().await;
         }
@@ -272,7 +273,7 @@ impl DownstreamServer {
 
     /// The current connection attempt or connection if it is up, else a new attempt after the backoff.
     fn current_or_new_connection(&self) -> Result<ConnectFuture, ConnectError> {
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.slot.lock();
         let (mut failures, mut since) = (0, Duration::MAX);
         if let Some(current) = slot.as_ref() {
             failures = match current.connect_future.peek() {

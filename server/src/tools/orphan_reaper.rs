@@ -9,7 +9,9 @@
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
 
 /// Reads lines `+ GROUP` and `- GROUP`; at end of input kills the groups that remain.
 const SCRIPT: &str = r#"
@@ -56,7 +58,7 @@ pub fn unregister(group: u32) {
 /// Sends the helper one line; `sign` is `+` or `-`.
 fn send_line(sign: char, group: u32) {
     let Some(reaper) = REAPER.as_ref() else { return };
-    let mut stdin = reaper.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stdin = reaper.lock();
     // A single write: half a line would be read as another id.
     if let Err(error) = stdin.write_all(format!("{sign} {group}\n").as_bytes()) {
         tracing::debug!("the helper that kills servers has exited: {error}");

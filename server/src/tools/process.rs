@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
@@ -69,13 +70,9 @@ fn start_time(stat: &str) -> Option<u64> {
 /// The pids of the running group leaders, for killing all groups when this process must exit at once.
 static GROUP_LEADERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-fn lock_group_leaders() -> MutexGuard<'static, BTreeSet<u32>> {
-    GROUP_LEADERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Kills every group that this process started, and the processes of its servers that left their groups.
 pub fn kill_child_processes() {
-    lock_group_leaders().iter().for_each(|leader| signal_group(*leader, Signal::KILL));
+    GROUP_LEADERS.lock().iter().for_each(|leader| signal_group(*leader, Signal::KILL));
     let mark = format!("{SERVER_VARIABLE}={} ", ProcessIdentity::current());
     kill_groups_where(|variable| variable.starts_with(mark.as_bytes()));
 }
@@ -121,7 +118,7 @@ fn spawn_group(
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (status_sender, exit_status) = watch::channel(None);
     let process = ProcessIdentity::from_pid(pid);
-    lock_group_leaders().insert(pid);
+    GROUP_LEADERS.lock().insert(pid);
     if server_mark.is_some() {
         orphan_reaper::register(pid);
     }
@@ -129,7 +126,7 @@ fn spawn_group(
         let status = child.wait().await;
         // Immediately after the leader is reaped: later its pid might be reused.
         signal_group(pid, Signal::KILL);
-        lock_group_leaders().remove(&pid);
+        GROUP_LEADERS.lock().remove(&pid);
         if let Some(mark) = server_mark {
             orphan_reaper::unregister(pid);
             kill_by_variable(SERVER_VARIABLE, &mark);
@@ -279,7 +276,7 @@ impl Default for StderrTail {
 impl StderrTail {
     /// Appends bytes and discards the oldest beyond `TAIL_BYTES`.
     fn push(&self, bytes: &[u8]) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         last.bytes.extend(bytes);
         let excess = last.bytes.len().saturating_sub(TAIL_BYTES);
         last.bytes.drain(..excess);
@@ -300,7 +297,7 @@ impl StderrTail {
     /// The text so far. After truncation it begins at a whole word: redaction would not recognise half a
     /// secret.
     pub fn text(&self) -> String {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         let bytes: Vec<u8> = last.bytes.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
         let whole = match text.split_once(char::is_whitespace) {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::CallOutcome;
@@ -80,7 +81,7 @@ pub fn redact_log_line(line: &mut String) {
 
 /// Replaces every known secret in `text` with `REDACTED`.
 fn redact_known(known: &RwLock<Vec<KnownSecret>>, text: &mut String) {
-    for secret in known.read().unwrap_or_else(PoisonError::into_inner).iter() {
+    for secret in known.read().iter() {
         if text.contains(secret.text.as_str()) {
             *text = text.replace(secret.text.as_str(), REDACTED);
         }
@@ -186,7 +187,7 @@ impl Secrets {
         });
         let learned: Vec<KnownSecret> = learned.collect();
         for list in [self.known.as_ref(), &PROCESS_SECRETS] {
-            let mut known = list.write().unwrap_or_else(PoisonError::into_inner);
+            let mut known = list.write();
             known.extend(learned.iter().cloned());
             known.sort_by(|one, other| other.text.len().cmp(&one.text.len()).then_with(|| one.cmp(other)));
             known.dedup();
@@ -196,7 +197,7 @@ impl Secrets {
     /// The first text with a secret that plans must not contain: its path, as in `steps[0].arguments.key`,
     /// and the secret's origin.
     pub fn find_secret(&self, value: &Value) -> Option<(String, Arc<str>)> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         let refused: Vec<&KnownSecret> = known.iter().filter(|known| known.refused_in_plans).collect();
         if refused.is_empty() { None } else { find_secret_in(&refused, value, "") }
     }
@@ -275,7 +276,7 @@ impl Secrets {
 
     /// Whether no secret is known yet.
     pub fn is_empty(&self) -> bool {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.known.read().is_empty()
     }
 
     /// Replaces every known secret in the value, object keys and numbers included.

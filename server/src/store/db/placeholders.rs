@@ -2,7 +2,9 @@
 //! appearance. Each text is rewritten once and cached for ever: all texts are constants of this program.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, PoisonError, RwLock};
+use std::sync::LazyLock;
+
+use parking_lot::RwLock;
 
 /// Identifies a static SQL text by its address and length, which is faster than hashing the text.
 pub(super) type SqlKey = (usize, usize);
@@ -17,9 +19,9 @@ pub(super) fn sql_key(sql: &'static str) -> SqlKey {
 
 /// Returns `sql` with SQLite's placeholders, from the cache where possible.
 pub(super) fn to_sqlite_placeholders(sql: &'static str) -> &'static str {
-    let cached = REWRITTEN.read().unwrap_or_else(PoisonError::into_inner).get(&sql_key(sql)).copied();
+    let cached = REWRITTEN.read().get(&sql_key(sql)).copied();
     cached.unwrap_or_else(|| {
-        let mut rewritten = REWRITTEN.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rewritten = REWRITTEN.write();
         rewritten.entry(sql_key(sql)).or_insert_with(|| Box::leak(sql.replace('$', "?").into_boxed_str()))
     })
 }

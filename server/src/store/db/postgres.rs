@@ -7,10 +7,10 @@ mod open;
 mod watch;
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use actbook_engine::id::TenantId;
-
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_postgres::Config;
@@ -150,7 +150,7 @@ impl Pool {
     /// Takes an idle connection out of the pool, or opens one.
     async fn take_connection(&self) -> Result<PgConnection, Error> {
         loop {
-            let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let idle = self.idle.lock().pop();
             match idle {
                 Some(connection) if connection.is_closed() => {}
                 Some(connection) => return Ok(connection),
@@ -162,7 +162,7 @@ impl Pool {
     /// Returns a connection to the pool. A connection whose work failed must be dropped instead: it may be
     /// inside a transaction.
     fn put_back(&self, connection: PgConnection) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.idle.lock().push(connection);
     }
 
     /// Runs one read per parameter set; after a lost connection, once more on a new one. The server may have
@@ -171,7 +171,7 @@ impl Pool {
         let _permit = self.acquire_permit().await?;
         match self.read_once(sql, param_sets).await {
             Err(Error::ConnectionLost(_)) => {
-                self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                self.idle.lock().clear();
                 self.read_once(sql, param_sets).await
             }
             result => result,

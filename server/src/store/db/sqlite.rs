@@ -8,11 +8,10 @@ mod watch;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use actbook_engine::id::TenantId;
-
+use parking_lot::Mutex;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
@@ -87,7 +86,7 @@ impl Sqlite {
 
     /// Runs the statements in one transaction; returns the rows of each.
     pub fn transact(&self, statements: &[Statement]) -> Result<Vec<Vec<Row>>, Error> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.writer.lock();
         writer.transact(|connection| {
             let results = statements.iter().map(|statement| {
                 query_rows(
@@ -104,7 +103,7 @@ impl Sqlite {
     /// `secure_delete` does not overwrite. A large file is not vacuumed, since that blocks all writers.
     pub fn scrub(&self) -> Result<(), Error> {
         let is_small = std::fs::metadata(&self.path).is_ok_and(|file| file.len() <= VACUUM_BYTES_MAX);
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.writer.lock();
         let busy = writer.with_connection(|writer| {
             if is_small {
                 writer.execute_batch("VACUUM")?;
@@ -125,7 +124,7 @@ impl Sqlite {
         if locks::is_open_elsewhere(&self.path) == Some(true) {
             return Ok(());
         }
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.writer.lock();
         writer.with_connection(|writer| writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())))
     }
 
@@ -163,13 +162,13 @@ impl Sqlite {
 
     /// Runs `read` on an idle reader connection, or on a new one.
     fn with_reader<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
-        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.readers.lock().pop();
         let reader = match idle {
             Some(reader) => reader,
             None => open::connect_reader(&self.path)?,
         };
         let result = read(&reader).map_err(|error| locks::with_lock_holder(error.into(), &self.path))?;
-        let mut idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.readers.lock();
         if idle.len() < READERS_IDLE_MAX {
             idle.push(reader);
         }

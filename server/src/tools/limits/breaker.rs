@@ -1,10 +1,10 @@
 //! The circuit breaker: after several consecutive calls found a server unreachable, calls are rejected for a
 //! while; then one trial call is let through, and the circuit closes once that one is answered.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use actbook_engine::policy::ErrorCategory;
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::tools::CallOutcome;
@@ -62,7 +62,7 @@ impl CircuitBreaker {
 
     /// Lets a call through. Err: the circuit is open, or a trial call is in flight.
     pub fn admit(&self) -> Result<AdmittedCall<'_>, RawOutcome> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match self.circuit_state_of(&state) {
             CircuitState::Closed => {}
             CircuitState::HalfOpen if !state.trial_running => state.trial_running = true,
@@ -87,7 +87,7 @@ impl CircuitBreaker {
     }
 
     pub fn circuit_state(&self) -> CircuitState {
-        self.circuit_state_of(&self.lock())
+        self.circuit_state_of(&self.state.lock())
     }
 
     /// The circuit's state, computed from the failures and the time since the last one.
@@ -106,10 +106,6 @@ impl CircuitBreaker {
     /// The failures so far, as the beginning of a sentence.
     fn failure_summary(&self, state: &BreakerState) -> String {
         format!("`{}` was out of reach {} times in a row ({})", self.name, state.failures, state.last_message)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BreakerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -138,7 +134,7 @@ enum Reachability {
 impl AdmittedCall<'_> {
     /// Counts the outcome: an answer closes the circuit, a failure to reach the server may open it.
     pub fn record_outcome(mut self, outcome: &CallOutcome) {
-        let mut state = self.breaker.lock();
+        let mut state = self.breaker.state.lock();
         match reachability(outcome, self.is_trial) {
             Reachability::Reachable => *state = BreakerState::default(),
             // A call that was already in flight at the last failure belongs to that failure.
@@ -167,7 +163,7 @@ impl AdmittedCall<'_> {
 impl Drop for AdmittedCall<'_> {
     fn drop(&mut self) {
         if self.is_trial {
-            self.breaker.lock().trial_running = false;
+            self.breaker.state.lock().trial_running = false;
         }
     }
 }

@@ -2,8 +2,8 @@
 //! the Nth call before it.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use crate::config::RateConfig;
@@ -27,7 +27,7 @@ impl RateLimiter {
 
     /// Reserves the next free time to send a call, and returns it.
     fn reserve(&self, now: Instant) -> Instant {
-        let mut send_times = self.send_times.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut send_times = self.send_times.lock();
         let full = send_times.len() >= self.limit.calls as usize;
         let oldest = if full { send_times.pop_front() } else { None };
         let at = oldest.map_or(now, |oldest| now.max(oldest + self.limit.per));

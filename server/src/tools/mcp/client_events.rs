@@ -2,8 +2,9 @@
 //! timeout.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rmcp::ClientHandler;
 use rmcp::model::{ClientConfig, ProgressNotificationParam, ProgressToken};
 use rmcp::service::{NotificationContext, RoleClient};
@@ -39,20 +40,16 @@ pub struct ProgressHandlers(Arc<Mutex<HashMap<ProgressToken, OnProgress>>>);
 impl ProgressHandlers {
     /// Registers a handler until the returned subscription is dropped.
     pub fn subscribe(&self, token: ProgressToken, on_progress: OnProgress) -> ProgressSubscription {
-        self.lock().insert(token.clone(), on_progress);
+        self.0.lock().insert(token.clone(), on_progress);
         ProgressSubscription { handlers: self.clone(), token }
     }
 
     /// Calls the handler for the report's token, if there is one.
     fn dispatch(&self, report: ProgressNotificationParam) {
-        let handler = self.lock().get(&report.progress_token).cloned();
+        let handler = self.0.lock().get(&report.progress_token).cloned();
         if let Some(on_progress) = handler {
             on_progress(CallProgress { done: report.progress, total: report.total, message: report.message });
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ProgressToken, OnProgress>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,6 +61,6 @@ pub struct ProgressSubscription {
 
 impl Drop for ProgressSubscription {
     fn drop(&mut self) {
-        self.handlers.lock().remove(&self.token);
+        self.handlers.0.lock().remove(&self.token);
     }
 }

@@ -2,8 +2,9 @@
 //! hang.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Health of one connection.
 pub struct Health {
@@ -35,7 +36,7 @@ impl Health {
     /// The server answered something.
     pub fn record_answer(&self) {
         self.suspect.store(false, Ordering::Relaxed);
-        *self.last_heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_heard.lock() = Instant::now();
     }
 
     /// The server answered a tool call.
@@ -64,7 +65,7 @@ impl Health {
 
     /// The time since the server last answered anything.
     pub fn silent_for(&self) -> Duration {
-        self.last_heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+        self.last_heard.lock().elapsed()
     }
 
     /// Whether the server has answered a call, or has been up for longer than `after`.

@@ -2,8 +2,9 @@
 //! queued and woken for twice, which takes longer than the rest of sending a call.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rmcp::model::{RequestId, ServerJsonRpcMessage, ServerResult};
 use rmcp::service::ServiceError;
 use tokio::sync::oneshot;
@@ -34,7 +35,7 @@ impl PendingCalls {
 
     /// Registers a call under a new id. None: closed, no answer can come.
     pub fn register(&self) -> Option<(PendingCall, oneshot::Receiver<RpcResult>)> {
-        let mut table = self.lock();
+        let mut table = self.0.lock();
         let (sender, answer) = oneshot::channel();
         let number = table.next_id;
         table.answer_senders.as_mut()?.insert(number, sender);
@@ -44,7 +45,7 @@ impl PendingCalls {
     }
 
     pub fn contains(&self, id: &RequestId) -> bool {
-        self.lock().answer_senders.as_ref().is_some_and(|senders| senders.contains_key(&numeric_id(id)))
+        self.0.lock().answer_senders.as_ref().is_some_and(|senders| senders.contains_key(&numeric_id(id)))
     }
 
     /// Sends an answer to the call that waits for it; returns any other message.
@@ -64,22 +65,18 @@ impl PendingCalls {
 
     /// Removes a call and returns its sender; dropping the sender ends the wait. None: not pending.
     pub fn remove(&self, id: &RequestId) -> Option<oneshot::Sender<RpcResult>> {
-        self.lock().answer_senders.as_mut()?.remove(&numeric_id(id))
+        self.0.lock().answer_senders.as_mut()?.remove(&numeric_id(id))
     }
 
     /// Ends all waits without an answer; no call can be registered afterwards.
     pub fn close(&self) {
-        let senders = self.lock().answer_senders.take();
+        let senders = self.0.lock().answer_senders.take();
         // Dropped without the lock: it wakes the waiting calls.
         drop(senders);
     }
 
     pub fn is_closed(&self) -> bool {
-        self.lock().answer_senders.is_none()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CallTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().answer_senders.is_none()
     }
 }
 

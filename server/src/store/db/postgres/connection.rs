@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_util::future::{MaybeDone, join, join_all, maybe_done};
 use futures_util::{FutureExt as _, StreamExt as _, TryFutureExt as _};
+use parking_lot::Mutex;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, WrongType, accepts, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, Statement as Prepared};
@@ -129,16 +129,12 @@ impl PgConnection {
 
     /// Prepares a statement, or takes it from the cache.
     pub async fn prepare_cached(&self, sql: &'static str) -> Result<Prepared, Error> {
-        let cached =
-            self.prepared_cache.lock().unwrap_or_else(PoisonError::into_inner).get(&sql_key(sql)).cloned();
+        let cached = self.prepared_cache.lock().get(&sql_key(sql)).cloned();
         if let Some(cached) = cached {
             return Ok(cached);
         }
         let fresh = self.client.prepare(sql).await?;
-        self.prepared_cache
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(sql_key(sql), fresh.clone());
+        self.prepared_cache.lock().insert(sql_key(sql), fresh.clone());
         Ok(fresh)
     }
 

@@ -2,8 +2,8 @@
 //! timed out is `unknown`, and its late answer can still settle it.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rmcp::model::{CancelledNotification, CancelledNotificationParam, RequestId, ServerResult};
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use tokio::sync::oneshot;
@@ -32,7 +32,7 @@ impl LateCalls {
         endpoint: &ServerEndpoint,
     ) {
         let (keep, mut dropped) = oneshot::channel();
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.0.lock();
         calls.push_back(keep);
         if calls.len() > LATE_CALLS_MAX {
             calls.pop_front();
