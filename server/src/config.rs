@@ -7,7 +7,6 @@
 mod find;
 pub mod import;
 mod inherit;
-mod jsonc;
 mod project;
 mod references;
 mod secret_name;

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::jsonc::to_plain_json;
 use super::template::{ConfigTemplate, ReferenceScope, TemplatePart};
 use super::{COMMAND_SERVER, Config, HTTP_SERVER, is_secret_name};
 
@@ -30,10 +29,12 @@ pub enum ImportOutcome {
 }
 
 /// The servers in a client's config: `mcpServers`, `servers`, VS Code's `mcp.servers`, and those that Claude
-/// Code keeps for the project in this folder. `Err` says why the text is no such config.
+/// Code keeps for the project in this folder. Comments and trailing commas are allowed. `Err` says why the
+/// text is no such config.
 pub fn servers_in(text: &str, project: &Path) -> Result<Map<String, Value>, String> {
-    let document: Value =
-        serde_json::from_str(&to_plain_json(text)).map_err(|error| format!("is no JSON: {error}"))?;
+    let mut plain = text.trim_start_matches('\u{feff}').to_owned();
+    json_strip_comments::strip(&mut plain).map_err(|_| "is no JSON: a `/` begins no comment")?;
+    let document: Value = serde_json::from_str(&plain).map_err(|error| format!("is no JSON: {error}"))?;
     let of_project =
         document.get("projects").and_then(|projects| projects.get(project.to_string_lossy().as_ref()));
     let lists = [
