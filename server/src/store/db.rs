@@ -17,7 +17,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
 
 use super::journal::decode_head;
-use super::{Appended, Batch, Dialect, Error, JournalHead, Row, Statement, Value, without_password};
+use super::{Appended, Batch, Dialect, Error, JournalHead, Row, SqlValue, Statement, without_password};
 
 /// Rows per chunk that a streaming read sends to its visitor.
 const CHUNK_ROWS: usize = 256;
@@ -68,7 +68,7 @@ impl Db {
     }
 
     /// Returns the rows of one read, without waiting for writers. Needs a Tokio runtime; see `read_blocking`.
-    pub async fn read(&self, sql: &'static str, params: Vec<Value>) -> Result<Vec<Row>, Error> {
+    pub async fn read(&self, sql: &'static str, params: Vec<SqlValue>) -> Result<Vec<Row>, Error> {
         self.read_many(sql, vec![params]).await.map(single_result)
     }
 
@@ -76,7 +76,7 @@ impl Db {
     pub async fn read_many(
         &self,
         sql: &'static str,
-        param_sets: Vec<Vec<Value>>,
+        param_sets: Vec<Vec<SqlValue>>,
     ) -> Result<Vec<Vec<Row>>, Error> {
         match &self.backend {
             Backend::Sqlite(sqlite) => {
@@ -92,7 +92,7 @@ impl Db {
     pub async fn look_up(
         &self,
         sql: &'static str,
-        param_sets: Vec<Vec<Value>>,
+        param_sets: Vec<Vec<SqlValue>>,
     ) -> Result<Vec<Vec<Row>>, Error> {
         match &self.backend {
             Backend::Sqlite(sqlite) => sqlite.read_many(sql, &param_sets),
@@ -101,7 +101,7 @@ impl Db {
     }
 
     /// Reads on the calling thread, which it blocks: for the ledger, which reads under its mutex.
-    pub fn read_blocking(&self, sql: &'static str, params: Vec<Value>) -> Result<Vec<Row>, Error> {
+    pub fn read_blocking(&self, sql: &'static str, params: Vec<SqlValue>) -> Result<Vec<Row>, Error> {
         self.read_many_blocking(sql, vec![params]).map(single_result)
     }
 
@@ -109,7 +109,7 @@ impl Db {
     pub fn read_many_blocking(
         &self,
         sql: &'static str,
-        param_sets: Vec<Vec<Value>>,
+        param_sets: Vec<Vec<SqlValue>>,
     ) -> Result<Vec<Vec<Row>>, Error> {
         match &self.backend {
             Backend::Sqlite(sqlite) => sqlite.read_many(sql, &param_sets),
@@ -121,7 +121,7 @@ impl Db {
     pub async fn for_each_row<B>(
         &self,
         sql: &'static str,
-        params: Vec<Value>,
+        params: Vec<SqlValue>,
         mut visit: impl FnMut(Row) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, Error> {
         let (chunks, mut received) = mpsc::channel(CHUNKS_BUFFERED_MAX);

@@ -167,7 +167,7 @@ macro_rules! own_first {
 pub(super) use own_first;
 
 /// A project as an SQL parameter; None becomes the empty text.
-pub(super) fn project_param(project: Option<&str>) -> super::Value {
+pub(super) fn project_param(project: Option<&str>) -> super::SqlValue {
     project.unwrap_or_default().into()
 }
 

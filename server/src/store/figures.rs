@@ -4,7 +4,7 @@
 use actbook_engine::id::TenantId;
 
 use super::executions::within;
-use super::{Error, Row, Select, Value};
+use super::{Error, Row, Select, SqlValue};
 
 /// Which executions to compute statistics from. A field that is None does not restrict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct StatsFilter {
 
 impl StatsFilter {
     /// The parameters `$1` to `$6` of `execution_filter!` and `row_filter!`.
-    fn params(&self, tenant: TenantId) -> Vec<Value> {
+    fn params(&self, tenant: TenantId) -> Vec<SqlValue> {
         let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
         let (since, until) = (self.since.unwrap_or(i64::MIN), self.until.unwrap_or(i64::MAX));
         let texts = [&self.plan, &self.task, &self.within].map(text);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use actbook_engine::id::{StreamId, TenantId};
 
 use super::dialect::{entries, stream_entries};
-use super::{Db, Dialect, Error, Row, Select, Statement, Value};
+use super::{Db, Dialect, Error, Row, Select, SqlValue, Statement};
 
 /// Position and hash of a tenant's last entry; both zero before the first entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Batch {
 
 /// A position as a bound of a key range, capped at 2^40 - 1: keys are tenant * 2^40 + position, so a larger
 /// bound would reach into the next tenant.
-pub(super) fn range_bound(position: u64) -> Value {
+pub(super) fn range_bound(position: u64) -> SqlValue {
     position.min((1 << 40) - 1).into()
 }
 
@@ -220,7 +220,7 @@ const ON_PAGE: &str = select_entries!(
 
 /// Parameter sets for reading rows of many streams by range: streams that begin on the same page share one
 /// range, from the first of them to the last. A range may contain streams that were not requested.
-pub(super) fn stream_ranges(tenant: TenantId, streams: &[StreamId]) -> Vec<Vec<Value>> {
+pub(super) fn stream_ranges(tenant: TenantId, streams: &[StreamId]) -> Vec<Vec<SqlValue>> {
     let mut ranges = BTreeMap::new();
     for stream in streams {
         let (first, last) = ranges.entry(page_of(stream.0)).or_insert((*stream, *stream));
@@ -306,8 +306,8 @@ pub fn streams_starting_with(tenant: TenantId, kinds: [&str; 4]) -> Select<Strea
     Select::new(
         "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 AND kind IN ($2, $3, $4, $5) \
          AND entry = $1 * 1099511627776 + stream ORDER BY entry",
-        std::iter::once(tenant.into()).chain(kinds.map(Value::from)).collect(),
-        |row| row.stream(0),
+        std::iter::once(tenant.into()).chain(kinds.map(SqlValue::from)).collect(),
+        |row| row.uint(0),
     )
 }
 
@@ -369,7 +369,7 @@ pub struct EntryFilter {
 /// At most `limit` entries that pass the filter, oldest first.
 pub fn list(dialect: Dialect, tenant: TenantId, filter: &EntryFilter, limit: u64) -> Select<Entry> {
     let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
-    let mut params: Vec<Value> = vec![tenant.into(), range_bound(filter.after)];
+    let mut params: Vec<SqlValue> = vec![tenant.into(), range_bound(filter.after)];
     params.push(range_bound(filter.through.unwrap_or(u64::MAX)));
     params.extend([text(&filter.kind), text(&filter.actor)]);
     params.extend([filter.since.unwrap_or(i64::MIN).into(), filter.until.unwrap_or(i64::MAX).into()]);
@@ -396,7 +396,7 @@ pub fn list(dialect: Dialect, tenant: TenantId, filter: &EntryFilter, limit: u64
 
 /// The LIKE patterns for the words of a search, padded with NULL. The caller has refused more than
 /// `WORDS_MAX` words.
-pub(super) fn like_patterns(words: &[String]) -> [Value; WORDS_MAX] {
+pub(super) fn like_patterns(words: &[String]) -> [SqlValue; WORDS_MAX] {
     std::array::from_fn(|index| words.get(index).map(|word| like_pattern(word)).into())
 }
 

@@ -8,7 +8,7 @@ use actbook_engine::id::TenantId;
 
 use super::journal::range_bound;
 use super::projection_cursor::{self, ProjectionCursor};
-use super::{Db, Error, Select, Statement, Value};
+use super::{Db, Error, Select, SqlValue, Statement};
 
 /// Entries per segment; segment `n` starts at position `n * ENTRIES_PER_SEGMENT + 1`.
 pub const ENTRIES_PER_SEGMENT: u64 = 500;
@@ -61,7 +61,7 @@ fn add_value(rows: &mut SegmentRows, name: &'static str, value: String, segment:
 }
 
 /// The kinds and actors in each segment.
-fn kinds_and_actors(params: Vec<Value>) -> Select<(u64, String, String, TimeRange)> {
+fn kinds_and_actors(params: Vec<SqlValue>) -> Select<(u64, String, String, TimeRange)> {
     Select::new(
         "SELECT (entry - $1 * 1099511627776 - 1) / 500, kind, actor, MIN(at), MAX(at) FROM journal \
          WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 AND +tenant = $1 \
@@ -75,7 +75,7 @@ fn kinds_and_actors(params: Vec<Value>) -> Select<(u64, String, String, TimeRang
 }
 
 /// The plan names and tasks in each segment. The cross join makes SQLite start with the entries.
-fn plans_and_tasks(params: Vec<Value>) -> Select<(u64, [String; 2], TimeRange)> {
+fn plans_and_tasks(params: Vec<SqlValue>) -> Select<(u64, [String; 2], TimeRange)> {
     Select::new(
         "SELECT (entry - $1 * 1099511627776 - 1) / 500, plan_name, COALESCE(task, ''), \
          MIN(at), MAX(at) FROM journal CROSS JOIN executions \
@@ -91,7 +91,7 @@ fn plans_and_tasks(params: Vec<Value>) -> Select<(u64, [String; 2], TimeRange)> 
 }
 
 /// The entries with an error category: segment, time and body.
-fn entries_with_category(params: Vec<Value>) -> Select<(u64, i64, String)> {
+fn entries_with_category(params: Vec<SqlValue>) -> Select<(u64, i64, String)> {
     Select::new(
         "SELECT (entry - $1 * 1099511627776 - 1) / 500, at, body FROM journal \
          WHERE entry > $1 * 1099511627776 + $2 AND entry <= $1 * 1099511627776 + $3 AND +tenant = $1 \
@@ -188,7 +188,7 @@ pub fn matching_segments(tenant: TenantId, filter: &SegmentFilter, from: u64, li
     // Every full segment has a row `any` with an empty value. It is needed only if the filter has no other
     // value.
     let any = if count == 0 { "" } else { "none" };
-    let mut params: Vec<Value> = vec![tenant.into(), from.into()];
+    let mut params: Vec<SqlValue> = vec![tenant.into(), from.into()];
     params.extend([since.unwrap_or(i64::MIN).into(), until.unwrap_or(i64::MAX).into(), any.into()]);
     params.extend(values.map(|value| value.as_deref().unwrap_or_default().into()));
     params.extend([(count.max(1) as u64).into(), limit.into()]);

@@ -7,7 +7,7 @@ use actbook_engine::id::{StreamId, TenantId};
 
 use super::dialect::stream_entries as text;
 use super::journal::{range_bound, stream_ranges};
-use super::{Db, Dialect, Error, Row, Select, Statement, Value};
+use super::{Db, Dialect, Error, Row, Select, SqlValue, Statement};
 
 /// A payload, with the position of the entry that owns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub fn by_positions_blocking(db: &Db, tenant: TenantId, positions: &[u64]) -> Re
 }
 
 /// One parameter set for each position.
-fn param_sets(tenant: TenantId, positions: &[u64]) -> Vec<Vec<Value>> {
+fn param_sets(tenant: TenantId, positions: &[u64]) -> Vec<Vec<SqlValue>> {
     positions.iter().map(|position| vec![tenant.into(), (*position).into()]).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Db, Error, Row, Statement, Value};
+use super::{Db, Error, Row, SqlValue, Statement};
 
 /// A read that is not run yet: its text, its parameters, and how to decode a row to a `T`.
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ pub struct Select<T> {
 
 impl<T> Select<T> {
     /// Creates a read.
-    pub fn new(sql: &'static str, params: Vec<Value>, decode: fn(Row) -> Result<T, Error>) -> Self {
+    pub fn new(sql: &'static str, params: Vec<SqlValue>, decode: fn(Row) -> Result<T, Error>) -> Self {
         Self { statement: Statement::new(sql, params), decode }
     }
 

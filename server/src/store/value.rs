@@ -6,90 +6,78 @@ use super::Error;
 
 /// An SQL value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub enum SqlValue {
     Null,
     Int(i64),
     Text(String),
     Bytes(Vec<u8>),
 }
 
-impl Value {
+impl SqlValue {
     /// The value's type, for error messages.
     fn type_name(&self) -> &'static str {
         match self {
-            Value::Null => "null",
-            Value::Int(_) => "a number",
-            Value::Text(_) => "text",
-            Value::Bytes(_) => "bytes",
+            SqlValue::Null => "null",
+            SqlValue::Int(_) => "a number",
+            SqlValue::Text(_) => "text",
+            SqlValue::Bytes(_) => "bytes",
         }
     }
 }
 
-impl From<i64> for Value {
+impl From<i64> for SqlValue {
     fn from(number: i64) -> Self {
-        Value::Int(number)
+        SqlValue::Int(number)
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for SqlValue {
     /// Numbers above `i64::MAX` are capped: no real count comes near, and a cursor that large means "past
     /// the end".
     fn from(number: u64) -> Self {
-        Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
+        SqlValue::Int(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
-impl From<TenantId> for Value {
-    fn from(tenant: TenantId) -> Self {
-        tenant.0.into()
-    }
-}
-
-impl From<StreamId> for Value {
-    fn from(stream: StreamId) -> Self {
-        stream.0.into()
-    }
-}
-
-impl From<bool> for Value {
+impl From<bool> for SqlValue {
     fn from(flag: bool) -> Self {
-        Value::Int(i64::from(flag))
+        SqlValue::Int(i64::from(flag))
     }
 }
 
-impl From<&str> for Value {
+impl From<&str> for SqlValue {
     fn from(text: &str) -> Self {
-        Value::Text(text.to_owned())
+        SqlValue::Text(text.to_owned())
     }
 }
 
-impl From<String> for Value {
+impl From<String> for SqlValue {
     fn from(text: String) -> Self {
-        Value::Text(text)
+        SqlValue::Text(text)
     }
 }
 
-impl From<&[u8]> for Value {
+impl From<&[u8]> for SqlValue {
     fn from(bytes: &[u8]) -> Self {
-        Value::Bytes(bytes.to_vec())
+        SqlValue::Bytes(bytes.to_vec())
     }
 }
 
-impl From<Vec<u8>> for Value {
+impl From<Vec<u8>> for SqlValue {
     fn from(bytes: Vec<u8>) -> Self {
-        Value::Bytes(bytes)
+        SqlValue::Bytes(bytes)
     }
 }
 
-impl<const N: usize> From<[u8; N]> for Value {
+impl<const N: usize> From<[u8; N]> for SqlValue {
     fn from(bytes: [u8; N]) -> Self {
-        Value::Bytes(bytes.to_vec())
+        SqlValue::Bytes(bytes.to_vec())
     }
 }
 
-impl<T: Into<Value>> From<Option<T>> for Value {
+impl<T: Into<SqlValue>> From<Option<T>> for SqlValue {
     fn from(value: Option<T>) -> Self {
-        value.map_or(Value::Null, Into::into)
+        value.map_or(SqlValue::Null, Into::into)
     }
 }
 
@@ -97,47 +85,49 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
     pub sql: &'static str,
-    pub params: Vec<Value>,
+    pub params: Vec<SqlValue>,
 }
 
 impl Statement {
     /// Creates a statement.
-    pub fn new(sql: &'static str, params: Vec<Value>) -> Self {
+    pub fn new(sql: &'static str, params: Vec<SqlValue>) -> Self {
         Self { sql, params }
     }
 }
 
 /// A row that was read. Its getters never panic: a column of the wrong type is `Error::WrongColumn`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row(Vec<Value>);
+pub struct Row(Vec<SqlValue>);
 
 impl Row {
     /// Creates a row.
-    pub fn new(values: Vec<Value>) -> Self {
+    pub fn new(values: Vec<SqlValue>) -> Self {
         Self(values)
     }
 
     /// All columns.
-    pub fn values(&self) -> &[Value] {
+    pub fn values(&self) -> &[SqlValue] {
         &self.0
     }
 
     /// The column's value; a missing column is null.
-    fn value(&self, column: usize) -> &Value {
-        self.0.get(column).unwrap_or(&Value::Null)
+    fn value(&self, column: usize) -> &SqlValue {
+        self.0.get(column).unwrap_or(&SqlValue::Null)
     }
 
     /// The error for a column that does not hold `wanted`.
     fn wrong_column(&self, column: usize, wanted: &'static str) -> Error {
-        let found = self.0.get(column).map_or("nothing", Value::type_name);
+        let found = self.0.get(column).map_or("nothing", SqlValue::type_name);
         Error::WrongColumn { column, wanted, found }
     }
 
     /// A column with a number.
     pub fn int(&self, column: usize) -> Result<i64, Error> {
         match self.value(column) {
-            Value::Int(number) => Ok(*number),
-            Value::Null | Value::Text(_) | Value::Bytes(_) => Err(self.wrong_column(column, "a number")),
+            SqlValue::Int(number) => Ok(*number),
+            SqlValue::Null | SqlValue::Text(_) | SqlValue::Bytes(_) => {
+                Err(self.wrong_column(column, "a number"))
+            }
         }
     }
 
@@ -159,16 +149,16 @@ impl Row {
     /// A column with a text.
     pub fn text(&self, column: usize) -> Result<&str, Error> {
         match self.value(column) {
-            Value::Text(text) => Ok(text),
-            Value::Null | Value::Int(_) | Value::Bytes(_) => Err(self.wrong_column(column, "text")),
+            SqlValue::Text(text) => Ok(text),
+            SqlValue::Null | SqlValue::Int(_) | SqlValue::Bytes(_) => Err(self.wrong_column(column, "text")),
         }
     }
 
     /// A column with bytes.
     pub fn bytes(&self, column: usize) -> Result<&[u8], Error> {
         match self.value(column) {
-            Value::Bytes(bytes) => Ok(bytes),
-            Value::Null | Value::Int(_) | Value::Text(_) => Err(self.wrong_column(column, "bytes")),
+            SqlValue::Bytes(bytes) => Ok(bytes),
+            SqlValue::Null | SqlValue::Int(_) | SqlValue::Text(_) => Err(self.wrong_column(column, "bytes")),
         }
     }
 
@@ -179,7 +169,7 @@ impl Row {
 
     /// Whether the column is null. False for a missing column.
     pub fn is_null(&self, column: usize) -> bool {
-        self.0.get(column) == Some(&Value::Null)
+        self.0.get(column) == Some(&SqlValue::Null)
     }
 
     /// A column with a number or null.
@@ -196,8 +186,8 @@ impl Row {
     pub fn take_text(&mut self, column: usize) -> Result<String, Error> {
         self.text(column)?;
         match self.take(column) {
-            Value::Text(text) => Ok(text),
-            Value::Null | Value::Int(_) | Value::Bytes(_) => Err(self.wrong_column(column, "text")),
+            SqlValue::Text(text) => Ok(text),
+            SqlValue::Null | SqlValue::Int(_) | SqlValue::Bytes(_) => Err(self.wrong_column(column, "text")),
         }
     }
 
@@ -205,13 +195,13 @@ impl Row {
     pub fn take_bytes(&mut self, column: usize) -> Result<Vec<u8>, Error> {
         self.bytes(column)?;
         match self.take(column) {
-            Value::Bytes(bytes) => Ok(bytes),
-            Value::Null | Value::Int(_) | Value::Text(_) => Err(self.wrong_column(column, "bytes")),
+            SqlValue::Bytes(bytes) => Ok(bytes),
+            SqlValue::Null | SqlValue::Int(_) | SqlValue::Text(_) => Err(self.wrong_column(column, "bytes")),
         }
     }
 
     /// Moves a value out of the row and leaves null.
-    fn take(&mut self, column: usize) -> Value {
-        self.0.get_mut(column).map_or(Value::Null, |value| std::mem::replace(value, Value::Null))
+    fn take(&mut self, column: usize) -> SqlValue {
+        self.0.get_mut(column).map_or(SqlValue::Null, |value| std::mem::replace(value, SqlValue::Null))
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_postgres::Config;
 
 use super::{ChunkSender, DatabaseOptions};
-use crate::store::{Error, Row, Statement, Value, without_password};
+use crate::store::{Error, Row, SqlValue, Statement, without_password};
 use connection::PgConnection;
 
 pub use append::PostgresAppender;
@@ -67,7 +67,7 @@ impl Postgres {
     pub async fn read_many(
         &self,
         sql: &'static str,
-        param_sets: Vec<Vec<Value>>,
+        param_sets: Vec<Vec<SqlValue>>,
     ) -> Result<Vec<Vec<Row>>, Error> {
         self.run_on_runtime(move |pool| async move { pool.read_many(sql, &param_sets).await }).await
     }
@@ -76,7 +76,7 @@ impl Postgres {
     pub fn read_many_blocking(
         &self,
         sql: &'static str,
-        param_sets: Vec<Vec<Value>>,
+        param_sets: Vec<Vec<SqlValue>>,
     ) -> Result<Vec<Vec<Row>>, Error> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let pool = self.pool.clone();
@@ -102,7 +102,7 @@ impl Postgres {
     }
 
     /// Streams the rows of a read into `chunks` from a background task.
-    pub fn stream(&self, sql: &'static str, params: Vec<Value>, chunks: ChunkSender) {
+    pub fn stream(&self, sql: &'static str, params: Vec<SqlValue>, chunks: ChunkSender) {
         let pool = self.pool.clone();
         self.runtime.spawn(async move {
             if let Err(error) = pool.stream(sql, &params, &chunks).await {
@@ -167,7 +167,11 @@ impl Pool {
 
     /// Runs one read per parameter set; after a lost connection, once more on a new one. The server may have
     /// been restarted, and a read is safe to repeat.
-    async fn read_many(&self, sql: &'static str, param_sets: &[Vec<Value>]) -> Result<Vec<Vec<Row>>, Error> {
+    async fn read_many(
+        &self,
+        sql: &'static str,
+        param_sets: &[Vec<SqlValue>],
+    ) -> Result<Vec<Vec<Row>>, Error> {
         let _permit = self.acquire_permit().await?;
         match self.read_once(sql, param_sets).await {
             Err(Error::ConnectionLost(_)) => {
@@ -179,7 +183,11 @@ impl Pool {
     }
 
     /// Runs one read per parameter set, without a retry.
-    async fn read_once(&self, sql: &'static str, param_sets: &[Vec<Value>]) -> Result<Vec<Vec<Row>>, Error> {
+    async fn read_once(
+        &self,
+        sql: &'static str,
+        param_sets: &[Vec<SqlValue>],
+    ) -> Result<Vec<Vec<Row>>, Error> {
         let connection = self.take_connection().await?;
         let results = connection.query_many(sql, param_sets).await?;
         self.put_back(connection);
@@ -187,7 +195,12 @@ impl Pool {
     }
 
     /// Streams the rows of a read into `chunks`, until all are sent or the receiver is dropped.
-    async fn stream(&self, sql: &'static str, params: &[Value], chunks: &ChunkSender) -> Result<(), Error> {
+    async fn stream(
+        &self,
+        sql: &'static str,
+        params: &[SqlValue],
+        chunks: &ChunkSender,
+    ) -> Result<(), Error> {
         let _permit = self.acquire_permit().await?;
         let connection = self.take_connection().await?;
         if connection.stream(sql, params, chunks).await? {

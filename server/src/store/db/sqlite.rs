@@ -18,7 +18,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
 
 use super::placeholders::to_sqlite_placeholders;
 use super::{CHUNK_ROWS, ChunkSender};
-use crate::store::{Error, Row, Statement, Value, without_password};
+use crate::store::{Error, Row, SqlValue, Statement, without_password};
 
 use writer::Writer;
 
@@ -68,7 +68,7 @@ impl Sqlite {
     }
 
     /// Runs one read per parameter set; returns the rows of each.
-    pub fn read_many(&self, sql: &'static str, param_sets: &[Vec<Value>]) -> Result<Vec<Vec<Row>>, Error> {
+    pub fn read_many(&self, sql: &'static str, param_sets: &[Vec<SqlValue>]) -> Result<Vec<Vec<Row>>, Error> {
         self.with_reader(|reader| {
             let mut statement = reader.prepare_cached(to_sqlite_placeholders(sql))?;
             param_sets.iter().map(|params| query_rows(&mut statement, params)).collect()
@@ -76,7 +76,7 @@ impl Sqlite {
     }
 
     /// Streams the rows of a read into `chunks`; blocks until all are sent or the receiver is dropped.
-    pub fn stream(&self, sql: &'static str, params: &[Value], chunks: &ChunkSender) {
+    pub fn stream(&self, sql: &'static str, params: &[SqlValue], chunks: &ChunkSender) {
         let result = self.with_reader(|reader| send_chunks(reader, sql, params, chunks));
         if let Err(error) = result {
             // Sending fails only if the visitor has stopped reading.
@@ -192,7 +192,7 @@ fn copy_database(from: &Connection, file: &Path) -> rusqlite::Result<()> {
 fn send_chunks(
     reader: &Connection,
     sql: &'static str,
-    params: &[Value],
+    params: &[SqlValue],
     chunks: &ChunkSender,
 ) -> rusqlite::Result<()> {
     let mut statement = reader.prepare_cached(to_sqlite_placeholders(sql))?;
@@ -214,7 +214,7 @@ fn send_chunks(
 }
 
 /// Runs a prepared statement and collects its rows.
-fn query_rows(statement: &mut CachedStatement<'_>, params: &[Value]) -> rusqlite::Result<Vec<Row>> {
+fn query_rows(statement: &mut CachedStatement<'_>, params: &[SqlValue]) -> rusqlite::Result<Vec<Row>> {
     let columns = statement.column_count();
     let mut rows = statement.query(rusqlite::params_from_iter(params))?;
     let mut collected = Vec::new();
@@ -228,27 +228,27 @@ fn query_rows(statement: &mut CachedStatement<'_>, params: &[Value]) -> rusqlite
 fn read_row(row: &rusqlite::Row<'_>, columns: usize) -> rusqlite::Result<Row> {
     let values = (0..columns).map(|column| {
         Ok(match row.get_ref(column)? {
-            ValueRef::Null => Value::Null,
-            ValueRef::Integer(number) => Value::Int(number),
-            ValueRef::Real(number) => Value::Text(number.to_string()),
+            ValueRef::Null => SqlValue::Null,
+            ValueRef::Integer(number) => SqlValue::Int(number),
+            ValueRef::Real(number) => SqlValue::Text(number.to_string()),
             ValueRef::Text(text) => match std::str::from_utf8(text) {
-                Ok(text) => Value::Text(text.to_owned()),
+                Ok(text) => SqlValue::Text(text.to_owned()),
                 // Only a damaged file has other bytes in a text column; decoding the row will fail on them.
-                Err(_) => Value::Bytes(text.to_vec()),
+                Err(_) => SqlValue::Bytes(text.to_vec()),
             },
-            ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+            ValueRef::Blob(bytes) => SqlValue::Bytes(bytes.to_vec()),
         })
     });
     values.collect::<rusqlite::Result<Vec<_>>>().map(Row::new)
 }
 
-impl ToSql for Value {
+impl ToSql for SqlValue {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
-            Value::Null => ValueRef::Null,
-            Value::Int(number) => ValueRef::Integer(*number),
-            Value::Text(text) => ValueRef::Text(text.as_bytes()),
-            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+            SqlValue::Null => ValueRef::Null,
+            SqlValue::Int(number) => ValueRef::Integer(*number),
+            SqlValue::Text(text) => ValueRef::Text(text.as_bytes()),
+            SqlValue::Bytes(bytes) => ValueRef::Blob(bytes),
         }))
     }
 }

@@ -2,7 +2,7 @@
 
 use actbook_engine::id::StreamId;
 
-use actbook::store::{Error, Row, Statement, Value, journal, requests};
+use actbook::store::{Error, Row, SqlValue, Statement, journal, requests};
 
 use super::{TENANT, append, batch, entry, for_each_database, head};
 
@@ -21,16 +21,16 @@ fn values_come_back_as_they_were_written() {
             );
         }
         let sql = "SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($1 AS BIGINT) + 1, CAST($3 AS TEXT)";
-        let params = vec![Value::Int(41), Value::from("x"), Value::Null];
+        let params = vec![SqlValue::Int(41), SqlValue::from("x"), SqlValue::Null];
         let rows = scratch.db.read(sql, params).await.unwrap();
-        assert_eq!(rows, [Row::new(vec![Value::Int(41), "x".into(), Value::Int(42), Value::Null])]);
+        assert_eq!(rows, [Row::new(vec![SqlValue::Int(41), "x".into(), SqlValue::Int(42), SqlValue::Null])]);
     });
 }
 
 #[test]
 fn many_reads_answer_in_order() {
     for_each_database(async |scratch| {
-        let sets = (0..50).map(|number| vec![Value::Int(number)]).collect();
+        let sets = (0..50).map(|number| vec![SqlValue::Int(number)]).collect();
         let answers = scratch.db.read_many("SELECT CAST($1 AS BIGINT)", sets).await.unwrap();
         let numbers: Vec<i64> = answers.iter().map(|rows| rows[0].int(0).unwrap()).collect();
         assert_eq!(numbers, (0..50).collect::<Vec<i64>>());
@@ -39,7 +39,8 @@ fn many_reads_answer_in_order() {
 
 #[test]
 fn a_surprising_column_is_named() {
-    let row = Row::new(vec![Value::Int(-1), Value::from("x"), Value::Null, Value::from(vec![1, 2])]);
+    let row =
+        Row::new(vec![SqlValue::Int(-1), SqlValue::from("x"), SqlValue::Null, SqlValue::from(vec![1, 2])]);
     let wrong = |column, wanted, found| Err(Error::WrongColumn { column, wanted, found });
     assert_eq!(row.int(1), wrong(1, "a number", "text").map(|()| 0));
     assert_eq!(row.uint(0), wrong(0, "a number from 0", "a number").map(|()| 0));

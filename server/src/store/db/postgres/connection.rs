@@ -16,7 +16,7 @@ use tokio_postgres::{Client, Config, NoTls, Statement as Prepared};
 
 use crate::store::db::placeholders::{SqlKey, sql_key};
 use crate::store::db::{CHUNK_ROWS, ChunkSender};
-use crate::store::{Error, Row, Statement, Value, dialect};
+use crate::store::{Error, Row, SqlValue, Statement, dialect};
 
 /// Session settings that the statements rely on, whatever the defaults of the server or the user.
 const SESSION: &str = "SET default_transaction_isolation = 'read committed'; \
@@ -58,7 +58,7 @@ impl PgConnection {
     }
 
     /// Returns the rows of one statement.
-    pub async fn query(&self, sql: &'static str, params: &[Value]) -> Result<Vec<Row>, Error> {
+    pub async fn query(&self, sql: &'static str, params: &[SqlValue]) -> Result<Vec<Row>, Error> {
         let prepared = self.prepare_cached(sql).await?;
         self.query_prepared(&prepared, params).await
     }
@@ -67,7 +67,7 @@ impl PgConnection {
     pub async fn query_many(
         &self,
         sql: &'static str,
-        param_sets: &[Vec<Value>],
+        param_sets: &[Vec<SqlValue>],
     ) -> Result<Vec<Vec<Row>>, Error> {
         let prepared = self.prepare_cached(sql).await?;
         join_all(param_sets.iter().map(|params| self.query_prepared(&prepared, params)))
@@ -139,7 +139,7 @@ impl PgConnection {
     }
 
     /// Returns the rows of a prepared statement.
-    pub async fn query_prepared(&self, prepared: &Prepared, params: &[Value]) -> Result<Vec<Row>, Error> {
+    pub async fn query_prepared(&self, prepared: &Prepared, params: &[SqlValue]) -> Result<Vec<Row>, Error> {
         let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|value| value as _).collect();
         self.query_prepared_raw(prepared, &params).await
     }
@@ -158,7 +158,7 @@ impl PgConnection {
     pub async fn stream(
         &self,
         sql: &'static str,
-        params: &[Value],
+        params: &[SqlValue],
         chunks: &ChunkSender,
     ) -> Result<bool, Error> {
         let prepared = self.prepare_cached(sql).await?;
@@ -185,41 +185,41 @@ fn poll_all(in_flight: &mut [MaybeDone<PendingRows<'_>>], context: &mut Context<
 
 /// Decodes a driver's row.
 fn read_row(row: &tokio_postgres::Row) -> Result<Row, Error> {
-    let values = (0..row.len()).map(|column| Ok(row.try_get::<_, Value>(column)?));
+    let values = (0..row.len()).map(|column| Ok(row.try_get::<_, SqlValue>(column)?));
     values.collect::<Result<Vec<_>, Error>>().map(Row::new)
 }
 
-impl<'a> FromSql<'a> for Value {
+impl<'a> FromSql<'a> for SqlValue {
     fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
         Ok(match *ty {
-            Type::INT8 => Value::Int(i64::from_sql(ty, raw)?),
-            Type::INT4 => Value::Int(i32::from_sql(ty, raw)?.into()),
-            Type::BOOL => Value::Int(bool::from_sql(ty, raw)?.into()),
-            Type::BYTEA => Value::Bytes(raw.to_vec()),
-            _ => Value::Text(String::from_sql(ty, raw)?),
+            Type::INT8 => SqlValue::Int(i64::from_sql(ty, raw)?),
+            Type::INT4 => SqlValue::Int(i32::from_sql(ty, raw)?.into()),
+            Type::BOOL => SqlValue::Int(bool::from_sql(ty, raw)?.into()),
+            Type::BYTEA => SqlValue::Bytes(raw.to_vec()),
+            _ => SqlValue::Text(String::from_sql(ty, raw)?),
         })
     }
 
     fn from_sql_null(_: &Type) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
-        Ok(Value::Null)
+        Ok(SqlValue::Null)
     }
 
     accepts!(INT8, INT4, BOOL, BYTEA, TEXT, VARCHAR, NAME, UNKNOWN);
 }
 
-impl ToSql for Value {
+impl ToSql for SqlValue {
     fn to_sql(
         &self,
         ty: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
         match self {
-            Value::Null => Ok(IsNull::Yes),
-            Value::Int(number) if *ty == Type::INT8 => number.to_sql(ty, out),
-            Value::Text(text) if *ty == Type::TEXT => text.to_sql(ty, out),
-            Value::Bytes(bytes) if *ty == Type::BYTEA => bytes.to_sql(ty, out),
-            Value::Int(_) | Value::Text(_) | Value::Bytes(_) => {
-                Err(WrongType::new::<Value>(ty.clone()).into())
+            SqlValue::Null => Ok(IsNull::Yes),
+            SqlValue::Int(number) if *ty == Type::INT8 => number.to_sql(ty, out),
+            SqlValue::Text(text) if *ty == Type::TEXT => text.to_sql(ty, out),
+            SqlValue::Bytes(bytes) if *ty == Type::BYTEA => bytes.to_sql(ty, out),
+            SqlValue::Int(_) | SqlValue::Text(_) | SqlValue::Bytes(_) => {
+                Err(WrongType::new::<SqlValue>(ty.clone()).into())
             }
         }
     }
