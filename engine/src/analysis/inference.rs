@@ -115,7 +115,9 @@ fn infer_own_argument<'a>(step: &'a Step, path: &'a ReferencePath) -> InferredVa
                 Some(item) => item,
                 None => return undeclared_argument(path, length, std::iter::empty()),
             },
-            (_, _) => return InferredValue::Unknown,
+            (TemplateOutline::Read(_) | TemplateOutline::Computed(_), _)
+            | (TemplateOutline::Object(_), PathSegment::Item(_))
+            | (TemplateOutline::List(_), PathSegment::Field(_)) => return InferredValue::Unknown,
         };
     }
     match outline {

@@ -309,10 +309,13 @@ impl Lowering {
             "inputs" => ReferenceRoot::Inputs,
             "arguments" => ReferenceRoot::OwnArguments,
             "output" => ReferenceRoot::OwnOutput,
-            "execution" => match segments.drain(..segments.len().min(1)).next() {
-                Some(PathSegment::Field(field)) if field == "id" => ReferenceRoot::ExecutionId,
-                _ => return Err("of the execution only execution.id can be read".to_owned()),
-            },
+            "execution" => {
+                let first = segments.drain(..segments.len().min(1)).next();
+                if !matches!(first, Some(PathSegment::Field(field)) if field == "id") {
+                    return Err("of the execution only execution.id can be read".to_owned());
+                }
+                ReferenceRoot::ExecutionId
+            }
             "steps" => self.take_step_root(&mut segments)?,
             _ => return Ok(None),
         };
@@ -326,7 +329,7 @@ impl Lowering {
             (Some(PathSegment::Field(id)), Some(PathSegment::Field(field))) => step_root(id.clone(), &field)
                 .ok_or_else(|| format!("of a step only output and status can be read: steps.{id}.output, steps.{id}.status, not {field}")),
             (Some(PathSegment::Field(id)), _) => Err(format!("say what of the step is read: steps.{id}.output or steps.{id}.status")),
-            _ => Err("name the step that is read, as in steps.fetch.output or steps[\"fetch\"].output".to_owned()),
+            (Some(PathSegment::Item(_)) | None, _) => Err("name the step that is read, as in steps.fetch.output or steps[\"fetch\"].output".to_owned()),
         }
     }
 

@@ -194,13 +194,15 @@ impl ExecutionDriver {
                 }
                 Err(error) => self.retry_after_outage(error.into()).await?,
             }
-            match &*command {
-                Command::Drive { .. } if self.may_have_lost_execution() => return Ok(progress.clone()),
-                Command::ReportOutcome { call, outcome: ended, .. } if self.may_have_lost_execution() => {
-                    let (epoch, call, ended) = (ledger::STALE_EPOCH, *call, ended.clone());
-                    command = Arc::new(Command::ReportOutcome { epoch, call, outcome: ended });
-                }
-                _ => {}
+            if !self.may_have_lost_execution() {
+                continue;
+            }
+            if let Command::Drive { .. } = &*command {
+                return Ok(progress.clone());
+            }
+            if let Command::ReportOutcome { call, outcome, .. } = &*command {
+                let (epoch, call, outcome) = (ledger::STALE_EPOCH, *call, outcome.clone());
+                command = Arc::new(Command::ReportOutcome { epoch, call, outcome });
             }
         }
     }

@@ -5,6 +5,7 @@ mod calls;
 mod claims;
 mod waits;
 
+use actbook_engine::any_event;
 use actbook_engine::chain::Digest;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{self, RecordedEvent, due};
@@ -39,7 +40,17 @@ pub fn plan_statement(tenant: TenantId, recorded: &RecordedEvent) -> Option<Stat
             },
         )),
         Event::PlanDeleted(deleted) => Some(plans::mark_deleted(tenant, deleted.id.as_str())),
-        _ => None,
+        any_event! {
+            ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted | PinMoved
+            | PlanApprovalAsked | PlanApproved | PlanRejected | ApprovalAsked | StepApproved
+            | StepRejected | AttemptStarted | TaskAccepted | AgentStarted | AttemptEnded | LateAnswer
+            | RetryScheduled | ProbeStarted | ProbeEnded | StepFailed | StepUnknown | StepSucceeded
+            | StepSkipped | CompensationGivenUp | FailureHandled | StepsCancelled | Paused | Resumed
+            | CancelAsked | Decided | UndoAsked | UnwindProposed | UnwindApproved | UnwindRejected
+            | UnwindStarted | CompensationStarted | CompensationEnded | LateCompensation
+            | CompensationRecorded | ActionRecorded | DecisionRecorded | NoteSet | NoteDeleted | TaskSet
+            | ExecutionEnded | PayloadsErased
+        } => None,
     }
 }
 
@@ -67,7 +78,17 @@ pub fn note_row(before: Option<notes::NoteRow>, entry: &notes::StreamEntry<'_>) 
         Event::NoteDeleted(_) => {
             before.map(|note| notes::NoteRow { version, position, at, deleted: true, ..note })
         }
-        _ => None,
+        any_event! {
+            PlanSaved | PlanDeleted | ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted
+            | PinMoved | PlanApprovalAsked | PlanApproved | PlanRejected | ApprovalAsked | StepApproved
+            | StepRejected | AttemptStarted | TaskAccepted | AgentStarted | AttemptEnded | LateAnswer
+            | RetryScheduled | ProbeStarted | ProbeEnded | StepFailed | StepUnknown | StepSucceeded
+            | StepSkipped | CompensationGivenUp | FailureHandled | StepsCancelled | Paused | Resumed
+            | CancelAsked | Decided | UndoAsked | UnwindProposed | UnwindApproved | UnwindRejected
+            | UnwindStarted | CompensationStarted | CompensationEnded | LateCompensation
+            | CompensationRecorded | ActionRecorded | DecisionRecorded | TaskSet | ExecutionEnded
+            | PayloadsErased
+        } => None,
     }
 }
 

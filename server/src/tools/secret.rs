@@ -252,10 +252,12 @@ impl Secrets {
         arguments: &Value,
     ) -> Result<Value, UnresolvedReference> {
         match shape {
-            JsonTemplate::Text(template) => match template.parts.as_slice() {
-                [TemplatePart::Argument(path)] => argument_at(arguments, path).cloned(),
-                _ => Ok(Value::from(self.resolve(template, arguments)?.expose())),
-            },
+            JsonTemplate::Text(template) => {
+                if let [TemplatePart::Argument(path)] = template.parts.as_slice() {
+                    return argument_at(arguments, path).cloned();
+                }
+                Ok(Value::from(self.resolve(template, arguments)?.expose()))
+            }
             JsonTemplate::List(items) => {
                 items.iter().map(|item| self.resolve_value(item, arguments)).collect()
             }

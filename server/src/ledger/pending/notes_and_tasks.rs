@@ -146,13 +146,11 @@ impl PendingState {
         self.with_library(|_| ())?;
         self.set_tasks(&[(request.task.clone(), request.salt.clone())], true, actor)?;
         let saved = self.save_plan(&request.plan, actor)?;
-        match (&request.start, &saved) {
-            (Some(start), LedgerReply::PlanSaved { plan, .. }) => {
-                let start = StartRequest { plan_ref: plan.clone(), ..start.clone() };
-                Ok(LedgerReply::Advanced(Box::new(self.start(&start, actor)?)))
-            }
-            (_, _) => Ok(saved),
+        if let (Some(start), LedgerReply::PlanSaved { plan, .. }) = (&request.start, &saved) {
+            let start = StartRequest { plan_ref: plan.clone(), ..start.clone() };
+            return Ok(LedgerReply::Advanced(Box::new(self.start(&start, actor)?)));
         }
+        Ok(saved)
     }
 
     /// The note's newest row, deleted ones included; None: the key was never used.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use actbook_engine::any_event;
 use actbook_engine::event::Event;
 use actbook_engine::id::{ExecutionId, PlanId, StreamId};
 use actbook_engine::note::NoteScope;
@@ -208,7 +209,14 @@ fn history_event(
         }
         Event::UnwindRejected(event) => ("decision", format!("undo rejected{}", because(&event.reason))),
         Event::UnwindStarted(event) => ("decision", format!("undoing began{}", because(&event.reason))),
-        _ => return None,
+        any_event! {
+            PlanDeleted | ToolAccepted | DriverChanged | PlaceAdopted | PinMoved | PlanApprovalAsked
+            | ApprovalAsked | AttemptStarted | TaskAccepted | AgentStarted | AttemptEnded | LateAnswer
+            | RetryScheduled | ProbeStarted | ProbeEnded | StepSucceeded | StepSkipped
+            | CompensationGivenUp | FailureHandled | StepsCancelled | Resumed | UnwindProposed
+            | CompensationStarted | CompensationEnded | LateCompensation | CompensationRecorded
+            | NoteSet | NoteDeleted | PayloadsErased
+        } => return None,
     };
     let text = payload_text.map_or_else(|| text.clone(), |more| format!("{text}: {more}"));
     let (position, at, author) = (entry.position, format_time(entry.at), entry.actor.to_string());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use actbook_engine::any_event;
 use actbook_engine::event::{Event, PayloadDigest, PlanRef, ProbeFinding};
 use actbook_engine::execution::RecordedEvent;
 use actbook_engine::id::{StepId, StreamId};
@@ -97,7 +98,16 @@ impl CallTracker<'_> {
                     CallEnd { outcome, category, result, unsent: event.unsent, takeover: event.takeover };
                 self.end_call(recorded, &event.step, COMPENSATION, event.compensation, &end);
             }
-            _ => {}
+            any_event! {
+                PlanSaved | PlanDeleted | ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted
+                | PinMoved | PlanApprovalAsked | PlanApproved | PlanRejected | ApprovalAsked
+                | StepApproved | StepRejected | TaskAccepted | AgentStarted | LateAnswer
+                | RetryScheduled | StepFailed | StepUnknown | StepSucceeded | StepSkipped
+                | CompensationGivenUp | FailureHandled | StepsCancelled | Paused | Resumed | CancelAsked
+                | Decided | UndoAsked | UnwindProposed | UnwindApproved | UnwindRejected | UnwindStarted
+                | LateCompensation | CompensationRecorded | ActionRecorded | DecisionRecorded | NoteSet
+                | NoteDeleted | TaskSet | ExecutionEnded | PayloadsErased
+            } => {}
         }
     }
 

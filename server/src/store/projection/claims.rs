@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use actbook_engine::any_event;
 use actbook_engine::event::{Event, ProbeFinding};
 use actbook_engine::execution::RecordedEvent;
 use actbook_engine::id::{StepId, StreamId};
@@ -17,7 +18,17 @@ pub fn trouble_rows(stream: StreamId, entries: &[RecordedEvent]) -> Vec<TroubleR
             Event::StepFailed(event) => (&event.step, Outcome::Failed, event.category),
             Event::StepUnknown(event) => (&event.step, Outcome::Unknown, event.category),
             Event::StepRejected(event) => (&event.step, Outcome::Failed, ErrorCategory::Policy),
-            _ => return None,
+            any_event! {
+                PlanSaved | PlanDeleted | ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted
+                | PinMoved | PlanApprovalAsked | PlanApproved | PlanRejected | ApprovalAsked
+                | StepApproved | AttemptStarted | TaskAccepted | AgentStarted | AttemptEnded
+                | LateAnswer | RetryScheduled | ProbeStarted | ProbeEnded | StepSucceeded | StepSkipped
+                | CompensationGivenUp | FailureHandled | StepsCancelled | Paused | Resumed | CancelAsked
+                | Decided | UndoAsked | UnwindProposed | UnwindApproved | UnwindRejected | UnwindStarted
+                | CompensationStarted | CompensationEnded | LateCompensation | CompensationRecorded
+                | ActionRecorded | DecisionRecorded | NoteSet | NoteDeleted | TaskSet | ExecutionEnded
+                | PayloadsErased
+            } => return None,
         };
         Some(TroubleRow {
             stream,
@@ -90,9 +101,22 @@ impl ClaimTracker<'_> {
             Event::Decided(event) => match (&event.step, event.answer) {
                 (Some(step), StepAnswer::Happened) => self.settle_unknown(step, Outcome::Succeeded),
                 (Some(step), StepAnswer::DidNotHappen) => self.settle_unknown(step, Outcome::Failed),
-                (_, _) => {}
+                (
+                    Some(_),
+                    StepAnswer::Retry | StepAnswer::Skip | StepAnswer::Compensate | StepAnswer::Abandon,
+                )
+                | (None, _) => {}
             },
-            _ => {}
+            any_event! {
+                PlanSaved | PlanDeleted | ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted
+                | PinMoved | PlanApprovalAsked | PlanApproved | PlanRejected | ApprovalAsked
+                | StepApproved | StepRejected | TaskAccepted | AgentStarted | RetryScheduled
+                | ProbeStarted | StepFailed | StepUnknown | StepSucceeded | StepSkipped
+                | CompensationGivenUp | FailureHandled | StepsCancelled | Paused | Resumed | CancelAsked
+                | UndoAsked | UnwindProposed | UnwindApproved | UnwindRejected | UnwindStarted
+                | CompensationStarted | CompensationEnded | LateCompensation | CompensationRecorded
+                | DecisionRecorded | NoteSet | NoteDeleted | TaskSet | ExecutionEnded | PayloadsErased
+            } => {}
         }
     }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use actbook_engine::any_event;
 use actbook_engine::event::Event;
 use actbook_engine::execution::{Execution, QuestionSubject, RecordedEvent, questions};
 use actbook_engine::id::{StepId, StreamId};
@@ -134,7 +135,13 @@ impl WaitTracker {
             }
             Event::StepsCancelled(event) => self.drop_approvals(event.steps.iter()),
             Event::ExecutionEnded(_) => self.drop_open(),
-            _ => {}
+            any_event! {
+                PlanSaved | PlanDeleted | ToolAccepted | ExecutionStarted | DriverChanged | PlaceAdopted
+                | PinMoved | TaskAccepted | AgentStarted | AttemptEnded | LateAnswer | RetryScheduled
+                | ProbeStarted | ProbeEnded | StepSkipped | Paused | Resumed | UndoAsked
+                | CompensationEnded | LateCompensation | CompensationRecorded | ActionRecorded
+                | DecisionRecorded | NoteSet | NoteDeleted | TaskSet | PayloadsErased
+            } => {}
         }
     }
 
