@@ -253,11 +253,6 @@ impl Step {
         }
     }
 
-    /// Whether the plan says that sending the call twice does no harm.
-    pub fn is_repeatable(&self) -> bool {
-        self.idempotent || self.read_only
-    }
-
     /// What the step's work and `when` read, each with the name of the document field. Compensation and probe
     /// are not included.
     pub fn reads(&self) -> Vec<(&'static str, &ReadSet)> {

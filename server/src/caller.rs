@@ -84,10 +84,6 @@ impl Caller {
         }
     }
 
-    pub fn with_session(self, session: Option<Arc<str>>) -> Self {
-        Self { session, ..self }
-    }
-
     pub fn with_key(self, key: Option<IdempotencyKey>) -> Self {
         Self { key, ..self }
     }

@@ -25,7 +25,6 @@ use serde_json::Value;
 
 pub use find::{ConfigLocation, locate_config};
 pub use inherit::InheritEnv;
-pub use project::Sharing;
 pub use secret_name::is_secret_name;
 use section::Section;
 pub use template::{ConfigTemplate, JsonTemplate, ReferenceScope, TemplatePart};
@@ -48,11 +47,11 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Set if that file has no effect, so that nothing is configured.
     pub withheld: Option<WithheldConfig>,
-    pub approvals: Approvals,
+    pub approvals: Authority,
     /// The project's name; None: the folder is the name.
     pub project: Option<String>,
     /// Who may share notes and templates with all projects.
-    pub everywhere: Sharing,
+    pub everywhere: Authority,
     pub mcp_servers: BTreeMap<String, McpServer>,
     pub servers: BTreeMap<String, ServerConfig>,
     pub http: BTreeMap<String, HttpTool>,
@@ -82,9 +81,9 @@ pub enum PlanSource {
     Template(String),
 }
 
-/// Who may answer an approval: only people, or agents too.
+/// Who may answer an approval, or share a note or a template with all projects: only people, or agents too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Approvals {
+pub enum Authority {
     #[default]
     People,
     Agents,
@@ -336,9 +335,9 @@ fn parse_yaml(text: &str) -> Result<Value, String> {
 fn read_document(document: Value) -> Result<Config, ConfigProblem> {
     let mut top = Section::open("", document)?;
     let mut config = Config {
-        approvals: read_approvals(&mut top)?,
+        approvals: read_authority(&mut top, "approvals")?,
         project: project::read_project(&mut top)?,
-        everywhere: project::read_sharing(&mut top)?,
+        everywhere: read_authority(&mut top, "everywhere")?,
         mcp_servers: read_mcp_servers(top.section("mcpServers")?)?,
         servers: top.section("servers")?.map_entries(read_server)?,
         http: top.section("http")?.map_entries(read_http)?,
@@ -353,11 +352,11 @@ fn read_document(document: Value) -> Result<Config, ConfigProblem> {
     Ok(config)
 }
 
-fn read_approvals(top: &mut Section) -> Result<Approvals, ConfigProblem> {
-    match top.text("approvals")?.as_deref() {
-        None | Some("people") => Ok(Approvals::People),
-        Some("agents") => Ok(Approvals::Agents),
-        Some(other) => Err(top.problem_at("approvals", format!("`{other}` is none of people, agents"))),
+fn read_authority(top: &mut Section, key: &'static str) -> Result<Authority, ConfigProblem> {
+    match top.text(key)?.as_deref() {
+        None | Some("people") => Ok(Authority::People),
+        Some("agents") => Ok(Authority::Agents),
+        Some(other) => Err(top.problem_at(key, format!("`{other}` is none of people, agents"))),
     }
 }
 

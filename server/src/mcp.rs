@@ -39,7 +39,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer, ServiceExt, SubscriptionContext};
 use rmcp::{ServerHandler, transport};
 
-use crate::config::{Approvals, Config};
+use crate::config::{Authority, Config};
 use crate::error::Error;
 use crate::service::{BackgroundDriver, Service};
 use answer::ApprovalRoute;
@@ -69,7 +69,7 @@ pub struct McpEndpoint(Arc<EndpointState>);
 #[derive(Debug)]
 struct EndpointState {
     background: BackgroundDriver,
-    approvals: Approvals,
+    approvals: Authority,
     profile: ToolProfile,
     tools: Vec<tools::OfferedTool>,
     /// Seals and opens the `requestState` of questions that the client carries back.
@@ -114,9 +114,9 @@ impl McpEndpoint {
     /// How an approval can be given for this request, as far as the config and its client decide that.
     fn approval_route(&self, request: &AgentRequest) -> ApprovalRoute {
         match self.0.approvals {
-            Approvals::Agents => ApprovalRoute::Agent,
-            Approvals::People if request.can_elicit() => ApprovalRoute::Elicitation,
-            Approvals::People => ApprovalRoute::CommandLine,
+            Authority::Agents => ApprovalRoute::Agent,
+            Authority::People if request.can_elicit() => ApprovalRoute::Elicitation,
+            Authority::People => ApprovalRoute::CommandLine,
         }
     }
 

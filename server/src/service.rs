@@ -44,7 +44,7 @@ use actbook_engine::id::TenantId;
 
 use tokio::sync::OnceCell;
 
-use crate::config::{Approvals, Config, Sharing, TaskPlanRule};
+use crate::config::{Authority, Config, TaskPlanRule};
 use crate::error::Error;
 use crate::ledger::{Ledger, PlanCache};
 use crate::notify::Notifier;
@@ -144,8 +144,8 @@ impl Service {
         }
         let service = Self::open_with_tools(url, options, tools).await?;
         let task_plans = config.task_plans.values().cloned().collect();
-        let agents_may_approve = config.approvals == Approvals::Agents;
-        let agents_may_share = config.everywhere == Sharing::Agents;
+        let agents_may_approve = config.approvals == Authority::Agents;
+        let agents_may_share = config.everywhere == Authority::Agents;
         let project = config.project_name().into();
         Ok(Self { project, agents_may_approve, agents_may_share, ..service.with_task_plans(task_plans) })
     }

@@ -146,7 +146,7 @@ impl ProgressScreen {
             }
         }
         // By time; within a millisecond, steps that ended before steps that began.
-        changed.sort_by_key(|step| (changed_at_ms(step), is_under_way(step.status)));
+        changed.sort_by_key(|step| (changed_at_ms(step), status_style::is_under_way(step.status)));
         for step in changed {
             if self.output.json {
                 self.output.entry(&change_document(watching, &step));
@@ -177,12 +177,6 @@ fn change_document(watching: &ExecutionWatcher, step: &StepSnapshot<'_>) -> Valu
     let (id, position, status) = (&watching.execution().id, watching.position(), watching.status());
     let step = json!({ "id": step.id, "status": step.status, "attempts": step.attempts });
     json!({ "execution": id, "position": position, "status": status, "step": step })
-}
-
-/// Whether the step runs, waits for an answer, or is being undone.
-fn is_under_way(status: StepStatus) -> bool {
-    use StepStatus::{AwaitingAgent, AwaitingApproval, Compensating, Running};
-    matches!(status, Running | AwaitingApproval | AwaitingAgent | Compensating)
 }
 
 /// When the step came to its current status, in Unix ms; now, if that is not recorded.
@@ -301,7 +295,7 @@ fn visible_range(steps: &[StepSnapshot<'_>], rows: usize) -> (usize, usize) {
         return (0, steps.len());
     }
     use StepStatus as S;
-    let under_way = |step: &StepSnapshot<'_>| is_under_way(step.status);
+    let under_way = |step: &StepSnapshot<'_>| status_style::is_under_way(step.status);
     let unfinished = |step: &StepSnapshot<'_>| !matches!(step.status, S::Succeeded | S::Skipped);
     let focus = steps.iter().position(under_way).or_else(|| steps.iter().position(unfinished));
     let focus = focus.unwrap_or(steps.len());

@@ -151,7 +151,7 @@ fn listed_steps(steps: &[StepView]) -> Vec<&StepView> {
         return steps.iter().collect();
     }
     let troubles = steps.iter().filter(|step| is_failed_or_unknown(step.status)).take(TROUBLES_SHOWN);
-    let under_way = steps.iter().filter(|step| is_under_way(step.status)).take(UNDER_WAY_SHOWN);
+    let under_way = steps.iter().filter(|step| status_style::is_under_way(step.status)).take(UNDER_WAY_SHOWN);
     troubles.chain(under_way).collect()
 }
 
@@ -172,12 +172,6 @@ fn unlisted_count_line(view: &ExecutionView, shown: &[&StepView]) -> String {
 /// Whether the step, or its compensation, failed or is unknown.
 fn is_failed_or_unknown(status: StepStatus) -> bool {
     matches!(status, StepStatus::Failed | StepStatus::Unknown | StepStatus::CompensationFailed)
-}
-
-/// Whether the step runs, waits for an answer, or is being undone.
-fn is_under_way(status: StepStatus) -> bool {
-    use StepStatus::{AwaitingAgent, AwaitingApproval, Compensating, Running};
-    matches!(status, Running | AwaitingApproval | AwaitingAgent | Compensating)
 }
 
 /// Prints the outcomes of calls whose answer came after the call had been given up.

@@ -55,3 +55,9 @@ pub fn short_id(id: &str) -> &str {
     const SHOWN: usize = 8;
     id.get(..SHOWN).unwrap_or(id)
 }
+
+/// Whether the step runs, waits for an answer, or is being undone.
+pub fn is_under_way(status: StepStatus) -> bool {
+    use StepStatus::{AwaitingAgent, AwaitingApproval, Compensating, Running};
+    matches!(status, Running | AwaitingApproval | AwaitingAgent | Compensating)
+}

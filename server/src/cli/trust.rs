@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use actbook::config::{
-    Approvals, Config, ConfigCandidate, ConfigLocation, ConfigTemplate, FILE_NAMES, InheritEnv, McpServer,
-    Sharing, locate_config,
+    Authority, Config, ConfigCandidate, ConfigLocation, ConfigTemplate, FILE_NAMES, InheritEnv, McpServer,
+    locate_config,
 };
 use actbook::error::Error;
 use actbook::service::escape_hidden;
@@ -133,10 +133,10 @@ fn policy_lines(config: &Config) -> Vec<String> {
     let project =
         config.project.iter().map(|name| format!("let its agents act in the project {}", quoted(name)));
     let mut lines: Vec<String> = project.collect();
-    if config.approvals == Approvals::Agents {
+    if config.approvals == Authority::Agents {
         lines.push("let agents approve what asks for an approval".to_owned());
     }
-    if config.everywhere == Sharing::Agents {
+    if config.everywhere == Authority::Agents {
         lines.push("let agents share notes and templates with every project".to_owned());
     }
     for (name, settings) in &config.servers {

@@ -21,22 +21,6 @@ impl Config {
     }
 }
 
-/// Who may share a note or a template with all projects: only people, or agents too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sharing {
-    #[default]
-    People,
-    Agents,
-}
-
-pub(super) fn read_sharing(top: &mut Section) -> Result<Sharing, ConfigProblem> {
-    match top.text("everywhere")?.as_deref() {
-        None | Some("people") => Ok(Sharing::People),
-        Some("agents") => Ok(Sharing::Agents),
-        Some(other) => Err(top.problem_at("everywhere", format!("`{other}` is none of people, agents"))),
-    }
-}
-
 /// The folder's path without symbolic links, so that a folder is one project by whichever path it is reached.
 fn real_folder(folder: &Path) -> String {
     let real = folder.canonicalize().or_else(|_| std::path::absolute(folder));

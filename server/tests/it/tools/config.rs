@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use actbook::config::{
-    Approvals, Config, ConfigTemplate, InheritEnv, McpServer, ReferenceScope, RetryConfig, TemplatePart,
+    Authority, Config, ConfigTemplate, InheritEnv, McpServer, ReferenceScope, RetryConfig, TemplatePart,
 };
 use actbook_engine::policy::ErrorCategory;
 use tempfile::tempdir;
@@ -37,7 +37,7 @@ fn a_clients_block_pastes_in_unchanged_beside_our_own_words() {
         "#,
     )
     .unwrap();
-    assert_eq!(config.approvals, Approvals::Agents);
+    assert_eq!(config.approvals, Authority::Agents);
     assert!(matches!(&config.mcp_servers["files"], McpServer::Stdio { args, .. } if args.len() == 3));
     assert!(matches!(&config.mcp_servers["windsurf"], McpServer::Http { .. }));
     assert!(config.servers["files"].trusted);
