@@ -2,6 +2,7 @@
 //! its offences; each test shows the rule a bad snippet, which it must flag, and then the whole tree.
 
 mod code;
+mod graph;
 mod house;
 mod rooms;
 mod rules;
@@ -32,11 +33,14 @@ fn rooms_name_only_the_rooms_they_may() {
         ("server/src/cli/show.rs", "use crate::store::journal;"),
         ("server/src/store/plans.rs", "fn f() { crate::ledger::append() }"),
         ("server/src/tools/http.rs", "use crate::{config, service::Intent};"),
-        ("server/src/bell.rs", "use super::ledger;"),
+        ("server/src/notify.rs", "use super::ledger;"),
+        ("server/src/cli/show.rs", "use actbook::{error::Error, store::journal};"),
+        ("engine/src/event.rs", "use crate::execution::Execution;"),
+        ("engine/src/attic.rs", "//! a module that no table knows"),
         ("server/src/attic.rs", "//! a room that no table knows"),
     ];
     let good = [
-        ("server/src/ledger.rs", "use crate::{bell, store::{journal, web}};"),
+        ("server/src/ledger.rs", "use crate::{notify, store::{journal, web}};"),
         ("server/src/store/plans.rs", "// crate::ledger is above us\nuse crate::store::db;"),
         ("server/src/main.rs", "use crate::store::db;"),
     ];
@@ -57,9 +61,15 @@ fn messages_cite_no_pages_of_the_repository() {
 }
 
 #[test]
-fn the_table_of_rooms_has_no_circle() {
-    assert_eq!(rooms::circle(rooms::ROOMS), None);
-    assert!(rooms::circle(&[("ledger", &["bell"]), ("bell", &["ledger"])]).is_some());
+fn tables_of_rooms_point_one_way_and_are_exact() {
+    assert!(!rooms::backward(&[("ledger", &["notify"]), ("notify", &[])]).is_empty());
+    clean([rooms::backward(rooms::ROOMS), rooms::backward(rooms::ENGINE)].concat());
+    clean(graph::unused(&tree::sources()));
+}
+
+#[test]
+fn architecture_shows_the_graph_of_rooms() {
+    clean(graph::stale(&tree::sources()));
 }
 
 #[test]

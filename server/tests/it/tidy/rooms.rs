@@ -4,8 +4,12 @@
 use super::code::{has_word, names_under, word_at};
 use super::tree::Source;
 
-/// A room and the rooms it may name. `main.rs` and `lib.rs` wire, and may name all.
-pub const ROOMS: &[(&str, &[&str])] = &[
+/// Rooms or modules, lowest first, each with those that it may name. All of them stand above it in the table,
+/// so that there is no cycle.
+pub type Table = [(&'static str, &'static [&'static str])];
+
+/// The server's rooms. `main.rs` and `lib.rs` wire, and may name all.
+pub const ROOMS: &Table = &[
     ("random", &[]),
     ("boot_instant", &[]),
     ("clock", &["boot_instant"]),
@@ -15,8 +19,8 @@ pub const ROOMS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("notify", &["store"]),
     ("tools", &["config"]),
-    ("ledger", &["store", "notify", "random", "boot_instant", "clock"]),
-    ("runner", &["ledger", "tools", "notify", "store", "random", "boot_instant", "clock"]),
+    ("ledger", &["store", "notify", "boot_instant", "clock"]),
+    ("runner", &["ledger", "tools", "notify", "store", "random", "boot_instant"]),
     ("error", &["ledger", "runner", "store", "config"]),
     (
         "service",
@@ -24,14 +28,33 @@ pub const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("client", &["service", "config", "caller", "folders", "error"]),
     ("mcp", &["service", "config", "caller", "error"]),
-    ("web", &["service", "config", "caller", "error"]),
-    ("cli", &["service", "mcp", "web", "config", "caller", "folders", "error"]),
+    ("cli", &["service", "mcp", "config", "caller", "folders", "error"]),
+];
+
+/// The engine's modules.
+pub const ENGINE: &Table = &[
+    ("id", &[]),
+    ("policy", &[]),
+    ("spelling", &[]),
+    ("chain", &["id"]),
+    ("bind", &["chain", "policy", "spelling"]),
+    ("schema", &["bind"]),
+    ("plan", &["id", "policy", "spelling", "chain", "bind", "schema"]),
+    ("template", &["bind", "plan"]),
+    ("tool_policy", &["policy", "chain", "plan"]),
+    ("analysis", &["id", "policy", "spelling", "bind", "schema", "plan", "tool_policy"]),
+    ("event", &["id", "policy", "chain", "tool_policy"]),
+    ("execution", &["id", "policy", "spelling", "chain", "bind", "plan", "tool_policy", "analysis", "event"]),
+    ("library", &["id", "chain", "plan", "event", "execution"]),
+    ("standalone_action", &["chain", "event", "execution"]),
+    ("task", &["id", "policy", "chain", "event", "execution"]),
+    ("note", &["chain", "event", "execution", "task"]),
 ];
 
 const WIRES: [&str; 2] = ["main", "lib"];
 
 /// What the doors must leave to `service`.
-const DOORS: [&str; 4] = ["client", "mcp", "web", "cli"];
+const DOORS: [&str; 3] = ["client", "mcp", "cli"];
 const ENGINE_INSIDES: &str = "execution";
 /// What `tools` may know of the engine: words, hashes, ids, schemas and how a value is bound; no plan, no
 /// state.
@@ -64,24 +87,40 @@ const WORLDLY_WORDS: [&str; 10] = [
     "HashSet",
 ];
 
-pub fn arrows(source: &Source) -> Vec<String> {
-    let Some(inside) = source.path.strip_prefix("server/src/") else { return vec![] };
-    let room = inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs");
-    if WIRES.contains(&room) {
-        return vec![];
-    }
-    let Some((_, allowed)) = ROOMS.iter().find(|(name, _)| *name == room) else {
-        return vec![format!("{}: `{room}` has no row in the table of rooms", source.path)];
+/// The table that a file's crate has, and the room that the file lies in; `None` outside both crates and for
+/// files that wire.
+pub fn place(source: &Source) -> Option<(&'static Table, &str)> {
+    let (table, inside) = match source.path.split_once("/src/")? {
+        ("server", inside) => (ROOMS, inside),
+        ("engine", inside) => (ENGINE, inside),
+        _ => return None,
     };
+    let room = inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs");
+    (!WIRES.contains(&room)).then_some((table, room))
+}
+
+/// The other rooms that a file names, once for each mention. The binary names the library's rooms under
+/// `actbook`.
+pub fn mentions(source: &Source) -> Vec<String> {
+    let Some((table, room)) = place(source) else { return vec![] };
     let mut named = names_under(&source.code, "crate");
-    if !inside.contains('/') {
+    named.extend(names_under(&source.code, "actbook"));
+    if source.path.matches('/').count() == 2 {
         named.extend(names_under(&source.code, "super"));
     }
-    let is_room = |name: &&String| ROOMS.iter().any(|(room, _)| room == *name);
-    let stray =
-        named.iter().filter(is_room).filter(|name| *name != room && !allowed.contains(&name.as_str()));
-    let mut found: Vec<String> =
-        stray.map(|name| format!("{}: `{room}` must not name `{name}`", source.path)).collect();
+    named.retain(|name| name != room && table.iter().any(|(room, _)| room == name));
+    named
+}
+
+pub fn arrows(source: &Source) -> Vec<String> {
+    let Some((table, room)) = place(source) else { return vec![] };
+    let Some((_, allowed)) = table.iter().find(|(name, _)| *name == room) else {
+        return vec![format!("{}: `{room}` has no row in the table of rooms", source.path)];
+    };
+    let mut found = mentions(source);
+    found.retain(|name| !allowed.contains(&name.as_str()));
+    let say = |name| format!("{}: `{room}` must not name `{name}`", source.path);
+    let mut found: Vec<String> = found.into_iter().map(say).collect();
     found.extend(engine_arrows(source, room));
     found
 }
@@ -97,18 +136,15 @@ fn engine_arrows(source: &Source, room: &str) -> Vec<String> {
     named.iter().filter(stray).map(say).collect()
 }
 
-/// A room that can be reached from itself, if there is one.
-pub fn circle(rooms: &[(&str, &[&str])]) -> Option<String> {
-    let mut settled: Vec<&str> = vec![];
-    loop {
-        let free = |allowed: &[&str]| allowed.iter().all(|name| settled.contains(name));
-        let next = rooms.iter().find(|(name, allowed)| !settled.contains(name) && free(allowed));
-        match next {
-            Some((name, _)) => settled.push(name),
-            None => break,
-        }
+/// Rows that name a room below them, or one that has no row.
+pub fn backward(table: &Table) -> Vec<String> {
+    let mut found = vec![];
+    for (index, (room, allowed)) in table.iter().enumerate() {
+        let is_above = |name: &&&str| table[..index].iter().any(|(above, _)| above == *name);
+        let wrong = allowed.iter().filter(|name| !is_above(name));
+        found.extend(wrong.map(|name| format!("`{room}` names `{name}`, which does not stand above it")));
     }
-    rooms.iter().find(|(name, _)| !settled.contains(name)).map(|(name, _)| (*name).to_owned())
+    found
 }
 
 pub fn engine_manifest(source: &Source) -> Vec<String> {
