@@ -2,11 +2,13 @@
 //! its offences; each test shows the rule a bad snippet, which it must flag, and then the whole tree.
 
 mod code;
+mod declarations;
 mod graph;
 mod house;
 mod rooms;
 mod rules;
 mod tree;
+mod wildcards;
 
 use rules::Rule;
 use tree::Source;
@@ -70,6 +72,39 @@ fn tables_of_rooms_point_one_way_and_are_exact() {
 #[test]
 fn architecture_shows_the_graph_of_rooms() {
     clean(graph::stale(&tree::sources()));
+}
+
+#[test]
+fn type_names_are_unique() {
+    let declare = |path: &str, text: &str| Source::new(path, text);
+    let bad = [
+        declare(
+            "engine/src/plan.rs",
+            "pub struct Plan;\nstring_enum!(\n    /// Doc.\n    Status { A = \"a\" }\n);",
+        ),
+        declare("server/src/store/plans.rs", "pub(super) type Plan = i64;\nenum Status { B }"),
+    ];
+    assert_eq!(declarations::duplicates(&bad).len(), 2);
+    let good = [
+        declare("engine/src/a.rs", "enum Error {}"),
+        declare("server/src/b.rs", "enum Error {}\n    type Plan = i64;"),
+    ];
+    clean(declarations::duplicates(&good));
+    clean(declarations::duplicates(&tree::sources()));
+}
+
+#[test]
+fn matches_on_own_enums_have_no_wildcard() {
+    let enums = ["Event".to_owned(), "Answer".to_owned()].into();
+    let flags = |text: &str| !wildcards::wildcards(&Source::new("server/src/a.rs", text), &enums).is_empty();
+    assert!(flags("match event { Event::A(_) => 1, _ => 2 }"));
+    assert!(flags("match (a, b) { (Some(x), Answer::B) if x > 1 => { f(|y| y) } (_, _) => {} }"));
+    assert!(flags("match self { Self::A { x, .. } => match x { 1 => 2, _ => 3 }, _ => 4 }"));
+    assert!(!flags("match event { Event::A(_) => match 1 { 1 => 2, _ => 3 }, Event::B(_) => 4 }"));
+    assert!(!flags("match text { \"a\" if b == Answer::B => Some(Event::A), _ => None }"));
+    let sources = tree::sources();
+    let enums = declarations::enums(&sources);
+    clean(sources.iter().flat_map(|source| wildcards::wildcards(source, &enums)).collect());
 }
 
 #[test]

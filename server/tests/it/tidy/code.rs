@@ -124,7 +124,8 @@ pub fn names_under(code: &str, root: &str) -> Vec<String> {
     names
 }
 
-fn first_name(text: &str) -> String {
+/// The name that the text begins with, after blanks.
+pub fn first_name(text: &str) -> String {
     text.trim_start().chars().take_while(|&c| is_word(c)).collect()
 }
 
