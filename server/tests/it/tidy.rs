@@ -2,6 +2,7 @@
 //! its offences; each test shows the rule a bad snippet, which it must flag, and then the whole tree.
 
 mod code;
+mod commits;
 mod declarations;
 mod graph;
 mod house;
@@ -105,6 +106,14 @@ fn matches_on_own_enums_have_no_wildcard() {
     let sources = tree::sources();
     let enums = declarations::enums(&sources);
     clean(sources.iter().flat_map(|source| wildcards::wildcards(source, &enums)).collect());
+}
+
+#[test]
+fn commits_say_what_and_why() {
+    assert!(commits::offence(i64::MAX, &"x".repeat(71), "Why.").is_some());
+    assert!(commits::offence(i64::MAX, "Name every event", " \n").is_some());
+    assert!(commits::offence(i64::MAX, "Name every event", "Why.").is_none());
+    clean(commits::offences());
 }
 
 #[test]
