@@ -4,6 +4,7 @@ mod analysis;
 mod bind;
 mod book;
 mod chain;
+mod counts;
 mod event;
 mod laws;
 mod matrix;
@@ -14,5 +15,5 @@ mod template;
 
 /// Random cases per property: few by default, more with `ACTBOOK_FUZZ_CASES`.
 pub fn fuzz_cases() -> u32 {
-    std::env::var("ACTBOOK_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2_000)
+    u32::try_from(counts::times("ACTBOOK_FUZZ_CASES", 2_000)).expect("a small number")
 }

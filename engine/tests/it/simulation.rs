@@ -24,12 +24,13 @@ use actbook_engine::policy::{EndStatus, ErrorCategory, ExecutionStatus, Outcome,
 use serde_json::{Value, json};
 
 use crate::book::{Book, TRACE, trace};
+use crate::counts::times;
 use crate::laws::{open_agents, open_calls};
 use dice::Dice;
 use world::{Sent, Truth, World};
 
-const SEEDS: u64 = 2_000;
-/// Enough simulations for every coverage counter to be reached.
+const SEEDS: usize = 2_000;
+/// Enough stories for every counter to be seen.
 const SEEDS_FOR_COVERAGE: u64 = 1_000;
 const COMMANDS: usize = 100;
 /// Rounds within which a benign world must bring any execution to its end.
@@ -520,7 +521,7 @@ fn every_story_keeps_the_laws_and_every_prefix_resumes() {
         assert_eq!(story_of(seed), None);
         return;
     }
-    let seeds = number("ACTBOOK_SEEDS").unwrap_or(SEEDS);
+    let seeds = times("ACTBOOK_SEEDS", SEEDS) as u64;
     let first = number("ACTBOOK_FIRST_SEED").unwrap_or(0);
     let broken: Vec<(u64, String)> =
         (first..first + seeds).filter_map(|seed| Some((seed, story_of(seed)?))).collect();

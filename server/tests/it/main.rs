@@ -3,6 +3,8 @@
 
 mod cli;
 mod client;
+#[path = "../../../engine/tests/it/counts.rs"]
+mod counts;
 mod crash;
 mod durability;
 mod mcp;

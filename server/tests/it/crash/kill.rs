@@ -11,11 +11,12 @@ use super::book::{Book, Said};
 use super::outside::{Entry, Outside};
 use super::reference::{Variant, answer, new_book, plan};
 use super::{Dice, checks, finish, wait_for};
+use crate::counts::times;
 use crate::store::Kind;
 
-/// Kills over both databases together; `ACTBOOK_KILLS` overrides it.
-const KILLS_DEFAULT: u64 = 1000;
-/// Kills of one execution; after that it may run to its end.
+/// Over both databases; `ACTBOOK_KILLS` asks for more.
+const KILLS_DEFAULT: usize = 1000;
+/// Of one execution; after that it may come to its end.
 const KILLS_PER_EXECUTION: u64 = 16;
 /// Questions and restarts of one execution; more means that it does not terminate.
 const TURNS_MAX: u64 = 200;
@@ -45,7 +46,7 @@ fn nothing_is_lost_or_sent_twice_by_kill_9_at_every_position_on_postgres() {
 }
 
 fn kill_at_every_position(kind: Kind) {
-    let wanted = std::env::var("ACTBOOK_KILLS").map_or(KILLS_DEFAULT, |kills| kills.parse().unwrap()) / 2;
+    let wanted = times("ACTBOOK_KILLS", KILLS_DEFAULT) as u64 / 2;
     let last = [Variant::Auto, Variant::Manual].map(|variant| undisturbed(kind, variant));
     let last = last[0].max(last[1]);
     let begun = Instant::now();
@@ -62,6 +63,10 @@ fn kill_at_every_position(kind: Kind) {
     let took = begun.elapsed();
     eprintln!("{kind:?}: {tally:?} in {took:.1?}, {:.1} kills/s", tally.kills as f64 / took.as_secs_f64());
     assert!(tally.kills >= wanted);
+    // Too few to have met everything.
+    if wanted < KILLS_DEFAULT as u64 / 2 {
+        return;
+    }
     assert!(tally.takeovers >= tally.kills / 2, "{tally:?}");
     assert!(tally.unknown >= tally.kills / 50 && tally.unsent >= tally.kills / 100, "{tally:?}");
     assert!(tally.undo_unknown > 0 && tally.undo_unsent > 0, "{tally:?}");

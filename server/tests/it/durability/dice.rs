@@ -35,8 +35,3 @@ impl Dice {
         self.below(n) == 0
     }
 }
-
-/// How often to repeat: the number in the environment variable, or `default`.
-pub fn times(variable: &str, default: usize) -> usize {
-    std::env::var(variable).ok().map_or(default, |count| count.parse().expect("a count is a number"))
-}

@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::book::{self, Book};
-use super::dice::{Dice, times};
+use super::dice::Dice;
+use crate::counts::times;
 use crate::store::{Kind, for_each_database, on};
 
 async fn exports(url: &str) -> Vec<Vec<u8>> {

@@ -12,14 +12,17 @@ use std::process::Command;
 use actbook::store::{DatabaseOptions, Db, journal, payloads};
 
 use super::book::{self, Book};
-use super::dice::{Dice, times};
+use super::dice::Dice;
 use super::process;
+use crate::counts::times;
 use crate::store::TENANT;
 use disk::{Disk, Fate, Loss};
 use trace::Event;
 
 const LANES: usize = 3;
 const EXECUTIONS: usize = 40;
+/// With fewer cuts than these it is chance whether enough was at stake.
+const CUTS_FOR_STAKES: usize = 100;
 const STEPS: usize = 3;
 
 /// The writer: prints what was acknowledged and what was sent, immediately.
@@ -188,6 +191,9 @@ fn cut_everywhere<'a>(recording: &'a Recording, cuts: usize, rng: &mut Dice) -> 
 impl Stakes<'_> {
     fn assert_high(&self) {
         let Self { cuts, serious, loss, .. } = self;
+        if *cuts < CUTS_FOR_STAKES {
+            return;
+        }
         assert!(loss.writes > *cuts && loss.torn > cuts / 20, "too little was lost: {loss:?}");
         assert!(*serious > cuts / 3 && self.checkpoints > 1, "too little was at stake");
     }

@@ -11,7 +11,8 @@ use actbook_engine::chain;
 use actbook_engine::id::{Position, StreamId, TenantId};
 
 use super::book::{self, Book};
-use super::dice::{Dice, times};
+use super::dice::Dice;
+use crate::counts::times;
 use crate::store::{Kind, Scratch, TENANT, head, on};
 use attacker::Attacker;
 

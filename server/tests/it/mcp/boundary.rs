@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::agent::{Agent, meta};
 use super::web::{Server, resident_mb};
 use crate::cli::House;
+use crate::counts::times;
 
 const MODERN: &str = "MCP-Protocol-Version: 2026-07-28\r\n";
 
@@ -252,7 +253,7 @@ fn arbitrary() -> impl Strategy<Value = Value> {
 }
 
 fn cases() -> u32 {
-    std::env::var("ACTBOOK_FUZZ_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(400)
+    u32::try_from(times("ACTBOOK_FUZZ_CASES", 400)).expect("a small number")
 }
 
 #[test]

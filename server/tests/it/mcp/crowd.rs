@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::web::Server;
 use crate::cli::{House, PATIENCE};
-use crate::durability::dice::times;
+use crate::counts::times;
 
 const CLIENTS: usize = 200;
 const CALLS: usize = 20_000;

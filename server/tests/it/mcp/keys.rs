@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::web::Server;
 use super::{executions, steps};
 use crate::cli::House;
+use crate::counts::times;
 use crate::durability::dice::Dice;
 
 /// The number of keys; each is requested `CUTS_PER_KEY` times and cut off, then once to the end.
@@ -46,6 +47,7 @@ fn started(reply: &Value) -> String {
 
 #[test]
 fn ten_thousand_starts_cut_off_anywhere_start_one_execution_per_key() {
+    let keys = times("ACTBOOK_KEYS", KEYS);
     let house = House::new();
     let server = Server::start(&house);
     let saved = server.call("save_plan", json!({ "plan": waits() }));
@@ -56,8 +58,8 @@ fn ten_thousand_starts_cut_off_anywhere_start_one_execution_per_key() {
                 let server = &server;
                 let mut dice = Dice::seeded(&format!("starts cut off, hand {worker}"));
                 scope.spawn(move || {
-                    let keys = (worker..KEYS).step_by(HANDS);
-                    keys.map(|key| {
+                    let own = (hand..keys).step_by(HANDS);
+                    own.map(|key| {
                         let bytes = start(server, plan, &format!("key {key}"));
                         (0..CUTS).for_each(|_| cut(server, &bytes, &mut dice));
                         started(&server.exchange(&bytes).message())
@@ -68,8 +70,8 @@ fn ten_thousand_starts_cut_off_anywhere_start_one_execution_per_key() {
             .collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
-    assert_eq!(ids.len(), KEYS);
-    assert_eq!(executions(&house), KEYS);
+    assert_eq!(ids.len(), keys);
+    assert_eq!(executions(&house), keys);
 }
 
 #[test]
@@ -80,8 +82,9 @@ fn a_thousand_twins_at_once_start_one_execution() {
     let plan = saved["structuredContent"]["plan_id"].as_str().unwrap();
     let bytes = start(&server, plan, "twins");
     let ids: BTreeSet<String> = std::thread::scope(|scope| {
-        let twins: Vec<_> =
-            (0..TWINS).map(|_| scope.spawn(|| started(&server.exchange(&bytes).message()))).collect();
+        let twins: Vec<_> = (0..times("ACTBOOK_TWINS", TWINS))
+            .map(|_| scope.spawn(|| started(&server.exchange(&bytes).message())))
+            .collect();
         twins.into_iter().map(|twin| twin.join().unwrap()).collect()
     });
     assert_eq!(ids.len(), 1);

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 use super::*;
+use crate::counts::times;
 use crate::durability::book::Book;
 use crate::store::{Kind, place};
 
@@ -172,7 +173,7 @@ fn assert_no_duplicates(arrived: &[Arrived]) {
 async fn no_call_that_is_not_idempotent_arrives_twice_over_a_thousand_faults() {
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let seed = std::env::var("ACTBOOK_SEED").map_or(clock, |seed| seed.parse().unwrap());
-    let wanted = std::env::var("ACTBOOK_FAULTS").map_or(FAULTS_DEFAULT, |faults| faults.parse().unwrap());
+    let wanted = times("ACTBOOK_FAULTS", FAULTS_DEFAULT);
     eprintln!("ACTBOOK_SEED={seed}");
     let faults_fixture = World::new(seed);
     let (_storage, url) = place(Kind::Sqlite).await;
@@ -210,8 +211,12 @@ async fn no_call_that_is_not_idempotent_arrives_twice_over_a_thousand_faults() {
         faults(&arrived),
         met.len() - 1
     );
+    book.assert_whole().await;
+    // Too few to have met everything.
+    if wanted < FAULTS_DEFAULT {
+        return;
+    }
     assert_eq!(met.len(), 17, "every fault was met: {met:?}");
     assert!(unknown >= 300 && timeouts >= 50, "{unknown} unknown, {timeouts} by time");
     assert!(probes >= 50 && decisions >= 50 && again >= 50, "probes, decisions, keys sent again");
-    fixture.assert_whole().await;
 }
