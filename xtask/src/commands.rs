@@ -14,6 +14,8 @@ use crate::stage::{self, command, loud, quiet, skipped};
 pub const FUZZ_CASES: &str = "1000000";
 /// The filter that matches all tests: the random tests are not in a module of their own.
 const EVERY_TEST: &str = "";
+const TEST_HINT: &str =
+    "The failing tests are named above; one alone: `cargo test -p actbook --test it NAME`.";
 
 /// A test to run for hours: its label, package, filter, and the environment variable with its size.
 struct Soak {
@@ -34,8 +36,20 @@ const SOAKS: [Soak; 3] = [
     Soak { name: "echoes", package: "actbook", filter: "crowd", env: ("ACTBOOK_ECHOES", "1000000") },
 ];
 
-/// Runs everything that CI runs. Tests come last: they take longest, and their summary should be the last
-/// output.
+/// What `test --fast` divides the counts of random and repeated tests by.
+const FAST_DIVISOR: &str = "10";
+
+/// The same tests with a tenth of the counts, and nothing else: for the minutes between two edits.
+pub fn test_fast() -> Result<()> {
+    let machine = Machine::prepare()?;
+    let mut run = command(&["cargo", "nextest", "run", "--workspace", "--no-fail-fast"]);
+    if !answers(&["cargo", "nextest", "--version"]) {
+        run = command(&["cargo", "test", "--workspace", "--no-fail-fast"]);
+    }
+    loud("test --fast", machine.equip(run.env("ACTBOOK_FAST", FAST_DIVISOR)), TEST_HINT)
+}
+
+/// Tests come last: they take longest, and their summary is what a reader looks for.
 pub fn test() -> Result<()> {
     let machine = Machine::prepare()?;
     quiet("fmt", &mut command(&["cargo", "fmt", "--all", "--check"]), "Run `cargo fmt --all`.")?;
@@ -50,15 +64,14 @@ pub fn test() -> Result<()> {
 }
 
 fn tests(machine: &Machine) -> Result<()> {
-    let hint = "The failing tests are named above; one alone: `cargo test -p actbook --test it NAME`.";
     if !answers(&["cargo", "nextest", "--version"]) {
         let mut all = command(&["cargo", "test", "--workspace", "--no-fail-fast"]);
-        return loud("test", machine.equip(&mut all), hint);
+        return loud("test", machine.equip(&mut all), TEST_HINT);
     }
     let mut doc = command(&["cargo", "test", "--workspace", "--doc"]);
-    loud("examples in comments", machine.equip(&mut doc), hint)?;
+    loud("examples in comments", machine.equip(&mut doc), TEST_HINT)?;
     let mut all = command(&["cargo", "nextest", "run", "--workspace", "--no-fail-fast"]);
-    loud("test", machine.equip(&mut all), hint)
+    loud("test", machine.equip(&mut all), TEST_HINT)
 }
 
 fn dependencies() -> Result<()> {

@@ -73,40 +73,44 @@ fn install_components() -> Result<()> {
     Ok(())
 }
 
+/// Debian packages, what the tests need each for, and whether it is there.
+fn packages() -> [(&'static str, &'static str, bool); 6] {
+    let node = answers(&["node", "--version"]) && answers(&["npm", "--version"]);
+    let venv = answers(&["python3", "-c", "import venv, ensurepip"]);
+    [
+        ("postgresql", "the second database that every store test runs on", Postgres::is_there()),
+        ("npm", "MCP servers and clients from npm", node),
+        ("python3-venv", "MCP servers and clients from PyPI", venv),
+        ("openssl", "certificates of the HTTP servers that tests start", answers(&["openssl", "version"])),
+        ("git", "the repository that an MCP server works on", answers(&["git", "--version"])),
+        (
+            "strace",
+            "the order of writes and syncs, for simulated power cuts",
+            answers(&["strace", "--version"]),
+        ),
+    ]
+}
+
+/// Installs the packages that are missing, after saying which and why.
 fn install_packages() -> Result<()> {
-    let mut missing = vec![];
-    if !Postgres::is_there() {
-        missing.push("postgresql");
-    }
-    if !(answers(&["node", "--version"]) && answers(&["npm", "--version"])) {
-        missing.push("npm");
-    }
-    if !answers(&["python3", "-c", "import venv, ensurepip"]) {
-        missing.push("python3-venv");
-    }
-    if !answers(&["openssl", "version"]) {
-        missing.push("openssl");
-    }
-    if !answers(&["git", "--version"]) {
-        missing.push("git");
-    }
-    if !answers(&["strace", "--version"]) {
-        missing.push("strace");
-    }
+    let missing: Vec<_> = packages().into_iter().filter(|(_, _, is_there)| !is_there).collect();
     if missing.is_empty() {
         return Ok(());
     }
+    eprintln!("── the tests need these system packages, which apt-get installs now:");
+    for (package, reason, _) in &missing {
+        eprintln!("   {package:<13} {reason}");
+    }
+    let names: Vec<&str> = missing.iter().map(|(package, _, _)| *package).collect();
     apt_get(&["update"])?;
-    apt_get(&[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())
+    apt_get(&[&["install", "--yes", "--no-install-recommends"], names.as_slice()].concat())
 }
 
-pub fn apt_get(args: &[&str]) -> Result<()> {
-    let name = format!("apt-get {}", args.join(" "));
-    let mut install = if is_root()? {
-        command(&["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"])
-    } else {
-        command(&["sudo", "-n", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"])
-    };
+pub fn apt_get(words: &[&str]) -> Result<()> {
+    let name = format!("apt-get {}", words.join(" "));
+    let as_root: &[&str] = if is_root()? { &["env"] } else { &["sudo", "-n"] };
+    let quietly = ["DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"];
+    let mut install = command(&[as_root, &quietly].concat());
     let hint = "It needs root, or sudo without a password; elsewhere, install the same packages by hand.";
     stage::quiet(&name, install.args(args), hint)
 }

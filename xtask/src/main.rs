@@ -15,8 +15,10 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask test                    what CI runs: installs what is missing, lints, builds, tests
-cargo xtask ci                      the same
+cargo xtask test --fast             the tests alone, with a tenth of the counts
+cargo xtask ci                      the same as test
 cargo xtask planted [--only NAME]   plants each known bug in a scratch copy; its test must catch it
+cargo xtask planted --check         looks only whether each known bug still finds its lines
 cargo xtask soak                    kills, simulated journals and crowds of clients, long, in release
 cargo xtask fuzz [--cases N]        random plans, documents and requests, in release
 cargo xtask package                 the release binary as an MCP bundle (--binary FILE: that one)
@@ -27,7 +29,9 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args.as_slice() {
         ["test" | "ci"] => commands::test(),
+        ["test", "--fast"] => commands::test_fast(),
         ["planted"] => planted::run(None),
+        ["planted", "--check"] => planted::check(),
         ["planted", "--only", name] => planted::run(Some(name)),
         ["soak"] => commands::soak(),
         ["fuzz"] => commands::fuzz(commands::FUZZ_CASES),
