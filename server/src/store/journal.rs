@@ -307,7 +307,7 @@ pub fn streams_starting_with(tenant: TenantId, kinds: [&str; 4]) -> Select<Strea
         "SELECT stream FROM journal WHERE tenant = $1 AND version = 1 AND kind IN ($2, $3, $4, $5) \
          AND entry = $1 * 1099511627776 + stream ORDER BY entry",
         std::iter::once(tenant.into()).chain(kinds.map(SqlValue::from)).collect(),
-        |row| row.uint(0),
+        |row| row.stream(0),
     )
 }
 

@@ -39,6 +39,18 @@ impl From<u64> for SqlValue {
     }
 }
 
+impl From<TenantId> for SqlValue {
+    fn from(tenant: TenantId) -> Self {
+        tenant.0.into()
+    }
+}
+
+impl From<StreamId> for SqlValue {
+    fn from(stream: StreamId) -> Self {
+        stream.0.into()
+    }
+}
+
 impl From<bool> for SqlValue {
     fn from(flag: bool) -> Self {
         SqlValue::Int(i64::from(flag))

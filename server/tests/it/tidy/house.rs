@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-const ROOT: [&str; 21] = [
+const ROOT: [&str; 22] = [
     ".cargo",
     ".ci",
     ".gitignore",
@@ -21,6 +21,7 @@ const ROOT: [&str; 21] = [
     "docs",
     "engine",
     "examples",
+    "rust-toolchain.toml",
     "rustfmt.toml",
     "server",
     "server.json",
