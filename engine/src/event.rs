@@ -59,6 +59,7 @@ string_enum!(
 );
 
 /// A compensation call that an unwinding would make, as shown to the person who approves it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UndoCall {
@@ -67,10 +68,8 @@ pub struct UndoCall {
     pub attempt: u32,
     pub tool: String,
     /// Digest of the bound arguments; `None` where they cannot be bound yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Digest>,
     /// Digest of the tool definition that the approval is for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<Digest>,
 }
 
@@ -102,6 +101,7 @@ macro_rules! events {
     ($($(#[$doc:meta])* $name:ident = $kind:literal $(| $older:literal)* { $($(#[$fdoc:meta])* $field:ident : $type:ty),* $(,)? })+) => {
         $(
             $(#[$doc])*
+            #[serde_with::skip_serializing_none]
             #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
             #[serde(deny_unknown_fields)]
             pub struct $name { $($(#[$fdoc])* pub $field: $type),* }
@@ -164,13 +164,11 @@ events! {
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         pins: BTreeMap<String, Digest>,
         /// The outside task that the plan belongs to.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
         /// Saved as a template: plans are made from it, and it does not run itself.
         #[serde(default, skip_serializing_if = "is_default")]
         template: bool,
         /// The project that wrote it first; `None`: written before projects existed, visible in all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
         /// Visible in every project.
         #[serde(default, skip_serializing_if = "is_default")]
@@ -182,7 +180,6 @@ events! {
     ToolAccepted = "tool_accepted.1" {
         tool: String,
         digest: Digest,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
 
@@ -190,18 +187,15 @@ events! {
     ExecutionStarted = "execution_started.2" | "execution_started.1" {
         id: ExecutionId,
         plan: PlanRef,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         inputs: Option<PayloadDigest>,
         /// The toolset: the digest of the definitions of the servers that the plan names.
         place: Digest,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
         /// The tool policies: what the operator's config says of each tool, and its pin.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         terms: ToolPolicies,
         /// The execution's project: agents of other projects neither see it nor act on it. `None` in entries
         /// of version 1, which were written before projects existed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
         /// Whether the config at the start lets agents answer the execution's approvals.
         #[serde(default, skip_serializing_if = "is_default")]
@@ -218,33 +212,27 @@ events! {
     PlanApprovalAsked = "plan_approval_asked.1" {}
     /// The whole plan was approved.
     PlanApproved = "plan_approved.1" {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
     /// The whole plan was rejected: the execution ends cancelled.
     PlanRejected = "plan_rejected.1" {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
 
     /// A step waits for an approval of exactly these arguments, and of the tool definition in `pin`.
     ApprovalAsked = "approval_asked.1" {
         step: StepId,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<PayloadDigest>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         pin: Option<Digest>,
     }
     /// A step's call was approved.
     StepApproved = "step_approved.1" {
         step: StepId,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
     /// A step's call was rejected: the step fails with category `policy`.
     StepRejected = "step_rejected.1" {
         step: StepId,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
 
@@ -253,16 +241,13 @@ events! {
     AttemptStarted = "attempt_started.1" {
         step: StepId,
         attempt: u32,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<PayloadDigest>,
     }
     /// The server runs the call as a task of its own and returned this handle; durable before the first poll.
     TaskAccepted = "task_accepted.1" {
         step: StepId,
         /// The number of the attempt; exactly one of `attempt` and `compensation` is given.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         attempt: Option<u32>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         compensation: Option<u32>,
         task: String,
     }
@@ -270,9 +255,7 @@ events! {
     AgentStarted = "agent_started.2" | "agent_started.1" {
         step: StepId,
         attempt: u32,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         holder: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         until_ms: Option<i64>,
     }
     /// An attempt ended.
@@ -280,10 +263,8 @@ events! {
         step: StepId,
         attempt: u32,
         outcome: Outcome,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         category: Option<ErrorCategory>,
         /// The output, or the error.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<PayloadDigest>,
         /// The call was certainly not sent.
         #[serde(default, skip_serializing_if = "is_default")]
@@ -292,7 +273,6 @@ events! {
         #[serde(default, skip_serializing_if = "is_default")]
         takeover: bool,
         /// The server's minimum wait before the next attempt.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
         /// The tool asks for input first; `result` is its question.
         #[serde(default, skip_serializing_if = "is_default")]
@@ -303,9 +283,7 @@ events! {
         step: StepId,
         attempt: u32,
         outcome: Outcome,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         category: Option<ErrorCategory>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<PayloadDigest>,
     }
     /// The time of the next attempt at the step or its compensation, with backoff and jitter included.
@@ -318,7 +296,6 @@ events! {
         step: StepId,
         attempt: u32,
         found: ProbeFinding,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<PayloadDigest>,
     }
 
@@ -326,7 +303,6 @@ events! {
     StepFailed = "step_failed.1" {
         step: StepId,
         category: ErrorCategory,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<PayloadDigest>,
     }
     /// The step ended with an unknown outcome.
@@ -351,33 +327,26 @@ events! {
 
     /// Nothing starts until `Resumed`; calls in flight finish.
     Paused = "paused.1" {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
     /// The pause is over.
     Resumed = "resumed.1" {}
     /// Somebody cancelled the execution: it ends once the calls in flight have ended.
     CancelAsked = "cancel_asked.1" {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
     /// A person or an agent answered about a step, or abandoned the execution.
     Decided = "decided.2" | "decided.1" {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<StepId>,
         answer: StepAnswer,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<PayloadDigest>,
         /// With `retry` and `did-not-happen`: arguments that replace the bound ones in the next attempt.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<PayloadDigest>,
     }
 
     /// A caller who may not approve asked for an unwinding that needs an approval. Nothing starts until then.
     UndoAsked = "undo_asked.1" {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
     /// The unwinding, or calls that its start did not list, wait for an approval of exactly these calls.
@@ -387,17 +356,14 @@ events! {
     }
     /// The calls that a running unwinding proposed were approved.
     UnwindApproved = "unwind_approved.1" {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
     /// The proposed calls were rejected.
     UnwindRejected = "unwind_rejected.1" {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     }
     /// The unwinding started.
     UnwindStarted = "unwind_started.2" | "unwind_started.1" {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
         /// The calls under approval that are approved because their approver started the unwinding.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -409,7 +375,6 @@ events! {
         step: StepId,
         compensation: u32,
         attempt: u32,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<PayloadDigest>,
     }
     /// A compensation ended.
@@ -417,15 +382,12 @@ events! {
         step: StepId,
         compensation: u32,
         outcome: Outcome,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         category: Option<ErrorCategory>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<PayloadDigest>,
         #[serde(default, skip_serializing_if = "is_default")]
         unsent: bool,
         #[serde(default, skip_serializing_if = "is_default")]
         takeover: bool,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
     }
     /// The outcome of a compensation arrived after it had been given up.
@@ -433,7 +395,6 @@ events! {
         step: StepId,
         compensation: u32,
         outcome: Outcome,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<PayloadDigest>,
     }
 
@@ -441,23 +402,17 @@ events! {
     CompensationRecorded = "compensation_recorded.1" { step: StepId, attempts: Vec<u32> }
     /// An agent described what it did, for a step or outside the plan. Nothing follows from it.
     ActionRecorded = "action_recorded.2" | "action_recorded.1" {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<StepId>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<ReportedStatus>,
         facts: PayloadDigest,
         /// For an action outside any execution: the project that recorded it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
     }
     /// A decision and its reason. What it does to the execution follows as an entry of its own.
     DecisionRecorded = "decision_recorded.1" {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<StepId>,
         decision: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         details: Option<PayloadDigest>,
     }
 
@@ -467,11 +422,9 @@ events! {
         r#type: String,
         #[serde(default, skip_serializing_if = "is_default")]
         scope: NoteScope,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at_ms: Option<i64>,
         note: PayloadDigest,
         /// The project that wrote it first; `None`: written before projects existed, visible in all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
         /// Visible in every project.
         #[serde(default, skip_serializing_if = "is_default")]
@@ -486,30 +439,19 @@ events! {
     /// A task was created or changed; a field that is absent stays as it was.
     TaskSet = "task_set.2" | "task_set.1" {
         id: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<TaskStatus>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         priority: Option<i64>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         estimate_ms: Option<u64>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         r#type: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         labels: Option<Vec<String>>,
         /// The plan and the step that the task stands for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         plan: Option<PlanId>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<StepId>,
         /// Further fields, by name: a JSON object.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         fields: Option<PayloadDigest>,
         /// The project that wrote it first; `None`: written before projects existed, visible in all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         project: Option<String>,
     }
 

@@ -14,20 +14,16 @@ use crate::policy::{ErrorCategory, Reversibility};
 pub type ToolPolicies = BTreeMap<String, ToolPolicy>;
 
 /// The operator's policy for one tool, and its pin. `None`: the plan decides.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolPolicy {
     /// The digest of the only tool definition that may be called.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pin: Option<Digest>,
     /// Upper limit on the timeout of each call.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryLimits>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
     /// A trusted server's annotations say that calling the tool twice does no harm.
     #[serde(skip_serializing_if = "is_false")]
@@ -38,18 +34,14 @@ pub struct ToolPolicy {
 }
 
 /// Limits on a plan's own retries. `None`: no limit.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryLimits {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_backoff_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<BTreeSet<ErrorCategory>>,
 }
 

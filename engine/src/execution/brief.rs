@@ -25,17 +25,14 @@ pub struct Brief {
 }
 
 /// One compensation that `undo` would run: a call (`tool`), or work for an agent or a person (`action`).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UndoItem {
     pub step: StepId,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     /// Why the arguments cannot be bound: they read a value that is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 

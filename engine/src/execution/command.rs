@@ -167,33 +167,24 @@ impl AgentReport {
 }
 
 /// What an agent says of its action besides how it ended. Stored as the payload of an entry, field by field.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ActionFacts {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub kind: Option<String>,
     /// The object of the action: a file, a record, a ticket.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub entity: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub before_state: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub after_state: Option<Value>,
     /// The output of an action outside the plan; a step's output is a payload of its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
     /// How sure the agent is, from 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What was done to undo a step.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub action_taken: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
 
