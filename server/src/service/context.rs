@@ -70,16 +70,15 @@ pub struct NoteFilter {
 }
 
 /// A note as it is shown.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct NoteView {
     pub key: String,
     pub r#type: String,
     pub value: Value,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
     #[serde(flatten)]
     pub owner: NoteOwner,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     /// Every project sees the note.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -90,41 +89,34 @@ pub struct NoteView {
     pub position: u64,
     /// How many entries the note has.
     pub version: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
     /// The text around the first match, with matches between `**`. `None`: not found by a search.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub excerpt: Option<String>,
     /// `key` or `value`: where a search found it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub found_in: Option<&'static str>,
     /// Every value, newest first. `None`: not asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<Vec<NoteValueView>>,
 }
 
 /// The owner of a note: at most one of the fields is set.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NoteOwner {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<String>,
 }
 
 /// A value that a note has or had.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct NoteValueView {
     pub position: u64,
     pub at: String,
     pub author: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,

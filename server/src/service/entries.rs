@@ -17,22 +17,20 @@ use crate::ledger;
 use crate::store::{executions, journal, journal_index, payloads};
 
 /// A journal entry as it is shown.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct EntryView {
     pub position: u64,
     pub at: String,
     /// The id of its execution. `None`: it belongs to none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub execution: Option<String>,
     pub version: u64,
     pub kind: String,
     pub actor: String,
     pub body: Value,
     /// What an agent or a person put on record: the facts of an action, the details of a decision.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<Value>,
     /// Arguments, an output or an error. `None`: not asked for, or erased.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
     /// In hexadecimal.
     pub hash: String,

@@ -26,15 +26,12 @@ const PERIODS_MAX: i64 = 60;
 const MILLION: f64 = 1_000_000.0;
 
 /// All statistics of one filter.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stats {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     pub executions: ExecutionFigures,
     /// Plans, those with the most executions first.
@@ -83,13 +80,11 @@ pub struct PeriodFigures {
 }
 
 /// Percentiles of durations, by nearest rank: each is a duration that occurred. `None`: nothing was measured.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DurationPercentiles {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub p95_ms: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<i64>,
 }
 
@@ -154,14 +149,13 @@ pub struct WaitFigures {
 }
 
 /// A step of a plan, with its longest attempt.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LongestStep {
     pub plan: String,
     pub step: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// `agent`: an agent does the step. `None`: Actbook does.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<&'static str>,
     pub execution: String,
     pub took_ms: i64,

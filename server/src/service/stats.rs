@@ -14,6 +14,7 @@ use crate::store::figures::{self, StatsFilter};
 use crate::store::payloads;
 
 /// Statistics of the calls of one tool, or of all tools of a server.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ToolCallStats {
     pub calls: u64,
@@ -24,25 +25,20 @@ pub struct ToolCallStats {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown: BTreeMap<String, u64>,
     /// Percentiles of the durations of calls that were sent and whose end was observed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub p95_ms: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
 }
 
 /// The newest call that failed or is unknown.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LastError {
     pub at: String,
     pub outcome: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
     /// The tool's error message. `None`: there was none, or `cleanup` erased it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     #[serde(skip)]
     at_ms: i64,

@@ -42,25 +42,19 @@ pub struct StepDetail {
 }
 
 /// One attempt of a step. `outcome` is `None` while the attempt is in flight.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct AttemptView {
     pub started_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<ErrorCategory>,
     /// Whether a probe or a decision found that an unknown attempt took effect. `None`: not settled.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub happened: Option<bool>,
     /// The outcome of an answer that came after the attempt had been given up.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub late: Option<Outcome>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     /// Its output, or the tool's error.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
 }
 
@@ -76,18 +70,15 @@ pub struct ApprovalView {
 }
 
 /// One attempt to compensate a step.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct CompensationView {
     /// Number, from 1, of the attempt whose effect it undoes.
     pub attempt: u32,
     pub started_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<ErrorCategory>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
 }
 

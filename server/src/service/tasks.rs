@@ -51,46 +51,38 @@ pub struct TaskSpec {
 }
 
 /// A task as it is shown.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct TaskView {
     pub id: String,
     pub title: String,
     pub status: TaskStatus,
     pub priority: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub r#type: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// The plan and the step that a subtask stands for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// The execution that the status is derived from. `None`: the status was set on the task.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fields: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     pub added_at: String,
     pub position: u64,
 }
 
 /// A new task, and what a task-plan rule of the config created for it.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize)]
 pub struct AddedTask {
     #[serde(flatten)]
     pub task: TaskView,
     /// Id of the plan that was saved for the task.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
     /// Id of the execution that was started.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
     /// Progress of that execution, if this process is to drive it.
     #[serde(skip)]

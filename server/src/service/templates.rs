@@ -28,27 +28,27 @@ const LISTED_MAX: u64 = 500;
 const VERSIONS_MAX: u64 = 100;
 
 /// A template as lists show it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct TemplateView {
     pub name: String,
     /// It is part of the binary.
     pub shipped: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     pub inputs: Vec<InputView>,
     pub steps: usize,
     /// The newest version. `None`: the template was shipped.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    #[serde(flatten)]
     pub saved: Option<TemplateVersion>,
 }
 
 /// One input of a template, from the plan's JSON Schema.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct InputView {
     pub name: String,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub kind: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
     /// It must be given: it is required and has no default.
     pub required: bool,

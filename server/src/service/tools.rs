@@ -14,15 +14,13 @@ use crate::random;
 use crate::tools::{Call, CallOutcome, CatalogError, ServerState, ServerTools, ToolInfo};
 
 /// The result of a call by hand. The call belongs to no execution and is not journaled.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolCallResult {
     pub outcome: Outcome,
     pub took_ms: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<ErrorCategory>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 

@@ -29,33 +29,28 @@ use crate::store::{executions, payloads, plans};
 pub(super) const QUOTE_CHARS_MAX: usize = 500;
 
 /// An execution as it is shown.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct ExecutionView {
     pub id: ExecutionId,
     pub status: ExecutionStatus,
     /// `cancelled` or `failed`: the status that it will end with once the calls in flight have ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ending: Option<&'static str>,
     pub plan: PlanRefView,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// `None`: started before projects existed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     #[serde(skip)]
     pub agents_may_approve: bool,
     /// Without secret inputs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Value>,
     pub started_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     pub progress: ProgressView,
     /// The steps that are running or wait for an answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub current: Vec<StepId>,
     /// `None`: the plan estimates no step.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub durations: Option<Durations>,
     pub position: u64,
     /// What the plan's policy promises, in one line.
@@ -69,7 +64,6 @@ pub struct ExecutionView {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<RecordView>,
     /// `None`: no step has failed, is unknown, or was cancelled or undone.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub brief: Option<Brief>,
 }
 
@@ -90,40 +84,28 @@ pub struct ProgressView {
 }
 
 /// A step of an execution as it is shown.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct StepView {
     pub id: StepId,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub status: StepStatus,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// `agent`: an agent or a person performs it and reports. `None`: Actbook calls the tool.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<&'static str>,
     pub attempts: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
     /// While it runs in this process and its tool reports progress.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<StepProgress>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     /// Duration of the last attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub estimated_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorView>,
     /// Further facts that its agent reported.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<Value>,
     /// Outcomes of calls that were answered after they had been given up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -131,30 +113,25 @@ pub struct StepView {
 }
 
 /// A record beside the plan's steps: an action of an agent, or a decision.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct RecordView {
     pub position: u64,
     pub at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<StepId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<ReportedStatus>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The facts of an action, or the details of a decision.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
 
 /// The progress of a step's call, in the tool's own unit.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepProgress {
     pub done: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
@@ -166,17 +143,15 @@ pub struct ErrorView {
 }
 
 /// An execution as lists show it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct ExecutionSummary {
     pub id: String,
     pub status: String,
     pub plan: PlanRefView,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     pub started_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     /// It is running or compensating, and no live process drives it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -15,19 +15,17 @@ use super::view::{QUOTE_CHARS_MAX, StepView, format_time};
 const WORK_CHARS_MAX: usize = 20_000;
 
 /// A question that an execution waits for.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct WaitingView {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<StepId>,
     #[serde(rename = "for")]
     pub kind: &'static str,
     pub question: String,
     pub options: Vec<&'static str>,
     /// The questions of a tool as MCP `inputRequests`: the reply needs one value under each of these keys.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Value>,
     /// The agent that has started the step, and until when no other agent may report on it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<ClaimView>,
     /// Position of the entry that asks: the same text asked again is another question.
     #[serde(skip)]

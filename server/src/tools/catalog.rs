@@ -25,16 +25,14 @@ pub struct ServerTools {
 }
 
 /// The description of one tool.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolInfo {
     /// `server/tool`.
     pub name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     pub input_schema: Value,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// The server's claims about the tool, to be believed only of a trusted server.
     pub annotations: Annotations,
@@ -49,15 +47,12 @@ pub struct ToolInfo {
 }
 
 /// The server's hints about what a tool does. None: no hint.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Annotations {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub open_world: Option<bool>,
 }
 

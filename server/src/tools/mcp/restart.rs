@@ -65,15 +65,14 @@ pub async fn run_after<T>(wait: Duration, work: impl Future<Output = T>) -> T {
 }
 
 /// The state of an MCP server in this process, as shown to users.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServerState {
     /// `not started`, `coming up`, `up` or `down`.
     pub state: &'static str,
     /// The pid of the server, where it is a child of this process.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
     /// The negotiated protocol version.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
     /// Consecutive failures: starts that failed, and connections lost before they counted as healthy.
     pub falls: u32,
