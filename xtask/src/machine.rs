@@ -112,7 +112,7 @@ pub fn apt_get(words: &[&str]) -> Result<()> {
     let quietly = ["DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"];
     let mut install = command(&[as_root, &quietly].concat());
     let hint = "It needs root, or sudo without a password; elsewhere, install the same packages by hand.";
-    stage::quiet(&name, install.args(args), hint)
+    stage::quiet(&name, install.args(words), hint)
 }
 
 pub fn is_root() -> Result<bool> {

@@ -27,8 +27,16 @@ impl Book {
         self.position += 1;
         let (position, at_ms) = (Position(self.position), 1_700_000_000_000);
         let (kind, body) = (new_event.event.kind(), new_event.event.body());
-        let parts =
-            EntryParts { tenant: TenantId(1), position, stream, version, at_ms, actor: "bench", kind, body: &body };
+        let parts = EntryParts {
+            tenant: TenantId(1),
+            position,
+            stream,
+            version,
+            at_ms,
+            actor: "bench",
+            kind,
+            body: &body,
+        };
         self.hash = chain::chain_hash(&self.hash, &chain::entry_hash(&parts));
         RecordedEvent { position, at_ms, event: new_event.event }
     }

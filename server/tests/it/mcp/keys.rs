@@ -58,7 +58,7 @@ fn ten_thousand_starts_cut_off_anywhere_start_one_execution_per_key() {
                 let server = &server;
                 let mut dice = Dice::seeded(&format!("starts cut off, hand {worker}"));
                 scope.spawn(move || {
-                    let own = (hand..keys).step_by(HANDS);
+                    let own = (worker..keys).step_by(HANDS);
                     own.map(|key| {
                         let bytes = start(server, plan, &format!("key {key}"));
                         (0..CUTS).for_each(|_| cut(server, &bytes, &mut dice));

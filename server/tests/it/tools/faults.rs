@@ -211,7 +211,7 @@ async fn no_call_that_is_not_idempotent_arrives_twice_over_a_thousand_faults() {
         faults(&arrived),
         met.len() - 1
     );
-    book.assert_whole().await;
+    fixture.assert_whole().await;
     // Too few to have met everything.
     if wanted < FAULTS_DEFAULT {
         return;
