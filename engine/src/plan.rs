@@ -22,7 +22,8 @@ pub use duration::{duration_text, parse_age_ms, parse_duration_ms};
 pub use finding::{Finding, Severity, add_step_ids};
 pub use inexact_number::{InexactNumber, find_inexact_in_json};
 pub(crate) use inputs::{
-    forbids_undeclared, input_reads, pointer_to_path, undeclared_input_message, undeclared_name,
+    forbids_undeclared, input_reads, may_accept_undeclared, pointer_to_path, undeclared_input_message,
+    undeclared_name,
 };
 
 use crate::bind::{ConditionExpression, ReadSet, ValueTemplate, with_large_stack};

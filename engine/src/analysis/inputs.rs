@@ -4,7 +4,8 @@
 use serde_json::{Map, Value};
 
 use crate::plan::{
-    Finding, Plan, Severity, forbids_undeclared, input_reads, undeclared_input_message, undeclared_name,
+    Finding, Plan, Severity, forbids_undeclared, input_reads, may_accept_undeclared,
+    undeclared_input_message, undeclared_name,
 };
 use crate::spelling::nearest;
 
@@ -71,20 +72,6 @@ const KEYWORDS: [&str; 59] = [
     "writeOnly",
 ];
 
-/// The keywords by which a schema may accept inputs that its `properties` do not name.
-const OPENING_KEYWORDS: [&str; 10] = [
-    "$ref",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "dependentSchemas",
-    "if",
-    "not",
-    "oneOf",
-    "patternProperties",
-    "unevaluatedProperties",
-];
-
 /// The findings about a plan's inputs schema and the reads of inputs.
 pub(super) fn findings(plan: &Plan) -> Vec<Finding> {
     let mut findings = plan.inputs.as_ref().map(schema_findings).unwrap_or_default();
@@ -112,11 +99,6 @@ fn undeclared_reads(plan: &Plan) -> Vec<Finding> {
         }
     }
     findings
-}
-
-/// Whether the schema may be meant to accept inputs that its `properties` do not name.
-fn may_accept_undeclared(schema: &Value) -> bool {
-    schema.get("properties").is_none() || OPENING_KEYWORDS.iter().any(|keyword| schema.get(keyword).is_some())
 }
 
 /// Reports `inputs` that is not the schema of an object: its unknown keywords would be ignored, and every

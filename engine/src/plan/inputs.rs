@@ -13,6 +13,20 @@ use crate::spelling::nearest;
 /// Most validation errors reported for one set of inputs.
 const INPUT_ERRORS_SHOWN: usize = 50;
 
+/// The keywords by which a schema may accept inputs that its `properties` do not name.
+const OPENING_KEYWORDS: [&str; 10] = [
+    "$ref",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "dependentSchemas",
+    "if",
+    "not",
+    "oneOf",
+    "patternProperties",
+    "unevaluatedProperties",
+];
+
 /// Reads the plan's `inputs` field and reports an unusable schema; `None` where there is no map.
 pub(super) fn read_inputs_schema(
     fields: &FieldReader<'_, '_>,
@@ -65,7 +79,7 @@ impl Plan {
         }
         let Some(schema) = &self.inputs else { return refuse_all_inputs(inputs) };
         let mut findings = with_large_stack(|| validate_inputs(schema, inputs));
-        findings.extend(misspelt_inputs(schema, inputs));
+        findings.extend(undeclared_inputs(self, schema, inputs));
         if findings.is_empty() { Ok(()) } else { Err(findings) }
     }
 
@@ -136,21 +150,31 @@ fn refuse_all_inputs(inputs: &Value) -> Result<(), Vec<Finding>> {
     if findings.is_empty() { Ok(()) } else { Err(findings) }
 }
 
-/// Reports inputs whose names look like a misspelling of a declared one. A schema that allows additional
-/// properties would accept them, and the plan would ignore them silently.
-fn misspelt_inputs(schema: &Value, inputs: &Value) -> Vec<Finding> {
+/// Reports inputs that the schema does not declare: the plan would ignore them silently. A schema that may
+/// accept further names, as with `additionalProperties: true`, lets all pass but near misspellings of a
+/// declared name; and so does any schema for a name that the plan reads, as plans saved earlier may.
+fn undeclared_inputs(plan: &Plan, schema: &Value, inputs: &Value) -> Vec<Finding> {
     let (Some(names), Some(inputs), false) =
         (properties(schema), inputs.as_object(), forbids_undeclared(schema))
     else {
         return Vec::new();
     };
-    let misspelling = |name: &String| {
-        let meant = nearest(name, names.keys().map(String::as_str))?;
+    let is_read = |name: &String| {
+        input_reads(plan).any(|(_, reads)| reads.input_fields.iter().any(|path| path.first() == Some(name)))
+    };
+    let refusal = |name: &String| {
+        let meant = nearest(name, names.keys().map(String::as_str));
+        let cure = match meant {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None if may_accept_undeclared(schema) || is_read(name) => return None,
+            None => "leave it out, declare it under the plan's `inputs.properties`, or allow any with \
+                     `additionalProperties: true` there"
+                .to_owned(),
+        };
         let message = format!("the plan's inputs do not declare `{name}`");
-        let cure = format!("did you mean `{meant}`?");
         Some(Finding::error("unknown_input", format!("inputs.{name}"), message, cure))
     };
-    inputs.keys().filter(|name| !names.contains_key(*name)).filter_map(misspelling).collect()
+    inputs.keys().filter(|name| !names.contains_key(*name)).filter_map(refusal).collect()
 }
 
 /// Why a value for this input must not be stored: the input is undeclared or secret; `None` if it may be.
@@ -276,6 +300,11 @@ pub(super) fn check_input_references(plan: &Plan, found: &mut FindingCollector) 
 /// Whether the schema accepts declared properties only.
 pub(crate) fn forbids_undeclared(schema: &Value) -> bool {
     schema.get("additionalProperties") == Some(&Value::Bool(false))
+}
+
+/// Whether the schema may be meant to accept inputs that its `properties` do not name.
+pub(crate) fn may_accept_undeclared(schema: &Value) -> bool {
+    properties(schema).is_none() || OPENING_KEYWORDS.iter().any(|keyword| schema.get(keyword).is_some())
 }
 
 /// The first name of the path `fields`, if the schema does not declare it; `None` if it does or the path is

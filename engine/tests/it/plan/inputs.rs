@@ -50,7 +50,29 @@ fn secrets_are_taken_out_at_any_depth_and_named() {
     assert_eq!(kept, expected);
 }
 
-/// Each level refers twice to the next: without a limit, thirty lines would take exponential time.
+#[test]
+fn undeclared_input_is_refused_unless_the_schema_allows_further_names() {
+    let plan = |more: &str| {
+        parsed(&format!(
+            "name: x\ninputs: {{type: object, properties: {{city: {{type: string}}}}{more}}}\nsteps: [{{id: a, tool: s/t}}]"
+        ))
+    };
+    let given = json!({"city": "Rome", "colour": "red"});
+    let refused = plan("").check_inputs(&given).expect_err("refused");
+    assert_eq!((refused[0].code, refused[0].path.as_str()), ("unknown_input", "inputs.colour"));
+    assert!(refused[0].cure.contains("additionalProperties: true"), "{}", refused[0].cure);
+    let near = plan("").check_inputs(&json!({"citty": "Rome"})).expect_err("refused");
+    assert_eq!(near[0].cure, "did you mean `city`?");
+    for open in [
+        "additionalProperties: true",
+        "additionalProperties: {type: string}",
+        "patternProperties: {^c: true}",
+    ] {
+        assert!(plan(&format!(", {open}")).check_inputs(&given).is_ok(), "{open}");
+    }
+}
+
+/// Each level refers twice to the next: without the count, thirty lines would validate for ever.
 #[test]
 fn a_schema_that_doubles_itself_is_refused() {
     let level = |n: usize| {
