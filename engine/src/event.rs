@@ -398,8 +398,14 @@ events! {
         result: Option<PayloadDigest>,
     }
 
-    /// An agent undid these attempts of a step itself, without a compensation of the plan.
-    CompensationRecorded = "compensation_recorded.1" { step: StepId, attempts: Vec<u32> }
+    /// An agent undid these attempts of a step itself, without a compensation of the plan; or tried to.
+    CompensationRecorded = "compensation_recorded.2" | "compensation_recorded.1" {
+        step: StepId,
+        attempts: Vec<u32>,
+        /// It did not work: nothing counts as undone.
+        #[serde(default, skip_serializing_if = "is_default")]
+        failed: bool,
+    }
     /// An agent described what it did, for a step or outside the plan. Nothing follows from it.
     ActionRecorded = "action_recorded.2" | "action_recorded.1" {
         step: Option<StepId>,

@@ -166,18 +166,13 @@ pub(super) fn record_compensation(
     }
     check_undo_by_hand(execution, no)?;
     let status = if done { ReportedStatus::Compensated } else { ReportedStatus::Failed };
-    let mut events = vec![action_event(execution, Some(no), Some(status), facts)?];
-    if done {
-        let spec = execution.plan.step(no);
-        let attempts = execution
-            .step(no)
-            .attempts_to_undo(execution.rules(no))
-            .into_iter()
-            .map(|attempt| attempt + 1)
-            .collect();
-        events.push(CompensationRecorded { step: spec.id.clone(), attempts }.into());
-        events.extend(end_after_undo(execution, no).map(|status| ExecutionEnded { status }.into()));
-    }
+    let facts = ActionFacts { outcome: (!done).then_some(status), ..facts.clone() };
+    let mut events = vec![action_event(execution, Some(no), Some(status), &facts)?];
+    let attempts = execution.step(no).attempts_to_undo(execution.rules(no));
+    let attempts = attempts.into_iter().map(|attempt| attempt + 1).collect();
+    events.push(CompensationRecorded { step: execution.step_id(no), attempts, failed: !done }.into());
+    let new_end = if done { end_after_undo(execution, no) } else { None };
+    events.extend(new_end.map(|status| ExecutionEnded { status }.into()));
     Ok(events)
 }
 

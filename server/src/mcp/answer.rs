@@ -199,6 +199,7 @@ fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
     ));
     text.push_line(format!("Guarantee: {guarantee}."));
     error_lines(view)
+        .chain(failed_undo_lines(view))
         .chain(late_answer_lines(view))
         .chain(duration_and_blocker_lines(view))
         .for_each(|line| text.push_line(line));
@@ -229,6 +230,18 @@ fn error_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
             String::new()
         };
         format!("Step `{}` is {}: {} after {tries}: {message}{rest}", step.id, step.status, error.category)
+    })
+}
+
+/// One line for each step that an agent tried to undo by hand without success.
+fn failed_undo_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
+    let told = view.steps.iter().filter_map(|step| Some((step, step.recorded.as_ref()?)));
+    let failed = told.filter(|(_, facts)| facts["outcome"] == "failed" && facts["action_taken"].is_string());
+    failed.take(FINDINGS_SHOWN_MAX).map(|(step, facts)| {
+        let tried = quoted(facts["action_taken"].as_str().unwrap_or_default(), MESSAGE_CHARS_MAX);
+        let why = facts["reason"].as_str().map(|why| format!(", because {}", quoted(why, MESSAGE_CHARS_MAX)));
+        let why = why.unwrap_or_default();
+        format!("Step `{}` was not undone: its agent tried {tried}, and failed{why}. Its effect stands.", step.id)
     })
 }
 

@@ -19,6 +19,7 @@ mod offers;
 mod profiles;
 mod projects;
 mod record;
+mod reports;
 mod results;
 mod round;
 mod templates;

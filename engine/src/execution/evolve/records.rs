@@ -50,7 +50,7 @@ impl Execution {
         self.annotations.push_back(note);
     }
 
-    /// An agent undid these attempts itself.
+    /// An agent undid these attempts itself; a failed try changes nothing.
     pub(super) fn compensation_recorded(
         &mut self,
         event: &event::CompensationRecorded,
@@ -62,7 +62,12 @@ impl Execution {
             if attempt as usize >= self.step(no).attempts.len() {
                 return Err(format!("`{}` has no attempt {}", event.step, attempt + 1));
             }
-            self.mark_undone_by_hand(no, attempt, at_ms);
+            if !event.failed {
+                self.mark_undone_by_hand(no, attempt, at_ms);
+            }
+        }
+        if event.failed {
+            return Ok(());
         }
         let step = &mut self.steps[no.index()];
         (step.left_in_place, step.undo_retry) = (false, false);

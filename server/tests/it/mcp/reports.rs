@@ -1,0 +1,36 @@
+//! What agents report of their own work, and what the answers say of it.
+
+use serde_json::json;
+
+use super::agent::Agent;
+use super::steps;
+use crate::cli::House;
+
+#[test]
+fn failed_compensation_by_hand_is_answered_shown_and_found() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let plan = steps(&[json!({ "id": "a", "action": "Do it"})]);
+    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 45 })).id().to_owned();
+    agent.good(
+        "record_action",
+        json!({ "execution_id": id, "step_id": "a", "status": "succeeded", "description": "did it" }),
+    );
+    let failed = agent.good(
+        "record_compensation",
+        json!({
+            "execution_id": id, "step_id": "a", "action_taken": "tried to delete it",
+            "outcome": "failed", "reason": "it is locked",
+        }),
+    );
+    let says = "Step `a` was not undone: its agent tried \"tried to delete it\", and failed, because \"it is locked\"";
+    assert!(failed.text.contains(says), "{}", failed.text);
+    assert_eq!(failed.content["status"], "succeeded", "nothing is undone");
+    let shown = agent.good("status", json!({ "execution_id": id, "step_id": "a" }));
+    assert_eq!(shown.content["step"]["recorded"]["outcome"], "failed", "{}", shown.text);
+    assert!(shown.text.contains("\"outcome\":\"failed\""), "{}", shown.text);
+    let found = agent.good("query_ledger", json!({ "execution_id": id, "kind": "compensation" }));
+    let entries = found.content["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 1, "{}", found.text);
+    assert_eq!(entries[0]["body"]["failed"], true, "{}", found.text);
+}
