@@ -252,11 +252,14 @@ events! {
         task: String,
     }
     /// An agent started its step: it holds the step until its claim lapses.
-    AgentStarted = "agent_started.2" | "agent_started.1" {
+    AgentStarted = "agent_started.3" | "agent_started.2" | "agent_started.1" {
         step: StepId,
         attempt: u32,
         holder: Option<String>,
         until_ms: Option<i64>,
+        /// The process that serves the holder's session; `None`: the holder has no session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<NodeId>,
     }
     /// An attempt ended.
     AttemptEnded = "attempt_ended.1" {

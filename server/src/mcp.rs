@@ -41,7 +41,8 @@ use rmcp::{ServerHandler, transport};
 
 use crate::config::{Authority, Config};
 use crate::error::Error;
-use crate::service::{BackgroundDriver, Service};
+use crate::service::view::ExecutionView;
+use crate::service::{Agenda, AgentSession, BackgroundDriver, Service};
 use answer::ApprovalRoute;
 use request::AgentRequest;
 use subscriptions::SessionSubscriptions;
@@ -137,6 +138,27 @@ impl McpEndpoint {
         }
     }
 
+    /// Words the claims on an agenda for the agent that asks.
+    async fn address_agenda(&self, request: &AgentRequest, agenda: &mut Agenda) -> Result<(), Error> {
+        for item in &mut agenda.items {
+            if let Some(view) = &mut item.view {
+                self.service().address_claims(&request.caller, view).await?;
+                item.waiting.clone_from(&view.waiting);
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer that shows an execution to the agent that asks: claims of its steps name their holders.
+    async fn execution_answer(
+        &self,
+        request: &AgentRequest,
+        mut view: ExecutionView,
+    ) -> Result<answer::AgentAnswer, Error> {
+        self.service().address_claims(&request.caller, &mut view).await?;
+        Ok(answer::execution_answer(&view, self.approval_route(request)))
+    }
+
     /// The offered tool of this name; None: this profile does not offer it.
     fn find_tool(&self, name: &str) -> Option<&tools::OfferedTool> {
         self.0.tools.iter().find(|tool| tool.definition.name == name)
@@ -151,19 +173,20 @@ pub struct SessionHandler {
     /// The request ids of tool calls that are being answered on this connection.
     in_flight: Mutex<HashSet<RequestId>>,
     /// Distinguishes this client's agent from other agents with the same name.
-    session_id: Arc<str>,
+    session: AgentSession,
 }
 
 impl SessionHandler {
     pub fn new(endpoint: McpEndpoint) -> Self {
         let (subscriptions, in_flight) = (SessionSubscriptions::default(), Mutex::default());
-        Self { endpoint, subscriptions, in_flight, session_id: Service::new_session() }
+        let session = endpoint.service().open_session();
+        Self { endpoint, subscriptions, in_flight, session }
     }
 
     /// The session id of a request; None over sessionless HTTP, where each request has its own handler.
     fn session_id_of(&self, request: &AgentRequest) -> Option<Arc<str>> {
         let is_http = request.context.extensions.get::<axum::http::request::Parts>().is_some();
-        (!(is_http && request.is_sessionless())).then(|| self.session_id.clone())
+        (!(is_http && request.is_sessionless())).then(|| self.session.id().clone())
     }
 
     /// Reserves the id until its call is answered; None: another call in flight has the same id.
@@ -290,9 +313,10 @@ impl ServerHandler for SessionHandler {
         request: GetPromptRequestParams,
         context: McpRequestContext,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let route = self.endpoint.approval_route(&AgentRequest::new(context));
+        let mut agent_request = AgentRequest::new(context);
+        agent_request.caller.session = self.session_id_of(&agent_request);
         let arguments = request.arguments.unwrap_or_default();
-        Ok(prompts::get(&self.endpoint, route, &request.name, &arguments).await?.into())
+        Ok(prompts::get(&self.endpoint, &agent_request, &request.name, &arguments).await?.into())
     }
 
     async fn complete(

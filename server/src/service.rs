@@ -4,6 +4,7 @@
 
 mod agenda;
 mod background;
+mod claims;
 mod commands;
 mod context;
 mod entries;
@@ -48,7 +49,6 @@ use crate::config::{Authority, Config, TaskPlanRule};
 use crate::error::Error;
 use crate::ledger::{Ledger, PlanCache};
 use crate::notify::Notifier;
-use crate::random;
 use crate::runner::Runner;
 use crate::store::{DEFAULT_TENANT, Db};
 use crate::tools::Tools;
@@ -65,6 +65,7 @@ pub use actbook_engine::execution::{ActionFacts, Brief, NotUndoable, UndoItem};
 pub use actbook_engine::task::TaskStatus;
 pub use agenda::{Agenda, AgendaItem};
 pub use background::{BackgroundDriver, ContinueResult};
+pub use claims::AgentSession;
 pub use context::{
     NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView, NoteView,
 };
@@ -112,6 +113,7 @@ pub struct Service {
     task_plans: Arc<[TaskPlanRule]>,
     /// Opened on first use, since reading alone needs no node.
     runner: Arc<OnceCell<Runner>>,
+    sessions: claims::OpenSessions,
     /// The project that new plans, executions, notes and tasks belong to.
     project: Arc<str>,
     /// Reads and commands are limited to what `project` wrote: see `confined`.
@@ -175,6 +177,7 @@ impl Service {
             nodes_dir,
             task_plans,
             runner,
+            sessions: claims::OpenSessions::default(),
             project,
             is_confined: false,
             agents_may_approve: false,
@@ -189,11 +192,6 @@ impl Service {
             Runner::open(db, self.tenant, ledger, notifier, self.tools.clone(), &self.nodes_dir).await
         };
         Ok(self.runner.get_or_try_init(open).await?)
-    }
-
-    /// A random name for one connection, which tells agents of the same name apart.
-    pub fn new_session() -> Arc<str> {
-        random::id()[..SESSION_CHARS].into()
     }
 
     pub fn tools(&self) -> &Arc<Tools> {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::command::{ActionFacts, AgentReport, Refusal};
 use super::state::{Execution, StepState};
-use crate::id::StepNo;
+use crate::id::{NodeId, StepNo};
 
 /// How long a claim lasts after it was made or renewed, in milliseconds.
 pub const CLAIM_DURATION_MS: i64 = 15 * 60 * 1000;
@@ -15,6 +15,8 @@ pub const CLAIM_DURATION_MS: i64 = 15 * 60 * 1000;
 pub struct Claim {
     pub holder: String,
     pub until_ms: i64,
+    /// The process that serves the holder's session; `None`: the holder has no session that could end.
+    pub node: Option<NodeId>,
 }
 
 /// Who reports on an agent step.
@@ -26,6 +28,10 @@ pub struct Reporter {
     pub is_person: bool,
     /// Asks to take the step over from another agent; allowed once that agent's claim has lapsed.
     pub takes_over: bool,
+    /// The process that serves the reporter's session.
+    pub node: Option<NodeId>,
+    /// A holder whose session is known to have ended: its claim has lapsed.
+    pub departed_holder: Option<String>,
     /// The time of the report, in Unix milliseconds.
     pub at_ms: i64,
 }
@@ -48,13 +54,16 @@ pub(super) fn check_claim(execution: &Execution, no: StepNo, by: &Reporter) -> R
     let Some(claim) = step.claim.as_ref().filter(|claim| is_open && claim.holder != by.holder) else {
         return Ok(ReportEffect::MovesStep);
     };
-    let has_lapsed = claim.until_ms <= by.at_ms;
+    let has_departed = by.departed_holder.as_ref() == Some(&claim.holder);
+    let has_lapsed = has_departed || claim.until_ms <= by.at_ms;
     if by.is_person || (by.takes_over && has_lapsed) {
         return Ok(ReportEffect::MovesStep);
     }
     let id = execution.step_id(no);
-    let message = format!("step `{id}` was started by {}, not by you", claim.holder);
-    let cure = if has_lapsed {
+    let message = format!("step `{id}` was started by {}, not by you ({})", claim.holder, by.holder);
+    let cure = if has_departed {
+        "that agent's connection has ended: report with `take_over: true` and say why".to_owned()
+    } else if has_lapsed {
         "that claim has lapsed: report with `take_over: true` and say why".to_owned()
     } else {
         let left_s = (claim.until_ms - by.at_ms + 999) / 1000;

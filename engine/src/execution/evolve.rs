@@ -240,7 +240,7 @@ impl Execution {
         let step = &mut self.steps[no.index()];
         step.agent_started_at_ms.get_or_insert(at_ms);
         if let (Some(holder), Some(until_ms)) = (event.holder.clone(), event.until_ms) {
-            step.assign_claim(Claim { holder, until_ms });
+            step.assign_claim(Claim { holder, until_ms, node: event.node.clone() });
         }
         self.set_status(no, StepStatus::Running, None);
         Ok(())

@@ -298,7 +298,8 @@ fn report_events(
             let (step, attempt) = (execution.step_id(no), execution.step(no).attempts.len() as u32);
             let holder = by.map(|by| by.holder.clone());
             let until_ms = by.map(|by| by.at_ms.saturating_add(CLAIM_DURATION_MS));
-            Ok(vec![AgentStarted { step, attempt, holder, until_ms }.into()])
+            let node = by.and_then(|by| by.node.clone());
+            Ok(vec![AgentStarted { step, attempt, holder, until_ms, node }.into()])
         }
         (AgentReport::Succeeded { .. } | AgentReport::Failed { .. }, Some(CallKind::Run))
         | (AgentReport::Compensated { .. } | AgentReport::Failed { .. }, Some(CallKind::Compensation)) => {

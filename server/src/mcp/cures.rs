@@ -6,7 +6,7 @@ use actbook_engine::plan::Finding;
 use crate::error::Error;
 
 /// An error code, a substring of the service's cure, and the cure for an agent.
-const CURES: [(&str, &str, &str); 20] = [
+const CURES: [(&str, &str, &str); 21] = [
     ("no_such_execution", "`actbook list`", "status without arguments shows them"),
     (
         "no_such_plan",
@@ -34,6 +34,11 @@ const CURES: [(&str, &str, &str); 20] = [
     ("bad_argument", "`actbook tools show", "list_tools with the tool's name as `search` shows its schema"),
     ("hidden_text", "`actbook tools show`", "read its description in list_tools, and doubt its server"),
     ("does_not_fit", "`show`", "status with its execution_id says what can be done"),
+    (
+        "does_not_fit",
+        "`record … failed`",
+        "its agent reports it first: record_action with status \"failed\", then retry or skip fits. Another agent's step: take_over: true as well, once its claim has lapsed",
+    ),
     (
         "does_not_fit",
         "`undo` this one",

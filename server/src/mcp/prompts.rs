@@ -7,8 +7,8 @@ use rmcp::model::{
 use serde_json::{Map, Value};
 
 use super::McpEndpoint;
-use super::answer::{self, ApprovalRoute};
 use super::cures;
+use super::request::AgentRequest;
 use super::tools::agenda_text;
 use crate::error::Error;
 use crate::service::{Service, ToolInfo, quote};
@@ -59,7 +59,7 @@ pub fn list() -> ListPromptsResult {
 /// Answers `prompts/get`. Err: a wrong or missing argument, or an unknown prompt, plan or execution.
 pub async fn get(
     endpoint: &McpEndpoint,
-    route: ApprovalRoute,
+    request: &AgentRequest,
     name: &str,
     arguments: &Map<String, Value>,
 ) -> Result<GetPromptResult, ErrorData> {
@@ -74,9 +74,9 @@ pub async fn get(
         "plan_work" => plan_work(endpoint, required("goal")?, given("complexity"), given("domain")).await,
         "review_plan" => review_plan(service, required("plan_id")?).await.map_err(to_error_data)?,
         "recover_execution" => {
-            recover_execution(service, route, required("execution_id")?).await.map_err(to_error_data)?
+            recover_execution(endpoint, request, required("execution_id")?).await.map_err(to_error_data)?
         }
-        "resume_work" => resume_work(endpoint, route).await.map_err(to_error_data)?,
+        "resume_work" => resume_work(endpoint, request).await.map_err(to_error_data)?,
         _ => {
             let known = PROMPT_NAMES.join(", ");
             return Err(ErrorData::invalid_params(
@@ -192,9 +192,12 @@ async fn review_plan(service: &Service, id: &str) -> Result<String, Error> {
 }
 
 /// The text of the prompt `recover_execution`.
-async fn recover_execution(service: &Service, route: ApprovalRoute, id: &str) -> Result<String, Error> {
-    let view = service.view(id).await?;
-    let answer = answer::execution_answer(&view, route);
+async fn recover_execution(
+    endpoint: &McpEndpoint,
+    request: &AgentRequest,
+    id: &str,
+) -> Result<String, Error> {
+    let answer = endpoint.execution_answer(request, endpoint.service().view(id).await?).await?;
     Ok(format!(
         "An execution needs you. Read what happened, find out with read-only means what is so in the world (an `unknown` \
          step may have taken effect), decide, and give the reason with your answer: it is journaled. Prefer compensate when \
@@ -204,8 +207,9 @@ async fn recover_execution(service: &Service, route: ApprovalRoute, id: &str) ->
 }
 
 /// The text of the prompt `resume_work`.
-async fn resume_work(endpoint: &McpEndpoint, route: ApprovalRoute) -> Result<String, Error> {
-    let agenda = endpoint.service().agenda().await?;
+async fn resume_work(endpoint: &McpEndpoint, request: &AgentRequest) -> Result<String, Error> {
+    let mut agenda = endpoint.service().agenda().await?;
+    endpoint.address_agenda(request, &mut agenda).await?;
     let mut text =
         "You are taking work over and remember nothing of it. This is what the journal knows.\n\n".to_owned();
     text.push_str(&agenda_text(endpoint.profile(), &agenda).into_string());
@@ -219,7 +223,7 @@ async fn resume_work(endpoint: &McpEndpoint, route: ApprovalRoute) -> Result<Str
         .filter_map(|item| item.view.as_ref())
         .take(EXECUTIONS_SHOWN_MAX)
     {
-        text.push_str(&format!("\n\n{}", answer::execution_answer(view, route).text));
+        text.push_str(&format!("\n\n{}", endpoint.execution_answer(request, view.clone()).await?.text));
     }
     text.push_str("\n\nFollow the Next lines; status with an execution_id tells more of one.");
     Ok(text)

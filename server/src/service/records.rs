@@ -68,21 +68,35 @@ impl Service {
             },
             (Some(step), Some(status)) => {
                 let report = build_report(status, output, &facts)?;
-                let by = Some(self.reporter(caller, take_over));
+                let by = Some(self.reporter(caller, take_over, status).await?);
                 Command::RecordReport { step, report, facts: Box::new(facts), by }
             }
             (step, status) => {
                 Command::RecordAction { step, status, facts: Box::new(ActionFacts { output, ..facts }) }
             }
         };
-        let (found, progress) = self.command_and_settle(caller, &id, command).await?;
+        let (found, progress) = match self.command_and_settle(caller, &id, command.clone()).await {
+            Err(refusal) if refusal.code == "claimed" => {
+                self.report_after_departure(caller, &id, command, refusal).await?
+            }
+            result => result?,
+        };
         Ok(RecordResult::InExecution(found, Box::new(progress)))
     }
 
-    /// Who reports, for the engine's check of claims.
-    fn reporter(&self, caller: &Caller, takes_over: bool) -> Reporter {
+    /// Who reports, for the engine's check of claims. A start names this process's node, so that others can
+    /// tell whether the session that holds the step still exists.
+    async fn reporter(
+        &self,
+        caller: &Caller,
+        takes_over: bool,
+        status: ReportedStatus,
+    ) -> Result<Reporter, Error> {
         let (holder, is_person) = (caller.step_holder(), !caller.is_agent());
-        Reporter { holder, is_person, takes_over, at_ms: self.ledger.clock().now_ms() }
+        let starts_in_session = caller.session.is_some() && status == ReportedStatus::Started;
+        let node = if starts_in_session { Some(self.runner().await?.node_id()) } else { None };
+        let at_ms = self.ledger.clock().now_ms();
+        Ok(Reporter { holder, is_person, takes_over, node, departed_holder: None, at_ms })
     }
 
     /// Journals a decision on an execution.
@@ -166,7 +180,7 @@ impl Service {
     /// Gives a command and waits until the driver has acted on it, so that the caller sees what is due next.
     /// If the step is not due yet (`not_awaited`), waits for the driver once and tries again: a report may
     /// arrive before the driver has made its step due.
-    async fn command_and_settle(
+    pub(super) async fn command_and_settle(
         &self,
         caller: &Caller,
         id: &str,

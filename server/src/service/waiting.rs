@@ -37,6 +37,9 @@ pub struct WaitingView {
 pub struct ClaimView {
     pub holder: String,
     pub until: String,
+    /// Another agent may take the step over: the claim's time is up, or the holder's session has ended.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lapsed: bool,
 }
 
 /// The view of an open question, without `claim` and the position in `asked`.
@@ -112,7 +115,7 @@ pub(super) fn proposal_position(execution: &Execution, question: &Question) -> O
 pub(super) fn claim_view(question: &Question, step: Option<&StepState>) -> Option<ClaimView> {
     let claim = step.and_then(|step| step.claim.as_ref());
     let claim = claim.filter(|_| question.subject == QuestionSubject::AgentWork)?;
-    Some(ClaimView { holder: claim.holder.clone(), until: format_time(claim.until_ms) })
+    Some(ClaimView { holder: claim.holder.clone(), until: format_time(claim.until_ms), lapsed: false })
 }
 
 /// What a step would do: its call with arguments, or its action.

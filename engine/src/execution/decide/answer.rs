@@ -179,7 +179,9 @@ pub(super) fn answer_not_allowed(
     let (id, status) = (&execution.plan.step(no).id, execution.step(no).status());
     let message = format!("`{answer}` does not fit: step `{id}` is {status}");
     let allowed: Vec<&str> = allowed.iter().map(|answer| answer.as_str()).collect();
-    let cure = if allowed.is_empty() {
+    let cure = if allowed.is_empty() && execution.open_agent_call(no).is_some() {
+        "its agent reports it first: after `record … failed` it can be retried or skipped".to_owned()
+    } else if allowed.is_empty() {
         "`show` the execution: it says what waits for an answer".to_owned()
     } else {
         format!("answers that fit: {}", allowed.join(", "))

@@ -356,12 +356,20 @@ fn decision(words: &[&str]) -> Command {
 }
 
 fn is_reporter(word: &str) -> bool {
-    word.starts_with("by=") || word == "take-over"
+    word.starts_with("by=") || word.starts_with("departed=") || word == "take-over"
 }
 
-/// Parses `by=NAME` and `take-over`; the NAME `person` is a person.
+/// `by=NAME`, `take-over`, and `departed=NAME`: a holder whose session has ended. A NAME of `person` is one.
 fn reporter(words: &[&str], at_ms: i64) -> Option<Reporter> {
     let holder = words.iter().find_map(|word| word.strip_prefix("by="))?;
     let takes_over = words.contains(&"take-over");
-    Some(Reporter { holder: holder.to_owned(), is_person: holder == "person", takes_over, at_ms })
+    let departed = words.iter().find_map(|word| word.strip_prefix("departed="));
+    Some(Reporter {
+        holder: holder.to_owned(),
+        is_person: holder == "person",
+        takes_over,
+        node: None,
+        departed_holder: departed.map(str::to_owned),
+        at_ms,
+    })
 }

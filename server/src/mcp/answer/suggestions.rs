@@ -112,11 +112,17 @@ fn suggest_agent_step(view: &ExecutionView, id: &str, step: &str, claim: Option<
         Some(tool) => format!("call {tool} yourself with the step's arguments, then"),
         None => format!("do step `{step}` yourself, then"),
     };
-    let done =
+    let mut done =
         json!({ "execution_id": id, "step_id": step, "status": "succeeded", "description": "what you did" });
+    if claim.is_some_and(|claim| claim.lapsed) {
+        done["take_over"] = json!(true);
+    }
     let why = "(with `output` if it gave something; status \"failed\" with `error` if it did not work)";
-    let claimed = claim.map(|ClaimView { holder, until }| {
+    let claimed = claim.map(|ClaimView { holder, until, lapsed }| {
         let holder = quote::line(holder, HOLDER_CHARS_MAX);
+        if *lapsed {
+            return format!(" — it was started by {holder}, whose claim has lapsed; say why you take it over");
+        }
         format!(" — only if you are {holder}, who started it; after {until} others may, with take_over: true")
     });
     Suggestion::tool_call("record_action", done, format!("{why}{}", claimed.unwrap_or_default()))

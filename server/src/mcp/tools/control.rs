@@ -145,7 +145,7 @@ pub async fn continue_and_answer(
     found: &FoundExecution,
 ) -> Result<CallToolResponse, Error> {
     let (view, not_driven) = endpoint.background().continue_and_view(found).await?;
-    let mut answer = answer::execution_answer(&view, endpoint.approval_route(request));
+    let mut answer = endpoint.execution_answer(request, view).await?;
     if let Some(error) = not_driven {
         let cure = cures::cure_for_agent(error.code, &error.cure);
         let error = quote::line(&error.to_string(), ERROR_CHARS_MAX);

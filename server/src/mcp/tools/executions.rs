@@ -128,9 +128,7 @@ pub async fn handle_execute_plan(
             }
             QuestionOutcome::InputRequired(result) => return Ok(result.into()),
             QuestionOutcome::NoAnswer => {
-                return Ok(answer::execution_answer(&view, endpoint.approval_route(request))
-                    .into_result()
-                    .into());
+                return Ok(endpoint.execution_answer(request, view).await?.into_result().into());
             }
         }
     }
@@ -212,13 +210,13 @@ pub async fn handle_status(
         (None, None) => return agenda_answer(endpoint, request).await,
     };
     let until = input.since.map_or(WaitUntil::Settled, WaitUntil::AfterPosition);
-    let view =
-        waiting::wait_for_view(endpoint.service(), request, &id, until, waiting::parse_wait(input.wait_s)?)
-            .await?;
-    Ok(match undrivable_reason(endpoint, &view).await? {
-        Some(why) => answer::undrivable_execution_answer(&view, endpoint.approval_route(request), &why),
-        None => answer::execution_answer(&view, endpoint.approval_route(request)),
-    })
+    let wait = waiting::parse_wait(input.wait_s)?;
+    let mut view = waiting::wait_for_view(endpoint.service(), request, &id, until, wait).await?;
+    let Some(why) = undrivable_reason(endpoint, &view).await? else {
+        return endpoint.execution_answer(request, view).await;
+    };
+    endpoint.service().address_claims(&request.caller, &mut view).await?;
+    Ok(answer::undrivable_execution_answer(&view, endpoint.approval_route(request), &why))
 }
 
 /// Shows one step whole, after waiting if `wait_s` is given. Err: `execution_id` or `step_id` is missing.
@@ -268,7 +266,8 @@ async fn undrivable_reason(endpoint: &McpEndpoint, view: &ExecutionView) -> Resu
 
 /// The answer of `status` without an id: active, blocked and recent executions, and what to do next.
 async fn agenda_answer(endpoint: &McpEndpoint, request: &AgentRequest) -> Result<AgentAnswer, Error> {
-    let agenda = endpoint.service().agenda().await?;
+    let mut agenda = endpoint.service().agenda().await?;
+    endpoint.address_agenda(request, &mut agenda).await?;
     let route = endpoint.approval_route(request);
     let mut next: Vec<Suggestion> = Vec::new();
     for view in agenda.items.iter().filter(|item| item.here).filter_map(|item| item.view.as_ref()) {

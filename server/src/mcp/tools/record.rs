@@ -236,5 +236,5 @@ async fn continue_and_answer(
     found: &FoundExecution,
 ) -> Result<AgentAnswer, Error> {
     let (view, _) = endpoint.background().continue_and_view(found).await?;
-    Ok(answer::execution_answer(&view, endpoint.approval_route(request)))
+    endpoint.execution_answer(request, view).await
 }

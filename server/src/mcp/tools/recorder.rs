@@ -173,7 +173,7 @@ pub async fn handle_record_execution_start(
             started.id
         }
     };
-    Ok(answer::execution_answer(&service.view(id.as_str()).await?, endpoint.approval_route(request)))
+    endpoint.execution_answer(request, service.view(id.as_str()).await?).await
 }
 
 /// The plan to start: a saved one, or the given document, which is saved first.

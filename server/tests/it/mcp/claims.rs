@@ -45,3 +45,39 @@ fn person_reports_a_step_that_an_agent_has_started() {
     let ended = agent.good("status", json!({ "execution_id": id, "wait_s": 45 }));
     assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
 }
+
+#[test]
+fn restarted_agent_takes_over_the_claim_of_its_ended_session() {
+    let house = House::new();
+    let mut first = Agent::new(&house);
+    let plan = steps(&[json!({ "id": "tell", "action": "Tell the team" })]);
+    let id = first.good("execute_plan", json!({ "plan": plan, "wait_s": 45 })).id().to_owned();
+    let started = first.good("record_action", report(&id, "started"));
+    let holder = started.content["waiting"][0]["claim"]["holder"].as_str().unwrap().to_owned();
+    assert!(started.line("Waits: ").contains(&format!("is yours ({holder})")), "{}", started.text);
+
+    let mut other = Agent::new(&house);
+    let held = other.good("status", json!({ "execution_id": id }));
+    let says = format!("Step `tell` is held by {holder} until ");
+    assert!(held.line("Waits: ").starts_with(&says), "{}", held.text);
+    assert!(held.line("Waits: ").contains("not by you (agent:scripted#"), "{}", held.text);
+    assert!(!other.good("status", json!({})).text.contains("is yours"), "bare status says the same");
+    for action in ["retry", "skip"] {
+        let control = json!({ "execution_id": id, "step_id": "tell", "action": action });
+        let refused = other.refused("control", control);
+        assert!(refused.text.contains("record_action with status \"failed\""), "{}", refused.text);
+    }
+
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    let lapsed = other.good("status", json!({ "execution_id": id }));
+    assert!(lapsed.line("Waits: ").contains("whose claim has lapsed"), "{}", lapsed.text);
+    assert_eq!(lapsed.content["waiting"][0]["claim"]["lapsed"], true);
+    let refused = other.refused("record_action", report(&id, "succeeded"));
+    assert!(refused.text.contains("connection has ended"), "{}", refused.text);
+    let (tool, mut arguments) = lapsed.next();
+    assert_eq!((tool.as_str(), &arguments["take_over"]), ("record_action", &json!(true)));
+    arguments["description"] = json!("my client was restarted; told the team");
+    let ended = other.follow((tool, arguments));
+    assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
+}
