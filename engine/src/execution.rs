@@ -28,7 +28,7 @@ mod unwind;
 pub use brief::{Brief, NotUndoable, UndoItem, brief, planned_arguments};
 pub use claim::{CLAIM_DURATION_MS, Claim, Reporter};
 pub use command::{ActionFacts, AgentReport, Command, FACTS_BYTES_MAX, Refusal, ReportedOutcome};
-pub use decide::{Rejection, StartContext, build_start_event, decide};
+pub use decide::{Rejection, StartContext, build_start_event, check_corrected_answer, decide};
 pub use due::{CallId, CallKind, DueCall, DueWork, due};
 pub use evolve::{CorruptJournal, RecordedEvent, evolve, initial_state};
 pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};

@@ -4,6 +4,8 @@
 mod answer;
 mod undo;
 
+pub use answer::check_corrected_answer;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 
 use actbook_engine::execution::Command;
 use actbook_engine::id::StreamId;
+use actbook_engine::execution::{Command, check_corrected_answer};
 use actbook_engine::policy::StepAnswer;
 use serde_json::Value;
 
@@ -123,7 +124,7 @@ impl Service {
         reason: Option<String>,
         arguments: Value,
     ) -> ExecutionCommandResult {
-        self.require_fitting_arguments(id, &step, &arguments).await?;
+        self.require_fitting_arguments(id, &step, answer, &arguments).await?;
         self.move_pin_to_accepted(caller, id, &step).await?;
         let approves = self.is_approver(caller, id).await?;
         let arguments = Some(arguments);
@@ -131,14 +132,23 @@ impl Service {
         self.find_and_command(caller, id, command).await
     }
 
-    /// Refuses arguments that the tool's schema rejects; accepts them if the tool cannot be described now.
-    async fn require_fitting_arguments(&self, id: &str, step: &str, arguments: &Value) -> Result<(), Error> {
-        let plan = self.fold(self.find(id).await?.stream)?.plan;
+    /// Refuses arguments that do not fit the step's state or that the tool's schema rejects; the schema is not
+    /// looked at if the tool cannot be described now.
+    async fn require_fitting_arguments(
+        &self,
+        id: &str,
+        step: &str,
+        answer: StepAnswer,
+        arguments: &Value,
+    ) -> Result<(), Error> {
+        let execution = self.fold(self.find(id).await?.stream)?;
+        let arguments = check_corrected_answer(&execution, step, answer, arguments)?;
+        let plan = execution.plan;
         let tool = plan.find_step(step).and_then(|no| plan.step(no).tool().map(str::to_owned));
         let Some(tool) = tool else { return Ok(()) };
         let described = self.tools.describe(&tool).await;
         let Ok(info) = described else { return Ok(()) };
-        info.check_arguments(arguments).map_err(|why| {
+        info.check_arguments(&arguments).map_err(|why| {
             let message = format!("`{tool}` does not take these arguments: {why}");
             Error::new(
                 "invalid_arguments",

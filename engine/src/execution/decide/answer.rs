@@ -10,6 +10,7 @@ use super::super::questions::allowed_answers;
 use super::super::state::{Attempt, Execution, Phase};
 use super::super::{NewEvent, tool_question};
 use super::{Rejection, find_step, to_json_bytes, wrong_status_refusal};
+use crate::bind::ValueTemplate;
 use crate::event::{Decided, Event};
 use crate::id::StepNo;
 use crate::policy::{Outcome, StepAnswer};
@@ -39,7 +40,8 @@ pub(super) fn answer_step(
     }
     if let Some(arguments) = input.arguments {
         check_corrected_arguments(execution, no, answer, input).map_err(Rejection::Refused)?;
-        return Ok(decided_events(execution, no, answer, reason, DecisionPayload::Arguments(arguments)));
+        let arguments = literal_arguments(arguments).map_err(Rejection::Refused)?;
+        return Ok(decided_events(execution, no, answer, reason, DecisionPayload::Arguments(&arguments)));
     }
     let output = match (input.output, answer) {
         (None, _) => return Ok(decided_events(execution, no, answer, reason, DecisionPayload::None)),
@@ -50,6 +52,50 @@ pub(super) fn answer_step(
         }
     };
     Ok(decided_events(execution, no, answer, reason, DecisionPayload::Output(&output)))
+}
+
+/// Checks an answer with corrected arguments against the step's state, and returns the arguments as they
+/// would be sent. Journals nothing.
+pub fn check_corrected_answer(
+    execution: &Execution,
+    step: &str,
+    answer: StepAnswer,
+    arguments: &Value,
+) -> Result<Value, Refusal> {
+    let no = find_step(execution, step)?;
+    let allowed = allowed_answers(execution, no);
+    if !allowed.contains(&answer) {
+        return Err(answer_not_allowed(execution, no, answer, &allowed));
+    }
+    let input = AnswerInput { output: None, arguments: Some(arguments) };
+    check_corrected_arguments(execution, no, answer, input)?;
+    literal_arguments(arguments)
+}
+
+/// The arguments as they are sent: `$${` stands for `${`, as in a plan. Refused where they hold an expression,
+/// because an answer is not bound.
+fn literal_arguments(arguments: &Value) -> Result<Value, Refusal> {
+    let parsed = ValueTemplate::parse(arguments).ok();
+    if let Some(literal) = parsed.as_ref().and_then(ValueTemplate::as_literal) {
+        return Ok(literal.clone());
+    }
+    let path = expression_path(arguments).unwrap_or_default();
+    let message = format!("`arguments{path}` holds `${{…}}`, and nothing is evaluated here");
+    Err(Refusal::new("does_not_fit", message, "give the value itself, or write `$${` for a plain `${`"))
+}
+
+/// The path of the first text with an unescaped `${`, such as `.to[0]`; `None` where there is none.
+fn expression_path(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => text.replace("$${", "").contains("${").then(String::new),
+        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
+            expression_path(item).map(|rest| format!("[{index}]{rest}"))
+        }),
+        Value::Object(fields) => {
+            fields.iter().find_map(|(name, field)| Some(format!(".{name}{}", expression_path(field)?)))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
 }
 
 /// Refuses corrected arguments where the answer does not lead to another attempt of the same call.

@@ -34,3 +34,28 @@ fn failed_compensation_by_hand_is_answered_shown_and_found() {
     assert_eq!(entries.len(), 1, "{}", found.text);
     assert_eq!(entries[0]["body"]["failed"], true, "{}", found.text);
 }
+
+#[test]
+fn expression_in_corrected_arguments_is_refused_by_name() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let failing = json!({ "id": "a", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } });
+    let blocked = agent.good("execute_plan", json!({ "plan": steps(&[failing]), "wait_s": 45 }));
+    let arguments = json!({ "name": "${execution.id}", "times": 0 });
+    let retry =
+        json!({ "execution_id": blocked.id(), "step_id": "a", "action": "retry", "arguments": arguments });
+    let refused = agent.refused("control", retry);
+    assert!(refused.text.contains("`arguments.name` holds `${…}`"), "{}", refused.text);
+    assert!(refused.text.contains("give the value itself"), "{}", refused.text);
+    let shown = house.run(&[
+        "decide",
+        blocked.id(),
+        "a",
+        "retry",
+        "--arguments",
+        &arguments.to_string(),
+        "--reason",
+        "x",
+    ]);
+    assert!(shown.code != Some(0) && shown.err.contains("`arguments.name` holds"), "{}", shown.err);
+}
