@@ -14,9 +14,10 @@ use serde_json::Value;
 /// A summary for recovery: where each step stands and what `undo` would do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Brief {
+    /// Certainly ran, and not undone yet.
     pub done: Vec<StepId>,
     pub not_done: Vec<StepId>,
-    /// Not succeeded, but an effect may remain.
+    /// Nobody can tell that it succeeded, but an effect may remain.
     pub may_have_run: Vec<StepId>,
     /// The compensations, in the order in which `undo` would run them.
     pub undo: Vec<UndoItem>,
@@ -72,9 +73,25 @@ enum BriefSection {
 /// Sorts a step into a list of the brief.
 fn brief_section(execution: &Execution, no: StepNo) -> BriefSection {
     let step = execution.step(no);
-    let may_have_effect = !step.attempts_to_undo(execution.rules(no)).is_empty();
+    let to_undo = step.attempts_to_undo(execution.rules(no));
+    let may_have_effect = !to_undo.is_empty();
     let skipped = step.status() == StepStatus::Skipped && step.cause.is_none();
-    match (step.status() == StepStatus::Succeeded, may_have_effect) {
+    let has_succeeded = |index: &u32| step.attempts[*index as usize].has_succeeded();
+    let succeeded = match step.status() {
+        StepStatus::Succeeded => true,
+        // It surely ran; only whether its undo works is open.
+        StepStatus::Compensating | StepStatus::CompensationFailed => to_undo.iter().any(has_succeeded),
+        StepStatus::Pending
+        | StepStatus::AwaitingApproval
+        | StepStatus::AwaitingAgent
+        | StepStatus::Running
+        | StepStatus::Failed
+        | StepStatus::Unknown
+        | StepStatus::Skipped
+        | StepStatus::Cancelled
+        | StepStatus::Compensated => false,
+    };
+    match (succeeded, may_have_effect) {
         (true, _) => BriefSection::Done,
         (false, true) => BriefSection::MayHaveRun,
         (false, false) if skipped => BriefSection::NotNeeded,

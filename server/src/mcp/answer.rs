@@ -9,6 +9,7 @@ mod suggestions;
 
 use actbook_engine::id::StepId;
 use actbook_engine::plan::duration_text;
+use actbook_engine::policy::StepStatus;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -222,14 +223,19 @@ fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
 fn error_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
     let bad = view.steps.iter().filter_map(|step| Some((step, step.error.as_ref()?)));
     bad.take(FINDINGS_SHOWN_MAX).map(|(step, error)| {
-        let (tries, message) = (step.attempts, quoted(&error.message, MESSAGE_CHARS_MAX));
-        let tries = if tries == 1 { "1 attempt".to_owned() } else { format!("{tries} attempts") };
+        let message = quoted(&error.message, MESSAGE_CHARS_MAX);
+        // The error of a failed compensation is not that of the step's own attempts.
+        let tries = match step.attempts {
+            _ if step.status == StepStatus::CompensationFailed => String::new(),
+            1 => " after 1 attempt".to_owned(),
+            tries => format!(" after {tries} attempts"),
+        };
         let rest = if error.message.chars().count() > MESSAGE_CHARS_MAX {
             format!(" — status {} has it whole", status_step_arguments(view.id.as_str(), step.id.as_str(), 0))
         } else {
             String::new()
         };
-        format!("Step `{}` is {}: {} after {tries}: {message}{rest}", step.id, step.status, error.category)
+        format!("Step `{}` is {}: {}{tries}: {message}{rest}", step.id, step.status, error.category)
     })
 }
 
