@@ -452,9 +452,22 @@ fn follow_path<'a>(
                 return Err(unreadable_error(path, index, other));
             }
         };
-        value = next.ok_or_else(|| recoverable(format!("there is no {}", path.source_text(index + 1))))?;
+        value = next.ok_or_else(|| missing_error(path, index, value))?;
     }
     Ok(value)
+}
+
+/// The error for a field or item that `value`, the path's value after `index` segments, does not have.
+fn missing_error(path: &ReferencePath, index: usize, value: &Value) -> EvaluationError {
+    let message = format!("there is no {}", path.source_text(index + 1));
+    let truncated = value.get("truncated") == Some(&Value::Bool(true)) && value.get("text").is_some();
+    if !truncated {
+        return recoverable(message);
+    }
+    let here = path.source_text(index);
+    recoverable(format!(
+        "{message}: {here} was too long, and only the beginning of it is kept, as {here}.text"
+    ))
 }
 
 /// The error for a value that has no fields or items: the path's value after `index` segments.

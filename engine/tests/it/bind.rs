@@ -276,3 +276,12 @@ fn conditions_say_true_or_false_and_nothing_else() {
             .to_owned())
     );
 }
+
+#[test]
+fn missing_field_of_a_truncated_output_names_the_cause() {
+    let output = json!({"text": "{\"content\": \"aaa", "truncated": true, "bytes": 2_000_000});
+    let scope = ExpressionScope { outputs: [("r".to_owned(), Arc::new(output))].into(), ..scope() };
+    let template = ValueTemplate::parse(&json!("${steps.r.output.content}")).unwrap();
+    let error = template.bind(&scope).unwrap_err().to_string();
+    assert!(error.contains("there is no steps.r.output.content: steps.r.output was too long"), "{error}");
+}

@@ -247,7 +247,10 @@ fn failed_undo_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
         let tried = quoted(facts["action_taken"].as_str().unwrap_or_default(), MESSAGE_CHARS_MAX);
         let why = facts["reason"].as_str().map(|why| format!(", because {}", quoted(why, MESSAGE_CHARS_MAX)));
         let why = why.unwrap_or_default();
-        format!("Step `{}` was not undone: its agent tried {tried}, and failed{why}. Its effect stands.", step.id)
+        format!(
+            "Step `{}` was not undone: its agent tried {tried}, and failed{why}. Its effect stands.",
+            step.id
+        )
     })
 }
 

@@ -2,6 +2,7 @@
 //! and of the modern protocol. Every answer is validated against the schema that its tool declares.
 
 pub mod agent;
+mod answers;
 mod arguments;
 mod boundary;
 mod claims;

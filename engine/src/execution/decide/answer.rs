@@ -88,9 +88,10 @@ fn literal_arguments(arguments: &Value) -> Result<Value, Refusal> {
 fn expression_path(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => text.replace("$${", "").contains("${").then(String::new),
-        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
-            expression_path(item).map(|rest| format!("[{index}]{rest}"))
-        }),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(index, item)| expression_path(item).map(|rest| format!("[{index}]{rest}"))),
         Value::Object(fields) => {
             fields.iter().find_map(|(name, field)| Some(format!(".{name}{}", expression_path(field)?)))
         }

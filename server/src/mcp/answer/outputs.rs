@@ -19,9 +19,10 @@ pub fn push_outputs(text: &mut AnswerText, view: &ExecutionView) {
     let outputs = steps_with_output(view);
     let share = CHARS_MAX / outputs.len().clamp(1, SHOWN_MAX);
     for (step, output) in outputs.iter().take(SHOWN_MAX) {
+        let cut = truncation_text(output);
         let output = quote::readable(output);
         let size = output.chars().count();
-        text.push_line(format!("Output of step `{}` ({size} characters):", step.id));
+        text.push_line(format!("Output of step `{}` ({size} characters{cut}):", step.id));
         text.push_quoted_block(&output, share);
         if size > share {
             let rest = status_step_arguments(view.id.as_str(), step.id.as_str(), share);
@@ -35,12 +36,21 @@ pub fn push_outputs(text: &mut AnswerText, view: &ExecutionView) {
     }
 }
 
+/// Says that an output was longer than its limit when it came and was cut; empty if it was not.
+pub fn truncation_text(output: &Value) -> String {
+    if output.get("truncated") != Some(&Value::Bool(true)) || output.get("text").is_none() {
+        return String::new();
+    }
+    let came = output["bytes"].as_u64().map(|bytes| format!(" of {bytes} bytes")).unwrap_or_default();
+    format!("; truncated: the tool's output{came} was too long, and only its beginning is kept, as `text`")
+}
+
 /// The latest output of an execution on one line; None: no step has an output.
 pub fn last_output_line(view: &ExecutionView) -> Option<String> {
     let outputs = steps_with_output(view);
     let (step, output) = outputs.first()?;
     let shown = quote::quoted(&quote::readable(output), LISTED_CHARS_MAX);
-    Some(format!("last output, of step `{}`: {shown}", step.id))
+    Some(format!("last output, of step `{}`{}: {shown}", step.id, truncation_text(output)))
 }
 
 /// The steps that have an output, with it; the step that ended last comes first.

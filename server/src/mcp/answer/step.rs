@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::outputs::truncation_text;
 use super::suggestions::status_step_arguments;
 use super::{AgentAnswer, MESSAGE_CHARS_MAX};
 use crate::error::Error;
@@ -106,7 +107,8 @@ fn push_page(part: &TitledValue<'_>, offset: usize, text: &mut AnswerText) -> Op
     let whole = size <= PAGE_CHARS && offset == 0;
     if !shown.is_empty() {
         let from = if whole { String::new() } else { format!(", from {offset} on") };
-        text.push_line(format!("{} ({size} characters{from}):", part.title));
+        let cut = truncation_text(part.value);
+        text.push_line(format!("{} ({size} characters{from}{cut}):", part.title));
         text.push_quoted_block(&shown, PAGE_CHARS);
     }
     (!whole).then(|| json!({ "page": shown, "offset": offset, "characters": size }))

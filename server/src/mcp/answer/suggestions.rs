@@ -121,7 +121,9 @@ fn suggest_agent_step(view: &ExecutionView, id: &str, step: &str, claim: Option<
     let claimed = claim.map(|ClaimView { holder, until, lapsed }| {
         let holder = quote::line(holder, HOLDER_CHARS_MAX);
         if *lapsed {
-            return format!(" — it was started by {holder}, whose claim has lapsed; say why you take it over");
+            return format!(
+                " — it was started by {holder}, whose claim has lapsed; say why you take it over"
+            );
         }
         format!(" — only if you are {holder}, who started it; after {until} others may, with take_over: true")
     });
