@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::{ToolFacts, ToolFactsByName};
-use crate::plan::{CompensationWork, Finding, Plan, Step, duration_text};
+use crate::plan::{Compensation, CompensationWork, Finding, Plan, Step, duration_text};
 use crate::policy::Reversibility;
 use crate::tool_policy::{StepRules, ToolPolicies, ToolPolicy};
 
@@ -24,6 +24,7 @@ pub(super) fn findings(plan: &Plan, tools: &ToolFactsByName, terms: &ToolPolicie
         let tool_terms = step.tool().and_then(|tool| terms.get(tool));
         findings
             .extend(tool_terms.into_iter().flat_map(|terms| config_overrides(step, terms, &at, &declares)));
+        findings.extend(guarded_compensation(step, rules, &at));
     }
     findings.extend(hidden_text(plan, tools));
     findings
@@ -93,6 +94,16 @@ pub(super) fn forbidden_probes(plan: &Plan, terms: &ToolPolicies) -> Vec<Finding
         findings.push(Finding::error("forbidden_probe", path, message, cure));
     }
     findings
+}
+
+/// Notes a compensation whose tool the config puts under approval.
+fn guarded_compensation(step: &Step, rules: StepRules, at: &str) -> Option<Finding> {
+    let tool =
+        step.compensation.as_ref().and_then(Compensation::tool).filter(|_| rules.undo_needs_approval)?;
+    let message =
+        format!("the config asks for a yes before a call of `{tool}`: undoing `{}` waits for it", step.id);
+    let path = format!("{at}.compensation");
+    Some(Finding::note("approval_by_config", path, message, "be there to answer"))
 }
 
 /// Warns where the operator's config overrides what the plan declares.

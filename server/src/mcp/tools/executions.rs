@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use actbook_engine::analysis::PlanCheck;
 use actbook_engine::event::PlanRef;
 use actbook_engine::plan::Plan;
 use actbook_engine::policy::ExecutionStatus;
@@ -104,8 +105,8 @@ pub async fn handle_execute_plan(
 ) -> Result<CallToolResponse, Error> {
     let wait = waiting::parse_wait(input.wait_s)?;
     let shown_question = elicit::open_request_state(endpoint, request)?;
-    let id = match &shown_question {
-        Some(shown) => shown.execution.clone(),
+    let (id, check) = match &shown_question {
+        Some(shown) => (shown.execution.clone(), None),
         None => start_execution(endpoint, request, input).await?,
     };
     let may_ask = endpoint.approval_route(request) == ApprovalRoute::Elicitation
@@ -128,7 +129,11 @@ pub async fn handle_execute_plan(
             }
             QuestionOutcome::InputRequired(result) => return Ok(result.into()),
             QuestionOutcome::NoAnswer => {
-                return Ok(endpoint.execution_answer(request, view).await?.into_result().into());
+                let mut answer = endpoint.execution_answer(request, view).await?;
+                if let Some(check) = check {
+                    super::plans::add_check(&mut answer, check);
+                }
+                return Ok(answer.into_result().into());
             }
         }
     }
@@ -147,41 +152,43 @@ async fn put_first_question(
     }
 }
 
-/// Starts the execution, or finds the one that a repeated idempotency key started; returns its id.
+/// Starts the execution, or finds the one that a repeated idempotency key started; returns its id, and the
+/// check of a document that was saved for it.
 async fn start_execution(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
     input: ExecutePlanInput,
-) -> Result<String, Error> {
+) -> Result<(String, Option<PlanCheck>), Error> {
     if let Some(started) = endpoint.service().find_previous_start(&request.caller).await? {
-        return Ok(started.id.to_string());
+        return Ok((started.id.to_string(), None));
     }
-    let (reference, plan) = resolve_plan(endpoint, request, &input).await?;
+    let (reference, plan, check) = resolve_plan(endpoint, request, &input).await?;
     let inputs = input.inputs.map(Value::Object);
     let started = endpoint.service().start(&request.caller, reference, plan, inputs, true).await?;
     let id = started.id.to_string();
     if started.fresh {
         endpoint.background().drive_claimed(started.progress);
     }
-    Ok(id)
+    Ok((id, check))
 }
 
-/// The plan to run: a document is saved first; a saved plan is checked again, because its tools may be gone.
+/// The plan to run: a document is saved first, and its check returned; a saved plan is checked again, because
+/// its tools may be gone.
 async fn resolve_plan(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
     input: &ExecutePlanInput,
-) -> Result<(PlanRef, Arc<Plan>), Error> {
+) -> Result<(PlanRef, Arc<Plan>, Option<PlanCheck>), Error> {
     let service = endpoint.service();
     match (&input.plan_id, &input.plan) {
         (Some(name), None) => {
             let (reference, plan, _) = service.load_and_check_plan(name).await?;
-            Ok((reference, plan))
+            Ok((reference, plan, None))
         }
         (None, Some(document)) => {
             let saver = request.caller.clone().with_key(None);
             let saved = service.save_plan(&saver, &document.text(), false).await?;
-            Ok((saved.reference, saved.plan))
+            Ok((saved.reference, saved.plan, Some(saved.check)))
         }
         (Some(_), Some(_)) => Err(super::plans::both_given_error("execute_plan")),
         (None, None) => {

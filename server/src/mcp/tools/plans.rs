@@ -153,6 +153,30 @@ pub(super) fn both_given_error(tool: &str) -> Error {
     Error { path: Some("plan".to_owned()), ..error }
 }
 
+/// Adds the check of a document that was saved and started in one call: its findings and its point of no
+/// return, in short before the `Next` lines of the text, and as `check` in the structured content.
+pub(super) fn add_check(answer: &mut AgentAnswer, mut check: PlanCheck) {
+    check.findings = cures::findings_for_agent(check.findings);
+    answer.structured["check"] = clip_check(&check);
+    let mut said = AnswerText::new(match &check.point_of_no_return {
+        Some(step) => format!("Check: the point of no return is step `{step}`."),
+        None => "Check: no point of no return.".to_owned(),
+    });
+    for finding in check.findings.iter().take(FINDINGS_SHOWN_MAX) {
+        said.push_line(format!(
+            "Check: {} {}: {}",
+            finding.severity,
+            finding.path_with_step(),
+            finding.message
+        ));
+    }
+    if let Some(more) = check.findings.len().checked_sub(FINDINGS_SHOWN_MAX).filter(|more| *more > 0) {
+        said.push_line(format!("Check: {more} more findings, in the structured content."));
+    }
+    let at = answer.text.find("\nNext: ").unwrap_or(answer.text.len());
+    answer.text.insert_str(at, &format!("\n{}", said.into_string()));
+}
+
 /// The text of a check: heading, point of no return, findings and suggestions.
 pub(super) fn check_text(heading: &str, check: &PlanCheck, next: &[Suggestion]) -> String {
     let mut text = AnswerText::new(heading);

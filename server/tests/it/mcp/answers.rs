@@ -28,3 +28,23 @@ fn truncated_output_is_named_in_the_text_and_in_the_error_of_its_reader() {
     let step = agent.good("status", json!({ "execution_id": blocked.id(), "step_id": "r" }));
     assert!(step.line("Output (").contains("truncated"), "{}", step.text);
 }
+
+#[test]
+fn execute_plan_with_a_document_tells_what_the_check_found() {
+    let house = House::new();
+    house.config(json!({
+        "mcpServers": { "files": {
+            "command": BINARY, "args": ["demo-tools", "--folder", "work"],
+            "tools": { "delete_file": { "approval": "required" } },
+        } },
+    }));
+    let mut agent = Agent::new(&house);
+    let last = json!({ "id": "b", "action": "Tell the team" });
+    let started = agent.good("execute_plan", json!({ "plan": steps(&[write("a", "a.txt"), last]), "wait_s": 45 }));
+    assert!(started.text.contains("Check: the point of no return is step `b`."), "{}", started.text);
+    let note = "before a call of `files/delete_file`: undoing `a` waits for it";
+    assert!(started.text.contains(note), "{}", started.text);
+    assert_eq!(started.content["check"]["point_of_no_return"], "b");
+    let findings = started.content["check"]["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|finding| finding["code"] == "approval_by_config"), "{findings:?}");
+}
