@@ -291,14 +291,15 @@ fn late_answer_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
 
 /// The current steps with their estimated durations, and one line for each note that is a blocker.
 fn duration_and_blocker_lines(view: &ExecutionView) -> impl Iterator<Item = String> {
-    let now = view.durations.map(|Durations { estimated_ms, took_ms, left_ms }| {
-        let current = view.current.iter().take(FINDINGS_SHOWN_MAX).map(|step| step.as_str());
-        let current = current.collect::<Vec<_>>().join(", ");
-        let current = if current.is_empty() { String::new() } else { format!("At {current}. ") };
+    let current = join_first(&view.current, |step| step.to_string());
+    let current = (!view.current.is_empty()).then(|| format!("At {current}."));
+    let durations = view.durations.map(|Durations { estimated_ms, took_ms, left_ms }| {
         let took = duration_text(u64::try_from(took_ms).unwrap_or_default());
         let (estimated, left) = (duration_text(estimated_ms), duration_text(left_ms));
-        format!("{current}Estimated {estimated}; what is done took {took}; estimated of the rest {left}.")
+        format!("Estimated {estimated}; what is done took {took}; estimated of the rest {left}.")
     });
+    let now: Vec<String> = current.into_iter().chain(durations).collect();
+    let now = (!now.is_empty()).then(|| now.join(" "));
     let blockers = view.blockers.iter().take(FINDINGS_SHOWN_MAX).map(|note| {
         let (author, position) = (quote::line(&note.author, MESSAGE_CHARS_MAX), note.position);
         let value = quoted(&quote::readable(&note.value), MESSAGE_CHARS_MAX);

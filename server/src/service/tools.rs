@@ -67,6 +67,11 @@ impl Service {
         info
     }
 
+    /// Whether the config asks for a yes before each call of a tool.
+    pub fn tool_needs_approval(&self, name: &str) -> bool {
+        self.tools.tool_config(name).approval == Some(true)
+    }
+
     /// The state of an MCP server in this process. `None`: there is no MCP server of that name.
     pub fn server_state(&self, name: &str) -> Option<ServerState> {
         self.tools.server_state(name)

@@ -13,8 +13,12 @@ use crate::service::{ServerTools, ToolInfo, quote};
 
 /// If more tools match, only their names and descriptions are shown, and a search narrows them down.
 const SCHEMAS_MAX: usize = 15;
+/// Up to this many tools are shown with their whole descriptions and output schemas.
+const WHOLE_MAX: usize = 3;
 const LISTED_MAX: usize = 300;
 const ABOUT_CHARS_MAX: usize = 200;
+/// Of a description that is shown whole.
+const WHOLE_CHARS_MAX: usize = 10_000;
 const ERROR_CHARS_MAX: usize = 500;
 const NO_SERVERS: &str = "No tools are configured. Your user names servers in actbook.yaml (mcpServers); a plan of `action` steps, which you do yourself, needs none.";
 
@@ -59,6 +63,10 @@ pub async fn handle_list_tools(endpoint: &McpEndpoint, input: ListToolsInput) ->
         .take(LISTED_MAX)
         .collect();
     let with_schemas = found.len() <= SCHEMAS_MAX;
+    let found: Vec<FoundTool<'_>> = found
+        .into_iter()
+        .map(|info| FoundTool { info, needs_approval: endpoint.service().tool_needs_approval(&info.name) })
+        .collect();
     let tools: Vec<Value> = found.iter().map(|tool| tool_json(tool, with_schemas)).collect();
     let unreachable: Vec<&ServerTools> = servers.iter().filter(|server| server.error.is_some()).collect();
     let has_tools = servers.iter().any(|server| !server.tools.is_empty());
@@ -73,6 +81,12 @@ pub async fn handle_list_tools(endpoint: &McpEndpoint, input: ListToolsInput) ->
     Ok(AgentAnswer::new(&json!({ "tools": tools, "unreachable": unreachable }), text))
 }
 
+/// A tool that matches, and whether the config asks for a yes before each call of it.
+struct FoundTool<'a> {
+    info: &'a ToolInfo,
+    needs_approval: bool,
+}
+
 /// Whether all words occur in the tool's name or description.
 fn matches_all_words(tool: &ToolInfo, words: &[String]) -> bool {
     let text = format!("{} {}", tool.name, tool.description.as_deref().unwrap_or_default()).to_lowercase();
@@ -80,23 +94,34 @@ fn matches_all_words(tool: &ToolInfo, words: &[String]) -> bool {
 }
 
 /// The tool as JSON; without its schema only the name and a shortened description.
-fn tool_json(tool: &ToolInfo, with_schema: bool) -> Value {
-    let about = tool.description.as_deref().map(|about| truncate_chars(about, ABOUT_CHARS_MAX));
-    if with_schema { json!(tool) } else { json!({ "name": tool.name, "description": about }) }
+fn tool_json(tool: &FoundTool<'_>, with_schema: bool) -> Value {
+    let info = tool.info;
+    let about = info.description.as_deref().map(|about| truncate_chars(about, ABOUT_CHARS_MAX));
+    let mut shown =
+        if with_schema { json!(info) } else { json!({ "name": info.name, "description": about }) };
+    if tool.needs_approval {
+        shown["approval"] = json!("required");
+    }
+    shown
 }
 
 /// The text of the answer; `none_matches` is the text if there is no tool.
 fn tools_text(
-    tools: &[&ToolInfo],
+    tools: &[FoundTool<'_>],
     unreachable: &[&ServerTools],
     with_schemas: bool,
     none_matches: &str,
 ) -> String {
     let mut text = AnswerText::default();
-    for tool in tools {
-        let about = quote::quoted(tool.description.as_deref().unwrap_or_default(), ABOUT_CHARS_MAX);
-        let schema = if with_schemas { format!(" arguments {}", tool.input_schema) } else { String::new() };
-        text.push_item(format!("{}: {about}{schema}", tool.name));
+    let whole = tools.len() <= WHOLE_MAX;
+    for FoundTool { info, needs_approval } in tools {
+        let chars_max = if whole { WHOLE_CHARS_MAX } else { ABOUT_CHARS_MAX };
+        let about = quote::quoted(info.description.as_deref().unwrap_or_default(), chars_max);
+        let approval = if *needs_approval { " (each call needs a person's yes)" } else { "" };
+        let schema = if with_schemas { format!(" arguments {}", info.input_schema) } else { String::new() };
+        let output = info.output_schema.as_ref().filter(|_| whole);
+        let output = output.map(|output| format!(" output {output}")).unwrap_or_default();
+        text.push_item(format!("{}{approval}: {about}{schema}{output}", info.name));
     }
     if tools.is_empty() {
         text.push_line(none_matches);
@@ -105,9 +130,13 @@ fn tools_text(
         let error = quote::quoted(server.error.as_deref().unwrap_or_default(), ERROR_CHARS_MAX);
         text.push_line(format!("The server {} cannot be reached: {error}", quote::name(&server.server)));
     }
-    if !tools.is_empty() && !with_schemas {
+    if !with_schemas {
         text.push_suggestions(&[Suggestion::advice(
             "list_tools with `search` or `server` shows the schemas",
+        )]);
+    } else if !whole {
+        text.push_suggestions(&[Suggestion::advice(
+            "list_tools with a tool's name as `search` shows its whole description and output schema",
         )]);
     }
     text.into_string()

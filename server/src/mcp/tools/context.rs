@@ -187,9 +187,6 @@ pub async fn handle_query_context(
         history: input.history.unwrap_or(false),
     };
     let mut found = endpoint.service().notes(&filter, limit).await?;
-    if !is_named {
-        found.notes.iter_mut().for_each(|note| answer::clip_value(&mut note.value));
-    }
     let mut text = AnswerText::new(if found.notes.is_empty() {
         "No note fits."
     } else {
@@ -198,6 +195,9 @@ pub async fn handle_query_context(
     let whole = is_named && found.notes.len() == 1;
     for note in &found.notes {
         push_note(&mut text, note, whole);
+    }
+    if !is_named {
+        found.notes.iter_mut().for_each(clip_note);
     }
     if let Some(cursor) = found.cursor {
         text.push_suggestions(&[Suggestion::advice(format!(
@@ -221,8 +221,12 @@ fn push_note(text: &mut AnswerText, note: &NoteView, whole: bool) {
         Some(excerpt) => text.push_quoted_block(excerpt, SHOWN_CHARS_MAX),
         None => text.push_quoted_block(&value, SHOWN_CHARS_MAX),
     }
-    if !whole && value.chars().count() > SHOWN_CHARS_MAX {
-        text.push_line(format!("It is whole in: query_context {}", note_arguments(note)));
+    let size = value.chars().count();
+    if !whole && size > SHOWN_CHARS_MAX {
+        text.push_line(format!(
+            "It has {size} characters. It is whole in: query_context {}",
+            note_arguments(note)
+        ));
     }
     // The newest value is shown above.
     for earlier in note.history.iter().flatten().skip(usize::from(!note.deleted)) {
@@ -232,6 +236,15 @@ fn push_note(text: &mut AnswerText, note: &NoteView, whole: bool) {
             Some(value) => text.push_quoted_block(&quote::readable(value), EARLIER_CHARS_MAX),
             None => text.push_line("It was deleted or erased."),
         }
+    }
+}
+
+/// Clips a long value of a note, and adds the call that reads it whole.
+fn clip_note(note: &mut NoteView) {
+    let size = note.value.to_string().len();
+    answer::clip_value(&mut note.value);
+    if note.value.get("clipped").is_some() && note.value["bytes"] == json!(size) {
+        note.value["whole"] = json!({ "tool": "query_context", "arguments": note_arguments(note) });
     }
 }
 

@@ -277,9 +277,13 @@ async fn agenda_answer(endpoint: &McpEndpoint, request: &AgentRequest) -> Result
     endpoint.address_agenda(request, &mut agenda).await?;
     let route = endpoint.approval_route(request);
     let mut next: Vec<Suggestion> = Vec::new();
-    for view in agenda.items.iter().filter(|item| item.here).filter_map(|item| item.view.as_ref()) {
-        if next.len() < SUGGESTIONS_MAX {
+    let mut blocked = agenda.more.get(ExecutionStatus::Blocked.as_str()).copied().unwrap_or(0);
+    for item in &agenda.items {
+        let Some(view) = &item.view else { continue };
+        if item.here && next.len() < SUGGESTIONS_MAX {
             next.extend(answer::execution_suggestions(view, route));
+        } else if view.status == ExecutionStatus::Blocked {
+            blocked += 1;
         }
     }
     if agenda.items.is_empty() && agenda.unstarted.is_empty() {
@@ -288,6 +292,11 @@ async fn agenda_answer(endpoint: &McpEndpoint, request: &AgentRequest) -> Result
         next.push(Suggestion::advice("nothing waits; status with an execution_id tells more of one"));
     }
     let mut text = agenda_text(endpoint.profile(), &agenda);
+    if blocked > 0 {
+        text.push_line(format!(
+            "{blocked} more blocked executions have no Next line here; status with an execution_id gives it."
+        ));
+    }
     text.push_suggestions(&next);
     let structured = json!({
         "executions": agenda.items,

@@ -104,6 +104,7 @@ fn stats_text(stats: &Stats) -> String {
             percent_text(plan.success_rate)
         )
     }));
+    lines.extend(left_out_line(stats.plans.len(), "plans"));
     lines.extend(stats.tools.iter().take(SHOWN_MAX).map(|tool| {
         let seen = &tool.stats;
         let took = DurationPercentiles { p50_ms: seen.p50_ms, p95_ms: seen.p95_ms, p99_ms: seen.p99_ms };
@@ -115,6 +116,7 @@ fn stats_text(stats: &Stats) -> String {
             percentiles_text(&took)
         )
     }));
+    lines.extend(left_out_line(stats.tools.len(), "tools"));
     let failures = stats.failures.iter().map(|one| format!("{} {}", one.failed + one.unknown, one.category));
     let failures: Vec<String> = failures.collect();
     if !failures.is_empty() {
@@ -136,6 +138,12 @@ fn stats_text(stats: &Stats) -> String {
         format!("confidence {from:.1} to {to:.1}: {} of {} succeeded", one.succeeded, one.claims)
     }));
     lines.join("\n")
+}
+
+/// Says how many items of a list were left out; None: all are shown.
+fn left_out_line(count: usize, what: &str) -> Option<String> {
+    let more = count.checked_sub(SHOWN_MAX).filter(|more| *more > 0)?;
+    Some(format!("and {more} more {what} are left out; plan_id, task, since and until narrow it down"))
 }
 
 /// A success rate as the end of a line; empty if there is none.

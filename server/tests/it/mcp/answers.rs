@@ -33,18 +33,55 @@ fn truncated_output_is_named_in_the_text_and_in_the_error_of_its_reader() {
 fn execute_plan_with_a_document_tells_what_the_check_found() {
     let house = House::new();
     house.config(json!({
-        "mcpServers": { "files": {
-            "command": BINARY, "args": ["demo-tools", "--folder", "work"],
-            "tools": { "delete_file": { "approval": "required" } },
-        } },
+        "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"] } },
+        "servers": { "files": { "tools": { "delete_file": { "approval": "required" } } } },
     }));
     let mut agent = Agent::new(&house);
     let last = json!({ "id": "b", "action": "Tell the team" });
-    let started = agent.good("execute_plan", json!({ "plan": steps(&[write("a", "a.txt"), last]), "wait_s": 45 }));
+    let started =
+        agent.good("execute_plan", json!({ "plan": steps(&[write("a", "a.txt"), last]), "wait_s": 45 }));
     assert!(started.text.contains("Check: the point of no return is step `b`."), "{}", started.text);
     let note = "before a call of `files/delete_file`: undoing `a` waits for it";
     assert!(started.text.contains(note), "{}", started.text);
     assert_eq!(started.content["check"]["point_of_no_return"], "b");
     let findings = started.content["check"]["findings"].as_array().unwrap();
     assert!(findings.iter().any(|finding| finding["code"] == "approval_by_config"), "{findings:?}");
+}
+
+#[test]
+fn text_names_what_the_structure_has() {
+    let house = House::new();
+    let config = std::fs::read_to_string(house.path("actbook.yaml")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    config["servers"]["files"]["tools"]["delete_file"] = json!({ "approval": "required" });
+    house.config(config);
+    let mut agent = Agent::legacy(&house, &["mcp", "--tools", "full"], "2025-11-25", json!({}));
+    let running = agent.good("execute_plan", json!({ "plan": steps(&[hold("wait")]) }));
+    let running = agent.good("status", json!({ "execution_id": running.id() }));
+    assert!(running.text.contains("At wait."), "{}", running.text);
+    house.release();
+
+    let one = agent.good("list_tools", json!({ "search": "files/delete_file" }));
+    assert!(one.text.contains("files/delete_file (each call needs a person's yes): "), "{}", one.text);
+    assert_eq!(one.content["tools"][0]["approval"], "required");
+    let description = one.content["tools"][0]["description"].as_str().unwrap();
+    assert!(one.text.contains(description) && one.text.contains(" output {"), "{}", one.text);
+
+    agent.good("set_context", json!({ "key": "long", "value": "word ".repeat(2_000) }));
+    let listed = agent.good("query_context", json!({ "search": "word" }));
+    assert!(
+        listed.text.contains("It has 10000 characters. It is whole in: query_context {\"key\":\"long\"}"),
+        "{}",
+        listed.text
+    );
+    assert_eq!(listed.content["notes"][0]["value"]["whole"]["tool"], "query_context");
+
+    for n in 0..12 {
+        let plan = json!({ "name": format!("plan-{n}"), "steps": [{ "id": "a", "action": "Think" }] });
+        agent.good("execute_plan", json!({ "plan": plan, "wait_s": 45 }));
+    }
+    let stats = agent.good("stats", json!({}));
+    assert!(stats.text.contains("and 3 more plans are left out"), "{}", stats.text);
+    let bare = agent.good("status", json!({}));
+    assert!(bare.text.contains("9 more blocked executions have no Next line here"), "{}", bare.text);
 }
