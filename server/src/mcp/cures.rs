@@ -6,7 +6,7 @@ use actbook_engine::plan::Finding;
 use crate::error::Error;
 
 /// An error code, a substring of the service's cure, and the cure for an agent.
-const CURES: [(&str, &str, &str); 21] = [
+const CURES: [(&str, &str, &str); 23] = [
     ("no_such_execution", "`actbook list`", "status without arguments shows them"),
     (
         "no_such_plan",
@@ -32,6 +32,11 @@ const CURES: [(&str, &str, &str); 21] = [
         "its servers are not started: your user reads that file, runs `actbook trust` in its folder and starts this server again",
     ),
     ("bad_argument", "`actbook tools show", "list_tools with the tool's name as `search` shows its schema"),
+    (
+        "invalid_arguments",
+        "`actbook tools show",
+        "list_tools with the tool's name as `search` shows its schema; give all arguments of the call",
+    ),
     ("hidden_text", "`actbook tools show`", "read its description in list_tools, and doubt its server"),
     ("does_not_fit", "`show`", "status with its execution_id says what can be done"),
     (
@@ -49,6 +54,11 @@ const CURES: [(&str, &str, &str); 21] = [
     ("nothing_to_undo", "`cancel`", "control with action \"cancel\" stops it"),
     ("already_undoing", "`watch`", "status with wait_s waits for it; or answer what it asks"),
     ("nothing_to_approve", "`show`", "status with its execution_id says what waits"),
+    (
+        "not_awaited",
+        "`compensated`",
+        "the step is being undone: report that with record_compensation, outcome \"succeeded\" or \"failed\"",
+    ),
     ("not_awaited", "`show`", "no step waits for you; status with its execution_id says what does"),
     (
         "out_of_order",

@@ -17,6 +17,9 @@ use super::view::{StepView, WaitingView, format_time};
 use crate::error::Error;
 use crate::store::journal;
 
+/// Most step ids that a refusal lists.
+const STEPS_NAMED_MAX: usize = 50;
+
 /// Everything about one step of an execution.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepDetail {
@@ -140,9 +143,11 @@ impl Service {
 
 /// The refusal of an unknown step, with the nearest id.
 fn no_such_step(execution: &Execution, step: &str) -> Error {
-    let ids = execution.plan.steps.iter().map(|step| step.id.as_str());
-    let near = actbook_engine::analysis::nearest(step, ids);
-    let cure = near.map_or("its plan names the steps".to_owned(), |near| format!("did you mean `{near}`?"));
+    let ids = || execution.plan.steps.iter().map(|step| step.id.as_str());
+    let cure = match actbook_engine::analysis::nearest(step, ids()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("its steps: {}", ids().take(STEPS_NAMED_MAX).collect::<Vec<_>>().join(", ")),
+    };
     let message = format!("execution {} has no step `{step}`", execution.id);
     Error::new("no_such_step", message, cure)
 }

@@ -85,3 +85,41 @@ fn text_names_what_the_structure_has() {
     let bare = agent.good("status", json!({}));
     assert!(bare.text.contains("9 more blocked executions have no Next line here"), "{}", bare.text);
 }
+
+#[test]
+fn cures_name_the_calls_of_an_agent() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let own = json!({ "id": "own", "action": "Do it", "compensation": { "action": "Undo it" } });
+    let failing =
+        json!({ "id": "bad", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } });
+    let mut undone_badly = write("a", "a.txt");
+    undone_badly["compensation"] =
+        json!({ "tool": "files/fail_times", "arguments": { "name": "undo", "times": 9 } });
+    let plan = steps(&[own, undone_badly, failing]);
+    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 45 })).id().to_owned();
+    let done = |status: &str| json!({ "execution_id": id, "step_id": "own", "status": status, "description": "did it" });
+    agent.good("record_action", done("succeeded"));
+    agent.good("status", json!({ "execution_id": id, "wait_s": 45 }));
+    let unknown = agent.refused("status", json!({ "execution_id": id, "step_id": "zzzzzz" }));
+    assert!(unknown.text.contains("its steps: own, a, bad"), "{}", unknown.text);
+    let retry = |step: &str, arguments: serde_json::Value| json!({ "execution_id": id, "step_id": step, "action": "retry", "arguments": arguments });
+    let wrong = agent.refused("control", retry("bad", json!({ "name": 7 })));
+    assert!(
+        wrong.text.contains("list_tools with the tool's name") && !wrong.text.contains("actbook tools"),
+        "{}",
+        wrong.text
+    );
+
+    agent.good("control", json!({ "execution_id": id, "action": "compensate" }));
+    let failed = agent.good("status", json!({ "execution_id": id, "wait_s": 45 }));
+    let line = failed.line("Step `a` is compensation_failed: ");
+    assert!(!line.contains("attempt"), "{}", failed.text);
+    assert!(failed.line("Brief: ").starts_with("done own, a;"), "{}", failed.text);
+    let refused = agent.refused("control", retry("a", json!({ "nonsense": true })));
+    assert!(refused.text.contains("is being undone"), "{}", refused.text);
+    agent.good("control", json!({ "execution_id": id, "step_id": "a", "action": "skip" }));
+    agent.good("status", json!({ "execution_id": id, "wait_s": 45 }));
+    let refused = agent.refused("record_action", done("succeeded"));
+    assert!(refused.text.contains("record_compensation"), "{}", refused.text);
+}
