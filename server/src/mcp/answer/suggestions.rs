@@ -171,7 +171,8 @@ fn suggest_resolving_unknown(id: &str, step: Option<&str>, waiting: &WaitingView
 
 /// Suggests a call of `control` with this action.
 fn suggest_control(id: &str, action: &str, step: Option<&str>, why: &str) -> Suggestion {
-    let mut arguments = json!({ "execution_id": id, "action": action, "reason": "why" });
+    // Without a reason: a placeholder would be journaled by an agent that makes the call as it stands.
+    let mut arguments = json!({ "execution_id": id, "action": action });
     if let Some(step) = step {
         arguments["step_id"] = json!(step);
     }

@@ -162,13 +162,14 @@ fn plan_list_answer(profile: ToolProfile, plans: &[PlanView]) -> AgentAnswer {
     if plans.len() > LISTED_MAX {
         text.push_line(format!("and {} more, in the structured content", plans.len() - LISTED_MAX));
     }
-    let next = match plans.first() {
-        Some(first) => {
-            profile.start_suggestion(first.id.as_str(), "starts the first; any other by its plan_id")
-        }
-        None => Suggestion::advice(profile.first_calls()),
-    };
-    answer_with_suggestion(json!({ "plans": plans }), text, next)
+    // Which plan is meant is the agent's to say: starting the first one is no suggestion.
+    let next: Vec<Suggestion> =
+        plans.is_empty().then(|| Suggestion::advice(profile.first_calls())).into_iter().collect();
+    if !plans.is_empty() {
+        let start = if profile == ToolProfile::Record { "record_execution_start" } else { "execute_plan" };
+        text.push_line(format!("{start} with a plan_id starts one; plan with action \"show\" reads it."));
+    }
+    answer_with_suggestions(json!({ "plans": plans }), text, &next)
 }
 
 /// The answer that shows a plan's document from character `offset` on. Err: it is not that long.
@@ -268,10 +269,14 @@ async fn save_template(
 }
 
 /// The answer with one suggestion.
-fn answer_with_suggestion(mut structured: Value, mut text: AnswerText, next: Suggestion) -> AgentAnswer {
-    let next = [next];
+fn answer_with_suggestion(structured: Value, text: AnswerText, next: Suggestion) -> AgentAnswer {
+    answer_with_suggestions(structured, text, &[next])
+}
+
+/// The answer with these suggestions.
+fn answer_with_suggestions(mut structured: Value, mut text: AnswerText, next: &[Suggestion]) -> AgentAnswer {
     structured["next"] = json!(next);
-    text.push_suggestions(&next);
+    text.push_suggestions(next);
     AgentAnswer { structured, text: text.into_string() }
 }
 

@@ -123,3 +123,18 @@ fn cures_name_the_calls_of_an_agent() {
     let refused = agent.refused("record_action", done("succeeded"));
     assert!(refused.text.contains("record_compensation"), "{}", refused.text);
 }
+
+#[test]
+fn suggestions_hold_no_placeholder_reason_and_start_no_plan_of_a_list() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let failing =
+        json!({ "id": "bad", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } });
+    let blocked = agent.good("execute_plan", json!({ "plan": steps(&[failing]), "wait_s": 45 }));
+    let (tool, arguments) = blocked.next();
+    assert_eq!(tool, "control", "{}", blocked.text);
+    assert!(arguments.get("reason").is_none(), "{}", blocked.text);
+    let listed = agent.good("plan", json!({ "action": "list" }));
+    assert_eq!(listed.content["next"], json!([]), "{}", listed.text);
+    assert!(listed.text.contains("execute_plan with a plan_id starts one"), "{}", listed.text);
+}

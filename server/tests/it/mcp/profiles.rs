@@ -71,7 +71,9 @@ fn every_profile_lists_plans_and_names_the_call_that_starts_one() {
         let mut agent = open(&house, profile);
         let listed = agent.good("plan", json!({ "action": "list" }));
         assert_eq!(listed.content["plans"][0]["name"], "work");
-        let started = agent.follow(listed.next());
+        let starts = listed.text.lines().find_map(|line| line.split_once(" with a plan_id starts one"));
+        let plan_id = &listed.content["plans"][0]["id"];
+        let started = agent.good(starts.expect(&listed.text).0, json!({ "plan_id": plan_id }));
         assert_eq!(started.content["plan"]["name"], "work", "{profile}");
     }
 }
