@@ -187,7 +187,7 @@ impl Service {
         let scope = self.resolve_scope(owner).await?;
         let (project, scope) = match self.previous_result(caller).await? {
             Some(_) => (None, scope.unwrap_or_default()),
-            None => self.find_note_to_delete(scope, key).await?,
+            None => self.find_note_to_delete(scope, key, caller.is_agent()).await?,
         };
         let request = Operation::DeleteNote { project, scope, key: key.to_owned() };
         self.note_receipt(self.submit(caller, request).await?).await
@@ -286,14 +286,16 @@ impl Service {
         }
     }
 
-    /// The project and the scope of the only note with this key, within `scope` if it is given. This
-    /// project's notes come first; a confined service does not find another project's shared notes, which
-    /// only that project may delete.
+    /// The project and the scope of the only note with this key, within `scope` if it is given. An agent
+    /// (`by_agent`) that gives none finds only a note without an owner. This project's notes come first; a
+    /// confined service does not find another project's shared notes, which only that project may delete.
     async fn find_note_to_delete(
         &self,
         scope: Option<NoteScope>,
         key: &str,
+        by_agent: bool,
     ) -> Result<(Option<String>, NoteScope), Error> {
+        let unowned_only = by_agent && scope.is_none();
         let filter =
             notes::NoteRowFilter { key: Some(key.to_owned()), scope, now_ms: 0, ..self.note_filter() };
         let mut found = notes::list(self.tenant, &filter, SAME_KEY_MAX).all(&self.db).await?;
@@ -303,6 +305,13 @@ impl Service {
         }
         if found.iter().any(own) {
             found.retain(own);
+        }
+        let is_unowned = |note: &notes::NoteRow| scope_of_row(note) == NoteScope::Everybody;
+        if unowned_only && !found.is_empty() {
+            if !found.iter().any(is_unowned) {
+                return Err(owned_note_error(key, &found));
+            }
+            found.retain(is_unowned);
         }
         match found.as_slice() {
             [] => {
@@ -366,6 +375,14 @@ impl NoteOwner {
         }
         owner
     }
+}
+
+/// The refusal to delete a note that belongs to something without its owner's name.
+fn owned_note_error(key: &str, found: &[notes::NoteRow]) -> Error {
+    let owners = found.iter().map(|note| format!("{} `{}`", note.scope, note.owner));
+    let owners = owners.collect::<Vec<_>>().join(", ");
+    let message = format!("no note `{key}` is everybody's; there is one of {owners}");
+    Error::new("ambiguous", message, "name its task, its plan or its execution")
 }
 
 /// The scope that is stored in a note's row.

@@ -59,3 +59,17 @@ fn expression_in_corrected_arguments_is_refused_by_name() {
     ]);
     assert!(shown.code != Some(0) && shown.err.contains("`arguments.name` holds"), "{}", shown.err);
 }
+
+#[test]
+fn deleting_without_an_owner_leaves_an_owned_note_alone() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    agent.good("set_context", json!({ "key": "port", "value": "8080", "task": "T-1" }));
+    let refused = agent.refused("set_context", json!({ "key": "port", "delete": true }));
+    assert!(refused.text.contains("there is one of task `T-1`"), "{}", refused.text);
+    agent.good("set_context", json!({ "key": "port", "value": "80" }));
+    agent.good("set_context", json!({ "key": "port", "delete": true }));
+    let left = agent.good("query_context", json!({ "key": "port" }));
+    assert_eq!(left.content["notes"][0]["value"], "8080", "{}", left.text);
+    agent.good("set_context", json!({ "key": "port", "delete": true, "task": "T-1" }));
+}
