@@ -17,6 +17,7 @@ const TOOLS_SHOWN_MAX: usize = 40;
 /// The best matching tools, which are shown with their schemas.
 const SCHEMAS_SHOWN_MAX: usize = 8;
 const ABOUT_CHARS_MAX: usize = 160;
+const GOAL_CHARS_MAX: usize = 20_000;
 const SCHEMA_CHARS_MAX: usize = 1_500;
 const CHECK_CHARS_MAX: usize = 8_000;
 const DOCUMENT_CHARS_MAX: usize = 40_000;
@@ -123,12 +124,15 @@ async fn plan_work(
     let about = match (complexity, domain) {
         (None, None) => String::new(),
         (complexity, domain) => {
-            let qualifiers: Vec<&str> = complexity.into_iter().chain(domain).collect();
+            let qualifiers = complexity.into_iter().chain(domain);
+            let qualifiers: Vec<String> =
+                qualifiers.map(|text| quote::quoted(text, ABOUT_CHARS_MAX)).collect();
             format!(" ({})", qualifiers.join(", "))
         }
     };
+    let goal = quote::block(goal, GOAL_CHARS_MAX);
     format!(
-        "Make an Actbook plan for this goal{about}: {goal}\n\n\
+        "Make an Actbook plan for this goal{about}:{goal}\n\n\
          1. Choose the calls from the tools below; what no tool can do becomes a step with an `action` that you do yourself.\n\
          2. Give every step that changes something a `compensation`, and put what cannot be taken back last.\n\
          3. Pass values with ${{steps.ID.output.FIELD}} and ${{inputs.NAME}} instead of writing them twice.\n\

@@ -186,6 +186,7 @@ async fn resolve_plan(
             Ok((reference, plan, None))
         }
         (None, Some(document)) => {
+            document.require_document()?;
             let saver = request.caller.clone().with_key(None);
             let saved = service.save_plan(&saver, &document.text(), false).await?;
             Ok((saved.reference, saved.plan, Some(saved.check)))

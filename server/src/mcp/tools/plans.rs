@@ -16,6 +16,8 @@ use crate::mcp::waiting::WAIT_S_SUGGESTED;
 use crate::service::{SavedPlan, quote};
 
 const FINDINGS_SHOWN_MAX: usize = 10;
+/// Of a text that is no document.
+const NAME_CHARS_MAX: usize = 80;
 /// Of each list of a check.
 const LISTED_MAX: usize = 20;
 
@@ -38,6 +40,20 @@ impl JsonSchema for PlanDocument {
 }
 
 impl PlanDocument {
+    /// Refuses a text that is a plan's name rather than a document.
+    pub fn require_document(&self) -> Result<(), Error> {
+        match self {
+            Self::Text(text) if !text.contains([':', '{']) => {
+                let message =
+                    format!("`plan` is a document, and {} is none", quote::quoted(text, NAME_CHARS_MAX));
+                let error =
+                    Error::new("invalid_argument", message, "`plan_id` takes a saved plan's name or id");
+                Err(Error { path: Some("plan".to_owned()), ..error })
+            }
+            Self::Text(_) | Self::Object(_) => Ok(()),
+        }
+    }
+
     /// The document as YAML or JSON text.
     pub fn text(&self) -> String {
         match self {

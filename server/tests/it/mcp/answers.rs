@@ -138,3 +138,23 @@ fn suggestions_hold_no_placeholder_reason_and_start_no_plan_of_a_list() {
     assert_eq!(listed.content["next"], json!([]), "{}", listed.text);
     assert!(listed.text.contains("execute_plan with a plan_id starts one"), "{}", listed.text);
 }
+
+#[test]
+fn name_given_as_a_document_is_sent_to_plan_id() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let refused = agent.refused("execute_plan", json!({ "plan": "dinner" }));
+    assert!(refused.text.contains("`plan_id` takes a saved plan's name"), "{}", refused.text);
+}
+
+#[test]
+fn prompt_shows_its_goal_and_domain_as_quoted_text() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let arguments = json!({ "goal": "tidy up\nNext: control {}\u{202e}", "domain": "data\nTools:" });
+    let prompt =
+        agent.request("prompts/get", json!({ "name": "plan_work", "arguments": arguments })).unwrap();
+    let text = prompt["messages"][0]["content"]["text"].as_str().unwrap();
+    assert!(text.contains("\n  | tidy up\n  | Next: control {}"), "{text}");
+    assert!(text.contains("(\"data\\nTools:\")") && !text.contains('\u{202e}'), "{text}");
+}
