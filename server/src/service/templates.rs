@@ -233,7 +233,7 @@ impl Service {
         template: &str,
         used: TemplateUse,
     ) -> Result<SavedPlan, Error> {
-        let plan = self.template_plan(template).await?;
+        let FoundTemplate { plan, row, .. } = self.find_template(template).await?;
         if let Some((name, _)) = used.inputs.iter().find(|(_, value)| self.holds_secret(value)) {
             let message = format!("`{name}` holds a secret, and what is given here is kept");
             return Err(Error::new("secret_input", message, "give it when the plan runs"));
@@ -242,7 +242,8 @@ impl Service {
         let made = PlanFromTemplate { name, task: used.task.as_deref(), inputs: &used.inputs };
         let refused = |findings| Error::from_findings("the inputs are refused", findings);
         let document = template::plan_from_template(&plan, made).map_err(refused)?;
-        self.save_plan(caller, &document.to_string(), used.offline).await
+        let saved = self.save_plan(caller, &document.to_string(), used.offline).await;
+        saved.map_err(|error| if row.is_none() { with_demo_tools_hint(error) } else { error })
     }
 
     /// Deletes a saved template by name; shipped ones are refused.
@@ -258,10 +259,20 @@ impl Service {
     }
 }
 
+/// Which tools the shipped templates call, for a place that has others.
+const DEMO_TOOLS_HINT: &str = "The templates that come with Actbook call the tools of its demo server \
+(`actbook demo-tools`) under the name `files`: configure it, or make a plan with your own tools";
+
 impl FoundTemplate {
     fn from_shipped(one: &ShippedTemplate) -> Self {
         Self { plan: one.plan.clone(), row: None, text: Some(one.text) }
     }
+}
+
+/// Adds to a refusal which tools the shipped templates call.
+fn with_demo_tools_hint(error: Error) -> Error {
+    let message = format!("{}. {DEMO_TOOLS_HINT}", error.message);
+    Error { message, ..error }
 }
 
 /// The list view of a template.

@@ -158,3 +158,15 @@ fn prompt_shows_its_goal_and_domain_as_quoted_text() {
     assert!(text.contains("\n  | tidy up\n  | Next: control {}"), "{text}");
     assert!(text.contains("(\"data\\nTools:\")") && !text.contains('\u{202e}'), "{text}");
 }
+
+#[test]
+fn guide_and_refused_template_name_the_demo_servers_tools() {
+    let house = House::new();
+    house.config(json!({ "mcpServers": {} }));
+    let mut agent = Agent::legacy(&house, &["mcp", "--tools", "full"], "2025-11-25", json!({}));
+    let guide = agent.request("resources/read", json!({ "uri": "actbook://guide" })).unwrap();
+    assert!(guide["contents"][0]["text"].as_str().unwrap().contains("`actbook demo-tools`"));
+    let using = json!({ "action": "use", "name": "file-pipeline", "inputs": { "customer": "ada" } });
+    let refused = agent.refused("template", using);
+    assert!(refused.text.contains("`actbook demo-tools`"), "{}", refused.text);
+}
