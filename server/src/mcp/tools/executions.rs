@@ -44,7 +44,7 @@ pub struct ExecutePlanInput {
     inputs: Option<Map<String, Value>>,
     /// Seconds to wait for its end or first question; default 0: answers at once while it runs on
     wait_s: Option<f64>,
-    /// Same key + same request = same execution
+    /// Same key + same request, from a client of your name = same execution
     #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }

@@ -71,7 +71,7 @@ pub struct SavePlanInput {
     plan: PlanDocument,
     /// Check only, save nothing
     dry_run: Option<bool>,
-    /// Same key + same request = same answer, done once
+    /// Same key + same request, from a client of your name = same answer, done once
     #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }

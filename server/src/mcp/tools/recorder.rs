@@ -42,7 +42,7 @@ pub struct RecordExecutionStartInput {
     /// Instead of plan_id: the document; it is saved first
     plan: Option<PlanDocument>,
     inputs: Option<Map<String, Value>>,
-    /// Same key + same request = same execution
+    /// Same key + same request, from a client of your name = same execution
     #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }

@@ -73,3 +73,28 @@ fn deleting_without_an_owner_leaves_an_owned_note_alone() {
     assert_eq!(left.content["notes"][0]["value"], "8080", "{}", left.text);
     agent.good("set_context", json!({ "key": "port", "delete": true, "task": "T-1" }));
 }
+
+#[test]
+fn idempotency_key_holds_per_client_name_and_the_schema_says_so() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let plan = steps(&[json!({ "id": "own", "action": "Wait" })]);
+    let start = json!({ "plan": plan, "idempotency_key": "k" });
+    let first = agent.good("execute_plan", start.clone());
+    let shared = Agent::new(&house).good("execute_plan", start.clone());
+    assert_eq!(first.id(), shared.id(), "another session of the same client");
+
+    let mut other = Agent::start(&house, &["mcp"]);
+    let client = json!({ "name": "other", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    other.request("initialize", hello).unwrap();
+    other.notify("notifications/initialized", json!({}));
+    let started = other.request("tools/call", json!({ "name": "execute_plan", "arguments": start })).unwrap();
+    assert_ne!(started["structuredContent"]["id"], first.content["id"], "{started}");
+
+    let listed = other.request("tools/list", json!({})).unwrap();
+    let tools = listed["tools"].as_array().unwrap();
+    let execute = tools.iter().find(|tool| tool["name"] == "execute_plan").unwrap();
+    let about = execute["inputSchema"]["properties"]["idempotency_key"]["description"].as_str().unwrap();
+    assert!(about.contains("client of your name"), "{about}");
+}
