@@ -186,9 +186,7 @@ pub struct ActionFacts {
     /// What was done to undo a step.
     pub action_taken: Option<String>,
     /// `failed`: undoing the step by hand did not work.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<ReportedStatus>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
 

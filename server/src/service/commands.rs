@@ -1,9 +1,8 @@
 //! Commands that people and agents give to an execution. Each becomes an entry in the journal, from which the
 //! execution's driver continues.
 
-use actbook_engine::execution::Command;
-use actbook_engine::id::StreamId;
 use actbook_engine::execution::{Command, check_corrected_answer};
+use actbook_engine::id::StreamId;
 use actbook_engine::policy::StepAnswer;
 use serde_json::Value;
 
