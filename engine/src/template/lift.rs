@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use crate::bind::{ValueTemplate, find_redacted, json_type_of};
+use crate::id::StepNo;
 use crate::plan::{Plan, input_reads};
 
 /// Most literals that become inputs: the person who runs the template has to read them all.
@@ -19,17 +20,29 @@ struct LiteralArgument {
     value: Value,
 }
 
-/// Makes a template document from a plan that ran with the inputs `given`. A value that `secret` recognises
-/// gets no default, so it is asked for at each run.
+/// The values with which an execution ran.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecutionValues<'a> {
+    /// The inputs; `None` where the plan declares none.
+    pub inputs: Option<&'a Value>,
+    /// By step: the arguments from an answer that replaced the plan's.
+    pub corrected_arguments: &'a BTreeMap<StepNo, Value>,
+}
+
+/// Makes a template document from a plan that ran with these `values`. A value that `secret` recognises gets
+/// no default, so it is asked for at each run.
 pub fn template_from_execution(
     plan: &Plan,
     name: &str,
-    given: Option<&Value>,
+    values: ExecutionValues<'_>,
     secret: &dyn Fn(&Value) -> bool,
 ) -> Value {
     let mut document = super::template_from_plan(plan, name);
+    for (no, arguments) in values.corrected_arguments {
+        replace_arguments(&mut document["steps"][no.index()], plan, *no, arguments);
+    }
     let mut inputs = InputSchemaBuilder::new(&document, plan);
-    inputs.add_given_defaults(given, secret);
+    inputs.add_given_defaults(values.inputs, secret);
     if !inputs.closed {
         let names = inputs.declare_inputs(liftable_literals(&document), secret);
         let steps = document["steps"].as_array_mut().into_iter().flatten();
@@ -41,6 +54,32 @@ pub fn template_from_execution(
         document["inputs"] = schema;
     }
     document
+}
+
+/// Replaces a step's arguments by literal ones. The steps that the plan's arguments read stay dependencies.
+fn replace_arguments(step: &mut Value, plan: &Plan, no: StepNo, arguments: &Value) {
+    step["arguments"] = escape_expressions(arguments);
+    let mut depends_on = step["depends_on"].as_array().cloned().unwrap_or_default();
+    for (_, reads) in plan.step(no).reads().into_iter().filter(|(field, _)| *field == "arguments") {
+        depends_on.extend(reads.outputs.union(&reads.statuses).map(|id| json!(id)));
+    }
+    let mut seen = BTreeSet::new();
+    depends_on.retain(|id| seen.insert(id.to_string()));
+    if !depends_on.is_empty() {
+        step["depends_on"] = Value::Array(depends_on);
+    }
+}
+
+/// The value as a template that binds to it: `${` in its texts is escaped.
+fn escape_expressions(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(text.replace("${", "$${")),
+        Value::Array(items) => items.iter().map(escape_expressions).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), escape_expressions(value))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
 }
 
 /// The `arguments` of a step, of its compensation and of its probe, where present.

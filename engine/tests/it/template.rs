@@ -1,11 +1,15 @@
 //! Templates made from executions: literals become inputs, and with its defaults a template makes the same
 //! calls.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actbook_engine::bind::{ExpressionScope, redaction_marker};
+use actbook_engine::id::StepNo;
 use actbook_engine::plan::{CompensationWork, Plan, StepWork};
-use actbook_engine::template::{PlanFromTemplate, plan_from_template, template_from_execution};
+use actbook_engine::template::{
+    ExecutionValues, PlanFromTemplate, plan_from_template, template_from_execution,
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +18,8 @@ fn plan(document: &Value) -> Plan {
 }
 
 fn lifted(document: &Value, given: Option<&Value>) -> Value {
-    template_from_execution(&plan(document), "again", given, &|_| false)
+    let values = ExecutionValues { inputs: given, corrected_arguments: &BTreeMap::new() };
+    template_from_execution(&plan(document), "again", values, &|_| false)
 }
 
 fn steps(list: Value) -> Value {
@@ -73,6 +78,21 @@ fn a_literal_becomes_an_input_and_the_same_literal_the_same_input() {
 }
 
 #[test]
+fn corrected_arguments_replace_the_plans_and_stay_literal() {
+    let document = steps(json!([
+        { "id": "read", "tool": "f/read", "arguments": {} },
+        { "id": "write", "tool": "f/write", "arguments": { "path": "${steps.read.output.path}" },
+          "compensation": { "tool": "f/delete", "arguments": { "path": "${arguments.path}" } } },
+    ]));
+    let corrected = BTreeMap::from([(StepNo(1), json!({ "path": "a-${b}.md" }))]);
+    let values = ExecutionValues { inputs: None, corrected_arguments: &corrected };
+    let template = template_from_execution(&plan(&document), "again", values, &|_| false);
+    let sent = json!({ "path": "a-${b}.md" });
+    assert_eq!(calls(&template, json!({}))[1], json!([sent, sent, null]));
+    assert_eq!(template["steps"][1]["depends_on"], json!(["read"]), "the order stays");
+}
+
+#[test]
 fn different_literals_under_one_name_are_told_apart_by_their_steps() {
     let document = steps(json!([
         { "id": "one", "tool": "f/write", "arguments": { "path": "a", "in": "x" } },
@@ -107,7 +127,8 @@ fn what_the_execution_was_given_becomes_the_default_and_expressions_stay() {
 fn a_secret_is_asked_for_each_time() {
     let document =
         steps(json!([{ "id": "a", "tool": "f/send", "arguments": { "key": "sesame", "to": "ada" } }]));
-    let template = template_from_execution(&plan(&document), "again", None, &|value| value == "sesame");
+    let values = ExecutionValues { inputs: None, corrected_arguments: &BTreeMap::new() };
+    let template = template_from_execution(&plan(&document), "again", values, &|value| value == "sesame");
     assert!(!template.to_string().contains("sesame"), "{template}");
     assert_eq!(template["steps"][0]["arguments"]["key"], "${inputs.key}");
     assert!(plan(&template).check_inputs(&defaults(&template)).is_err());

@@ -3,12 +3,14 @@
 
 mod shipped;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actbook_engine::analysis;
-use actbook_engine::id::PlanId;
+use actbook_engine::execution::{Execution, PayloadRef};
+use actbook_engine::id::{PlanId, StepNo};
 use actbook_engine::plan::Plan;
-use actbook_engine::template::{self, PlanFromTemplate};
+use actbook_engine::template::{self, ExecutionValues, PlanFromTemplate};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -178,7 +180,7 @@ impl Service {
     }
 
     /// Saves what an execution ran as a template, with its literal values turned into inputs. Refused if the
-    /// execution's inputs were erased.
+    /// execution's inputs or corrected arguments were erased.
     pub async fn save_template_from_execution(
         &self,
         caller: &Caller,
@@ -188,18 +190,35 @@ impl Service {
     ) -> Result<SavedPlan, Error> {
         let execution = self.fold(self.find(id).await?.stream)?;
         let inputs = match execution.inputs {
-            Some(kept) => payloads::by_position(self.tenant, kept.position.0).first(&self.db).await?,
+            Some(kept) => Some(self.template_value(kept).await?),
             None => None,
         };
-        if execution.inputs.is_some() && inputs.is_none() {
-            let message = "what this execution was given has been erased";
-            return Err(Error::new("erased", message, "make the template of its plan: `template save`"));
-        }
-        let inputs: Option<Value> = inputs.and_then(|payload| serde_json::from_slice(&payload.body).ok());
-        let document = template::template_from_execution(&execution.plan, name, inputs.as_ref(), &|value| {
+        let corrected_arguments = &self.corrected_arguments(&execution).await?;
+        let values = ExecutionValues { inputs: inputs.as_ref(), corrected_arguments };
+        let document = template::template_from_execution(&execution.plan, name, values, &|value| {
             self.holds_secret(value)
         });
         self.submit_template(caller, document, everywhere).await
+    }
+
+    /// By step: the arguments from an answer that replaced the plan's.
+    async fn corrected_arguments(&self, execution: &Execution) -> Result<BTreeMap<StepNo, Value>, Error> {
+        let mut corrected = BTreeMap::new();
+        for (no, _) in execution.plan.numbered_steps() {
+            if let Some(kept) = execution.step(no).corrected_arguments {
+                corrected.insert(no, self.template_value(kept).await?);
+            }
+        }
+        Ok(corrected)
+    }
+
+    /// A stored value that a template needs; refused if it was erased.
+    async fn template_value(&self, kept: PayloadRef) -> Result<Value, Error> {
+        let payload = payloads::by_position(self.tenant, kept.position.0).first(&self.db).await?;
+        payload.and_then(|payload| serde_json::from_slice(&payload.body).ok()).ok_or_else(|| {
+            let message = "what this execution was given has been erased";
+            Error::new("erased", message, "make the template of its plan: `template save`")
+        })
     }
 
     /// Redacts, checks and saves a template. The check is offline: live tools are checked when the template

@@ -102,6 +102,25 @@ fn a_template_made_of_a_past_execution_runs_again_with_other_inputs() {
 }
 
 #[test]
+fn template_of_an_execution_makes_its_corrected_calls() {
+    let house = House::new();
+    let step = json!({ "id": "draft", "tool": "files/write_file",
+        "arguments": { "path": "../draft.txt", "content": "text" },
+        "compensation": { "tool": "files/delete_file", "arguments": { "path": "${arguments.path}" } } });
+    house.write("plan.json", &json!({ "name": "wrong", "steps": [step] }).to_string());
+    house.expect(3, &["run", "plan.json"]);
+    let id = house.newest();
+    let corrected = r#"{"path": "draft.txt", "content": "text"}"#;
+    house.expect(0, &["decide", &id, "draft", "retry", "--reason", "wrong path", "--arguments", corrected]);
+    house.expect(0, &["resume", &id]);
+    house.expect(0, &["undo", &id]);
+    house.expect(0, &["template", "from", &id, "right"]);
+    house.expect(0, &["template", "use", "right", "--run"]);
+    assert_eq!(sent(&house, &house.newest()), sent(&house, &id));
+    assert!(house.path("work/draft.txt").exists());
+}
+
+#[test]
 fn a_template_has_an_author_and_a_history_and_outlives_a_rebuild() {
     for_each_database(async |scratch| {
         let house = on(&scratch.url);
