@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use super::duration::parse_duration_ms;
 use super::finding::{DocumentPath, Finding};
 
 /// Pairs of a field's name in other formats and its name in this one.
@@ -47,6 +48,9 @@ const STEP_FIELDS_REMOVED: [&str; 4] = ["status", "order", "step_number", "creat
 /// Field-name suffixes that name a unit, with that unit as durations spell it.
 const UNIT_SUFFIXES: [(&str, &str); 6] =
     [("_ms", "ms"), ("_seconds", "s"), ("_s", "s"), ("_minutes", "m"), ("_min", "m"), ("_hours", "h")];
+/// Fields whose value is a text; other stores keep numbers in some of them.
+const PLAN_TEXTS: [&str; 5] = ["name", "description", "type", "task", "reasoning"];
+const STEP_TEXTS: [&str; 4] = ["name", "tool", "action", "when"];
 /// Fields whose value is a duration.
 const DURATION_FIELDS: [&str; 2] = ["timeout", "estimated_duration"];
 /// Fewest changes that are reported together: a single one is explained better by its field's own finding.
@@ -70,14 +74,17 @@ impl AdaptedDocument {
         (adapted.changes.len() >= CHANGES_MIN).then_some(adapted)
     }
 
-    /// The error that shows the author the converted document, or the list of changes.
-    pub fn to_finding(&self) -> Finding {
+    /// The error that shows the author the converted document, or the list of changes. `valid`: the converted
+    /// document has no errors of its own.
+    pub fn to_finding(&self, valid: bool) -> Finding {
         let changes: Vec<&str> = self.changes.iter().map(String::as_str).collect();
         let changes = changes.join("; ");
         let text = self.document.to_string();
         let message = "the plan is in the shape of another store";
-        let cure = if text.len() <= SHOWN_BYTES_MAX {
+        let cure = if text.len() <= SHOWN_BYTES_MAX && valid {
             format!("give this document instead: {text} ({changes})")
+        } else if text.len() <= SHOWN_BYTES_MAX {
+            format!("give this document instead, with the errors below cured: {text} ({changes})")
         } else {
             format!("change all of these: {changes}")
         };
@@ -87,6 +94,8 @@ impl AdaptedDocument {
     fn convert_plan(&mut self, plan: &mut Map<String, Value>) {
         self.rename_fields(plan, PLAN_RENAMES);
         self.remove_fields(plan, &PLAN_FIELDS_REMOVED);
+        self.remove_empty_fields(plan);
+        self.convert_texts(plan, &PLAN_TEXTS);
         if let Some(Value::Object(policy)) = plan.get_mut("policy") {
             self.convert_durations(policy, &DURATION_FIELDS[..1]);
         }
@@ -116,7 +125,9 @@ impl AdaptedDocument {
         let Value::Object(step) = step else { return };
         self.rename_fields(step, STEP_RENAMES);
         self.remove_fields(step, &STEP_FIELDS_REMOVED);
+        self.remove_empty_fields(step);
         self.convert_description(step);
+        self.convert_texts(step, &STEP_TEXTS);
         self.convert_id(index, step);
         self.convert_durations(step, &DURATION_FIELDS);
         self.convert_dependencies(step);
@@ -127,25 +138,45 @@ impl AdaptedDocument {
         }
     }
 
-    /// Turns `description` into `action` where the step has no tool or action, else into `name`.
+    /// Turns `description` into `action` where the step has no tool or action, else into `name`, else into
+    /// `metadata`.
     fn convert_description(&mut self, step: &mut Map<String, Value>) {
-        let has_work = ["tool", "action"].iter().any(|field| step.contains_key(*field));
-        let target = match (has_work, step.contains_key("name")) {
-            (false, _) => "action",
-            (true, false) => "name",
-            (true, true) => return,
-        };
-        self.rename_fields(
-            step,
-            if target == "action" { &[("description", "action")] } else { &[("description", "name")] },
-        );
+        if !step.contains_key("tool") {
+            self.rename_fields(step, &[("description", "action")]);
+        }
+        self.rename_fields(step, &[("description", "name")]);
+        if !step.contains_key("metadata")
+            && let Some(description) = step.remove("description")
+        {
+            step.insert("metadata".to_owned(), json!({ "description": description }));
+            self.changes.insert("a step's `description` belongs into `metadata`".to_owned());
+        }
+    }
+
+    /// Removes fields without a value.
+    fn remove_empty_fields(&mut self, map: &mut Map<String, Value>) {
+        let before = map.len();
+        map.retain(|_, value| !value.is_null());
+        if map.len() < before {
+            self.changes.insert("a field without a value is left out".to_owned());
+        }
+    }
+
+    /// Turns numbers and booleans into texts.
+    fn convert_texts(&mut self, map: &mut Map<String, Value>, fields: &[&str]) {
+        for field in fields {
+            if let Some(value @ (Value::Number(_) | Value::Bool(_))) = map.get_mut(*field) {
+                *value = Value::String(value.to_string());
+                self.changes.insert(format!("`{field}` is a text"));
+            }
+        }
     }
 
     /// Gives the step a string id: its number in the list where it has none.
     fn convert_id(&mut self, index: usize, step: &mut Map<String, Value>) {
         let id = match step.get("id") {
             None => format!("step-{}", index + 1),
-            Some(Value::Number(number)) => number.to_string(),
+            Some(Value::Number(number)) => number_id(number),
             Some(_) => return,
         };
         step.insert("id".to_owned(), Value::String(id));
@@ -156,7 +187,7 @@ impl AdaptedDocument {
     fn convert_dependencies(&mut self, step: &mut Map<String, Value>) {
         let Some(depends_on) = step.get_mut("depends_on") else { return };
         let as_text = |id: &Value| match id {
-            Value::Number(number) => Value::String(number.to_string()),
+            Value::Number(number) => Value::String(number_id(number)),
             other => other.clone(),
         };
         let list: Value = match &*depends_on {
@@ -170,18 +201,21 @@ impl AdaptedDocument {
         }
     }
 
-    /// Rewrites numeric durations as text: in the unit of the field's suffix, or in seconds without one.
+    /// Rewrites durations that are whole numbers as text: in the unit of the field's suffix, or in seconds
+    /// without one.
     fn convert_durations(&mut self, map: &mut Map<String, Value>, fields: &[&str]) {
         for field in fields {
             for (suffix, unit) in UNIT_SUFFIXES {
                 let other = format!("{field}{suffix}");
-                if !map.contains_key(*field)
-                    && let Some(number) = map.get(&other).and_then(Value::as_u64)
-                {
+                let duration = match map.get(&other) {
+                    Some(Value::Number(number)) => format!("{number}{unit}"),
+                    Some(Value::String(text)) => text.clone(),
+                    Some(_) | None => continue,
+                };
+                if !map.contains_key(*field) && parse_duration_ms(&duration).is_some() {
                     map.remove(&other);
-                    map.insert((*field).to_owned(), Value::String(format!("{number}{unit}")));
-                    self.changes
-                        .insert(format!("`{other}` is `{field}` with a unit, as in `{number}{unit}`"));
+                    self.changes.insert(format!("`{other}` is `{field}` with a unit, as in `{duration}`"));
+                    map.insert((*field).to_owned(), Value::String(duration));
                 }
             }
             if let Some(number) = map.get(*field).and_then(Value::as_u64) {
@@ -213,4 +247,9 @@ impl AdaptedDocument {
             }
         }
     }
+}
+
+/// A number as a step id, which has no points.
+fn number_id(number: &serde_json::Number) -> String {
+    number.to_string().replace('.', "-")
 }

@@ -65,7 +65,8 @@ fn foreign_format_findings(value: &Value, found: &[Finding]) -> Option<Vec<Findi
     let mut left = FindingCollector::default();
     build_plan(&adapted.document, document::canonical_json(&adapted.document).ok()?, &mut left);
     let left = with_step_ids(left, &adapted.document);
-    (left.len() < found.len()).then(|| [adapted.to_finding()].into_iter().chain(left).collect())
+    let finding = adapted.to_finding(left.is_empty());
+    (left.len() < found.len()).then(|| [finding].into_iter().chain(left).collect())
 }
 
 /// Reads the whole document into a plan and collects errors; `None` where it is no map.

@@ -1,6 +1,8 @@
 //! One mistake per case: the text, and all its findings.
 
 use actbook_engine::plan::Plan;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
 
 use super::steps;
 
@@ -58,4 +60,54 @@ fn plans_beyond_their_limits_are_refused() {
         refusal(&steps(&many_errors))
             .ends_with("more_errors plan: there are 400 more errors; cure these first")
     );
+}
+
+/// A field of another store's document under one of `names`, with one of these values; or absent.
+fn foreign_field(
+    names: &'static [&'static str],
+    values: Vec<Value>,
+) -> impl Strategy<Value = Option<(String, Value)>> {
+    let field = (proptest::sample::select(names), proptest::sample::select(values));
+    proptest::option::of(field.prop_map(|(name, value)| (name.to_owned(), value)))
+}
+
+fn foreign_step() -> impl Strategy<Value = Map<String, Value>> {
+    let texts = || vec![json!("Write it"), json!(3), Value::Null];
+    let durations = vec![json!(5), json!("5m"), Value::Null];
+    let fields = (
+        foreign_field(&["step_name", "title", "name"], texts()),
+        foreign_field(&["description"], texts()),
+        foreign_field(&["duration", "estimated_duration", "estimated_duration_minutes"], durations),
+        foreign_field(&["rollback", "undo", "compensation"], vec![json!("Take it back"), Value::Null]),
+        foreign_field(&["status", "order"], vec![json!(1), Value::Null]),
+    );
+    fields.prop_map(|(name, about, duration, undo, status)| {
+        let action = Some(("action".to_owned(), json!("Do it")));
+        [action, name, about, duration, undo, status].into_iter().flatten().collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn corrected_document_of_another_store_is_accepted(
+        task in foreign_field(&["task_id", "task"], vec![json!(3), json!("T-1"), Value::Null]),
+        reasoning in foreign_field(&["rationale", "reasoning"], vec![json!("why"), json!(1), Value::Null]),
+        mut steps in proptest::collection::vec(foreign_step(), 1..4),
+        numbered in any::<bool>(),
+    ) {
+        for (index, step) in steps.iter_mut().enumerate().filter(|_| numbered) {
+            step.insert("step_id".to_owned(), json!(index + 1));
+            step.insert("dependencies".to_owned(), json!((1..=index).collect::<Vec<_>>()));
+        }
+        let mut document = json!({ "plan_type": "release", "version": 1, "steps": steps });
+        for (name, value) in [task, reasoning].into_iter().flatten() {
+            document[name] = value;
+        }
+        let findings = Plan::from_value(&document).expect_err("it is in another shape");
+        prop_assert_eq!(findings.len(), 1, "{:?}", findings);
+        let rest = findings[0].cure.strip_prefix("give this document instead: ").expect("a document");
+        let corrected = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next();
+        let corrected = corrected.expect("a document").expect("JSON");
+        prop_assert!(Plan::from_value(&corrected).is_ok(), "{}", corrected);
+    }
 }
