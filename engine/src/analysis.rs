@@ -82,6 +82,14 @@ pub fn check_plan(plan: &Plan, terms: &ToolPolicies) -> PlanCheck {
     }
 }
 
+/// Findings about a draft with parse errors, beyond those: rules that hold whatever the errors hide.
+pub fn check_draft(draft: &Plan, terms: &ToolPolicies) -> Vec<Finding> {
+    let mut findings = tool_claims::forbidden_probes(draft, terms);
+    findings.extend(advice::limit_per_code(inputs::findings(draft)));
+    findings.extend(check_names(draft));
+    findings
+}
+
 /// Checks a plan against its live tools: arguments, outputs, and what the servers and the config claim.
 pub fn check_against_tools(plan: &Plan, tools: &ToolFactsByName, terms: &ToolPolicies) -> Vec<Finding> {
     let mut findings = with_large_stack(|| arguments::findings(plan, tools));

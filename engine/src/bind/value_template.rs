@@ -27,6 +27,8 @@ enum ValueTemplateNode {
     Text(Vec<TextPiece>),
     List(Vec<ValueTemplateNode>),
     Object(Vec<(String, ValueTemplateNode)>),
+    /// A text that does not compile, in a draft; it is never bound.
+    Invalid,
 }
 
 /// A part of a text with expressions.
@@ -37,11 +39,17 @@ enum TextPiece {
 }
 
 impl ValueTemplate {
-    /// Compiles the expressions in the value's texts.
+    /// Compiles the expressions in the value's texts; `Err` is the first that does not compile.
     pub fn parse(value: &Value) -> Result<Self, BindError> {
-        let mut reads = ReadSet::default();
-        let shape = parse_node(value, &mut reads)?;
-        Ok(Self { root: shape, reads })
+        let (template, errors) = Self::parse_draft(value);
+        errors.into_iter().next().map_or(Ok(template), Err)
+    }
+
+    /// Compiles what it can, with all errors. With any error the template is for static checks only.
+    pub(crate) fn parse_draft(value: &Value) -> (Self, Vec<BindError>) {
+        let (mut reads, mut errors) = (ReadSet::default(), Vec::new());
+        let root = parse_node(value, &mut reads, &mut errors);
+        (Self { root, reads }, errors)
     }
 
     /// A template that binds to `value` as it is; `${…}` in it is plain text.
@@ -73,7 +81,8 @@ impl ValueTemplate {
             ValueTemplateNode::Expression(_)
             | ValueTemplateNode::Text(_)
             | ValueTemplateNode::List(_)
-            | ValueTemplateNode::Object(_) => None,
+            | ValueTemplateNode::Object(_)
+            | ValueTemplateNode::Invalid => None,
         }
     }
 
@@ -83,24 +92,27 @@ impl ValueTemplate {
     }
 }
 
-/// Compiles a value and adds what its expressions read to `reads`.
-fn parse_node(value: &Value, reads: &mut ReadSet) -> Result<ValueTemplateNode, BindError> {
+/// Compiles a value; adds what its expressions read to `reads`, and those that do not compile to `errors`.
+fn parse_node(value: &Value, reads: &mut ReadSet, errors: &mut Vec<BindError>) -> ValueTemplateNode {
+    let mut parse_part = |value: &Value, prefix: &dyn Fn(BindError) -> BindError| {
+        let mut inner = Vec::new();
+        let node = parse_node(value, reads, &mut inner);
+        errors.extend(inner.into_iter().map(prefix));
+        node
+    };
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(ValueTemplateNode::Literal(value.clone())),
-        Value::String(text) => parse_text(text, reads),
+        Value::Null | Value::Bool(_) | Value::Number(_) => ValueTemplateNode::Literal(value.clone()),
+        Value::String(text) => parse_text(text, reads, errors),
         Value::Array(items) => {
-            let shaped = items
-                .iter()
-                .enumerate()
-                .map(|(index, item)| parse_node(item, reads).map_err(|error| error.prefix_item(index)));
-            Ok(list_node(shaped.collect::<Result<_, _>>()?))
+            let items = items.iter().enumerate();
+            let part = |(index, item)| parse_part(item, &|error| error.prefix_item(index));
+            list_node(items.map(part).collect())
         }
         Value::Object(fields) => {
-            let shaped = fields.iter().map(|(name, field)| match parse_node(field, reads) {
-                Ok(shape) => Ok((name.clone(), shape)),
-                Err(error) => Err(error.prefix_field(name)),
-            });
-            Ok(object_node(shaped.collect::<Result<_, _>>()?))
+            let part = |(name, field): (&String, &Value)| {
+                (name.clone(), parse_part(field, &|error| error.prefix_field(name)))
+            };
+            object_node(fields.iter().map(part).collect())
         }
     }
 }
@@ -124,16 +136,21 @@ fn object_node(fields: Vec<(String, ValueTemplateNode)>) -> ValueTemplateNode {
     ValueTemplateNode::Literal(Value::Object(literal.collect()))
 }
 
-/// Compiles a text: a literal, a single expression, or pieces.
-fn parse_text(text: &str, reads: &mut ReadSet) -> Result<ValueTemplateNode, BindError> {
-    let mut pieces = split_text(text)?;
+/// Compiles a text: a literal, a single expression, or pieces. A part that does not compile is left out, and
+/// the node is `Invalid`.
+fn parse_text(text: &str, reads: &mut ReadSet, errors: &mut Vec<BindError>) -> ValueTemplateNode {
+    let errors_before = errors.len();
+    let mut pieces = split_text(text, errors);
     for piece in &pieces {
         match piece {
             TextPiece::Expression(expression) => reads.merge(&expression.reads()),
             TextPiece::Literal(_) => {}
         }
     }
-    Ok(match (pieces.pop(), pieces.is_empty()) {
+    if errors.len() > errors_before {
+        return ValueTemplateNode::Invalid;
+    }
+    match (pieces.pop(), pieces.is_empty()) {
         (None, _) => ValueTemplateNode::Literal(Value::from("")),
         (Some(TextPiece::Literal(text)), true) => ValueTemplateNode::Literal(Value::from(text)),
         (Some(TextPiece::Expression(expression)), true) => ValueTemplateNode::Expression(expression),
@@ -141,11 +158,11 @@ fn parse_text(text: &str, reads: &mut ReadSet) -> Result<ValueTemplateNode, Bind
             pieces.push(last);
             ValueTemplateNode::Text(pieces)
         }
-    })
+    }
 }
 
 /// Splits a text into literal parts and expressions. `$${` is an escaped `${`.
-fn split_text(text: &str) -> Result<Vec<TextPiece>, BindError> {
+fn split_text(text: &str, errors: &mut Vec<BindError>) -> Vec<TextPiece> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
@@ -158,24 +175,26 @@ fn split_text(text: &str) -> Result<Vec<TextPiece>, BindError> {
         }
         plain.push_str(&rest[..at]);
         let inside = &rest[at + 2..];
-        let end = closing_brace(inside).ok_or_else(|| BindError {
-            path: String::new(),
-            message: format!(
-                "`{}`: the `${{` is never closed; write `$${{` for a plain `${{`",
-                excerpt(&rest[at..])
-            ),
-        })?;
+        let Some(end) = closing_brace(inside) else {
+            let source = excerpt(&rest[at..]);
+            let message = format!("`{source}`: the `${{` is never closed; write `$${{` for a plain `${{`");
+            errors.push(BindError { path: String::new(), message });
+            return pieces;
+        };
         if !plain.is_empty() {
             pieces.push(TextPiece::Literal(std::mem::take(&mut plain)));
         }
-        pieces.push(TextPiece::Expression(Expression::parse(&inside[..end])?));
+        match Expression::parse(&inside[..end]) {
+            Ok(expression) => pieces.push(TextPiece::Expression(expression)),
+            Err(error) => errors.push(error),
+        }
         rest = &inside[end + 1..];
     }
     plain.push_str(rest);
     if !plain.is_empty() {
         pieces.push(TextPiece::Literal(plain));
     }
-    Ok(pieces)
+    pieces
 }
 
 impl ValueTemplateNode {
@@ -184,6 +203,7 @@ impl ValueTemplateNode {
             Self::Literal(value) => TemplateOutline::Literal(value),
             Self::Expression(expression) => outline::outline_of(expression),
             Self::Text(_) => TemplateOutline::Computed(Some("string")),
+            Self::Invalid => TemplateOutline::Computed(None),
             Self::List(items) => TemplateOutline::List(items.iter().map(Self::outline).collect()),
             Self::Object(fields) => TemplateOutline::Object(
                 fields.iter().map(|(name, field)| (name.as_str(), field.outline())).collect(),
@@ -194,7 +214,7 @@ impl ValueTemplateNode {
     /// Adds the paths that must exist for this node to be bound.
     fn collect_required_paths<'a>(&'a self, paths: &mut Vec<&'a ReferencePath>) {
         match self {
-            Self::Literal(_) => {}
+            Self::Literal(_) | Self::Invalid => {}
             Self::Expression(expression) => paths.extend(outline::required_paths(expression)),
             Self::Text(pieces) => pieces.iter().for_each(|piece| match piece {
                 TextPiece::Literal(_) => {}
@@ -212,7 +232,7 @@ impl ValueTemplateNode {
     fn into_literal(self) -> Option<Value> {
         match self {
             Self::Literal(value) => Some(value),
-            Self::Expression(_) | Self::Text(_) | Self::List(_) | Self::Object(_) => None,
+            Self::Expression(_) | Self::Text(_) | Self::List(_) | Self::Object(_) | Self::Invalid => None,
         }
     }
 
@@ -221,6 +241,7 @@ impl ValueTemplateNode {
             Self::Literal(value) => Ok(value.clone()),
             Self::Expression(expression) => evaluate_to_value(expression, scope, budget),
             Self::Text(pieces) => render_text(pieces, scope, budget).map(Value::String),
+            Self::Invalid => Err(BindError { path: String::new(), message: "does not compile".to_owned() }),
             Self::List(items) => {
                 let bound = items
                     .iter()

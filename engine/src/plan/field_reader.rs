@@ -237,7 +237,7 @@ impl<'v, 'a> FieldReader<'v, 'a> {
             report_wrong_type(&at, value, "a map", found);
             return none();
         }
-        parse_template(value, &at, found).unwrap_or_else(none)
+        parse_template(value, &at, found)
     }
 
     /// A condition: an expression, or `true` or `false`.
@@ -263,19 +263,17 @@ fn report_bad_expression(path: &str, message: &str, found: &mut FindingCollector
     found.error("bad_expression", path, message, cure);
 }
 
-/// Parses a value whose texts may hold expressions; `None` where one does not parse, which is reported.
+/// Parses a value whose texts may hold expressions, and reports every one that does not parse.
 pub(super) fn parse_template(
     value: &Value,
     at: &DocumentPath<'_>,
     found: &mut FindingCollector,
-) -> Option<ValueTemplate> {
-    match ValueTemplate::parse(value) {
-        Ok(template) => Some(template),
-        Err(error) => {
-            report_bad_expression(&at.join(&error.path), &error.message, found);
-            None
-        }
+) -> ValueTemplate {
+    let (template, errors) = ValueTemplate::parse_draft(value);
+    for error in errors {
+        report_bad_expression(&at.join(&error.path), &error.message, found);
     }
+    template
 }
 
 /// Parses one of the `known` keywords; `None` for anything else, which is reported.

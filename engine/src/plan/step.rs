@@ -321,8 +321,7 @@ fn read_action_text<'v>(
 ) -> (&'v str, ValueTemplate) {
     let written = fields.text("action", found).unwrap_or_default();
     let value = Value::from(written);
-    let text = parse_template(&value, &fields.at.field("action"), found);
-    (written, text.unwrap_or_else(|| ValueTemplate::from_literal(value)))
+    (written, parse_template(&value, &fields.at.field("action"), found))
 }
 
 fn read_probe(fields: &FieldReader<'_, '_>, found: &mut FindingCollector) -> Option<Probe> {

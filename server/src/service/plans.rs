@@ -56,9 +56,8 @@ impl Service {
             Some(plan) if errors.is_empty() => Arc::new(plan),
             draft => {
                 let mut findings = errors;
-                findings.extend(draft.iter().flat_map(analysis::check_names));
-                if let Some(draft) = draft.filter(|_| !offline) {
-                    findings.extend(self.check_draft_tools(&draft).await);
+                if let Some(draft) = draft {
+                    findings.extend(self.check_draft(&draft, offline).await);
                 }
                 self.redact_findings(&mut findings);
                 return CheckedPlan { plan: None, check: PlanCheck::from_errors(findings), tools: None };
@@ -85,12 +84,17 @@ impl Service {
         CheckedPlan { plan: Some(plan), check, tools }
     }
 
-    /// Findings about the tools of an invalid document, so that one check reports those along with its own
-    /// errors.
-    async fn check_draft_tools(&self, draft: &Plan) -> Vec<Finding> {
-        let (tools, mut findings) = self.describe_tools(draft).await;
+    /// Findings about an invalid document beyond its own errors, so that one check reports everything.
+    async fn check_draft(&self, draft: &Plan, offline: bool) -> Vec<Finding> {
+        let (tools, unavailable) =
+            if offline { Default::default() } else { self.describe_tools(draft).await };
         let terms = tools.tool_policies(self, draft);
-        findings.extend(self.check_against_tools(draft, &tools, &terms));
+        let mut findings = analysis::check_draft(draft, &terms);
+        findings.extend(unavailable);
+        if !offline {
+            findings.extend(self.check_against_tools(draft, &tools, &terms));
+        }
+        findings.extend(self.secret_in_plan(&draft.document));
         add_step_ids(&mut findings, |number| Some(draft.steps.get(number)?.id.to_string()));
         findings
     }

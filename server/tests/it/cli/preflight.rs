@@ -349,3 +349,27 @@ fn whole_number_that_would_lose_digits_is_refused_wherever_it_is_given() {
     let ran = house.run(&["tools", "call", "files/echo", &format!("{{\"text\": {LARGE}}}")]);
     assert_eq!(ran.code, Some(2), "{}", ran.err);
 }
+
+#[test]
+fn wrong_expressions_hide_no_other_finding() {
+    let house = House::new();
+    let arguments = r#"{ a: "${steps.b.outptu}", b: "${steps.zz.output}", c: "${inputs.foo} ${1 +}" }"#;
+    let steps = format!(
+        "[{{ id: a, tool: files/echo, arguments: {arguments} }}, {{ id: b, tool: files/nothing, when: inputs.bar }}]"
+    );
+    house.write("bad.yaml", &format!("name: bad\nsteps: {steps}"));
+    for offline in [false, true] {
+        let words = ["check", "bad.yaml", "--offline"];
+        let check = house.json(&words[..if offline { 3 } else { 2 }]);
+        let messages: Vec<&str> = check["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|found| found["message"].as_str().unwrap())
+            .collect();
+        let tools = if offline { None } else { Some("has no tool `nothing`") };
+        for part in ["outptu", "`zz`", "`foo`", "`1 +`", "`bar`"].into_iter().chain(tools) {
+            assert!(messages.iter().any(|message| message.contains(part)), "{part}: {messages:#?}");
+        }
+    }
+}
