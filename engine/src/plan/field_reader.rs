@@ -23,6 +23,8 @@ pub(super) struct FieldReader<'v, 'a> {
     map: &'v Map<String, Value>,
     /// The map's location in the document.
     pub at: &'a DocumentPath<'a>,
+    /// The known fields that unknown ones are probably meant to be.
+    misspelt: Vec<String>,
 }
 
 impl<'v, 'a> FieldReader<'v, 'a> {
@@ -37,18 +39,26 @@ impl<'v, 'a> FieldReader<'v, 'a> {
             report_wrong_type(at, value, "a map", found);
             return None;
         };
+        let mut misspelt = Vec::new();
         for name in map.keys().filter(|name| !known.contains(&name.as_str())) {
-            let cure = match nearest(name, known.iter().copied()) {
+            let meant = nearest(name, known.iter().copied());
+            misspelt.extend(meant.map(str::to_owned));
+            let cure = match meant {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("known are {}", known.join(", ")),
             };
             found.error("unknown_field", at.field(name), format!("there is no field `{name}`"), cure);
         }
-        Some(Self { map, at })
+        Some(Self { map, at, misspelt })
     }
 
     pub fn has(&self, name: &str) -> bool {
         self.map.contains_key(name)
+    }
+
+    /// Whether the field is absent, and no unknown field is probably meant to be it: that one was reported.
+    pub fn lacks(&self, name: &str) -> bool {
+        !self.has(name) && !self.misspelt.iter().any(|meant| meant == name)
     }
 
     /// The field's value. Null is reported as an error, because its meaning would be ambiguous.
@@ -69,7 +79,7 @@ impl<'v, 'a> FieldReader<'v, 'a> {
 
     /// The field's value, reported where it is missing or null.
     pub fn required(&self, name: &str, found: &mut FindingCollector) -> Option<&'v Value> {
-        if !self.has(name) {
+        if self.lacks(name) {
             found.error(
                 "missing_field",
                 self.at.field(name),

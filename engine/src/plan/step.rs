@@ -178,7 +178,7 @@ fn read_action(
     found: &mut FindingCollector,
 ) -> StepWork {
     match by {
-        Some(ToolCaller::Agent) if !fields.has("action") => {
+        Some(ToolCaller::Agent) if fields.lacks("tool") && fields.lacks("action") => {
             found.error(
                 "contradiction",
                 fields.at.field("by"),
@@ -196,7 +196,7 @@ fn read_action(
         }
         Some(_) | None => {}
     }
-    if fields.has("arguments") {
+    if fields.has("arguments") && fields.lacks("tool") {
         found.error(
             "contradiction",
             fields.at.field("arguments"),
@@ -214,17 +214,15 @@ fn read_action(
 
 /// Reports a map that has both `tool` and `action`, or neither.
 fn check_tool_xor_action(fields: &FieldReader<'_, '_>, found: &mut FindingCollector) {
-    match (fields.has("tool"), fields.has("action")) {
-        (true, true) => {
-            found.error("contradiction", fields.at, "has both `tool` and `action`", "keep one of them")
-        }
-        (false, false) => found.error(
+    if fields.has("tool") && fields.has("action") {
+        found.error("contradiction", fields.at, "has both `tool` and `action`", "keep one of them");
+    } else if fields.lacks("tool") && fields.lacks("action") {
+        found.error(
             "missing_field",
             fields.at,
             "has neither `tool` nor `action`",
             "add `tool: server/tool`, or `action: …`",
-        ),
-        (true, false) | (false, true) => {}
+        );
     }
 }
 
@@ -298,7 +296,7 @@ fn read_compensation(fields: &FieldReader<'_, '_>, found: &mut FindingCollector)
     } else {
         CompensationWork::Action { action: read_action_text(&fields, found).1 }
     };
-    if !by_actbook && fields.has("arguments") {
+    if fields.lacks("tool") && fields.has("arguments") {
         found.error(
             "contradiction",
             at.field("arguments"),
@@ -329,7 +327,7 @@ fn read_probe(fields: &FieldReader<'_, '_>, found: &mut FindingCollector) -> Opt
     let value = fields.value("probe", found)?;
     let fields = FieldReader::open(value, &at, &PROBE_FIELDS, found)?;
     let tool = read_tool(&fields, found);
-    if !fields.has("happened") {
+    if fields.lacks("happened") {
         let cure = "add `happened`, as in `happened: output.exists`";
         found.error(
             "missing_field",
