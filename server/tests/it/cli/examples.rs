@@ -63,3 +63,40 @@ fn the_agent_steps_wait_for_their_report() {
     house.expect(0, &["resume", &house.newest()]);
     assert!(house.path("work/public/draft.md").exists());
 }
+
+/// The fenced block of the start page that begins with this.
+fn start_page_block(beginning: &str) -> &'static str {
+    let blocks = include_str!("../../../../docs/start.md").split("```");
+    let block =
+        blocks.filter_map(|block| block.strip_prefix("yaml\n")).find(|block| block.starts_with(beginning));
+    block.expect("the block is on the page")
+}
+
+#[test]
+fn start_page_plan_runs_and_is_undone_twice() {
+    let house = House::new();
+    let modules =
+        PathBuf::from(std::env::var("ACTBOOK_TEST_NPM").expect("the reference servers are installed"));
+    let server =
+        |name: &str| modules.join("node_modules/@modelcontextprotocol").join(name).join("dist/index.js");
+    std::fs::create_dir_all(house.path("work")).unwrap();
+    assert!(start_page_block("mcpServers:").contains("server-filesystem"));
+    house.config(json!({ "mcpServers": {
+        "files": { "command": "node", "args": [server("server-filesystem"), house.path("work")] },
+        "memory": { "command": "node", "args": [server("server-memory")],
+                    "env": { "MEMORY_FILE_PATH": house.path("memory.json") } },
+    } }));
+    let work = house.path("work");
+    let plan = start_page_block("name: keep-note")
+        .replace("path: note.md", &format!("path: {}/note.md", work.display()))
+        .replace("\"undone-", &format!("\"{}/undone-", work.display()));
+    house.write("note.yaml", &plan);
+    for _ in 0..2 {
+        house.expect(3, &["run", "note.yaml", "--input", "text=Buy milk"]);
+        let id = house.newest();
+        house.expect(0, &["approve", &id, "remember"]);
+        house.expect(0, &["resume", &id]);
+        house.expect(0, &["undo", &id]);
+        assert!(!house.path("work/note.md").exists() && house.path(&format!("work/undone-{id}.md")).exists());
+    }
+}
