@@ -132,7 +132,9 @@ async fn compare(session: &Session, name: &str, from: Option<u64>, to: Option<u6
         return Ok(Exit::Done);
     }
     output.line(painted(QUIET, format_args!("# {} version {} → {}", new.name, old.version, new.version)));
-    if lines.is_empty() {
+    if old.version == new.version {
+        output.line("both are the same version");
+    } else if lines.is_empty() {
         output.line("the documents are equal; the tools that they were checked against differ");
     } else {
         lines.iter().for_each(|line| output.line(line));

@@ -172,3 +172,12 @@ fn reference_comes_out_of_the_binary() {
     let refused = house.run(&["tools", "list", "--config", "actbook.yaml"]);
     assert!(refused.err.contains("actbook help config"), "{}", refused.err);
 }
+
+#[test]
+fn version_compared_with_itself_is_the_same_version() {
+    let house = House::new();
+    write_plan(&house, "one");
+    house.expect(0, &["plan", "save", "note.json"]);
+    let same = house.expect(0, &["plan", "diff", "note", "--from", "1", "--to", "1"]);
+    assert!(same.contains("both are the same version") && !same.contains("differ"), "{same}");
+}
