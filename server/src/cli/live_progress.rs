@@ -145,13 +145,14 @@ impl ProgressScreen {
                 changed.push(step);
             }
         }
+        let last_entry_ms = watching.execution().last_entry_at_ms;
         // By time; within a millisecond, steps that ended before steps that began.
-        changed.sort_by_key(|step| (changed_at_ms(step), status_style::is_under_way(step.status)));
+        changed.sort_by_key(|step| (changed_at_ms(step, last_entry_ms), is_under_way(step.status)));
         for step in changed {
             if self.output.json {
                 self.output.entry(&change_document(watching, &step));
             } else {
-                self.output.line(change_line(&step));
+                self.output.line(change_line(&step, changed_at_ms(&step, last_entry_ms)));
             }
         }
         let status = watching.status();
@@ -179,17 +180,25 @@ fn change_document(watching: &ExecutionWatcher, step: &StepSnapshot<'_>) -> Valu
     json!({ "execution": id, "position": position, "status": status, "step": step })
 }
 
-/// When the step came to its current status, in Unix ms; now, if that is not recorded.
-fn changed_at_ms(step: &StepSnapshot<'_>) -> i64 {
-    let is_undoing = step.status == StepStatus::Compensating;
-    step.ended_at_ms.or(step.started_at_ms).filter(|_| !is_undoing).unwrap_or_else(times::now_ms)
+/// Whether the step runs, waits for an answer, or is being undone.
+fn is_under_way(status: StepStatus) -> bool {
+    use StepStatus::{AwaitingAgent, AwaitingApproval, Compensating, Running};
+    matches!(status, Running | AwaitingApproval | AwaitingAgent | Compensating)
+}
+
+/// When the step came to its current status, in Unix ms. The snapshot has the times of the step's own attempt:
+/// a change of its undo was journaled with the execution's last entries.
+fn changed_at_ms(step: &StepSnapshot<'_>, last_entry_ms: i64) -> i64 {
+    use StepStatus::{Compensated, Compensating, CompensationFailed};
+    let is_undo = matches!(step.status, Compensating | Compensated | CompensationFailed);
+    step.ended_at_ms.or(step.started_at_ms).filter(|_| !is_undo).unwrap_or(last_entry_ms)
 }
 
 /// `12:00:01 draft succeeded 0.2 s`
-fn change_line(step: &StepSnapshot<'_>) -> String {
+fn change_line(step: &StepSnapshot<'_>, at_ms: i64) -> String {
     let (symbol, style) = status_style::step_symbol_and_style(step.status);
     let state = painted(style, format_args!("{symbol} {} {}", step.id, step.status));
-    [times::local_time(changed_at_ms(step)), state, timing_text(step)].join(" ").trim_end().to_owned()
+    [times::local_time(at_ms), state, timing_text(step)].join(" ").trim_end().to_owned()
 }
 
 /// How long the step took or has taken so far, and the number of the attempt if it is not the first.

@@ -131,3 +131,19 @@ fn failures_come_first_and_the_rest_of_many_steps_is_counted() {
     };
     assert!(row_of("✗  broken") < row_of("… 299 pending, 700 succeeded"), "{shown}");
 }
+
+#[test]
+fn failed_undo_is_printed_with_its_own_time() {
+    let house = House::new();
+    house.config(json!({ "commands": {
+        "act": { "argv": ["true"] }, "late": { "argv": ["sh", "-c", "sleep 1.5; exit 1"] }, "fails": { "argv": ["false"] },
+    } }));
+    let steps = "[{ id: a, tool: command/act, compensation: { tool: command/fails } }, { id: b, tool: command/late }]";
+    house.write("p.yaml", &format!("name: p\npolicy: {{ on_failure: auto }}\nsteps: {steps}"));
+    let out = house.expect(3, &["run", "p.yaml"]);
+    let time_of = |words: &str| {
+        let line = out.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}: {out}"));
+        line.split(' ').next().unwrap().to_owned()
+    };
+    assert!(time_of("a compensation_failed") >= time_of("b failed"), "{out}");
+}
