@@ -57,7 +57,7 @@ pub async fn ask_for_approval(session: &Session, id: &str, events: &mut Events) 
     let Some(question) = open_approvals(session, id).await?.into_iter().next() else { return Ok(false) };
     let mut watching = session.service.watch(id).await?;
     session.output.line("");
-    session.output.text(&question.text);
+    session.output.wrapped_text(&question.text);
     loop {
         let reply = match wait_for_reply(session, events, &mut watching).await? {
             PromptEvent::Line(line) => ApprovalReply::parse(&line),

@@ -8,7 +8,7 @@ use super::args::ListArgs;
 use super::output::Output;
 use super::session::Session;
 use super::status_style::{self, ATTENTION, QUIET, painted, short_id};
-use super::table::{Cell, Table, cell, styled_cell};
+use super::table::{Cell, Table, cell, path_cell, styled_cell};
 use super::{CommandResult, Exit, times};
 
 /// Prints one page of the executions that fit, and how to get the next page.
@@ -90,6 +90,6 @@ fn table_row(row: &ExecutionSummary) -> Vec<Cell> {
         cell(times::local_date_time(&row.started_at)),
         cell(took.map(|(from, to)| times::elapsed_text(to - from)).unwrap_or_default()),
         styled_cell(QUIET, row.task.clone().unwrap_or_default()),
-        styled_cell(QUIET, row.project.clone().unwrap_or_default()),
+        path_cell(QUIET, row.project.clone().unwrap_or_default()),
     ]
 }

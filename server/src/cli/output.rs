@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::paint::resolve_marks;
 use super::printable::{self, escape_line, escape_text};
 use super::status_style::{BAD, painted};
+use super::table::wrap;
 
 /// The terminal's size if the system does not tell it.
 const WIDTH_DEFAULT: usize = 100;
@@ -52,6 +53,13 @@ impl Output {
         self.write_printable(escape_text(&text.to_string()) + "\n");
     }
 
+    /// Prints a text of several lines; on a terminal its lines are broken between words.
+    pub fn wrapped_text(&self, text: impl Display) {
+        let text = escape_text(&text.to_string());
+        let columns = if self.is_live() { Self::terminal_size().0 } else { usize::MAX };
+        self.write_printable(wrap(&text, columns) + "\n");
+    }
+
     /// Prints a prompt, without a line break behind it.
     pub fn prompt(&self, text: impl Display) {
         self.write_printable(escape_line(&text.to_string()) + " ");
@@ -88,6 +96,13 @@ impl Output {
         above_drawing(|| write_stderr(&text));
     }
 
+    /// Like `notice`; on a terminal the line is broken between words.
+    fn wrapped_notice(&self, text: impl Display) {
+        let text = escape_line(&text.to_string());
+        let columns = if std::io::stderr().is_terminal() { Self::terminal_size().0 } else { usize::MAX };
+        above_drawing(|| write_stderr(&(wrap(&text, columns) + "\n")));
+    }
+
     /// Prints one JSON document, indented.
     pub fn document(&self, document: &impl Serialize) {
         self.print_json(&serde_json::to_string_pretty(document).unwrap_or_else(serialization_error));
@@ -113,8 +128,8 @@ impl Output {
         if self.json {
             self.document(error);
         }
-        self.notice(format_args!("{} {}", painted(BAD, "error:"), error.message));
-        self.notice(format_args!("  → {}", error.cure));
+        self.wrapped_notice(format_args!("{} {}", painted(BAD, "error:"), error.message));
+        self.wrapped_notice(format_args!("  → {}", error.cure));
     }
 
     /// Whether a person can be asked: stdin and stderr are a terminal, and `--json` is off.
@@ -138,7 +153,9 @@ impl Output {
 
     /// The terminal's columns and rows.
     pub fn terminal_size() -> (usize, usize) {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+        let size = rustix::termios::tcgetwinsize(std::io::stdout())
+            .or_else(|_| rustix::termios::tcgetwinsize(std::io::stderr()))
+            .ok();
         let size = size.map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)));
         size.filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or((WIDTH_DEFAULT, HEIGHT_DEFAULT))
     }

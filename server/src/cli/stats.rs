@@ -194,7 +194,8 @@ impl StatsPage<'_> {
     fn print_longest(&self, stats: &Stats) {
         let Some(first) = stats.longest_steps.first() else { return };
         self.print_heading("longest steps");
-        let mut table = Table::new(2, &[]);
+        // The bar only shows what the time beside it says, and `show` finds the execution.
+        let mut table = Table::new(2, &[]).dropping(if self.charts { &[2, 4] } else { &[] });
         for step in &stats.longest_steps {
             let does = step.tool.as_deref().or(step.by).unwrap_or_default();
             let mut row =

@@ -21,14 +21,25 @@ impl House {
         self.terminal_with(words, &[])
     }
 
-    /// As `terminal`, with additional environment variables.
+    /// The same, on a terminal of 80 columns.
+    pub fn narrow_terminal(&self, words: &[&str]) -> Terminal {
+        self.terminal_after("stty cols 80 rows 24; ", words, &[])
+    }
+
+    /// The same, with variables in its environment.
     pub fn terminal_with(&self, words: &[&str], variables: &[(&str, &str)]) -> Terminal {
+        self.terminal_after("", words, variables)
+    }
+
+    /// The same, after a command of the shell.
+    fn terminal_after(&self, first: &str, words: &[&str], variables: &[(&str, &str)]) -> Terminal {
         let inner = self.command(words);
         let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
         let line: Vec<String> =
             std::iter::once(inner.get_program()).chain(inner.get_args()).map(quoted).collect();
         let mut command = Command::new("script");
-        command.args(["-qec", &line.join(" "), "/dev/null"]).current_dir(inner.get_current_dir().unwrap());
+        let line = format!("{first}{}", line.join(" "));
+        command.args(["-qec", &line, "/dev/null"]).current_dir(inner.get_current_dir().unwrap());
         for (name, value) in inner.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
@@ -266,4 +277,58 @@ fn a_pipe_is_never_asked() {
     let house = House::new();
     house.write("gated.yaml", GATED);
     assert!(!house.expect(3, &["run", "gated.yaml"]).contains(PROMPT));
+}
+
+/// The rows of a command's result on 80 columns; none is wider, and none has padding at its end.
+#[track_caller]
+fn narrow_rows(house: &House, words: &[&str]) -> Vec<String> {
+    let (_, shown) = house.narrow_terminal(words).ends();
+    let rows: Vec<String> = without_own_sequences(&shown).lines().map(str::to_owned).collect();
+    for row in &rows {
+        assert!(row.chars().count() <= 80 && row.trim_end() == row.as_str(), "{words:?}: {row:?}");
+    }
+    rows
+}
+
+#[test]
+fn tables_fit_eighty_columns_and_keep_their_names() {
+    let house = House::new();
+    house.config(json!({
+        "project": "/srv/projects/of/somebody/with/a/long/path/alpha",
+        "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"] } },
+    }));
+    let long = "a-plan-with-a-rather-long-name";
+    house.write("p.yaml", &format!("name: {long}\nsteps: [{{ id: write-it-down, tool: files/write_file, arguments: {{ path: a, content: b }} }}]"));
+    house.expect(0, &["run", "p.yaml"]);
+    let tools = narrow_rows(&house, &["tools", "list"]);
+    assert!(
+        tools.iter().any(|row| row.contains("files/write_file") && row.contains("1 call, 100 % ok")),
+        "{tools:#?}"
+    );
+    let stats = narrow_rows(&house, &["stats"]);
+    let longest = stats.iter().find(|row| row.contains(&format!("{long} / write-it-down")));
+    assert!(longest.is_some_and(|row| row.contains("files/write_file")), "{stats:#?}");
+    let list = narrow_rows(&house, &["list"]);
+    assert!(list.iter().any(|row| row.ends_with("/alpha") && row.contains('…')), "{list:#?}");
+}
+
+#[test]
+fn errors_and_questions_are_broken_between_words() {
+    let house = House::new();
+    let refused =
+        narrow_rows(&house, &["show", "nosuch", "--config", "none-of-the-files-here-has-this-name.yaml"]);
+    assert!(refused[0].contains("error:"), "{refused:#?}");
+    let said = "heron ".repeat(40);
+    let step = json!({ "id": "say", "tool": "files/echo", "arguments": { "said": said.trim() }, "read_only": true, "approval": "required" });
+    house.write("gated.json", &json!({ "name": "gated", "steps": [step] }).to_string());
+    let mut terminal = house.narrow_terminal(&["run", "gated.json"]);
+    terminal.sees(PROMPT);
+    terminal.types("\n");
+    let (_, shown) = terminal.ends();
+    let rows = without_own_sequences(&shown);
+    let question = rows.split_once(PROMPT).unwrap().0;
+    let said: Vec<&str> = question.lines().filter(|row| row.contains("heron")).collect();
+    let is_whole = |row: &&str| row.chars().count() <= 80 && row.starts_with("  | ");
+    assert!(said.len() > 2 && said.iter().all(is_whole), "{rows}");
+    assert_eq!(question.matches("heron").count(), 40, "no word is broken: {rows}");
 }
