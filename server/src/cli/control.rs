@@ -205,9 +205,7 @@ pub async fn resume(session: &Session, id: &str, here: bool, detach: bool) -> Co
             session.service.resume(&session.caller, id).await?;
         }
     }
-    let unwinding = session.service.watch(id).await?.is_unwinding();
-    let goal = if unwinding { Goal::Undo } else { Goal::Run };
-    drive_or_hand_over(session, &found, here, detach, goal).await
+    drive_or_hand_over(session, &found, here, detach, Goal::Run).await
 }
 
 /// Requests the cancellation; if no process drives the execution, carries it out here.

@@ -27,8 +27,8 @@ const PAUSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The journaled reason of a pause by Ctrl-C.
 const PAUSE_REASON: &str = "Ctrl-C";
 
-/// What the command wanted. It decides the exit code: `cancelled` is a success of `cancel` and a failure of
-/// `run`.
+/// What the command wanted. It decides the exit code: `cancelled` is a success of `cancel`, `compensated` of
+/// `undo`; both are failures of `run`, `resume` and `watch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     Run,

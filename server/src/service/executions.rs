@@ -397,11 +397,6 @@ impl ExecutionWatcher {
         &self.execution
     }
 
-    /// Whether the execution is being undone, or waits for approval of that.
-    pub fn is_unwinding(&self) -> bool {
-        self.execution().phase == actbook_engine::execution::Phase::Unwind
-    }
-
     /// The view of the state as of the last refresh.
     pub async fn view(&self) -> Result<ExecutionView, Error> {
         self.service.render_live(self.stream, self.execution()).await

@@ -213,3 +213,27 @@ fn an_execution_whose_driver_was_killed_is_taken_up_at_once() {
     house.release();
     house.expect(0, &["resume", &id]);
 }
+
+#[test]
+fn compensated_is_a_success_of_undo_alone() {
+    let house = House::new();
+    let undo = json!({ "tool": "files/delete_file", "arguments": { "path": "a.txt" } });
+    let plan = |on_failure: &str| {
+        json!({ "name": on_failure, "policy": { "on_failure": on_failure }, "steps": [
+            { "id": "file", "tool": "files/write_file", "arguments": { "path": "a.txt", "content": "a" }, "compensation": undo },
+            { "id": "gone", "tool": "files/read_file", "arguments": { "path": "none.txt" }, "read_only": true },
+        ] })
+        .to_string()
+    };
+    house.write("auto.json", &plan("auto"));
+    house.expect(1, &["run", "auto.json"]);
+    house.expect(1, &["watch", &house.newest()]);
+    house.write("propose.json", &plan("propose"));
+    house.expect(3, &["run", "propose.json"]);
+    house.expect(0, &["approve", &house.newest()]);
+    house.expect(1, &["resume", &house.newest()]);
+    house.write("manual.json", &plan("manual"));
+    house.expect(3, &["run", "manual.json"]);
+    house.expect(0, &["undo", &house.newest()]);
+    assert!(house.json(&["list"]).as_array().unwrap().iter().all(|one| one["status"] == "compensated"));
+}

@@ -165,7 +165,7 @@ fn an_undo_whose_tool_changed_asks_and_goes_on_once_that_is_accepted() {
     assert_eq!(shifty.calls_of("undo"), 0);
     shifty.house.expect(0, &["tools", "accept", "shifty/undo"]);
     shifty.house.expect(0, &["decide", &id, "a", "retry", "--reason", "accepted"]);
-    shifty.house.expect(0, &["resume", &id]);
+    shifty.house.expect(1, &["resume", &id]);
     assert_eq!(
         (shifty.calls_of("undo"), &shifty.house.json(&["show", &id])["status"]),
         (1, &json!("compensated"))

@@ -77,7 +77,7 @@ fn agents_undo_of_a_tool_under_approval_waits_for_a_person() {
     let calls = proposed[0]["body"]["calls"].as_array().unwrap();
     assert_eq!(calls.iter().map(|call| &call["step"]).collect::<Vec<_>>(), ["two", "one"]);
     house.expect(0, &["approve", &id]);
-    house.expect(0, &["resume", &id]);
+    house.expect(1, &["resume", &id]);
     assert!(are_gone(&house));
 }
 
