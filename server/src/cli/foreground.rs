@@ -11,6 +11,7 @@ use tokio::sync::watch::Sender;
 use tokio::time::{Instant, Interval, interval, sleep_until};
 
 use super::live_progress::{ProgressScreen, StepValuePrinter};
+use super::output::Output;
 use super::session::Session;
 use super::signals::{SignalGuard, StopSignal, end_process};
 use super::status_style::short_id;
@@ -134,7 +135,7 @@ async fn drive(
             event = events.next(watching) => match event {
                 Ok(WatchEvent::Changed) => events.show(session, watching, screen).await?,
                 Ok(WatchEvent::Tick) => screen.tick(watching),
-                Ok(WatchEvent::Signal(signal)) if stopping => end_process(signal),
+                Ok(WatchEvent::Signal(signal)) if stopping => leave_at_once(session, watching, signal),
                 Ok(WatchEvent::Signal(signal)) => {
                     stopping = true;
                     stop_driving(session, signal, &stop, watching);
@@ -173,6 +174,14 @@ fn stop_driving(session: &Session, signal: StopSignal, stop: &Sender<bool>, watc
     }
 }
 
+/// Ends the process, and says how the execution goes on.
+fn leave_at_once(session: &Session, watching: &ExecutionWatcher, signal: StopSignal) -> ! {
+    let id = short_id(watching.execution().id.as_str());
+    Output::finish_drawing();
+    session.output.notice(format_args!("left at once: `actbook resume {id}` goes on"));
+    end_process(signal)
+}
+
 /// What the screen shows after the first signal: how many calls are in flight, and that a second signal
 /// leaves.
 fn stopping_note(signal: StopSignal, watching: &ExecutionWatcher) -> String {
@@ -183,9 +192,9 @@ fn stopping_note(signal: StopSignal, watching: &ExecutionWatcher) -> String {
     let calls = if running == 1 { "1 call" } else { &format!("{running} calls") };
     let what = match signal {
         StopSignal::Interrupt => "pausing: nothing further starts",
-        StopSignal::Terminate => "stopping: nothing further starts here",
+        StopSignal::Terminate => "stopping: nothing more starts here",
     };
-    format!("{what}, {calls} in flight may finish (again: leave at once)")
+    format!("{what}, {calls} in flight may finish (again: leave)")
 }
 
 /// Watches an execution that another process drives. `Err` if no living process drives it.
