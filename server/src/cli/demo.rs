@@ -248,12 +248,15 @@ impl DemoNarrator<'_> {
         self.chapter("What next");
         let look = if scratch.is_kept {
             let (folder, binary) = (scratch.folder.display(), "actbook --database book.db");
-            format!("  cd {folder}\n  {binary} list     {binary} show EXECUTION     {binary} journal")
+            format!(
+                "  cd {folder}\n  {binary} list     {binary} show EXECUTION     {binary} journal\n  \
+                 {binary} --config actbook.yaml check plan.yaml      look the plan over"
+            )
         } else {
             "  actbook demo --keep story            the same, and leaves the folder to look around in"
                 .to_owned()
         };
         self.say(&look);
-        self.say("  actbook --config examples/actbook.yaml check examples/release.yaml\n                                       look a plan over, here one of the repository's\n  actbook --help                       everything else");
+        self.say("  actbook help start                   five minutes with a real client and real servers\n  actbook --help                       everything else");
     }
 }

@@ -69,9 +69,37 @@ pub fn read_text(path: &Path) -> Result<String, Error> {
     String::from_utf8(bytes).map_err(not_text)
 }
 
+/// Refuses an `--input` whose name is a misspelling of a declared one.
+pub fn check_input_names(args: &InputArgs, plan: &Plan) -> Result<(), Error> {
+    let declared = plan.inputs.as_ref().and_then(|schema| schema.get("properties")?.as_object());
+    let Some(declared) = declared else { return Ok(()) };
+    for (name, _) in args.inputs.iter().filter(|(name, _)| !declared.contains_key(name)) {
+        if let Some(meant) = actbook_engine::analysis::nearest(name, declared.keys().map(String::as_str)) {
+            let message = format!("the plan declares no input `{name}`");
+            let cure = format!("did you mean `{meant}`? Give --input {meant}=…");
+            return Err(Error {
+                path: Some(format!("inputs.{name}")),
+                ..Error::new("unknown_input", message, cure)
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of a plan, with the command that lists all its findings where it has several.
+pub fn point_to_check(error: Error, word: &str) -> Error {
+    if error.findings.len() < 2 {
+        return error;
+    }
+    let file = if word == "-" { "FILE" } else { word };
+    let cure = format!("{}; `actbook check {file}` tells all {}", error.cure, error.findings.len());
+    Error { cure, ..error }
+}
+
 /// The inputs of a run: those of the file, overridden by each `--input`. `None` if none were given and the
 /// plan declares none.
 pub fn run_inputs(args: &InputArgs, plan: &Arc<Plan>) -> Result<Option<Value>, Error> {
+    check_input_names(args, plan)?;
     let any_given = args.inputs_file.is_some() || !args.inputs.is_empty();
     let given = given_inputs(args, plan)?;
     Ok((any_given || plan.inputs.is_some()).then_some(Value::Object(given)))

@@ -32,7 +32,8 @@ pub async fn plans(session: &Session, subcommand: args::PlanSubcommand) -> Comma
 
 async fn save(session: &Session, file: &str, offline: bool) -> CommandResult {
     let text = inputs::read_text(Path::new(file))?;
-    let saved = session.service.save_plan(&session.caller, &text, offline).await?;
+    let saved = session.service.save_plan(&session.caller, &text, offline).await;
+    let saved = saved.map_err(|error| inputs::point_to_check(error, file))?;
     let output = &session.output;
     if output.json {
         output.document(&saved);
@@ -42,8 +43,19 @@ async fn save(session: &Session, file: &str, offline: bool) -> CommandResult {
     let what = if saved.fresh { "saved" } else { "unchanged" };
     let id = short_id(saved.plan_id.as_str());
     output.line(format_args!("{what}: {} version {} ({id})", saved.name, saved.version));
-    output.line(format_args!("  actbook run {}   runs it", saved.name));
+    output.line(format_args!("  {}   runs it", run_command(&saved.plan)));
     Ok(Exit::Done)
+}
+
+/// The command that runs a saved plan, with the inputs that have to be given.
+pub fn run_command(plan: &Plan) -> String {
+    let inputs = plan.inputs.as_ref();
+    let required = inputs.and_then(|schema| schema.get("required")?.as_array()).into_iter().flatten();
+    let has_default =
+        |name: &&str| inputs.is_some_and(|schema| schema["properties"][name].get("default").is_some());
+    let missing = required.filter_map(Value::as_str).filter(|name| !has_default(name));
+    let flags: String = missing.map(|name| format!(" --input {name}=…")).collect();
+    format!("actbook run {}{flags}", plan.name)
 }
 
 async fn list(session: &Session, args: PlanListArgs) -> CommandResult {

@@ -70,12 +70,14 @@ pub async fn start_and_follow(
 pub async fn load_checked_plan(session: &Session, word: &str) -> Result<(PlanRef, Arc<Plan>), Error> {
     match inputs::plan_source(word)? {
         PlanArgument::Document(text) => {
-            let saved = session.service.save_plan(&session.caller, &text, false).await?;
+            let saved = session.service.save_plan(&session.caller, &text, false).await;
+            let saved = saved.map_err(|error| inputs::point_to_check(error, word))?;
             print_warnings(session, &saved.check);
             Ok((saved.reference, saved.plan))
         }
         PlanArgument::Saved(name) => {
-            let (reference, plan, check) = session.service.load_and_check_plan(&name).await?;
+            let loaded = session.service.load_and_check_plan(&name).await;
+            let (reference, plan, check) = loaded.map_err(|error| inputs::point_to_check(error, word))?;
             print_warnings(session, &check);
             Ok((reference, plan))
         }

@@ -159,6 +159,6 @@ fn print_saved_plan(session: &Session, saved: &SavedPlan) -> Result<Exit, Error>
     let what = if saved.fresh { "saved" } else { "unchanged" };
     let id = short_id(saved.plan_id.as_str());
     output.line(format_args!("{what}: plan {} version {} ({id})", saved.name, saved.version));
-    output.line(format_args!("  actbook run {}   runs it", saved.name));
+    output.line(format_args!("  {}   runs it", plans::run_command(&saved.plan)));
     Ok(Exit::Done)
 }

@@ -169,3 +169,36 @@ async fn a_server_that_does_not_sync_is_refused_until_that_is_accepted_by_name()
     let print = house.expect(0, &["install", "--client", "cursor", "--print", "--unsafe-durability"]);
     assert!(print.contains(r#""--unsafe-durability""#), "{print}");
 }
+
+#[test]
+fn misspelt_input_is_named_and_a_refused_plan_points_to_its_check() {
+    let house = House::new();
+    let inputs = "{ type: object, properties: { version: { type: string } }, required: [version], additionalProperties: false }";
+    let step = "{ id: a, tool: files/echo, read_only: true, arguments: { x: \"${inputs.version}\" } }";
+    house.write("v.yaml", &format!("name: v\ninputs: {inputs}\nsteps: [{step}]"));
+    refused(
+        &house,
+        &["run", "v.yaml", "--input", "versio=1.2"],
+        "did you mean `version`? Give --input version=…",
+    );
+    assert!(house.expect(0, &["plan", "save", "v.yaml"]).contains("actbook run v --input version=…"));
+    house.write(
+        "bad.yaml",
+        "name: bad\nsteps: [{ id: a, tool: files/nothing, depends_on: [b] }, { id: c, tol: files/echo }]",
+    );
+    for verb in [&["run", "bad.yaml"][..], &["plan", "save", "bad.yaml"]] {
+        refused(&house, verb, "`actbook check bad.yaml` tells all 3");
+    }
+}
+
+#[test]
+fn next_commands_are_not_refused() {
+    let house = House::new();
+    let used = house.expect(0, &["template", "use", "research", "--offline"]);
+    assert!(used.contains("actbook run research --input topic=…"), "{used}");
+    let kept = house.expect(0, &["demo", "--keep", "story"]);
+    assert!(kept.contains("check plan.yaml") && !kept.contains("examples/"), "{kept}");
+    let story = house.path("story");
+    let check = house.command(&["--database", "book.db", "--config", "actbook.yaml", "check", "plan.yaml"]);
+    assert_eq!({ check }.current_dir(story).output().unwrap().status.code(), Some(0));
+}
