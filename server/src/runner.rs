@@ -182,16 +182,17 @@ impl Runner {
 
     /// One attempt to claim; refused as `claimed_by_another` if another node was faster.
     async fn try_claim(&self, stream: StreamId, toolset: Digest) -> Result<ClaimResult, Error> {
-        let (may_run_here, driver, after, ended) = self.0.ledger.with_execution(stream, |execution| {
+        let (refusal, driver, after, ended) = self.0.ledger.with_execution(stream, |execution| {
             // An execution that is stopping makes no more calls, so it needs no tools.
             let may_run_here = execution.toolset == toolset || execution.stop.is_some();
-            (may_run_here, execution.node.clone(), execution.epoch, execution.ended.is_some())
+            let refusal = (!may_run_here).then(|| other_toolset(execution.project.as_deref()));
+            (refusal, execution.node.clone(), execution.epoch, execution.ended.is_some())
         })?;
         if ended {
             return Ok(ClaimResult::Ended);
         }
-        if !may_run_here {
-            return Err(other_toolset().into());
+        if let Some(refusal) = refusal {
+            return Err(refusal.into());
         }
         let mut unsent = BTreeSet::new();
         if let Some(node) = driver.filter(|node| node.as_str() != self.0.node.id()) {
@@ -236,10 +237,12 @@ impl Runner {
 }
 
 /// The refusal to drive an execution that was started with another toolset: another project's process on
-/// the same database must not run the plan with the wrong tools.
-pub fn other_toolset() -> Refusal {
+/// the same database must not run the plan with the wrong tools. `project`: that of the execution.
+pub fn other_toolset(project: Option<&str>) -> Refusal {
     let message = "this execution was started with other definitions of its servers";
-    let cure = "go to the folder it was started from, or name its config with --config; `--here` with `resume` or `undo` goes on with those of this place";
+    let message =
+        project.map_or(message.to_owned(), |project| format!("{message}, in the project {project}"));
+    let cure = "go to the folder it was started from, or name its config with --config; `--here` with `resume`, `undo` or `rerun` goes on with those of this place";
     Refusal::new("other_place", message, cure)
 }
 

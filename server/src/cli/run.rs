@@ -26,7 +26,9 @@ pub async fn run(session: &Session, args: RunArgs) -> CommandResult {
 
 /// Runs the plan version of an earlier execution again, with its inputs overridden by those given now.
 pub async fn rerun(session: &Session, args: RerunArgs) -> CommandResult {
-    let ExecutedPlan { reference, plan, mut inputs } = session.service.executed_plan(&args.execution).await?;
+    let ExecutedPlan { reference, plan, mut inputs } =
+        session.service.executed_plan(&args.execution, args.here).await?;
+    inputs::check_input_names(&args.input_args, &plan)?;
     inputs.extend(inputs::given_inputs(&args.input_args, &plan)?);
     print_warnings(session, &session.service.check_saved(&plan).await?);
     let inputs = (!inputs.is_empty()).then_some(Value::Object(inputs));

@@ -298,7 +298,7 @@ impl Service {
         if self.driver(&found).await?.is_some() || self.toolset_digest(&execution.plan) == execution.toolset {
             return Ok(());
         }
-        Err(crate::runner::other_toolset().into())
+        Err(crate::runner::other_toolset(execution.project.as_deref()).into())
     }
 
     /// Drives a claimed execution until it blocks, pauses or ends, or `halt` fires; returns its status then.

@@ -22,9 +22,13 @@ pub struct ExecutedPlan {
 }
 
 impl Service {
-    /// The plan version and the inputs of an execution. Refused if its inputs were erased.
-    pub async fn executed_plan(&self, id: &str) -> Result<ExecutedPlan, Error> {
+    /// The plan version and the inputs of an execution. Refused if its inputs were erased; and, unless `here`,
+    /// if it was started with other definitions of its servers than this process's.
+    pub async fn executed_plan(&self, id: &str, here: bool) -> Result<ExecutedPlan, Error> {
         let execution = self.fold(self.find(id).await?.stream)?;
+        if !here && self.toolset_digest(&execution.plan) != execution.toolset {
+            return Err(crate::runner::other_toolset(execution.project.as_deref()).into());
+        }
         let inputs = match execution.inputs {
             None => Map::new(),
             Some(kept) => {

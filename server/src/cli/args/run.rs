@@ -26,10 +26,14 @@ pub struct RunArgs {
 #[command(after_help = "\
 Examples:
   actbook rerun 7k2m
-  actbook rerun 7k2m --input version=1.3      the other inputs as before")]
+  actbook rerun 7k2m --input version=1.3      the other inputs as before
+  actbook rerun 7k2m --here                   with the servers as this config defines them")]
 pub struct RerunArgs {
     /// The earlier execution: its id, or a unique beginning of it
     pub execution: String,
+    /// Use this config's servers, though the earlier execution had other definitions of them
+    #[arg(long)]
+    pub here: bool,
     #[command(flatten)]
     pub input_args: InputArgs,
     #[command(flatten)]

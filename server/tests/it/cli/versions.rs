@@ -181,3 +181,36 @@ fn version_compared_with_itself_is_the_same_version() {
     let same = house.expect(0, &["plan", "diff", "note", "--from", "1", "--to", "1"]);
     assert!(same.contains("both are the same version") && !same.contains("differ"), "{same}");
 }
+
+/// Writes the config of another project, whose demo server works in a folder of its own.
+fn write_other_project(house: &House, name: &str) -> String {
+    let server = json!({ "command": BINARY, "args": ["demo-tools", "--folder", format!("work-{name}")] });
+    let file = format!("{name}.yaml");
+    house.write(&file, &json!({ "project": name, "mcpServers": { "files": server } }).to_string());
+    file
+}
+
+#[test]
+fn rerun_in_another_project_is_refused_without_here() {
+    let house = House::new();
+    let (alpha, beta) = (write_other_project(&house, "alpha"), write_other_project(&house, "beta"));
+    house.write(
+        "e.yaml",
+        "name: e\nsteps: [{ id: a, tool: files/write_file, arguments: { path: a, content: b } }]",
+    );
+    house.expect(0, &["run", "e.yaml", "--config", &alpha]);
+    let first = house.newest();
+    let refused = house.run(&["rerun", &first, "--config", &beta]);
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.err.contains("other definitions of its servers, in the project alpha")
+            && refused.err.contains("--here"),
+        "{}",
+        refused.err
+    );
+    let undo = house.run(&["undo", &first, "--config", &beta]);
+    assert!(undo.err.contains("in the project alpha"), "{}", undo.err);
+    assert_eq!(house.newest(), first, "nothing was started");
+    house.expect(0, &["rerun", &first, "--here", "--config", &beta]);
+    assert!(house.path("work-beta/a").exists());
+}
