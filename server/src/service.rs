@@ -72,6 +72,7 @@ pub use context::{
 pub use entries::JournalFilter;
 pub use executions::{
     Driver, ExecutionWatcher, FoundExecution, RegisteredNode, StartedExecution, StepSnapshot,
+    WaitingExecutions,
 };
 pub use export::{ExportReport, verify_file};
 pub use figures::{

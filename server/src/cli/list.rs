@@ -1,8 +1,7 @@
 //! `list`: prints executions, newest first, page by page.
 
-use actbook::service::ExecutionFilter;
 use actbook::service::view::ExecutionSummary;
-use actbook_engine::policy::ExecutionStatus;
+use actbook::service::{ExecutionFilter, WaitingExecutions};
 
 use super::args::ListArgs;
 use super::output::Output;
@@ -27,7 +26,7 @@ pub async fn list(session: &Session, args: ListArgs) -> CommandResult {
         let mut table = Table::new(0, &["execution", "status", "plan", "started", "took", "task", "project"]);
         rows.iter().for_each(|row| table.push_row(table_row(row)));
         table.print(output);
-        print_waiting(output, &rows);
+        print_waiting(output, &session.service.waiting_executions(&filter).await?);
     }
     if let Some(last) = rows.last().filter(|_| rows.len() as u64 == limit && !output.json) {
         output.notice(painted(QUIET, format_args!("more: the same with --cursor {}", last.id)));
@@ -58,23 +57,19 @@ async fn execution_filter(
     })
 }
 
-/// Prints how many executions need a person: those that wait for an answer, and those that no process drives.
-fn print_waiting(output: &Output, rows: &[ExecutionSummary]) {
-    let blocked = rows.iter().filter(|row| row.status == ExecutionStatus::Blocked.as_str()).count();
-    let stopped: Vec<&ExecutionSummary> = rows.iter().filter(|row| row.stopped).collect();
-    if blocked + stopped.len() == 0 {
-        return;
+/// Prints how many executions need a person, on whatever page they are listed.
+fn print_waiting(output: &Output, waiting: &WaitingExecutions) {
+    let WaitingExecutions { blocked, paused, stopped } = waiting;
+    let resume = |ids: &[String]| format!("`actbook resume {}`", short_id(&ids[0]));
+    let answers = (*blocked > 0).then(|| format!("{blocked} for an answer (`actbook show EXECUTION`)"));
+    let pauses = (!paused.is_empty()).then(|| format!("{} paused ({})", paused.len(), resume(paused)));
+    let stops = (!stopped.is_empty())
+        .then(|| format!("{} stopped: nobody drives it; {}", stopped.len(), resume(stopped)));
+    let words = [answers, pauses, stops].into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let total = blocked + paused.len() + stopped.len();
+    if total > 0 {
+        output.line(format_args!("{} {words}", painted(ATTENTION, format_args!("{total} wait:"))));
     }
-    let answers = (blocked > 0).then(|| format!("{blocked} for an answer (`actbook show EXECUTION`)"));
-    let resumes = stopped.first().map(|first| {
-        let resume = format!("actbook resume {}", short_id(&first.id));
-        format!("{} stopped: nobody drives it; `{resume}`", stopped.len())
-    });
-    let words = [answers, resumes].into_iter().flatten().collect::<Vec<_>>().join(", ");
-    output.line(format_args!(
-        "{} {words}",
-        painted(ATTENTION, format_args!("{} wait:", blocked + stopped.len()))
-    ));
 }
 
 /// The table row of one execution.

@@ -29,6 +29,8 @@ use crate::store::{self, executions, plans};
 
 /// At most this many executions of each status are checked for a missing driver.
 const ORPHAN_CANDIDATES_MAX: u64 = 200;
+/// At most this many executions of one status are counted as waiting.
+const WAITING_COUNTED_MAX: u64 = 10_000;
 
 /// The result of starting an execution.
 #[derive(Debug)]
@@ -172,26 +174,72 @@ impl Service {
         Ok(shown)
     }
 
-    /// Sets `stopped` on each running or compensating execution that no live process drives. Checks each node
-    /// once.
+    /// The executions that pass the filter and need a person, whatever page a list shows.
+    pub async fn waiting_executions(
+        &self,
+        filter: &executions::ExecutionFilter,
+    ) -> Result<WaitingExecutions, Error> {
+        let mut waiting = WaitingExecutions::default();
+        for status in [
+            ExecutionStatus::Blocked,
+            ExecutionStatus::Paused,
+            ExecutionStatus::Running,
+            ExecutionStatus::Compensating,
+        ] {
+            if filter.status.as_ref().is_some_and(|wanted| wanted != status.as_str()) {
+                continue;
+            }
+            let (actor, status_filter) =
+                (filter.actor.as_deref().map(qualify_actor), Some(status.to_string()));
+            let filter =
+                executions::ExecutionFilter { status: status_filter, actor, before: None, ..filter.clone() };
+            let rows = executions::list(self.tenant, self.boundary(), &filter, WAITING_COUNTED_MAX)
+                .all(&self.db)
+                .await?;
+            let ids = rows.iter().map(|row| row.public_id.clone());
+            if status == ExecutionStatus::Blocked {
+                waiting.blocked = rows.len();
+            } else if status == ExecutionStatus::Paused {
+                waiting.paused = ids.collect();
+            } else {
+                let stopped = self.stopped_flags(&rows).await?;
+                waiting.stopped.extend(ids.zip(stopped).filter(|(_, stopped)| *stopped).map(|(id, _)| id));
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Sets `stopped` on each running or compensating execution that no live process drives.
     async fn mark_stopped(
         &self,
         rows: &[executions::ExecutionRow],
         shown: &mut [ExecutionSummary],
     ) -> Result<(), Error> {
+        for (stopped, shown) in self.stopped_flags(rows).await?.into_iter().zip(shown) {
+            shown.stopped = stopped;
+        }
+        Ok(())
+    }
+
+    /// For each row: whether the execution is running or compensating, and no live process drives it. Checks
+    /// each node once.
+    async fn stopped_flags(&self, rows: &[executions::ExecutionRow]) -> Result<Vec<bool>, Error> {
         let mut is_alive: BTreeMap<Option<&str>, bool> = BTreeMap::from([(None, false)]);
         let needs_driver = |row: &executions::ExecutionRow| {
             [ExecutionStatus::Running, ExecutionStatus::Compensating]
                 .iter()
                 .any(|status| row.status == status.as_str())
         };
-        for (row, shown) in rows.iter().zip(shown).filter(|(row, _)| needs_driver(row)) {
-            if let (Some(node), Entry::Vacant(vacant)) = (&row.node, is_alive.entry(row.node.as_deref())) {
+        let mut stopped = Vec::with_capacity(rows.len());
+        for row in rows {
+            if let (true, Some(node), Entry::Vacant(vacant)) =
+                (needs_driver(row), &row.node, is_alive.entry(row.node.as_deref()))
+            {
                 vacant.insert(self.live_driver(node).await?.is_some());
             }
-            shown.stopped = !is_alive[&row.node.as_deref()];
+            stopped.push(needs_driver(row) && !is_alive[&row.node.as_deref()]);
         }
-        Ok(())
+        Ok(stopped)
     }
 
     /// The digest of the plan version that an execution runs; empty if that version has no row.
@@ -377,6 +425,17 @@ pub struct StepSnapshot<'a> {
     pub started_at_ms: Option<i64>,
     /// End of the step, in milliseconds since 1970.
     pub ended_at_ms: Option<i64>,
+}
+
+/// The executions that need a person.
+#[derive(Clone, Debug, Default)]
+pub struct WaitingExecutions {
+    /// How many wait for an answer.
+    pub blocked: usize,
+    /// Ids of those that are paused, newest first.
+    pub paused: Vec<String>,
+    /// Ids of those that are running or compensating while no live process drives them.
+    pub stopped: Vec<String>,
 }
 
 /// Watches one execution: holds its state, and waits for and applies new entries.

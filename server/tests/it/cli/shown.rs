@@ -147,3 +147,18 @@ fn failed_undo_is_printed_with_its_own_time() {
     };
     assert!(time_of("a compensation_failed") >= time_of("b failed"), "{out}");
 }
+
+#[test]
+fn list_counts_all_that_waits_whatever_page_it_shows() {
+    let house = House::new();
+    house.write("a.yaml", "name: a\nsteps: [{ id: a, action: Do it }]");
+    for _ in 0..3 {
+        house.expect(3, &["run", "a.yaml"]);
+    }
+    house.expect(0, &["pause", &house.newest()]);
+    let listed = house.expect(0, &["list", "--limit", "1"]);
+    assert!(
+        listed.contains("3 wait: 2 for an answer") && listed.contains("1 paused (`actbook resume"),
+        "{listed}"
+    );
+}
