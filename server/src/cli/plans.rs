@@ -13,7 +13,7 @@ use super::inputs::{self, PlanArgument};
 use super::paint::strip_marks;
 use super::session::Session;
 use super::status_style::{QUIET, painted, short_id};
-use super::table::{Table, cell, styled_cell};
+use super::table::{Table, cell, path_cell, styled_cell};
 use super::{CommandResult, Exit, check, diff, graph, times};
 
 /// Runs `actbook plan …`.
@@ -61,31 +61,33 @@ pub fn run_command(plan: &Plan) -> String {
 async fn list(session: &Session, args: PlanListArgs) -> CommandResult {
     let words = args.search.iter().flat_map(|words| words.split_whitespace()).map(str::to_owned).collect();
     let filter = PlanFilter { kind: args.kind, task: args.task, words };
-    let plans = session.service.find_plans(&filter).await?;
+    let mut plans = session.service.find_plans(&filter).await?;
+    plans.retain(|plan| args.project.is_none() || plan.project == args.project);
     let output = &session.output;
     if output.json {
         output.document(&plans);
         return Ok(Exit::Done);
     }
     if plans.is_empty() {
-        output.line(if filter == PlanFilter::default() {
+        output.line(if filter == PlanFilter::default() && args.project.is_none() {
             "no plans are saved; `actbook plan save FILE` saves one"
         } else {
             "no saved plan is of that kind; `actbook plan list` shows all"
         });
         return Ok(Exit::Done);
     }
-    let mut table = Table::new(0, &["plan", "version", "steps", "saved", "id"]);
+    let several_projects = plans.iter().any(|plan| plan.project != plans[0].project);
+    let heads = ["plan", "version", "steps", "saved", "id", "project"];
+    let mut table = Table::new(0, &heads[..if several_projects { 6 } else { 5 }]);
     for plan in &plans {
         let (version, steps) = (plan.version.to_string(), plan.steps.to_string());
         let saved = times::local_date_time(&plan.saved_at);
-        table.push_row(vec![
-            cell(&plan.name),
-            cell(version),
-            cell(steps),
-            cell(saved),
-            styled_cell(QUIET, short_id(&plan.id)),
-        ]);
+        let mut row = vec![cell(&plan.name), cell(version), cell(steps), cell(saved)];
+        row.push(styled_cell(QUIET, short_id(&plan.id)));
+        if several_projects {
+            row.push(path_cell(QUIET, plan.project.clone().unwrap_or_default()));
+        }
+        table.push_row(row);
     }
     table.print(output);
     Ok(Exit::Done)

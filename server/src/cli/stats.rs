@@ -23,7 +23,7 @@ pub async fn stats(session: &Session, args: args::StatsArgs) -> CommandResult {
         until: args.until,
         plan: args.plan,
         task: args.task,
-        ..StatsFilter::default()
+        within: args.project,
     };
     let stats = session.service.stats(&filter).await?;
     let output = &session.output;

@@ -179,7 +179,8 @@ impl Service {
     /// All statistics of what a filter selects, within the boundary.
     pub async fn stats(&self, filter: &StatsFilter) -> Result<Stats, Error> {
         ledger::catch_up_call_stats(&self.db, self.tenant, &self.plans).await?;
-        let filter = &StatsFilter { within: self.owned_boundary(), ..filter.clone() };
+        let within = self.owned_boundary().or_else(|| filter.within.clone());
+        let filter = &StatsFilter { within, ..filter.clone() };
         let (db, tenant) = (&self.db, self.tenant);
         let retries = figures::retries(tenant, filter).first(db).await?.unwrap_or_default();
         let failures = figures::trouble_counts(tenant, filter).all(db).await?.into_iter();

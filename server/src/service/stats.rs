@@ -55,10 +55,11 @@ pub struct ToolCallStatsByName {
 const NO_CATEGORY: &str = "none";
 
 impl Service {
-    /// Statistics of all calls since a time, in milliseconds since 1970, up to the journal's head.
+    /// Statistics of this project's calls since a time, in milliseconds since 1970, up to the journal's head:
+    /// another project's server of the same name is another server.
     pub async fn tool_call_stats(&self, since_ms: Option<i64>) -> Result<ToolCallStatsByName, Error> {
         ledger::catch_up_call_stats(&self.db, self.tenant, &self.plans).await?;
-        let within = self.owned_boundary();
+        let within = Some(self.project().to_owned());
         self.read_tool_call_stats(&StatsFilter { since: since_ms, within, ..StatsFilter::default() }).await
     }
 

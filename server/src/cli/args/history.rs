@@ -122,4 +122,7 @@ pub struct StatsArgs {
     /// Only of this task
     #[arg(long, value_name = "ID")]
     pub task: Option<String>,
+    /// Only of this project: its name in the config, or its folder
+    #[arg(long)]
+    pub project: Option<String>,
 }

@@ -74,6 +74,9 @@ pub struct PlanListArgs {
     /// Only those that belong to this task
     #[arg(long, value_name = "ID")]
     pub task: Option<String>,
+    /// Only those of this project: its name in the config, or its folder
+    #[arg(long)]
+    pub project: Option<String>,
     /// Words of the name, the description, the type or the task, which must all occur
     #[arg(long, value_name = "WORDS")]
     pub search: Option<String>,

@@ -214,3 +214,26 @@ fn rerun_in_another_project_is_refused_without_here() {
     house.expect(0, &["rerun", &first, "--here", "--config", &beta]);
     assert!(house.path("work-beta/a").exists());
 }
+
+#[test]
+fn plans_and_figures_are_told_apart_by_project() {
+    let house = House::new();
+    let (alpha, beta) = (write_other_project(&house, "alpha"), write_other_project(&house, "beta"));
+    for (config, name) in [(&alpha, "one"), (&beta, "two")] {
+        house.write(
+            "e.yaml",
+            &format!("name: {name}\nsteps: [{{ id: a, tool: files/echo, read_only: true }}]"),
+        );
+        house.expect(0, &["run", "e.yaml", "--config", config]);
+        let listed = house.expect(0, &["plan", "list"]);
+        assert_eq!(listed.contains("project"), name == "two", "only where there are several: {listed}");
+    }
+    let only = house.expect(0, &["plan", "list", "--project", "beta"]);
+    assert!(only.contains("two") && !only.contains("one"), "{only}");
+    let calls = |words: &[&str]| house.json(words)["tools"][0]["calls"].clone();
+    assert_eq!((calls(&["stats"]), calls(&["stats", "--project", "beta"])), (json!(2), json!(1)));
+    let listed = house.json(&["tools", "list", "--config", &beta]);
+    let echo =
+        listed[0]["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "files/echo").unwrap();
+    assert_eq!(echo["seen"]["calls"], 1, "another project's server of that name is another server");
+}
