@@ -121,7 +121,11 @@ async fn run_command(args: CliArgs, output: &Output) -> CommandResult {
 /// Opens the config and the database, runs the command, and closes the service whatever the result.
 async fn run_with_session(command: CliCommand, common: &args::CommonArgs, output: Output) -> CommandResult {
     // Before signals are caught: Ctrl-C at the question whether to trust a config ends the process.
-    let config = config::load_config(config::ConfigNeed::for_command(&command), common, &output)?;
+    let need = config::ConfigNeed::for_command(&command);
+    let config = config::load_config(need, common, &output)?;
+    if need != config::ConfigNeed::Nothing && !reports_config(&command) {
+        config::print_unknown_words(&output, &config);
+    }
     signals::start_signal_task()?;
     let session = if is_read_only(&command) {
         Session::open_existing(common, config, output).await?
@@ -146,6 +150,19 @@ fn is_read_only(command: &CliCommand) -> bool {
             | CliCommand::Export { .. }
             | CliCommand::Backup { .. }
     )
+/// Whether the command reports the config's unknown words in its own result, as warnings of a plan's check.
+fn reports_config(command: &CliCommand) -> bool {
+    matches!(
+        command,
+        CliCommand::Run(_)
+            | CliCommand::Rerun(_)
+            | CliCommand::Check { .. }
+            | CliCommand::Plan(_)
+            | CliCommand::Template(_)
+            | CliCommand::Doctor
+    )
+}
+
 }
 
 async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {

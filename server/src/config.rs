@@ -1,12 +1,14 @@
 //! `actbook.yaml`: which servers and tools there are and how far they are trusted, parsed and checked.
 //!
-//! The `mcpServers` block has the format of other clients, and unknown keys in it are ignored. Everywhere
+//! The `mcpServers` block has the format of other clients, and unknown keys in it are warned of. Everywhere
 //! else an unknown key is refused, with its path and the nearest known name. References to the environment
 //! stay references here: only `tools` resolves them, when a call needs them.
 
 mod find;
 pub mod import;
 mod inherit;
+mod jsonc;
+mod mcp_servers;
 mod project;
 mod references;
 mod secret_name;
@@ -25,6 +27,9 @@ use serde_json::Value;
 
 pub use find::{ConfigLocation, locate_config};
 pub use inherit::InheritEnv;
+pub use mcp_servers::UnknownWord;
+use mcp_servers::{McpServers, read_mcp_servers};
+pub use project::Sharing;
 pub use secret_name::is_secret_name;
 use section::Section;
 pub use template::{ConfigTemplate, JsonTemplate, ReferenceScope, TemplatePart};
@@ -53,6 +58,10 @@ pub struct Config {
     /// Who may share notes and templates with all projects.
     pub everywhere: Authority,
     pub mcp_servers: BTreeMap<String, McpServer>,
+    /// The names of the MCP servers that the config disables.
+    pub disabled_servers: BTreeSet<String>,
+    /// Keys under `mcpServers` that neither Actbook nor a known client has: probably misspelt.
+    pub unknown_words: Vec<UnknownWord>,
     pub servers: BTreeMap<String, ServerConfig>,
     pub http: BTreeMap<String, HttpTool>,
     pub commands: BTreeMap<String, CommandTool>,
@@ -334,11 +343,15 @@ fn parse_yaml(text: &str) -> Result<Value, String> {
 
 fn read_document(document: Value) -> Result<Config, ConfigProblem> {
     let mut top = Section::open("", document)?;
+    let McpServers { servers: mcp_servers, disabled: disabled_servers, unknown_words } =
+        read_mcp_servers(top.section("mcpServers")?)?;
     let mut config = Config {
         approvals: read_authority(&mut top, "approvals")?,
         project: project::read_project(&mut top)?,
-        everywhere: read_authority(&mut top, "everywhere")?,
-        mcp_servers: read_mcp_servers(top.section("mcpServers")?)?,
+        everywhere: project::read_sharing(&mut top)?,
+        mcp_servers,
+        disabled_servers,
+        unknown_words,
         servers: top.section("servers")?.map_entries(read_server)?,
         http: top.section("http")?.map_entries(read_http)?,
         commands: top.section("commands")?.map_entries(read_command)?,
@@ -358,37 +371,6 @@ fn read_authority(top: &mut Section, key: &'static str) -> Result<Authority, Con
         Some("agents") => Ok(Authority::Agents),
         Some(other) => Err(top.problem_at(key, format!("`{other}` is none of people, agents"))),
     }
-}
-
-/// Disabled servers are left out. Unknown keys are ignored: the entries may come from any other client.
-fn read_mcp_servers(section: Section) -> Result<BTreeMap<String, McpServer>, ConfigProblem> {
-    let read = section.map_entries(|mut entry| {
-        if entry.flag("disabled")? == Some(true) {
-            entry.ignore_rest();
-            return Ok(None);
-        }
-        let url = match entry.template("url", ReferenceScope::Client)? {
-            Some(url) => Some(url),
-            None => entry.template("serverUrl", ReferenceScope::Client)?,
-        };
-        let server = match (entry.template("command", ReferenceScope::Client)?, url) {
-            (Some(command), None) => McpServer::Stdio {
-                command,
-                args: entry.templates("args", ReferenceScope::Client)?,
-                env: entry.template_map("env", ReferenceScope::Client)?,
-                inherit_env: entry.inherit_env()?.unwrap_or_default(),
-                cwd: entry.template("cwd", ReferenceScope::Client)?,
-            },
-            (None, Some(url)) => {
-                McpServer::Http { url, headers: entry.template_map("headers", ReferenceScope::Client)? }
-            }
-            (None, None) => return Err(entry.problem_at("", "needs a `command` or a `url`".into())),
-            (Some(_), Some(_)) => return Err(entry.problem_at("", "has both `command` and `url`".into())),
-        };
-        entry.ignore_rest();
-        Ok(Some(server))
-    })?;
-    Ok(read.into_iter().filter_map(|(name, server)| Some((name, server?))).collect())
 }
 
 fn read_server(mut entry: Section) -> Result<ServerConfig, ConfigProblem> {
@@ -553,7 +535,8 @@ fn check_server_names(config: &Config) -> Result<(), ConfigProblem> {
             return Err(ConfigProblem { at, problem: "a server's name is not empty and has no `/`".into() });
         }
     }
-    let known = || config.mcp_servers.keys().map(String::as_str).chain([COMMAND_SERVER, HTTP_SERVER]);
+    let named = || config.mcp_servers.keys().chain(&config.disabled_servers).map(String::as_str);
+    let known = || named().chain([COMMAND_SERVER, HTTP_SERVER]);
     for name in config.servers.keys() {
         if !known().any(|server| server == name) {
             let hint = section::did_you_mean(name, known());

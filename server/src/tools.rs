@@ -35,7 +35,7 @@ use std::time::Duration;
 use actbook_engine::policy::ErrorCategory;
 use futures_util::future::join_all;
 
-use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolConfig, WithheldConfig};
+use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolConfig, UnknownWord, WithheldConfig};
 use call::OnLateRawOutcome;
 pub use call::{
     Call, CallContext, CallOutcome, CallProgress, OnLateOutcome, OnProgress, Origin, Purpose, SaveMcpTask,
@@ -373,6 +373,16 @@ impl Tools {
         described
     }
 
+    /// The keys of the config that have no effect.
+    pub fn unknown_config_words(&self) -> &[UnknownWord] {
+        &self.config.unknown_words
+    }
+
+    /// Whether the config names the server of the tool `server/tool`, and disables it.
+    pub fn is_disabled(&self, tool: &str) -> bool {
+        tool.split_once('/').is_some_and(|(server, _)| self.config.disabled_servers.contains(server))
+    }
+
     pub fn has_server(&self, server: &str) -> bool {
         self.downstreams.contains_key(server)
     }
@@ -432,6 +442,9 @@ impl Tools {
     fn unknown_server_error(&self, server: &str) -> CatalogError {
         if let Some(withheld) = &self.config.withheld {
             return CatalogError::Untrusted(withheld.to_string());
+        }
+        if self.config.disabled_servers.contains(server) {
+            return CatalogError::UnknownServer(format!("the server `{server}` is disabled in the config"));
         }
         CatalogError::UnknownServer(match self.config.file.as_deref() {
             Some(file) => format!("there is no server `{server}` in {}", file.display()),

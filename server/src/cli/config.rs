@@ -1,7 +1,7 @@
 //! Which config a command uses, and what happens if a config found in the working folder is not trusted.
 
 use actbook::config::{
-    Config, ConfigError, ConfigLocation, ConfigStatus, TrustStore, WithheldConfig, locate_config,
+    Config, ConfigError, ConfigLocation, ConfigStatus, TrustStore, UnknownWord, WithheldConfig, locate_config,
 };
 use actbook::error::Error;
 use actbook_engine::policy::StepAnswer;
@@ -172,6 +172,13 @@ fn use_empty(output: &Output, withheld: WithheldConfig) -> Config {
         actbook::config::WithheldReason::NeverTrusted | actbook::config::WithheldReason::ChangedSince => {
             withheld.into_config()
         }
+    }
+}
+
+/// Warns of the config's keys that have no effect.
+pub fn print_unknown_words(output: &Output, config: &Config) {
+    for word in &config.unknown_words {
+        print_warning(output, format_args!("`{}` {}; {}", word.path, UnknownWord::MESSAGE, word.cure()));
     }
 }
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use actbook::config::UnknownWord;
 use actbook::error::Error;
 use actbook::service::ServerState;
 use futures_util::future::join_all;
@@ -20,7 +21,7 @@ struct DoctorCheck {
     what: &'static str,
     ok: bool,
     says: String,
-    /// What to do; only of a problem.
+    /// What to do about a problem, or about what has no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     cure: Option<String>,
 }
@@ -43,7 +44,12 @@ pub async fn doctor(session: &Session) -> CommandResult {
         check_config(session),
         check_data_folder(),
     ];
+    lines.extend(check_unknown_words(session));
     lines.extend(check_servers(session).await);
+    let disabled = session.config.disabled_servers.iter();
+    lines.extend(
+        disabled.map(|name| DoctorCheck::passed("server", format!("{name} is disabled in the config"))),
+    );
     lines.push(check_nodes(session).await?);
     let all_ok = lines.iter().all(|line| line.ok);
     let output = &session.output;
@@ -107,6 +113,14 @@ fn check_config(session: &Session) -> DoctorCheck {
             "write actbook.yaml here, or give --config",
         ),
     }
+}
+
+/// A line for each key of the config that has no effect. Not a problem: it may be meant for another client.
+fn check_unknown_words(session: &Session) -> impl Iterator<Item = DoctorCheck> {
+    session.config.unknown_words.iter().map(|word| DoctorCheck {
+        cure: Some(word.cure()),
+        ..DoctorCheck::passed("config", format!("`{}` {}", word.path, UnknownWord::MESSAGE))
+    })
 }
 
 fn check_data_folder() -> DoctorCheck {

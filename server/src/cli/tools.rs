@@ -31,7 +31,10 @@ pub async fn tools(session: &Session, subcommand: ToolsSubcommand) -> CommandRes
 /// Prints the tools of all servers, or of one; `Exit::Failed` if a server cannot be reached.
 async fn list(session: &Session, only: Option<&str>) -> CommandResult {
     let names = session.service.server_names();
-    if let Some(only) = only.filter(|only| !names.iter().any(|name| name == only)) {
+    let is_known = |only: &&str| {
+        session.config.disabled_servers.contains(*only) || names.iter().any(|name| name == only)
+    };
+    if let Some(only) = only.filter(|only| !is_known(only)) {
         let cure = format!("there are: {}", names.join(", "));
         return Err(Error::new("no_such_server", format!("there is no server `{only}`"), cure));
     }
@@ -39,12 +42,21 @@ async fn list(session: &Session, only: Option<&str>) -> CommandResult {
     servers.retain(|server| only.is_none_or(|only| server.server == only));
     let output = &session.output;
     let stats = session.service.tool_call_stats(None).await?;
+    let disabled = session.config.disabled_servers.iter();
+    let disabled: Vec<&String> = disabled.filter(|name| only.is_none_or(|only| only == *name)).collect();
     let reachable = servers.iter().all(|server| server.error.is_none());
     if output.json {
         output.document(&servers.iter().map(|server| with_call_stats(server, &stats)).collect::<Vec<_>>());
-    } else if servers.is_empty() {
+    } else if servers.is_empty() && disabled.is_empty() {
         output.line("no servers are configured; name them under mcpServers in actbook.yaml");
     } else {
+        for name in disabled {
+            output.line(format_args!(
+                "{}{}",
+                painted(STRONG, name),
+                painted(QUIET, "  disabled in the config")
+            ));
+        }
         for server in &servers {
             let error = server.error.as_ref().map(|error| painted(BAD, format_args!("  {error}")));
             let total =

@@ -23,6 +23,7 @@ pub fn trust(output: &Output, common: &CommonArgs, args: &TrustArgs) -> CommandR
     let candidate = ConfigCandidate::read(&file)?;
     let fresh = !config::trust_store().trusts(&candidate);
     if fresh && args.yes {
+        config::print_unknown_words(output, &candidate.config);
         record_trust(&candidate)?;
     } else if fresh && !output.can_ask() {
         print_summary(output, &candidate.config);
@@ -82,6 +83,7 @@ fn record_trust(candidate: &ConfigCandidate) -> Result<(), Error> {
 /// Prints what the config lets Actbook do, to stderr.
 fn print_summary(output: &Output, config: &Config) {
     let lines = config_summary(config);
+    config::print_unknown_words(output, config);
     if lines.is_empty() {
         output.notice("  do nothing: it names no server, command or address");
     }

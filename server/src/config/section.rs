@@ -10,7 +10,7 @@ use actbook_engine::spelling::nearest;
 use serde_json::{Map, Value};
 
 use super::inherit::{self, InheritEnv};
-use super::{ConfigProblem, ConfigTemplate, JsonTemplate, RateConfig, ReferenceScope, Schema};
+use super::{ConfigProblem, ConfigTemplate, JsonTemplate, RateConfig, ReferenceScope, Schema, UnknownWord};
 
 /// The rate limiter remembers each call of a period, so their number is limited.
 const RATE_CALLS_MAX: u32 = 100_000;
@@ -204,9 +204,21 @@ impl Section {
         entries.into_iter().map(read).collect()
     }
 
-    /// Accepts all keys that are left.
-    pub fn ignore_rest(&mut self) {
-        self.entries.clear();
+    /// The keys that are in neither list, each with the nearest of `known`.
+    pub fn unknown_words(&self, known: &[&'static str], ignored: &[&str]) -> Vec<UnknownWord> {
+        let names = self.entries.keys().map(String::as_str);
+        let unknown = names.filter(|name| !known.contains(name) && !ignored.contains(name));
+        unknown
+            .map(|name| UnknownWord { path: self.path_of(name), meant: nearest(name, known.iter().copied()) })
+            .collect()
+    }
+
+    /// A hint at the first key that is left and is near one of `wanted`, to append to a message.
+    pub fn slip_for(&self, wanted: &[&str]) -> Option<String> {
+        self.entries.keys().find_map(|name| {
+            let meant = nearest(name, wanted.iter().copied())?;
+            Some(format!("; did you mean `{meant}` by `{name}`?"))
+        })
     }
 
     /// Refuses the section if a key is left, which is therefore unknown.

@@ -11,6 +11,7 @@ use actbook_engine::tool_policy::ToolPolicies;
 use super::Service;
 use super::plans::named_tools;
 use super::tools::catalog_error_code;
+use crate::config::UnknownWord;
 use crate::store::tools::ToolRow;
 use crate::tools::{CatalogError, ToolInfo};
 
@@ -53,6 +54,7 @@ impl Service {
             }
         }
         let mut findings = self.check_configured_tool_names(&names).await;
+        findings.extend(self.unknown_config_words());
         for (path, tool) in named {
             if let Some(error) = errors.get(tool) {
                 let cure = self.unknown_tool_cure(tool, error).await;
@@ -85,6 +87,14 @@ impl Service {
         findings
     }
 
+    /// Warnings about keys of the config that have no effect.
+    fn unknown_config_words(&self) -> impl Iterator<Item = Finding> {
+        self.tools.unknown_config_words().iter().map(|word| {
+            let path = format!("config: {}", word.path);
+            Finding::warning("unknown_config_word", path, UnknownWord::MESSAGE, word.cure())
+        })
+    }
+
     /// The cure for a tool that cannot be described: the nearest name, of its own server if that is known,
     /// else of any.
     pub(super) async fn unknown_tool_cure(&self, tool: &str, error: &CatalogError) -> String {
@@ -96,6 +106,9 @@ impl Service {
             CatalogError::UnknownTool { server, .. } => {
                 let listed = self.tools.list_server(server).await;
                 nearest(tool, listed.tools.iter().map(|tool| tool.name.as_str())).map(str::to_owned)
+            }
+            CatalogError::UnknownServer(_) if self.tools.is_disabled(tool) => {
+                return "remove `disabled: true` from it, or use another server".to_owned();
             }
             CatalogError::BadName(_) | CatalogError::UnknownServer(_) => {
                 let listed = self.tools.list_servers().await;

@@ -202,3 +202,37 @@ fn next_commands_are_not_refused() {
     let check = house.command(&["--database", "book.db", "--config", "actbook.yaml", "check", "plan.yaml"]);
     assert_eq!({ check }.current_dir(story).output().unwrap().status.code(), Some(0));
 }
+
+#[test]
+fn unknown_words_of_a_server_are_warned_of_and_change_nothing() {
+    let house = House::new();
+    let server = json!({ "command": BINARY, "args": ["demo-tools", "--folder", "work"], "type": "stdio", "enviroment": {} });
+    house.config(json!({ "mcpServers": { "files": server } }));
+    house.write("e.yaml", "name: e\nsteps: [{ id: a, tool: files/echo, read_only: true }]");
+    let warned = |text: &str| text.contains("mcpServers.files.enviroment") && text.contains("no effect");
+    let listed = house.run(&["tools", "list"]);
+    assert!(
+        listed.code == Some(0) && warned(&listed.err) && !listed.err.contains("files.type"),
+        "{}",
+        listed.err
+    );
+    let check = house.json(&["check", "e.yaml"]);
+    assert_eq!((&check["ok"], &check["findings"][0]["code"]), (&json!(true), &json!("unknown_config_word")));
+    assert!(warned(&house.expect(0, &["doctor"])));
+    assert_eq!(house.run(&["run", "e.yaml"]).err.matches("enviroment").count(), 1, "once");
+    house.write("other.yaml", r#"{ "mcpServers": { "files": { "command": "x", "argss": [] } } }"#);
+    let trusted = house.run(&["trust", "--yes", "other.yaml"]);
+    assert!(trusted.err.contains("did you mean `args`?"), "{}", trusted.err);
+    house.write("slip.yaml", r#"{ "mcpServers": { "files": { "comand": "x" } } }"#);
+    refused(&house, &["tools", "list", "--config", "slip.yaml"], "did you mean `command` by `comand`?");
+}
+
+#[test]
+fn disabled_server_is_said_to_be_disabled() {
+    let house = House::new();
+    house.config(json!({ "mcpServers": { "files": { "command": BINARY, "disabled": true } }, "servers": { "files": {} } }));
+    house.write("e.yaml", "name: e\nsteps: [{ id: a, tool: files/echo, read_only: true }]");
+    refused(&house, &["run", "e.yaml"], "the server `files` is disabled in the config");
+    assert!(house.expect(0, &["tools", "list"]).contains("files  disabled in the config"));
+    assert!(house.expect(0, &["doctor"]).contains("files is disabled"));
+}
