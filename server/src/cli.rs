@@ -66,10 +66,16 @@ pub enum Exit {
 /// What every command returns; an `Err` is printed by `run` and ends the process with exit code 1.
 type CommandResult = Result<Exit, Error>;
 
-/// Parses the process's arguments. On a usage error, prints it and exits the process.
+/// Parses the process's arguments. On a usage error, prints it and exits the process; with `--json` the error is
+/// a document on stdout besides.
 pub fn parse_args() -> CliArgs {
     CliArgs::try_parse().and_then(CliArgs::validate).unwrap_or_else(|error| {
+        let error = CliArgs::without_hidden_suggestions(error);
         let message = error.render().to_string();
+        let asks_for_json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+        if asks_for_json && error.use_stderr() {
+            Output::new(true).document(&usage_error(&message));
+        }
         if printable::escape_text(&message) == message {
             error.exit()
         }
@@ -77,6 +83,13 @@ pub fn parse_args() -> CliArgs {
         output::write_log_line(&message);
         std::process::exit(error.exit_code())
     })
+}
+
+/// Clap's message as an error: its first paragraph, and behind it the tips and the usage.
+fn usage_error(message: &str) -> Error {
+    let (what, rest) = message.split_once("\n\n").unwrap_or((message, ""));
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Error::new("usage", words(what.strip_prefix("error: ").unwrap_or(what)), words(rest))
 }
 
 /// Writes a log line or a panic message to stderr, with control characters escaped.
@@ -137,19 +150,6 @@ async fn run_with_session(command: CliCommand, common: &args::CommonArgs, output
     ended
 }
 
-/// Whether the command only reads, so that a missing database file is an error rather than created.
-fn is_read_only(command: &CliCommand) -> bool {
-    matches!(
-        command,
-        CliCommand::List(_)
-            | CliCommand::Show { .. }
-            | CliCommand::Watch { .. }
-            | CliCommand::Journal(_)
-            | CliCommand::Stats(_)
-            | CliCommand::Verify { .. }
-            | CliCommand::Export { .. }
-            | CliCommand::Backup { .. }
-    )
 /// Whether the command reports the config's unknown words in its own result, as warnings of a plan's check.
 fn reports_config(command: &CliCommand) -> bool {
     matches!(
@@ -163,6 +163,19 @@ fn reports_config(command: &CliCommand) -> bool {
     )
 }
 
+/// Whether the command only reads, so that a missing database file is an error rather than created.
+fn is_read_only(command: &CliCommand) -> bool {
+    matches!(
+        command,
+        CliCommand::List(_)
+            | CliCommand::Show { .. }
+            | CliCommand::Watch { .. }
+            | CliCommand::Journal(_)
+            | CliCommand::Stats(_)
+            | CliCommand::Verify { .. }
+            | CliCommand::Export { .. }
+            | CliCommand::Backup { .. }
+    )
 }
 
 async fn dispatch(session: &Session, command: CliCommand) -> CommandResult {

@@ -57,9 +57,25 @@ impl CliArgs {
         if let CliCommand::Decide(decide) = &self.command
             && let Err(why) = decide.steps_and_answer()
         {
-            return Err(Self::command().error(clap::error::ErrorKind::ValueValidation, why));
+            let mut command = Self::command();
+            command.build();
+            let decide = command.find_subcommand_mut("decide").expect("it was parsed");
+            return Err(decide.error(clap::error::ErrorKind::ValueValidation, why));
         }
         Ok(self)
+    }
+
+    /// The same error, without hidden commands among its suggestions.
+    pub fn without_hidden_suggestions(mut error: clap::Error) -> clap::Error {
+        use clap::error::{ContextKind, ContextValue};
+        if let Some(ContextValue::Strings(mut names)) = error.remove(ContextKind::SuggestedSubcommand) {
+            let command = Self::command();
+            names.retain(|name| !command.find_subcommand(name).is_some_and(clap::Command::is_hide_set));
+            if !names.is_empty() {
+                error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+            }
+        }
+        error
     }
 }
 
@@ -70,7 +86,8 @@ pub struct CommonArgs {
     #[arg(help_heading = "Everywhere")]
     pub database: Option<String>,
     /// The config [default: actbook.yaml here, once you trust it, then in your config folder]
-    #[arg(long, global = true, value_name = "FILE", env = "ACTBOOK_CONFIG", help_heading = "Everywhere")]
+    #[arg(long, global = true, value_name = "FILE", env = "ACTBOOK_CONFIG", hide_env_values = true)]
+    #[arg(help_heading = "Everywhere")]
     pub config: Option<PathBuf>,
     /// Answer with one JSON document, or one per line for streams
     #[arg(long, global = true, help_heading = "Everywhere")]

@@ -236,3 +236,27 @@ fn disabled_server_is_said_to_be_disabled() {
     assert!(house.expect(0, &["tools", "list"]).contains("files  disabled in the config"));
     assert!(house.expect(0, &["doctor"]).contains("files is disabled"));
 }
+
+#[test]
+fn wrong_usage_in_json_is_one_document() {
+    let house = House::new();
+    for words in [vec!["aprove", "e"], vec!["decide", "e", "s", "maybe", "--reason", "x"], vec!["run"]] {
+        let error = house.json(&words);
+        assert_eq!(error["code"], "usage", "{error}");
+        assert_eq!(house.run(&[&words[..], &["--json"]].concat()).code, Some(2));
+    }
+}
+
+#[test]
+fn usage_names_the_command_that_was_meant() {
+    let house = House::new();
+    let slip = house.run(&["aprove", "e"]).err;
+    assert!(slip.contains("'approve'") && !slip.contains("'drive'"), "{slip}");
+    let unlike = house.run(&["fly"]).err;
+    assert!(!unlike.contains("tip:"), "{unlike}");
+    assert!(house.run(&["tools", "acept", "x"]).err.contains("'accept'"));
+    let decide = house.run(&["decide", "e", "s", "maybe", "--reason", "x"]).err;
+    assert!(decide.contains("actbook decide <EXECUTION>"), "{decide}");
+    let help = house.expect(0, &["check", "--help"]);
+    assert!(help.contains("[env: ACTBOOK_CONFIG]") && help.contains("[env: ACTBOOK_DATABASE]"), "{help}");
+}
