@@ -374,7 +374,7 @@ pub struct InstallArgs {
     /// Print what would be written, and write nothing
     #[arg(long)]
     pub print: bool,
-    /// The config that the client's Actbook shall use [default: as always]
+    /// The config that the client's Actbook shall use [default: the one of the folder that the client starts it in]
     #[arg(long = "with-config", value_name = "FILE")]
     pub config: Option<PathBuf>,
 }

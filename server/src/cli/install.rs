@@ -13,6 +13,8 @@ use super::{CommandResult, Exit, config};
 
 /// The name of the server in the client's list.
 const NAME: &str = "actbook";
+/// What a client that is no command line needs besides: it starts Actbook in a folder of its own.
+const CONFIG_HINT: &str = "the client starts it in a folder of its own: --with-config actbook.yaml names the servers that it shall have";
 
 /// The file in which a client keeps its MCP servers, and the key of the list in it.
 struct ClientConfigFile {
@@ -31,7 +33,16 @@ pub fn install(output: &Output, common: &CommonArgs, args: &InstallArgs) -> Comm
     if args.config.is_none() && common.config.is_none() && !args.print {
         config::offer_trust(output)?;
     }
-    if let Some(config) = args.config.as_ref().or(common.config.as_ref()) {
+    let config = args.config.as_ref().or(common.config.as_ref());
+    if let Some(config) = config {
+        if !config.is_file() {
+            let message = format!("there is no file {}", config.display());
+            return Err(Error::new(
+                "install",
+                message,
+                "name the config that the client's Actbook shall use",
+            ));
+        }
         let config =
             std::path::absolute(config).map_err(|error| install_error(&error, "name another --config"))?;
         arguments.extend(["--config".to_owned(), config.to_string_lossy().into_owned()]);
@@ -50,14 +61,24 @@ pub fn install(output: &Output, common: &CommonArgs, args: &InstallArgs) -> Comm
             if print {
                 output.document(&json!({ client_file.key: { NAME: entry } }));
             } else {
-                write_entry(&client_file, entry)?;
-                output.line(format_args!(
-                    "{NAME} is in {}; start the client again",
-                    client_file.file.display()
-                ));
+                write_entry(&client_file, entry.clone())?;
+                print_written(output, &client_file, &entry);
+            }
+            if config.is_none() {
+                output.notice(CONFIG_HINT);
             }
             Ok(Exit::Done)
         }
+    }
+}
+
+/// Says where the entry was written.
+fn print_written(output: &Output, client_file: &ClientConfigFile, entry: &Value) {
+    let file = client_file.file.display();
+    if output.json {
+        output.document(&json!({ "file": client_file.file, client_file.key: { NAME: entry } }));
+    } else {
+        output.line(format_args!("{NAME} is in {file}; start the client again"));
     }
 }
 
@@ -90,14 +111,31 @@ fn install_in_claude_code(
     print: bool,
 ) -> CommandResult {
     let line = format!("claude mcp add {NAME} -- {program} {}", arguments.join(" "));
+    let words = ["mcp", "add", NAME, "--", program].into_iter().chain(arguments.iter().map(String::as_str));
+    let words: Vec<&str> = words.collect();
+    let document = json!({ "command": "claude", "args": words });
     if print {
-        output.line(line);
+        if output.json {
+            output.document(&document)
+        } else {
+            output.line(line)
+        }
         return Ok(Exit::Done);
     }
     let cure = format!("is Claude Code installed? By hand: {line}");
-    let ran = Command::new("claude").args(["mcp", "add", NAME, "--", program]).args(arguments).status();
-    match ran {
-        Ok(status) if status.success() => Ok(Exit::Done),
+    let mut command = Command::new("claude");
+    command.args(&words);
+    if output.json {
+        // Stdout is for one document.
+        command.stdout(std::process::Stdio::null());
+    }
+    match command.status() {
+        Ok(status) if status.success() => {
+            if output.json {
+                output.document(&document);
+            }
+            Ok(Exit::Done)
+        }
         Ok(status) => Err(Error::new("install", format!("claude mcp add: {status}"), cure)),
         Err(error) => Err(Error::new("install", format!("claude cannot be started: {error}"), cure)),
     }

@@ -59,3 +59,20 @@ fn the_registry_is_told_this_version_and_the_readme_names_the_server() {
     let name = format!("mcp-name: {}", registered["name"].as_str().unwrap());
     assert!(include_str!("../../../../README.md").lines().any(|line| line == name));
 }
+
+#[test]
+fn install_answers_in_json_and_names_the_config_flag() {
+    let house = House::new();
+    let printed: Value =
+        serde_json::from_str(&house.expect(0, &["install", "--client", "claude-code", "--print", "--json"]))
+            .unwrap();
+    assert_eq!(printed["args"], json!(["mcp", "add", "actbook", "--", BINARY, "mcp"]));
+    let written = house.run(&["install", "--client", "cursor", "--json"]);
+    let document: Value = serde_json::from_str(&written.out).unwrap();
+    assert_eq!(document["mcpServers"]["actbook"]["command"], BINARY);
+    assert_eq!(document["file"], json!(house.path(".cursor/mcp.json")));
+    assert!(written.err.contains("--with-config"), "{}", written.err);
+    let refused = house.json(&["install", "--client", "vscode", "--with-config", "none.yaml"]);
+    assert!(refused["message"].as_str().unwrap().contains("none.yaml"), "{refused}");
+    assert!(!house.path("config/Code").exists(), "nothing was written");
+}
