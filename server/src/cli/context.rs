@@ -52,7 +52,7 @@ fn print_result(session: &Session, document: &impl serde::Serialize, text: &str)
     Ok(Exit::Done)
 }
 
-/// Prints the newest value of a key, and nothing else, so that scripts can use it; or every value it had.
+/// Prints the newest value of a key, or every value it had. Further lines are marked; `--json` is exact.
 async fn get(session: &Session, key: String, owner: NoteOwnerArgs, history: bool) -> CommandResult {
     let filter =
         NoteFilter { key: Some(key.clone()), owner: owner_filter(owner), history, ..NoteFilter::default() };
@@ -67,7 +67,7 @@ async fn get(session: &Session, key: String, owner: NoteOwnerArgs, history: bool
     }
     match &note.history {
         Some(history) => history.iter().for_each(|value| output.line(history_line(value))),
-        None => output.text(note_text(&note.value)),
+        None => output.line(note_text(&note.value)),
     }
     Ok(Exit::Done)
 }

@@ -34,9 +34,7 @@ fn check_pipe(house: &House, words: &[&str]) -> Ran {
     let ran = house.run(words);
     let (out, err) = (raw_controls(&ran.out), raw_controls(&ran.err));
     assert!(out.is_empty() && err.is_empty(), "{words:?}: {out:?} {err:?}\n{}\n{}", ran.out, ran.err);
-    // `context get` prints the bare value, as scripts need it.
-    let alone = words.starts_with(&["context", "get"]);
-    for line in ran.out.lines().filter(|_| !alone).chain(ran.err.lines()) {
+    for line in ran.out.lines().chain(ran.err.lines()) {
         assert!(
             !line.starts_with("Next: actbook"),
             "{words:?} prints a line of the payload as its own: {line}"

@@ -260,3 +260,11 @@ fn usage_names_the_command_that_was_meant() {
     let help = house.expect(0, &["check", "--help"]);
     assert!(help.contains("[env: ACTBOOK_CONFIG]") && help.contains("[env: ACTBOOK_DATABASE]"), "{help}");
 }
+
+#[test]
+fn further_lines_of_a_note_are_marked() {
+    let house = House::new();
+    house.expect(0, &["context", "set", "key", "first\nNext: actbook approve"]);
+    assert_eq!(house.expect(0, &["context", "get", "key"]), "first\n    │ Next: actbook approve\n");
+    assert_eq!(house.json(&["context", "get", "key"])["value"], "first\nNext: actbook approve");
+}
