@@ -122,7 +122,7 @@ Examples:
         #[arg(long)]
         offline: bool,
     },
-    /// Saved plans: save, list, show, diff, draw, delete
+    /// Saved plans: save, list, show, diff, graph, delete
     #[command(subcommand)]
     Plan(PlanSubcommand),
     /// List executions, newest first

@@ -1,6 +1,8 @@
 //! `check`: analyses a plan without running it, and prints findings, waves and the point of no return.
 
+use actbook::service::CheckedPlan;
 use actbook_engine::analysis::PlanCheck;
+use actbook_engine::id::StepId;
 use actbook_engine::plan::{Finding, Severity};
 
 use super::inputs::{self, PlanArgument};
@@ -9,7 +11,7 @@ use super::session::Session;
 use super::status_style::{ATTENTION, BAD, GOOD, QUIET, STRONG, painted};
 use super::{CommandResult, Exit, brief};
 
-const WAVES_SHOWN: usize = 40;
+const GROUPS_SHOWN: usize = 40;
 const STOPS_SHOWN: usize = 40;
 
 /// Checks a plan given as a file or by name; `Exit::Failed` if it cannot run.
@@ -18,19 +20,27 @@ pub async fn check(session: &Session, word: &str, offline: bool) -> CommandResul
         PlanArgument::Document(text) => text,
         PlanArgument::Saved(name) => session.service.plan(&name).await?.1.document.clone(),
     };
-    let check = session.service.check(&text, offline).await.check;
+    let CheckedPlan { plan, check, .. } = session.service.check(&text, offline).await;
     if session.output.json {
         session.output.document(&check);
     } else {
-        print_check(&session.output, &check, offline);
+        let one_at_a_time = plan.is_some_and(|plan| plan.policy.concurrency == 1);
+        print_check(&session.output, &check, one_at_a_time, offline);
     }
     Ok(if check.ok { Exit::Done } else { Exit::Failed })
 }
 
-fn print_check(output: &Output, check: &PlanCheck, offline: bool) {
+fn print_check(output: &Output, check: &PlanCheck, one_at_a_time: bool, offline: bool) {
     print_findings(output, &check.findings);
     if !check.waves.is_empty() {
-        print_waves(output, check);
+        if one_at_a_time {
+            let steps: Vec<&[StepId]> =
+                check.stopping.iter().map(|stop| std::slice::from_ref(&stop.step)).collect();
+            print_groups(output, "Order (one step at a time)", &steps);
+        } else {
+            let waves: Vec<&[StepId]> = check.waves.iter().map(Vec::as_slice).collect();
+            print_groups(output, "Waves (steps of one wave do not need each other)", &waves);
+        }
         print_point_of_no_return(output, check);
     }
     let offline = if offline { " (the tools were not asked)" } else { "" };
@@ -61,13 +71,14 @@ pub fn print_findings(output: &Output, findings: &[Finding]) {
     }
 }
 
-fn print_waves(output: &Output, check: &PlanCheck) {
-    output.line(painted(STRONG, "Waves (steps of one wave do not need each other)"));
-    for (index, wave) in check.waves.iter().take(WAVES_SHOWN).enumerate() {
-        output.line(format_args!("  {:>3}  {}", index + 1, brief::step_names(wave)));
+/// Prints groups of steps in their order, a line each.
+fn print_groups(output: &Output, title: &str, groups: &[&[StepId]]) {
+    output.line(painted(STRONG, title));
+    for (index, steps) in groups.iter().take(GROUPS_SHOWN).enumerate() {
+        output.line(format_args!("  {:>3}  {}", index + 1, brief::step_names(steps)));
     }
-    if check.waves.len() > WAVES_SHOWN {
-        output.line(format_args!("  … {} more", check.waves.len() - WAVES_SHOWN));
+    if groups.len() > GROUPS_SHOWN {
+        output.line(format_args!("  … {} more", groups.len() - GROUPS_SHOWN));
     }
 }
 

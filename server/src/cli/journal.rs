@@ -22,6 +22,7 @@ const PAGE_ENTRIES: u64 = 500;
 const VALUE_SHOWN: usize = 80;
 const RECORD_SHOWN: usize = 400;
 const PAYLOAD_SHOWN: usize = 4_000;
+const NOTHING_FITS: &str = "no entry fits";
 
 /// Prints the entries that fit, oldest first, and with `--follow` those that are appended until Ctrl-C.
 pub async fn journal(session: &Session, args: JournalArgs) -> CommandResult {
@@ -38,6 +39,9 @@ pub async fn journal(session: &Session, args: JournalArgs) -> CommandResult {
             filter.after = last.position;
             left -= page.len() as u64;
             page.iter().for_each(|entry| print_entry(&session.output, entry));
+        }
+        if filter.after == args.cursor && !args.follow {
+            session.output.notice(NOTHING_FITS);
         }
         if left == 0 && !session.output.json {
             let more = format_args!("more: the same with --cursor {}", filter.after).to_string();
@@ -61,7 +65,12 @@ async fn print_newest(session: &Session, args: &JournalArgs, mut filter: Journal
     let mut left = args.tail.or(args.limit).unwrap_or(u64::MAX);
     while left > 0 && !session.output.is_closed() {
         let page = session.service.journal_newest(&filter, before, left.min(PAGE_ENTRIES)).await?;
-        let Some(last) = page.last() else { return Ok(Exit::Done) };
+        let Some(last) = page.last() else {
+            if before.is_none() {
+                session.output.notice(NOTHING_FITS);
+            }
+            return Ok(Exit::Done);
+        };
         before = Some(last.position);
         left -= page.len() as u64;
         page.iter().for_each(|entry| print_entry(&session.output, entry));

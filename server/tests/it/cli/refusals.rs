@@ -171,39 +171,6 @@ async fn a_server_that_does_not_sync_is_refused_until_that_is_accepted_by_name()
 }
 
 #[test]
-fn misspelt_input_is_named_and_a_refused_plan_points_to_its_check() {
-    let house = House::new();
-    let inputs = "{ type: object, properties: { version: { type: string } }, required: [version], additionalProperties: false }";
-    let step = "{ id: a, tool: files/echo, read_only: true, arguments: { x: \"${inputs.version}\" } }";
-    house.write("v.yaml", &format!("name: v\ninputs: {inputs}\nsteps: [{step}]"));
-    refused(
-        &house,
-        &["run", "v.yaml", "--input", "versio=1.2"],
-        "did you mean `version`? Give --input version=…",
-    );
-    assert!(house.expect(0, &["plan", "save", "v.yaml"]).contains("actbook run v --input version=…"));
-    house.write(
-        "bad.yaml",
-        "name: bad\nsteps: [{ id: a, tool: files/nothing, depends_on: [b] }, { id: c, tol: files/echo }]",
-    );
-    for verb in [&["run", "bad.yaml"][..], &["plan", "save", "bad.yaml"]] {
-        refused(&house, verb, "`actbook check bad.yaml` tells all 3");
-    }
-}
-
-#[test]
-fn next_commands_are_not_refused() {
-    let house = House::new();
-    let used = house.expect(0, &["template", "use", "research", "--offline"]);
-    assert!(used.contains("actbook run research --input topic=…"), "{used}");
-    let kept = house.expect(0, &["demo", "--keep", "story"]);
-    assert!(kept.contains("check plan.yaml") && !kept.contains("examples/"), "{kept}");
-    let story = house.path("story");
-    let check = house.command(&["--database", "book.db", "--config", "actbook.yaml", "check", "plan.yaml"]);
-    assert_eq!({ check }.current_dir(story).output().unwrap().status.code(), Some(0));
-}
-
-#[test]
 fn unknown_words_of_a_server_are_warned_of_and_change_nothing() {
     let house = House::new();
     let server = json!({ "command": BINARY, "args": ["demo-tools", "--folder", "work"], "type": "stdio", "enviroment": {} });
@@ -259,6 +226,54 @@ fn usage_names_the_command_that_was_meant() {
     assert!(decide.contains("actbook decide <EXECUTION>"), "{decide}");
     let help = house.expect(0, &["check", "--help"]);
     assert!(help.contains("[env: ACTBOOK_CONFIG]") && help.contains("[env: ACTBOOK_DATABASE]"), "{help}");
+}
+
+#[test]
+fn misspelt_input_is_named_and_a_refused_plan_points_to_its_check() {
+    let house = House::new();
+    let inputs = "{ type: object, properties: { version: { type: string } }, required: [version], additionalProperties: false }";
+    let step = "{ id: a, tool: files/echo, read_only: true, arguments: { x: \"${inputs.version}\" } }";
+    house.write("v.yaml", &format!("name: v\ninputs: {inputs}\nsteps: [{step}]"));
+    refused(
+        &house,
+        &["run", "v.yaml", "--input", "versio=1.2"],
+        "did you mean `version`? Give --input version=…",
+    );
+    assert!(house.expect(0, &["plan", "save", "v.yaml"]).contains("actbook run v --input version=…"));
+    house.write(
+        "bad.yaml",
+        "name: bad\nsteps: [{ id: a, tool: files/nothing, depends_on: [b] }, { id: c, tol: files/echo }]",
+    );
+    for verb in [&["run", "bad.yaml"][..], &["plan", "save", "bad.yaml"]] {
+        refused(&house, verb, "`actbook check bad.yaml` tells all 3");
+    }
+}
+
+#[test]
+fn next_commands_are_not_refused() {
+    let house = House::new();
+    let used = house.expect(0, &["template", "use", "research", "--offline"]);
+    assert!(used.contains("actbook run research --input topic=…"), "{used}");
+    let kept = house.expect(0, &["demo", "--keep", "story"]);
+    assert!(kept.contains("check plan.yaml") && !kept.contains("examples/"), "{kept}");
+    let story = house.path("story");
+    let check = house.command(&["--database", "book.db", "--config", "actbook.yaml", "check", "plan.yaml"]);
+    assert_eq!({ check }.current_dir(story).output().unwrap().status.code(), Some(0));
+}
+
+#[test]
+fn check_shows_the_order_of_a_sequential_plan_and_an_empty_journal_says_so() {
+    let house = House::new();
+    let steps = "[{ id: b, action: B, depends_on: [a] }, { id: a, action: A }]";
+    house.write("s.yaml", &format!("name: s\nsteps: {steps}"));
+    let order = house.expect(0, &["check", "s.yaml"]);
+    assert!(order.contains("Order (one step at a time)") && !order.contains("Waves"), "{order}");
+    assert!(order.find("1  a").unwrap() < order.find("2  b").unwrap(), "{order}");
+    house.write("w.yaml", &format!("name: w\npolicy: {{ concurrency: 2 }}\nsteps: {steps}"));
+    assert!(house.expect(0, &["check", "w.yaml"]).contains("Waves"));
+    for words in [&["journal", "--kind", "plan_saved"][..], &["journal", "--tail", "3"]] {
+        assert_eq!(house.run(words).err.trim(), "no entry fits");
+    }
 }
 
 #[test]
