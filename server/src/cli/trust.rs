@@ -1,11 +1,11 @@
 //! `actbook trust`: shows what a config would let Actbook do, and records that the user trusts it.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use actbook::config::{
-    Authority, Config, ConfigCandidate, ConfigLocation, ConfigTemplate, FILE_NAMES, InheritEnv, McpServer,
-    locate_config,
+    Approvals, Config, ConfigCandidate, ConfigLocation, ConfigTemplate, FILE_NAMES, InheritEnv, McpServer,
+    Sharing, TemplatePart, is_secret_name, locate_config, resolve_program,
 };
 use actbook::error::Error;
 use actbook::service::escape_hidden;
@@ -96,27 +96,22 @@ fn print_summary(output: &Output, config: &Config) {
 fn config_summary(config: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, server) in &config.mcp_servers {
-        lines.push(match server {
-            McpServer::Stdio { command, args, inherit_env, cwd, .. } => {
-                let argv: Vec<&ConfigTemplate> = [command].into_iter().chain(args).collect();
-                format!(
-                    "start {}: {}{}",
-                    quoted(name),
-                    command_text(&argv, cwd.as_ref()),
-                    inherited_text(inherit_env)
-                )
+        match server {
+            McpServer::Stdio { command, args, env, inherit_env, cwd } => {
+                let argv = [command].into_iter().chain(args).collect();
+                let child =
+                    ChildSummary { argv, env, inherit_env, cwd: cwd.as_ref(), folder: &config.folder };
+                lines.extend(child.lines(&format!("start {}", quoted(name))));
             }
-            McpServer::Http { url, .. } => format!("connect to {}: {}", quoted(name), quoted(&url.source)),
-        });
+            McpServer::Http { url, .. } => {
+                lines.push(format!("connect to {}: {}", quoted(name), quoted(&url.source)));
+            }
+        }
     }
     for (name, tool) in &config.commands {
-        let argv: Vec<&ConfigTemplate> = tool.argv.iter().collect();
-        let how = command_text(&argv, tool.cwd.as_ref());
-        lines.push(format!(
-            "run {}: {how}{}",
-            quoted(&format!("command/{name}")),
-            inherited_text(&tool.inherit_env)
-        ));
+        let (argv, env, inherit_env) = (tool.argv.iter().collect(), &tool.env, &tool.inherit_env);
+        let child = ChildSummary { argv, env, inherit_env, cwd: tool.cwd.as_ref(), folder: &config.folder };
+        lines.extend(child.lines(&format!("run {}", quoted(&format!("command/{name}")))));
     }
     for (name, tool) in &config.http {
         let name = quoted(&format!("http/{name}"));
@@ -160,18 +155,48 @@ fn policy_lines(config: &Config) -> Vec<String> {
     lines
 }
 
-/// A command line as the config writes it, with its folder.
-fn command_text(argv: &[&ConfigTemplate], cwd: Option<&ConfigTemplate>) -> String {
-    let arguments: Vec<String> = argv.iter().map(|argument| quoted(&argument.source)).collect();
-    let cwd = cwd.map(|cwd| format!(" in {}", quoted(&cwd.source))).unwrap_or_default();
-    format!("{}{cwd}", arguments.join(" "))
+/// A child process that the config would have Actbook start.
+struct ChildSummary<'a> {
+    argv: Vec<&'a ConfigTemplate>,
+    env: &'a BTreeMap<String, ConfigTemplate>,
+    inherit_env: &'a InheritEnv,
+    cwd: Option<&'a ConfigTemplate>,
+    /// The config's folder.
+    folder: &'a Path,
 }
 
-fn inherited_text(inherit: &InheritEnv) -> &'static str {
-    match inherit {
-        InheritEnv::All => " with your whole environment",
-        InheritEnv::Names(_) => "",
+impl ChildSummary<'_> {
+    /// The command line as the config writes it, the program that it starts today, and a line for each
+    /// variable that the config sets: `PATH`, `LD_PRELOAD` or `NODE_OPTIONS` decide which code runs.
+    fn lines(&self, what: &str) -> Vec<String> {
+        let arguments: Vec<String> = self.argv.iter().map(|argument| quoted(&argument.source)).collect();
+        let cwd = self.cwd.map(|cwd| format!(" in {}", quoted(&cwd.source))).unwrap_or_default();
+        let inherited = match self.inherit_env {
+            InheritEnv::All => " with your whole environment",
+            InheritEnv::Names(_) => "",
+        };
+        let mut lines = vec![format!("{what}: {}{cwd}{inherited}", arguments.join(" "))];
+        lines.extend(self.argv.first().map(|program| self.program_line(program)));
+        let variables = self.env.iter();
+        lines.extend(variables.map(|(name, value)| format!("  with {}", variable_text(name, value))));
+        lines
     }
+
+    fn program_line(&self, program: &ConfigTemplate) -> String {
+        match resolve_program(program, self.env, self.cwd, self.folder) {
+            Some(path) => format!("  the program is {}", quoted(&path.to_string_lossy())),
+            None => "  the program cannot be found now".to_owned(),
+        }
+    }
+}
+
+/// `NAME=value` as the config writes it; a secret that is written literally is left out.
+fn variable_text(name: &str, value: &ConfigTemplate) -> String {
+    let is_reference = |part: &TemplatePart| matches!(part, TemplatePart::Environment { default: None, .. });
+    if is_secret_name(name) && !value.parts.iter().all(is_reference) {
+        return format!("{}=[redacted]", quoted(name));
+    }
+    format!("{}={}", quoted(name), quoted(&value.source))
 }
 
 /// The environment variables whose values the config uses or passes on.

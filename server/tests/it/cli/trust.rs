@@ -116,6 +116,7 @@ fn trusted_config_takes_effect_until_what_it_says_changes() {
     for (pointer, value) in [
         ("/commands/act/argv", json!(["sh", "-c", "touch started; true"])),
         ("/mcpServers/files/env", json!({ "TAKEN": "${env:AWS_SECRET_ACCESS_KEY}" })),
+        ("/commands/act/env", json!({ "PATH": "./bin" })),
         ("/approvals", json!("people")),
         ("/http", json!({ "post": { "url": "http://127.0.0.1:9/" } })),
     ] {
@@ -147,6 +148,32 @@ fn trust_needs_a_yes_and_shows_what_it_is_for() {
     }
     assert!(!ran.err.contains('\u{1b}') && !ran.err.contains("\nTrusted"), "{}", ran.err);
     refused(&house, &["check", "plan.yaml"]);
+}
+
+/// A `PATH` in a command's own `env` replaces `git` by a program of the cloned folder.
+#[test]
+fn trust_shows_variables_and_the_program_that_they_lead_to() {
+    let house = cloned();
+    std::fs::create_dir(house.path("bin")).unwrap();
+    std::fs::write(house.path("bin/git"), "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(house.path("bin/git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let config = json!({
+        "mcpServers": { "files": { "command": "sh", "env": { "NODE_OPTIONS": "--require ./x.js", "API_KEY": "hunter-2" } } },
+        "commands": {
+            "git": { "argv": ["git", "status"], "env": { "PATH": "./bin", "LD_PRELOAD": "./x\u{1b}.so", "TOKEN": "${env:MINE}" } },
+            "away": { "argv": ["no-such-program"] },
+        },
+    });
+    std::fs::write(house.path("actbook.yaml"), config.to_string()).unwrap();
+    let shown = house.run(&["trust"]).err;
+    let git = std::fs::canonicalize(house.path("bin/git")).unwrap();
+    let program = format!("the program is {}", git.display());
+    let parts = ["PATH=./bin", "NODE_OPTIONS=\"--require ./x.js\"", "LD_PRELOAD=", "API_KEY=[redacted]"];
+    for part in parts.into_iter().chain([program.as_str(), "TOKEN=\"${env:MINE}\"", "/sh\n"]) {
+        assert!(shown.contains(part), "no {part}: {shown}");
+    }
+    assert_eq!(shown.matches("cannot be found now").count(), 1, "{shown}");
+    assert!(!shown.contains("hunter-2") && !shown.contains('\u{1b}'), "{shown}");
 }
 
 #[test]
