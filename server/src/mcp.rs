@@ -281,7 +281,7 @@ impl ServerHandler for SessionHandler {
         if id_guard.is_none() && !has_key {
             return Err(message::id_in_use_error(&context.id));
         }
-        let mut agent_request = AgentRequest::new(context);
+        let mut agent_request = AgentRequest::new(context, self.endpoint.service());
         agent_request.caller.session = self.session_id_of(&agent_request);
         agent_request.input_responses = request.input_responses;
         agent_request.request_state = request.request_state;
@@ -313,8 +313,7 @@ impl ServerHandler for SessionHandler {
         request: GetPromptRequestParams,
         context: McpRequestContext,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let mut agent_request = AgentRequest::new(context);
-        agent_request.caller.session = self.session_id_of(&agent_request);
+        let route = self.endpoint.approval_route(&AgentRequest::new(context, self.endpoint.service()));
         let arguments = request.arguments.unwrap_or_default();
         Ok(prompts::get(&self.endpoint, &agent_request, &request.name, &arguments).await?.into())
     }
@@ -399,7 +398,12 @@ impl ServerHandler for SessionHandler {
         request: GetTaskParams,
         context: McpRequestContext,
     ) -> Result<GetTaskResult, ErrorData> {
-        mcp_tasks::get_mcp_task(&self.endpoint, &AgentRequest::new(context), &request.task_id).await
+        mcp_tasks::get_mcp_task(
+            &self.endpoint,
+            &AgentRequest::new(context, self.endpoint.service()),
+            &request.task_id,
+        )
+        .await
     }
 
     async fn update_task(
@@ -409,7 +413,7 @@ impl ServerHandler for SessionHandler {
     ) -> Result<(), ErrorData> {
         mcp_tasks::update_mcp_task(
             &self.endpoint,
-            &AgentRequest::new(context),
+            &AgentRequest::new(context, self.endpoint.service()),
             &request.task_id,
             &request.input_responses,
         )
@@ -421,7 +425,12 @@ impl ServerHandler for SessionHandler {
         request: CancelTaskParams,
         context: McpRequestContext,
     ) -> Result<(), ErrorData> {
-        mcp_tasks::cancel_mcp_task(&self.endpoint, &AgentRequest::new(context), &request.task_id).await
+        mcp_tasks::cancel_mcp_task(
+            &self.endpoint,
+            &AgentRequest::new(context, self.endpoint.service()),
+            &request.task_id,
+        )
+        .await
     }
 }
 

@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::caller::{Caller, IdempotencyKey};
+use crate::service::Service;
 
+/// Precedes an agent's name in the journal.
+const AGENT_PREFIX: &str = "agent:";
 /// Longest client name; it is written into every journal entry.
 const NAME_CHARS_MAX: usize = 60;
 /// Longest time between two progress notifications while a client waits.
@@ -32,8 +35,8 @@ pub struct AgentRequest {
 }
 
 impl AgentRequest {
-    pub fn new(context: RequestContext<RoleServer>) -> Self {
-        let caller = Caller::new(format!("agent:{}", client_name(&context)));
+    pub fn new(context: RequestContext<RoleServer>, service: &Service) -> Self {
+        let caller = Caller::new(format!("{AGENT_PREFIX}{}", client_name(&context, service)));
         Self { caller, context, input_responses: None, request_state: None }
     }
 
@@ -52,8 +55,8 @@ impl AgentRequest {
 
     /// The person who answers through the client, as a caller.
     pub fn person_caller(&self) -> Caller {
-        Caller::new(format!("person:through {}", client_name(&self.context)))
-            .with_key(self.caller.key.clone())
+        let client = self.caller.actor.strip_prefix(AGENT_PREFIX).unwrap_or_default();
+        Caller::new(format!("person:through {client}")).with_key(self.caller.key.clone())
     }
 
     /// What the client declared; empty if it declared nothing.
@@ -84,10 +87,12 @@ impl AgentRequest {
     }
 }
 
-/// The client's name without control characters, shortened; "unnamed" if it has none.
-fn client_name(context: &RequestContext<RoleServer>) -> String {
+/// The client's name without control characters and secrets, shortened; "unnamed" if it has none. It is
+/// redacted before it is shortened: part of a secret would not be recognised.
+fn client_name(context: &RequestContext<RoleServer>, service: &Service) -> String {
     let name = context.client_info().map(|client| client.name).unwrap_or_default();
-    let plain: String = name.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
+    let plain = service.redact_name(name.chars().filter(|c| !c.is_control()).collect());
+    let plain: String = plain.chars().take(NAME_CHARS_MAX).collect();
     if plain.is_empty() { "unnamed".to_owned() } else { plain }
 }
 

@@ -334,7 +334,9 @@ impl Service {
             return Err(Error::new("no_such_server", message, "name its config with --config"));
         }
         let toolset = self.toolset_digest(&plan);
-        self.ledger.command(&caller.actor, found.stream, Command::AdoptToolset { toolset }).await?;
+        self.ledger
+            .command(&self.journaled_actor(caller), found.stream, Command::AdoptToolset { toolset })
+            .await?;
         Ok(())
     }
 

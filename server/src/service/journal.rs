@@ -125,7 +125,11 @@ impl Service {
                 }
                 let request = Operation::EraseAct { stream };
                 self.ledger
-                    .submit(LedgerRequest { actor: caller.actor.clone(), operation: request, key: None })
+                    .submit(LedgerRequest {
+                        actor: self.journaled_actor(caller),
+                        operation: request,
+                        key: None,
+                    })
                     .await?;
             }
         }
@@ -142,7 +146,11 @@ impl Service {
             for note in batch.iter().filter(|_| !dry_run) {
                 let request = Operation::EraseNote { stream: note.stream, version: note.version };
                 self.ledger
-                    .submit(LedgerRequest { actor: caller.actor.clone(), operation: request, key: None })
+                    .submit(LedgerRequest {
+                        actor: self.journaled_actor(caller),
+                        operation: request,
+                        key: None,
+                    })
                     .await?;
             }
         }
@@ -156,7 +164,7 @@ impl Service {
             return Ok(false);
         }
         if !dry_run {
-            self.ledger.command(&caller.actor, stream, Command::ErasePayloads).await?;
+            self.ledger.command(&self.journaled_actor(caller), stream, Command::ErasePayloads).await?;
         }
         Ok(true)
     }

@@ -17,7 +17,7 @@ impl Service {
         let key = caller.key.as_ref().map(|key| self.request_key(caller, key)).transpose()?;
         let reply = self
             .ledger
-            .submit(LedgerRequest { actor: caller.actor.clone(), operation: request, key })
+            .submit(LedgerRequest { actor: self.journaled_actor(caller), operation: request, key })
             .await?;
         if let (LedgerReply::Repeated(_), Some(key)) = (&reply, &caller.key) {
             key.mark_repeated();
@@ -51,9 +51,11 @@ impl Service {
             let message = format!("a request key has 1 to {KEY_BYTES_MAX} bytes");
             return Err(Error::new("invalid_key", message, "use a fresh random id for each new request"));
         }
+        self.refuse_secret_name("the request key", &key.name)?;
+        let actor = self.journaled_actor(caller);
         let caller = match self.boundary() {
-            Some(project) => format!("{} in {project}", caller.actor),
-            None => caller.actor.to_string(),
+            Some(project) => format!("{actor} in {project}"),
+            None => actor.to_string(),
         };
         Ok(RequestKey { caller, key: key.name.clone(), digest: key.request_digest })
     }

@@ -99,7 +99,7 @@ impl Service {
         let Some(accepted) = accepted.filter(|accepted| *accepted != pin) else { return Ok(()) };
         if self.tools.describe(tool).await.is_ok_and(|live| live.digest == accepted) {
             let command = Command::MovePin { tool: tool.to_owned(), digest: accepted };
-            self.ledger.command(&caller.actor, stream, command).await?;
+            self.ledger.command(&self.journaled_actor(caller), stream, command).await?;
         }
         Ok(())
     }
@@ -159,6 +159,7 @@ impl Service {
         name: &str,
         reason: Option<String>,
     ) -> Result<AcceptedTool, Error> {
+        self.refuse_secret_name("the tool's name", name)?;
         let info = self.tool(name).await?;
         let Some(digest) = info.pin() else {
             let message = format!("`{name}` is part of this process and has no definition to accept");

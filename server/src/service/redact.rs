@@ -1,13 +1,17 @@
-//! Redacts secrets from callers' free text before it is journaled. Every request and command is matched
-//! exhaustively, so that a new one does not compile until its text is handled here.
+//! Redacts secrets from callers' free text before it is journaled, and refuses names that hold one: a name
+//! with a part struck out would be another name. Every request and command is matched exhaustively, so that a
+//! new one does not compile until its text is handled here.
 
 use std::sync::Arc;
 
 use actbook_engine::execution::{ActionFacts, AgentReport, Command};
+use actbook_engine::note::NoteScope;
 use actbook_engine::plan::Finding;
+use actbook_engine::task::Task;
 use serde_json::Value;
 
 use super::Service;
+use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::Operation;
 
@@ -16,10 +20,37 @@ pub(super) const SECRET_IN_PLAN: &str = "secret_in_plan";
 const SECRET_CURE: &str = "leave it out: `${env:NAME}` in the config puts it in when the call is made; a value that is no secret \
                     is written into the config as it is";
 
+const NAME_CURE: &str = "use another name: it is kept and shown as it is written";
+
+/// A name that a caller gives, and what it names.
+type CallerName<'a> = (&'static str, &'a str);
+
 impl Service {
-    /// Redacts the free text of a request. Refused if a secret stands in arguments to be sent: redacting them
-    /// would make a different call.
+    /// The caller's name as the journal keeps it. The kind of caller before the colon is never redacted: who
+    /// may approve depends on it.
+    pub(super) fn journaled_actor(&self, caller: &Caller) -> Arc<str> {
+        self.redact_actor(&caller.actor).into()
+    }
+
+    fn redact_actor(&self, actor: &str) -> String {
+        match actor.split_once(':') {
+            Some((kind, name)) => format!("{kind}:{}", self.redact_name(name.to_owned())),
+            None => self.redact_name(actor.to_owned()),
+        }
+    }
+
+    /// The name with every secret in it redacted.
+    pub fn redact_name(&self, mut name: String) -> String {
+        self.tools.redact_name(&mut name);
+        name
+    }
+
+    /// Redacts the free text of a request. Refused if a secret stands in a name, or in arguments to be sent:
+    /// redacting them would make a different call.
     pub(super) fn redact_request(&self, request: &mut Operation) -> Result<(), Error> {
+        if self.tools.has_secrets() {
+            names_in(request).into_iter().try_for_each(|(what, name)| self.refuse_secret_name(what, name))?;
+        }
         match request {
             Operation::Command { command, .. } => self.redact_command(Arc::make_mut(command))?,
             Operation::AcceptTool { reason, .. } => self.redact_text(reason),
@@ -39,6 +70,17 @@ impl Service {
         Ok(())
     }
 
+    /// Refuses a name that holds a known secret; names the variable that the secret comes from.
+    pub(super) fn refuse_secret_name(&self, what: &str, name: &str) -> Result<(), Error> {
+        match self.tools.find_secret(&Value::from(name)) {
+            None => Ok(()),
+            Some((_, source)) => {
+                let message = format!("{what} holds the value of {source}, and would be kept");
+                Err(Error::new("secret_name", message, NAME_CURE))
+            }
+        }
+    }
+
     fn redact_command(&self, command: &mut Command) -> Result<(), Error> {
         match command {
             Command::Pause { reason }
@@ -51,7 +93,8 @@ impl Service {
                 self.redact_text(reason);
                 self.redact_value(output);
             }
-            Command::RecordReport { step: _, report, facts, by: _ } => {
+            Command::RecordReport { step: _, report, facts, by } => {
+                by.iter_mut().for_each(|by| by.holder = self.redact_actor(&by.holder));
                 self.redact_report(report);
                 self.redact_facts(facts);
             }
@@ -136,5 +179,70 @@ impl Service {
                 Err(Error::new(code, message, SECRET_CURE))
             }
         }
+    }
+}
+
+/// The names in a request that its caller chose. Names in plans are refused with the plan.
+fn names_in(request: &Operation) -> Vec<CallerName<'_>> {
+    match request {
+        Operation::Command { command, .. } => {
+            step_name(command).map(|step| ("the step", step)).into_iter().collect()
+        }
+        Operation::AcceptTool { tool, .. } => vec![("the tool's name", tool.name.as_str())],
+        Operation::SetNote(request) => {
+            let note_type = request.note.r#type.iter().map(|name| ("the note's type", name.as_str()));
+            note_type.chain(task_of(&request.note.scope)).collect()
+        }
+        Operation::DeleteNote { scope, key, .. } => {
+            [("the note's key", key.as_str())].into_iter().chain(task_of(scope)).collect()
+        }
+        Operation::SetTasks { tasks, .. } => tasks.iter().flat_map(|(task, _)| names_of_task(task)).collect(),
+        Operation::AddTask(request) => names_of_task(&request.task),
+        Operation::SavePlan(_)
+        | Operation::DeletePlan { .. }
+        | Operation::Start(_)
+        | Operation::RecordAct { .. }
+        | Operation::EraseAct { .. }
+        | Operation::EraseNote { .. } => Vec::new(),
+    }
+}
+
+/// The task that owns a note, if one does.
+fn task_of(scope: &NoteScope) -> Option<CallerName<'_>> {
+    match scope {
+        NoteScope::Task(id) => Some(("the task's id", id)),
+        NoteScope::Everybody | NoteScope::Plan(_) | NoteScope::Execution(_) => None,
+    }
+}
+
+fn names_of_task(task: &Task) -> Vec<CallerName<'_>> {
+    let optional = [("the parent's id", &task.parent), ("the task's type", &task.r#type)];
+    let optional = optional.into_iter().filter_map(|(what, name)| Some((what, name.as_deref()?)));
+    let labels = task.labels.iter().flatten().map(|label| ("a label", label.as_str()));
+    [("the task's id", task.id.as_str())].into_iter().chain(optional).chain(labels).collect()
+}
+
+/// The step that a command names. None: it names none, or the driver gives it.
+fn step_name(command: &Command) -> Option<&str> {
+    match command {
+        Command::Approve { step, .. }
+        | Command::Reject { step, .. }
+        | Command::RecordAction { step, .. }
+        | Command::RecordDecision { step, .. } => step.as_deref(),
+        Command::Decide { step, .. }
+        | Command::RecordReport { step, .. }
+        | Command::RecordCompensation { step, .. } => Some(step),
+        Command::Claim { .. }
+        | Command::Reclaim { .. }
+        | Command::Drive { .. }
+        | Command::ReportOutcome { .. }
+        | Command::AdoptToolset { .. }
+        | Command::MovePin { .. }
+        | Command::Pause { .. }
+        | Command::Resume
+        | Command::Cancel { .. }
+        | Command::Undo { .. }
+        | Command::AcceptTask { .. }
+        | Command::ErasePayloads => None,
     }
 }

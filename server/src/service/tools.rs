@@ -41,7 +41,7 @@ impl Service {
         let known = || listed.tools.iter().filter_map(|tool| tool.name.split_once('/')).map(|(_, name)| name);
         let unknown = configured.into_iter().filter(|name| !known().any(|known| known == name));
         let unknown = unknown.filter(|_| listed.error.is_none());
-        let nearest_name = |name: &str| nearest(name, known()).map(str::to_owned);
+        let nearest_name = |name: &str| nearest(name, known()).map(|name| self.redact_name(name.to_owned()));
         unknown.map(|name| (name.clone(), nearest_name(&name))).collect()
     }
 
@@ -57,8 +57,9 @@ impl Service {
         }
     }
 
-    /// Redacts a tool's description: a server may repeat secrets there that it was given.
+    /// Redacts a tool's name and description: a server may repeat secrets there that it was given.
     fn redact_tool_info(&self, mut info: ToolInfo) -> ToolInfo {
+        self.tools.redact_name(&mut info.name);
         let texts = [&mut info.title, &mut info.description];
         texts.into_iter().flatten().for_each(|text| self.tools.redact_text(text));
         self.tools.redact(&mut info.input_schema);
@@ -95,7 +96,8 @@ impl Service {
 
     /// The refusal of a tool that cannot be described.
     async fn no_such_tool(&self, name: &str, error: &CatalogError) -> Error {
-        let cure = self.unknown_tool_cure(name, error).await;
+        let mut cure = self.unknown_tool_cure(name, error).await;
+        self.tools.redact_text(&mut cure);
         Error::new(catalog_error_code(error), error.to_string(), cure)
     }
 

@@ -18,6 +18,11 @@ impl Tools {
         self.secrets.redact_text(text);
     }
 
+    /// Replaces the known secrets that plans must not contain, in a name.
+    pub fn redact_name(&self, name: &mut String) {
+        self.secrets.redact_name(name);
+    }
+
     /// Whether any secret is known.
     pub fn has_secrets(&self) -> bool {
         !self.secrets.is_empty()

@@ -76,12 +76,12 @@ static PROCESS_SECRETS: RwLock<Vec<KnownSecret>> = RwLock::new(Vec::new());
 
 /// Redacts every secret that this process has learned from a log line.
 pub fn redact_log_line(line: &mut String) {
-    redact_known(&PROCESS_SECRETS, line);
+    redact_known(&PROCESS_SECRETS, line, |_| true);
 }
 
-/// Replaces every known secret in `text` with `REDACTED`.
-fn redact_known(known: &RwLock<Vec<KnownSecret>>, text: &mut String) {
-    for secret in known.read().iter() {
+/// Replaces every known secret that passes `filter` in `text` with `REDACTED`.
+fn redact_known(known: &RwLock<Vec<KnownSecret>>, text: &mut String, filter: fn(&KnownSecret) -> bool) {
+    for secret in known.read().unwrap_or_else(PoisonError::into_inner).iter().filter(|known| filter(known)) {
         if text.contains(secret.text.as_str()) {
             *text = text.replace(secret.text.as_str(), REDACTED);
         }
@@ -273,7 +273,13 @@ impl Secrets {
 
     /// Replaces every known secret in the text.
     pub fn redact_text(&self, text: &mut String) {
-        redact_known(&self.known, text);
+        redact_known(&self.known, text, |_| true);
+    }
+
+    /// Replaces the known secrets that plans must not contain. For names: a name that is an ordinary word
+    /// stays readable although a variable happens to have the same value.
+    pub fn redact_name(&self, name: &mut String) {
+        redact_known(&self.known, name, |known| known.refused_in_plans);
     }
 
     /// Whether no secret is known yet.

@@ -364,6 +364,74 @@ fn what_an_agent_says_is_redacted_before_it_is_journaled() {
     holds_no_secret(&house);
 }
 
+/// A name is refused rather than redacted, since `[redacted]` would be another name.
+#[test]
+fn names_that_hold_a_known_secret_are_refused_by_the_variables_name() {
+    let house = with_token();
+    let named = format!("x-{TOKEN}");
+    house.expect(0, &["task", "add", "T-1"]);
+    let commands: [&[&str]; 8] = [
+        &["task", "add", &named],
+        &["task", "add", "T-2", "--type", &named],
+        &["task", "add", "T-2", "--label", "plain", "--label", &named],
+        &["task", "add", "T-2", "--parent", &named],
+        &["task", "set", "T-1", "--label", &named],
+        &["context", "set", "key", "value", "--type", &named],
+        &["context", "set", "key", "value", "--task", &named],
+        &["tools", "accept", &format!("shifty/{TOKEN}")],
+    ];
+    let tool = json!({ "name": TOKEN, "inputSchema": { "type": "object" } });
+    say(house.folder.path(), &[tool]);
+    for words in commands {
+        let refused = house.json(words);
+        assert_eq!(refused["code"], "secret_name", "{words:?}: {refused}");
+        assert!(refused["message"].as_str().unwrap().contains("DEPLOY_TOKEN"), "{refused}");
+        search("the refusal", refused.to_string().as_bytes());
+    }
+    let listed = house.expect(0, &["tools", "list", "--json"]);
+    assert!(listed.contains("shifty/[redacted]"), "{listed}");
+    search("the list of tools", listed.as_bytes());
+    let mut agent =
+        crate::mcp::agent::Agent::legacy(&house, &["mcp", "--tools", "full"], "2025-11-25", json!({}));
+    for (tool, arguments) in [
+        ("set_context", json!({ "key": "k", "value": 1, "type": named })),
+        ("set_context", json!({ "key": "k", "value": 1, "idempotency_key": named })),
+        ("record_action", json!({ "description": "x", "idempotency_key": named })),
+        ("task", json!({ "action": "add", "id": "T-3", "labels": [named] })),
+    ] {
+        let answer = agent.call(tool, arguments);
+        assert!(answer.is_error && answer.text.contains("DEPLOY_TOKEN"), "{tool}: {}", answer.text);
+    }
+    drop(agent);
+    holds_no_secret(&house);
+}
+
+#[test]
+fn secret_in_a_clients_name_is_redacted_and_an_agent_stays_an_agent() {
+    let house = with_token();
+    // The longer name would be shortened in the middle of the secret.
+    for client in [TOKEN.to_owned(), format!("{}{TOKEN}", "x".repeat(50))] {
+        let mut agent = crate::mcp::agent::Agent::start(&house, &["mcp"]);
+        let client = json!({ "name": client, "version": "1" });
+        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+        agent.request("initialize", hello).unwrap();
+        agent.notify("notifications/initialized", json!({}));
+        let note = json!({ "key": "k", "value": 1, "idempotency_key": client["name"].as_str().unwrap().len().to_string() });
+        let answer =
+            agent.request("tools/call", json!({ "name": "set_context", "arguments": note })).unwrap();
+        assert_ne!(answer["isError"], true, "{answer}");
+        let plan = plan_of(&[json!({ "id": "a", "action": "Think" })]);
+        let begun = json!({ "name": "execute_plan", "arguments": { "plan": plan } });
+        let id = agent.request("tools/call", begun).unwrap()["structuredContent"]["id"].clone();
+        let step = json!({ "execution_id": id, "step_id": "a", "status": "started", "description": "begun" });
+        agent.request("tools/call", json!({ "name": "record_action", "arguments": step })).unwrap();
+    }
+    let journal = house.expect(0, &["journal", "--json", "--limit", "1000"]);
+    assert!(journal.contains("\"agent:[redacted]\""), "{journal}");
+    assert!(journal.contains("agent_started"), "{journal}");
+    holds_no_secret(&house);
+}
+
 #[test]
 fn corrected_arguments_that_hold_a_known_secret_are_refused() {
     let house = with_token();
