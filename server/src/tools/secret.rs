@@ -17,6 +17,10 @@ use crate::config::{Config, ConfigTemplate, JsonTemplate, TemplatePart, is_secre
 pub const REDACTED: &str = "[redacted]";
 /// Shorter values are not redacted: they occur in ordinary text.
 const SECRET_CHARS_MIN: usize = 4;
+/// A line of a secret of several lines is redacted by itself if it is at least this long.
+const SECRET_LINE_CHARS_MIN: usize = 8;
+/// How the first and the last line of a key file begin; they are the same in all of them.
+const KEY_FILE_MARK: &str = "-----";
 /// Plans may contain a shorter value unless its name says that it is a secret: it may be an ordinary word.
 const REFUSED_CHARS_MIN: usize = 8;
 /// Variables that hold no secret, beside the basic ones: their values are part of ordinary paths and outputs.
@@ -86,6 +90,12 @@ fn redact_known(known: &RwLock<Vec<KnownSecret>>, text: &mut String, filter: fn(
             *text = text.replace(secret.text.as_str(), REDACTED);
         }
     }
+}
+
+/// The lines of a value of several lines that are redacted by themselves.
+fn secret_lines(value: &str) -> impl Iterator<Item = &str> {
+    let lines = value.contains('\n').then(|| value.lines().map(str::trim)).into_iter().flatten();
+    lines.filter(|line| line.chars().count() >= SECRET_LINE_CHARS_MIN && !line.starts_with(KEY_FILE_MARK))
 }
 
 /// The encodings in which a secret may appear: plain, in JSON, in JSON inside JSON (logs quote values), in
@@ -173,17 +183,21 @@ impl Secrets {
         }
     }
 
-    /// Learns a value in all its encodings. `origin`: where it comes from, for error messages.
+    /// Learns a value in all its encodings, and each long line of it: tools return key files line by line.
+    /// `origin`: where it comes from, for error messages.
     fn remember_value(&self, origin: &str, name: &str, value: &str) {
         if value.chars().count() < SECRET_CHARS_MIN {
             return;
         }
         let origin: Arc<str> = Arc::from(origin);
-        let refused = is_secret_name(name) || !is_common_value(value);
-        let learned = encodings(value).into_iter().map(|text| KnownSecret {
-            text,
-            origin: Arc::clone(&origin),
-            refused_in_plans: refused,
+        let is_refused = |text: &str| is_secret_name(name) || !is_common_value(text);
+        // A line with a space in it, as of a config file, may be an ordinary one; plans may contain it.
+        let lines = secret_lines(value).map(|line| (line, is_refused(line) && !line.contains(' ')));
+        let texts = [(value, is_refused(value))].into_iter().chain(lines);
+        let learned = texts.flat_map(|(text, refused_in_plans)| {
+            let origin = Arc::clone(&origin);
+            let known = move |text| KnownSecret { text, origin: Arc::clone(&origin), refused_in_plans };
+            encodings(text).into_iter().map(known)
         });
         let learned: Vec<KnownSecret> = learned.collect();
         for list in [self.known.as_ref(), &PROCESS_SECRETS] {

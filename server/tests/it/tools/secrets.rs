@@ -95,6 +95,38 @@ fn secrets_written_down_under_usual_names_are_struck_out() {
     assert_eq!(plain, "plain-1 plain-2 plain-3 plain-4 plain-5 plain-6 x.example");
 }
 
+const KEY_FILE: &str = "-----BEGIN PRIVATE KEY-----\r\nMIIEvQIBADANBgkq\r\nhkiG9w0BAQEFAASC\r\nshort\r\n-----END PRIVATE KEY-----\r\n";
+
+/// Tools return a key file as a list of lines, each a text of its own.
+#[tokio::test]
+async fn each_long_line_of_a_secret_of_several_lines_is_struck_out() {
+    let config = json!({ "commands": { "lines": { "argv": ["printf", "%s", "${env:KEY_FILE}"] } } });
+    let config = Config::parse(&config.to_string(), &std::env::temp_dir()).unwrap();
+    let tools = Tools::with_environment(&config, |name| (name == "KEY_FILE").then(|| KEY_FILE.to_owned()));
+    let mut output = json!({ "lines": KEY_FILE.lines().collect::<Vec<_>>(), "whole": KEY_FILE });
+    tools.redact(&mut output);
+    let header = ["-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"];
+    let lines = [header[0], "[redacted]", "[redacted]", "short", header[1]];
+    assert_eq!(output, json!({ "lines": lines, "whole": "[redacted]" }));
+    let line = json!({ "arguments": { "key": KEY_FILE.lines().nth(1) } });
+    let (path, origin) = tools.find_secret(&line).expect("a plan with one of its lines is refused");
+    assert_eq!((path.as_str(), &*origin), ("arguments.key", "the environment variable KEY_FILE"));
+    assert!(tools.find_secret(&json!(header)).is_none(), "every key file begins and ends so");
+}
+
+/// Values that are shorter than the least length that is redacted occur in ordinary text.
+#[test]
+fn value_of_three_characters_is_no_secret_and_one_of_four_is() {
+    let config = json!({ "commands": { "a": { "argv": ["x", "${env:THREE_TOKEN}", "${env:FOUR_TOKEN}"] } } });
+    let config = Config::parse(&config.to_string(), &std::env::temp_dir()).unwrap();
+    let tools = Tools::with_environment(&config, |name| {
+        Some(if name == "FOUR_TOKEN" { "qx7z" } else { "abc" }.to_owned())
+    });
+    let mut text = "abc qx7z".to_owned();
+    tools.redact_text(&mut text);
+    assert_eq!(text, "abc [redacted]");
+}
+
 #[tokio::test]
 async fn an_unset_variable_is_an_error_that_names_it() {
     let tools = with_secret(json!({
