@@ -4,6 +4,7 @@
 mod breaker;
 pub mod bytes;
 mod rate;
+pub mod warnings;
 
 use std::collections::BTreeMap;
 

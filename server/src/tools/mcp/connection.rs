@@ -149,7 +149,7 @@ async fn start_child_with(
     let changes = ListChanges::default();
     let draining = process::drain_stderr(name.to_owned(), pipes.stderr, stderr_tail.clone(), secrets.clone());
     tokio::spawn(group.run_until_exit(draining));
-    let transport = StdioTransport::new(pipes.stdin, pipes.stdout, fault.clone(), changes.clone());
+    let transport = StdioTransport::new(name, (pipes.stdin, pipes.stdout), fault.clone(), changes.clone());
     let call_writer = transport.call_writer();
     let handshake = client_handler().serve_with_lifecycle(transport, lifecycle);
     let mut late = false;
@@ -223,7 +223,7 @@ async fn connect_http_with(
     resumes.max_times = Some(STREAM_RESUMES_MAX);
     config.retry_config = Arc::new(resumes);
     let transport =
-        BoundedHttpTransport::new(StreamableHttpClientTransport::with_client(http.clone(), config));
+        BoundedHttpTransport::new(name, StreamableHttpClientTransport::with_client(http.clone(), config));
     let handshake = client_handler().serve_with_lifecycle(transport, lifecycle);
     let (category, how, retry_legacy) = match await_handshake(limit, name, handshake).await {
         Some(Ok(service)) => {

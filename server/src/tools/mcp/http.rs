@@ -24,7 +24,7 @@ use sse_stream::{Sse, SseStream};
 use super::call_response;
 use super::connection::{EXIT_GRACE, IDEMPOTENCY_KEY_META, TRACE_META};
 use super::raw_tools::{MessageRewrite, rewrite_for_rmcp};
-use super::server_requests::reply_to;
+use super::server_requests::RequestReplier;
 use crate::config::ConfigTemplate;
 use crate::tools::classify::{RawOutcome, classify};
 use crate::tools::egress::{self, EgressClient, HostPattern};
@@ -70,14 +70,17 @@ pub struct BoundedHttpTransport {
     unread_replies: ByteBudget,
     /// The server left too many replies pending.
     aborted: bool,
+    replier: RequestReplier,
 }
 
 /// The assumed memory of one pending reply: it has a request, and often a connection, of its own.
 const REPLY_BYTES: usize = 64 * 1024;
 
 impl BoundedHttpTransport {
-    pub fn new(transport: StreamableHttpClientTransport<McpHttpClient>) -> Self {
-        Self { transport, unread_replies: ByteBudget::new(UNREAD_REPLIES_BYTES_MAX), aborted: false }
+    /// A transport to the server of this name.
+    pub fn new(server: &str, transport: StreamableHttpClientTransport<McpHttpClient>) -> Self {
+        let unread_replies = ByteBudget::new(UNREAD_REPLIES_BYTES_MAX);
+        Self { transport, unread_replies, aborted: false, replier: RequestReplier::new(server) }
     }
 }
 
@@ -111,7 +114,7 @@ impl Transport<RoleClient> for BoundedHttpTransport {
                 return None;
             }
             let message = self.transport.receive().await?;
-            let Some(reply) = reply_to(&message) else { return Some(message) };
+            let Some(reply) = self.replier.reply_to(&message) else { return Some(message) };
             tokio::spawn(self.send(reply));
         }
     }

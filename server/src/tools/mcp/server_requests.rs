@@ -5,23 +5,53 @@ use rmcp::model::{
     ServerJsonRpcMessage, ServerRequest,
 };
 
-/// The reply to a server's request. None: the message is not a request.
-pub fn reply_to(message: &ServerJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
-    let ServerJsonRpcMessage::Request(received) = message else { return None };
-    let id = received.id.clone();
-    Some(match &received.request {
-        ServerRequest::PingRequest(_) => ClientJsonRpcMessage::response(ClientResult::empty(()), id),
-        // `cancel`, since no person was asked: `decline` would be a person's refusal. A server that needs an
-        // answer uses the newer protocol's `input_required`, which becomes the step's question.
-        ServerRequest::ElicitRequest(_) => {
-            tracing::warn!(
-                "a server requested user input during a call; answered `cancel`, no user was asked"
-            );
-            ClientJsonRpcMessage::response(ElicitResult::new(ElicitationAction::Cancel).into(), id)
+use crate::tools::limits::warnings::WarningThrottle;
+
+/// Makes the replies to the requests of one server.
+pub struct RequestReplier {
+    server: String,
+    elicitations: WarningThrottle,
+}
+
+impl RequestReplier {
+    pub fn new(server: &str) -> Self {
+        Self { server: server.to_owned(), elicitations: WarningThrottle::default() }
+    }
+
+    /// The reply to a server's request. None: the message is not a request.
+    pub fn reply_to(&self, message: &ServerJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
+        let ServerJsonRpcMessage::Request(received) = message else { return None };
+        let id = received.id.clone();
+        Some(match &received.request {
+            ServerRequest::PingRequest(_) => ClientJsonRpcMessage::response(ClientResult::empty(()), id),
+            // `cancel`, since no person was asked: `decline` would be a person's refusal. A server that needs
+            // an answer uses the newer protocol's `input_required`, which becomes the step's question.
+            ServerRequest::ElicitRequest(_) => {
+                self.warn_of_elicitation();
+                ClientJsonRpcMessage::response(ElicitResult::new(ElicitationAction::Cancel).into(), id)
+            }
+            _ => {
+                let why = "Method not found: this client lends neither a model nor its files";
+                ClientJsonRpcMessage::error(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None), Some(id))
+            }
+        })
+    }
+
+    fn warn_of_elicitation(&self) {
+        let Some(suppressed) = self.elicitations.admit() else { return };
+        let before = if suppressed == 0 { String::new() } else { format!(" ({suppressed} more before)") };
+        tracing::warn!(
+            "the server `{}` requested user input during a call; answered `cancel`, no user was asked{before}",
+            self.server
+        );
+    }
+}
+
+impl Drop for RequestReplier {
+    fn drop(&mut self) {
+        match self.elicitations.suppressed() {
+            0 => {}
+            count => tracing::warn!("the server `{}` requested user input {count} times more", self.server),
         }
-        _ => {
-            let why = "Method not found: this client lends neither a model nor its files";
-            ClientJsonRpcMessage::error(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None), Some(id))
-        }
-    })
+    }
 }

@@ -31,7 +31,7 @@ use super::call_response;
 use super::fault::ConnectionFault;
 use super::pending_calls::{PendingCall, PendingCalls};
 use super::raw_tools::{ListChanges, MessageRewrite, mentions_list_changed, rewrite_for_rmcp};
-use super::server_requests::reply_to;
+use super::server_requests::RequestReplier;
 use crate::tools::limits::bytes::{
     ByteBudget, ByteReservation, HANDSHAKE_BYTES_MAX, MESSAGE_BYTES_MAX, NOISE_BYTES_MAX,
     UNREAD_CALLS_BYTES_MAX, UNREAD_REPLIES_BYTES_MAX,
@@ -50,10 +50,17 @@ pub struct StdioTransport {
     /// Messages from rmcp that the server has not read.
     unread: ByteBudget,
     fault: ConnectionFault,
+    replier: RequestReplier,
 }
 
 impl StdioTransport {
-    pub fn new(stdin: ChildStdin, stdout: ChildStdout, fault: ConnectionFault, changes: ListChanges) -> Self {
+    /// A transport to the server of this name.
+    pub fn new(
+        server: &str,
+        (stdin, stdout): (ChildStdin, ChildStdout),
+        fault: ConnectionFault,
+        changes: ListChanges,
+    ) -> Self {
         let decoder = LineDecoder {
             scanned: 0,
             calls: PendingCalls::new(),
@@ -66,7 +73,8 @@ impl StdioTransport {
             incomplete_line: ByteBudget::new(MESSAGE_BYTES_MAX * 2).empty_reservation(),
         };
         let (messages, stdin) = (FramedRead::new(stdout, decoder), Arc::new(Mutex::new(Some(stdin))));
-        Self { messages, stdin, unread: ByteBudget::new(UNREAD_REPLIES_BYTES_MAX), fault }
+        let (unread, replier) = (ByteBudget::new(UNREAD_REPLIES_BYTES_MAX), RequestReplier::new(server));
+        Self { messages, stdin, unread, fault, replier }
     }
 
     /// A writer for calls on the same pipe.
@@ -114,7 +122,7 @@ impl Transport<RoleClient> for StdioTransport {
                 self.messages.decoder().calls.close();
                 return None;
             };
-            let Some(reply) = reply_to(&message) else { return Some(message) };
+            let Some(reply) = self.replier.reply_to(&message) else { return Some(message) };
             if let Either::Right(later) = self.enqueue_line(serde_json::to_vec(&reply)) {
                 tokio::spawn(later);
             }

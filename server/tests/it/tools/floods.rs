@@ -107,3 +107,14 @@ fn server_that_ignores_the_end_of_its_input_ends_with_a_killed_process() {
     agent.child.wait().unwrap();
     crate::crash::wait_for("the end of the server", || super::living(server).is_empty().then_some(()));
 }
+
+#[test]
+fn server_that_asks_in_a_loop_is_warned_of_once_and_then_counted() {
+    let house = house_with("asks_back_in_a_loop");
+    let ran = house.run(&["tools", "call", "zoo/any"]);
+    assert!(ran.out.contains("after the flood"), "{}\n{}", ran.out, ran.err);
+    let warned: Vec<&str> = ran.err.lines().filter(|line| line.contains("requested user input")).collect();
+    assert!(warned[0].contains("the server `zoo` requested user input during a call"), "{warned:?}");
+    assert_eq!(warned.len(), 2, "{} lines", warned.len());
+    assert!(warned[1].contains("2999 times more"), "{warned:?}");
+}

@@ -326,6 +326,15 @@ def asks_back():
     mid_call(act)
 
 
+def asks_back_in_a_loop():
+    def act(message):
+        for number in range(3_000):
+            write(json.dumps({"jsonrpc": "2.0", "id": f"q{number}", "method": "elicitation/create",
+                              "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}}))
+        answer(message, text("after the flood"))
+    mid_call(act)
+
+
 def asks_back_in_the_newer_era():
     answer(next_of("server/discover"), {
         "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},

@@ -1,0 +1,36 @@
+//! Limits warnings that a server can provoke with every message that it sends.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The least time between two lines of the same warning.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Lets the first warning through, and later at most one per `WARNING_INTERVAL`; counts the others.
+#[derive(Debug, Default)]
+pub struct WarningThrottle(Mutex<ThrottleState>);
+
+#[derive(Debug, Default)]
+struct ThrottleState {
+    last_logged: Option<Instant>,
+    /// Warnings since then that were not logged.
+    suppressed: u64,
+}
+
+impl WarningThrottle {
+    /// Counts a warning. Some: it is to be logged, with how many were suppressed since the last one.
+    pub fn admit(&self) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.last_logged.is_some_and(|at| at.elapsed() < WARNING_INTERVAL) {
+            state.suppressed += 1;
+            return None;
+        }
+        state.last_logged = Some(Instant::now());
+        Some(std::mem::take(&mut state.suppressed))
+    }
+
+    /// How many warnings were suppressed since the last one that was logged.
+    pub fn suppressed(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).suppressed
+    }
+}
