@@ -7,7 +7,7 @@ use rmcp::model::{
     ServerJsonRpcMessage, ServerResult,
 };
 use serde::Deserialize;
-use serde::de::Deserializer;
+use serde::de::{Deserializer, IgnoredAny};
 use serde_json::{Value, json};
 
 /// A JSON-RPC response with a result and no other fields, such as an error.
@@ -45,6 +45,29 @@ pub fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
+/// The parts of a message that tell which request it answers.
+#[derive(Deserialize)]
+struct AnswerEnvelope {
+    id: RequestId,
+    /// Present in a request, absent in an answer.
+    method: Option<IgnoredAny>,
+    result: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
+}
+
+/// The id of the request that a message answers, also where its result cannot be parsed: values are skipped
+/// without recursion, however deep they are nested. None: it is not JSON, or not an answer.
+pub fn scan_answered_id(message: &[u8]) -> Option<RequestId> {
+    let envelope: AnswerEnvelope = serde_json::from_slice(message).ok()?;
+    let is_answer = envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some());
+    is_answer.then_some(envelope.id)
+}
+
+/// Stands for an answer that cannot be read: a result that is not a tool result.
+pub fn invalid_answer(id: RequestId) -> ServerJsonRpcMessage {
+    ServerJsonRpcMessage::response(ServerResult::CustomResult(CustomResult(json!({}))), id)
+}
+
 /// Parses a message as the result of a call. None: it does not answer a call, or declares itself something
 /// else, such as a task or a question.
 pub fn parse(message: &[u8], is_call: impl FnOnce(&RequestId) -> bool) -> Option<ServerJsonRpcMessage> {
@@ -54,7 +77,7 @@ pub fn parse(message: &[u8], is_call: impl FnOnce(&RequestId) -> bool) -> Option
     }
     let result = match (&fields.content, &fields.structured_content, fields.is_error) {
         // Not a tool result; rmcp would take it for one if it has a `_meta`.
-        (None, None, None) => ServerResult::CustomResult(CustomResult(json!({}))),
+        (None, None, None) => return Some(invalid_answer(id)),
         _ => ServerResult::CallToolResult(tool_result(fields)),
     };
     Some(ServerJsonRpcMessage::response(result, id))

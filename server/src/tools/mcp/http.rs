@@ -428,6 +428,7 @@ fn event_stream(response: Response, call: Option<RequestId>) -> EventStream {
 fn rewrite_event(mut event: Sse, call: Option<&RequestId>) -> Sse {
     let Some(data) = event.data.take() else { return event };
     let answer = call_response::parse(data.as_bytes(), |id| Some(id) == call);
+    let answer = answer.or_else(|| unreadable_answer(data.as_bytes(), call?));
     let rewrite = match answer.and_then(|answer| serde_json::to_vec(&answer).ok()) {
         Some(normalized) => MessageRewrite::Replaced(normalized),
         None => rewrite_for_rmcp(data.as_bytes()),
@@ -438,4 +439,12 @@ fn rewrite_event(mut event: Sse, call: Option<&RequestId>) -> Sse {
         MessageRewrite::Dropped => None,
     };
     event
+}
+
+/// Stands for an answer to the call that rmcp cannot parse and would ignore. None: it can be parsed, or it is
+/// not the call's answer.
+fn unreadable_answer(message: &[u8], call: &RequestId) -> Option<ServerJsonRpcMessage> {
+    let id = call_response::scan_answered_id(message).filter(|id| id == call)?;
+    let is_readable = serde_json::from_slice::<ServerJsonRpcMessage>(message).is_ok();
+    (!is_readable).then(|| call_response::invalid_answer(id))
 }

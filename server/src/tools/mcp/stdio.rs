@@ -339,11 +339,22 @@ impl LineDecoder {
             }
             MessageRewrite::Dropped => return None,
         }
-        // An invalid message is ignored: replying with an error could start an endless exchange of errors.
-        let message = self.codec.decode(&mut line);
-        let message =
-            message.inspect_err(|error| tracing::debug!(%error, "a server wrote an invalid message"));
-        let message = message.ok().flatten()?;
+        // The codec consumes the line.
+        let answered_call = call_response::scan_answered_id(&line).filter(|id| self.calls.contains(id));
+        let message = match (self.codec.decode(&mut line), answered_call) {
+            (Ok(message), _) => message?,
+            // Nobody else can be meant, so the call would wait for its timeout.
+            (Err(error), Some(id)) => {
+                tracing::debug!(%error, "a server wrote an answer that cannot be read");
+                call_response::invalid_answer(id)
+            }
+            // An invalid message is ignored: replying with an error could start an endless exchange of
+            // errors.
+            (Err(error), None) => {
+                tracing::debug!(%error, "a server wrote an invalid message");
+                return None;
+            }
+        };
         self.noise_bytes = 0;
         self.calls.deliver(message)
     }

@@ -35,6 +35,13 @@ fn events(body: &'static str) -> Do {
     page("200 OK", EVENTS, body)
 }
 
+/// An answer that no parser with a limit on depth reads; the stream goes on after it.
+fn deep_event() -> &'static str {
+    let (head, deep) = ("HTTP/1.1 200 OK\r\n", ["[".repeat(10_000), "]".repeat(10_000)].concat());
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":{{id}},"result":{deep}}}"#);
+    format!("{head}{EVENTS}\r\ndata: {answer}\n\n").leak()
+}
+
 fn good_news() -> Vec<Case> {
     let chunked = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
     let too_much = r#"{"jsonrpc":"2.0","id":{id},"result":{"content":[],"action":"accept","tools":[]}}"#;
@@ -250,6 +257,7 @@ fn wrong_messages() -> Vec<Case> {
             "succeeded",
             "unknown timeout",
         ),
+        case("an event nested too deep", Do::RawThenHang(deep_event()), "unknown timeout", ODD),
         case("no event at all", events(""), "succeeded", LOST),
         case("an event that is no JSON", events("data: {{{\n\n"), "succeeded", LOST),
         case("several answers in a list", json_page("[{result}]"), "succeeded", ODD),
