@@ -8,6 +8,7 @@
 mod call_stats;
 mod fold;
 mod pending;
+mod projection_check;
 mod rebuild;
 mod writer;
 
@@ -39,6 +40,7 @@ pub use call_stats::{catch_up_call_stats, catch_up_journal_index};
 pub use fold::{LIBRARY_STREAM, PlanCache, catch_up, catch_up_in_place, fold_execution, fold_library};
 pub use pending::DRIVER_ACTOR;
 use pending::PendingState;
+pub use projection_check::{RowDifference, find_row_difference};
 pub use rebuild::rebuild;
 use writer::WriteUntil;
 

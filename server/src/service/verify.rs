@@ -1,5 +1,6 @@
-//! Verifies the whole journal: the chain, the order within each stream, and every payload against the digest
-//! that its entry holds. Reports the first position that fails.
+//! Verifies the whole journal: the chain, the order within each stream, every payload against the digest
+//! that its entry holds, and the list of executions against what the journal says. Reports the first position
+//! that fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -11,7 +12,7 @@ use actbook_engine::standalone_action;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::ledger;
+use crate::ledger::{self, RowDifference};
 use crate::store::{self, Db, Entry, journal, payloads};
 
 /// How many entries are read before their payloads are read.
@@ -134,16 +135,48 @@ pub(super) async fn verify_journal(db: &Db, tenant: TenantId) -> Result<VerifyRe
     if let Some(stray) = payloads::stray_payload_or_salt(tenant).first(db).await?.flatten() {
         return Ok(stray_row(stray, "a payload or a salt lies behind the head"));
     }
+    let bad = verify_list(db, tenant).await?;
     Ok(VerifyReport {
-        ok: true,
+        ok: bad.is_none(),
         entries: state.position,
         payloads: state.payloads,
         erased: state.erased,
         position: head.position,
         hash: hex(&head.hash),
-        bad: None,
+        bad,
         notes: Vec::new(),
     })
+}
+
+/// Compares the list of executions with the journal. Some: the first row that differs, at the position where
+/// its execution begins. The journal itself is whole then.
+async fn verify_list(db: &Db, tenant: i64) -> Result<Option<VerifyFailure>, Error> {
+    let db = db.clone();
+    let comparing = tokio::task::spawn_blocking(move || ledger::find_row_difference(&db, tenant));
+    let aborted = |error| Error::new("internal", format!("verifying stopped: {error}"), "try again");
+    let difference = comparing.await.map_err(aborted)??;
+    Ok(difference.map(|difference| VerifyFailure {
+        position: difference.stream,
+        why: format!(
+            "lists differ from the journal, which is whole: {}; `actbook rebuild` mends them",
+            difference_text(&difference)
+        ),
+    }))
+}
+
+/// What is wrong with an execution's row, in words.
+fn difference_text(difference: &RowDifference) -> String {
+    match (&difference.found, &difference.expected) {
+        (Some(found), Some(expected)) if found.status != expected.status => {
+            let (id, wrong, right) = (&expected.public_id, &found.status, &expected.status);
+            format!("execution {id} is listed as {wrong} and is {right}")
+        }
+        (_, Some(expected)) => {
+            let what = if difference.found.is_none() { "is not listed" } else { "is listed otherwise" };
+            format!("execution {} {what}", expected.public_id)
+        }
+        (_, None) => "an execution is listed that the journal does not have".to_owned(),
+    }
 }
 
 /// The result for a journal that fails at this position.

@@ -299,6 +299,15 @@ pub fn oldest(tenant: TenantId, plan: &str, task: &str, status: &str) -> Select<
     )
 }
 
+/// The executions whose stream lies after `after` and up to `through`, in order.
+pub fn between(tenant: i64, after: u64, through: u64) -> Select<ExecutionRow> {
+    Select::new(
+        select_executions!("WHERE tenant = $1 AND id > $2 AND id <= $3 ORDER BY id"),
+        vec![tenant.into(), after.into(), through.into()],
+        decode_execution,
+    )
+}
+
 /// Executions with work due by `now_ms` of the journal's clock, whichever node drives them: the caller has
 /// to check whether that node is alive.
 pub fn due_by(tenant: TenantId, now_ms: i64, limit: u64) -> Select<ExecutionRow> {

@@ -55,6 +55,66 @@ fn rebuilt_projections_equal_the_live_ones() {
 }
 
 #[test]
+fn verify_reports_lists_that_differ_from_the_journal() {
+    let forgeries = [
+        ("DELETE FROM executions WHERE id = (SELECT min(id) FROM executions)", "is not listed"),
+        ("DELETE FROM executions WHERE id = (SELECT max(id) FROM executions)", "is not listed"),
+        (
+            "UPDATE executions SET status = 'failed' WHERE status = 'succeeded'",
+            "listed as failed and is succeeded",
+        ),
+        ("UPDATE executions SET project = 'another'", "is listed otherwise"),
+        ("UPDATE executions SET plan_name = 'another'", "is listed otherwise"),
+        (
+            "UPDATE executions SET id = id + 100000, public_id = 'ghost' WHERE id = (SELECT max(id) FROM executions)",
+            "is not listed",
+        ),
+        (
+            "INSERT INTO executions SELECT tenant, id + 100000, 'ghost', plan, plan_name, plan_version, task, status, place, seat, \
+          epoch, started_at, ended_at, look_again_at, project FROM executions WHERE id = (SELECT min(id) FROM executions)",
+            "does not have",
+        ),
+    ];
+    for_each_database(async |scratch| {
+        let book = Book::open(&scratch.url).await;
+        write(&book).await;
+        book.assert_whole().await;
+        for (forgery, words) in forgeries {
+            scratch.execute(forgery).await;
+            let verified = book.service.verify().await.unwrap();
+            let bad = verified.bad.unwrap_or_else(|| panic!("not noticed: {forgery}"));
+            assert!(!verified.ok && verified.entries > 0, "{forgery}");
+            assert!(
+                bad.why.contains(words) && bad.why.contains("`actbook rebuild` mends"),
+                "{forgery}: {}",
+                bad.why
+            );
+            book.service.rebuild().await.unwrap();
+            book.assert_whole().await;
+        }
+    });
+}
+
+#[test]
+fn verify_holds_while_others_write() {
+    for_each_database(async |scratch| {
+        let book = Book::open(&scratch.url).await;
+        let writing = async {
+            for round in 0..5 {
+                book::mixed(&book, &format!("round{round}")).await;
+            }
+        };
+        let verifying = async {
+            for _ in 0..20 {
+                let verified = book.service.verify().await.unwrap();
+                assert!(verified.ok, "{:?}", verified.bad);
+            }
+        };
+        tokio::join!(writing, verifying);
+    });
+}
+
+#[test]
 fn entries_that_their_stream_would_be_read_without_are_named_and_found_again() {
     for_each_database(async |scratch| {
         let fixture = Book::open(&scratch.url).await;

@@ -1,0 +1,89 @@
+//! Compares the projection of executions with the journal. Lists, searches by id and the search for due work
+//! read the projection alone, so a forged row hides an execution or shows another status.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Error;
+use super::fold::{PlanCache, fold_execution, fold_executions};
+use crate::store::executions::ExecutionRow;
+use crate::store::{Db, executions, journal, projection};
+
+/// How many streams are folded at a time.
+const BATCH_STREAMS: usize = 500;
+/// How often a row that differs is read again: a process that appends may change it in between.
+const REREADS_MAX: usize = 5;
+
+/// An execution's row that is not what the journal says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowDifference {
+    pub stream: u64,
+    /// `None`: the row is missing.
+    pub found: Option<ExecutionRow>,
+    /// `None`: the journal has no such execution.
+    pub expected: Option<ExecutionRow>,
+}
+
+/// The first row of the projection of executions that differs from the fold of its stream. Blocking: not for
+/// async code.
+pub fn find_row_difference(db: &Db, tenant: i64) -> Result<Option<RowDifference>, Error> {
+    let plans = PlanCache::from_library(db, tenant)?;
+    let streams = journal::streams(tenant).all_blocking(db)?;
+    let mut after = 0;
+    for batch in streams.chunks(BATCH_STREAMS) {
+        let through = batch.last().copied().unwrap_or(after);
+        let executions = fold_executions(db, tenant, batch, &plans)?;
+        let expected = batch.iter().zip(executions).filter_map(|(stream, execution)| {
+            Some((*stream, projection::execution_row(*stream, &execution?)))
+        });
+        let difference = differing_row(db, tenant, (after, through), &expected.collect(), &plans)?;
+        if difference.is_some() {
+            return Ok(difference);
+        }
+        after = through;
+    }
+    differing_row(db, tenant, (after, u64::MAX), &BTreeMap::new(), &plans)
+}
+
+/// The first row in a range of streams that differs from `expected`, and still does when it is read again.
+fn differing_row(
+    db: &Db,
+    tenant: i64,
+    (after, through): (u64, u64),
+    expected: &BTreeMap<u64, ExecutionRow>,
+    plans: &PlanCache,
+) -> Result<Option<RowDifference>, Error> {
+    let found = executions::between(tenant, after, through).all_blocking(db)?;
+    let found: BTreeMap<u64, ExecutionRow> = found.into_iter().map(|row| (row.id, row)).collect();
+    let streams: BTreeSet<u64> = found.keys().chain(expected.keys()).copied().collect();
+    for stream in streams.into_iter().filter(|stream| found.get(stream) != expected.get(stream)) {
+        let difference = reread_difference(db, tenant, stream, plans)?;
+        if difference.is_some() {
+            return Ok(difference);
+        }
+    }
+    Ok(None)
+}
+
+/// Reads a row and its stream again. The row before or after the fold equals it, unless it is forged or was
+/// written several times in between.
+fn reread_difference(
+    db: &Db,
+    tenant: i64,
+    stream: u64,
+    plans: &PlanCache,
+) -> Result<Option<RowDifference>, Error> {
+    let row = || executions::by_id(tenant, stream).first_blocking(db);
+    let mut found = row()?;
+    let mut difference = None;
+    for _ in 0..REREADS_MAX {
+        let execution = fold_execution(db, tenant, stream, plans)?;
+        let expected = execution.map(|execution| projection::execution_row(stream, &execution));
+        let later = row()?;
+        if found == expected || later == expected {
+            return Ok(None);
+        }
+        found = later.clone();
+        difference = Some(RowDifference { stream, found: later, expected });
+    }
+    Ok(difference)
+}
