@@ -152,7 +152,8 @@ impl Service {
         if filter.plan.is_some() || filter.task.is_some() || filter.status.is_some() {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             let (plan, task, status) = (text(&filter.plan), text(&filter.task), text(&filter.status));
-            let oldest = executions::oldest(self.tenant, &plan, &task, &status).first(&self.db).await?;
+            let oldest = executions::oldest(self.tenant, self.boundary(), &plan, &task, &status);
+            let oldest = oldest.first(&self.db).await?;
             let Some(oldest) = oldest else { return Ok(None) };
             // An execution's stream is the position of its first entry.
             after = after.max(oldest.id.0.saturating_sub(1));

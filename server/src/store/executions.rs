@@ -286,15 +286,23 @@ pub fn list(
     Select::new(sql, params, decode_execution)
 }
 
-/// The oldest execution of a plan (its id or name), of a task, with a status; an empty text does not
-/// restrict.
-pub fn oldest(tenant: TenantId, plan: &str, task: &str, status: &str) -> Select<ExecutionRow> {
+/// The oldest execution within the project boundary of a plan (its id or name), of a task, with a status; an
+/// empty text does not restrict.
+pub fn oldest(
+    tenant: TenantId,
+    within: Option<&str>,
+    plan: &str,
+    task: &str,
+    status: &str,
+) -> Select<ExecutionRow> {
     Select::new(
         select_executions!(
             "WHERE tenant = $1 AND ($2 = '' OR plan = $2 OR plan_name = $2) \
-             AND ($3 = '' OR task = $3) AND ($4 = '' OR status = $4) ORDER BY id LIMIT 1"
+             AND ($3 = '' OR task = $3) AND ($4 = '' OR status = $4) AND ",
+            within!(5),
+            " ORDER BY id LIMIT 1"
         ),
-        vec![tenant.into(), plan.into(), task.into(), status.into()],
+        vec![tenant.into(), plan.into(), task.into(), status.into(), project_param(within)],
         decode_execution,
     )
 }

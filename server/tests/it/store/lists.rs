@@ -63,6 +63,23 @@ fn an_execution_is_found_by_a_unique_beginning_of_its_id() {
 }
 
 #[test]
+fn oldest_execution_is_searched_within_the_boundary() {
+    for_each_database(async |scratch| {
+        let db = &scratch.db;
+        let of = |project: &str, row| executions::ExecutionRow { project: Some(project.to_owned()), ..row };
+        let rows = [of("a", execution(1, "a1", "failed")), of("b", execution(3, "b1", "failed"))];
+        save(db, &rows).await;
+        let oldest = async |within| {
+            let found = executions::oldest(TENANT, within, "publish", "", "failed").first(db).await.unwrap();
+            found.map(|row| row.public_id)
+        };
+        assert_eq!(oldest(None).await.as_deref(), Some("a1"));
+        assert_eq!(oldest(Some("b")).await.as_deref(), Some("b1"));
+        assert_eq!(oldest(Some("c")).await, None);
+    });
+}
+
+#[test]
 fn executions_of_other_projects_lie_beyond_the_boundary() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
