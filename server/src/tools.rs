@@ -208,14 +208,17 @@ impl Tools {
         task: &str,
         stop: impl Future<Output = ()> + Send,
     ) -> CallOutcome {
-        let (raw, stopped) = match self.find_downstream(&call.tool) {
-            Ok((Downstream::Mcp(server), _, _)) => server.follow_mcp_task(call, task, stop).await,
+        let (raw, stopped, bytes_max) = match self.find_downstream(&call.tool) {
+            Ok((Downstream::Mcp(server), limits, _)) => {
+                let (raw, stopped) = server.follow_mcp_task(call, task, stop).await;
+                (raw, stopped, limits.output_bytes_max)
+            }
             Ok(_) | Err(_) => {
                 let why = format!("nothing here knows task {task} of `{}`", call.tool);
-                (RawOutcome::McpTaskLost { why }, false)
+                (RawOutcome::McpTaskLost { why }, false, OUTPUT_BYTES_MAX)
             }
         };
-        truncate_outcome(self.secrets.redact_outcome(classify(raw, stopped)), OUTPUT_BYTES_MAX)
+        truncate_outcome(self.secrets.redact_outcome(classify(raw, stopped)), bytes_max)
     }
 
     /// Checks a config tool against the call's pin; an MCP tool is checked once its server is up.

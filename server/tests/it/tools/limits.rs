@@ -131,6 +131,26 @@ async fn an_answer_is_kept_up_to_the_limit_and_marked_as_cut() {
     }
 }
 
+/// Also where another process follows the task of a call.
+#[tokio::test]
+async fn output_of_a_resumed_task_is_cut_at_its_servers_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = super::demo_server(folder.path());
+    demo["args"].as_array_mut().unwrap().push(json!("--long"));
+    let config =
+        json!({ "mcpServers": { "demo": demo }, "servers": { "demo": { "output_bytes_max": 100 } } });
+    let tools = super::tools(folder.path(), config);
+    let path = "long/".repeat(35) + "name";
+    output(call(&tools, "demo/append_later", json!({ "path": path, "content": "x", "ms": 0 })).await);
+    let task = std::fs::read_dir(folder.path().join(".tasks")).unwrap().next().unwrap().unwrap();
+    let task = Some(task.path().file_stem().unwrap().to_str().unwrap().to_owned());
+    let context = CallContext { mcp_task: task, ..CallContext::default() };
+    let resumed = Call { context, ..a_call("demo/append_later", json!({})) };
+    let cut = output(watched_call(&tools, resumed).await.0);
+    assert!(cut["truncated"] == true && cut.to_string().len() <= 100, "{cut}");
+    tools.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_server_that_keeps_falling_is_started_at_growing_distances() {
     let settings = json!({ "breaker": { "after": 100 },
