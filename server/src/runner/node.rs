@@ -110,13 +110,7 @@ impl NodeLock {
 
     /// Reads and tries to lock another node's file.
     pub fn status_of(&self, other: &str) -> NodeStatus {
-        let well_formed = other.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let opened = OpenOptions::new().read(true).open(self.folder.join(other));
-        let Ok(mut file) =
-            opened.and_then(|file| if well_formed { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) })
-        else {
-            return NodeStatus::Undetermined;
-        };
+        let Ok(mut file) = open_node_file(&self.folder, other) else { return NodeStatus::Undetermined };
         if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
             return NodeStatus::Alive;
         }
@@ -132,9 +126,17 @@ impl NodeLock {
 
 /// Whether the process of a node has certainly exited: its file is in the folder and not locked.
 pub fn node_has_exited(folder: &Path, node: &str) -> bool {
-    let well_formed = node.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let opened = OpenOptions::new().read(true).open(folder.join(node));
-    well_formed && opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
+    let opened = open_node_file(folder, node);
+    opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
+}
+
+/// Opens a node's file. The id comes from the database; one that is no id of ours is not opened, since it may
+/// lead out of the folder.
+fn open_node_file(folder: &Path, node: &str) -> io::Result<File> {
+    if node.is_empty() || !node.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    OpenOptions::new().read(true).open(folder.join(node))
 }
 
 impl Drop for NodeLock {
@@ -220,4 +222,30 @@ impl fmt::Display for CallMark {
 fn read_boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.map_or_else(|_| "unknown".into(), |id| id.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To open a pipe that nobody writes to is to wait for ever.
+    #[test]
+    fn node_id_that_leads_out_of_the_folder_is_not_opened() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("nodes");
+        let lock = NodeLock::acquire(&folder).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(outer.path().join("pipe")).status().unwrap();
+        assert!(made.success());
+        let (sender, checked) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for id in ["../pipe", "", "."] {
+                let undetermined = matches!(lock.status_of(id), NodeStatus::Undetermined);
+                sender.send((undetermined, node_has_exited(&folder, id))).unwrap();
+            }
+        });
+        let patience = std::time::Duration::from_secs(30);
+        for _ in 0..3 {
+            assert_eq!(checked.recv_timeout(patience), Ok((true, false)));
+        }
+    }
 }
