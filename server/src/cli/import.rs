@@ -8,6 +8,7 @@ use actbook::config::import::{
 };
 use actbook::config::{Config, ConfigLocation, ConfigStatus, FILE_NAMES, locate_config};
 use actbook::error::Error;
+use actbook::folders::replace_file;
 use serde::Serialize;
 
 use super::args::CommonArgs;
@@ -73,7 +74,10 @@ pub fn import(output: &Output, common: &CommonArgs, from: &str, dry_run: bool) -
         let text = add_servers(&text, &imported)
             .map_err(|why| Error::new("cannot_import", format!("{}: {why}", path.display()), by_hand()))?;
         if !dry_run {
-            replace_file(&path, &text)?;
+            replace_file(&path, &text).map_err(|error| {
+                let message = format!("{} cannot be written: {error}", path.display());
+                Error::new("io", message, "name another with --config")
+            })?;
             report.written = true;
             let standing = ConfigStatus::determine(common.config.as_deref(), &super::config::trust_store());
             report.needs_trust = matches!(standing, Ok(ConfigStatus::Withheld { .. }));
@@ -212,18 +216,4 @@ fn read_file(path: &Path) -> Result<String, Error> {
 
 fn unreadable_error(path: &Path, why: &str) -> Error {
     Error::new("cannot_import", format!("{} {why}", path.display()), "give another file with --from FILE")
-}
-
-/// Replaces the file through a temporary one beside it, so that a full disk does not destroy the old config.
-fn replace_file(path: &Path, text: &str) -> Result<(), Error> {
-    let failed = |error: std::io::Error| {
-        Error::new(
-            "io",
-            format!("{} cannot be written: {error}", path.display()),
-            "name another with --config",
-        )
-    };
-    let temporary = path.with_extension("yaml.new");
-    std::fs::write(&temporary, text).map_err(failed)?;
-    std::fs::rename(&temporary, path).map_err(failed)
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use actbook::error::Error;
+use actbook::folders::replace_file;
 use serde_json::{Map, Value, json};
 
 use super::args::{AgentClient, CommonArgs, InstallArgs};
@@ -187,10 +188,7 @@ fn write_entry(client_file: &ClientConfigFile, entry: Value) -> Result<(), Error
         serde_json::to_string_pretty(&document).map_err(|error| install_error(&error, "use --print"))?;
     let replace = |file: &Path| {
         file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-        // Through a temporary file: a client's file must not be left half written.
-        let temporary = file.with_extension("json.new");
-        std::fs::write(&temporary, format!("{text}\n"))?;
-        std::fs::rename(&temporary, file)
+        replace_file(file, &format!("{text}\n"))
     };
     replace(&client_file.file).map_err(|error| install_error(&error, "use --print, and paste it"))
 }

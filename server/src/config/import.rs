@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::template::{ConfigTemplate, ReferenceScope, TemplatePart};
-use super::{COMMAND_SERVER, Config, HTTP_SERVER, is_secret_name};
+use super::{COMMAND_SERVER, Config, HTTP_SERVER, is_secret_name, parse_document};
 
 /// One server as it is written into `actbook.yaml`, with notes for the user.
 #[derive(Clone, Debug, PartialEq)]
@@ -286,17 +286,31 @@ pub fn servers_yaml(servers: &[ImportedServer], indent: &str) -> String {
     text
 }
 
-/// Checks, before the file is written, that all old servers are still there and the new ones are read back.
+/// Checks, before the file is written, that the new text is a config that says the same as the old one beside
+/// the new servers, and these as they were given.
 fn check_nothing_lost(before: &str, after: &str, servers: &[ImportedServer]) -> Result<(), String> {
-    let read = |text: &str| Config::parse(text, Path::new("/")).map_err(|error| error.to_string());
-    let (before, after) = (read(before)?, read(after)?);
-    let old_servers_kept = before.mcp_servers.keys().all(|name| after.mcp_servers.contains_key(name));
-    let new_servers_read = servers.iter().all(|server| after.mcp_servers.contains_key(&server.name));
-    let others_kept = (before.commands.len(), before.http.len(), before.servers.len())
-        == (after.commands.len(), after.http.len(), after.servers.len());
-    if old_servers_kept && new_servers_read && others_kept {
+    Config::parse(after, Path::new("/")).map_err(|error| error.to_string())?;
+    let read = |text: &str| parse_document(text).map_err(|error| error.to_string());
+    let (before, mut after) = (read(before)?, read(after)?);
+    let mut listed = after.get_mut("mcpServers").and_then(Value::as_object_mut);
+    let mut is_as_given = |server: &ImportedServer| {
+        let found = listed.as_mut().and_then(|listed| listed.remove(&server.name));
+        found.as_ref() == Some(&server.entry)
+    };
+    if servers.iter().all(&mut is_as_given) && without_empty_list(before) == without_empty_list(after) {
         Ok(())
     } else {
         Err("its servers cannot be added to without losing something".to_owned())
     }
+}
+
+/// The document without `mcpServers` where that lists nothing; an empty document is an empty map.
+fn without_empty_list(document: Value) -> Value {
+    let Value::Object(mut keys) = document else {
+        return if document.is_null() { json!({}) } else { document };
+    };
+    if keys.get("mcpServers").is_some_and(|list| list.is_null() || *list == json!({})) {
+        keys.remove("mcpServers");
+    }
+    Value::Object(keys)
 }

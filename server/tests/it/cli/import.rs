@@ -168,3 +168,49 @@ fn nothing_is_written_where_something_is_missing_or_only_asked_about() {
         assert!(ran.code == Some(1) && ran.err.contains(message), "{}", ran.err);
     }
 }
+
+/// The new server would end the text block before a line of it that looks like a comment.
+#[test]
+fn import_that_would_change_an_existing_server_is_refused() {
+    let house = House::new();
+    let text = "mcpServers:\n  mine:\n    command: sh\n    args:\n      - -c\n      - |\n        one\n        # two\n";
+    write(&house, "actbook.yaml", text);
+    write(&house, "theirs.json", r#"{ "mcpServers": { "new": { "command": "x" } } }"#);
+    let ran = import(&house, &["theirs.json"]);
+    assert_eq!(ran.code, Some(1), "{}\n{}", ran.out, ours(&house));
+    assert!(ran.err.contains("without losing something"), "{}", ran.err);
+    assert_eq!(ours(&house), text);
+}
+
+/// A cloned folder may bring a link under the name of a temporary file.
+#[test]
+fn import_and_install_write_through_no_link_and_keep_permissions() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let house = House::new();
+    write(&house, "theirs.json", r#"{ "mcpServers": { "new": { "command": "x" } } }"#);
+    write(&house, ".cursor/mcp.json", "{}");
+    write(&house, "precious", "mine");
+    let files = ["actbook.yaml", ".cursor/mcp.json"].map(|name| house.path(name));
+    for file in &files {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    symlink(house.path("precious"), house.path("actbook.yaml.new")).unwrap();
+    symlink(house.path("precious"), house.path(".cursor/mcp.json.new")).unwrap();
+    write(&house, "actbook.yaml", "{}\n");
+    assert_eq!(import(&house, &["theirs.json"]).code, Some(1), "a map on one line");
+    write(&house, "actbook.yaml", "");
+    assert_eq!(import(&house, &["theirs.json"]).code, Some(0));
+    house.expect(0, &["install", "--client", "cursor", "--with-config", "actbook.yaml"]);
+    assert!(ours(&house).contains("new:"));
+    assert!(std::fs::read_to_string(&files[1]).unwrap().contains("actbook"));
+    assert_eq!(std::fs::read_to_string(house.path("precious")).unwrap(), "mine");
+    for file in &files {
+        assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
+    }
+    let left = std::fs::read_dir(house.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(
+        left.filter(|name| name.to_string_lossy().ends_with(".new")).count(),
+        1,
+        "nothing is left behind"
+    );
+}

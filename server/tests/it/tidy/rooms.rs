@@ -13,7 +13,7 @@ pub const ROOMS: &Table = &[
     ("random", &[]),
     ("boot_instant", &[]),
     ("clock", &["boot_instant"]),
-    ("folders", &[]),
+    ("folders", &["random"]),
     ("caller", &[]),
     ("config", &[]),
     ("store", &[]),
