@@ -350,7 +350,7 @@ fn read_document(document: Value) -> Result<Config, ConfigProblem> {
     let mut config = Config {
         approvals: read_authority(&mut top, "approvals")?,
         project: project::read_project(&mut top)?,
-        everywhere: project::read_sharing(&mut top)?,
+        everywhere: read_authority(&mut top, "everywhere")?,
         mcp_servers,
         disabled_servers,
         unknown_words,

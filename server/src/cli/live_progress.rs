@@ -147,7 +147,9 @@ impl ProgressScreen {
         }
         let last_entry_ms = watching.execution().last_entry_at_ms;
         // By time; within a millisecond, steps that ended before steps that began.
-        changed.sort_by_key(|step| (changed_at_ms(step, last_entry_ms), is_under_way(step.status)));
+        changed.sort_by_key(|step| {
+            (changed_at_ms(step, last_entry_ms), status_style::is_under_way(step.status))
+        });
         for step in changed {
             if self.output.json {
                 self.output.entry(&change_document(watching, &step));
@@ -178,12 +180,6 @@ fn change_document(watching: &ExecutionWatcher, step: &StepSnapshot<'_>) -> Valu
     let (id, position, status) = (&watching.execution().id, watching.position(), watching.status());
     let step = json!({ "id": step.id, "status": step.status, "attempts": step.attempts });
     json!({ "execution": id, "position": position, "status": status, "step": step })
-}
-
-/// Whether the step runs, waits for an answer, or is being undone.
-fn is_under_way(status: StepStatus) -> bool {
-    use StepStatus::{AwaitingAgent, AwaitingApproval, Compensating, Running};
-    matches!(status, Running | AwaitingApproval | AwaitingAgent | Compensating)
 }
 
 /// When the step came to its current status, in Unix ms. The snapshot has the times of the step's own attempt:

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use actbook::config::{
-    Approvals, Config, ConfigCandidate, ConfigLocation, ConfigTemplate, FILE_NAMES, InheritEnv, McpServer,
-    Sharing, TemplatePart, is_secret_name, locate_config, resolve_program,
+    Authority, Config, ConfigCandidate, ConfigLocation, ConfigTemplate, FILE_NAMES, InheritEnv, McpServer,
+    TemplatePart, is_secret_name, locate_config, resolve_program,
 };
 use actbook::error::Error;
 use actbook::service::escape_hidden;

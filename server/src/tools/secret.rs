@@ -85,7 +85,7 @@ pub fn redact_log_line(line: &mut String) {
 
 /// Replaces every known secret that passes `filter` in `text` with `REDACTED`.
 fn redact_known(known: &RwLock<Vec<KnownSecret>>, text: &mut String, filter: fn(&KnownSecret) -> bool) {
-    for secret in known.read().unwrap_or_else(PoisonError::into_inner).iter().filter(|known| filter(known)) {
+    for secret in known.read().iter().filter(|known| filter(known)) {
         if text.contains(secret.text.as_str()) {
             *text = text.replace(secret.text.as_str(), REDACTED);
         }
