@@ -22,7 +22,7 @@ pub async fn show(session: &Session, id: &str, step: &str) -> CommandResult {
     print_value(output, "output", detail.step.output.as_ref());
     print_error(output, detail.step.error.as_ref());
     print_value(output, "recorded", detail.step.recorded.as_ref());
-    print_attempts(output, &detail.history);
+    print_attempts(output, &detail);
     print_approvals(output, &detail.approvals);
     print_compensation(output, &detail);
     brief::print_questions(output, short_id(detail.execution_id.as_str()), &detail.waiting);
@@ -70,12 +70,15 @@ fn print_error(output: &Output, error: Option<&ErrorView>) {
     print_indented(output, &error.message, 2);
 }
 
-/// Prints each attempt with what was sent and received, if there were several; a single one is shown above.
-fn print_attempts(output: &Output, history: &[AttemptView]) {
-    if history.len() > 1 {
-        output.line(painted(STRONG, "attempts"));
+/// Prints each attempt with what was sent and received. A single one is shown above, unless its arguments were
+/// corrected since.
+fn print_attempts(output: &Output, detail: &StepDetail) {
+    let history: &[AttemptView] = &detail.history;
+    if history.len() < 2 && !detail.has_corrected_arguments() {
+        return;
     }
-    for (index, attempt) in history.iter().enumerate().filter(|_| history.len() > 1) {
+    output.line(painted(STRONG, "attempts"));
+    for (index, attempt) in history.iter().enumerate() {
         let happened = attempt.happened.map(|yes| if yes { ", happened" } else { ", did not happen" });
         let late = attempt.late.map(|late| format!(", late answer: {late}")).unwrap_or_default();
         let outcome = outcome_text(attempt.outcome, attempt.category);

@@ -85,6 +85,14 @@ pub struct CompensationView {
     pub result: Option<Value>,
 }
 
+impl StepDetail {
+    /// Whether the last attempt sent other arguments than `step` shows: an answer has corrected them since.
+    pub fn has_corrected_arguments(&self) -> bool {
+        self.history.last().is_some_and(|last| last.arguments != self.step.arguments)
+            && self.step.tool.is_some()
+    }
+}
+
 impl Service {
     /// The detail view of one step, by execution id and step id.
     pub async fn step(&self, id: &str, step: &str) -> Result<StepDetail, Error> {

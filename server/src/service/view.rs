@@ -102,6 +102,8 @@ pub struct StepView {
     /// Duration of the last attempt.
     pub took_ms: Option<i64>,
     pub estimated_ms: Option<u64>,
+    /// Of the next attempt, as far as they are known; where none follows, of the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     pub output: Option<Value>,
     pub error: Option<ErrorView>,
@@ -329,8 +331,7 @@ impl Service {
     /// Loads every value that the view shows.
     async fn load_shown_values(&self, execution: &Execution) -> Result<LoadedPayloads, Error> {
         let stored = |step: &StepState| {
-            let arguments =
-                step.attempts.last().and_then(|attempt| attempt.arguments).or(step.approval_arguments);
+            let arguments = step.current_arguments();
             let error = step.error.and_then(|error| error.detail);
             let all = [arguments, step.output, error, step.facts].into_iter().flatten();
             all.map(|stored| stored.position).collect::<Vec<_>>()
@@ -364,7 +365,7 @@ fn step_view(execution: &Execution, no: StepNo, values: &LoadedPayloads) -> Step
     let value = |stored: Option<PayloadRef>| {
         stored.and_then(|stored| values.0.get(&stored.position)).map(|value| value.as_ref().clone())
     };
-    let arguments = state.attempts.last().and_then(|attempt| attempt.arguments).or(state.approval_arguments);
+    let arguments = state.current_arguments();
     let error = state.error.filter(|_| !is_error_outdated(state)).map(|error| ErrorView {
         category: error.category,
         message: value(error.detail)

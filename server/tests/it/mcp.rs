@@ -3,6 +3,7 @@
 
 pub mod agent;
 mod answers;
+mod approval_questions;
 mod arguments;
 mod boundary;
 mod claims;

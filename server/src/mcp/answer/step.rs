@@ -84,8 +84,9 @@ fn titled_values<'a>(detail: &StepDetail, whole: &'a Value) -> Vec<TitledValue<'
     add("Output".to_owned(), "/output".to_owned());
     add("Arguments".to_owned(), "/arguments".to_owned());
     add("Its agent told".to_owned(), "/recorded".to_owned());
-    // The step itself shows the last attempt.
-    for no in 0..detail.history.len().saturating_sub(1) {
+    // The step itself shows the last attempt, unless its next attempt sends other arguments.
+    let shown_above = usize::from(!detail.has_corrected_arguments());
+    for no in 0..detail.history.len().saturating_sub(shown_above) {
         add(format!("Arguments of attempt {}", no + 1), format!("/history/{no}/arguments"));
         add(format!("What came of attempt {}", no + 1), format!("/history/{no}/result"));
     }

@@ -17,8 +17,7 @@ fn guarded() -> House {
     house
 }
 
-/// Rewrites the config after `change`.
-fn configure(house: &House, change: impl Fn(&mut Value)) {
+pub fn configure(house: &House, change: impl Fn(&mut Value)) {
     let config = std::fs::read_to_string(house.path("actbook.yaml")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
     change(&mut config);
