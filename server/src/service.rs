@@ -22,6 +22,7 @@ mod preflight;
 mod progress;
 mod project;
 mod question;
+mod question_content;
 pub mod quote;
 mod records;
 mod redact;

@@ -242,6 +242,10 @@ pub fn print_questions(output: &Output, id: &str, waiting: &[WaitingView]) {
     }
     for waiting in waiting {
         output.line(format_args!("  {} {}", painted(ATTENTION, "?"), waiting.question));
+        // Of a step the question itself shows the call.
+        for line in waiting.content.iter().filter(|_| waiting.step.is_none()) {
+            output.line(format_args!("    {line}"));
+        }
         for command in answer_commands(id, waiting) {
             output.line(format_args!("      {}", painted(BUSY, command)));
         }

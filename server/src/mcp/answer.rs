@@ -34,8 +34,9 @@ const STEPS_SHOWN_MAX: usize = 40;
 /// A value with a longer JSON text (in bytes) is clipped; `status` with a `step_id` shows it whole.
 const VALUE_CHARS_MAX: usize = 2_000;
 const MESSAGE_CHARS_MAX: usize = 500;
-/// Of the tool or action that undoes one step.
-const UNDO_CHARS_MAX: usize = 80;
+const QUESTION_CHARS_MAX: usize = 8_000;
+/// Of the tool or action that undoes one step, and of the arguments of its call.
+const UNDO_CHARS_MAX: usize = 160;
 const FINDINGS_SHOWN_MAX: usize = 10;
 /// The newest recorded acts and decisions that the text shows.
 const RECORDS_SHOWN_MAX: usize = 3;
@@ -205,7 +206,7 @@ fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
         .chain(duration_and_blocker_lines(view))
         .for_each(|line| text.push_line(line));
     for WaitingView { question, .. } in view.waiting.iter().take(FINDINGS_SHOWN_MAX) {
-        text.push_line(format!("Waits: {}", truncate_chars(question, VALUE_CHARS_MAX)));
+        text.push_line(format!("Waits: {}", truncate_chars(question, QUESTION_CHARS_MAX)));
     }
     if let Some(more) = view.waiting.len().checked_sub(FINDINGS_SHOWN_MAX).filter(|more| *more > 0) {
         text.push_line(format!("Waits: {more} more questions"));
@@ -313,7 +314,13 @@ fn brief_line(brief: &Brief) -> String {
     let named = |steps: &[StepId]| join_first(steps, |step| step.to_string());
     let undo = join_first(&brief.undo, |one| {
         let how = match (&one.tool, &one.action) {
-            (Some(tool), _) => quote::line(tool, UNDO_CHARS_MAX),
+            (Some(tool), _) => {
+                let arguments = one
+                    .arguments
+                    .as_ref()
+                    .map(|arguments| quote::line(&arguments.to_string(), UNDO_CHARS_MAX));
+                format!("{} {}", quote::line(tool, UNDO_CHARS_MAX), arguments.unwrap_or_default())
+            }
             (None, Some(action)) => quoted(action, UNDO_CHARS_MAX),
             (None, None) => "no way".to_owned(),
         };

@@ -4,27 +4,25 @@
 
 use actbook_engine::analysis;
 use actbook_engine::chain::Digest;
-use actbook_engine::execution::{
-    Brief, Execution, LoadedPayloads, NotUndoable, Question, QuestionSubject, UndoItem, planned_arguments,
-    questions,
-};
+use actbook_engine::execution::{Brief, Execution, LoadedPayloads, Question, QuestionSubject, questions};
 use actbook_engine::id::{ExecutionId, StepId, StepNo};
-use actbook_engine::plan::{Plan, StepWork};
-use actbook_engine::policy::{StepAnswer, StepStatus};
+use actbook_engine::policy::StepStatus;
 use serde_json::{Value, json};
 
 use super::Service;
-use super::quote::{block, line, name, quoted};
+use super::question_content::{ContentLimits, QuestionContent, count_with_noun};
+use super::quote::{line, name, quoted};
 use super::view::{ExecutionView, WaitingView};
 use crate::error::Error;
 use crate::store::journal;
 
-/// Longest arguments of the one call that a question is about.
-const ARGUMENTS_CHARS_MAX: usize = 4_000;
-/// Longest text of each item of a list.
-const LISTED_CHARS_MAX: usize = 400;
-/// At most this many steps or calls are listed; the rest are counted.
-const LISTED_MAX: usize = 20;
+/// How much of its content a question shows.
+const SHOWN: ContentLimits =
+    ContentLimits { arguments_chars_max: 4_000, listed_chars_max: 400, listed_max: 20 };
+/// At most this many finished steps are named; the rest are counted.
+const DONE_LISTED_MAX: usize = 20;
+const HEADLINE_CHARS_MAX: usize = 4_000;
+const ACTOR_CHARS_MAX: usize = 400;
 const REASON_CHARS_MAX: usize = 600;
 
 /// The actor that asks a person to answer, and the reason that it gave.
@@ -103,21 +101,13 @@ impl QuestionContext<'_> {
     fn build_question(&self, question: &Question, waiting: &WaitingView) -> PersonQuestion {
         let mut lines = vec![self.headline(question, waiting)];
         lines.extend(self.background_lines());
-        lines.extend(match question.subject {
-            QuestionSubject::PlanApproval => self.planned_step_lines(),
-            QuestionSubject::UndoApproval => self.undo_lines(),
-            QuestionSubject::StepApproval => self.call_lines(question.step),
-            QuestionSubject::AgentWork | QuestionSubject::AgentUndo | QuestionSubject::ToolQuestion => {
-                Vec::new()
-            }
-            QuestionSubject::Failure | QuestionSubject::Unknown | QuestionSubject::FailedUndo => {
-                let mut lines = self.call_lines(question.step);
-                if question.answers.contains(&StepAnswer::Compensate) {
-                    lines.extend(self.undo_lines());
-                }
-                lines
-            }
-        });
+        let content = QuestionContent {
+            execution: self.execution,
+            steps: &self.view.steps,
+            brief: Some(&self.brief),
+            values: &self.values,
+        };
+        lines.extend(content.lines(question, SHOWN));
         lines.extend(self.point_of_no_return_line());
         let bound = json!([lines, self.bound_values(question, waiting)]).to_string();
         lines.push(self.done_line());
@@ -150,7 +140,7 @@ impl QuestionContext<'_> {
             | QuestionSubject::ToolQuestion
             | QuestionSubject::Failure
             | QuestionSubject::Unknown
-            | QuestionSubject::FailedUndo => line(&waiting.question, ARGUMENTS_CHARS_MAX),
+            | QuestionSubject::FailedUndo => line(&waiting.question, HEADLINE_CHARS_MAX),
         };
         format!("Actbook asks about execution {}: {asked}", self.execution.id)
     }
@@ -163,64 +153,14 @@ impl QuestionContext<'_> {
         let reasoning = self.execution.plan.reasoning.as_deref();
         lines
             .extend(reasoning.map(|why| format!("Reasoning in the plan: {}", quoted(why, REASON_CHARS_MAX))));
-        lines.extend(
-            self.starter.as_deref().map(|who| format!("Started by: {}", line(who, LISTED_CHARS_MAX))),
-        );
+        lines
+            .extend(self.starter.as_deref().map(|who| format!("Started by: {}", line(who, ACTOR_CHARS_MAX))));
         lines.extend(self.asker.map(|Asker { actor, reason }| {
             let why = reason.map_or("without a reason".to_owned(), |why| {
                 format!("who gives as the reason: {}", quoted(why, REASON_CHARS_MAX))
             });
-            format!("Asked by: {}, {why}", line(actor, LISTED_CHARS_MAX))
+            format!("Asked by: {}, {why}", line(actor, ACTOR_CHARS_MAX))
         }));
-        lines
-    }
-
-    /// The call or the work that a question is about, with the arguments that are, or were, sent.
-    fn call_lines(&self, no: Option<StepNo>) -> Vec<String> {
-        let Some(view) = no.map(|no| &self.view.steps[no.index()]) else { return Vec::new() };
-        let mut text = match (&view.tool, &view.action) {
-            (Some(tool), _) => format!("The call: {}", line(tool, LISTED_CHARS_MAX)),
-            (None, Some(action)) => format!("The work: {}", quoted(action, REASON_CHARS_MAX)),
-            (None, None) => return Vec::new(),
-        };
-        if let Some(arguments) = &view.arguments {
-            text.push_str(" with these arguments:");
-            text.push_str(&block(&arguments.to_string(), ARGUMENTS_CHARS_MAX));
-        }
-        vec![text]
-    }
-
-    /// A line for each step that would run, with its arguments as far as they can be bound.
-    fn planned_step_lines(&self) -> Vec<String> {
-        let plan = &self.execution.plan;
-        let mut lines = vec![format!("It would run {}:", count_with_noun(plan.steps.len(), "step"))];
-        let written = document_steps(plan);
-        for (no, step) in plan.numbered_steps().take(LISTED_MAX) {
-            let bound = planned_arguments(self.execution, no, &self.values).ok().flatten();
-            let arguments = match (&step.work, bound) {
-                (StepWork::Action { action, .. }, _) => quoted(action, LISTED_CHARS_MAX),
-                (_, Some(bound)) => line(&bound.to_string(), LISTED_CHARS_MAX),
-                (_, None) => {
-                    let text = written[no.index()]["arguments"].to_string();
-                    format!("{} (as written; bound when it runs)", line(&text, LISTED_CHARS_MAX))
-                }
-            };
-            let what = step.tool().unwrap_or("work of an agent or a person:");
-            lines.push(format!("  - `{}`: {what} {arguments}", step.id));
-        }
-        lines.extend(more_line(plan.steps.len(), "step"));
-        lines
-    }
-
-    /// Lines on the calls that undoing would make, in order, and the steps that cannot be undone.
-    fn undo_lines(&self) -> Vec<String> {
-        let Brief { undo, cannot_undo, .. } = &self.brief;
-        let mut lines =
-            vec![format!("Undoing would make {}, in this order:", count_with_noun(undo.len(), "call"))];
-        lines.extend(undo.iter().take(LISTED_MAX).map(undo_line));
-        lines.extend(more_line(undo.len(), "call"));
-        let stays = cannot_undo.iter().take(LISTED_MAX);
-        lines.extend(stays.map(|NotUndoable { step, why }| format!("  - `{step}` cannot be undone: {why}")));
         lines
     }
 
@@ -244,47 +184,14 @@ impl QuestionContext<'_> {
             .filter(has_succeeded)
             .map(|no| self.execution.step_id(no))
             .collect();
-        let shown: Vec<&str> = done.iter().take(LISTED_MAX).map(|id| id.as_str()).collect();
+        let shown: Vec<&str> = done.iter().take(DONE_LISTED_MAX).map(|id| id.as_str()).collect();
         let total = self.execution.steps.len();
         match done.len() {
             0 => format!("Done so far: none of {}.", count_with_noun(total, "step")),
-            count if count > LISTED_MAX => {
+            count if count > DONE_LISTED_MAX => {
                 format!("Done so far: {count} of {total} steps: {} and others.", shown.join(", "))
             }
             count => format!("Done so far: {count} of {total} steps: {}.", shown.join(", ")),
         }
     }
-}
-
-/// The line of one call that undoing would make.
-fn undo_line(undo: &UndoItem) -> String {
-    let how = match (&undo.tool, &undo.action) {
-        (Some(tool), _) => {
-            let arguments =
-                undo.arguments.as_ref().map(|arguments| arguments.to_string()).unwrap_or_default();
-            format!("{} {}", line(tool, LISTED_CHARS_MAX), line(&arguments, LISTED_CHARS_MAX))
-        }
-        (None, Some(action)) => format!("work of an agent or a person: {}", quoted(action, LISTED_CHARS_MAX)),
-        (None, None) => "nothing takes it back".to_owned(),
-    };
-    let trouble =
-        undo.trouble.as_ref().map(|why| format!(" (cannot be called: {})", line(why, LISTED_CHARS_MAX)));
-    format!("  - `{}`: {how}{}", undo.step, trouble.unwrap_or_default())
-}
-
-/// The plan's steps as JSON, as its document writes them.
-fn document_steps(plan: &Plan) -> Value {
-    let document: Value = serde_json::from_str(&plan.document).unwrap_or_default();
-    document.get("steps").cloned().unwrap_or_default()
-}
-
-/// A count with its noun: `1 step`, `2 steps`.
-fn count_with_noun(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
-/// The line on items beyond `LISTED_MAX`. `None`: there are none.
-fn more_line(count: usize, what: &str) -> Option<String> {
-    let more = count.checked_sub(LISTED_MAX).filter(|more| *more > 0)?;
-    Some(format!("  - and {} more", count_with_noun(more, what)))
 }

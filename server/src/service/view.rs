@@ -6,7 +6,6 @@ use std::sync::Arc;
 use actbook_engine::event::ReportedStatus;
 use actbook_engine::execution::{
     Annotation, AnnotationKind, Brief, Execution, LoadedPayloads, PayloadRef, StepState, StopReason, brief,
-    questions,
 };
 use actbook_engine::id::{ExecutionId, Position, StepId, StepNo, StreamId};
 use actbook_engine::plan::StepWork;
@@ -20,8 +19,9 @@ pub use super::entries::EntryView;
 use super::guarantee::guarantee;
 use super::late::LateOutcomeView;
 use super::progress::{self, Durations};
+use super::question_content::QuestionContent;
+use super::waiting::waiting_views;
 pub use super::waiting::{ClaimView, WaitingView};
-use super::waiting::{claim_view, proposal_position, waiting_view};
 use crate::error::Error;
 use crate::store::{executions, payloads, plans};
 
@@ -63,7 +63,8 @@ pub struct ExecutionView {
     /// The newest records of actions outside of the plan and of decisions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<RecordView>,
-    /// `None`: no step has failed, is unknown, or was cancelled or undone.
+    /// `None`: no undo waits for a yes, and no step has failed, is unknown, or was cancelled or undone.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub brief: Option<Brief>,
 }
 
@@ -222,21 +223,12 @@ impl Service {
         let steps: Vec<StepView> =
             execution.step_numbers().map(|no| step_view(execution, no, &values)).collect();
         let brief = if needs_brief(execution) { Some(self.brief(execution).await?) } else { None };
-        let undo = brief.as_ref().map_or(&[][..], |brief| &brief.undo);
-        let open = questions(execution);
-        let waiting = open.iter().map(|question| {
-            let step = question.step.map(|no| execution.step(no));
-            let asked = step.and_then(|step| step.approval_arguments).map(|stored| stored.position.0);
-            let value =
-                step.and_then(|step| step.open_question()).and_then(|stored| values.0.get(&stored.position));
-            let pin = step.and_then(|step| step.approval_pin);
-            WaitingView {
-                asked: asked.or(proposal_position(execution, question)),
-                claim: claim_view(question, step),
-                ..waiting_view(&execution.plan_ref, question, &steps, undo, value.map(Arc::as_ref), pin)
-            }
+        let waiting = waiting_views(QuestionContent {
+            execution,
+            steps: &steps,
+            brief: brief.as_ref(),
+            values: &values,
         });
-        let waiting: Vec<WaitingView> = waiting.collect();
         let finished = |step: &&StepView| matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped);
         let done = steps.iter().filter(finished).count();
         let plan = &execution.plan_ref;
@@ -348,7 +340,8 @@ impl Service {
     }
 }
 
-/// Whether a step has failed, is unknown, or was cancelled or undone, so that the view shows the brief.
+/// Whether the view shows the brief: an undo waits for a yes, or a step has failed, is unknown, or was
+/// cancelled or undone.
 fn needs_brief(execution: &Execution) -> bool {
     use StepStatus as S;
     let is_affected = |step: &StepState| {
@@ -357,7 +350,7 @@ fn needs_brief(execution: &Execution) -> bool {
             S::Failed | S::Unknown | S::Cancelled | S::Compensating | S::Compensated | S::CompensationFailed
         )
     };
-    !execution.erased && execution.steps.iter().any(is_affected)
+    !execution.erased && (execution.awaits_undo_approval() || execution.steps.iter().any(is_affected))
 }
 
 fn step_view(execution: &Execution, no: StepNo, values: &LoadedPayloads) -> StepView {

@@ -1,12 +1,15 @@
 //! What an execution waits for, as it is asked: the question's text, the answers that fit, and who holds it.
 
-use actbook_engine::chain::Digest;
-use actbook_engine::event::PlanRef;
-use actbook_engine::execution::{Execution, Question, QuestionSubject, StepState, UndoItem, UnwindProposal};
+use std::sync::Arc;
+
+use actbook_engine::execution::{
+    Execution, Question, QuestionSubject, StepState, UndoItem, UnwindProposal, questions,
+};
 use actbook_engine::id::StepId;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::question_content::{QuestionContent, WHOLE};
 use super::quote::{self, quoted};
 use super::tool_questions::tool_request_text;
 use super::view::{QUOTE_CHARS_MAX, StepView, format_time};
@@ -30,6 +33,9 @@ pub struct WaitingView {
     /// Position of the entry that asks: the same text asked again is another question.
     #[serde(skip)]
     pub asked: Option<u64>,
+    /// Of an approval: what a yes sets off, whole, line by line.
+    #[serde(skip)]
+    pub content: Vec<String>,
 }
 
 /// An agent's claim of a step.
@@ -42,15 +48,18 @@ pub struct ClaimView {
     pub lapsed: bool,
 }
 
-/// The view of an open question, without `claim` and the position in `asked`.
-pub(super) fn waiting_view(
-    plan: &PlanRef,
-    question: &Question,
-    steps: &[StepView],
-    undo: &[UndoItem],
-    asked: Option<&Value>,
-    pin: Option<Digest>,
-) -> WaitingView {
+/// The views of all open questions.
+pub(super) fn waiting_views(content: QuestionContent<'_>) -> Vec<WaitingView> {
+    questions(content.execution).iter().map(|question| waiting_view(content, question)).collect()
+}
+
+/// The view of an open question.
+fn waiting_view(content: QuestionContent<'_>, question: &Question) -> WaitingView {
+    let QuestionContent { execution, steps, brief, values } = content;
+    let state = question.step.map(|no| execution.step(no));
+    let undo = brief.map_or(&[][..], |brief| &brief.undo);
+    let asked = state.and_then(|step| step.open_question()).and_then(|stored| values.0.get(&stored.position));
+    let asked = asked.map(Arc::as_ref);
     let view = question.step.map(|no| &steps[no.index()]);
     let id = view.map(|view| view.id.to_string()).unwrap_or_default();
     let error = view.and_then(|view| view.error.as_ref()).map_or_else(String::new, |error| {
@@ -60,14 +69,17 @@ pub(super) fn waiting_view(
     let approvals = vec!["approve", "reject"];
     let (kind, text, options) = match question.subject {
         QuestionSubject::PlanApproval => {
+            let plan = &execution.plan_ref;
             let (name, version, digest) = (quote::name(&plan.name), plan.version, plan.digest);
             let text = format!("May the plan {name} start, as version {version} ({digest}) has it?");
             ("approval", text, approvals)
         }
         QuestionSubject::UndoApproval => {
-            ("approval", "May what has been done be undone, as the brief lists it?".to_owned(), approvals)
+            let text = format!("May what has been done be undone? {}", undo_text(undo));
+            ("approval", text, approvals)
         }
         QuestionSubject::StepApproval => {
+            let pin = state.and_then(|step| step.approval_pin);
             let pinned = pin.map(|pin| format!(", as its definition {pin} has it")).unwrap_or_default();
             ("approval", format!("May step `{id}` run? {}{pinned}", work_text(view)), approvals)
         }
@@ -91,31 +103,49 @@ pub(super) fn waiting_view(
             ("decision", format!("Undoing step `{id}` did not work{error}. What now?"), answers)
         }
     };
+    let approval = state.and_then(|step| step.approval_arguments).map(|stored| stored.position.0);
     WaitingView {
         step: view.map(|view| view.id.clone()),
         kind,
         question: text,
         options,
         requests: asked.and_then(|asked| asked.get("inputRequests")).cloned(),
-        claim: None,
-        asked: None,
+        claim: claim_view(question, state),
+        asked: approval.or(proposal_position(execution, question)),
+        content: if kind == "approval" { content.lines(question, WHOLE) } else { Vec::new() },
     }
 }
 
 /// Position of the entry that proposes the undo. `None`: the question is not about an undo.
-pub(super) fn proposal_position(execution: &Execution, question: &Question) -> Option<u64> {
-    match &execution.proposal {
-        UnwindProposal::Asked { position, .. } if question.subject == QuestionSubject::UndoApproval => {
-            Some(position.0)
-        }
-        UnwindProposal::Asked { .. } | UnwindProposal::None | UnwindProposal::Rejected => None,
+fn proposal_position(execution: &Execution, question: &Question) -> Option<u64> {
+    match (&execution.proposal, question.subject) {
+        (UnwindProposal::Asked { position, .. }, QuestionSubject::UndoApproval) => Some(position.0),
+        _ => None,
     }
 }
 
-pub(super) fn claim_view(question: &Question, step: Option<&StepState>) -> Option<ClaimView> {
+/// The claim of the step that an agent is to do.
+fn claim_view(question: &Question, step: Option<&StepState>) -> Option<ClaimView> {
     let claim = step.and_then(|step| step.claim.as_ref());
     let claim = claim.filter(|_| question.subject == QuestionSubject::AgentWork)?;
     Some(ClaimView { holder: claim.holder.clone(), until: format_time(claim.until_ms), lapsed: false })
+}
+
+/// The calls that an undo would make, on one line.
+fn undo_text(undo: &[UndoItem]) -> String {
+    let calls = undo.iter().map(|one| {
+        let how = match (&one.tool, &one.action) {
+            (Some(tool), _) => {
+                let arguments = one.arguments.as_ref().map(|arguments| format!(" with {arguments}"));
+                format!("by {tool}{}", arguments.unwrap_or_default())
+            }
+            (None, Some(action)) => format!("by hand: {}", quoted(action, WORK_CHARS_MAX)),
+            (None, None) => "by nothing".to_owned(),
+        };
+        format!("`{}` {how}", one.step)
+    });
+    let calls = calls.collect::<Vec<_>>().join("; ");
+    quote::line(&format!("It takes back, in this order: {calls}"), WORK_CHARS_MAX)
 }
 
 /// What a step would do: its call with arguments, or its action.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::agent::Agent;
 use super::elicit::capable;
-use super::steps;
 use super::undo_approvals::configure;
+use super::{steps, write};
 use crate::cli::House;
 
 /// A house whose config asks for a yes to these tools of `files`.
@@ -119,4 +119,47 @@ fn did_not_happen_with_arguments_asks_about_the_arguments_that_it_sends() {
     // A rejected correction is what a plain retry would send, and what it asks about again.
     house.expect(0, &["reject", &id, "g", "--reason", "not this one"]);
     assert_eq!(house.json(&["show", &id])["steps"][0]["arguments"], corrected);
+}
+
+/// Files that a deletion each takes back.
+fn written(paths: &[&str]) -> Value {
+    steps(&paths.iter().map(|path| write(&path.replace('.', "_"), path)).collect::<Vec<_>>())
+}
+
+fn compensate(id: &str) -> Value {
+    json!({ "execution_id": id, "action": "compensate", "reason": "the user changed their mind" })
+}
+
+#[test]
+fn undo_that_waits_for_a_yes_is_shown_with_tools_and_arguments() {
+    let house = guarded(&["delete_file"]);
+    let mut agent = Agent::new(&house);
+    let plan = written(&["one.txt", "two.txt"]);
+    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    let asked = agent.good("control", compensate(&id));
+    let brief = &asked.content["brief"]["undo"];
+    assert_eq!(brief[0]["tool"], "files/delete_file", "{}", asked.text);
+    assert_eq!(brief[0]["arguments"]["path"], "two.txt", "{}", asked.text);
+    let shown = house.expect(0, &["show", &id]);
+    let waits = asked.content["waiting"][0]["question"].as_str().unwrap();
+    for text in [waits, asked.line("Waits: "), asked.line("Brief: "), &shown] {
+        for words in ["files/delete_file", "{\"path\":\"two.txt\"}", "{\"path\":\"one.txt\"}"] {
+            assert!(text.contains(words), "{words}:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn undo_that_waits_beside_another_question_is_shown_with_its_calls() {
+    let house = guarded(&["delete_file"]);
+    let mut gated = write("gated", "gated.txt");
+    gated["approval"] = json!("required");
+    let mut agent = Agent::new(&house);
+    let plan = steps(&[write("one", "one.txt"), gated]);
+    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    let asked = agent.good("control", compensate(&id));
+    let undo = asked.content["waiting"].as_array().unwrap().iter().find(|one| one.get("step").is_none());
+    let question = undo.unwrap()["question"].as_str().unwrap();
+    assert!(question.contains("files/delete_file with {\"path\":\"one.txt\"}"), "{question}");
+    assert_eq!(asked.content["brief"]["undo"][0]["arguments"]["path"], "one.txt", "{}", asked.text);
 }

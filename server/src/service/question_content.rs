@@ -1,0 +1,142 @@
+//! The lines of a question that name what an answer sets off: the call of a step, the steps of a plan, or the
+//! calls of an undo, each with its arguments. Every interface that shows a question takes them from here.
+
+use actbook_engine::execution::{
+    Brief, Execution, LoadedPayloads, NotUndoable, Question, QuestionSubject, UndoItem, planned_arguments,
+};
+use actbook_engine::id::StepNo;
+use actbook_engine::plan::{Plan, StepWork};
+use actbook_engine::policy::StepAnswer;
+use serde_json::Value;
+
+use super::quote::{block, line, quoted};
+use super::view::StepView;
+
+/// How much of a question's content is written out; in characters, and in list items.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ContentLimits {
+    /// Of the arguments of the one call that a question is about.
+    pub arguments_chars_max: usize,
+    /// Of each item of a list.
+    pub listed_chars_max: usize,
+    /// Further steps or calls are only counted.
+    pub listed_max: usize,
+}
+
+/// Everything is written out.
+pub(super) const WHOLE: ContentLimits =
+    ContentLimits { arguments_chars_max: usize::MAX, listed_chars_max: usize::MAX, listed_max: usize::MAX };
+
+/// What the content of an execution's questions is built from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QuestionContent<'a> {
+    pub execution: &'a Execution,
+    pub steps: &'a [StepView],
+    /// `None` only where no question is about an undo or a failure.
+    pub brief: Option<&'a Brief>,
+    /// Holds at least the inputs.
+    pub values: &'a LoadedPayloads,
+}
+
+impl QuestionContent<'_> {
+    /// The lines of one question; empty where an answer sets off no call that Actbook makes.
+    pub fn lines(&self, question: &Question, limits: ContentLimits) -> Vec<String> {
+        match question.subject {
+            QuestionSubject::PlanApproval => self.planned_step_lines(limits),
+            QuestionSubject::UndoApproval => self.undo_lines(limits),
+            QuestionSubject::StepApproval => self.call_lines(question.step, limits),
+            QuestionSubject::AgentWork | QuestionSubject::AgentUndo | QuestionSubject::ToolQuestion => {
+                Vec::new()
+            }
+            QuestionSubject::Failure | QuestionSubject::Unknown | QuestionSubject::FailedUndo => {
+                let mut lines = self.call_lines(question.step, limits);
+                if question.answers.contains(&StepAnswer::Compensate) {
+                    lines.extend(self.undo_lines(limits));
+                }
+                lines
+            }
+        }
+    }
+
+    /// The call or the work that a question is about, with the arguments that are, or were, sent.
+    fn call_lines(&self, no: Option<StepNo>, limits: ContentLimits) -> Vec<String> {
+        let Some(view) = no.map(|no| &self.steps[no.index()]) else { return Vec::new() };
+        let mut text = match (&view.tool, &view.action) {
+            (Some(tool), _) => format!("The call: {}", line(tool, limits.listed_chars_max)),
+            (None, Some(action)) => format!("The work: {}", quoted(action, limits.arguments_chars_max)),
+            (None, None) => return Vec::new(),
+        };
+        if let Some(arguments) = &view.arguments {
+            text.push_str(" with these arguments:");
+            text.push_str(&block(&arguments.to_string(), limits.arguments_chars_max));
+        }
+        vec![text]
+    }
+
+    /// A line for each step that would run, with its arguments as far as they can be bound.
+    fn planned_step_lines(&self, limits: ContentLimits) -> Vec<String> {
+        let plan = &self.execution.plan;
+        let mut lines = vec![format!("It would run {}:", count_with_noun(plan.steps.len(), "step"))];
+        let written = document_steps(plan);
+        for (no, step) in plan.numbered_steps().take(limits.listed_max) {
+            let bound = planned_arguments(self.execution, no, self.values).ok().flatten();
+            let arguments = match (&step.work, bound) {
+                (StepWork::Action { action, .. }, _) => quoted(action, limits.listed_chars_max),
+                (_, Some(bound)) => line(&bound.to_string(), limits.listed_chars_max),
+                (_, None) => {
+                    let text = written[no.index()]["arguments"].to_string();
+                    format!("{} (as written; bound when it runs)", line(&text, limits.listed_chars_max))
+                }
+            };
+            let what = step.tool().unwrap_or("work of an agent or a person:");
+            lines.push(format!("  - `{}`: {what} {arguments}", step.id));
+        }
+        lines.extend(more_line(plan.steps.len(), "step", limits));
+        lines
+    }
+
+    /// Lines on the calls that undoing would make, in order, and the steps that cannot be undone.
+    fn undo_lines(&self, limits: ContentLimits) -> Vec<String> {
+        let Some(Brief { undo, cannot_undo, .. }) = self.brief else { return Vec::new() };
+        let mut lines =
+            vec![format!("Undoing would make {}, in this order:", count_with_noun(undo.len(), "call"))];
+        lines.extend(undo.iter().take(limits.listed_max).map(|item| undo_line(item, limits)));
+        lines.extend(more_line(undo.len(), "call", limits));
+        let stays = cannot_undo.iter().take(limits.listed_max);
+        lines.extend(stays.map(|NotUndoable { step, why }| format!("  - `{step}` cannot be undone: {why}")));
+        lines
+    }
+}
+
+/// The line of one call that undoing would make.
+fn undo_line(undo: &UndoItem, limits: ContentLimits) -> String {
+    let chars_max = limits.listed_chars_max;
+    let how = match (&undo.tool, &undo.action) {
+        (Some(tool), _) => {
+            let arguments =
+                undo.arguments.as_ref().map(|arguments| arguments.to_string()).unwrap_or_default();
+            format!("{} {}", line(tool, chars_max), line(&arguments, chars_max))
+        }
+        (None, Some(action)) => format!("work of an agent or a person: {}", quoted(action, chars_max)),
+        (None, None) => "nothing takes it back".to_owned(),
+    };
+    let trouble = undo.trouble.as_ref().map(|why| format!(" (cannot be called: {})", line(why, chars_max)));
+    format!("  - `{}`: {how}{}", undo.step, trouble.unwrap_or_default())
+}
+
+/// The plan's steps as JSON, as its document writes them.
+fn document_steps(plan: &Plan) -> Value {
+    let document: Value = serde_json::from_str(&plan.document).unwrap_or_default();
+    document.get("steps").cloned().unwrap_or_default()
+}
+
+/// A count with its noun: `1 step`, `2 steps`.
+pub(super) fn count_with_noun(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// The line on items beyond `listed_max`. `None`: there are none.
+fn more_line(count: usize, what: &str, limits: ContentLimits) -> Option<String> {
+    let more = count.checked_sub(limits.listed_max).filter(|more| *more > 0)?;
+    Some(format!("  - and {} more", count_with_noun(more, what)))
+}
