@@ -85,7 +85,7 @@ pub use pins::{AcceptedTool, ToolPolicyView};
 pub use plan_versions::PlanFilter;
 pub use plans::{CheckedPlan, SavedPlan};
 pub use progress::Durations;
-pub use question::{Asker, PersonQuestion};
+pub use question::{Asker, PersonQuestion, QuestionMedium};
 pub use records::{ActionRecord, Decision, RecordResult};
 pub use rerun::ExecutedPlan;
 pub use stats::{LastError, ToolCallStats, ToolCallStatsByName};

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Stdin};
 
 use actbook::error::Error;
-use actbook::service::{ExecutionWatcher, PersonQuestion};
+use actbook::service::{ExecutionWatcher, PersonQuestion, QuestionMedium};
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -82,7 +82,7 @@ fn is_interactive(output: &Output) -> bool {
 
 /// The approvals that the execution waits for now.
 async fn open_approvals(session: &Session, id: &str) -> Result<Vec<PersonQuestion>, Error> {
-    let (_, mut questions) = session.service.person_questions(id, None).await?;
+    let (_, mut questions) = session.service.person_questions(id, None, QuestionMedium::Terminal).await?;
     questions.retain(|question| question.waiting.kind == "approval");
     Ok(questions)
 }

@@ -135,14 +135,14 @@ pub fn print_brief(output: &Output, brief: &Brief) {
     print_step_names(output, "done", &brief.done);
     print_step_names(output, "may have run", &brief.may_have_run);
     print_step_names(output, "not done", &brief.not_done);
-    print_undo_calls(output, brief);
+    print_undo_calls(output, brief, ARGUMENTS_SHOWN);
     for left in &brief.cannot_undo {
         output.line(format_args!("  {} {}: {}", painted(BAD, "cannot undo"), left.step, left.why));
     }
 }
 
-/// Prints the calls that an undo would make, in order.
-pub fn print_undo_calls(output: &Output, brief: &Brief) {
+/// Prints the calls that an undo would make, in order; arguments up to `arguments_shown` characters.
+pub fn print_undo_calls(output: &Output, brief: &Brief, arguments_shown: usize) {
     if brief.undo.is_empty() {
         output.line(format_args!("  {}  nothing", painted(QUIET, "undo would run")));
         return;
@@ -150,7 +150,10 @@ pub fn print_undo_calls(output: &Output, brief: &Brief) {
     output.line(format_args!("  {}", painted(QUIET, "undo would run, in this order:")));
     for (index, call) in brief.undo.iter().enumerate() {
         let what = match (&call.tool, &call.action) {
-            (Some(tool), _) => format!("{tool} {}", arguments_text(call.arguments.as_ref())),
+            (Some(tool), _) => {
+                let arguments = call.arguments.as_ref().map(ToString::to_string).unwrap_or_default();
+                format!("{tool} {}", truncate(&arguments, arguments_shown))
+            }
             (None, Some(action)) => format!("by hand: {action}"),
             (None, None) => String::new(),
         };
@@ -159,11 +162,6 @@ pub fn print_undo_calls(output: &Output, brief: &Brief) {
             output.line(format_args!("       {}", painted(ATTENTION, trouble)));
         }
     }
-}
-
-/// The arguments as truncated JSON; empty without any.
-fn arguments_text(arguments: Option<&Value>) -> String {
-    arguments.map(|arguments| truncate(&arguments.to_string(), ARGUMENTS_SHOWN)).unwrap_or_default()
 }
 
 /// Prints a label and the step ids behind it; nothing if there are none.

@@ -298,7 +298,7 @@ pub async fn preview_undo(session: &Session, id: &str) -> CommandResult {
         let cure = format!("`actbook show {}` tells what ran", short_id(watching.execution().id.as_str()));
         return Err(Error::new("nothing_to_undo", "nothing that ran is left to undo", cure));
     }
-    brief::print_undo_calls(&session.output, &brief);
+    brief::print_undo_calls(&session.output, &brief, usize::MAX);
     for left in &brief.cannot_undo {
         session.output.line(format_args!("  stays: {}: {}", left.step, left.why));
     }

@@ -205,8 +205,8 @@ fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
         .chain(late_answer_lines(view))
         .chain(duration_and_blocker_lines(view))
         .for_each(|line| text.push_line(line));
-    for WaitingView { question, .. } in view.waiting.iter().take(FINDINGS_SHOWN_MAX) {
-        text.push_line(format!("Waits: {}", truncate_chars(question, QUESTION_CHARS_MAX)));
+    for waiting in view.waiting.iter().take(FINDINGS_SHOWN_MAX) {
+        text.push_line(waiting_line(view, waiting));
     }
     if let Some(more) = view.waiting.len().checked_sub(FINDINGS_SHOWN_MAX).filter(|more| *more > 0) {
         text.push_line(format!("Waits: {more} more questions"));
@@ -218,6 +218,14 @@ fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
     push_records(&mut text, view);
     text.push_suggestions(next);
     text.into_string()
+}
+
+/// The line of an open question; says where the whole question stands if it is cut.
+fn waiting_line(view: &ExecutionView, waiting: &WaitingView) -> String {
+    let question = truncate_chars(&waiting.question, QUESTION_CHARS_MAX);
+    let is_cut = waiting.kind == "approval" && waiting.too_long;
+    let elsewhere = is_cut.then(|| format!(" — {}", waiting.too_long_text(view.id.as_str())));
+    format!("Waits: {question}{}", elsewhere.unwrap_or_default())
 }
 
 /// One line for each step with an error.

@@ -20,7 +20,9 @@ use super::tools::continue_and_answer;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::service::view::{ExecutionView, WaitingView};
-use crate::service::{ActionFacts, ActionRecord, Asker, FoundExecution, PersonQuestion, RecordResult};
+use crate::service::{
+    ActionFacts, ActionRecord, Asker, FoundExecution, PersonQuestion, QuestionMedium, RecordResult,
+};
 
 /// How long a person may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -76,7 +78,12 @@ pub async fn elicit_approval(
         QuestionOutcome::Answered(found) => continue_and_answer(endpoint, request, &found).await,
         QuestionOutcome::InputRequired(result) => Ok(result.into()),
         QuestionOutcome::NoAnswer => {
-            let cure = "nothing was decided; ask your user what they want, and call again";
+            let waiting = &view.waiting[index];
+            let cure = if waiting.too_long {
+                format!("nothing was decided. {}", waiting.too_long_text(view.id.as_str()))
+            } else {
+                "nothing was decided; ask your user what they want, and call again".to_owned()
+            };
             Err(Error::new("no_answer", "the person gave no answer", cure))
         }
     }
@@ -90,7 +97,7 @@ pub async fn open_questions(
     reason: Option<&str>,
 ) -> Result<(ExecutionView, Vec<PersonQuestion>), Error> {
     let asker = Asker { actor: &request.caller.actor, reason };
-    endpoint.service().person_questions(id, Some(asker)).await
+    endpoint.service().person_questions(id, Some(asker), QuestionMedium::Form).await
 }
 
 /// The index in `view.waiting` of the open approval of a step, or without one of the plan or an undo.

@@ -10,15 +10,12 @@ use actbook_engine::policy::StepStatus;
 use serde_json::{Value, json};
 
 use super::Service;
-use super::question_content::{ContentLimits, QuestionContent, count_with_noun};
+use super::question_content::{CUT, QuestionContent, WHOLE, count_with_noun};
 use super::quote::{line, name, quoted};
 use super::view::{ExecutionView, WaitingView};
 use crate::error::Error;
 use crate::store::journal;
 
-/// How much of its content a question shows.
-const SHOWN: ContentLimits =
-    ContentLimits { arguments_chars_max: 4_000, listed_chars_max: 400, listed_max: 20 };
 /// At most this many finished steps are named; the rest are counted.
 const DONE_LISTED_MAX: usize = 20;
 const HEADLINE_CHARS_MAX: usize = 4_000;
@@ -32,10 +29,23 @@ pub struct Asker<'a> {
     pub reason: Option<&'a str>,
 }
 
+/// Where a person reads a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuestionMedium {
+    /// A form of a client. A question that does not fit is cut and cannot be answered with a yes there.
+    Form,
+    /// The terminal, which shows all that an approval is about.
+    Terminal,
+}
+
+/// The options that send the calls that a question shows.
+const YES_OPTIONS: [&str; 2] = ["approve", "compensate"];
+
 /// An open question with the text that a person needs to answer it.
 #[derive(Clone, Debug)]
 pub struct PersonQuestion {
     pub execution: ExecutionId,
+    /// Without the options that send calls, where the text had to be cut.
     pub waiting: WaitingView,
     /// Several lines. Text from outside Actbook is quoted in it.
     pub text: String,
@@ -51,6 +61,7 @@ impl Service {
         &self,
         id: &str,
         asker: Option<Asker<'_>>,
+        medium: QuestionMedium,
     ) -> Result<(ExecutionView, Vec<PersonQuestion>), Error> {
         let found = self.find(id).await?;
         let execution = self.fold(found.stream)?;
@@ -66,6 +77,7 @@ impl Service {
             execution: &execution,
             view: &view,
             asker,
+            medium,
         };
         let open = questions(&execution);
         let all = open
@@ -94,6 +106,7 @@ struct QuestionContext<'a> {
     /// The actor that started the execution.
     starter: Option<String>,
     asker: Option<Asker<'a>>,
+    medium: QuestionMedium,
 }
 
 impl QuestionContext<'_> {
@@ -107,13 +120,20 @@ impl QuestionContext<'_> {
             brief: Some(&self.brief),
             values: &self.values,
         };
-        lines.extend(content.lines(question, SHOWN));
+        let is_whole = self.medium == QuestionMedium::Terminal && waiting.kind == "approval";
+        let is_cut = waiting.too_long && !is_whole;
+        lines.extend(content.lines(question, if is_cut { CUT } else { WHOLE }));
         lines.extend(self.point_of_no_return_line());
         let bound = json!([lines, self.bound_values(question, waiting)]).to_string();
         lines.push(self.done_line());
+        let mut waiting = waiting.clone();
+        if is_cut {
+            waiting.options.retain(|option| !YES_OPTIONS.contains(option));
+            lines.push(format!("{}.", waiting.too_long_text(self.execution.id.as_str())));
+        }
         PersonQuestion {
             execution: self.execution.id.clone(),
-            waiting: waiting.clone(),
+            waiting,
             text: lines.join("\n"),
             digest: Digest::of(bound.as_bytes()),
         }

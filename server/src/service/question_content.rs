@@ -23,6 +23,13 @@ pub(super) struct ContentLimits {
     pub listed_max: usize,
 }
 
+/// Longest content that a form shows, in bytes. Padding could hide an argument in a longer one.
+pub(super) const FORM_BYTES_MAX: usize = 8_000;
+
+/// What a form shows of a content that is too long for it.
+pub(super) const CUT: ContentLimits =
+    ContentLimits { arguments_chars_max: 4_000, listed_chars_max: 400, listed_max: 20 };
+
 /// Everything is written out.
 pub(super) const WHOLE: ContentLimits =
     ContentLimits { arguments_chars_max: usize::MAX, listed_chars_max: usize::MAX, listed_max: usize::MAX };
@@ -56,6 +63,11 @@ impl QuestionContent<'_> {
                 lines
             }
         }
+    }
+
+    /// Size of the lines on an undo, written out. The same for every question that offers one.
+    pub fn undo_bytes(&self) -> usize {
+        self.undo_lines(WHOLE).iter().map(String::len).sum()
     }
 
     /// The call or the work that a question is about, with the arguments that are, or were, sent.

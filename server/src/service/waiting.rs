@@ -6,10 +6,11 @@ use actbook_engine::execution::{
     Execution, Question, QuestionSubject, StepState, UndoItem, UnwindProposal, questions,
 };
 use actbook_engine::id::StepId;
+use actbook_engine::policy::StepAnswer;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::question_content::{QuestionContent, WHOLE};
+use super::question_content::{FORM_BYTES_MAX, QuestionContent, WHOLE};
 use super::quote::{self, quoted};
 use super::tool_questions::tool_request_text;
 use super::view::{QUOTE_CHARS_MAX, StepView, format_time};
@@ -36,6 +37,24 @@ pub struct WaitingView {
     /// Of an approval: what a yes sets off, whole, line by line.
     #[serde(skip)]
     pub content: Vec<String>,
+    /// The content does not fit into a form: a yes is taken only on the command line, which shows all of it.
+    #[serde(skip)]
+    pub too_long: bool,
+}
+
+impl WaitingView {
+    /// Says that the question of execution `id` is too long for a yes in a form, and where it can be given.
+    pub fn too_long_text(&self, id: &str) -> String {
+        let step = self.step.as_ref().map(|step| format!(" {step}")).unwrap_or_default();
+        if self.kind != "approval" {
+            return format!(
+                "The undo is too long to be agreed to here: `actbook undo {id} --dry-run` shows all of it, `actbook undo {id}` does it"
+            );
+        }
+        format!(
+            "This is too long to be approved here: `actbook show {id}{step}` shows all of it, `actbook approve {id}{step}` approves it"
+        )
+    }
 }
 
 /// An agent's claim of a step.
@@ -50,16 +69,47 @@ pub struct ClaimView {
 
 /// The views of all open questions.
 pub(super) fn waiting_views(content: QuestionContent<'_>) -> Vec<WaitingView> {
-    questions(content.execution).iter().map(|question| waiting_view(content, question)).collect()
+    let undo_bytes = content.undo_bytes();
+    questions(content.execution).iter().map(|question| waiting_view(content, question, undo_bytes)).collect()
 }
 
-/// The view of an open question.
-fn waiting_view(content: QuestionContent<'_>, question: &Question) -> WaitingView {
-    let QuestionContent { execution, steps, brief, values } = content;
+/// The view of an open question; `undo_bytes`: the size of what an undo would do, written out.
+fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: usize) -> WaitingView {
+    let QuestionContent { execution, steps, values, .. } = content;
     let state = question.step.map(|no| execution.step(no));
-    let undo = brief.map_or(&[][..], |brief| &brief.undo);
+    let view = question.step.map(|no| &steps[no.index()]);
     let asked = state.and_then(|step| step.open_question()).and_then(|stored| values.0.get(&stored.position));
     let asked = asked.map(Arc::as_ref);
+    let (kind, text, options) = word_question(content, question, asked);
+    let approval = state.and_then(|step| step.approval_arguments).map(|stored| stored.position.0);
+    let lines = if kind == "approval" { content.lines(question, WHOLE) } else { Vec::new() };
+    let bytes = if kind == "approval" {
+        lines.iter().map(String::len).sum()
+    } else {
+        let call = view.and_then(|view| view.arguments.as_ref()).map_or(0, |value| value.to_string().len());
+        call + undo_bytes * usize::from(question.answers.contains(&StepAnswer::Compensate))
+    };
+    WaitingView {
+        step: view.map(|view| view.id.clone()),
+        kind,
+        question: text,
+        options,
+        requests: asked.and_then(|asked| asked.get("inputRequests")).cloned(),
+        claim: claim_view(question, state),
+        asked: approval.or(proposal_position(execution, question)),
+        content: lines,
+        too_long: bytes > FORM_BYTES_MAX,
+    }
+}
+
+/// The kind of a question, its text and its options; `asked`: what the step's tool asks.
+fn word_question(
+    content: QuestionContent<'_>,
+    question: &Question,
+    asked: Option<&Value>,
+) -> (&'static str, String, Vec<&'static str>) {
+    let QuestionContent { execution, steps, brief, .. } = content;
+    let undo = brief.map_or(&[][..], |brief| &brief.undo);
     let view = question.step.map(|no| &steps[no.index()]);
     let id = view.map(|view| view.id.to_string()).unwrap_or_default();
     let error = view.and_then(|view| view.error.as_ref()).map_or_else(String::new, |error| {
@@ -67,7 +117,7 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question) -> WaitingVie
     });
     let answers: Vec<&'static str> = question.answers.iter().map(|answer| answer.as_str()).collect();
     let approvals = vec!["approve", "reject"];
-    let (kind, text, options) = match question.subject {
+    match question.subject {
         QuestionSubject::PlanApproval => {
             let plan = &execution.plan_ref;
             let (name, version, digest) = (quote::name(&plan.name), plan.version, plan.digest);
@@ -79,9 +129,10 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question) -> WaitingVie
             ("approval", text, approvals)
         }
         QuestionSubject::StepApproval => {
-            let pin = state.and_then(|step| step.approval_pin);
+            let pin = question.step.and_then(|no| execution.step(no).approval_pin);
             let pinned = pin.map(|pin| format!(", as its definition {pin} has it")).unwrap_or_default();
-            ("approval", format!("May step `{id}` run? {}{pinned}", work_text(view)), approvals)
+            let text = format!("May step `{id}` run? {}{pinned}", work_text(view));
+            ("approval", text, approvals)
         }
         QuestionSubject::AgentWork => {
             let text = format!("Step `{id}` is yours: {}", work_text(view));
@@ -102,17 +153,6 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question) -> WaitingVie
         QuestionSubject::FailedUndo => {
             ("decision", format!("Undoing step `{id}` did not work{error}. What now?"), answers)
         }
-    };
-    let approval = state.and_then(|step| step.approval_arguments).map(|stored| stored.position.0);
-    WaitingView {
-        step: view.map(|view| view.id.clone()),
-        kind,
-        question: text,
-        options,
-        requests: asked.and_then(|asked| asked.get("inputRequests")).cloned(),
-        claim: claim_view(question, state),
-        asked: approval.or(proposal_position(execution, question)),
-        content: if kind == "approval" { content.lines(question, WHOLE) } else { Vec::new() },
     }
 }
 

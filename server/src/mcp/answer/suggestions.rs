@@ -78,6 +78,10 @@ fn suggest_answer(view: &ExecutionView, waiting: &WaitingView, route: ApprovalRo
         "approval" if route == ApprovalRoute::Agent && !view.agents_may_approve => {
             suggest_approval(id, step, ApprovalRoute::CommandLine)
         }
+        "approval" if route == ApprovalRoute::Elicitation && waiting.too_long => Suggestion::advice(format!(
+            "ask a person: {}; `actbook reject` says no",
+            waiting.too_long_text(id)
+        )),
         "approval" => suggest_approval(id, step, route),
         "agent" if waiting.options.contains(&"compensated") => {
             let step = step.unwrap_or_default();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 
 use super::agent::Agent;
-use super::elicit::capable;
+use super::elicit::{capable, entries};
 use super::undo_approvals::configure;
 use super::{steps, write};
 use crate::cli::House;
@@ -22,26 +22,36 @@ fn guarded(tools: &[&str]) -> House {
     house
 }
 
-/// A client that shows forms to a person who gives this reply; and what the person read.
-fn client(house: &House, reply: Value) -> (Agent, Rc<RefCell<Vec<String>>>) {
-    let read = Rc::new(RefCell::new(Vec::<String>::new()));
-    let shown = read.clone();
+/// A client that shows forms to a person who gives this reply; and the forms.
+fn client(house: &House, reply: Value) -> (Agent, Rc<RefCell<Vec<Value>>>) {
+    let forms = Rc::new(RefCell::new(Vec::<Value>::new()));
+    let shown = forms.clone();
     let agent = Agent::legacy(house, &["mcp"], "2025-11-25", capable()).replying(move |_, params| {
-        shown.borrow_mut().push(params["message"].as_str().unwrap().to_owned());
+        shown.borrow_mut().push(params.clone());
         reply.clone()
     });
-    (agent, read)
+    (agent, forms)
+}
+
+/// What the person read in the first form.
+fn first_message(forms: &RefCell<Vec<Value>>) -> String {
+    forms.borrow()[0]["message"].as_str().unwrap().to_owned()
+}
+
+/// The reply of a person who approves.
+fn yes() -> Value {
+    json!({ "action": "accept", "content": { "answer": "approve" } })
 }
 
 /// Every text that shows the question about step `g`: status, `show`, the form and the terminal prompt.
 fn texts_of_the_question(house: &House, id: &str) -> Vec<String> {
-    let (mut agent, read) = client(house, json!({ "action": "cancel" }));
+    let (mut agent, forms) = client(house, json!({ "action": "cancel" }));
     let status = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
     let waits = status.content["waiting"][0]["question"].as_str().unwrap().to_owned();
     let step = agent.good("status", json!({ "execution_id": id, "step_id": "g" }));
     agent.call("control", json!({ "execution_id": id, "action": "approve", "step_id": "g" }));
     agent.leave();
-    let form = read.borrow()[0].clone();
+    let form = first_message(&forms);
     let shown = house.expect(0, &["show", id]);
     let arguments = house.json(&["show", id, "g"])["arguments"].to_string();
     let mut terminal = house.terminal(&["resume", id]);
@@ -162,4 +172,66 @@ fn undo_that_waits_beside_another_question_is_shown_with_its_calls() {
     let question = undo.unwrap()["question"].as_str().unwrap();
     assert!(question.contains("files/delete_file with {\"path\":\"one.txt\"}"), "{question}");
     assert_eq!(asked.content["brief"]["undo"][0]["arguments"]["path"], "one.txt", "{}", asked.text);
+}
+
+/// A step under approval whose arguments are longer than a form.
+fn padded(tail: &str) -> Value {
+    let mut step = write("publish", "public.txt");
+    step["arguments"]["content"] = json!("x".repeat(9_000) + tail);
+    step["approval"] = json!("required");
+    steps(&[write("draft", "draft.txt"), step])
+}
+
+#[test]
+fn padded_arguments_cannot_be_approved_in_a_form() {
+    let house = House::new();
+    let (mut agent, forms) = client(&house, yes());
+    let blocked = agent.good("execute_plan", json!({ "plan": padded("THE TAIL"), "wait_s": 60 }));
+    let id = blocked.id().to_owned();
+    assert_eq!(blocked.content["steps"][1]["status"], "awaiting_approval", "{}", blocked.text);
+    let message = first_message(&forms);
+    let (show, approve) = (format!("actbook show {id} publish"), format!("actbook approve {id} publish"));
+    for text in [&message, &blocked.text] {
+        for words in ["too long to be approved here", &show, &approve] {
+            assert!(text.contains(words), "{words}:\n{text}");
+        }
+    }
+    let options = forms.borrow()[0]["requestedSchema"]["properties"]["answer"]["enum"].clone();
+    assert_eq!(options, json!(["reject"]));
+    let again =
+        agent.call("control", json!({ "execution_id": id, "action": "approve", "step_id": "publish" }));
+    assert!(again.text.contains("too long to be approved here"), "{}", again.text);
+    agent.leave();
+    assert!(entries(&house, "step_approved").is_empty() && !house.path("work/public.txt").exists());
+    // The command line shows all of it, and takes the yes.
+    assert!(house.expect(0, &["show", &id, "publish"]).contains("THE TAIL"));
+    let mut terminal = house.terminal(&["resume", &id]);
+    terminal.sees("THE TAIL");
+    terminal.sees("[y: yes, n: no");
+    terminal.types("y\n");
+    assert_eq!(terminal.ends().0, Some(0));
+    assert!(house.path("work/public.txt").exists());
+}
+
+#[test]
+fn undo_of_many_calls_is_approved_in_a_form_only_where_all_are_shown() {
+    for (name_chars, fits) in [(10, true), (200, false)] {
+        let house = guarded(&["delete_file"]);
+        let (mut agent, forms) = client(&house, yes());
+        let paths: Vec<String> = (0..45).map(|no| format!("{}{no}.txt", "n".repeat(name_chars))).collect();
+        let writes: Vec<Value> =
+            paths.iter().enumerate().map(|(no, path)| write(&format!("s{no}"), path)).collect();
+        let id = agent.good("execute_plan", json!({ "plan": steps(&writes), "wait_s": 60 })).id().to_owned();
+        agent.good("control", compensate(&id));
+        let ended = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+        let message = first_message(&forms);
+        let is_whole = paths.iter().all(|path| message.contains(&format!("\"{path}\"")));
+        assert_eq!((is_whole, message.contains("too long to be approved here")), (fits, !fits), "{message}");
+        assert_eq!(ended.content["status"], if fits { "compensated" } else { "succeeded" }, "{}", ended.text);
+        assert_eq!(entries(&house, "compensation_started").len(), if fits { 45 } else { 0 });
+        if !fits {
+            let shown = house.expect(0, &["show", &id]);
+            assert!(paths.iter().all(|path| shown.contains(path.as_str())), "{shown}");
+        }
+    }
 }
