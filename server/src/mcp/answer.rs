@@ -110,6 +110,16 @@ pub fn undrivable_execution_answer(view: &ExecutionView, route: ApprovalRoute, w
     render_execution(view, suggestions::undrivable_execution_suggestions(view, route, why))
 }
 
+/// The answer for an execution whose question could not be put to the person; `error` says why.
+pub fn dialog_failed_answer(view: &ExecutionView, error: &Error) -> AgentAnswer {
+    let mut answer =
+        render_execution(view, suggestions::execution_suggestions(view, ApprovalRoute::CommandLine));
+    let note = format!("{}; {}", quote::line(&error.message, MESSAGE_CHARS_MAX), error.cure);
+    answer.text.push_str(&format!("\nNote: the question was not answered: {note}"));
+    answer.structured["note"] = json!(note);
+    answer
+}
+
 /// The answer that shows one execution, with these suggestions.
 fn render_execution(view: &ExecutionView, next: Vec<Suggestion>) -> AgentAnswer {
     let (steps, left_out) = select_steps(view);

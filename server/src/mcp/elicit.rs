@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::McpEndpoint;
+use super::answer;
 use super::request::AgentRequest;
 use super::tools::continue_and_answer;
 use crate::caller::Caller;
@@ -28,6 +29,8 @@ use crate::service::{
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// The key of the one question in an `input_required` result.
 const QUESTION_KEY: &str = "question";
+/// Code of the error that the client's form failed, so that the person could not answer.
+pub const DIALOG_FAILED: &str = "dialog_failed";
 
 /// The result of putting a question to a person.
 #[derive(Debug)]
@@ -74,10 +77,14 @@ pub async fn elicit_approval(
 ) -> Result<CallToolResponse, Error> {
     let (view, questions) = open_questions(endpoint, request, id, reason).await?;
     let index = find_open_approval(&view, step)?;
-    match put_question(endpoint, request, &questions[index], reason).await? {
-        QuestionOutcome::Answered(found) => continue_and_answer(endpoint, request, &found).await,
-        QuestionOutcome::InputRequired(result) => Ok(result.into()),
-        QuestionOutcome::NoAnswer => {
+    match put_question(endpoint, request, &questions[index], reason).await {
+        Ok(QuestionOutcome::Answered(found)) => continue_and_answer(endpoint, request, &found).await,
+        Ok(QuestionOutcome::InputRequired(result)) => Ok(result.into()),
+        Err(error) if error.code == DIALOG_FAILED => {
+            Ok(answer::dialog_failed_answer(&view, &error).into_result().into())
+        }
+        Err(error) => Err(error),
+        Ok(QuestionOutcome::NoAnswer) => {
             let waiting = &view.waiting[index];
             let cure = if waiting.too_long {
                 format!("nothing was decided. {}", waiting.too_long_text(view.id.as_str()))
@@ -161,12 +168,16 @@ pub async fn put_question(
             let answer =
                 request.context.peer.create_elicitation_with_timeout(elicitation, Some(ANSWER_TIMEOUT));
             tokio::select! {
-                result = answer => result.map_err(|error| elicitation_error(&error))?,
+                result = answer => result.map_err(|error| dialog_error(format!("the client did not put the question: {error}")))?,
                 () = request.context.ct.cancelled() => return Ok(QuestionOutcome::NoAnswer),
             }
         }
     };
+    let was_accepted = result.action == ElicitationAction::Accept;
     let Some((option, why)) = chosen_option(result, &question.waiting) else {
+        if was_accepted {
+            return Err(dialog_error("the client's answer is none of those that the form offers"));
+        }
         return Ok(QuestionOutcome::NoAnswer);
     };
     let (_, current) = open_questions(endpoint, request, &shown.execution, reason).await?;
@@ -205,7 +216,7 @@ fn elicit_response(request: &AgentRequest) -> Result<ElicitResult, Error> {
     let result = given.and_then(|given| serde_json::from_value(given.clone()).ok());
     result.ok_or_else(|| {
         let cure = "send inputResponses with the answer to `question`, or call without requestState";
-        Error::new("no_answer", "the call brings no answer to the question", cure)
+        Error::new(DIALOG_FAILED, "the call brings no answer to the question", cure)
     })
 }
 
@@ -288,12 +299,8 @@ async fn record_step_status(
     }
 }
 
-/// The client refused to show the form, or did not answer in time.
-fn elicitation_error(error: &rmcp::ServiceError) -> Error {
-    let message = format!("the client did not put the question: {error}");
-    Error::new(
-        "no_answer",
-        message,
-        "nothing was decided; the person can use `actbook approve` or `actbook decide`",
-    )
+/// The error of a form that the client did not show, or whose answer cannot be read. Nothing was decided.
+fn dialog_error(message: impl Into<String>) -> Error {
+    let cure = "nothing was decided; the person can use `actbook approve` or `actbook decide`";
+    Error::new(DIALOG_FAILED, message, cure)
 }

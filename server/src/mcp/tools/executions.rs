@@ -119,21 +119,25 @@ pub async fn handle_execute_plan(
             return Ok(task);
         }
         let outcome = if view.waiting.iter().any(elicit::is_for_a_person) && may_ask {
-            put_first_question(endpoint, request, &id).await?
+            put_first_question(endpoint, request, &id).await
         } else {
-            QuestionOutcome::NoAnswer
+            Ok(QuestionOutcome::NoAnswer)
         };
         match outcome {
-            QuestionOutcome::Answered(found) => {
+            Ok(QuestionOutcome::Answered(found)) => {
                 endpoint.background().continue_execution(found.stream).await?;
             }
-            QuestionOutcome::InputRequired(result) => return Ok(result.into()),
-            QuestionOutcome::NoAnswer => {
-                let mut answer = endpoint.execution_answer(request, view).await?;
-                if let Some(check) = check {
-                    super::plans::add_check(&mut answer, check);
-                }
-                return Ok(answer.into_result().into());
+            Ok(QuestionOutcome::InputRequired(result)) => return Ok(result.into()),
+            // Steps may have run: the agent needs the execution's id, whatever became of the question.
+            Err(error) if ["stale_question", elicit::DIALOG_FAILED].contains(&error.code) => {
+                let view = endpoint.service().view(&id).await?;
+                return Ok(answer::dialog_failed_answer(&view, &error).into_result().into());
+            }
+            Err(error) => return Err(error),
+            Ok(QuestionOutcome::NoAnswer) => {
+                return Ok(answer::execution_answer(&view, endpoint.approval_route(request))
+                    .into_result()
+                    .into());
             }
         }
     }

@@ -207,8 +207,12 @@ impl Agent {
             assert!(message.get("stray").is_none(), "not the protocol: {message}");
             match (message["method"].as_str(), message.get("id")) {
                 (Some(method), Some(asked)) => {
-                    let result = (self.replies)(method, &message["params"]);
-                    self.send(&json!({ "jsonrpc": "2.0", "id": asked, "result": result }));
+                    let reply = (self.replies)(method, &message["params"]);
+                    // A reply with an `error` is sent as the protocol's error.
+                    self.send(&match reply.get("error") {
+                        Some(error) => json!({ "jsonrpc": "2.0", "id": asked, "error": error }),
+                        None => json!({ "jsonrpc": "2.0", "id": asked, "result": reply }),
+                    });
                 }
                 (Some(_), None) => self.notifications.push(message),
                 (None, Some(answered)) if *answered == id => {

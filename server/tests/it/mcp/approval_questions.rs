@@ -235,3 +235,43 @@ fn undo_of_many_calls_is_approved_in_a_form_only_where_all_are_shown() {
         }
     }
 }
+
+#[test]
+fn failed_dialog_answers_with_the_execution_and_the_command() {
+    let replies = [
+        json!({ "error": { "code": -32601, "message": "Method not found" } }),
+        json!({ "action": 7 }),
+        json!({ "action": "accept", "content": { "answer": 7 } }),
+        json!({ "action": "accept" }),
+    ];
+    for reply in replies {
+        let house = House::new();
+        let mut gated = write("publish", "public.txt");
+        gated["approval"] = json!("required");
+        let plan = steps(&[write("draft", "draft.txt"), gated]);
+        let (mut agent, _) = client(&house, reply.clone());
+        let asked = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
+        let id = asked.id().to_owned();
+        let approve = json!({ "execution_id": id, "action": "approve", "step_id": "publish" });
+        for answer in [asked, agent.good("control", approve)] {
+            assert_eq!(answer.content["status"], "blocked", "{reply}: {}", answer.text);
+            assert_eq!(answer.content["steps"][0]["status"], "succeeded", "{reply}: {}", answer.text);
+            assert!(answer.line("Note: ").contains("not answered"), "{reply}: {}", answer.text);
+            let command = format!("actbook approve {id} publish");
+            assert!(answer.line("Next: ").contains(&command), "{reply}: {}", answer.text);
+        }
+        assert!(!house.path("work/public.txt").exists());
+    }
+}
+
+#[test]
+fn failed_dialog_of_an_undo_answers_with_the_execution_and_the_command() {
+    let house = guarded(&["delete_file"]);
+    let (mut agent, _) = client(&house, json!({ "error": { "code": -32601, "message": "no" } }));
+    let plan = written(&["one.txt"]);
+    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    let asked = agent.good("control", compensate(&id));
+    assert_eq!(asked.content["waiting"][0]["for"], "approval", "{}", asked.text);
+    assert!(asked.line("Note: ").contains("not answered"), "{}", asked.text);
+    assert!(asked.line("Next: ").contains(&format!("actbook approve {id}")), "{}", asked.text);
+}
