@@ -66,6 +66,7 @@ pub fn initial_state(
         ended: None,
         gate,
         proposal: UnwindProposal::None,
+        undo_rejected_at: None,
         undo_requested: false,
         calls_made: 0,
         past_point_of_no_return: false,
@@ -164,7 +165,7 @@ impl Execution {
             Event::UndoAsked(_) => self.undo_requested = true,
             Event::UnwindProposed(event) => self.unwind_proposed(event, recorded.position),
             Event::UnwindApproved(_) => self.unwind_approved()?,
-            Event::UnwindRejected(_) => self.unwind_rejected()?,
+            Event::UnwindRejected(_) => self.unwind_rejected(recorded.position)?,
             Event::UnwindStarted(event) => self.unwind_started(&event.calls)?,
             Event::CompensationStarted(event) => {
                 self.compensation_started(event, event.arguments.map(payload_ref), at_ms)?;

@@ -88,6 +88,8 @@ pub struct Execution {
     pub ended: Option<EndStatus>,
     pub gate: ApprovalGate,
     pub proposal: UnwindProposal,
+    /// The entry that rejected the newest proposal; `None` once an unwinding was approved.
+    pub undo_rejected_at: Option<Position>,
     /// A caller who may not approve asked for an unwinding. Nothing starts until that is answered.
     pub undo_requested: bool,
     /// Number of calls that count against the budget.

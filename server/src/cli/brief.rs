@@ -2,7 +2,7 @@
 //! type.
 
 use actbook::service::view::{ExecutionView, StepView, WaitingView};
-use actbook::service::{Brief, Durations, NoteView};
+use actbook::service::{ApprovalView, Brief, Durations, NoteView};
 use actbook_engine::id::StepId;
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
@@ -226,6 +226,12 @@ fn facts_line(facts: &Value) -> String {
 /// status.
 pub fn print_waiting(output: &Output, view: &ExecutionView) {
     let id = short_id(view.id.as_str());
+    if let Some(ApprovalView { by, at, reason, position, .. }) = &view.undo_rejected {
+        let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let at = times::local_date_time(at);
+        output.line("");
+        output.line(format_args!("undo rejected by {by} at {at}{reason} (position {position})"));
+    }
     print_questions(output, id, &view.waiting);
     for command in next_commands(view, id) {
         output.line(format_args!("  {}", painted(BUSY, command)));
@@ -294,7 +300,9 @@ fn next_commands(view: &ExecutionView, id: &str) -> Vec<String> {
     let undoing =
         |step: &StepView| matches!(step.status, StepStatus::Compensating | StepStatus::CompensationFailed);
     let waits_to_undo = view.status == ExecutionStatus::Blocked && view.steps.iter().any(undoing);
-    let undoable = !waits_to_undo && view.brief.as_ref().is_some_and(|brief| !brief.undo.is_empty());
+    let undoable = !waits_to_undo
+        && view.undo_rejected.is_none()
+        && view.brief.as_ref().is_some_and(|brief| !brief.undo.is_empty());
     let undo = undoable.then(|| format!("actbook undo {id}   takes back what may have run"));
     match view.status {
         ExecutionStatus::Paused => vec![format!("actbook resume {id}   goes on")],

@@ -57,25 +57,26 @@ async fn execution_filter(
     })
 }
 
-/// Prints how many executions need a person, on whatever page they are listed.
-fn print_waiting(output: &Output, waiting: &WaitingExecutions) {
-    let WaitingExecutions { blocked, paused, stopped } = waiting;
-    let resume = |ids: &[String]| format!("`actbook resume {}`", short_id(&ids[0]));
-    let answers = (*blocked > 0).then(|| format!("{blocked} for an answer (`actbook show EXECUTION`)"));
-    let pauses = (!paused.is_empty()).then(|| format!("{} paused ({})", paused.len(), resume(paused)));
-    let stops = (!stopped.is_empty())
-        .then(|| format!("{} stopped: nobody drives it; {}", stopped.len(), resume(stopped)));
-    let words = [answers, pauses, stops].into_iter().flatten().collect::<Vec<_>>().join(", ");
-    let total = blocked + paused.len() + stopped.len();
-    if total > 0 {
-        output.line(format_args!("{} {words}", painted(ATTENTION, format_args!("{total} wait:"))));
+/// Prints how many executions need a person: those that wait for an answer, and those that no process drives.
+fn print_waiting(output: &Output, rows: &[ExecutionSummary]) {
+    let is_blocked =
+        |row: &&ExecutionSummary| row.undo_waits || row.status == ExecutionStatus::Blocked.as_str();
+    let blocked = rows.iter().filter(is_blocked).count();
+    let stopped: Vec<&ExecutionSummary> = rows.iter().filter(|row| row.stopped).collect();
+    if blocked + stopped.len() == 0 {
+        return;
     }
 }
 
 /// The table row of one execution.
 fn table_row(row: &ExecutionSummary) -> Vec<Cell> {
     let style = row.status.parse().map(status_style::execution_style).unwrap_or(QUIET);
-    let (status, style) = if row.stopped { ("stopped", ATTENTION) } else { (row.status.as_str(), style) };
+    let undo_waits = format!("{}, undo waits", row.status);
+    let (status, style) = match (row.stopped, row.undo_waits) {
+        (true, _) => ("stopped", ATTENTION),
+        (false, true) => (undo_waits.as_str(), ATTENTION),
+        (false, false) => (row.status.as_str(), style),
+    };
     let instant = |text: &str| text.parse::<jiff::Timestamp>().map(|at| at.as_millisecond()).ok();
     let took = instant(&row.started_at).zip(row.ended_at.as_deref().and_then(instant));
     vec![

@@ -221,6 +221,9 @@ fn execution_text(view: &ExecutionView, next: &[Suggestion]) -> String {
     if let Some(more) = view.waiting.len().checked_sub(FINDINGS_SHOWN_MAX).filter(|more| *more > 0) {
         text.push_line(format!("Waits: {more} more questions"));
     }
+    if let Some(rejection) = &view.undo_rejected {
+        text.push_line(format!("Undo: {}", step::approval_text(rejection)));
+    }
     if let Some(brief) = &view.brief {
         text.push_line(brief_line(brief));
     }

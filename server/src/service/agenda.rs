@@ -1,5 +1,5 @@
-//! The agenda: open executions, those with this process's toolset first, then those of the newest executions
-//! that have ended, and saved plans that were never started.
+//! The agenda: open executions and ended ones whose undo waits for a yes, those with this process's toolset
+//! first, then those of the newest executions that have ended, and saved plans that were never started.
 
 use std::collections::BTreeMap;
 
@@ -49,9 +49,9 @@ pub struct AgendaItem {
     pub here: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingView>,
-    /// How many notes belong to the execution; 0 if it has ended.
+    /// How many notes belong to the execution; 0 if it has ended and nothing of it waits.
     pub notes: usize,
-    /// `None`: the execution has ended.
+    /// `None`: the execution has ended, and nothing of it waits.
     #[serde(skip)]
     pub view: Option<ExecutionView>,
 }
@@ -74,10 +74,14 @@ impl Service {
                 more.insert(status.to_string(), (rows.len() - listed) as u64);
             }
         }
+        let waiting = executions::waiting_after_end(self.tenant, self.boundary(), LISTED_MAX as u64);
+        for row in waiting.all(&self.db).await? {
+            items.push(self.agenda_item(&row, true).await?);
+        }
         items.sort_by_key(|item| !item.here);
         let all = executions::ExecutionFilter::default();
         for row in executions::list(self.tenant, self.boundary(), &all, RECENT_MAX).all(&self.db).await? {
-            if row.ended_at.is_some() {
+            if row.ended_at.is_some() && row.wake_at.is_none() {
                 items.push(self.agenda_item(&row, false).await?);
             }
         }

@@ -61,7 +61,7 @@ pub struct AttemptView {
     pub result: Option<Value>,
 }
 
-/// An approval or a rejection of a step.
+/// An approval or a rejection of a step or of an undo.
 #[derive(Clone, Debug, Serialize)]
 pub struct ApprovalView {
     pub approved: bool,
@@ -129,6 +129,16 @@ impl Service {
         Ok(values)
     }
 
+    /// Reads who rejected the execution's newest undo, and why. `None`: nobody did.
+    pub(super) async fn undo_rejection(&self, execution: &Execution) -> Result<Option<ApprovalView>, Error> {
+        let Some(position) = execution.undo_rejected_at else { return Ok(None) };
+        let entry = journal::by_position(self.tenant, position.0).first(&self.db).await?;
+        Ok(entry.and_then(|entry| match Event::decode(&entry.kind, &entry.body) {
+            Ok(Event::UnwindRejected(event)) => Some(approval_view(&entry, false, event.reason)),
+            Ok(_) | Err(_) => None,
+        }))
+    }
+
     /// Reads the approvals and rejections of a step from the execution's entries.
     async fn load_approvals(&self, stream: StreamId, step: &str) -> Result<Vec<ApprovalView>, Error> {
         let entries = journal::by_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
@@ -141,12 +151,16 @@ impl Service {
             } else {
                 return None;
             };
-            let (by, at) = (entry.actor.to_string(), format_time(entry.at));
-            let view = ApprovalView { approved, by, at, position: entry.position, reason };
-            (subject.as_str() == step).then_some(view)
+            (subject.as_str() == step).then(|| approval_view(entry, approved, reason))
         };
         Ok(entries.iter().filter_map(approval).collect())
     }
+}
+
+/// The approval or rejection that an entry records.
+fn approval_view(entry: &journal::Entry, approved: bool, reason: Option<String>) -> ApprovalView {
+    let (by, at) = (entry.actor.to_string(), format_time(entry.at));
+    ApprovalView { approved, by, at, position: entry.position, reason }
 }
 
 /// The refusal of an unknown step, with the nearest id.

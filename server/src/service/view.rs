@@ -20,6 +20,7 @@ use super::guarantee::guarantee;
 use super::late::LateOutcomeView;
 use super::progress::{self, Durations};
 use super::question_content::QuestionContent;
+use super::step::ApprovalView;
 use super::waiting::waiting_views;
 pub use super::waiting::{ClaimView, WaitingView};
 use crate::error::Error;
@@ -57,6 +58,9 @@ pub struct ExecutionView {
     pub guarantee: String,
     pub steps: Vec<StepView>,
     pub waiting: Vec<WaitingView>,
+    /// The newest undo was rejected, and none was approved since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undo_rejected: Option<ApprovalView>,
     /// Notes that say what blocks it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blockers: Vec<NoteView>,
@@ -159,6 +163,9 @@ pub struct ExecutionSummary {
     /// It is running or compensating, and no live process drives it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
+    /// It has ended, and an undo of it waits for a yes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub undo_waits: bool,
     #[serde(skip)]
     pub stream: StreamId,
 }
@@ -197,6 +204,7 @@ impl ExecutionSummary {
             started_at: format_time(row.started_at),
             ended_at: row.ended_at.map(format_time),
             stopped: false,
+            undo_waits: row.wake_at == Some(executions::WAITS_AFTER_END),
             stream: row.id,
         }
     }
@@ -256,6 +264,7 @@ impl Service {
             current: progress::current_steps(&steps, &waiting),
             durations: progress::sum_durations(&steps),
             blockers: self.blockers(execution).await?,
+            undo_rejected: self.undo_rejection(execution).await?,
             position: execution.position.0,
             guarantee: guarantee(&execution.plan),
             brief,

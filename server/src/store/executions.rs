@@ -28,9 +28,13 @@ pub struct ExecutionRow {
     pub epoch: u64,
     pub started_at: i64,
     pub ended_at: Option<i64>,
-    /// When the runner has work to do on it, in epoch milliseconds; 0 while it runs, None if never.
+    /// When the runner has work to do on it, in epoch milliseconds; 0 while it runs, None if never, and
+    /// `WAITS_AFTER_END` if it has ended and an undo waits for a yes.
     pub wake_at: Option<i64>,
 }
+
+/// The `wake_at` of an ended execution whose undo waits for a yes: never due, and found by its index.
+pub const WAITS_AFTER_END: i64 = i64::MAX;
 
 /// The columns of an execution's row that change while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -322,6 +326,19 @@ pub fn due_by(tenant: TenantId, now_ms: i64, limit: u64) -> Select<ExecutionRow>
     Select::new(
         select_executions!("WHERE tenant = $1 AND look_again_at <= $2 ORDER BY look_again_at, id LIMIT $3"),
         vec![tenant.into(), now_ms.into(), limit.into()],
+        decode_execution,
+    )
+}
+
+/// Ended executions whose undo waits for a yes, within the project boundary, newest first.
+pub fn waiting_after_end(tenant: i64, within: Option<&str>, limit: u64) -> Select<ExecutionRow> {
+    Select::new(
+        select_executions!(
+            "WHERE tenant = $1 AND look_again_at = $2 AND ",
+            within!(3),
+            " ORDER BY id DESC LIMIT $4"
+        ),
+        vec![tenant.into(), WAITS_AFTER_END.into(), project_param(within), limit.into()],
         decode_execution,
     )
 }

@@ -12,7 +12,7 @@ use actbook_engine::execution::{self, RecordedEvent, due};
 use actbook_engine::id::{Epoch, StreamId, TenantId};
 use actbook_engine::policy::ExecutionStatus;
 
-use super::executions::{ExecutionChange, ExecutionRow};
+use super::executions::{ExecutionChange, ExecutionRow, WAITS_AFTER_END};
 use super::{Statement, notes, plans, tasks};
 pub use calls::call_rows;
 pub use claims::{claim_rows, trouble_rows};
@@ -164,17 +164,17 @@ pub fn execution_row(stream: StreamId, execution: &execution::Execution) -> Exec
 }
 
 /// When the runner has work to do, in epoch milliseconds: 0 (at once) while the execution runs, its next
-/// deadline while it is blocked, None while it is paused and after its end. It stays the same from step to
-/// step, so that a step does not update the row.
+/// deadline while it is blocked, None while it is paused and after its end, unless an undo waits then. It
+/// stays the same from step to step, so that a step does not update the row.
 fn wake_at(status: ExecutionStatus, execution: &execution::Execution) -> Option<i64> {
     match status {
         ExecutionStatus::Running | ExecutionStatus::Compensating => Some(0),
         ExecutionStatus::Blocked => due(execution).wake_at,
-        ExecutionStatus::Paused
-        | ExecutionStatus::Succeeded
+        ExecutionStatus::Paused => None,
+        ExecutionStatus::Succeeded
         | ExecutionStatus::Failed
         | ExecutionStatus::Cancelled
-        | ExecutionStatus::Compensated => None,
+        | ExecutionStatus::Compensated => execution.awaits_undo_approval().then_some(WAITS_AFTER_END),
     }
 }
 

@@ -36,6 +36,7 @@ impl Execution {
 
     /// Stores the approval of the proposed calls.
     pub(super) fn unwind_approved(&mut self) -> Result<(), String> {
+        self.undo_rejected_at = None;
         match std::mem::replace(&mut self.proposal, UnwindProposal::None) {
             UnwindProposal::Asked { calls, .. } => self.store_undo_approvals(&calls),
             UnwindProposal::None | UnwindProposal::Rejected => Ok(()),
@@ -55,13 +56,14 @@ impl Execution {
 
     /// Before an unwinding, a rejection leaves everything as it is. During one, each rejected call counts as
     /// a failed compensation, which waits for an answer.
-    pub(super) fn unwind_rejected(&mut self) -> Result<(), String> {
+    pub(super) fn unwind_rejected(&mut self, position: Position) -> Result<(), String> {
         let is_unwinding = self.phase == Phase::Unwind && self.ended.is_none();
         let next = if is_unwinding { UnwindProposal::None } else { UnwindProposal::Rejected };
         let UnwindProposal::Asked { calls, .. } = std::mem::replace(&mut self.proposal, next) else {
             return Ok(());
         };
         self.undo_requested = false;
+        self.undo_rejected_at = Some(position);
         for call in calls.iter().filter(|_| is_unwinding) {
             let no = self.find_step(&call.step)?;
             if !self.step(no).attempts_to_undo(self.rules(no)).is_empty() {

@@ -128,7 +128,10 @@ fn push_history(detail: &StepDetail, text: &mut AnswerText) {
         let (no, started) = (no + 1, &attempt.started_at);
         text.push_line(format!("Attempt {no}: {outcome}{category}, started {started}, ended {ended}."));
     }
-    detail.approvals.iter().for_each(|approval| text.push_line(approval_line(approval)));
+    detail
+        .approvals
+        .iter()
+        .for_each(|approval| text.push_line(format!("Approval: {}", approval_text(approval))));
     for one in &detail.to_undo {
         let how = one.tool.as_deref().or(one.action.as_deref()).unwrap_or("nothing");
         text.push_line(format!("Compensation: {} would take it back.", quoted(how, MESSAGE_CHARS_MAX)));
@@ -147,11 +150,12 @@ fn push_history(detail: &StepDetail, text: &mut AnswerText) {
     }
 }
 
-fn approval_line(approval: &ApprovalView) -> String {
+/// Who approved or rejected, when and why.
+pub(super) fn approval_text(approval: &ApprovalView) -> String {
     let verdict = if approval.approved { "approved" } else { "rejected" };
     let why = approval.reason.as_ref().map(|why| format!(": {}", quoted(why, MESSAGE_CHARS_MAX)));
     let by = quote::line(&approval.by, MESSAGE_CHARS_MAX);
-    format!("Approval: {verdict} by {by} at {}{}", approval.at, why.unwrap_or_default())
+    format!("{verdict} by {by} at {}{}", approval.at, why.unwrap_or_default())
 }
 
 /// Suggests the call that reads the next page; None: this page is the last.

@@ -49,8 +49,8 @@ pub fn execution_suggestions(view: &ExecutionView, route: ApprovalRoute) -> Vec<
         ExecutionStatus::Paused => {
             lines.push(suggest_control(id, "resume", None, "goes on, action \"cancel\" stops it for good"))
         }
-        ExecutionStatus::Failed | ExecutionStatus::Cancelled if can_undo(view) => {
-            lines.push(suggest_control(id, "compensate", None, "undoes what the brief lists"));
+        ExecutionStatus::Failed | ExecutionStatus::Cancelled if can_undo(view) && view.waiting.is_empty() => {
+            lines.push(suggest_undo(view));
         }
         ExecutionStatus::Blocked
         | ExecutionStatus::Succeeded
@@ -64,6 +64,15 @@ pub fn execution_suggestions(view: &ExecutionView, route: ApprovalRoute) -> Vec<
 /// Suggests to wait for the execution with `status`.
 fn suggest_waiting(id: &str) -> Suggestion {
     Suggestion::tool_call("status", json!({ "execution_id": id, "wait_s": WAIT_S_SUGGESTED }), "waits for it")
+}
+
+/// Suggests to undo an ended execution; after a no, to ask first.
+fn suggest_undo(view: &ExecutionView) -> Suggestion {
+    let undo = suggest_control(view.id.as_str(), "compensate", None, "undoes what the brief lists");
+    if view.undo_rejected.is_none() {
+        return undo;
+    }
+    Suggestion::advice("a person said no to the undo: ask them before you ask for it again")
 }
 
 fn can_undo(view: &ExecutionView) -> bool {

@@ -345,8 +345,9 @@ pub fn agenda_text(profile: ToolProfile, agenda: &Agenda) -> AnswerText {
 fn push_agenda_item(text: &mut AnswerText, item: &AgendaItem) {
     let (row, toolset) = (&item.row, if item.here { "" } else { " (other servers)" });
     let (plan, version) = (quote::name(&row.plan.name), row.plan.version);
+    let waits = if row.undo_waits { ", its undo waits for a yes" } else { "" };
     text.push_line(format!(
-        "{} {} {plan} v{version} started {}{toolset}",
+        "{} {} {plan} v{version} started {}{toolset}{waits}",
         row.status, row.id, row.started_at
     ));
     let Some(view) = &item.view else { return };

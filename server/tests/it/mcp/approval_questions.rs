@@ -237,6 +237,52 @@ fn undo_of_many_calls_is_approved_in_a_form_only_where_all_are_shown() {
 }
 
 #[test]
+fn undo_that_waits_on_an_ended_execution_is_listed_until_it_is_answered() {
+    let house = guarded(&["delete_file"]);
+    let mut agent = Agent::new(&house);
+    let plan = written(&["one.txt"]);
+    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    agent.good("control", compensate(&id));
+    // Newer executions do not push it off the agenda.
+    for _ in 0..6 {
+        let read = steps(&[json!({ "id": "say", "tool": "files/echo", "read_only": true })]);
+        agent.good("execute_plan", json!({ "plan": read, "wait_s": 60 }));
+    }
+    let agenda = agent.good("status", json!({}));
+    let item = agenda.content["executions"].as_array().unwrap().iter().find(|one| one["id"] == id).unwrap();
+    assert_eq!((&item["undo_waits"], &item["waiting"][0]["for"]), (&json!(true), &json!("approval")));
+    assert!(agenda.line("Next: ").contains(&format!("actbook approve {id}")), "{}", agenda.text);
+    let listed = house.expect(0, &["list"]);
+    assert!(listed.contains("succeeded, undo waits") && listed.contains("1 for an answer"), "{listed}");
+
+    house.expect(0, &["reject", &id, "--reason", "keep the file"]);
+    assert!(!house.expect(0, &["list"]).contains("undo waits"));
+    let status = agent.good("status", json!({ "execution_id": id }));
+    assert_eq!(status.content["undo_rejected"]["reason"], "keep the file", "{}", status.text);
+    assert!(status.line("Undo: ").starts_with("rejected by person:"), "{}", status.text);
+    let shown = house.expect(0, &["show", &id]);
+    assert!(shown.contains("undo rejected by person:") && shown.contains("keep the file"), "{shown}");
+    assert!(house.path("work/one.txt").exists());
+}
+
+#[test]
+fn compensate_is_not_suggested_right_after_a_no() {
+    let house = guarded(&["delete_file"]);
+    let mut agent = Agent::new(&house);
+    let missing = json!({ "id": "bad", "tool": "files/read_file", "arguments": { "path": "missing.txt" } });
+    let plan = steps(&[write("one", "one.txt"), missing]);
+    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    agent.good("control", json!({ "execution_id": id, "action": "abandon", "step_id": "bad" }));
+    let failed = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    assert!(failed.line("Next: ").contains("compensate"), "{}", failed.text);
+    agent.good("control", compensate(&id));
+    house.expect(0, &["reject", &id, "--reason", "keep it"]);
+    let rejected = agent.good("status", json!({ "execution_id": id }));
+    assert!(!rejected.line("Next: ").contains("compensate"), "{}", rejected.text);
+    assert!(!house.expect(0, &["show", &id]).contains("actbook undo"));
+}
+
+#[test]
 fn failed_dialog_answers_with_the_execution_and_the_command() {
     let replies = [
         json!({ "error": { "code": -32601, "message": "Method not found" } }),
