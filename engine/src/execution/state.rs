@@ -402,6 +402,13 @@ impl StepState {
         newer.chain([sent]).flatten().max_by_key(|stored| stored.position)
     }
 
+    /// Whether the step has failed because a person rejected it. A limit fails it with a message.
+    pub fn is_rejected(&self) -> bool {
+        let by_rejection =
+            |error: &StepFailure| error.category == ErrorCategory::Policy && error.detail.is_none();
+        self.status() == StepStatus::Failed && self.error.as_ref().is_some_and(by_rejection)
+    }
+
     /// The index of the newest attempt that was not proven unsent; where all were, of the newest.
     pub fn last_counted_index(&self) -> Option<u32> {
         let sent = self.attempts.iter().rposition(|attempt| !attempt.is_proven_unsent());

@@ -270,8 +270,9 @@ fn answer_commands(id: &str, waiting: &WaitingView) -> Vec<String> {
         },
         _ => {
             let output = match (*option, &waiting.requests) {
-                ("happened", _) => " --output '{…}'".to_owned(),
+                ("happened", _) => " --output '{}'".to_owned(),
                 ("retry", Some(requests)) => format!(" --output '{}'", reply_skeleton(requests)),
+                ("retry", None) => waiting.refused_arguments.as_ref().map(correction).unwrap_or_default(),
                 (_, _) => String::new(),
             };
             format!("actbook decide {id}{step} {option} --reason \"…\"{output}")
@@ -280,9 +281,16 @@ fn answer_commands(id: &str, waiting: &WaitingView) -> Vec<String> {
     waiting.options.iter().map(command).collect()
 }
 
+/// The option that corrects refused arguments: short ones are filled in as they were.
+fn correction(refused: &Value) -> String {
+    let text = refused.to_string().replace('\'', r"'\''");
+    let text = if text.len() <= ARGUMENTS_SHOWN { text } else { "{}".to_owned() };
+    format!(" --arguments '{text}'")
+}
+
 /// A JSON skeleton of the reply to a tool's questions: for one form its fields, for several keyed by request.
 fn reply_skeleton(requests: &Value) -> String {
-    let Value::Object(requests) = requests else { return "{…}".to_owned() };
+    let Value::Object(requests) = requests else { return "{}".to_owned() };
     let form = |request: &Value| -> Value {
         let fields = request["params"]["requestedSchema"]["properties"].as_object();
         fields.into_iter().flatten().map(|(name, _)| (name.clone(), Value::from("…"))).collect()

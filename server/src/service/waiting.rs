@@ -6,7 +6,7 @@ use actbook_engine::execution::{
     Execution, Question, QuestionSubject, StepState, UndoItem, UnwindProposal, questions,
 };
 use actbook_engine::id::StepId;
-use actbook_engine::policy::StepAnswer;
+use actbook_engine::policy::{ErrorCategory, StepAnswer, StepStatus};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -40,6 +40,12 @@ pub struct WaitingView {
     /// The content does not fit into a form: a yes is taken only on the command line, which shows all of it.
     #[serde(skip)]
     pub too_long: bool,
+    /// The arguments of a failed call that its tool, or its schema, refused: a retry has to correct them.
+    #[serde(skip)]
+    pub refused_arguments: Option<Value>,
+    /// A person has rejected the step.
+    #[serde(skip)]
+    pub rejected: bool,
 }
 
 impl WaitingView {
@@ -80,8 +86,13 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
     let view = question.step.map(|no| &steps[no.index()]);
     let asked = state.and_then(|step| step.open_question()).and_then(|stored| values.0.get(&stored.position));
     let asked = asked.map(Arc::as_ref);
-    let (kind, text, options) = word_question(content, question, asked);
+    let (kind, text, mut options) = word_question(content, question, asked);
     let approval = state.and_then(|step| step.approval_arguments).map(|stored| stored.position.0);
+    let rejected = question.subject == QuestionSubject::Failure && state.is_some_and(StepState::is_rejected);
+    if rejected {
+        // Asking for the same call again is the last thing to do after a no.
+        options.sort_by_key(|option| *option == "retry");
+    }
     let lines = if kind == "approval" { content.lines(question, WHOLE) } else { Vec::new() };
     let bytes = if kind == "approval" {
         lines.iter().map(String::len).sum()
@@ -99,6 +110,8 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
         asked: approval.or(proposal_position(execution, question)),
         content: lines,
         too_long: bytes > FORM_BYTES_MAX,
+        refused_arguments: view.and_then(refused_arguments),
+        rejected,
     }
 }
 
@@ -169,6 +182,13 @@ fn claim_view(question: &Question, step: Option<&StepState>) -> Option<ClaimView
     let claim = step.and_then(|step| step.claim.as_ref());
     let claim = claim.filter(|_| question.subject == QuestionSubject::AgentWork)?;
     Some(ClaimView { holder: claim.holder.clone(), until: format_time(claim.until_ms), lapsed: false })
+}
+
+/// The arguments of a failed step that were refused as invalid. `None`: it did not fail for that.
+fn refused_arguments(view: &StepView) -> Option<Value> {
+    let error = view.error.as_ref().filter(|_| view.status == StepStatus::Failed)?;
+    let is_refused = error.category == ErrorCategory::InvalidArguments && view.tool.is_some();
+    is_refused.then(|| view.arguments.clone().unwrap_or_else(|| Value::Object(Default::default())))
 }
 
 /// The calls that an undo would make, on one line.

@@ -10,6 +10,8 @@ use crate::service::view::{ClaimView, ExecutionView, WaitingView};
 
 /// Of the name and session of the agent that holds a claim.
 const HOLDER_CHARS_MAX: usize = 100;
+/// Arguments up to this size are filled into a suggested correction.
+const FILLED_IN_BYTES_MAX: usize = 1_000;
 /// Questions that get a suggestion.
 const QUESTIONS_MAX: usize = 8;
 
@@ -152,12 +154,32 @@ fn suggest_decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> Sugg
     };
     let others =
         if others.is_empty() { String::new() } else { format!("— or action {}", others.join(", ")) };
-    match &waiting.requests {
-        Some(_) => {
-            suggest_control(id, "retry", step, &format!("with `output`: the fields it asks for {others}"))
-        }
-        None => suggest_control(id, first, step, &others),
+    if waiting.requests.is_some() {
+        return suggest_control(
+            id,
+            "retry",
+            step,
+            &format!("with `output`: the fields it asks for {others}"),
+        );
     }
+    if let (Some(refused), "retry") = (&waiting.refused_arguments, first.as_str()) {
+        return suggest_correction(id, step, refused, &others);
+    }
+    let suggestion = suggest_control(id, first, step, &others);
+    if waiting.rejected {
+        return suggestion.preceded_by("a person said no to this call: ask them what to do instead, then");
+    }
+    suggestion
+}
+
+/// Suggests a retry with corrected arguments; short ones are filled in as they were.
+fn suggest_correction(id: &str, step: Option<&str>, refused: &Value, others: &str) -> Suggestion {
+    let fits = refused.to_string().len() <= FILLED_IN_BYTES_MAX;
+    let mut arguments = json!({ "execution_id": id, "action": "retry", "reason": "why" });
+    arguments["step_id"] = json!(step);
+    arguments["arguments"] = if fits { refused.clone() } else { json!({}) };
+    Suggestion::tool_call("control", arguments, others)
+        .preceded_by("correct `arguments`, all of the call's, then")
 }
 
 /// Whether the step that the question is about has an unknown outcome.

@@ -321,3 +321,44 @@ fn failed_dialog_of_an_undo_answers_with_the_execution_and_the_command() {
     assert!(asked.line("Note: ").contains("not answered"), "{}", asked.text);
     assert!(asked.line("Next: ").contains(&format!("actbook approve {id}")), "{}", asked.text);
 }
+
+#[test]
+fn invalid_arguments_suggest_a_retry_with_corrected_ones() {
+    let house = House::new();
+    let mut agent = Agent::new(&house);
+    let mut plan = steps(&[write("one", "${inputs.file}")]);
+    plan["inputs"] = json!({ "type": "object", "properties": { "file": {} } });
+    let run = json!({ "plan": plan, "inputs": { "file": 7 }, "wait_s": 60 });
+    let failed = agent.good("execute_plan", run);
+    let id = failed.id().to_owned();
+    assert_eq!(failed.content["steps"][0]["error"]["category"], "invalid_arguments", "{}", failed.text);
+    let (tool, mut arguments) = failed.next();
+    assert_eq!((tool.as_str(), &arguments["action"]), ("control", &json!("retry")));
+    assert!(arguments["arguments"].is_object(), "{}", failed.text);
+    let shown = house.expect(0, &["show", &id]);
+    let first = shown.lines().find(|line| line.contains("actbook decide")).unwrap();
+    assert!(first.contains("one retry") && first.contains("--arguments '{"), "{shown}");
+    let happened = shown.lines().find(|line| line.contains(" happened ")).unwrap();
+    assert!(happened.ends_with("--output '{}'"), "{shown}");
+    arguments["arguments"] = json!({ "path": "one.txt", "content": "right" });
+    agent.follow((tool, arguments));
+    let ended = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
+}
+
+#[test]
+fn rejected_step_does_not_suggest_a_bare_retry_first() {
+    let house = House::new();
+    let mut gated = write("publish", "public.txt");
+    gated["approval"] = json!("required");
+    let mut agent = Agent::new(&house);
+    let id = agent.good("execute_plan", json!({ "plan": steps(&[gated]), "wait_s": 60 })).id().to_owned();
+    house.expect(0, &["reject", &id, "publish", "--reason", "wrong file"]);
+    let rejected = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    let (_, arguments) = rejected.next();
+    assert_ne!(arguments["action"], "retry", "{}", rejected.text);
+    assert!(rejected.line("Next: ").contains("a person said no"), "{}", rejected.text);
+    let shown = house.expect(0, &["show", &id]);
+    let first = shown.lines().find(|line| line.contains("actbook decide")).unwrap();
+    assert!(!first.contains(" retry "), "{shown}");
+}
