@@ -50,13 +50,13 @@ impl Execution {
     }
 
     /// A step's retries within the policy's limits.
-    pub(super) fn step_retry(&self, step: &Step) -> RetryPolicy {
+    pub fn step_retry(&self, step: &Step) -> RetryPolicy {
         self.tool_policy(step.tool())
             .map_or_else(|| step.retry.clone(), |terms| terms.restrict_retry(&step.retry))
     }
 
     /// A compensation's retries within the policy's limits.
-    pub(super) fn compensation_retry(&self, compensation: &Compensation) -> RetryPolicy {
+    pub fn compensation_retry(&self, compensation: &Compensation) -> RetryPolicy {
         let terms = self.tool_policy(compensation.tool());
         terms.map_or_else(|| compensation.retry.clone(), |terms| terms.restrict_retry(&compensation.retry))
     }

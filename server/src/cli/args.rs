@@ -436,7 +436,7 @@ Examples:
     /// Show one tool: its schemas and what its server says of it
     #[command(after_help = "Example:\n  actbook tools show files/write_file")]
     Show { tool: String },
-    /// Call a tool by hand, outside any plan and any journal
+    /// Call a tool by hand, outside any plan and any journal; your command is the yes, also under approval
     #[command(after_help = "Example:\n  actbook tools call files/stat_file '{\"path\": \"notes.md\"}'")]
     Call {
         tool: String,

@@ -51,7 +51,13 @@ impl QuestionContent<'_> {
         match question.subject {
             QuestionSubject::PlanApproval => self.planned_step_lines(limits),
             QuestionSubject::UndoApproval => self.undo_lines(limits),
-            QuestionSubject::StepApproval => self.call_lines(question.step, limits),
+            QuestionSubject::StepApproval => {
+                let mut lines = self.call_lines(question.step, limits);
+                let attempts = question.step.and_then(|no| step_attempts_max(self.execution, no));
+                lines
+                    .extend(attempts.map(|max| format!("One yes covers up to {max} attempts of this call.")));
+                lines
+            }
             QuestionSubject::AgentWork | QuestionSubject::AgentUndo | QuestionSubject::ToolQuestion => {
                 Vec::new()
             }
@@ -112,12 +118,31 @@ impl QuestionContent<'_> {
         let Some(Brief { undo, cannot_undo, .. }) = self.brief else { return Vec::new() };
         let mut lines =
             vec![format!("Undoing would make {}, in this order:", count_with_noun(undo.len(), "call"))];
-        lines.extend(undo.iter().take(limits.listed_max).map(|item| undo_line(item, limits)));
+        lines.extend(undo.iter().take(limits.listed_max).map(|item| {
+            let attempts = undo_attempts_max(self.execution, item);
+            let attempts = attempts.map(|max| format!(" (up to {max} attempts)")).unwrap_or_default();
+            undo_line(item, limits) + &attempts
+        }));
         lines.extend(more_line(undo.len(), "call", limits));
         let stays = cannot_undo.iter().take(limits.listed_max);
         lines.extend(stays.map(|NotUndoable { step, why }| format!("  - `{step}` cannot be undone: {why}")));
         lines
     }
+}
+
+/// How many attempts of a step's call one yes covers. `None`: one, or Actbook makes no call.
+pub(super) fn step_attempts_max(execution: &Execution, no: StepNo) -> Option<u32> {
+    let step = execution.plan.step(no);
+    let attempts = execution.step_retry(step).max_attempts;
+    (attempts > 1 && !step.is_agent_step()).then_some(attempts)
+}
+
+/// How many attempts of a compensation one yes covers. `None`: one.
+fn undo_attempts_max(execution: &Execution, item: &UndoItem) -> Option<u32> {
+    let no = execution.plan.find_step(item.step.as_str())?;
+    let compensation = execution.plan.step(no).compensation.as_ref()?;
+    let attempts = execution.compensation_retry(compensation).max_attempts;
+    (attempts > 1 && item.tool.is_some()).then_some(attempts)
 }
 
 /// The line of one call that undoing would make.

@@ -10,7 +10,7 @@ use actbook_engine::policy::{ErrorCategory, StepAnswer, StepStatus};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::question_content::{FORM_BYTES_MAX, QuestionContent, WHOLE};
+use super::question_content::{FORM_BYTES_MAX, QuestionContent, WHOLE, step_attempts_max};
 use super::quote::{self, quoted};
 use super::tool_questions::tool_request_text;
 use super::view::{QUOTE_CHARS_MAX, StepView, format_time};
@@ -144,7 +144,9 @@ fn word_question(
         QuestionSubject::StepApproval => {
             let pin = question.step.and_then(|no| execution.step(no).approval_pin);
             let pinned = pin.map(|pin| format!(", as its definition {pin} has it")).unwrap_or_default();
-            let text = format!("May step `{id}` run? {}{pinned}", work_text(view));
+            let attempts = question.step.and_then(|no| step_attempts_max(execution, no));
+            let attempts = attempts.map(|max| format!(", in up to {max} attempts")).unwrap_or_default();
+            let text = format!("May step `{id}` run? {}{attempts}{pinned}", work_text(view));
             ("approval", text, approvals)
         }
         QuestionSubject::AgentWork => {

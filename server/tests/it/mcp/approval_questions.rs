@@ -237,6 +237,24 @@ fn undo_of_many_calls_is_approved_in_a_form_only_where_all_are_shown() {
 }
 
 #[test]
+fn question_says_how_many_attempts_one_yes_covers() {
+    let house = guarded(&["write_file", "delete_file"]);
+    let mut step = write("one", "one.txt");
+    step["retry"] = json!({ "max_attempts": 3 });
+    step["compensation"]["retry"] = json!({ "max_attempts": 2 });
+    let (mut agent, forms) = client(&house, json!({ "action": "cancel" }));
+    let asked = agent.good("execute_plan", json!({ "plan": steps(&[step]), "wait_s": 60 }));
+    let id = asked.id().to_owned();
+    assert!(asked.line("Waits: ").contains("in up to 3 attempts"), "{}", asked.text);
+    assert!(first_message(&forms).contains("One yes covers up to 3 attempts"), "{:?}", forms.borrow());
+    house.expect(0, &["approve", &id, "one"]);
+    agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    agent.call("control", compensate(&id));
+    let message = forms.borrow().last().unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("files/delete_file {\"path\":\"one.txt\"} (up to 2 attempts)"), "{message}");
+}
+
+#[test]
 fn undo_that_waits_on_an_ended_execution_is_listed_until_it_is_answered() {
     let house = guarded(&["delete_file"]);
     let mut agent = Agent::new(&house);
