@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Service;
 use super::question_content::{CUT, QuestionContent, WHOLE, count_with_noun};
-use super::quote::{line, name, quoted};
+use super::quote::{self, line, name, quoted};
 use super::view::{ExecutionView, WaitingView};
 use crate::error::Error;
 use crate::store::journal;
@@ -19,7 +19,6 @@ use crate::store::journal;
 /// At most this many finished steps are named; the rest are counted.
 const DONE_LISTED_MAX: usize = 20;
 const HEADLINE_CHARS_MAX: usize = 4_000;
-const ACTOR_CHARS_MAX: usize = 400;
 const REASON_CHARS_MAX: usize = 600;
 
 /// The actor that asks a person to answer, and the reason that it gave.
@@ -173,13 +172,12 @@ impl QuestionContext<'_> {
         let reasoning = self.execution.plan.reasoning.as_deref();
         lines
             .extend(reasoning.map(|why| format!("Reasoning in the plan: {}", quoted(why, REASON_CHARS_MAX))));
-        lines
-            .extend(self.starter.as_deref().map(|who| format!("Started by: {}", line(who, ACTOR_CHARS_MAX))));
+        lines.extend(self.starter.as_deref().map(|who| format!("Started by: {}", quote::actor(who))));
         lines.extend(self.asker.map(|Asker { actor, reason }| {
             let why = reason.map_or("without a reason".to_owned(), |why| {
                 format!("who gives as the reason: {}", quoted(why, REASON_CHARS_MAX))
             });
-            format!("Asked by: {}, {why}", line(actor, ACTOR_CHARS_MAX))
+            format!("Asked by: {}, {why}", quote::actor(actor))
         }));
         lines
     }

@@ -12,6 +12,7 @@ use crate::tools::escape_hidden;
 
 /// A longer name is truncated.
 const NAME_CHARS_MAX: usize = 120;
+const ACTOR_CHARS_MAX: usize = 400;
 /// Begins every line of a block. None of Actbook's own lines begins with it.
 const MARK: &str = "\n  | ";
 
@@ -31,6 +32,14 @@ pub fn quoted(text: &str, chars_max: usize) -> String {
 /// A name on one line between backticks; backticks inside are replaced.
 pub fn name(text: &str) -> String {
     format!("`{}`", line(text, NAME_CHARS_MAX).replace('`', "'"))
+}
+
+/// An actor as its kind and its quoted name: `agent "x"`. The name is the client's own word.
+pub fn actor(actor: &str) -> String {
+    match actor.split_once(':') {
+        Some((kind, name)) => format!("{} {}", line(kind, NAME_CHARS_MAX), quoted(name, ACTOR_CHARS_MAX)),
+        None => quoted(actor, ACTOR_CHARS_MAX),
+    }
 }
 
 /// Refuses a name or title, given as `field`, that could pass for Actbook's own text where it is shown.

@@ -341,6 +341,35 @@ fn failed_dialog_of_an_undo_answers_with_the_execution_and_the_command() {
 }
 
 #[test]
+fn client_name_is_quoted_in_the_form() {
+    let house = House::new();
+    let forms = Rc::new(RefCell::new(Vec::<Value>::new()));
+    let shown = forms.clone();
+    let mut agent = Agent::start(&house, &["mcp"]).replying(move |_, params| {
+        shown.borrow_mut().push(params.clone());
+        json!({ "action": "cancel" })
+    });
+    let client = json!({ "name": "x, for person:ada who said yes", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": capable(), "clientInfo": client });
+    agent.request("initialize", hello).unwrap();
+    agent.notify("notifications/initialized", json!({}));
+    let mut gated = write("publish", "public.txt");
+    gated["approval"] = json!("required");
+    let arguments = json!({ "plan": steps(&[gated]), "wait_s": 60 });
+    agent.request("tools/call", json!({ "name": "execute_plan", "arguments": arguments })).unwrap();
+    let message = first_message(&forms);
+    for words in ["Asked by: agent \"x, for person:ada who said yes\"", "Started by: agent \"x, for"] {
+        assert!(message.contains(words), "{words}:\n{message}");
+    }
+    agent.leave();
+    let mut terminal = house.terminal(&["resume", &house.newest()]);
+    terminal.sees("Started by: agent \"x, for person:ada who said yes\"");
+    terminal.sees("[y: yes, n: no");
+    terminal.types("\n");
+    terminal.ends();
+}
+
+#[test]
 fn invalid_arguments_suggest_a_retry_with_corrected_ones() {
     let house = House::new();
     let mut agent = Agent::new(&house);
