@@ -1,11 +1,12 @@
 //! The guarantee of a plan: what its policy promises, in one line for people and agents.
 
-use actbook_engine::plan::Plan;
+use actbook_engine::execution::Execution;
 use actbook_engine::policy::{OnFailure, PlanApproval};
 
-/// One line on order, failure handling and approvals under the plan's policy.
-pub fn guarantee(plan: &Plan) -> String {
-    let policy = &plan.policy;
+/// One line on order, failure handling and approvals under the plan's policy and the config's tool policies.
+pub fn guarantee(execution: &Execution) -> String {
+    let policy = &execution.plan.policy;
+    let undo_waits = execution.step_numbers().any(|no| execution.rules(no).undo_needs_approval);
     let order = match policy.concurrency {
         1 => "one step at a time, in list order".to_owned(),
         count => format!("up to {count} steps side by side"),
@@ -13,6 +14,9 @@ pub fn guarantee(plan: &Plan) -> String {
     let failure = match policy.on_failure {
         OnFailure::Manual => "stops at a failure and asks; nothing is undone unasked",
         OnFailure::Propose => "stops at a failure and proposes the undo; it waits for a yes",
+        OnFailure::Auto if undo_waits => {
+            "stops at a failure and proposes the undo; it waits for a yes, for it calls a tool under approval"
+        }
         OnFailure::Auto => "undoes everything by itself at a failure",
     };
     let approval = match policy.approval {

@@ -266,7 +266,7 @@ impl Service {
             blockers: self.blockers(execution).await?,
             undo_rejected: self.undo_rejection(execution).await?,
             position: execution.position.0,
-            guarantee: guarantee(&execution.plan),
+            guarantee: guarantee(execution),
             brief,
             steps,
             waiting,

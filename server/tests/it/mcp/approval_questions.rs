@@ -370,6 +370,18 @@ fn client_name_is_quoted_in_the_form() {
 }
 
 #[test]
+fn guarantee_of_an_automatic_undo_under_approval_says_that_it_waits() {
+    for (tools, expected) in [(&["delete_file"][..], "waits for a yes"), (&[], "undoes everything by itself")]
+    {
+        let house = guarded(tools);
+        let mut plan = written(&["one.txt"]);
+        plan["policy"] = json!({ "on_failure": "auto" });
+        let ended = Agent::new(&house).good("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
+        assert!(ended.line("Guarantee: ").contains(expected), "{}", ended.text);
+    }
+}
+
+#[test]
 fn invalid_arguments_suggest_a_retry_with_corrected_ones() {
     let house = House::new();
     let mut agent = Agent::new(&house);
