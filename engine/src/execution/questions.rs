@@ -1,9 +1,11 @@
 //! The open questions to people and agents, and the answers that each step's state allows.
 
 use super::due::CallKind;
-use super::state::{ApprovalGate, Execution, Phase, ProbeState, StepState, UnwindProposal};
+use super::state::{
+    ApprovalGate, Execution, PayloadRef, Phase, ProbeState, StepFailure, StepState, UnwindProposal,
+};
 use crate::id::StepNo;
-use crate::policy::{FailureAction, OnFailure, StepAnswer, StepStatus};
+use crate::policy::{ErrorCategory, FailureAction, OnFailure, StepAnswer, StepStatus};
 
 /// Something that waits for a person or an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,5 +154,27 @@ impl Execution {
         let failures = self.stop.is_none() && !index.failed.is_empty() && asks_about_failures(self);
         let undo = self.stop.is_none() && !index.undo_failed.is_empty();
         execution_wide || approvals || failures || undo || !index.open_agent_calls.is_empty()
+    }
+}
+
+impl StepState {
+    /// The arguments that the next attempt sends, as far as they are known; where no attempt can follow, those
+    /// that the last one sent. `None`: none were bound yet.
+    pub fn current_arguments(&self) -> Option<PayloadRef> {
+        use StepStatus::{AwaitingAgent, AwaitingApproval, Failed, Pending, Running, Unknown};
+        let sent = self.last_attempt().and_then(|last| last.arguments);
+        let may_follow =
+            matches!(self.status(), Pending | Running | AwaitingApproval | AwaitingAgent | Failed | Unknown);
+        // An answer may have corrected them, or an approval been asked for others, after the last attempt.
+        let newer = [self.approval_arguments, self.corrected_arguments];
+        let newer = newer.into_iter().filter(|_| may_follow || sent.is_none());
+        newer.chain([sent]).flatten().max_by_key(|stored| stored.position)
+    }
+
+    /// Whether the step has failed because a person rejected it. A limit fails it with a message.
+    pub fn is_rejected(&self) -> bool {
+        let by_rejection =
+            |error: &StepFailure| error.category == ErrorCategory::Policy && error.detail.is_none();
+        self.status() == StepStatus::Failed && self.error.as_ref().is_some_and(by_rejection)
     }
 }

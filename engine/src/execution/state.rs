@@ -389,26 +389,6 @@ impl StepState {
         self.attempts.last()
     }
 
-    /// The arguments that the next attempt sends, as far as they are known; where no attempt can follow, those
-    /// that the last one sent. `None`: none were bound yet.
-    pub fn current_arguments(&self) -> Option<PayloadRef> {
-        use StepStatus::{AwaitingAgent, AwaitingApproval, Failed, Pending, Running, Unknown};
-        let sent = self.last_attempt().and_then(|last| last.arguments);
-        let may_follow =
-            matches!(self.status(), Pending | Running | AwaitingApproval | AwaitingAgent | Failed | Unknown);
-        // An answer may have corrected them, or an approval been asked for others, after the last attempt.
-        let newer = [self.approval_arguments, self.corrected_arguments];
-        let newer = newer.into_iter().filter(|_| may_follow || sent.is_none());
-        newer.chain([sent]).flatten().max_by_key(|stored| stored.position)
-    }
-
-    /// Whether the step has failed because a person rejected it. A limit fails it with a message.
-    pub fn is_rejected(&self) -> bool {
-        let by_rejection =
-            |error: &StepFailure| error.category == ErrorCategory::Policy && error.detail.is_none();
-        self.status() == StepStatus::Failed && self.error.as_ref().is_some_and(by_rejection)
-    }
-
     /// The index of the newest attempt that was not proven unsent; where all were, of the newest.
     pub fn last_counted_index(&self) -> Option<u32> {
         let sent = self.attempts.iter().rposition(|attempt| !attempt.is_proven_unsent());
