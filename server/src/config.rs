@@ -7,7 +7,6 @@
 mod find;
 pub mod import;
 mod inherit;
-mod jsonc;
 mod mcp_servers;
 mod program;
 mod project;
@@ -31,7 +30,6 @@ pub use inherit::InheritEnv;
 pub use mcp_servers::UnknownWord;
 use mcp_servers::{McpServers, read_mcp_servers};
 pub use program::resolve_program;
-pub use project::Sharing;
 pub use secret_name::is_secret_name;
 use section::Section;
 pub use template::{ConfigTemplate, JsonTemplate, ReferenceScope, TemplatePart};

@@ -313,7 +313,8 @@ impl ServerHandler for SessionHandler {
         request: GetPromptRequestParams,
         context: McpRequestContext,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let route = self.endpoint.approval_route(&AgentRequest::new(context, self.endpoint.service()));
+        let mut agent_request = AgentRequest::new(context, self.endpoint.service());
+        agent_request.caller.session = self.session_id_of(&agent_request);
         let arguments = request.arguments.unwrap_or_default();
         Ok(prompts::get(&self.endpoint, &agent_request, &request.name, &arguments).await?.into())
     }

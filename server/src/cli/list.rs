@@ -57,14 +57,18 @@ async fn execution_filter(
     })
 }
 
-/// Prints how many executions need a person: those that wait for an answer, and those that no process drives.
-fn print_waiting(output: &Output, rows: &[ExecutionSummary]) {
-    let is_blocked =
-        |row: &&ExecutionSummary| row.undo_waits || row.status == ExecutionStatus::Blocked.as_str();
-    let blocked = rows.iter().filter(is_blocked).count();
-    let stopped: Vec<&ExecutionSummary> = rows.iter().filter(|row| row.stopped).collect();
-    if blocked + stopped.len() == 0 {
-        return;
+/// Prints how many executions need a person, on whatever page they are listed.
+fn print_waiting(output: &Output, waiting: &WaitingExecutions) {
+    let WaitingExecutions { blocked, paused, stopped } = waiting;
+    let resume = |ids: &[String]| format!("`actbook resume {}`", short_id(&ids[0]));
+    let answers = (*blocked > 0).then(|| format!("{blocked} for an answer (`actbook show EXECUTION`)"));
+    let pauses = (!paused.is_empty()).then(|| format!("{} paused ({})", paused.len(), resume(paused)));
+    let stops = (!stopped.is_empty())
+        .then(|| format!("{} stopped: nobody drives it; {}", stopped.len(), resume(stopped)));
+    let words = [answers, pauses, stops].into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let total = blocked + paused.len() + stopped.len();
+    if total > 0 {
+        output.line(format_args!("{} {words}", painted(ATTENTION, format_args!("{total} wait:"))));
     }
 }
 

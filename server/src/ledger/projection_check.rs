@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use actbook_engine::id::{StreamId, TenantId};
+
 use super::Error;
 use super::fold::{PlanCache, fold_execution, fold_executions};
 use crate::store::executions::ExecutionRow;
@@ -16,7 +18,7 @@ const REREADS_MAX: usize = 5;
 /// An execution's row that is not what the journal says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowDifference {
-    pub stream: u64,
+    pub stream: StreamId,
     /// `None`: the row is missing.
     pub found: Option<ExecutionRow>,
     /// `None`: the journal has no such execution.
@@ -25,12 +27,12 @@ pub struct RowDifference {
 
 /// The first row of the projection of executions that differs from the fold of its stream. Blocking: not for
 /// async code.
-pub fn find_row_difference(db: &Db, tenant: i64) -> Result<Option<RowDifference>, Error> {
+pub fn find_row_difference(db: &Db, tenant: TenantId) -> Result<Option<RowDifference>, Error> {
     let plans = PlanCache::from_library(db, tenant)?;
     let streams = journal::streams(tenant).all_blocking(db)?;
     let mut after = 0;
     for batch in streams.chunks(BATCH_STREAMS) {
-        let through = batch.last().copied().unwrap_or(after);
+        let through = batch.last().map_or(after, |stream| stream.0);
         let executions = fold_executions(db, tenant, batch, &plans)?;
         let expected = batch.iter().zip(executions).filter_map(|(stream, execution)| {
             Some((*stream, projection::execution_row(*stream, &execution?)))
@@ -47,14 +49,14 @@ pub fn find_row_difference(db: &Db, tenant: i64) -> Result<Option<RowDifference>
 /// The first row in a range of streams that differs from `expected`, and still does when it is read again.
 fn differing_row(
     db: &Db,
-    tenant: i64,
+    tenant: TenantId,
     (after, through): (u64, u64),
-    expected: &BTreeMap<u64, ExecutionRow>,
+    expected: &BTreeMap<StreamId, ExecutionRow>,
     plans: &PlanCache,
 ) -> Result<Option<RowDifference>, Error> {
     let found = executions::between(tenant, after, through).all_blocking(db)?;
-    let found: BTreeMap<u64, ExecutionRow> = found.into_iter().map(|row| (row.id, row)).collect();
-    let streams: BTreeSet<u64> = found.keys().chain(expected.keys()).copied().collect();
+    let found: BTreeMap<StreamId, ExecutionRow> = found.into_iter().map(|row| (row.id, row)).collect();
+    let streams: BTreeSet<StreamId> = found.keys().chain(expected.keys()).copied().collect();
     for stream in streams.into_iter().filter(|stream| found.get(stream) != expected.get(stream)) {
         let difference = reread_difference(db, tenant, stream, plans)?;
         if difference.is_some() {
@@ -68,8 +70,8 @@ fn differing_row(
 /// written several times in between.
 fn reread_difference(
     db: &Db,
-    tenant: i64,
-    stream: u64,
+    tenant: TenantId,
+    stream: StreamId,
     plans: &PlanCache,
 ) -> Result<Option<RowDifference>, Error> {
     let row = || executions::by_id(tenant, stream).first_blocking(db);

@@ -206,6 +206,10 @@ impl Service {
                 waiting.stopped.extend(ids.zip(stopped).filter(|(_, stopped)| *stopped).map(|(id, _)| id));
             }
         }
+        if *filter == executions::ExecutionFilter::default() {
+            let ended = executions::waiting_after_end(self.tenant, self.boundary(), WAITING_COUNTED_MAX);
+            waiting.blocked += ended.all(&self.db).await?.len();
+        }
         Ok(waiting)
     }
 

@@ -150,13 +150,13 @@ pub(super) async fn verify_journal(db: &Db, tenant: TenantId) -> Result<VerifyRe
 
 /// Compares the list of executions with the journal. Some: the first row that differs, at the position where
 /// its execution begins. The journal itself is whole then.
-async fn verify_list(db: &Db, tenant: i64) -> Result<Option<VerifyFailure>, Error> {
+async fn verify_list(db: &Db, tenant: TenantId) -> Result<Option<VerifyFailure>, Error> {
     let db = db.clone();
     let comparing = tokio::task::spawn_blocking(move || ledger::find_row_difference(&db, tenant));
     let aborted = |error| Error::new("internal", format!("verifying stopped: {error}"), "try again");
     let difference = comparing.await.map_err(aborted)??;
     Ok(difference.map(|difference| VerifyFailure {
-        position: difference.stream,
+        position: difference.stream.0,
         why: format!(
             "lists differ from the journal, which is whole: {}; `actbook rebuild` mends them",
             difference_text(&difference)

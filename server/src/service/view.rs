@@ -68,7 +68,6 @@ pub struct ExecutionView {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<RecordView>,
     /// `None`: no undo waits for a yes, and no step has failed, is unknown, or was cancelled or undone.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub brief: Option<Brief>,
 }
 
@@ -108,7 +107,6 @@ pub struct StepView {
     pub took_ms: Option<i64>,
     pub estimated_ms: Option<u64>,
     /// Of the next attempt, as far as they are known; where none follows, of the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     pub output: Option<Value>,
     pub error: Option<ErrorView>,

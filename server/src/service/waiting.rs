@@ -173,9 +173,11 @@ fn word_question(
 
 /// Position of the entry that proposes the undo. `None`: the question is not about an undo.
 fn proposal_position(execution: &Execution, question: &Question) -> Option<u64> {
-    match (&execution.proposal, question.subject) {
-        (UnwindProposal::Asked { position, .. }, QuestionSubject::UndoApproval) => Some(position.0),
-        _ => None,
+    match &execution.proposal {
+        UnwindProposal::Asked { position, .. } if question.subject == QuestionSubject::UndoApproval => {
+            Some(position.0)
+        }
+        UnwindProposal::Asked { .. } | UnwindProposal::None | UnwindProposal::Rejected => None,
     }
 }
 

@@ -312,7 +312,7 @@ pub fn oldest(
 }
 
 /// The executions whose stream lies after `after` and up to `through`, in order.
-pub fn between(tenant: i64, after: u64, through: u64) -> Select<ExecutionRow> {
+pub fn between(tenant: TenantId, after: u64, through: u64) -> Select<ExecutionRow> {
     Select::new(
         select_executions!("WHERE tenant = $1 AND id > $2 AND id <= $3 ORDER BY id"),
         vec![tenant.into(), after.into(), through.into()],
@@ -331,7 +331,7 @@ pub fn due_by(tenant: TenantId, now_ms: i64, limit: u64) -> Select<ExecutionRow>
 }
 
 /// Ended executions whose undo waits for a yes, within the project boundary, newest first.
-pub fn waiting_after_end(tenant: i64, within: Option<&str>, limit: u64) -> Select<ExecutionRow> {
+pub fn waiting_after_end(tenant: TenantId, within: Option<&str>, limit: u64) -> Select<ExecutionRow> {
     Select::new(
         select_executions!(
             "WHERE tenant = $1 AND look_again_at = $2 AND ",

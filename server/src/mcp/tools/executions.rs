@@ -135,9 +135,11 @@ pub async fn handle_execute_plan(
             }
             Err(error) => return Err(error),
             Ok(QuestionOutcome::NoAnswer) => {
-                return Ok(answer::execution_answer(&view, endpoint.approval_route(request))
-                    .into_result()
-                    .into());
+                let mut answer = endpoint.execution_answer(request, view).await?;
+                if let Some(check) = check {
+                    super::plans::add_check(&mut answer, check);
+                }
+                return Ok(answer.into_result().into());
             }
         }
     }

@@ -80,7 +80,7 @@ fn two_interrupts_leave_at_once_and_the_call_is_unknown() {
     assert_eq!(run.wait().unwrap().code(), Some(130));
     gone(call);
     let id = house.newest();
-    hears(&said, &format!("left at once: `actbook resume {}` goes on", &id[..8]));
+    hears(&stderr, &format!("left at once: `actbook resume {}` goes on", &id[..8]));
     let asked = house.expect(3, &["resume", &id]);
     assert!(asked.contains("Nobody knows whether step `first` took effect"), "{asked}");
     house.release();
