@@ -10,7 +10,7 @@ use actbook::config::Config;
 use actbook::service::{DatabaseOptions, Service};
 use rmcp::model::{CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
-use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
+use rmcp::transport::StreamableHttpClientTransport;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -150,8 +150,12 @@ async fn measured(measurements: &mut Figures, folder: &std::path::Path) -> anyho
         let (config, lifecycle) = client();
         let bare: Arc<Bare> = Arc::new(match transport {
             "stdio" => {
-                let child = TokioChildProcess::new(tokio::process::Command::from(echo("stdio")?))?;
-                config.serve_with_lifecycle(child, lifecycle).await?
+                // The child ends when its stdin closes.
+                let mut command = tokio::process::Command::from(echo("stdio")?);
+                let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+                let read = child.stdout.take().expect("its stdout is piped");
+                let write = child.stdin.take().expect("its stdin is piped");
+                config.serve_with_lifecycle((read, write), lifecycle).await?
             }
             _ => {
                 let http = StreamableHttpClientTransport::from_uri(echo_process.url.as_str());

@@ -52,7 +52,8 @@ fn kill_at_every_position(kind: Kind) {
     let begun = Instant::now();
     let mut tally = Tally::default();
     let mut seed = 0;
-    while tally.kills < wanted || seed < last {
+    let positions = times("ACTBOOK_POSITIONS", usize::try_from(last).unwrap()) as u64;
+    while tally.kills < wanted || seed < positions {
         // The variants alternate, and swap their order with every round.
         let variant = [Variant::Auto, Variant::Manual][(seed + seed / last) as usize % 2];
         let first = 1 + i64::try_from(seed % last).unwrap();
