@@ -41,21 +41,21 @@ struct Shop {
     parcels: Vec<String>,
 }
 
-type Shared = Arc<Mutex<Shop>>;
+type SharedShop = Arc<Mutex<Shop>>;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     match std::env::args().nth(1) {
-        Some(database) => story(&database).await,
+        Some(database) => run_orders(&database).await,
         None => {
             let folder = tempfile::tempdir().expect("a scratch folder");
-            story(&folder.path().join("shop.db").to_string_lossy()).await
+            run_orders(&folder.path().join("shop.db").to_string_lossy()).await
         }
     }
 }
 
-async fn story(database: &str) -> Result<(), Error> {
-    let shop = Shared::default();
+async fn run_orders(database: &str) -> Result<(), Error> {
+    let shop = SharedShop::default();
     lock(&shop).shelf = ["lamp", "chair", "table"].map(str::to_owned).to_vec();
 
     let client = open(database, &shop).await?;
@@ -70,32 +70,32 @@ async fn story(database: &str) -> Result<(), Error> {
 
     println!("\nThe first order.");
     let order = json!({ "item": "lamp", "card": "good", "to": "Ada" });
-    tell(&client.run("order", Some(order)).await?);
+    print_view(&client.run("order", Some(order)).await?);
 
     println!("\nThe second order, with a card that is declined.");
     let order = json!({ "item": "chair", "card": "declined", "to": "Bob" });
     let view = client.run("order", Some(order)).await?;
-    tell(&view);
+    print_view(&view);
     println!("Undo.");
     client.undo(view.id.as_str(), Some("the customer has no other card")).await?;
-    tell(&client.wait(view.id.as_str()).await?);
+    print_view(&client.wait(view.id.as_str()).await?);
 
     println!("\nThe third order, with a courier that falls over half-way.");
     let order = json!({ "item": "table", "card": "good", "to": "nowhere" });
     let view = client.run("order", Some(order)).await?;
-    tell(&view);
+    print_view(&view);
     println!("Mia calls the courier: the parcel is on its way.");
     let mia = client.acting_as("person:mia");
     mia.decide(view.id.as_str(), "send", StepAnswer::Happened, Some("the courier has it"), None).await?;
-    tell(&client.wait(view.id.as_str()).await?);
+    print_view(&client.wait(view.id.as_str()).await?);
 
     println!("\nThe shop: {:?}", lock(&shop));
-    told_by_the_journal(&client).await?;
+    print_journal(&client).await?;
     client.shutdown(Duration::from_secs(5)).await;
     Ok(())
 }
 
-async fn open(database: &str, shop: &Shared) -> Result<Client, Error> {
+async fn open(database: &str, shop: &SharedShop) -> Result<Client, Error> {
     let card = json!({
         "type": "object", "required": ["card", "cents"],
         "properties": { "card": { "type": "string" }, "cents": { "type": "integer" } },
@@ -103,17 +103,17 @@ async fn open(database: &str, shop: &Shared) -> Result<Client, Error> {
     Client::builder()
         .database(database)
         .caller("program:shop")
-        .tool("shop/reserve", on(shop, reserve))
-        .tool("shop/release", on(shop, release))
-        .tool("shop/charge", on(shop, charge).input_schema(card.clone()))
-        .tool("shop/refund", on(shop, refund).input_schema(card))
-        .tool("shop/send", on(shop, send).description("Hands a parcel to the courier"))
+        .tool("shop/reserve", shop_executor(shop, reserve))
+        .tool("shop/release", shop_executor(shop, release))
+        .tool("shop/charge", shop_executor(shop, charge).input_schema(card.clone()))
+        .tool("shop/refund", shop_executor(shop, refund).input_schema(card))
+        .tool("shop/send", shop_executor(shop, send).description("Hands a parcel to the courier"))
         .open()
         .await
 }
 
 /// An executor that runs `act` on the shop. An executor may await; this one does not.
-fn on(shop: &Shared, act: fn(&mut Shop, &Call) -> Result<Value, Fault>) -> Executor {
+fn shop_executor(shop: &SharedShop, act: fn(&mut Shop, &Call) -> Result<Value, Fault>) -> Executor {
     let shop = shop.clone();
     Executor::new(move |call| {
         let shop = shop.clone();
@@ -157,11 +157,11 @@ fn send(shop: &mut Shop, call: &Call) -> Result<Value, Fault> {
 }
 
 /// Locks the shop, also after an executor panicked while it held the lock.
-fn lock(shop: &Shared) -> std::sync::MutexGuard<'_, Shop> {
+fn lock(shop: &SharedShop) -> std::sync::MutexGuard<'_, Shop> {
     shop.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn tell(view: &ExecutionView) {
+fn print_view(view: &ExecutionView) {
     println!("  It is {}.", view.status);
     for step in &view.steps {
         let why = step.error.as_ref().map(|error| format!(": {} ({})", error.message, error.category));
@@ -179,7 +179,7 @@ fn tell(view: &ExecutionView) {
     }
 }
 
-async fn told_by_the_journal(client: &Client) -> Result<(), Error> {
+async fn print_journal(client: &Client) -> Result<(), Error> {
     let decided = JournalFilter { actor: Some("person:mia".into()), ..JournalFilter::default() };
     for entry in client.journal(&decided, 10).await? {
         println!("Position {} of the journal, by {}: {}", entry.position, entry.actor, entry.kind);
@@ -193,7 +193,7 @@ async fn told_by_the_journal(client: &Client) -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn the_story_comes_to_its_end() {
+async fn all_orders_run_without_an_error() {
     let folder = tempfile::tempdir().expect("a scratch folder");
-    story(&folder.path().join("shop.db").to_string_lossy()).await.expect("nothing is refused");
+    run_orders(&folder.path().join("shop.db").to_string_lossy()).await.expect("nothing is refused");
 }

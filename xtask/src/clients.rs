@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::machine::{install_environment, is_installed, npm_install};
-use crate::stage::{self, skipped};
+use crate::stage::{self, report_skipped};
 
 const NODE: &str = "22.23.3";
 const PACKAGES: [&str; 2] =
@@ -29,7 +29,7 @@ pub fn prepare() -> Result<PathBuf> {
         npm_install(&folder, &missing)?;
     }
     if !is_installed(&folder, CLAUDE) && npm_install(&folder, &[CLAUDE]).is_err() {
-        skipped("claude", "its package could not be installed");
+        report_skipped("claude", "its package could not be installed");
     }
     install_environment(&folder.join("python"), &PYTHON)?;
     Ok(folder)

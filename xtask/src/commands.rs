@@ -6,10 +6,10 @@ use std::process::Command;
 use anyhow::{Result, bail};
 
 use crate::dist;
-use crate::machine::{Machine, answers};
+use crate::machine::{Machine, runs_successfully};
 use crate::planted;
 use crate::postgres::Postgres;
-use crate::stage::{self, command, loud, quiet, skipped};
+use crate::stage::{self, command, report_skipped, run_loud, run_quiet};
 
 pub const FUZZ_CASES: &str = "1000000";
 /// The filter that matches all tests: the random tests are not in a module of their own.
@@ -43,48 +43,56 @@ const FAST_DIVISOR: &str = "10";
 pub fn test_fast() -> Result<()> {
     let machine = Machine::prepare()?;
     let mut run = command(&["cargo", "nextest", "run", "--workspace", "--no-fail-fast"]);
-    if !answers(&["cargo", "nextest", "--version"]) {
+    if !runs_successfully(&["cargo", "nextest", "--version"]) {
         run = command(&["cargo", "test", "--workspace", "--no-fail-fast"]);
     }
-    loud("test --fast", machine.equip(run.env("ACTBOOK_FAST", FAST_DIVISOR)), TEST_HINT)
+    run_loud("test --fast", machine.set_environment(run.env("ACTBOOK_FAST", FAST_DIVISOR)), TEST_HINT)
 }
 
 /// Tests come last: they take longest, and their summary is what a reader looks for.
 pub fn test() -> Result<()> {
     let machine = Machine::prepare()?;
-    quiet("fmt", &mut command(&["cargo", "fmt", "--all", "--check"]), "Run `cargo fmt --all`.")?;
+    run_quiet("fmt", &mut command(&["cargo", "fmt", "--all", "--check"]), "Run `cargo fmt --all`.")?;
     planted::check()?;
     let clippy = ["cargo", "clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    loud("clippy", &mut command(&clippy), "STYLE.md says what a lint exception looks like.")?;
+    run_loud("clippy", &mut command(&clippy), "STYLE.md says what a lint exception looks like.")?;
     let mut doc = command(&["cargo", "doc", "--workspace", "--no-deps"]);
-    loud("doc", doc.env("RUSTDOCFLAGS", "-D warnings"), "A link or a code block in a comment is broken.")?;
+    run_loud(
+        "doc",
+        doc.env("RUSTDOCFLAGS", "-D warnings"),
+        "A link or a code block in a comment is broken.",
+    )?;
     dependencies()?;
-    loud("build", &mut command(&["cargo", "build", "--workspace"]), "The compiler says why, above.")?;
+    run_loud("build", &mut command(&["cargo", "build", "--workspace"]), "The compiler says why, above.")?;
     tests(&machine)
 }
 
 fn tests(machine: &Machine) -> Result<()> {
-    if !answers(&["cargo", "nextest", "--version"]) {
+    if !runs_successfully(&["cargo", "nextest", "--version"]) {
         let mut all = command(&["cargo", "test", "--workspace", "--no-fail-fast"]);
-        return loud("test", machine.equip(&mut all), TEST_HINT);
+        return run_loud("test", machine.set_environment(&mut all), TEST_HINT);
     }
     let mut doc = command(&["cargo", "test", "--workspace", "--doc"]);
-    loud("examples in comments", machine.equip(&mut doc), TEST_HINT)?;
+    run_loud("examples in comments", machine.set_environment(&mut doc), TEST_HINT)?;
     let mut all = command(&["cargo", "nextest", "run", "--workspace", "--no-fail-fast"]);
-    loud("test", machine.equip(&mut all), TEST_HINT)
+    run_loud("test", machine.set_environment(&mut all), TEST_HINT)
 }
 
 fn dependencies() -> Result<()> {
-    if answers(&["cargo", "deny", "--version"]) {
+    if runs_successfully(&["cargo", "deny", "--version"]) {
         let deny = ["cargo", "deny", "check", "bans", "licenses", "sources"];
-        loud("deny", &mut command(&deny), "deny.toml says what may come in; a new licence is a decision.")?;
+        run_loud(
+            "deny",
+            &mut command(&deny),
+            "deny.toml says what may come in; a new licence is a decision.",
+        )?;
     } else {
-        skipped("deny", "cargo-deny is not installed");
+        report_skipped("deny", "cargo-deny is not installed");
     }
-    if answers(&["cargo", "machete", "--version"]) {
-        loud("machete", &mut command(&["cargo", "machete"]), "Remove the dependency that nothing uses.")
+    if runs_successfully(&["cargo", "machete", "--version"]) {
+        run_loud("machete", &mut command(&["cargo", "machete"]), "Remove the dependency that nothing uses.")
     } else {
-        skipped("machete", "cargo-machete is not installed");
+        report_skipped("machete", "cargo-machete is not installed");
         Ok(())
     }
 }
@@ -94,7 +102,7 @@ pub fn soak() -> Result<()> {
     for Soak { name, package, filter, env: (variable, value) } in SOAKS {
         let mut run = release_test(package, filter)?;
         let hint = format!("{variable}={value} was set; the output names the seed or the position.");
-        loud(name, machine.equip(run.env(variable, value)), &hint)?;
+        run_loud(name, machine.set_environment(run.env(variable, value)), &hint)?;
     }
     Ok(())
 }
@@ -104,7 +112,7 @@ pub fn fuzz(cases: &str) -> Result<()> {
     for (name, package, filter) in
         [("plans", "actbook-engine", EVERY_TEST), ("requests", "actbook", "boundary")]
     {
-        loud(name, release_test(package, filter)?.env("ACTBOOK_FUZZ_CASES", cases), hint)?;
+        run_loud(name, release_test(package, filter)?.env("ACTBOOK_FUZZ_CASES", cases), hint)?;
     }
     Ok(())
 }
@@ -113,13 +121,13 @@ pub fn bench(arguments: &[&str]) -> Result<()> {
     let postgres = Postgres::start()?;
     let args = ["run", "--package", "actbook", "--example", "bench", "--"];
     let mut run = dist::cargo(&[&args, arguments].concat())?;
-    loud("bench", postgres.equip(&mut run), "The bench says what it missed, above.")
+    run_loud("bench", postgres.set_environment(&mut run), "The bench says what it missed, above.")
 }
 
 /// A release-mode test command. Fails if the filter matches no test: a test that does not run cannot fail.
 fn release_test(package: &str, filter: &str) -> Result<Command> {
     let args = ["cargo", "test", "--release", "--package", package, "--test", "it", filter, "--"];
-    let listed = stage::text_of(&command(&[&args[..], &["--list"]].concat()).output()?);
+    let listed = stage::output_text(&command(&[&args[..], &["--list"]].concat()).output()?);
     if !listed.lines().any(|line| line.ends_with(": test")) {
         bail!("no test of {package} matches `{filter}`:\n{listed}");
     }

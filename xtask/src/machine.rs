@@ -50,24 +50,24 @@ impl Machine {
     }
 
     /// Sets the environment variables that tell a test run where the installed parts are.
-    pub fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        let command = self.postgres.equip(command).env("PATH", &self.path);
+    pub fn set_environment<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let command = self.postgres.set_environment(command).env("PATH", &self.path);
         let command = command.env("ACTBOOK_TEST_NPM", &self.npm).env("ACTBOOK_TEST_PYPI", &self.pypi);
         command.env("ACTBOOK_TEST_CLIENTS", &self.clients)
     }
 }
 
 /// True if the command exits with success: being on PATH is not enough for rustup's proxies.
-pub fn answers(args: &[&str]) -> bool {
+pub fn runs_successfully(args: &[&str]) -> bool {
     command(args).output().is_ok_and(|output| output.status.success())
 }
 
 fn install_components() -> Result<()> {
     for component in ["rustfmt", "clippy"] {
         let subcommand = component.trim_start_matches("rust");
-        if !answers(&["cargo", subcommand, "--version"]) {
+        if !runs_successfully(&["cargo", subcommand, "--version"]) {
             let hint = "It is part of the Rust toolchain: install it the way the toolchain was installed.";
-            stage::quiet(component, &mut command(&["rustup", "component", "add", component]), hint)?;
+            stage::run_quiet(component, &mut command(&["rustup", "component", "add", component]), hint)?;
         }
     }
     Ok(())
@@ -75,18 +75,22 @@ fn install_components() -> Result<()> {
 
 /// Debian packages, what the tests need each for, and whether it is there.
 fn packages() -> [(&'static str, &'static str, bool); 6] {
-    let node = answers(&["node", "--version"]) && answers(&["npm", "--version"]);
-    let venv = answers(&["python3", "-c", "import venv, ensurepip"]);
+    let node = runs_successfully(&["node", "--version"]) && runs_successfully(&["npm", "--version"]);
+    let venv = runs_successfully(&["python3", "-c", "import venv, ensurepip"]);
     [
-        ("postgresql", "the second database that every store test runs on", Postgres::is_there()),
+        ("postgresql", "the second database that every store test runs on", Postgres::is_available()),
         ("npm", "MCP servers and clients from npm", node),
         ("python3-venv", "MCP servers and clients from PyPI", venv),
-        ("openssl", "certificates of the HTTP servers that tests start", answers(&["openssl", "version"])),
-        ("git", "the repository that an MCP server works on", answers(&["git", "--version"])),
+        (
+            "openssl",
+            "certificates of the HTTP servers that tests start",
+            runs_successfully(&["openssl", "version"]),
+        ),
+        ("git", "the repository that an MCP server works on", runs_successfully(&["git", "--version"])),
         (
             "strace",
             "the order of writes and syncs, for simulated power cuts",
-            answers(&["strace", "--version"]),
+            runs_successfully(&["strace", "--version"]),
         ),
     ]
 }
@@ -112,12 +116,12 @@ pub fn apt_get(words: &[&str]) -> Result<()> {
     let quietly = ["DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"];
     let mut install = command(&[as_root, &quietly].concat());
     let hint = "It needs root, or sudo without a password; elsewhere, install the same packages by hand.";
-    stage::quiet(&name, install.args(words), hint)
+    stage::run_quiet(&name, install.args(words), hint)
 }
 
 pub fn is_root() -> Result<bool> {
     let output = command(&["id", "-u"]).output().context("id -u")?;
-    Ok(stage::text_of(&output).trim() == "0")
+    Ok(stage::output_text(&output).trim() == "0")
 }
 
 fn install_servers(npm: &Path) -> Result<()> {
@@ -132,7 +136,7 @@ pub fn npm_install(npm: &Path, packages: &[&str]) -> Result<()> {
     std::fs::create_dir_all(npm)?;
     let mut install = command(&["npm", "install", "--no-audit", "--no-fund", "--prefix"]);
     let hint = "The tests run plans through MCP servers from npm; the registry has to be reachable once.";
-    stage::quiet("npm install", install.arg(npm).args(packages), hint)
+    stage::run_quiet("npm install", install.arg(npm).args(packages), hint)
 }
 
 /// Creates a virtual environment with these packages. A marker file lists them, so that an interrupted
@@ -143,10 +147,10 @@ pub fn install_environment(folder: &Path, packages: &[&str]) -> Result<()> {
         return Ok(());
     }
     let hint = "The tests run MCP servers and clients from PyPI; the index has to be reachable once.";
-    stage::quiet("python3 -m venv", command(&["python3", "-m", "venv", "--clear"]).arg(folder), hint)?;
+    stage::run_quiet("python3 -m venv", command(&["python3", "-m", "venv", "--clear"]).arg(folder), hint)?;
     let pip = folder.join("bin/pip");
     let mut install = command(&[&pip.to_string_lossy(), "install", "--quiet"]);
-    stage::quiet("pip install", install.args(packages), hint)?;
+    stage::run_quiet("pip install", install.args(packages), hint)?;
     Ok(std::fs::write(mark, wanted)?)
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::dist;
-use crate::stage::{self, command, loud, quiet, root, target};
+use crate::stage::{self, command, root, run_loud, run_quiet, target};
 
 /// Writes the bundle of this binary, or of a new release build, and prints its path.
 pub fn run(binary: Option<&str>) -> Result<()> {
@@ -14,7 +14,7 @@ pub fn run(binary: Option<&str>) -> Result<()> {
         Some(binary) => PathBuf::from(binary),
         None => {
             let mut build = dist::cargo(&["build", "--package", "actbook"])?;
-            loud("build", &mut build, "The compiler says why, above.")?;
+            run_loud("build", &mut build, "The compiler says why, above.")?;
             dist::program()?
         }
     };
@@ -35,7 +35,7 @@ pub fn run(binary: Option<&str>) -> Result<()> {
 /// The version that the binary prints; fails if `server.json` has another.
 fn version_of(binary: &Path) -> Result<String> {
     let output = command(&[&binary.to_string_lossy(), "--version"]).output().context("actbook --version")?;
-    let output_text = stage::text_of(&output);
+    let output_text = stage::output_text(&output);
     let version =
         output_text.trim().strip_prefix("actbook ").context("actbook --version names no version")?;
     let registered: Value = serde_json::from_str(&std::fs::read_to_string(root().join("server.json"))?)?;
@@ -75,5 +75,5 @@ fn platform() -> &'static str {
 fn zip(bundle_folder: &Path, bundle: &Path) -> Result<()> {
     let mut zip = command(&["python3", "-m", "zipfile", "-c"]);
     let parts = ["manifest.json", "README.md", "server/"].map(|name| bundle_folder.join(name));
-    quiet("zip", zip.arg(bundle).args(parts), "It is made with Python's zipfile.")
+    run_quiet("zip", zip.arg(bundle).args(parts), "It is made with Python's zipfile.")
 }

@@ -20,38 +20,38 @@ use crate::stage::{self, command, root, target};
 const TEST_TIMEOUT_S: &str = "900";
 
 /// One file of `xtask/planted`: a broken guarantee, the test that must fail, and the edits.
-struct Bug {
+struct PlantedBug {
     name: String,
     guards: String,
     test: Vec<String>,
-    edits: Vec<Edit>,
+    edits: Vec<BugEdit>,
 }
 
 /// Whole lines of one file, and the lines that take their place.
-struct Edit {
+struct BugEdit {
     file: PathBuf,
     find: String,
     replace: String,
 }
 
 /// A copy of the working tree to plant bugs in.
-struct Scratch {
+struct ScratchTree {
     tree: PathBuf,
     machine: Machine,
 }
 
 pub fn run(only: Option<&str>) -> Result<()> {
-    let bugs = bugs(only)?;
-    let scratch = Scratch { tree: target().join("planted/tree"), machine: Machine::prepare()? };
+    let bugs = read_bugs(only)?;
+    let scratch = ScratchTree { tree: target().join("planted/tree"), machine: Machine::prepare()? };
     scratch.sync()?;
     let tests: BTreeSet<&[String]> = bugs.iter().map(|bug| bug.test.as_slice()).collect();
     for test in tests {
-        scratch.require_sound(test)?;
+        scratch.require_passing(test)?;
     }
     let mut escaped = vec![];
     for bug in &bugs {
         let begun = Instant::now();
-        let verdict = scratch.plant(bug);
+        let verdict = scratch.test_with_bug(bug);
         scratch.sync()?;
         let result = if verdict.is_ok() { "caught" } else { "ESCAPED" };
         println!("{result:<8} {:>6.1} s  {:<36} {}", begun.elapsed().as_secs_f64(), bug.name, bug.guards);
@@ -69,9 +69,9 @@ pub fn run(only: Option<&str>) -> Result<()> {
 /// Fails if an edit of a planted bug no longer finds its lines in the working tree.
 pub fn check() -> Result<()> {
     let mut stale = vec![];
-    for bug in bugs(None)? {
+    for bug in read_bugs(None)? {
         for edit in &bug.edits {
-            if let Err(why) = edit.changed(root()) {
+            if let Err(why) = edit.edited_text(root()) {
                 stale.push(format!("{}: {why:#}", bug.name));
             }
         }
@@ -82,13 +82,13 @@ pub fn check() -> Result<()> {
     Ok(())
 }
 
-fn bugs(only: Option<&str>) -> Result<Vec<Bug>> {
+fn read_bugs(only: Option<&str>) -> Result<Vec<PlantedBug>> {
     let folder = root().join("xtask/planted");
     let mut bugs = vec![];
     for entry in folder.read_dir().context("xtask/planted")? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "bug") {
-            bugs.push(Bug::read(&path).with_context(|| path.display().to_string())?);
+            bugs.push(PlantedBug::read(&path).with_context(|| path.display().to_string())?);
         }
     }
     bugs.retain(|bug| only.is_none_or(|name| bug.name == name));
@@ -99,7 +99,7 @@ fn bugs(only: Option<&str>) -> Result<Vec<Bug>> {
     Ok(bugs)
 }
 
-impl Bug {
+impl PlantedBug {
     fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)?;
         let header = |key: &str| {
@@ -109,12 +109,12 @@ impl Bug {
         let test = header("test:")?.split_whitespace().map(str::to_owned).collect();
         let guards = header("guards:")?.to_owned();
         let name = path.file_stem().context("a bug has a name")?.to_string_lossy().into_owned();
-        let edits = text.split("\nfile: ").skip(1).map(Edit::read).collect::<Result<_>>()?;
+        let edits = text.split("\nfile: ").skip(1).map(BugEdit::read).collect::<Result<_>>()?;
         Ok(Self { name, guards, test, edits })
     }
 }
 
-impl Edit {
+impl BugEdit {
     /// Reads what follows `file: `.
     fn read(text: &str) -> Result<Self> {
         let (file, lines) = text.split_once("\nfind:\n").context("no line `find:`")?;
@@ -124,7 +124,7 @@ impl Edit {
     }
 
     /// The file's text with the edit made. An error if the lines do not occur exactly once.
-    fn changed(&self, tree: &Path) -> Result<String> {
+    fn edited_text(&self, tree: &Path) -> Result<String> {
         let text = std::fs::read_to_string(tree.join(&self.file))
             .with_context(|| self.file.display().to_string())?;
         let (whole, find) = (format!("\n{text}"), format!("\n{}\n", self.find));
@@ -137,11 +137,11 @@ impl Edit {
     }
 }
 
-impl Scratch {
+impl ScratchTree {
     /// Makes the copy equal to the tracked working tree. Unchanged files keep their times, so that cargo
     /// compiles only what an edit touched.
     fn sync(&self) -> Result<()> {
-        let tracked = tracked()?;
+        let tracked = tracked_files()?;
         for path in &tracked {
             let (from, to) = (root().join(path), self.tree.join(path));
             let bytes = std::fs::read(&from).with_context(|| from.display().to_string())?;
@@ -152,15 +152,15 @@ impl Scratch {
             std::fs::write(&to, bytes)?;
             std::fs::set_permissions(&to, from.metadata()?.permissions())?;
         }
-        remove_others(&self.tree, &self.tree, &tracked)
+        remove_untracked(&self.tree, &self.tree, &tracked)
     }
 
     /// Fails unless the test runs and passes without the bug: otherwise its failure with the bug would prove
     /// nothing.
-    fn require_sound(&self, test: &[String]) -> Result<()> {
+    fn require_passing(&self, test: &[String]) -> Result<()> {
         let begun = Instant::now();
         let output = self.cargo_test(&[], test)?;
-        let text = stage::text_of(&output);
+        let text = stage::output_text(&output);
         let ran = text.lines().any(|line| line.starts_with("test ") && line.ends_with("... ok"));
         if !output.status.success() || !ran {
             bail!("`cargo test {}` must run and pass before bugs are planted:\n{text}", test.join(" "));
@@ -170,14 +170,14 @@ impl Scratch {
     }
 
     /// Applies the bug and runs its test; an error unless the test fails.
-    fn plant(&self, bug: &Bug) -> Result<()> {
+    fn test_with_bug(&self, bug: &PlantedBug) -> Result<()> {
         self.apply(bug)?;
         let built = self.cargo_test(&["--no-run"], &bug.test)?;
         if !built.status.success() {
-            bail!("the tree with the bug does not compile:\n{}", stage::text_of(&built));
+            bail!("the tree with the bug does not compile:\n{}", stage::output_text(&built));
         }
         let output = self.cargo_test(&[], &bug.test)?;
-        let text = stage::text_of(&output);
+        let text = stage::output_text(&output);
         match output.status.code() {
             Some(0) => bail!("`cargo test {}` passed", bug.test.join(" ")),
             Some(124) => bail!("`cargo test {}` hung instead of failing", bug.test.join(" ")),
@@ -186,9 +186,9 @@ impl Scratch {
         }
     }
 
-    fn apply(&self, bug: &Bug) -> Result<()> {
+    fn apply(&self, bug: &PlantedBug) -> Result<()> {
         for edit in &bug.edits {
-            std::fs::write(self.tree.join(&edit.file), edit.changed(&self.tree)?)?;
+            std::fs::write(self.tree.join(&edit.file), edit.edited_text(&self.tree)?)?;
         }
         Ok(())
     }
@@ -197,25 +197,25 @@ impl Scratch {
         let mut run = command(&["timeout", "--kill-after=10", TEST_TIMEOUT_S, "cargo", "test"]);
         run.args(flags).args(test).current_dir(&self.tree);
         run.env("CARGO_TARGET_DIR", target().join("planted/target"));
-        Ok(self.machine.equip(&mut run).output()?)
+        Ok(self.machine.set_environment(&mut run).output()?)
     }
 }
 
-fn tracked() -> Result<BTreeSet<PathBuf>> {
+fn tracked_files() -> Result<BTreeSet<PathBuf>> {
     let output = command(&["git", "ls-files", "-z", "--cached", "--deduplicate"]).output().context("git")?;
     if !output.status.success() {
-        bail!("git ls-files: {}", stage::text_of(&output));
+        bail!("git ls-files: {}", stage::output_text(&output));
     }
     let names = String::from_utf8(output.stdout).context("git ls-files")?;
     let paths = names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from);
     Ok(paths.filter(|path| root().join(path).is_file()).collect())
 }
 
-fn remove_others(tree: &Path, folder: &Path, keep: &BTreeSet<PathBuf>) -> Result<()> {
+fn remove_untracked(tree: &Path, folder: &Path, keep: &BTreeSet<PathBuf>) -> Result<()> {
     for entry in folder.read_dir()? {
         let path = entry?.path();
         if path.is_dir() {
-            remove_others(tree, &path, keep)?;
+            remove_untracked(tree, &path, keep)?;
         } else if !keep.contains(path.strip_prefix(tree)?) {
             std::fs::remove_file(&path)?;
         }

@@ -19,8 +19,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub enum Postgres {
     /// A server named by the environment variable.
-    Given(String),
-    Own(Cluster),
+    External(String),
+    Scratch(Cluster),
 }
 
 pub struct Cluster {
@@ -40,16 +40,16 @@ impl Postgres {
 
     pub fn start() -> Result<Self> {
         if let Ok(url) = std::env::var(Self::ENV) {
-            return Ok(Self::Given(url));
+            return Ok(Self::External(url));
         }
         let begun = Instant::now();
         let cluster = Cluster::start()?;
         eprintln!("── postgres: {}, {:.1} s", cluster.url, begun.elapsed().as_secs_f64());
-        Ok(Self::Own(cluster))
+        Ok(Self::Scratch(cluster))
     }
 
     /// True if a server can be started, or is named by the environment variable.
-    pub fn is_there() -> bool {
+    pub fn is_available() -> bool {
         Self::programs().is_some() || std::env::var_os(Self::ENV).is_some()
     }
 
@@ -64,10 +64,10 @@ impl Postgres {
             .find(|folder| ["initdb", "postgres", "pg_isready"].iter().all(|name| folder.join(name).exists()))
     }
 
-    pub fn equip<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub fn set_environment<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let url = match self {
-            Self::Given(url) => url,
-            Self::Own(cluster) => &cluster.url,
+            Self::External(url) => url,
+            Self::Scratch(cluster) => &cluster.url,
         };
         command.env(Self::ENV, url)
     }
@@ -77,15 +77,16 @@ impl Cluster {
     fn start() -> Result<Self> {
         let programs = Postgres::programs().context("PostgreSQL's programs are nowhere to be found")?;
         let user = if machine::is_root()? { Some(User::unprivileged()?) } else { None };
-        let folder = tempfile::Builder::new().prefix("actbook-postgres-").tempdir_in(home(user.as_ref()))?;
+        let folder =
+            tempfile::Builder::new().prefix("actbook-postgres-").tempdir_in(parent_folder(user.as_ref()))?;
         if let Some(user) = &user {
             std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700))?;
             chown(folder.path(), Some(user.uid), Some(user.gid))?;
         }
         let data = folder.path().join("data");
-        init(&programs, &data, user.as_ref())?;
+        init_cluster(&programs, &data, user.as_ref())?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let server = serve(&programs, &data, folder.path(), port, user.as_ref())?;
+        let server = spawn_server(&programs, &data, folder.path(), port, user.as_ref())?;
         let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
         let mut cluster = Self { server, url, folder };
         cluster.wait_until_ready(&programs, port)?;
@@ -139,7 +140,7 @@ impl User {
 
 /// The folder for the cluster: the target folder if the user can reach it, so that a bench measures one file
 /// system.
-fn home(user: Option<&User>) -> PathBuf {
+fn parent_folder(user: Option<&User>) -> PathBuf {
     let target = stage::target();
     let open =
         |folder: &Path| folder.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0);
@@ -149,17 +150,23 @@ fn home(user: Option<&User>) -> PathBuf {
     }
 }
 
-fn init(programs: &Path, data: &Path, user: Option<&User>) -> Result<()> {
+fn init_cluster(programs: &Path, data: &Path, user: Option<&User>) -> Result<()> {
     let mut init = as_user(&programs.join("initdb"), user);
     init.args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"]);
     let output = init.arg(data).output().context("initdb")?;
     if !output.status.success() {
-        bail!("initdb failed:\n{}", stage::text_of(&output));
+        bail!("initdb failed:\n{}", stage::output_text(&output));
     }
     Ok(())
 }
 
-fn serve(programs: &Path, data: &Path, folder: &Path, port: u16, user: Option<&User>) -> Result<Child> {
+fn spawn_server(
+    programs: &Path,
+    data: &Path,
+    folder: &Path,
+    port: u16,
+    user: Option<&User>,
+) -> Result<Child> {
     let log = std::fs::File::create(folder.join("log"))?;
     let mut serve = as_user(&programs.join("postgres"), user);
     serve.arg("-D").arg(data).args(["-p", &port.to_string(), "-c", CONNECTIONS_MAX]);

@@ -27,34 +27,34 @@ pub fn command(args: &[&str]) -> Command {
 }
 
 /// Runs a stage and shows its output as it comes; fails with the hint.
-pub fn loud(name: &str, command: &mut Command, hint: &str) -> Result<()> {
-    eprintln!("── {name}: {}", words_of(command));
+pub fn run_loud(name: &str, command: &mut Command, hint: &str) -> Result<()> {
+    eprintln!("── {name}: {}", command_line(command));
     let begun = Instant::now();
-    let status = command.status().with_context(|| not_started(name, command))?;
-    finish(name, begun, status.success(), hint)
+    let status = command.status().with_context(|| start_error(name, command))?;
+    report_end(name, begun, status.success(), hint)
 }
 
 /// Runs a stage and shows its output only if it fails; fails with the hint.
-pub fn quiet(name: &str, command: &mut Command, hint: &str) -> Result<()> {
+pub fn run_quiet(name: &str, command: &mut Command, hint: &str) -> Result<()> {
     let begun = Instant::now();
-    let output = command.output().with_context(|| not_started(name, command))?;
+    let output = command.output().with_context(|| start_error(name, command))?;
     if !output.status.success() {
-        eprintln!("── {name}: {}\n{}", words_of(command), text_of(&output));
+        eprintln!("── {name}: {}\n{}", command_line(command), output_text(&output));
     }
-    finish(name, begun, output.status.success(), hint)
+    report_end(name, begun, output.status.success(), hint)
 }
 
-pub fn skipped(name: &str, why: &str) {
+pub fn report_skipped(name: &str, why: &str) {
     eprintln!("── {name}: skipped, {why}");
 }
 
 /// Stdout and stderr of a finished process.
-pub fn text_of(output: &Output) -> String {
+pub fn output_text(output: &Output) -> String {
     let streams = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     streams.concat()
 }
 
-fn finish(name: &str, begun: Instant, succeeded: bool, hint: &str) -> Result<()> {
+fn report_end(name: &str, begun: Instant, succeeded: bool, hint: &str) -> Result<()> {
     let seconds = begun.elapsed().as_secs_f64();
     if !succeeded {
         bail!("{name} failed after {seconds:.1} s. {hint}");
@@ -63,11 +63,11 @@ fn finish(name: &str, begun: Instant, succeeded: bool, hint: &str) -> Result<()>
     Ok(())
 }
 
-fn not_started(name: &str, command: &Command) -> String {
-    format!("{name}: `{}` could not be started", words_of(command))
+fn start_error(name: &str, command: &Command) -> String {
+    format!("{name}: `{}` could not be started", command_line(command))
 }
 
-fn words_of(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let args = std::iter::once(command.get_program()).chain(command.get_args());
     args.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

@@ -7,10 +7,10 @@ use actbook_engine::id::StepId;
 use actbook_engine::plan::Plan;
 use serde_json::json;
 
-use crate::plan::{parsed, steps};
+use crate::plan::{parse_plan, plan_of_steps};
 
-fn of_steps(lines: &[&str]) -> PlanCheck {
-    check_plan(&parsed(&steps(lines)), &Default::default())
+fn check_steps(lines: &[&str]) -> PlanCheck {
+    check_plan(&parse_plan(&plan_of_steps(lines)), &Default::default())
 }
 
 fn ids(list: &[StepId]) -> Vec<&str> {
@@ -18,8 +18,8 @@ fn ids(list: &[StepId]) -> Vec<&str> {
 }
 
 #[test]
-fn waves_hold_what_could_run_side_by_side() {
-    let check = of_steps(&[
+fn waves_group_steps_that_could_run_concurrently() {
+    let check = check_steps(&[
         "{id: e, tool: s/t, depends_on: [c, d]}",
         "{id: a, tool: s/t}",
         "{id: b, tool: s/t}",
@@ -34,9 +34,9 @@ fn waves_hold_what_could_run_side_by_side() {
 }
 
 #[test]
-fn the_point_of_no_return_is_the_first_step_that_leaves_something_behind() {
+fn point_of_no_return_is_the_first_step_with_a_leftover() {
     let undo = "compensation: {tool: s/u}";
-    let check = of_steps(&[
+    let check = check_steps(&[
         "{id: last, tool: s/t, depends_on: [pay]}",
         "{id: look, tool: s/t, read_only: true}",
         &format!("{{id: write, tool: s/t, {undo}}}"),
@@ -49,22 +49,23 @@ fn the_point_of_no_return_is_the_first_step_that_leaves_something_behind() {
         left,
         [("look", vec![]), ("write", vec![]), ("pay", vec!["pay"]), ("last", vec!["pay", "last"])]
     );
-    let none = of_steps(&[&format!("{{id: a, tool: s/t, {undo}}}"), "{id: b, tool: s/t, read_only: true}"]);
+    let none =
+        check_steps(&[&format!("{{id: a, tool: s/t, {undo}}}"), "{id: b, tool: s/t, read_only: true}"]);
     assert_eq!(none.point_of_no_return, None);
 }
 
 #[test]
-fn many_leftovers_are_counted_and_the_latest_named() {
+fn many_leftovers_are_counted_and_the_latest_listed() {
     let lines: Vec<String> = (0..100).map(|index| format!("{{id: s{index}, tool: s/t}}")).collect();
-    let check = of_steps(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let check = check_steps(&lines.iter().map(String::as_str).collect::<Vec<_>>());
     let last = check.stopping.last().expect("a step");
     assert_eq!((last.left_behind_total, last.left_behind.len()), (100, LEFT_BEHIND_SHOWN));
     assert_eq!(last.left_behind.last().map(StepId::as_str), Some("s99"));
 }
 
 #[test]
-fn the_check_is_shown_in_the_words_of_the_interface() {
-    let shown = serde_json::to_value(of_steps(&["{id: a, tool: s/t, when: false}"])).expect("JSON");
+fn plan_check_serializes_as_documented() {
+    let shown = serde_json::to_value(check_steps(&["{id: a, tool: s/t, when: false}"])).expect("JSON");
     let expected = json!({
         "ok": true,
         "findings": [{
@@ -82,7 +83,7 @@ fn the_check_is_shown_in_the_words_of_the_interface() {
 
 /// Cases are `### title`, the plan, `---` and every finding; a plan without `name:` is one step per line.
 #[test]
-fn advice_is_given_where_an_author_would_act_on_it() {
+fn advice_cases_give_the_expected_findings() {
     let mut wrong = String::new();
     for case in include_str!("analysis/advice.txt").split("### ").skip(1) {
         let (title, rest) = case.split_once('\n').expect("a title");
@@ -90,9 +91,9 @@ fn advice_is_given_where_an_author_would_act_on_it() {
         let plan = if text.starts_with("name:") {
             text.to_owned()
         } else {
-            steps(&text.lines().collect::<Vec<_>>())
+            plan_of_steps(&text.lines().collect::<Vec<_>>())
         };
-        let findings = check_plan(&parsed(&plan), &Default::default()).findings;
+        let findings = check_plan(&parse_plan(&plan), &Default::default()).findings;
         let lines: Vec<_> = findings
             .iter()
             .map(|f| format!("{} {} {}: {}; {}", f.severity, f.code, f.path, f.message, f.cure))
@@ -108,8 +109,8 @@ fn advice_is_given_where_an_author_would_act_on_it() {
 fn plan_saved_before_a_stricter_rule_still_runs() {
     let plan =
         "name: x\ninputs: {version: {type: string}}\nsteps: [{id: a, action: 'Ship ${inputs.version}'}]";
-    let plan = parsed(plan);
-    let found = check_plan(&parsed(&plan.document), &Default::default());
+    let plan = parse_plan(plan);
+    let found = check_plan(&parse_plan(&plan.document), &Default::default());
     let errors = |check: &PlanCheck| {
         let errors = check.findings.iter().filter(|finding| finding.severity == Severity::Error);
         errors.map(|finding| finding.code).collect::<Vec<_>>()
@@ -120,18 +121,18 @@ fn plan_saved_before_a_stricter_rule_still_runs() {
 }
 
 #[test]
-fn alike_advice_is_not_repeated_without_end() {
-    let check = of_steps(&["{id: a, tool: s/t, when: false}"]);
+fn repeated_findings_are_capped_and_counted() {
+    let check = check_steps(&["{id: a, tool: s/t, when: false}"]);
     assert_eq!(check.findings.len(), 1);
     let lines: Vec<String> =
         (0..50).map(|index| format!("{{id: s{index}, tool: s/t, when: false}}")).collect();
-    let check = of_steps(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let check = check_steps(&lines.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(check.findings.len(), 21);
     assert_eq!(check.findings[20].message, "there are 30 more findings `never_runs`");
 }
 
 #[test]
-fn the_nearest_name_is_one_that_could_have_been_meant() {
+fn nearest_suggests_only_similar_names() {
     let words = ["timeout", "retry", "on_failure", "max_attempts", "id"];
     for (typed, meant) in [
         ("timeuot", Some("timeout")),

@@ -1,6 +1,6 @@
 //! Expressions: their values, their errors, and their limits.
 
-mod against_cel;
+mod cel_comparison;
 mod limits;
 
 use std::sync::Arc;
@@ -30,13 +30,13 @@ pub fn scope() -> ExpressionScope {
     }
 }
 
-fn bound(template: Value) -> Result<Value, String> {
+fn bind_template(template: Value) -> Result<Value, String> {
     let template = ValueTemplate::parse(&template).map_err(|error| format!("parse: {error}"))?;
     template.bind(&scope()).map_err(|error| format!("bind: {error}"))
 }
 
 #[test]
-fn values_are_bound_with_their_types_kept() {
+fn bound_values_keep_their_types() {
     let cases = [
         (json!("${inputs.count}"), json!(3)),
         (json!("${inputs.ratio}"), json!(1.5)),
@@ -71,13 +71,13 @@ fn values_are_bound_with_their_types_kept() {
         (json!(1.0), json!(1.0)),
     ];
     for (template, expected) in cases {
-        let value = bound(template.clone()).expect("binds");
+        let value = bind_template(template.clone()).expect("binds");
         assert_eq!(value.to_string(), expected.to_string(), "{template}");
     }
 }
 
 #[test]
-fn expressions_calculate_as_cel_does() {
+fn expressions_evaluate_as_in_cel() {
     let cases = [
         ("inputs.count + 1", json!(4)),
         ("inputs.big - 1", json!(u64::MAX - 1)),
@@ -119,13 +119,13 @@ fn expressions_calculate_as_cel_does() {
         ("{'b': 1, 'a': [inputs.count]}.a[0]", json!(3)),
     ];
     for (expression, expected) in cases {
-        let value = bound(json!(format!("${{{expression}}}"))).expect(expression);
+        let value = bind_template(json!(format!("${{{expression}}}"))).expect(expression);
         assert_eq!(value.to_string(), expected.to_string(), "{expression}");
     }
 }
 
 #[test]
-fn what_cannot_be_bound_is_refused_by_name() {
+fn unbindable_expression_error_names_the_path() {
     let cases = [
         ("inputs.none.x", "bind: `inputs.none.x`: inputs.none is null; inputs.none.x cannot be read"),
         ("inputs.missing.x", "bind: `inputs.missing.x`: there is no inputs.missing"),
@@ -171,17 +171,17 @@ fn what_cannot_be_bound_is_refused_by_name() {
         ),
     ];
     for (expression, expected) in cases {
-        let refusal = bound(json!(format!("${{{expression}}}"))).expect_err(expression);
+        let refusal = bind_template(json!(format!("${{{expression}}}"))).expect_err(expression);
         assert_eq!(refusal, expected, "{expression}");
     }
     assert_eq!(
-        bound(json!({"a": [{"b": "x ${inputs.missing}"}]})),
+        bind_template(json!({"a": [{"b": "x ${inputs.missing}"}]})),
         Err("bind: a[0].b: `inputs.missing`: there is no inputs.missing".to_owned())
     );
 }
 
 #[test]
-fn what_could_never_be_bound_is_refused_when_it_is_parsed() {
+fn invalid_expression_is_refused_at_parse() {
     let cases = [
         ("input.version", "parse: `input.version`: `input` is not in scope; did you mean `inputs`?"),
         ("foo", "parse: `foo`: `foo` is not in scope; there are inputs, steps and execution"),
@@ -223,17 +223,17 @@ fn what_could_never_be_bound_is_refused_when_it_is_parsed() {
         ),
     ];
     for (expression, expected) in cases {
-        let refusal = bound(json!(format!("${{{expression}}}"))).expect_err(expression);
+        let refusal = bind_template(json!(format!("${{{expression}}}"))).expect_err(expression);
         assert_eq!(refusal, expected, "{expression}");
     }
     assert_eq!(
-        bound(json!("${inputs.a")),
+        bind_template(json!("${inputs.a")),
         Err("parse: `${inputs.a`: the `${` is never closed; write `$${` for a plain `${`".to_owned())
     );
 }
 
 #[test]
-fn a_template_knows_what_it_reads() {
+fn template_reports_what_it_reads() {
     let template = json!(["${steps.a.output.x + steps['b-c'].status}", {"k": "${inputs.n} ${has(inputs.m.o)} ${output}"}, "${[1].map(inputs, inputs)}"]);
     let template = ValueTemplate::parse(&template).expect("parses");
     let reads = template.reads();
@@ -247,7 +247,7 @@ fn a_template_knows_what_it_reads() {
 }
 
 #[test]
-fn conditions_say_true_or_false_and_nothing_else() {
+fn non_boolean_conditions_are_refused() {
     let test = |text: &str| match ConditionExpression::parse(text) {
         Ok(condition) => condition.test(&scope()).map_err(|error| error.to_string()),
         Err(error) => Err(format!("parse: {error}")),

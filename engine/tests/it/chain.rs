@@ -7,7 +7,7 @@ fn hex(hash: &Hash) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn first() -> EntryParts<'static> {
+fn first_entry() -> EntryParts<'static> {
     EntryParts {
         tenant: TenantId(1),
         position: Position(1),
@@ -20,7 +20,7 @@ fn first() -> EntryParts<'static> {
     }
 }
 
-fn second() -> EntryParts<'static> {
+fn second_entry() -> EntryParts<'static> {
     EntryParts {
         position: Position(2),
         version: 2,
@@ -28,15 +28,15 @@ fn second() -> EntryParts<'static> {
         actor: "actbook",
         kind: "step_skipped.1",
         body: r#"{"why":"größer"}"#,
-        ..first()
+        ..first_entry()
     }
 }
 
 #[test]
 fn entry_and_chain_hashes_are_the_documented_ones() {
-    let entry_1 = entry_hash(&first());
+    let entry_1 = entry_hash(&first_entry());
     let hash_1 = chain_hash(&GENESIS, &entry_1);
-    let entry_2 = entry_hash(&second());
+    let entry_2 = entry_hash(&second_entry());
     let hash_2 = chain_hash(&hash_1, &entry_2);
     assert_eq!(hex(&entry_1), "7ecefb8daee044127cbdeecb8752de9719321692c464390875e5fa695ad86cdb");
     assert_eq!(hex(&hash_1), "032a68968386ea4e5f0c21ab5562ac91bed70b2882159875a9fe77948c1ca316");
@@ -45,7 +45,7 @@ fn entry_and_chain_hashes_are_the_documented_ones() {
 }
 
 #[test]
-fn a_payload_digest_is_the_documented_one() {
+fn payload_digest_is_the_documented_one() {
     let digest = Digest::salted(&[7; 16], br#"{"text":"hello"}"#);
     assert_eq!(digest.to_string(), "OTt-OMr3LZMjSCj54C7Nsr5ZlGvGFKJBIF7wfCUtxsk");
     let read: Digest = serde_json::from_str(&format!("\"{digest}\"")).expect("a written digest parses");
@@ -55,29 +55,29 @@ fn a_payload_digest_is_the_documented_one() {
 #[test]
 fn every_part_of_an_entry_changes_its_hash() {
     let changed = [
-        EntryParts { tenant: TenantId(2), ..first() },
-        EntryParts { position: Position(2), ..first() },
-        EntryParts { stream: StreamId(2), ..first() },
-        EntryParts { version: 2, ..first() },
-        EntryParts { at_ms: 0, ..first() },
-        EntryParts { actor: "person:bob", ..first() },
-        EntryParts { kind: "execution_started.2", ..first() },
-        EntryParts { body: r#"{"plan":"p2"}"#, ..first() },
+        EntryParts { tenant: TenantId(2), ..first_entry() },
+        EntryParts { position: Position(2), ..first_entry() },
+        EntryParts { stream: StreamId(2), ..first_entry() },
+        EntryParts { version: 2, ..first_entry() },
+        EntryParts { at_ms: 0, ..first_entry() },
+        EntryParts { actor: "person:bob", ..first_entry() },
+        EntryParts { kind: "execution_started.2", ..first_entry() },
+        EntryParts { body: r#"{"plan":"p2"}"#, ..first_entry() },
     ];
     for parts in changed {
-        assert_ne!(entry_hash(&parts), entry_hash(&first()), "{parts:?}");
+        assert_ne!(entry_hash(&parts), entry_hash(&first_entry()), "{parts:?}");
     }
 }
 
 #[test]
-fn text_cannot_slide_from_one_part_into_the_next() {
-    let one = EntryParts { actor: "ab", kind: "c", ..first() };
-    let other = EntryParts { actor: "a", kind: "bc", ..first() };
+fn shifting_text_between_parts_changes_the_hash() {
+    let one = EntryParts { actor: "ab", kind: "c", ..first_entry() };
+    let other = EntryParts { actor: "a", kind: "bc", ..first_entry() };
     assert_ne!(entry_hash(&one), entry_hash(&other));
 }
 
 #[test]
-fn an_entry_in_another_place_of_the_chain_has_another_hash() {
-    let entry = entry_hash(&first());
+fn entry_at_another_chain_position_has_another_hash() {
+    let entry = entry_hash(&first_entry());
     assert_ne!(chain_hash(&GENESIS, &entry), chain_hash(&entry, &entry));
 }

@@ -3,7 +3,7 @@
 use actbook_engine::event::{Event, ExecutionStarted};
 use serde_json::{Value, json};
 
-fn started() -> Value {
+fn started_body() -> Value {
     let digest = "A".repeat(43);
     json!({
         "id": "e-1",
@@ -13,7 +13,7 @@ fn started() -> Value {
     })
 }
 
-fn decoded(kind: &str, body: &Value) -> ExecutionStarted {
+fn decode_started(kind: &str, body: &Value) -> ExecutionStarted {
     match Event::decode(kind, &body.to_string()) {
         Ok(Event::ExecutionStarted(started)) => started,
         other => panic!("{kind} reads as {other:?}"),
@@ -22,17 +22,17 @@ fn decoded(kind: &str, body: &Value) -> ExecutionStarted {
 
 #[test]
 fn execution_started_1_reads_without_a_project() {
-    let old = decoded("execution_started.1", &started());
+    let old = decode_started("execution_started.1", &started_body());
     assert_eq!((old.project, old.agents_may_approve), (None, false));
     assert_eq!(old.task.as_deref(), Some("TASK-1"), "the other fields are read");
 }
 
 #[test]
 fn execution_started_2_keeps_its_project() {
-    let mut body = started();
+    let mut body = started_body();
     body["project"] = json!("/srv/site");
     body["agents_may_approve"] = json!(true);
-    let new = decoded("execution_started.2", &body);
+    let new = decode_started("execution_started.2", &body);
     let event = Event::from(new);
     assert_eq!(event.kind(), "execution_started.2");
     assert_eq!(event.project(), Some("/srv/site"));

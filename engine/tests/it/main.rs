@@ -2,12 +2,12 @@
 
 mod analysis;
 mod bind;
-mod book;
+mod call_roles;
 mod chain;
 mod counts;
 mod event;
-mod laws;
-mod matrix;
+mod harness;
+mod invariants;
 mod plan;
 mod semantics;
 mod simulation;

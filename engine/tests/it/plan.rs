@@ -11,23 +11,23 @@ use actbook_engine::policy::{ErrorCategory, FailureAction, OnFailure, PlanApprov
 
 pub const DOCUMENTED: &str = include_str!("plan/documented.yaml");
 
-pub fn parsed(text: &str) -> Plan {
+pub fn parse_plan(text: &str) -> Plan {
     Plan::parse(text).unwrap_or_else(|findings| panic!("refused: {findings:#?}"))
 }
 
 /// A plan document of these steps, each a line of YAML.
-pub fn steps(lines: &[&str]) -> String {
+pub fn plan_of_steps(lines: &[&str]) -> String {
     let lines: Vec<String> = lines.iter().map(|line| format!("  - {line}\n")).collect();
     format!("name: test\nsteps:\n{}", lines.concat())
 }
 
-fn step<'a>(plan: &'a Plan, id: &str) -> &'a Step {
+fn find_step<'a>(plan: &'a Plan, id: &str) -> &'a Step {
     plan.step(plan.find_step(id).expect("a step of that id"))
 }
 
 #[test]
-fn the_documented_plan_is_read_whole() {
-    let plan = parsed(DOCUMENTED);
+fn documented_plan_parses_completely() {
+    let plan = parse_plan(DOCUMENTED);
     assert_eq!(
         (plan.name.as_str(), plan.kind.as_deref(), plan.task.as_deref()),
         ("publish-notes", Some("deployment"), Some("TASK-12"))
@@ -37,7 +37,7 @@ fn the_documented_plan_is_read_whole() {
         (1, Some(600_000), Some(100))
     );
     assert_eq!((plan.policy.on_failure, plan.policy.approval), (OnFailure::Manual, PlanApproval::None));
-    let draft = step(&plan, "draft");
+    let draft = find_step(&plan, "draft");
     assert_eq!(
         (draft.tool(), draft.timeout_ms, draft.approval),
         (Some("files/write_file"), Some(30_000), true)
@@ -47,14 +47,14 @@ fn the_documented_plan_is_read_whole() {
         (Reversibility::Reversible, Some(FailureAction::ManualDecision))
     );
     assert_eq!(draft.retry, RetryPolicy { max_attempts: 3, ..RetryPolicy::default() });
-    let announce = step(&plan, "announce");
+    let announce = find_step(&plan, "announce");
     assert!(matches!(&announce.work, StepWork::Action { estimated_ms: Some(1_800_000), .. }));
     assert_eq!((announce.timeout_ms, announce.is_irreversible()), (None, true));
 }
 
 #[test]
-fn a_plan_that_says_little_gets_the_careful_defaults() {
-    let plan = parsed(&steps(&[
+fn minimal_plan_gets_safe_defaults() {
+    let plan = parse_plan(&plan_of_steps(&[
         "{id: a, tool: s/t}",
         "{id: b, tool: s/t, read_only: true}",
         "{id: c, tool: s/t, by: agent}",
@@ -62,7 +62,7 @@ fn a_plan_that_says_little_gets_the_careful_defaults() {
     let policy = &plan.policy;
     assert_eq!((policy.concurrency, policy.timeout_ms, policy.max_calls), (1, None, None));
     assert_eq!((policy.on_failure, policy.approval), (OnFailure::Manual, PlanApproval::None));
-    let a = step(&plan, "a");
+    let a = find_step(&plan, "a");
     assert_eq!(
         (a.timeout_ms, a.retry.max_attempts, a.approval, a.read_only, a.idempotent),
         (Some(60_000), 1, false, false, false)
@@ -72,34 +72,38 @@ fn a_plan_that_says_little_gets_the_careful_defaults() {
         a.retry.on,
         [ErrorCategory::Unavailable, ErrorCategory::RateLimited, ErrorCategory::Timeout].into()
     );
-    assert_eq!(step(&plan, "b").cancellable, Reversibility::Reversible);
-    assert_eq!((step(&plan, "c").timeout_ms, step(&plan, "c").is_agent_step()), (None, true));
+    assert_eq!(find_step(&plan, "b").cancellable, Reversibility::Reversible);
+    assert_eq!((find_step(&plan, "c").timeout_ms, find_step(&plan, "c").is_agent_step()), (None, true));
 }
 
 #[test]
-fn the_stored_document_gives_the_same_plan_again() {
+fn stored_document_parses_to_the_same_plan() {
     let json = r#" {"steps": [{"tool": "s/t", "id": "a", "arguments": {"z": 1.0, "b": [1e300, -0.0, 18446744073709551615]}}], "name": "x"}"#;
     for text in [DOCUMENTED, json] {
-        let plan = parsed(text);
-        let again = parsed(&plan.document);
+        let plan = parse_plan(text);
+        let again = parse_plan(&plan.document);
         assert_eq!(format!("{plan:?}"), format!("{again:?}"));
         assert_eq!(plan.digest, again.digest);
     }
     let yaml = "steps: [{arguments: {b: [1.0e+300, -0.0, 18446744073709551615], z: 1.0}, id: a, tool: s/t}]\nname: x\n";
-    assert_eq!(parsed(json).digest, parsed(yaml).digest, "JSON and YAML of one plan have the same digest");
+    assert_eq!(
+        parse_plan(json).digest,
+        parse_plan(yaml).digest,
+        "JSON and YAML of one plan have the same digest"
+    );
 }
 
 #[test]
-fn findings_name_the_step_that_they_are_about() {
-    let findings =
-        Plan::parse(&steps(&["{id: a, tool: s/t}", "{id: b, tool: s/t, retri: 1}"])).expect_err("refused");
+fn findings_name_their_step() {
+    let findings = Plan::parse(&plan_of_steps(&["{id: a, tool: s/t}", "{id: b, tool: s/t, retri: 1}"]))
+        .expect_err("refused");
     assert_eq!(findings[0].step.as_deref(), Some("b"));
     assert_eq!(findings[0].path_with_step(), "steps[1].retri (b)");
 }
 
 #[test]
-fn references_make_dependencies_by_themselves() {
-    let plan = parsed(&steps(&[
+fn references_imply_dependencies() {
+    let plan = parse_plan(&plan_of_steps(&[
         "{id: a, tool: s/t}",
         "{id: b-1, tool: s/t, depends_on: [c]}",
         "{id: c, tool: s/t, arguments: {x: ['${steps.a.output.y}']}}",
@@ -110,7 +114,7 @@ fn references_make_dependencies_by_themselves() {
         "{id: h, tool: s/t, depends_on: [a], compensation: {tool: s/u, arguments: {x: '${steps.a.output}'}}}",
     ]));
     let needs = |id: &str| {
-        let needs = step(&plan, id).dependencies.iter();
+        let needs = find_step(&plan, id).dependencies.iter();
         needs
             .map(|Dependency { step, status_read }| (plan.step(*step).id.as_str(), *status_read))
             .collect::<Vec<_>>()
@@ -123,18 +127,19 @@ fn references_make_dependencies_by_themselves() {
     assert_eq!(needs("f"), [("a", true)]);
     assert_eq!(needs("g"), [("a", true), ("b-1", false)]);
     assert_eq!(needs("h"), [("a", false)]);
-    let needed_by: Vec<_> = step(&plan, "a").dependents.iter().map(|no| plan.step(*no).id.as_str()).collect();
+    let needed_by: Vec<_> =
+        find_step(&plan, "a").dependents.iter().map(|no| plan.step(*no).id.as_str()).collect();
     assert_eq!(needed_by, ["c", "d", "e", "f", "g", "h"]);
 }
 
 #[test]
-fn a_plan_may_be_shared_between_threads() {
+fn plan_is_send_and_sync() {
     fn shared<T: Send + Sync>() {}
     shared::<Plan>();
 }
 
 #[test]
-fn durations_are_read_as_people_write_them() {
+fn durations_parse_and_print() {
     for (text, ms) in [("250ms", 250), ("30s", 30_000), ("5m", 300_000), ("2h", 7_200_000), ("0s", 0)] {
         assert_eq!(parse_duration_ms(text), Some(ms), "{text}");
     }
@@ -160,7 +165,7 @@ fn durations_are_read_as_people_write_them() {
 
 /// Parsing and checking take linear time, and do not recurse over steps.
 #[test]
-fn ten_thousand_steps_are_read_in_time() {
+fn ten_thousand_steps_parse_and_check_in_time() {
     let step = |index: usize| {
         let previous = index
             .checked_sub(1)
@@ -173,9 +178,9 @@ fn ten_thousand_steps_are_read_in_time() {
         )
     };
     let lines: Vec<String> = (0..10_000).map(step).collect();
-    let text = steps(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let text = plan_of_steps(&lines.iter().map(String::as_str).collect::<Vec<_>>());
     let begun = Instant::now();
-    let plan = parsed(&text);
+    let plan = parse_plan(&text);
     let check = actbook_engine::analysis::check_plan(&plan, &Default::default());
     assert_eq!((plan.steps.len(), check.waves.len()), (10_000, 10_000));
     assert!(begun.elapsed() < Duration::from_secs(20), "took {:?}", begun.elapsed());

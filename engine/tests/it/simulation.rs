@@ -6,8 +6,8 @@
 
 mod actors;
 mod coverage;
-mod dice;
 mod plans;
+mod rng;
 mod world;
 
 use std::collections::BTreeSet;
@@ -23,11 +23,11 @@ use actbook_engine::id::{Epoch, StepNo};
 use actbook_engine::policy::{EndStatus, ErrorCategory, ExecutionStatus, Outcome, StepAnswer};
 use serde_json::{Value, json};
 
-use crate::book::{Book, TRACE, trace};
 use crate::counts::times;
-use crate::laws::{open_agents, open_calls};
-use dice::Dice;
-use world::{Sent, Truth, World};
+use crate::harness::{ExecutionHarness, TRACE, trace};
+use crate::invariants::{open_agent_calls, open_calls};
+use rng::SimRng;
+use world::{CallFate, CallTruth, World};
 
 const SEEDS: usize = 2_000;
 /// Enough stories for every counter to be seen.
@@ -36,30 +36,37 @@ const COMMANDS: usize = 100;
 /// Rounds within which a benign world must bring any execution to its end.
 const ROUNDS: usize = 250;
 /// After this many rounds the person in `settle` cancels the execution.
-const PATIENCE: usize = 70;
+const ROUNDS_BEFORE_CANCEL: usize = 70;
 
-struct Sim {
-    dice: Dice,
-    book: Book,
+struct Simulation {
+    rng: SimRng,
+    harness: ExecutionHarness,
     world: World,
     benign: bool,
     /// Percent of the commands after which prefixes are resumed.
-    prefixes: usize,
+    prefix_percent: usize,
 }
 
-impl Sim {
+impl Simulation {
     fn new(seed: u64) -> Self {
-        let mut rng = Dice::new(seed);
-        let plan = Arc::new(plans::plan(&mut rng));
+        let mut rng = SimRng::new(seed);
+        let plan = Arc::new(plans::random_plan(&mut rng));
         trace(|| plan.document.clone());
         let late = seed % 4 == 3;
-        let world = World { down: rng.chance(6), wrong: late, land_late: late, ..World::default() };
-        let policies = plans::terms(&mut rng);
-        Self { dice: rng, book: Book::open(plan, None, &policies), world, benign: false, prefixes: 15 }
+        let world =
+            World { down: rng.percent_chance(6), inconsistent: late, late_effects: late, ..World::default() };
+        let policies = plans::random_policies(&mut rng);
+        Self {
+            rng,
+            harness: ExecutionHarness::open(plan, None, &policies),
+            world,
+            benign: false,
+            prefix_percent: 15,
+        }
     }
 
     fn execution(&self) -> &Execution {
-        self.book.execution()
+        self.harness.execution()
     }
 
     fn id(&self, no: StepNo) -> String {
@@ -67,45 +74,46 @@ impl Sim {
     }
 
     fn accepts(&self, command: &Command) -> bool {
-        self.book.decide(command).is_ok()
+        self.harness.decide(command).is_ok()
     }
 
     /// Applies the command and checks its entries; false if it was refused.
-    fn give(&mut self, command: &Command) -> bool {
-        let mark = self.book.entries.len();
-        if let Err(refusal) = self.book.ask(command) {
-            coverage::see("refused", coverage::name(command), "");
+    fn apply(&mut self, command: &Command) -> bool {
+        let mark = self.harness.entries.len();
+        if let Err(refusal) = self.harness.apply(command) {
+            coverage::count("refused", coverage::command_name(command), "");
             assert!(
                 !refusal.cure.is_empty() && !refusal.message.is_empty(),
                 "a refusal has a message and a cure"
             );
-            if self.dice.chance(20) && self.execution().ended.is_none() {
+            if self.rng.percent_chance(20) && self.execution().ended.is_none() {
                 let alternative = self.candidates().iter().any(|other| self.accepts(other));
                 assert!(alternative, "refused, and no other command is accepted: {command:?}");
             }
             return false;
         }
-        coverage::see("accepted", coverage::name(command), "");
-        coverage::state(self.execution());
+        coverage::count("accepted", coverage::command_name(command), "");
+        coverage::count_state(self.execution());
         if command.epoch().is_some() || matches!(command, Command::Claim { .. }) {
-            self.nothing_unwound_over_a_question(mark);
+            self.check_no_unwind_over_a_question(mark);
         }
-        for at in mark..self.book.entries.len() {
-            coverage::event(&self.book.entries[at].recorded.event);
-            self.hold_against_the_world(at);
+        for at in mark..self.harness.entries.len() {
+            coverage::count_event(&self.harness.entries[at].recorded.event);
+            self.check_against_world(at);
         }
-        if self.dice.chance(self.prefixes) {
+        if self.rng.percent_chance(self.prefix_percent) {
             self.resume_prefixes(mark);
         }
         true
     }
 
     /// While a tool's question is open, nothing is undone automatically.
-    fn nothing_unwound_over_a_question(&self, mark: usize) {
+    fn check_no_unwind_over_a_question(&self, mark: usize) {
         let unwinds = |event: &Event| matches!(event, Event::UnwindStarted(_) | Event::UnwindProposed(_));
-        for at in (mark..self.book.entries.len()).filter(|at| unwinds(&self.book.entries[*at].recorded.event))
+        for at in
+            (mark..self.harness.entries.len()).filter(|at| unwinds(&self.harness.entries[*at].recorded.event))
         {
-            let before = self.book.fork(at);
+            let before = self.harness.fork(at);
             let asks = before.execution().steps.iter().any(|step| step.open_question().is_some());
             let automatic = !before.execution().undo_requested;
             assert!(!(asks && automatic), "unwound automatically over a tool's question");
@@ -113,14 +121,14 @@ impl Sim {
     }
 
     /// A compensated execution must have no remaining effect that the journal knows of.
-    fn hold_against_the_world(&self, at: usize) {
-        let Event::ExecutionEnded(event) = &self.book.entries[at].recorded.event else { return };
+    fn check_against_world(&self, at: usize) {
+        let Event::ExecutionEnded(event) = &self.harness.entries[at].recorded.event else { return };
         if event.status != EndStatus::Compensated {
             return;
         }
         let effects = &self.world.effects;
         assert!(
-            self.world.wrong || effects.is_empty(),
+            self.world.inconsistent || effects.is_empty(),
             "compensated, and yet these effects remain: {effects:?}"
         );
         for no in self.execution().step_numbers() {
@@ -130,23 +138,23 @@ impl Sim {
                     || attempt.late_outcome == Some(Outcome::Succeeded)
             };
             let mut attempts = (0..self.execution().step(no).attempts.len()).filter(known);
-            let remains = attempts.any(|attempt| self.world.stands(self.execution(), no, attempt as u32));
+            let remains = attempts.any(|attempt| self.world.has_effect(self.execution(), no, attempt as u32));
             assert!(!remains, "compensated, though the journal knows of an effect of `{}`", self.id(no));
         }
     }
 
     fn fork(&mut self, count: usize) -> Self {
-        let harness = self.book.fork(count);
-        Self { dice: self.dice.fork(), book: harness, world: self.world.clone(), benign: true, prefixes: 0 }
+        let harness = self.harness.fork(count);
+        Self { rng: self.rng.fork(), harness, world: self.world.clone(), benign: true, prefix_percent: 0 }
     }
 
     /// Another process that finds only the first entries of a command brings the execution to an end; one
     /// that finds them all has the same state as the process that wrote them.
     fn resume_prefixes(&mut self, mark: usize) {
-        let whole = self.book.entries.len();
+        let whole = self.harness.entries.len();
         assert_eq!(
-            story(self.book.fork(whole).execution()),
-            story(self.execution()),
+            state_text(self.harness.fork(whole).execution()),
+            state_text(self.execution()),
             "the folded state differs from the live state"
         );
         for count in mark..=whole {
@@ -163,47 +171,47 @@ impl Sim {
 
     /// The driver continues; from each prefix it would have continued in the same way.
     fn drive(&mut self) {
-        let mark = self.book.entries.len();
-        let command = Command::Drive { epoch: self.book.epoch() };
-        self.give(&command);
-        if self.prefixes > 0 && self.dice.chance(20) {
-            for count in mark..self.book.entries.len() {
+        let mark = self.harness.entries.len();
+        let command = Command::Drive { epoch: self.harness.epoch() };
+        self.apply(&command);
+        if self.prefix_percent > 0 && self.rng.percent_chance(20) {
+            for count in mark..self.harness.entries.len() {
                 // A compensation that cannot be bound is one decision of two entries.
-                if matches!(&self.book.entries[count].recorded.event, Event::CompensationEnded(one) if one.unsent)
+                if matches!(&self.harness.entries[count].recorded.event, Event::CompensationEnded(one) if one.unsent)
                 {
                     continue;
                 }
-                let mut other = self.book.fork(count);
+                let mut other = self.harness.fork(count);
                 other.drive();
-                let events = |harness: &Book| -> Vec<Event> {
+                let events = |harness: &ExecutionHarness| -> Vec<Event> {
                     harness.entries[count..].iter().map(|entry| entry.recorded.event.clone()).collect()
                 };
-                assert_eq!(events(&other), events(&self.book), "a prefix continues differently");
+                assert_eq!(events(&other), events(&self.harness), "a prefix continues differently");
             }
         }
-        self.live();
+        self.check_liveness();
     }
 
     /// The execution has ended, is paused, has a call in flight, has a wake-up time, or asks a question.
-    fn live(&self) {
+    fn check_liveness(&self) {
         let execution = self.execution();
         if execution.ended.is_some() || execution.paused {
             return;
         }
         let due = due(execution);
-        assert!(self.book.next().is_empty(), "the driver stopped though events follow");
+        assert!(self.harness.next_events().is_empty(), "the driver stopped though events follow");
         match due.wake_at {
             Some(at) => {
-                assert!(at > self.book.now_ms, "the wake-up time has passed");
-                assert!(!self.book.next_at(at).is_empty(), "nothing follows at the wake-up time");
+                assert!(at > self.harness.now_ms, "the wake-up time has passed");
+                assert!(!self.harness.next_events_at(at).is_empty(), "nothing follows at the wake-up time");
             }
             None => {
-                let later = self.book.next_at(self.book.now_ms + 1_000_000);
+                let later = self.harness.next_events_at(self.harness.now_ms + 1_000_000);
                 assert!(later.is_empty(), "{later:?} follows later, and there is no wake-up time");
             }
         }
         let asked = questions(execution);
-        self.answerable(&asked);
+        self.check_answers_accepted(&asked);
         let idle = due.calls.is_empty() && due.wake_at.is_none();
         assert!(!idle || !asked.is_empty(), "idle without a question");
         assert_eq!(
@@ -214,7 +222,7 @@ impl Sim {
         if execution.status() == ExecutionStatus::Blocked {
             assert!(due.calls.is_empty() && !asked.is_empty(), "blocked, and yet a call is in flight");
         }
-        let agents = open_agents(execution);
+        let agents = open_agent_calls(execution);
         assert!(execution.stop.is_none() || agents.is_empty(), "a stop waits for an agent");
         let unwinding = execution.phase == Phase::Unwind;
         assert!(
@@ -224,7 +232,7 @@ impl Sim {
     }
 
     /// Every offered answer is accepted.
-    fn answerable(&self, asked: &[Question]) {
+    fn check_answers_accepted(&self, asked: &[Question]) {
         for question in asked {
             let step = question.step.map(|no| self.id(no));
             let taken =
@@ -236,8 +244,12 @@ impl Sim {
                     taken(Command::Approve { step: step.clone(), reason: None });
                     taken(Command::Reject { step: step.clone(), reason: None });
                 }
-                QuestionSubject::AgentWork => taken(record(&step, AgentReport::Succeeded { output: None })),
-                QuestionSubject::AgentUndo => taken(record(&step, AgentReport::Compensated { output: None })),
+                QuestionSubject::AgentWork => {
+                    taken(record_report(&step, AgentReport::Succeeded { output: None }))
+                }
+                QuestionSubject::AgentUndo => {
+                    taken(record_report(&step, AgentReport::Compensated { output: None }))
+                }
                 QuestionSubject::ToolQuestion => {
                     let step = step.clone().expect("a tool asks for a step");
                     taken(Command::Decide {
@@ -261,19 +273,23 @@ impl Sim {
 
     /// The driver crashes and another takes over, sometimes with proof of which calls were never sent.
     fn crash(&mut self) {
-        let proof = self.dice.chance(60);
+        let proof = self.rng.percent_chance(60);
         let mut proven = BTreeSet::new();
         for call in open_calls(self.execution()) {
             if let std::collections::btree_map::Entry::Vacant(truth) = self.world.calls.entry(call) {
-                truth.insert(Truth { sent: Sent::Never, lands: false, later: false });
+                truth.insert(CallTruth {
+                    sent: CallFate::NotSent,
+                    takes_effect: false,
+                    takes_effect_late: false,
+                });
                 if proof {
                     proven.insert(call);
                 }
             }
         }
         let node = actbook_engine::id::NodeId::new("s");
-        self.give(&Command::Claim { node, expected_epoch: self.execution().epoch, unsent: proven });
-        self.live();
+        self.apply(&Command::Claim { node, expected_epoch: self.execution().epoch, unsent: proven });
+        self.check_liveness();
     }
 
     fn candidates(&self) -> Vec<Command> {
@@ -292,39 +308,39 @@ impl Sim {
             all.push(Command::Reject { step: step.clone(), reason: reason() });
             all.extend(StepAnswer::ALL.iter().map(|answer| decide(&self.id(no), *answer)));
             let failed = AgentReport::Failed { reason: None, category: ErrorCategory::ToolError };
-            all.push(undid(&self.id(no), true));
+            all.push(record_undo(&self.id(no), true));
             let reports = [
                 AgentReport::Started,
                 AgentReport::Succeeded { output: None },
                 failed,
                 AgentReport::Compensated { output: None },
             ];
-            all.extend(reports.into_iter().map(|report| record(&step, report)));
+            all.extend(reports.into_iter().map(|report| record_report(&step, report)));
         }
         all
     }
 
     /// A random command, mostly refused; those that would soon end the execution are rare.
-    fn anything(&mut self) {
+    fn random_command(&mut self) {
         let candidates = self.candidates();
-        let command = self.dice.pick(&candidates).clone();
+        let command = self.rng.pick(&candidates).clone();
         match &command {
             Command::Decide { step, answer, .. } => {
                 let no = self.execution().plan.find_step(step).expect("a step of the plan");
-                self.answer(no, *answer);
+                self.answer_question(no, *answer);
             }
-            Command::RecordReport { report: AgentReport::Started, .. } => drop(self.give(&command)),
+            Command::RecordReport { report: AgentReport::Started, .. } => drop(self.apply(&command)),
             // An accepted report without a matching effect would be untrue; refused ones are tried.
             Command::RecordReport { .. } | Command::RecordCompensation { .. } if self.accepts(&command) => {}
-            Command::Cancel { .. } | Command::Undo { .. } if !self.dice.chance(10) => {}
-            _ => drop(self.give(&command)),
+            Command::Cancel { .. } | Command::Undo { .. } if !self.rng.percent_chance(10) => {}
+            _ => drop(self.apply(&command)),
         }
     }
 
-    fn time_passes(&mut self) {
+    fn advance_time(&mut self) {
         match due(self.execution()).wake_at {
-            Some(at) if self.dice.chance(50) => self.book.now_ms = self.book.now_ms.max(at),
-            _ => self.book.now_ms += self.dice.below(3_000) as i64,
+            Some(at) if self.rng.percent_chance(50) => self.harness.now_ms = self.harness.now_ms.max(at),
+            _ => self.harness.now_ms += self.rng.below(3_000) as i64,
         }
     }
 
@@ -332,7 +348,7 @@ impl Sim {
     fn settle(mut self) {
         self.crash();
         if self.execution().paused {
-            self.give(&Command::Resume);
+            self.apply(&Command::Resume);
         }
         for round in 0..ROUNDS {
             self.drive();
@@ -340,47 +356,47 @@ impl Sim {
                 return;
             }
             let calls = open_calls(self.execution());
-            if let Some(call) = self.dice.any(&calls) {
+            if let Some(call) = self.rng.pick_or_none(&calls) {
                 self.deliver(call);
-            } else if round > PATIENCE && self.accepts(&Command::Cancel { reason: None }) {
-                self.give(&Command::Cancel { reason: None });
-            } else if round > PATIENCE && self.give_up() {
-            } else if !open_agents(self.execution()).is_empty() && self.dice.chance(60) {
-                self.agent();
-            } else if !self.person() {
-                self.time_passes();
+            } else if round > ROUNDS_BEFORE_CANCEL && self.accepts(&Command::Cancel { reason: None }) {
+                self.apply(&Command::Cancel { reason: None });
+            } else if round > ROUNDS_BEFORE_CANCEL && self.abandon() {
+            } else if !open_agent_calls(self.execution()).is_empty() && self.rng.percent_chance(60) {
+                self.agent_acts();
+            } else if !self.person_answers() {
+                self.advance_time();
             }
         }
         panic!("the execution does not end");
     }
 
-    fn give_up(&mut self) -> bool {
+    fn abandon(&mut self) -> bool {
         let asked = questions(self.execution());
         let gives_up = asked.iter().find(|one| one.answers.contains(&StepAnswer::Abandon));
         let Some(no) = gives_up.and_then(|one| one.step) else { return false };
         let id = self.id(no);
-        self.give(&decide(&id, StepAnswer::Abandon))
+        self.apply(&decide(&id, StepAnswer::Abandon))
     }
 
     fn run(&mut self) {
         self.crash();
         for _ in 0..COMMANDS {
-            if self.execution().ended.is_some() && self.dice.chance(8) {
+            if self.execution().ended.is_some() && self.rng.percent_chance(8) {
                 break;
             }
-            self.one();
-            if self.world.down && self.dice.chance(50) {
+            self.random_action();
+            if self.world.down && self.rng.percent_chance(50) {
                 for _ in 0..3 {
                     self.drive();
                     self.deliver_any();
                 }
             }
         }
-        let whole = self.book.entries.len();
+        let whole = self.harness.entries.len();
         self.fork(whole).settle();
-        if self.dice.chance(50) && self.execution().ended.is_some() {
-            self.give(&Command::Reject { step: None, reason: None });
-            self.give(&Command::ErasePayloads);
+        if self.rng.percent_chance(50) && self.execution().ended.is_some() {
+            self.apply(&Command::Reject { step: None, reason: None });
+            self.apply(&Command::ErasePayloads);
             assert!(
                 !self.accepts(&Command::Undo { reason: None, approves: true }),
                 "an undo is accepted after its payloads were erased"
@@ -390,50 +406,52 @@ impl Sim {
 
     fn deliver_any(&mut self) {
         let calls = open_calls(self.execution());
-        if let Some(call) = self.dice.any(&calls) {
+        if let Some(call) = self.rng.pick_or_none(&calls) {
             self.deliver(call);
         }
     }
 
     /// The driver's lease lapsed, so it reclaims the execution.
-    fn claim_again(&mut self) {
-        let (open, epoch) = (open_calls(self.execution()), self.book.epoch());
-        let command = self.book.claims_again();
-        assert!(self.give(&command), "the driver may reclaim");
+    fn reclaim(&mut self) {
+        let (open, epoch) = (open_calls(self.execution()), self.harness.epoch());
+        let command = self.harness.reclaim_command();
+        assert!(self.apply(&command), "the driver may reclaim");
         assert_eq!(open_calls(self.execution()), open, "a reclaim changes no open call");
-        assert_eq!(self.book.epoch() != epoch, self.execution().ended.is_none());
-        let entries = self.book.entries.len();
-        assert!(self.give(&command), "a repeated reclaim is accepted");
-        assert_eq!(self.book.entries.len(), entries, "a repeated reclaim appends nothing");
+        assert_eq!(self.harness.epoch() != epoch, self.execution().ended.is_none());
+        let entries = self.harness.entries.len();
+        assert!(self.apply(&command), "a repeated reclaim is accepted");
+        assert_eq!(self.harness.entries.len(), entries, "a repeated reclaim appends nothing");
     }
 
-    fn one(&mut self) {
-        match self.dice.below(100) {
+    fn random_action(&mut self) {
+        match self.rng.below(100) {
             0..30 => self.drive(),
             30..58 => self.deliver_any(),
-            58..66 => drop(self.person()),
-            66..71 => self.agent(),
-            71..77 => self.late(),
-            77..79 => self.agent_late(),
+            58..66 => drop(self.person_answers()),
+            66..71 => self.agent_acts(),
+            71..77 => self.deliver_late(),
+            77..79 => self.agent_reports_late(),
             79..81 => self.crash(),
-            81..83 => drop(self.give(&Command::Pause { reason: None })),
-            83..87 => drop(self.give(&Command::Resume)),
+            81..83 => drop(self.apply(&Command::Pause { reason: None })),
+            83..87 => drop(self.apply(&Command::Resume)),
             87 => {
-                let approves = self.dice.chance(30);
-                self.give(&Command::Undo { reason: None, approves });
+                let approves = self.rng.percent_chance(30);
+                self.apply(&Command::Undo { reason: None, approves });
             }
-            88 => drop(self.dice.chance(30) && self.give(&Command::Cancel { reason: Some("enough".into()) })),
-            89 if self.dice.chance(50) => self.claim_again(),
+            88 => drop(
+                self.rng.percent_chance(30) && self.apply(&Command::Cancel { reason: Some("enough".into()) }),
+            ),
+            89 if self.rng.percent_chance(50) => self.reclaim(),
             89 => {
-                let stale = Command::Drive { epoch: Epoch(self.book.epoch().0 - 1) };
-                assert!(!self.give(&stale), "a stale driver may drive");
+                let stale = Command::Drive { epoch: Epoch(self.harness.epoch().0 - 1) };
+                assert!(!self.apply(&stale), "a stale driver may drive");
             }
-            90 if self.dice.chance(50) => drop(self.give(&move_pin())),
-            90 => drop(self.give(&Command::AdoptToolset { toolset: Digest::of(b"there") })),
-            91 => drop(self.execution().ended.is_none() && self.give(&Command::ErasePayloads)),
-            92..95 => self.time_passes(),
-            95 => self.put_on_record(),
-            _ => self.anything(),
+            90 if self.rng.percent_chance(50) => drop(self.apply(&move_pin())),
+            90 => drop(self.apply(&Command::AdoptToolset { toolset: Digest::of(b"there") })),
+            91 => drop(self.execution().ended.is_none() && self.apply(&Command::ErasePayloads)),
+            92..95 => self.advance_time(),
+            95 => self.record_side_action(),
+            _ => self.random_command(),
         }
     }
 }
@@ -453,12 +471,12 @@ fn decide(step: &str, answer: StepAnswer) -> Command {
     }
 }
 
-fn record(step: &Option<String>, report: AgentReport) -> Command {
+fn record_report(step: &Option<String>, report: AgentReport) -> Command {
     let step = step.clone().expect("a report is about a step");
     Command::RecordReport { step, report, facts: Box::default(), by: None }
 }
 
-fn undid(step: &str, done: bool) -> Command {
+fn record_undo(step: &str, done: bool) -> Command {
     let facts = ActionFacts { action_taken: Some("took it back".into()), ..ActionFacts::default() };
     Command::RecordCompensation { step: step.to_owned(), done, facts: facts.into() }
 }
@@ -473,7 +491,7 @@ fn reply() -> Value {
 }
 
 /// The whole state of an execution except its plan, as text.
-fn story(execution: &Execution) -> String {
+fn state_text(execution: &Execution) -> String {
     let Execution { steps, epoch, paused, stop, phase, ended, gate, proposal, undo_requested, .. } =
         execution;
     let Execution {
@@ -497,8 +515,8 @@ fn story(execution: &Execution) -> String {
 }
 
 /// Runs the simulation of a seed; returns the violated invariant, or `None`.
-fn story_of(seed: u64) -> Option<String> {
-    let run = catch_unwind(AssertUnwindSafe(|| Sim::new(seed).run()));
+fn run_seed(seed: u64) -> Option<String> {
+    let run = catch_unwind(AssertUnwindSafe(|| Simulation::new(seed).run()));
     run.err().map(|panic| match panic.downcast::<String>() {
         Ok(text) => *text,
         Err(panic) => panic.downcast::<&str>().map_or_else(|_| "a panic".to_owned(), |text| text.to_string()),
@@ -506,31 +524,35 @@ fn story_of(seed: u64) -> Option<String> {
 }
 
 /// Runs the simulation of a seed with a trace, and returns result and trace as text.
-fn told(seed: u64) -> String {
+fn traced_run(seed: u64) -> String {
     TRACE.set(Some(Vec::new()));
-    let violation = story_of(seed);
+    let violation = run_seed(seed);
     let lines = TRACE.take().unwrap_or_default();
     format!("seed {seed}: {}\n{}", violation.as_deref().unwrap_or("all invariants hold"), lines.join("\n"))
 }
 
 #[test]
-fn every_story_keeps_the_laws_and_every_prefix_resumes() {
+fn random_executions_keep_invariants_and_every_prefix_resumes() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("ACTBOOK_SEED") {
-        eprintln!("{}", told(seed));
-        assert_eq!(story_of(seed), None);
+        eprintln!("{}", traced_run(seed));
+        assert_eq!(run_seed(seed), None);
         return;
     }
     let seeds = times("ACTBOOK_SEEDS", SEEDS) as u64;
     let first = number("ACTBOOK_FIRST_SEED").unwrap_or(0);
     let broken: Vec<(u64, String)> =
-        (first..first + seeds).filter_map(|seed| Some((seed, story_of(seed)?))).collect();
+        (first..first + seeds).filter_map(|seed| Some((seed, run_seed(seed)?))).collect();
     for (seed, violation) in broken.iter().take(40) {
         eprintln!("seed {seed}: {}", violation.lines().next().unwrap_or_default());
     }
     if let Some((seed, _)) = broken.first() {
-        panic!("{} of {seeds} simulations violate an invariant; the first:\n{}", broken.len(), told(*seed));
+        panic!(
+            "{} of {seeds} simulations violate an invariant; the first:\n{}",
+            broken.len(),
+            traced_run(*seed)
+        );
     }
-    let unseen = coverage::report();
+    let unseen = coverage::report_unseen();
     assert!(seeds < SEEDS_FOR_COVERAGE || unseen.is_empty(), "never reached: {unseen:?}");
 }

@@ -52,7 +52,7 @@ fn calls(document: &Value, inputs: Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_literal_becomes_an_input_and_the_same_literal_the_same_input() {
+fn equal_literals_become_one_input() {
     let document = steps(json!([
         { "id": "write", "tool": "f/write", "arguments": { "path": "a.md", "content": "words", "tries": 1 },
           "compensation": { "tool": "f/delete", "arguments": { "path": "a.md" } } },
@@ -93,7 +93,7 @@ fn corrected_arguments_replace_the_plans_and_stay_literal() {
 }
 
 #[test]
-fn different_literals_under_one_name_are_told_apart_by_their_steps() {
+fn different_literals_of_one_name_get_step_prefixed_inputs() {
     let document = steps(json!([
         { "id": "one", "tool": "f/write", "arguments": { "path": "a", "in": "x" } },
         { "id": "two-b", "tool": "f/write", "arguments": { "path": "b", "deep": [{ "path": "c" }] } },
@@ -103,7 +103,7 @@ fn different_literals_under_one_name_are_told_apart_by_their_steps() {
 }
 
 #[test]
-fn what_the_execution_was_given_becomes_the_default_and_expressions_stay() {
+fn execution_inputs_become_defaults_and_expressions_stay() {
     let mut document = steps(json!([
         { "id": "a", "tool": "f/write", "arguments": { "path": "n-${inputs.version}.md", "who": "${inputs.path}", "x": "y" } },
     ]));
@@ -124,7 +124,7 @@ fn what_the_execution_was_given_becomes_the_default_and_expressions_stay() {
 }
 
 #[test]
-fn a_secret_is_asked_for_each_time() {
+fn secret_literal_becomes_a_required_input() {
     let document =
         steps(json!([{ "id": "a", "tool": "f/send", "arguments": { "key": "sesame", "to": "ada" } }]));
     let values = ExecutionValues { inputs: None, corrected_arguments: &BTreeMap::new() };
@@ -135,7 +135,7 @@ fn a_secret_is_asked_for_each_time() {
 }
 
 #[test]
-fn what_its_undo_says_otherwise_stays() {
+fn literal_that_differs_in_the_undo_stays() {
     let document = steps(json!([
         { "id": "add", "tool": "c/add", "arguments": { "name": "n", "amount": 1 },
           "compensation": { "tool": "c/add", "arguments": { "name": "n", "amount": -1 } } },
@@ -149,7 +149,7 @@ fn what_its_undo_says_otherwise_stays() {
 }
 
 #[test]
-fn nothing_is_lifted_where_the_inputs_are_read_as_a_whole() {
+fn whole_inputs_reference_prevents_lifting() {
     let mut document = steps(json!([
         { "id": "a", "tool": "f/write", "arguments": { "all": "${inputs}", "path": "a" } },
     ]));
@@ -161,7 +161,7 @@ fn nothing_is_lifted_where_the_inputs_are_read_as_a_whole() {
 }
 
 #[test]
-fn a_plan_from_a_template_keeps_what_is_given_as_defaults() {
+fn plan_from_a_template_keeps_given_inputs_as_defaults() {
     let mut document =
         steps(json!([{ "id": "a", "tool": "f/write", "arguments": { "path": "${inputs.path}" } }]));
     document["inputs"] = json!({ "type": "object", "required": ["path", "size"], "properties": {

@@ -9,15 +9,15 @@ use actbook::config::Config;
 use actbook::service::{ActionFacts, ActionRecord, DatabaseOptions, JournalFilter, Service, StatsFilter};
 use serde_json::{Value, json};
 
-use crate::door::{Server, put, timed};
-use crate::figures::Figures;
+use crate::mcp_calls::{BenchServer, record_calls, time_calls};
+use crate::measurements::Measurements;
 
 const PAGE: u64 = 20;
 /// The last page may take at most this many times as long as the first.
 const GROWTH_MAX: f64 = 2.0;
 
 /// Appends a page of entries by a rare actor; returns the last position.
-pub async fn rare(url: &str) -> anyhow::Result<Value> {
+pub async fn write_rare_entries(url: &str) -> anyhow::Result<Value> {
     let service = Service::open(url, DatabaseOptions::default(), &Config::default()).await?;
     for _ in 0..PAGE {
         let facts = ActionFacts { entity: Some("the last page".into()), ..ActionFacts::default() };
@@ -29,7 +29,7 @@ pub async fn rare(url: &str) -> anyhow::Result<Value> {
 }
 
 /// Times the first and the second query for rare entries and for statistics, in ms.
-pub async fn first(url: &str) -> anyhow::Result<Value> {
+pub async fn time_first_queries(url: &str) -> anyhow::Result<Value> {
     let service = Service::open(url, DatabaseOptions::default(), &Config::default()).await?;
     let mut times_ms = Vec::new();
     for _ in 0..2 {
@@ -55,76 +55,80 @@ pub async fn first(url: &str) -> anyhow::Result<Value> {
 }
 
 /// A named query, with its first and its last page.
-struct Asked {
+struct PageQuery {
     name: &'static str,
-    words: &'static str,
+    label: &'static str,
     first: Value,
     last: Value,
 }
 
-pub fn rows(
-    measurements: &mut Figures,
+pub fn measure(
+    measurements: &mut Measurements,
     name: &str,
     url: &str,
     position: u64,
     calls: usize,
     folder: &Path,
 ) -> anyhow::Result<()> {
-    let mut server = Server::start("door", "stdio", url, folder)?;
+    let mut server = BenchServer::start("door", "stdio", url, folder)?;
     let end = position.saturating_sub(PAGE);
     let queries = [
-        Asked {
+        PageQuery {
             name: "history",
-            words: "the journal's last page over its first",
+            label: "the journal's last page over its first",
             first: json!({}),
             last: json!({ "cursor": end }),
         },
-        Asked {
+        PageQuery {
             name: "history_kind",
-            words: "the last page of one kind over its first",
+            label: "the last page of one kind over its first",
             first: json!({ "kind": "execution_ended" }),
             last: json!({ "kind": "execution_ended", "cursor": end - 40 * PAGE }),
         },
-        Asked {
+        PageQuery {
             name: "history_executions",
-            words: "the last page of executions over the first",
+            label: "the last page of executions over the first",
             first: json!({ "status": "succeeded" }),
             last: json!({ "status": "succeeded", "cursor": 40 * PAGE }),
         },
-        Asked {
+        PageQuery {
             name: "history_rare",
-            words: "20 rare entries at the journal's end over its first page",
+            label: "20 rare entries at the journal's end over its first page",
             first: json!({}),
             last: json!({ "actor": "agent:rare" }),
         },
     ];
-    for Asked { name: what, words: label, first, last } in queries {
+    for PageQuery { name: what, label, first, last } in queries {
         let (mut quick, mut slow) = (Vec::new(), Vec::new());
         // Alternating, so that a busy machine slows both.
         for _ in 0..3 {
-            quick.push(pages(&mut server, &first, calls / 3)?);
-            slow.push(pages(&mut server, &last, calls / 3)?);
+            quick.push(time_pages(&mut server, &first, calls / 3)?);
+            slow.push(time_pages(&mut server, &last, calls / 3)?);
         }
         let middle = |mut rounds: Vec<[f64; 3]>| {
             rounds.sort_by(|one, other| one[1].total_cmp(&other[1]));
             rounds[rounds.len() / 2]
         };
         let (quick, slow) = (middle(quick), middle(slow));
-        put(measurements, &format!("{name}.{what}_first"), quick);
-        put(measurements, &format!("{name}.{what}_last"), slow);
-        measurements.put(&format!("{name}.{what}_ratio"), slow[1] / quick[1]);
-        measurements.at_most(&format!("{name}: {label}, p50"), slow[1] / quick[1], bar(what));
+        record_calls(measurements, &format!("{name}.{what}_first"), quick);
+        record_calls(measurements, &format!("{name}.{what}_last"), slow);
+        measurements.record(&format!("{name}.{what}_ratio"), slow[1] / quick[1]);
+        measurements.require_at_most(
+            &format!("{name}: {label}, p50"),
+            slow[1] / quick[1],
+            growth_limit(what),
+        );
     }
     Ok(())
 }
 
 /// The allowed ratio: a rare query also reads the index, so it gets more than pages of the same query.
-fn bar(what: &str) -> f64 {
+fn growth_limit(what: &str) -> f64 {
     if what == "history_rare" { 10.0 } else { GROWTH_MAX }
 }
 
-fn pages(server: &mut Server, query: &Value, calls: usize) -> anyhow::Result<[f64; 3]> {
-    timed(calls, |_| {
+fn time_pages(server: &mut BenchServer, query: &Value, calls: usize) -> anyhow::Result<[f64; 3]> {
+    time_calls(calls, |_| {
         let found = server.call("query_ledger", query.clone())?;
         let list = if found.get("entries").is_some() { "entries" } else { "executions" };
         let count = found[list].as_array().map_or(0, Vec::len) as u64;

@@ -10,18 +10,18 @@ use actbook::service::{DatabaseOptions, NoteOwnerRef, NoteSpec, Service};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::door::{Server, put, timed};
-use crate::figures::Figures;
+use crate::mcp_calls::{BenchServer, record_calls, time_calls};
+use crate::measurements::Measurements;
 
 /// Concurrent writers while the notes are written.
-const AT_ONCE: usize = 256;
+const WRITERS: usize = 256;
 /// The number of rare words, each in one note of a hundred.
 const RARE_WORDS: usize = 100;
 
 /// Writes `notes` notes of some forty words, each with one of a hundred rare words.
-pub async fn fill(url: &str, notes: usize) -> anyhow::Result<Value> {
+pub async fn write_notes(url: &str, notes: usize) -> anyhow::Result<Value> {
     let service = Service::open(url, DatabaseOptions::default(), &Config::default()).await?;
-    let (caller, slots) = (Caller::new("bench"), Arc::new(Semaphore::new(AT_ONCE)));
+    let (caller, slots) = (Caller::new("bench"), Arc::new(Semaphore::new(WRITERS)));
     let mut writing = tokio::task::JoinSet::new();
     for number in 0..notes {
         let slot = slots.clone().acquire_owned().await?;
@@ -29,7 +29,7 @@ pub async fn fill(url: &str, notes: usize) -> anyhow::Result<Value> {
         writing.spawn(async move {
             let given = NoteSpec {
                 key: format!("note-{number}"),
-                value: json!(text(number)),
+                value: json!(note_text(number)),
                 r#type: Some("research".into()),
                 owner: NoteOwnerRef::default(),
                 metadata: None,
@@ -49,37 +49,37 @@ pub async fn fill(url: &str, notes: usize) -> anyhow::Result<Value> {
     Ok(json!({ "notes": notes }))
 }
 
-fn text(number: usize) -> String {
+fn note_text(number: usize) -> String {
     let common = (0..40).map(|at| format!("common{}", (number * 31 + at * 7) % 2_000));
     let words: Vec<String> = common.chain([format!("rare{}", number % RARE_WORDS)]).collect();
     words.join(" ")
 }
 
-pub fn rows(
-    measurements: &mut Figures,
+pub fn measure(
+    measurements: &mut Measurements,
     name: &str,
     url: &str,
     calls: usize,
     folder: &Path,
 ) -> anyhow::Result<()> {
-    let mut server = Server::start("door", "stdio", url, folder)?;
+    let mut server = BenchServer::start("door", "stdio", url, folder)?;
     let notes = crate::parts::NOTES;
-    let by_key = timed(calls, |number| {
+    let by_key = time_calls(calls, |number| {
         let key = format!("note-{}", number * 7_919 % notes);
         let found = server.call("query_context", json!({ "key": key }))?;
         anyhow::ensure!(found["notes"][0]["key"] == key, "the note is found: {found}");
         Ok(())
     })?;
-    let search = timed(calls, |number| {
+    let search = time_calls(calls, |number| {
         let words = format!("rare{}", number % RARE_WORDS);
         let found = server.call("query_context", json!({ "search": words }))?;
         anyhow::ensure!(found["notes"].as_array().is_some_and(|notes| notes.len() == 20), "a page is found");
         Ok(())
     })?;
-    put(measurements, &format!("{name}.note_by_key"), by_key);
-    put(measurements, &format!("{name}.note_search"), search);
+    record_calls(measurements, &format!("{name}.note_by_key"), by_key);
+    record_calls(measurements, &format!("{name}.note_search"), search);
     let ratio = search[1] / by_key[1];
-    measurements.at_most(
+    measurements.require_at_most(
         &format!("{name}: a search among 100,000 notes over a fetch by key, p50"),
         ratio,
         20.0,

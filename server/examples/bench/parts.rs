@@ -40,7 +40,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
 }
 
-async fn open(url: &str, calls: Arc<AtomicU64>) -> anyhow::Result<Service> {
+async fn open_service(url: &str, calls: Arc<AtomicU64>) -> anyhow::Result<Service> {
     let output = payload();
     let tools = Tools::new(&Config::default()).with_server_executor("bench", move |_| {
         calls.fetch_add(1, Ordering::Relaxed);
@@ -56,24 +56,25 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let [part, url, ..] = arguments else { anyhow::bail!("--part NAME URL [NUMBER…]") };
     let transport = arguments.get(2).map_or("", String::as_str);
     match part.as_str() {
-        "echo" => return runtime()?.block_on(crate::doors::echo(transport)),
-        "door" => return runtime()?.block_on(crate::doors::door(url, transport)),
+        "echo" => return runtime()?.block_on(crate::mcp_servers::serve_echo(transport)),
+        "door" => return runtime()?.block_on(crate::mcp_servers::serve_actbook(url, transport)),
         _ => {}
     }
     let answer = match part.as_str() {
-        "executions" => runtime()?.block_on(executions(url, number(2)?, number(3)?, number(4)?))?,
+        "executions" => runtime()?.block_on(run_executions(url, number(2)?, number(3)?, number(4)?))?,
         "start" => {
             let start = Instant::now();
-            runtime()?
-                .block_on(async { anyhow::Ok(open(url, Arc::default()).await?.plans().await?.len()) })?;
+            runtime()?.block_on(async {
+                anyhow::Ok(open_service(url, Arc::default()).await?.plans().await?.len())
+            })?;
             json!({ "ms": start.elapsed().as_secs_f64() * 1000.0 })
         }
-        "hot" => crate::hot::run(number(2)?)?,
-        "notes" => runtime()?.block_on(crate::notes::fill(url, NOTES))?,
-        "rare" => runtime()?.block_on(crate::history::rare(url))?,
-        "first" => runtime()?.block_on(crate::history::first(url))?,
-        "hang" => runtime()?.block_on(hang(url, number(2)?))?,
-        "recover" => runtime()?.block_on(recover(url, number(2)?))?,
+        "hot" => crate::engine_path::run_execution(number(2)?)?,
+        "notes" => runtime()?.block_on(crate::notes::write_notes(url, NOTES))?,
+        "rare" => runtime()?.block_on(crate::history::write_rare_entries(url))?,
+        "first" => runtime()?.block_on(crate::history::time_first_queries(url))?,
+        "hang" => runtime()?.block_on(start_hanging_calls(url, number(2)?))?,
+        "recover" => runtime()?.block_on(resume_after_kill(url, number(2)?))?,
         _ => anyhow::bail!("there is no part `{part}`"),
     };
     anstream::println!("{answer}");
@@ -81,9 +82,9 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// Runs executions of no-op steps, `at_once` at a time.
-async fn executions(url: &str, executions: usize, steps: usize, at_once: usize) -> anyhow::Result<Value> {
+async fn run_executions(url: &str, executions: usize, steps: usize, at_once: usize) -> anyhow::Result<Value> {
     let calls = Arc::new(AtomicU64::new(0));
-    let service = open(url, calls.clone()).await?;
+    let service = open_service(url, calls.clone()).await?;
     let caller = Caller::new("bench");
     let saved = service.save_plan(&caller, &plan(steps, json!({})), true).await?;
     service.runner().await?;
@@ -114,7 +115,7 @@ async fn executions(url: &str, executions: usize, steps: usize, at_once: usize) 
 }
 
 /// Starts executions whose idempotent call never ends, prints a line, and waits to be killed.
-async fn hang(url: &str, executions: usize) -> anyhow::Result<Value> {
+async fn start_hanging_calls(url: &str, executions: usize) -> anyhow::Result<Value> {
     let calls = Arc::new(AtomicU64::new(0));
     let counted = calls.clone();
     let tools = Tools::new(&Config::default()).with_server_executor("bench", move |_| {
@@ -139,10 +140,10 @@ async fn hang(url: &str, executions: usize) -> anyhow::Result<Value> {
 }
 
 /// Resumes all executions of a dead process; the time counts from the start of this process.
-async fn recover(url: &str, executions: usize) -> anyhow::Result<Value> {
+async fn resume_after_kill(url: &str, executions: usize) -> anyhow::Result<Value> {
     let start = Instant::now();
     let calls = Arc::new(AtomicU64::new(0));
-    let service = open(url, calls.clone()).await?;
+    let service = open_service(url, calls.clone()).await?;
     let taken = BackgroundDriver::new(service.clone()).take_over_orphaned().await?;
     anyhow::ensure!(taken == executions, "{taken} of {executions} were taken up");
     while calls.load(Ordering::Relaxed) < executions as u64 {

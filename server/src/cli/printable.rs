@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn json_for_a_terminal_means_the_same() {
+    fn escaped_json_for_a_terminal_parses_equal() {
         let value = serde_json::json!({ "text": "\u{9b}31m \u{202e} \u{1b} é" });
         let shown = escape_json(&value.to_string());
         assert!(!shown.chars().any(acts_on_terminal), "{shown}");

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_without_spaces_become_pairs() {
+    fn scripts_without_spaces_become_bigrams() {
         assert_eq!(split("東京都v2"), ["東京", "京都", "都", "v2"]);
         let sought = |text: &str| SearchQuery::parse(text).unwrap().fts5_queries().0;
         assert_eq!(sought("京都"), "\"京都\"");
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_reads_words_beginnings_and_phrases() {
+    fn search_parses_words_prefixes_and_phrases() {
         let sought = SearchQuery::parse("Post* \"read replica\" db-7").unwrap();
         assert_eq!(sought.fts5_queries().0, "\"post\" * AND \"read replica\" AND \"db 7\"");
         assert_eq!(sought.tsqueries().0, "('post':*) & ('read' <-> 'replica') & ('db' <-> '7')");

@@ -1,15 +1,16 @@
 //! Tests of the command line through the real binary. Each test has its own sandbox: data folder, database,
 //! config, and the demo server as the only MCP server.
 
-mod answers;
-mod care;
+mod async_tools;
+mod changing_server;
+mod control;
 mod demo;
 mod environment;
 mod escapes;
 mod examples;
 mod http;
 mod import;
-mod long;
+mod maintenance;
 mod pins;
 mod policies;
 mod preflight;
@@ -17,8 +18,7 @@ mod records;
 mod refusals;
 mod round_trip;
 mod secrets;
-mod shifty;
-mod shown;
+mod show_output;
 mod signals;
 mod templates;
 mod terminal;
@@ -35,12 +35,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Time limit of every wait; a test that reaches it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
 
 /// A temporary folder with its own config, data folder and environment, in which commands are run.
-pub struct House {
+pub struct Sandbox {
     pub folder: TempDir,
     /// The URL or path given as `ACTBOOK_DATABASE`; `None` means the default database of the sandbox.
     pub database: Option<String>,
@@ -49,34 +49,34 @@ pub struct House {
 }
 
 /// Exit code and output of a finished command.
-pub struct Ran {
+pub struct CliOutput {
     pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
+    pub stdout: String,
+    pub stderr: String,
 }
 
-impl From<Output> for Ran {
+impl From<Output> for CliOutput {
     fn from(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 }
 
-impl House {
+impl Sandbox {
     /// Configures the demo server as `files`, and `command/hold`, which runs until `release` is called.
     pub fn new() -> Self {
-        let house = Self { folder: tempfile::tempdir().unwrap(), database: None, variables: Vec::new() };
+        let sandbox = Self { folder: tempfile::tempdir().unwrap(), database: None, variables: Vec::new() };
         let hold = json!({ "argv": ["sh", "-c", "echo $$ > pid; touch holding; until [ -e released ]; do sleep 0.01; done; echo held"] });
         let config = json!({
             "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"] } },
             "commands": { "hold": hold },
         });
-        house.config(config);
-        house
+        sandbox.write_config(config);
+        sandbox
     }
 
     /// Replaces the config that `new` wrote, and trusts it.
-    pub fn config(&self, config: Value) {
+    pub fn write_config(&self, config: Value) {
         self.write("actbook.yaml", &config.to_string());
     }
 
@@ -118,7 +118,7 @@ impl House {
         command
     }
 
-    pub fn run(&self, words: &[&str]) -> Ran {
+    pub fn run(&self, words: &[&str]) -> CliOutput {
         self.command(words).output().unwrap().into()
     }
 
@@ -126,16 +126,16 @@ impl House {
     #[track_caller]
     pub fn expect(&self, code: i32, words: &[&str]) -> String {
         let ran = self.run(words);
-        assert_eq!(ran.code, Some(code), "{words:?}\n{}\n{}", ran.out, ran.err);
-        ran.out
+        assert_eq!(ran.code, Some(code), "{words:?}\n{}\n{}", ran.stdout, ran.stderr);
+        ran.stdout
     }
 
     /// Runs the command with `--json` and parses the one document that it prints.
     #[track_caller]
     pub fn json(&self, words: &[&str]) -> Value {
         let ran = self.run(&[words, &["--json"]].concat());
-        serde_json::from_str(&ran.out)
-            .unwrap_or_else(|error| panic!("{words:?}: {error}\n{}\n{}", ran.out, ran.err))
+        serde_json::from_str(&ran.stdout)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}\n{}\n{}", ran.stdout, ran.stderr))
     }
 
     /// Spawns the command with piped stdout and stderr.
@@ -149,37 +149,39 @@ impl House {
     }
 
     /// Follows the journal from its beginning in a separate process.
-    pub fn journal(&self) -> Follower {
-        Follower::new(self.command(&["journal", "--follow", "--json"]))
+    pub fn follow_journal(&self) -> JournalFollower {
+        JournalFollower::new(self.command(&["journal", "--follow", "--json"]))
     }
 }
 
 /// A `journal --follow` process and its entries as they are written.
-pub struct Follower {
+pub struct JournalFollower {
     child: Child,
     lines: Receiver<String>,
 }
 
-impl Drop for Follower {
+impl Drop for JournalFollower {
     fn drop(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 }
 
-impl Follower {
+impl JournalFollower {
     fn new(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = lines(child.stdout.take().unwrap());
+        let lines = read_lines(child.stdout.take().unwrap());
         Self { child, lines }
     }
 
     /// Waits for the next entry of this kind, and of this step where one is given.
     #[track_caller]
-    pub fn until(&self, kind: &str, step: Option<&str>) -> Value {
+    pub fn wait_for(&self, kind: &str, step: Option<&str>) -> Value {
         loop {
-            let line =
-                self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {kind} {step:?} arrived"));
+            let line = self
+                .lines
+                .recv_timeout(TEST_TIMEOUT)
+                .unwrap_or_else(|_| panic!("no {kind} {step:?} arrived"));
             let entry: Value = serde_json::from_str(&line).unwrap();
             let same_kind = entry["kind"].as_str().unwrap().starts_with(&format!("{kind}."));
             if same_kind && step.is_none_or(|step| entry["body"]["step"] == step) {
@@ -190,10 +192,10 @@ impl Follower {
 }
 
 /// Reads lines in a thread and returns them as a channel.
-fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
+fn read_lines(reader: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {
-        let read = BufReader::new(from).lines().map_while(Result::ok);
+        let read = BufReader::new(reader).lines().map_while(Result::ok);
         read.take_while(|line| sender.send(line.clone()).is_ok()).count()
     });
     lines
@@ -201,8 +203,8 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
 
 /// Waits until a line that contains `text` arrives.
 #[track_caller]
-fn hears(said: &Receiver<String>, words: &str) {
-    while !said.recv_timeout(PATIENCE).unwrap().contains(words) {}
+fn wait_for_line(lines: &Receiver<String>, text: &str) {
+    while !lines.recv_timeout(TEST_TIMEOUT).unwrap().contains(text) {}
 }
 
 /// The step with this id in an execution's view.

@@ -2,10 +2,10 @@
 //! both databases, through the crate root's items only.
 
 pub mod crash;
-mod door;
 mod faults;
-mod leaving;
+mod operations;
 mod run;
+mod shutdown;
 mod watch;
 
 use std::sync::{Arc, Mutex};
@@ -21,11 +21,11 @@ fn builder(url: &str) -> Builder {
 
 /// Records every call made to the test's executors.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<Call>>>);
+struct RecordedCalls(Arc<Mutex<Vec<Call>>>);
 
-impl Heard {
+impl RecordedCalls {
     /// An executor that records each call and then runs `act`.
-    fn tool<A>(&self, act: impl Fn(Call) -> A + Send + Sync + 'static) -> Executor
+    fn executor<A>(&self, act: impl Fn(Call) -> A + Send + Sync + 'static) -> Executor
     where
         A: Future<Output = Result<Value, Fault>> + Send + 'static,
     {
@@ -38,14 +38,14 @@ impl Heard {
 
     /// An executor that succeeds and returns its arguments under `got`.
     fn echo(&self) -> Executor {
-        self.tool(async |call| Ok(json!({ "got": call.arguments })))
+        self.executor(async |call| Ok(json!({ "got": call.arguments })))
     }
 
     fn calls(&self) -> Vec<Call> {
         self.0.lock().unwrap().clone()
     }
 
-    fn tools(&self) -> Vec<String> {
+    fn tool_names(&self) -> Vec<String> {
         self.calls().into_iter().map(|call| call.tool).collect()
     }
 }
@@ -75,11 +75,11 @@ impl Gate {
     }
 
     /// Waits until one more call is in flight.
-    async fn arrived(&self) {
+    async fn wait_for_call(&self) {
         self.arrived.acquire().await.unwrap().forget();
     }
 
-    fn let_through(&self) {
+    fn release_one(&self) {
         self.open.add_permits(1);
     }
 }
@@ -104,11 +104,11 @@ async fn run(client: &Client, name: &str, steps: Value) -> ExecutionView {
     client.run(name, None).await.unwrap()
 }
 
-fn of<'a>(view: &'a ExecutionView, step: &str) -> &'a StepView {
+fn step_view<'a>(view: &'a ExecutionView, step: &str) -> &'a StepView {
     view.steps.iter().find(|one| one.id.as_str() == step).expect("the plan has this step")
 }
 
-fn error_of(view: &ExecutionView, step: &str) -> (String, String) {
-    let error = of(view, step).error.as_ref().expect("the step has an error");
+fn step_error(view: &ExecutionView, step: &str) -> (String, String) {
+    let error = step_view(view, step).error.as_ref().expect("the step has an error");
     (error.category.to_string(), error.message.clone())
 }

@@ -2,34 +2,34 @@
 //! start `actbook` as a user would, read the journal over a separate database connection, and count the
 //! calls that arrive by the tools' witness file.
 
-mod away;
-mod book;
 mod checks;
-mod five;
+mod database_outage;
+mod direct_sql;
+mod fixture;
 mod frozen;
 mod kill;
-mod npm;
-mod outside;
-mod reference;
+mod npm_servers;
+mod real_servers;
+mod reference_plan;
 mod takeover;
 pub mod tasks;
 
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-use book::{Book, Said};
+use fixture::{CliFixture, CommandOutput};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A wait that takes longer than this fails the test.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// SplitMix64 generator, seeded so that a failing schedule can be repeated.
 #[derive(Debug, Clone)]
-struct Dice(u64);
+struct ScheduleRng(u64);
 
-impl Dice {
+impl ScheduleRng {
     /// Returns a number in `0..limit`.
-    fn roll(&mut self, limit: u64) -> u64 {
+    fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -45,7 +45,7 @@ pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = poll() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "timed out waiting for {what}");
+        assert!(begun.elapsed() < TIMEOUT, "timed out waiting for {what}");
         std::thread::yield_now();
     }
 }
@@ -68,12 +68,12 @@ fn is_stopped(process: Pid) -> bool {
 
 /// Stops a process while it has no write transaction open: a process stopped inside a transaction would block
 /// every other writer.
-fn freeze(child: &Child, fixture: &Book) {
+fn freeze(child: &Child, fixture: &CliFixture) {
     let process = Pid::from_child(child);
     wait_for("the process to be stopped between two writes", || {
         kill_process(process, Signal::STOP).unwrap();
         wait_for("the process to stop", || is_stopped(process).then_some(()));
-        if fixture.outside().is_writable() {
+        if fixture.direct_sql().is_writable() {
             return Some(());
         }
         kill_process(process, Signal::CONT).unwrap();
@@ -82,15 +82,15 @@ fn freeze(child: &Child, fixture: &Book) {
 }
 
 /// Takes an execution over from a frozen driver, once its lease has lapsed.
-fn take_over(fixture: &Book, id: &str) -> Said {
+fn take_over(fixture: &CliFixture, id: &str) -> CommandOutput {
     let resume = ["resume", id];
-    let output = fixture.say(&resume);
+    let output = fixture.run(&resume);
     // While the lease is valid, `resume` only watches.
-    if output.json["code"] == "nobody_drives" { fixture.say(&resume) } else { output }
+    if output.json["code"] == "nobody_drives" { fixture.run(&resume) } else { output }
 }
 
 /// Waits for the process to exit, within the time-out, and returns its output.
-fn finish(mut child: Child) -> Output {
+fn wait_for_exit(mut child: Child) -> Output {
     wait_for("the process to end", || child.try_wait().expect("the child is ours"));
     child.wait_with_output().expect("its output is read")
 }

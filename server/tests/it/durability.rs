@@ -1,18 +1,18 @@
 //! Acknowledged writes survive crashes, power cuts and full disks, and `verify` detects tampering: real
 //! processes and real databases.
 
-pub mod book;
-pub mod calls;
+pub mod call_stats;
 mod cleanup;
 mod clock;
-pub mod dice;
+mod concurrent_ledgers;
+mod disk_full;
 mod export;
-mod full;
+pub mod fixture;
 mod head;
-mod keys;
-mod neighbours;
-mod power;
-pub mod process;
+pub mod helper_process;
+mod power_cut;
 mod rebuild;
+mod request_keys;
+pub mod rng;
 mod tamper;
-mod twenty;
+mod twenty_processes;

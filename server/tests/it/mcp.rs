@@ -10,35 +10,35 @@ mod claims;
 mod clients;
 mod conformance;
 mod crowd;
+mod discovery;
 mod elicit;
 mod floods;
 mod forged;
 mod http;
+mod idempotency_keys;
 mod install;
-mod keys;
-mod live;
-mod offers;
+mod live_updates;
 mod profiles;
 mod projects;
 mod record;
 mod reports;
 mod results;
-mod round;
+pub mod serve_process;
 mod templates;
+mod text_only_agent;
 mod undo_approvals;
-pub mod web;
 
 use serde_json::{Value, json};
 
-use crate::cli::House;
+use crate::cli::Sandbox;
 
 /// A plan named `work` with these steps.
-fn steps(list: &[Value]) -> Value {
+fn work_plan(list: &[Value]) -> Value {
     json!({ "name": "work", "steps": list })
 }
 
 /// A step that writes a file and whose compensation deletes it.
-fn write(id: &str, path: &str) -> Value {
+fn write_step(id: &str, path: &str) -> Value {
     json!({
         "id": id,
         "tool": "files/write_file",
@@ -48,11 +48,11 @@ fn write(id: &str, path: &str) -> Value {
 }
 
 /// A step that runs until the sandbox's `release` is called.
-fn hold(id: &str) -> Value {
+fn hold_step(id: &str) -> Value {
     json!({ "id": id, "tool": "command/hold", "read_only": true })
 }
 
 /// The number of executions in the database.
-fn executions(house: &House) -> usize {
-    house.json(&["list", "--limit", "100000"]).as_array().unwrap().len()
+fn count_executions(sandbox: &Sandbox) -> usize {
+    sandbox.json(&["list", "--limit", "100000"]).as_array().unwrap().len()
 }

@@ -2,22 +2,22 @@
 //! statistics. On both databases.
 
 mod agent;
-mod brought;
-mod chance;
-mod doors;
-mod figures;
 mod history;
-mod looking;
+mod history_queries;
+mod interfaces;
 mod notes;
 mod projects;
-mod raw;
+mod random_history;
+mod recount;
 mod search;
+mod stats;
+mod task_plans;
 mod tasks;
 
 use actbook::service::{NoteFilter, NoteOwnerRef, NoteReceipt, NoteSpec, NoteView};
 use serde_json::Value;
 
-use crate::durability::book::Book;
+use crate::durability::fixture::ServiceFixture;
 
 fn note(key: &str, value: impl Into<Value>) -> NoteSpec {
     NoteSpec {
@@ -30,15 +30,15 @@ fn note(key: &str, value: impl Into<Value>) -> NoteSpec {
     }
 }
 
-fn of_task(task: &str) -> NoteOwnerRef {
+fn task_owner(task: &str) -> NoteOwnerRef {
     NoteOwnerRef { task: Some(task.to_owned()), ..NoteOwnerRef::default() }
 }
 
-async fn set(fixture: &Book, given: NoteSpec) -> NoteReceipt {
+async fn set_note(fixture: &ServiceFixture, given: NoteSpec) -> NoteReceipt {
     fixture.service.set_note(&fixture.caller, given).await.expect("the note is written")
 }
 
-async fn find(fixture: &Book, filter: NoteFilter) -> Vec<NoteView> {
+async fn find_notes(fixture: &ServiceFixture, filter: NoteFilter) -> Vec<NoteView> {
     fixture.service.notes(&filter, 100).await.expect("notes can be queried").notes
 }
 
@@ -46,6 +46,6 @@ fn by_key(key: &str) -> NoteFilter {
     NoteFilter { key: Some(key.to_owned()), ..NoteFilter::default() }
 }
 
-fn by_words(search: &str) -> NoteFilter {
+fn by_search(search: &str) -> NoteFilter {
     NoteFilter { search: Some(search.to_owned()), ..NoteFilter::default() }
 }

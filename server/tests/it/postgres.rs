@@ -36,13 +36,13 @@ struct Cluster {
 fn cluster() -> &'static Cluster {
     CLUSTER.get_or_init(|| match std::env::var("ACTBOOK_TEST_POSTGRES") {
         Ok(url) => Cluster { url, _watchdog: None },
-        Err(_) => start(),
+        Err(_) => start_cluster(),
     })
 }
 
-fn start() -> Cluster {
-    let programs = programs().expect("PostgreSQL is missing: `cargo xtask test` installs it");
-    let mut command = shell();
+fn start_cluster() -> Cluster {
+    let programs = postgres_programs().expect("PostgreSQL is missing: `cargo xtask test` installs it");
+    let mut command = postgres_shell();
     let mut watchdog = command
         .args(["-c", WATCHDOG])
         .arg(&programs)
@@ -60,7 +60,7 @@ fn start() -> Cluster {
 }
 
 /// A shell for the watchdog; as user `postgres` under root, because PostgreSQL refuses to run as root.
-fn shell() -> Command {
+fn postgres_shell() -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new("sh");
     }
@@ -69,7 +69,7 @@ fn shell() -> Command {
     command
 }
 
-fn programs() -> Option<PathBuf> {
+fn postgres_programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let mut folders: Vec<PathBuf> =
         versions.filter_map(|version| Some(version.ok()?.path().join("bin"))).collect();
@@ -79,42 +79,42 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// A database in the cluster, dropped on drop.
-pub struct Database {
+pub struct PostgresDatabase {
     name: String,
     pub url: String,
 }
 
-impl Database {
+impl PostgresDatabase {
     pub async fn create() -> Self {
         let number = DATABASES.fetch_add(1, Ordering::Relaxed);
         let name = format!("actbook_test_{}_{number}", std::process::id());
-        admin(&format!("CREATE DATABASE {name}")).await;
-        Self { url: in_database(&cluster().url, &name), name }
+        execute_as_admin(&format!("CREATE DATABASE {name}")).await;
+        Self { url: url_for_database(&cluster().url, &name), name }
     }
 }
 
-impl Drop for Database {
+impl Drop for PostgresDatabase {
     fn drop(&mut self) {
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         let dropping = std::thread::spawn(move || {
-            tokio::runtime::Runtime::new().expect("a runtime starts").block_on(admin(&drop));
+            tokio::runtime::Runtime::new().expect("a runtime starts").block_on(execute_as_admin(&drop));
         });
         assert!(dropping.join().is_ok() || std::thread::panicking(), "the scratch database was not dropped");
     }
 }
 
-fn in_database(url: &str, name: &str) -> String {
+fn url_for_database(url: &str, name: &str) -> String {
     let (address, options) = url.split_once('?').unwrap_or((url, ""));
     let (server, _) = address.rsplit_once('/').expect("the address names a database");
     if options.is_empty() { format!("{server}/{name}") } else { format!("{server}/{name}?{options}") }
 }
 
-async fn admin(sql: &str) {
+async fn execute_as_admin(sql: &str) {
     execute(&cluster().url, sql).await;
 }
 
 /// Terminates every other connection to this database, like a server restart.
-pub async fn end_connections(url: &str) {
+pub async fn terminate_connections(url: &str) {
     let end = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity \
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
     execute(url, end).await;
@@ -130,7 +130,7 @@ pub async fn execute(url: &str, sql: &str) {
 }
 
 /// The URL with `synchronous_commit=off`: its sessions acknowledge before they sync.
-pub fn without_sync(url: &str) -> String {
+pub fn url_without_sync(url: &str) -> String {
     let joint = if url.contains('?') { '&' } else { '?' };
     format!("{url}{joint}options=-csynchronous_commit%3Doff")
 }

@@ -1,12 +1,12 @@
 //! The store on both databases, through one harness.
 
 mod append;
-mod bell;
-mod lists;
+mod nodes;
+mod notify;
 mod open;
+mod projections;
 pub mod proxy;
 mod rows;
-mod seats;
 
 use actbook_engine::id::{StreamId, TenantId};
 
@@ -14,17 +14,17 @@ use actbook::store::{
     Appended, Appender, Batch, DatabaseOptions, Db, Entry, Error, JournalHead, Statement, journal,
 };
 
-use crate::postgres::Database;
+use crate::postgres::PostgresDatabase;
 
 pub const TENANT: TenantId = actbook::store::DEFAULT_TENANT;
 
 /// A fresh database and its URL; deleted on drop.
-pub struct Scratch {
+pub struct ScratchDatabase {
     pub db: Db,
     pub url: String,
     pub kind: Kind,
     /// Dropped last.
-    _place: Place,
+    _storage: ScratchStorage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,16 +35,16 @@ pub enum Kind {
 
 /// The folder or server database behind a scratch database.
 #[expect(dead_code, reason = "held only for what its drop does")]
-pub enum Place {
+pub enum ScratchStorage {
     Folder(tempfile::TempDir),
-    Database(Database),
+    Database(PostgresDatabase),
 }
 
-impl Scratch {
+impl ScratchDatabase {
     pub async fn new(kind: Kind) -> Self {
-        let (storage, url) = place(kind).await;
+        let (storage, url) = create_storage(kind).await;
         let db = open(&url).await;
-        Self { db, url, kind, _place: storage }
+        Self { db, url, kind, _storage: storage }
     }
 
     /// Runs SQL over a separate connection.
@@ -64,17 +64,17 @@ impl Scratch {
     }
 }
 
-pub async fn place(kind: Kind) -> (Place, String) {
+pub async fn create_storage(kind: Kind) -> (ScratchStorage, String) {
     match kind {
         Kind::Sqlite => {
             let folder = tempfile::tempdir().expect("a scratch folder");
             let url = format!("sqlite:{}", folder.path().join("deep/er/book.db").display());
-            (Place::Folder(folder), url)
+            (ScratchStorage::Folder(folder), url)
         }
         Kind::Postgres => {
-            let database = Database::create().await;
+            let database = PostgresDatabase::create().await;
             let url = database.url.clone();
-            (Place::Database(database), url)
+            (ScratchStorage::Database(database), url)
         }
     }
 }
@@ -84,15 +84,15 @@ pub async fn open(url: &str) -> Db {
 }
 
 /// Runs a check on a fresh database of one kind.
-pub fn on(kind: Kind, check: impl AsyncFn(Scratch)) {
+pub fn run_on(kind: Kind, check: impl AsyncFn(ScratchDatabase)) {
     eprintln!("on {kind:?}");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
-    runtime.block_on(async { check(Scratch::new(kind).await).await });
+    runtime.block_on(async { check(ScratchDatabase::new(kind).await).await });
 }
 
-pub fn for_each_database(check: impl AsyncFn(Scratch)) {
-    on(Kind::Sqlite, &check);
-    on(Kind::Postgres, &check);
+pub fn for_each_database(check: impl AsyncFn(ScratchDatabase)) {
+    run_on(Kind::Sqlite, &check);
+    run_on(Kind::Postgres, &check);
 }
 
 pub fn head(db: &Db) -> JournalHead {
@@ -132,14 +132,14 @@ pub fn batch(old: JournalHead, entries: Vec<Entry>, others: Vec<Statement>) -> B
 }
 
 /// Runs blocking work on a thread outside any Tokio runtime, as the ledger's writer does.
-pub fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub fn off_runtime<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|threads| threads.spawn(work).join()).unwrap_or_else(|panic| {
         std::panic::resume_unwind(panic);
     })
 }
 
 pub fn append(appender: &mut Appender, batch: &Batch) -> Result<Appended, Error> {
-    apart(|| appender.append(batch))
+    off_runtime(|| appender.append(batch))
 }
 
 /// One entry after the head, as the ledger would append it.

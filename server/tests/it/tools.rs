@@ -3,23 +3,23 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod catalog;
-pub mod children;
 mod commands;
 mod config;
 mod demo;
 mod faults;
 mod floods;
-pub mod hostile;
+pub mod hostile_http;
+mod hostile_http_table;
+mod hostile_stdio;
+pub mod hostile_stdio_table;
 mod http_tools;
-mod http_zoo;
-mod late;
+mod late_answers;
 mod limits;
 pub mod mcp_http;
 pub mod pins;
 mod questions;
 mod secrets;
 mod ssrf;
-mod zoo;
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -31,7 +31,7 @@ use actbook_engine::policy::ErrorCategory;
 use serde_json::{Value, json};
 
 /// A wait that takes longer than this fails the test.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn tools(folder: &Path, config: Value) -> Tools {
     let config = Config::parse(&config.to_string(), folder).expect("the test's config is well formed");
@@ -43,25 +43,25 @@ fn demo_server(folder: &Path) -> Value {
     json!({ "command": env!("CARGO_BIN_EXE_actbook"), "args": ["demo-tools", "--folder", folder] })
 }
 
-fn a_call(tool: &str, arguments: Value) -> Call {
+fn new_call(tool: &str, arguments: Value) -> Call {
     let key = "key-1".to_owned();
     Call {
         tool: tool.to_owned(),
         arguments,
         pin: None,
         key,
-        timeout: PATIENCE,
+        timeout: TIMEOUT,
         context: Default::default(),
         origin: None,
     }
 }
 
 async fn call(tools: &Tools, tool: &str, arguments: Value) -> CallOutcome {
-    tools.call(a_call(tool, arguments), |_| {}, std::future::pending()).await
+    tools.call(new_call(tool, arguments), |_| {}, std::future::pending()).await
 }
 
 async fn call_within(tools: &Tools, tool: &str, timeout: Duration) -> CallOutcome {
-    let call = Call { timeout, ..a_call(tool, json!({})) };
+    let call = Call { timeout, ..new_call(tool, json!({})) };
     tools.call(call, |_| {}, std::future::pending()).await
 }
 
@@ -74,7 +74,7 @@ async fn watched_call(tools: &Tools, call: Call) -> (CallOutcome, Vec<Option<Pro
 
 /// The output of a call that must have succeeded.
 #[track_caller]
-fn output(ended: CallOutcome) -> Value {
+fn expect_output(ended: CallOutcome) -> Value {
     match ended {
         CallOutcome::Succeeded { output } => output,
         CallOutcome::Failed { .. } | CallOutcome::Unknown { .. } | CallOutcome::InputRequired { .. } => {
@@ -85,7 +85,7 @@ fn output(ended: CallOutcome) -> Value {
 
 /// Category, message and `sent` of a call that must have failed.
 #[track_caller]
-fn failure(ended: CallOutcome) -> (ErrorCategory, String, bool) {
+fn expect_failure(ended: CallOutcome) -> (ErrorCategory, String, bool) {
     match ended {
         CallOutcome::Failed { category, message, sent, .. } => (category, message, sent),
         CallOutcome::Succeeded { .. } | CallOutcome::Unknown { .. } | CallOutcome::InputRequired { .. } => {
@@ -96,7 +96,7 @@ fn failure(ended: CallOutcome) -> (ErrorCategory, String, bool) {
 
 /// Category and message of a call whose outcome must be unknown.
 #[track_caller]
-fn unknown(ended: CallOutcome) -> (ErrorCategory, String) {
+fn expect_unknown(ended: CallOutcome) -> (ErrorCategory, String) {
     match ended {
         CallOutcome::Unknown { category, message, .. } => (category, message),
         CallOutcome::Succeeded { .. } | CallOutcome::Failed { .. } | CallOutcome::InputRequired { .. } => {
@@ -106,7 +106,7 @@ fn unknown(ended: CallOutcome) -> (ErrorCategory, String) {
 }
 
 /// The processes of a group that are alive; zombies do not count.
-pub fn living(group: u32) -> Vec<u32> {
+pub fn live_processes(group: u32) -> Vec<u32> {
     let stat = |entry: std::fs::DirEntry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
         let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
@@ -120,8 +120,8 @@ pub fn living(group: u32) -> Vec<u32> {
 /// Waits until a process group is empty: a killed process takes a moment to disappear.
 async fn assert_group_ends(group: u32) {
     let started = Instant::now();
-    while !living(group).is_empty() {
-        assert!(started.elapsed() < PATIENCE, "left of the group {group}: {:?}", living(group));
+    while !live_processes(group).is_empty() {
+        assert!(started.elapsed() < TIMEOUT, "left of the group {group}: {:?}", live_processes(group));
         tokio::task::yield_now().await;
     }
 }

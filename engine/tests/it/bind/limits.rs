@@ -22,9 +22,9 @@ fn bind(expression: &str, inputs: Value) -> Result<Value, String> {
 }
 
 /// Builds an expression of the given nesting depth.
-type Form = fn(usize) -> String;
+type NestingForm = fn(usize) -> String;
 
-fn nestings() -> Vec<(&'static str, Form)> {
+fn nestings() -> Vec<(&'static str, NestingForm)> {
     vec![
         ("parentheses", |n| format!("{}1{}", "(".repeat(n), ")".repeat(n))),
         ("lists", |n| format!("{}1{}", "[".repeat(n), "]".repeat(n))),
@@ -108,7 +108,7 @@ fn nesting_up_to_the_caps_works() {
 }
 
 #[test]
-fn what_is_beyond_a_cap_is_refused_with_the_cap() {
+fn expression_beyond_a_limit_is_refused_with_the_limit() {
     let refused = |expression: &str| bind(expression, json!({})).expect_err(expression);
     assert!(refused(&format!("'{}'", "x".repeat(SOURCE_BYTES_MAX))).contains("longer than 4096 bytes"));
     assert!(
@@ -120,7 +120,7 @@ fn what_is_beyond_a_cap_is_refused_with_the_cap() {
 }
 
 #[test]
-fn little_text_can_neither_run_long_nor_grow_large() {
+fn small_expressions_are_bounded_in_time_and_size() {
     let inputs = || json!({"list": vec![1; 20_000], "text": "x".repeat(1 << 20)});
     let cases = [
         ("inputs.list.all(x, inputs.list.all(y, y == x))", "takes more than 1000000 operations"),

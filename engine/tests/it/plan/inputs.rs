@@ -3,7 +3,7 @@
 use actbook_engine::plan::Plan;
 use serde_json::{Value, json};
 
-use super::parsed;
+use super::parse_plan;
 
 const PLAN: &str = r#"
 name: login
@@ -19,17 +19,17 @@ steps:
   - {id: a, tool: s/t, arguments: {user: "${inputs.user}", proxy: "${inputs.proxy.url}"}}
 "#;
 
-fn refused(plan: &Plan, inputs: Value) -> Vec<String> {
+fn input_findings(plan: &Plan, inputs: Value) -> Vec<String> {
     let findings = plan.check_inputs(&inputs).expect_err("refused");
     findings.into_iter().map(|finding| format!("{}: {}", finding.path, finding.message)).collect()
 }
 
 #[test]
-fn inputs_are_checked_and_their_values_never_shown() {
-    let plan = parsed(PLAN);
+fn input_errors_never_show_values() {
+    let plan = parse_plan(PLAN);
     assert!(plan.check_inputs(&json!({"user": "u", "password": "long enough"})).is_ok());
     let wrong = json!({"user": 7, "password": "hunter2", "proxy": {"url": 1}});
-    let findings = refused(&plan, wrong).join("\n");
+    let findings = input_findings(&plan, wrong).join("\n");
     assert!(
         findings.contains("inputs.user: ")
             && findings.contains("inputs.password: ")
@@ -37,13 +37,13 @@ fn inputs_are_checked_and_their_values_never_shown() {
         "{findings}"
     );
     assert!(!findings.contains("hunter2"), "{findings}");
-    assert_eq!(refused(&plan, json!([])), ["inputs: the inputs are no map"]);
-    assert_eq!(refused(&plan, json!({"user": "u"})), ["inputs: \"password\" is a required property"]);
+    assert_eq!(input_findings(&plan, json!([])), ["inputs: the inputs are no map"]);
+    assert_eq!(input_findings(&plan, json!({"user": "u"})), ["inputs: \"password\" is a required property"]);
 }
 
 #[test]
-fn secrets_are_taken_out_at_any_depth_and_named() {
-    let plan = parsed(PLAN);
+fn secret_inputs_are_redacted_at_any_depth() {
+    let plan = parse_plan(PLAN);
     let kept = plan.redact_inputs(json!({"user": "u", "password": "p", "proxy": {"url": "h", "token": "t"}}));
     let marked = |name: &str| json!({"actbook:redacted": name});
     let expected = json!({"user": "u", "password": marked("inputs.password"), "proxy": {"url": "h", "token": marked("inputs.proxy.token")}});
@@ -53,7 +53,7 @@ fn secrets_are_taken_out_at_any_depth_and_named() {
 #[test]
 fn undeclared_input_is_refused_unless_the_schema_allows_further_names() {
     let plan = |more: &str| {
-        parsed(&format!(
+        parse_plan(&format!(
             "name: x\ninputs: {{type: object, properties: {{city: {{type: string}}}}{more}}}\nsteps: [{{id: a, tool: s/t}}]"
         ))
     };
@@ -74,7 +74,7 @@ fn undeclared_input_is_refused_unless_the_schema_allows_further_names() {
 
 /// Each level refers twice to the next: without the count, thirty lines would validate for ever.
 #[test]
-fn a_schema_that_doubles_itself_is_refused() {
+fn exponential_schema_is_refused() {
     let level = |n: usize| {
         (
             format!("d{n}"),

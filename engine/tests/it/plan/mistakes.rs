@@ -4,9 +4,9 @@ use actbook_engine::plan::Plan;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::steps;
+use super::plan_of_steps;
 
-fn refusal(text: &str) -> String {
+fn refusal_text(text: &str) -> String {
     let Err(findings) = Plan::parse(text) else { return format!("accepted: {text}") };
     let lines = findings
         .iter()
@@ -17,15 +17,15 @@ fn refusal(text: &str) -> String {
 /// Cases in the file are `### title`, the plan, `---` and the findings; a text that does not begin like a
 /// whole document is one step per line.
 #[test]
-fn each_mistake_is_named_with_its_place_and_its_cure() {
+fn mistake_cases_give_the_expected_findings() {
     let mut wrong = String::new();
     let cases: Vec<&str> = include_str!("mistakes.txt").split("### ").skip(1).collect();
     for case in &cases {
         let (title, rest) = case.split_once('\n').expect("a title");
         let (text, expected) = rest.split_once("---\n").expect("a plan and its findings");
         let whole = ["name:", "{\"", "[", "steps:", "!"].iter().any(|start| text.starts_with(start));
-        let text = if whole { text.to_owned() } else { steps(&text.lines().collect::<Vec<_>>()) };
-        let findings = refusal(&text);
+        let text = if whole { text.to_owned() } else { plan_of_steps(&text.lines().collect::<Vec<_>>()) };
+        let findings = refusal_text(&text);
         if findings.trim() != expected.trim() {
             wrong.push_str(&format!(
                 "### {title}\n{}---\n{findings}\n\n",
@@ -40,24 +40,35 @@ fn each_mistake_is_named_with_its_place_and_its_cure() {
 #[test]
 fn plans_beyond_their_limits_are_refused() {
     let deep = format!("{{\"name\": \"x\", \"steps\": {}1{}}}", "[".repeat(70), "]".repeat(70));
-    assert!(refusal(&deep).contains("too_deep plan: values nest deeper than 64"), "{}", refusal(&deep));
+    assert!(
+        refusal_text(&deep).contains("too_deep plan: values nest deeper than 64"),
+        "{}",
+        refusal_text(&deep)
+    );
     let deeper = format!("{{\"name\": {}", "[".repeat(100_000));
-    assert!(refusal(&deeper).starts_with("unreadable line 1"), "{}", refusal(&deeper));
+    assert!(refusal_text(&deeper).starts_with("unreadable line 1"), "{}", refusal_text(&deeper));
     let deep_yaml = format!("name: {}", "[".repeat(100_000));
-    assert!(refusal(&deep_yaml).starts_with("unreadable"), "{}", refusal(&deep_yaml));
+    assert!(refusal_text(&deep_yaml).starts_with("unreadable"), "{}", refusal_text(&deep_yaml));
     let long = format!("name: {}\n", "x".repeat(5 << 20));
-    assert!(refusal(&long).starts_with("too_long plan: "), "{}", refusal(&long));
+    assert!(refusal_text(&long).starts_with("too_long plan: "), "{}", refusal_text(&long));
     let many = vec!["{id: a, tool: s/t}"; 10_001];
-    assert_eq!(refusal(&steps(&many)), "out_of_range steps: there are more than 10000 steps; split the plan");
+    assert_eq!(
+        refusal_text(&plan_of_steps(&many)),
+        "out_of_range steps: there are more than 10000 steps; split the plan"
+    );
     let laughs = (1..12).fold("name: x\na0: &a0 [1]\n".to_owned(), |text, n| {
         let aliases = vec![format!("*a{}", n - 1); 10].join(", ");
         format!("{text}a{n}: &a{n} [{aliases}]\n")
     });
-    assert!(refusal(&laughs).starts_with("unreadable"), "{}", refusal(&laughs));
-    assert!(refusal(&laughs).contains("too many anchors (&) and aliases (*)"), "{}", refusal(&laughs));
+    assert!(refusal_text(&laughs).starts_with("unreadable"), "{}", refusal_text(&laughs));
+    assert!(
+        refusal_text(&laughs).contains("too many anchors (&) and aliases (*)"),
+        "{}",
+        refusal_text(&laughs)
+    );
     let many_errors = vec!["{id: '', tool: x}"; 300];
     assert!(
-        refusal(&steps(&many_errors))
+        refusal_text(&plan_of_steps(&many_errors))
             .ends_with("more_errors plan: there are 400 more errors; cure these first")
     );
 }

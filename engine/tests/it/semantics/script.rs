@@ -14,20 +14,21 @@ use actbook_engine::policy::{ErrorCategory, Outcome, StepStatus};
 use actbook_engine::tool_policy::ToolPolicies;
 use serde_json::{Value, json};
 
-use crate::book::{Book, line};
+use crate::harness::{ExecutionHarness, event_line};
 
 /// Returns the case with the engine's current answers.
 pub fn replay(case: &str) -> String {
     let script = case.find("\n> ").expect("a case has a command") + 1;
     let (head, script) = case.split_at(script);
     let (_, plan) = head.split_once('\n').expect("a plan follows the title");
-    let (policies, plan) = terms(plan);
+    let (policies, plan) = split_policies(plan);
     let plan =
         Plan::parse(&format!("name: case\n{plan}")).unwrap_or_else(|found| panic!("{found:#?} in {case}"));
-    let mut runner = Stage { book: Book::open(Arc::new(plan), None, &policies), keys: Vec::new() };
+    let mut runner =
+        ScriptRunner { harness: ExecutionHarness::open(Arc::new(plan), None, &policies), keys: Vec::new() };
     let mut output = head.to_owned();
     for request in script.lines().filter_map(|line| line.strip_prefix("> ")) {
-        let answer = runner.play(request);
+        let answer = runner.run_line(request);
         writeln!(output, "> {request}").expect("a string can be written to");
         output.push_str(&answer);
     }
@@ -36,7 +37,7 @@ pub fn replay(case: &str) -> String {
 }
 
 /// Splits off the tool policies: a case with policies begins with a line `terms: {…}`.
-fn terms(head: &str) -> (ToolPolicies, &str) {
+fn split_policies(head: &str) -> (ToolPolicies, &str) {
     match head.strip_prefix("terms: ").and_then(|rest| rest.split_once('\n')) {
         Some((terms, plan)) => (serde_json::from_str(terms).expect("terms in JSON"), plan),
         None => (ToolPolicies::new(), head),
@@ -44,29 +45,29 @@ fn terms(head: &str) -> (ToolPolicies, &str) {
 }
 
 /// The execution that a case's commands are run on.
-struct Stage {
-    book: Book,
+struct ScriptRunner {
+    harness: ExecutionHarness,
     /// Idempotency keys in the order of their first use.
     keys: Vec<String>,
 }
 
-impl Stage {
-    fn play(&mut self, request: &str) -> String {
+impl ScriptRunner {
+    fn run_line(&mut self, request: &str) -> String {
         let (verb, rest) = request.split_once(' ').unwrap_or((request, ""));
         match verb {
-            "show" => return self.show(),
-            "ask" => return self.questions(),
-            "brief" => return self.brief(),
-            "due" => return self.due(),
-            "notes" => return self.notes(),
+            "show" => return self.show_state(),
+            "ask" => return self.show_questions(),
+            "brief" => return self.show_brief(),
+            "due" => return self.show_due(),
+            "notes" => return self.show_annotations(),
             _ => {}
         }
-        let mark = self.book.entries.len();
-        match self.command(verb, rest) {
+        let mark = self.harness.entries.len();
+        match self.run_command(verb, rest) {
             Ok(()) => {
-                let fresh = self.book.entries[mark..].iter();
+                let fresh = self.harness.entries[mark..].iter();
                 let mut output: String =
-                    fresh.map(|entry| format!("  {}\n", line(&entry.recorded.event))).collect();
+                    fresh.map(|entry| format!("  {}\n", event_line(&entry.recorded.event))).collect();
                 if output.is_empty() {
                     output.push_str("  nothing\n");
                 }
@@ -76,34 +77,35 @@ impl Stage {
         }
     }
 
-    fn command(&mut self, verb: &str, rest: &str) -> Result<(), Refusal> {
+    fn run_command(&mut self, verb: &str, rest: &str) -> Result<(), Refusal> {
         let words: Vec<&str> = rest.split_whitespace().collect();
         let step = words.first().map(|word| (*word).to_owned());
         let reason = None;
         let command = match verb {
             "claim" | "takeover" => {
-                let unsent: BTreeSet<CallId> = words.iter().skip(1).map(|word| self.call(word)).collect();
-                self.book.claim(unsent);
+                let unsent: BTreeSet<CallId> =
+                    words.iter().skip(1).map(|word| self.find_call(word)).collect();
+                self.harness.claim(unsent);
                 return Ok(());
             }
             "at" => {
                 let later = parse_duration_ms(rest.trim_start_matches('+')).expect("a duration");
-                self.book.now_ms += later as i64;
-                self.book.drive();
+                self.harness.now_ms += later as i64;
+                self.harness.drive();
                 return Ok(());
             }
-            "end" => return self.book.ask(&self.report(rest, self.book.epoch())),
-            "late" => self.report(rest, Epoch(0)),
-            "decide" => decision(&words),
+            "end" => return self.harness.apply(&self.parse_outcome_report(rest, self.harness.epoch())),
+            "late" => self.parse_outcome_report(rest, Epoch(0)),
+            "decide" => parse_decision(&words),
             "record" => {
-                let by = reporter(&words, self.book.now_ms);
+                let by = parse_reporter(&words, self.harness.now_ms);
                 let about: Vec<&str> = words.iter().copied().filter(|word| !is_reporter(word)).collect();
-                let (facts, words) = facts(&about);
+                let (facts, words) = parse_facts(&about);
                 let report = report(&words);
                 Command::RecordReport { step: step.expect("a step"), report, facts: facts.into(), by }
             }
             "note" => {
-                let (facts, words) = facts(&words);
+                let (facts, words) = parse_facts(&words);
                 let status = words.get(1).map(|word| word.parse().expect("a report"));
                 Command::RecordAction {
                     step: words.first().map(|step| (*step).to_owned()),
@@ -112,7 +114,7 @@ impl Stage {
                 }
             }
             "undid" => {
-                let (facts, words) = facts(&words);
+                let (facts, words) = parse_facts(&words);
                 let done = words.get(1) != Some(&"failed");
                 Command::RecordCompensation { step: words[0].to_owned(), done, facts: facts.into() }
             }
@@ -121,7 +123,7 @@ impl Stage {
                 let (decision, reason) = (decision.to_owned(), Some(reason.to_owned()));
                 Command::RecordDecision { decision, reason, step: None, details: None }
             }
-            "accept" => Command::AcceptTask { call: self.call(words[0]), task: words[1].to_owned() },
+            "accept" => Command::AcceptTask { call: self.find_call(words[0]), task: words[1].to_owned() },
             "approve" => Command::Approve { step, reason },
             "reject" => Command::Reject { step, reason },
             "pause" => Command::Pause { reason },
@@ -134,40 +136,40 @@ impl Stage {
                 let digest = serde_json::from_value(json!(words[1])).expect("a digest");
                 Command::MovePin { tool: words[0].to_owned(), digest }
             }
-            "claim-again" => self.book.claims_again(),
+            "claim-again" => self.harness.reclaim_command(),
             "drive" => Command::Drive { epoch: Epoch(rest.parse().expect("an epoch")) },
             _ => panic!("unknown command {verb}"),
         };
-        self.book.ask(&command)?;
+        self.harness.apply(&command)?;
         if verb != "drive" {
-            self.book.drive();
+            self.harness.drive();
         }
         Ok(())
     }
 
     /// Parses `a`, `a#2`, `probe a` or `undo a`, then the outcome.
-    fn report(&self, rest: &str, epoch: Epoch) -> Command {
+    fn parse_outcome_report(&self, rest: &str, epoch: Epoch) -> Command {
         let mut words = rest.splitn(3, ' ');
         let first = words.next().expect("a call");
         let (call, outcome, detail) = if first == "probe" || first == "undo" {
             let (step, rest) = rest[first.len() + 1..].split_once(' ').expect("how it ended");
             let (outcome, detail) = rest.split_once(' ').unwrap_or((rest, ""));
-            (self.call(&format!("{first}:{step}")), outcome, detail)
+            (self.find_call(&format!("{first}:{step}")), outcome, detail)
         } else {
-            (self.call(first), words.next().expect("how it ended"), words.next().unwrap_or(""))
+            (self.find_call(first), words.next().expect("how it ended"), words.next().unwrap_or(""))
         };
-        Command::ReportOutcome { epoch, call, outcome: ended(outcome, detail) }
+        Command::ReportOutcome { epoch, call, outcome: parse_outcome(outcome, detail) }
     }
 
-    fn call(&self, name: &str) -> CallId {
+    fn find_call(&self, name: &str) -> CallId {
         let (kind, name) = match name.split_once(':') {
             Some(("probe", name)) => (CallKind::Probe, name),
             Some((_, name)) => (CallKind::Compensation, name),
             None => (CallKind::Run, name),
         };
         let (step, number) = name.split_once('#').map_or((name, None), |(step, no)| (step, Some(no)));
-        let no = self.book.execution().plan.find_step(step).expect("a step of the plan");
-        let state = self.book.execution().step(no);
+        let no = self.harness.execution().plan.find_step(step).expect("a step of the plan");
+        let state = self.harness.execution().step(no);
         let count = match kind {
             CallKind::Run | CallKind::Probe => state.attempts.len(),
             CallKind::Compensation => state.compensations.len(),
@@ -176,8 +178,8 @@ impl Stage {
         CallId { step: no, kind, index: number - 1 }
     }
 
-    fn show(&self) -> String {
-        let execution = self.book.execution();
+    fn show_state(&self) -> String {
+        let execution = self.harness.execution();
         let steps = execution.step_numbers().map(|no| {
             let (spec, state) = (execution.plan.step(no), execution.step(no));
             let shown = matches!(state.status(), StepStatus::Failed | StepStatus::Unknown);
@@ -190,8 +192,8 @@ impl Stage {
         format!("  {}: {}\n", execution.status(), steps.join(", "))
     }
 
-    fn notes(&self) -> String {
-        let execution = self.book.execution();
+    fn show_annotations(&self) -> String {
+        let execution = self.harness.execution();
         let of_steps = execution.step_numbers().filter_map(|no| {
             let facts = self.payload(execution.step(no).facts?.position.0);
             Some(format!("  {}: {facts}\n", execution.step_id(no)))
@@ -206,11 +208,11 @@ impl Stage {
     }
 
     fn payload(&self, position: u64) -> Arc<Value> {
-        self.book.entries[position as usize - 1].payload.clone().expect("kept")
+        self.harness.entries[position as usize - 1].payload.clone().expect("kept")
     }
 
-    fn questions(&self) -> String {
-        let execution = self.book.execution();
+    fn show_questions(&self) -> String {
+        let execution = self.harness.execution();
         let output = questions(execution).into_iter().map(|question| {
             let step = question.step.map(|no| format!(" {}", execution.plan.step(no).id)).unwrap_or_default();
             let answers: Vec<&str> = question.answers.iter().map(|answer| answer.as_str()).collect();
@@ -220,12 +222,12 @@ impl Stage {
         if output.is_empty() { "  nothing\n".to_owned() } else { output }
     }
 
-    fn brief(&self) -> String {
+    fn show_brief(&self) -> String {
         let mut values = LoadedPayloads::default();
         let brief = loop {
-            match brief(self.book.execution(), &values) {
+            match brief(self.harness.execution(), &values) {
                 Ok(brief) => break brief,
-                Err(missing) => self.book.load(missing, &mut values),
+                Err(missing) => self.harness.load(missing, &mut values),
             }
         };
         let Value::Object(parts) = serde_json::to_value(&brief).expect("a brief is JSON") else {
@@ -245,15 +247,15 @@ impl Stage {
         output
     }
 
-    fn due(&mut self) -> String {
-        let due = due(self.book.execution());
+    fn show_due(&mut self) -> String {
+        let due = due(self.harness.execution());
         let mut output = String::new();
         for call in due.calls {
             let key = self.keys.iter().position(|key| *key == call.idempotency_key).unwrap_or_else(|| {
                 self.keys.push(call.idempotency_key.clone());
                 self.keys.len() - 1
             });
-            let step = self.book.execution().step_id(call.id.step);
+            let step = self.harness.execution().step_id(call.id.step);
             let arguments = call.arguments.map(|stored| self.payload(stored.position.0));
             let arguments = arguments.map(|value| format!(" {value}")).unwrap_or_default();
             let cancel = if call.cancel_requested { ", asked to stop" } else { "" };
@@ -272,14 +274,14 @@ impl Stage {
             );
         }
         if let Some(at) = due.wake_at {
-            output += &format!("  look again in {} ms\n", at - self.book.now_ms);
+            output += &format!("  look again in {} ms\n", at - self.harness.now_ms);
         }
         if output.is_empty() { "  nothing\n".to_owned() } else { output }
     }
 }
 
 /// Splits the words into facts such as `entity=file`, and the others.
-fn facts<'a>(words: &[&'a str]) -> (ActionFacts, Vec<&'a str>) {
+fn parse_facts<'a>(words: &[&'a str]) -> (ActionFacts, Vec<&'a str>) {
     let mut facts = ActionFacts::default();
     let is_fact = |word: &&str| word.contains('=') && !word.starts_with('{');
     for (name, value) in words.iter().filter(|word| is_fact(word)).filter_map(|word| word.split_once('=')) {
@@ -301,7 +303,7 @@ fn facts<'a>(words: &[&'a str]) -> (ActionFacts, Vec<&'a str>) {
     (facts, words.iter().copied().filter(|word| !is_fact(word)).collect())
 }
 
-fn ended(outcome: &str, detail: &str) -> ReportedOutcome {
+fn parse_outcome(outcome: &str, detail: &str) -> ReportedOutcome {
     if let "asks" | "asks-midway" = outcome {
         let question = serde_json::from_str(detail).expect("JSON");
         return ReportedOutcome::InputRequired { question, may_have_run: outcome == "asks-midway" };
@@ -341,7 +343,7 @@ fn report(words: &[&str]) -> AgentReport {
 }
 
 /// Parses a step, an answer, and an output or, marked `@`, corrected arguments.
-fn decision(words: &[&str]) -> Command {
+fn parse_decision(words: &[&str]) -> Command {
     let answer = words[1].parse().expect("an answer");
     let given = words.get(2).map(|text| {
         let value: Value = serde_json::from_str(text.trim_start_matches('@')).expect("JSON");
@@ -360,7 +362,7 @@ fn is_reporter(word: &str) -> bool {
 }
 
 /// `by=NAME`, `take-over`, and `departed=NAME`: a holder whose session has ended. A NAME of `person` is one.
-fn reporter(words: &[&str], at_ms: i64) -> Option<Reporter> {
+fn parse_reporter(words: &[&str], at_ms: i64) -> Option<Reporter> {
     let holder = words.iter().find_map(|word| word.strip_prefix("by="))?;
     let takes_over = words.contains(&"take-over");
     let departed = words.iter().find_map(|word| word.strip_prefix("departed="));

@@ -7,25 +7,25 @@ use actbook_engine::event::Event;
 use actbook_engine::execution::{Command, Execution};
 use actbook_engine::policy::{EndStatus, ErrorCategory, ExecutionStatus, StepAnswer, StepStatus};
 
-type Seen = (&'static str, &'static str, &'static str);
+type CoveragePoint = (&'static str, &'static str, &'static str);
 
 thread_local! {
-    static SEEN: RefCell<BTreeMap<Seen, u64>> = const { RefCell::new(BTreeMap::new()) };
+    static SEEN: RefCell<BTreeMap<CoveragePoint, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-pub fn see(what: &'static str, which: &'static str, detail: &'static str) {
+pub fn count(what: &'static str, which: &'static str, detail: &'static str) {
     SEEN.with_borrow_mut(|seen| *seen.entry((what, which, detail)).or_default() += 1);
 }
 
-pub fn state(execution: &Execution) {
-    see("status", execution.status().as_str(), "");
+pub fn count_state(execution: &Execution) {
+    count("status", execution.status().as_str(), "");
     for step in &execution.steps {
-        see("step", step.status().as_str(), "");
+        count("step", step.status().as_str(), "");
     }
 }
 
-pub fn event(event: &Event) {
-    see("event", event.kind(), "");
+pub fn count_event(event: &Event) {
+    count("event", event.kind(), "");
     let category = match event {
         Event::AttemptEnded(event) => event.category,
         Event::StepFailed(event) => Some(event.category),
@@ -35,14 +35,14 @@ pub fn event(event: &Event) {
         _ => None,
     };
     if let Some(category) = category {
-        see("category", category.as_str(), "");
+        count("category", category.as_str(), "");
     }
     if let Event::ExecutionEnded(event) = event {
-        see("end", event.status.as_str(), "");
+        count("end", event.status.as_str(), "");
     }
 }
 
-pub fn name(command: &Command) -> &'static str {
+pub fn command_name(command: &Command) -> &'static str {
     match command {
         Command::Claim { .. } => "claim",
         Command::Reclaim { .. } => "claim again",
@@ -67,7 +67,7 @@ pub fn name(command: &Command) -> &'static str {
 }
 
 /// Every answer with every status that it fits.
-fn answers() -> Vec<(StepAnswer, StepStatus)> {
+fn answers_by_status() -> Vec<(StepAnswer, StepStatus)> {
     use StepAnswer::{Abandon, Compensate, DidNotHappen, Happened, Retry, Skip};
     let mut fitting = Vec::new();
     let mut add =
@@ -79,13 +79,15 @@ fn answers() -> Vec<(StepAnswer, StepStatus)> {
     fitting
 }
 
-fn expected() -> Vec<Seen> {
-    let mut all: Vec<Seen> = Vec::new();
+fn expected_points() -> Vec<CoveragePoint> {
+    let mut all: Vec<CoveragePoint> = Vec::new();
     all.extend(ExecutionStatus::ALL.iter().map(|one| ("status", one.as_str(), "")));
     all.extend(StepStatus::ALL.iter().map(|one| ("step", one.as_str(), "")));
     all.extend(ErrorCategory::ALL.iter().map(|one| ("category", one.as_str(), "")));
     all.extend(EndStatus::ALL.iter().map(|one| ("end", one.as_str(), "")));
-    all.extend(answers().into_iter().map(|(answer, status)| ("answer", answer.as_str(), status.as_str())));
+    all.extend(
+        answers_by_status().into_iter().map(|(answer, status)| ("answer", answer.as_str(), status.as_str())),
+    );
     let of_other_streams = ["plan_saved", "plan_deleted", "tool_accepted", "note_", "task_set"];
     let elsewhere = |kind: &str| of_other_streams.iter().any(|stream| kind.starts_with(stream));
     let of_executions = Event::KINDS.iter().filter(|kind| !elsewhere(kind));
@@ -106,11 +108,11 @@ fn expected() -> Vec<Seen> {
 }
 
 /// Prints the counters; returns the expected points that were never reached.
-pub fn report() -> Vec<Seen> {
+pub fn report_unseen() -> Vec<CoveragePoint> {
     SEEN.with_borrow(|seen| {
         for ((what, which, detail), count) in seen {
             eprintln!("{count:>9}  {what} {which} {detail}");
         }
-        expected().into_iter().filter(|one| !seen.contains_key(one)).collect()
+        expected_points().into_iter().filter(|one| !seen.contains_key(one)).collect()
     })
 }

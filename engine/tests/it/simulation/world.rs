@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use actbook_engine::execution::{CallId, CallKind, Execution};
 use actbook_engine::id::StepNo;
 
-use super::dice::Dice;
+use super::rng::SimRng;
 
 /// What happened to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum CallFate {
     /// Certainly not sent.
-    Never,
+    NotSent,
     /// Sent, without a report yet.
     Out,
     TimedOut,
@@ -21,11 +21,11 @@ pub enum Sent {
 
 /// The truth about one call.
 #[derive(Clone, Copy, Debug)]
-pub struct Truth {
-    pub sent: Sent,
-    pub lands: bool,
+pub struct CallTruth {
+    pub sent: CallFate,
+    pub takes_effect: bool,
     /// It will take effect after its time-out was reported.
-    pub later: bool,
+    pub takes_effect_late: bool,
 }
 
 /// The identity of an effect: attempts of an idempotent step with one key share it.
@@ -37,37 +37,38 @@ pub enum Effect {
 
 #[derive(Clone, Debug, Default)]
 pub struct World {
-    pub calls: BTreeMap<CallId, Truth>,
+    pub calls: BTreeMap<CallId, CallTruth>,
     pub effects: BTreeSet<Effect>,
     pub keys_seen: BTreeSet<(StepNo, u32)>,
     /// The tools' server is unreachable.
     pub down: bool,
     /// A person answered untruly, or a call took effect after its time-out.
-    pub wrong: bool,
-    pub land_late: bool,
+    pub inconsistent: bool,
+    pub late_effects: bool,
 }
 
 impl World {
-    pub fn send(&mut self, execution: &Execution, call: CallId, rng: &mut Dice) {
+    pub fn send(&mut self, execution: &Execution, call: CallId, rng: &mut SimRng) {
         let lands = match call.kind {
-            CallKind::Run | CallKind::Compensation => rng.chance(60),
-            CallKind::Probe => self.stands(execution, call.step, call.index),
+            CallKind::Run | CallKind::Compensation => rng.percent_chance(60),
+            CallKind::Probe => self.has_effect(execution, call.step, call.index),
         };
         if lands && call.kind != CallKind::Probe {
-            self.land(execution, call);
+            self.apply_effect(execution, call);
         }
-        self.calls.insert(call, Truth { sent: Sent::Out, lands, later: false });
+        self.calls
+            .insert(call, CallTruth { sent: CallFate::Out, takes_effect: lands, takes_effect_late: false });
     }
 
-    pub fn land(&mut self, execution: &Execution, call: CallId) {
+    pub fn apply_effect(&mut self, execution: &Execution, call: CallId) {
         match call.kind {
             CallKind::Compensation => {
                 let target = execution.step(call.step).compensations[call.index as usize].attempt;
-                self.undo(execution, call.step, target);
+                self.remove_effect(execution, call.step, target);
             }
             CallKind::Run if execution.rules(call.step).read_only => {}
             CallKind::Run => {
-                let effect = effect(execution, call.step, call.index);
+                let effect = effect_of(execution, call.step, call.index);
                 let is_new = match effect {
                     Effect::Key(step, key) => self.keys_seen.insert((step, key)),
                     Effect::Attempt(..) => true,
@@ -80,24 +81,24 @@ impl World {
         }
     }
 
-    pub fn stands(&self, execution: &Execution, step: StepNo, attempt: u32) -> bool {
-        self.effects.contains(&effect(execution, step, attempt))
+    pub fn has_effect(&self, execution: &Execution, step: StepNo, attempt: u32) -> bool {
+        self.effects.contains(&effect_of(execution, step, attempt))
     }
 
-    pub fn undo(&mut self, execution: &Execution, step: StepNo, attempt: u32) {
-        self.effects.remove(&effect(execution, step, attempt));
+    pub fn remove_effect(&mut self, execution: &Execution, step: StepNo, attempt: u32) {
+        self.effects.remove(&effect_of(execution, step, attempt));
     }
 
     /// A person did the step by hand; the engine counts it as an attempt.
-    pub fn by_hand(&mut self, execution: &Execution, step: StepNo) {
+    pub fn apply_manual_effect(&mut self, execution: &Execution, step: StepNo) {
         if !execution.rules(step).read_only {
             let attempt = execution.step(step).attempts.len() as u32 - 1;
-            self.effects.insert(effect(execution, step, attempt));
+            self.effects.insert(effect_of(execution, step, attempt));
         }
     }
 }
 
-fn effect(execution: &Execution, step: StepNo, attempt: u32) -> Effect {
+fn effect_of(execution: &Execution, step: StepNo, attempt: u32) -> Effect {
     if execution.rules(step).idempotent {
         Effect::Key(step, execution.step(step).attempts[attempt as usize].key)
     } else {

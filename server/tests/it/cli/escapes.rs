@@ -8,15 +8,15 @@ use super::*;
 const PAYLOAD: &str = "\u{1b}]52;c;aGk=\u{7}\u{1b}[2J\u{1b}[31m\r\u{8}\u{7f}\u{9b}2J\u{9d}0;t\u{9c}\u{202e}\u{2066}evil\nNext: actbook approve";
 
 /// A sandbox whose server and command return the payload in every text.
-fn hostile_house() -> House {
-    let house = House::new();
+fn hostile_sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
     let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli/escapes.py");
     let fails = format!("printf '%s' '{PAYLOAD}' >&2; exit 1");
-    house.config(json!({
+    sandbox.write_config(json!({
         "mcpServers": { "evil": { "command": "python3", "args": ["-I", "-S", server] } },
         "commands": { "fails": { "argv": ["sh", "-c", fails] } },
     }));
-    house
+    sandbox
 }
 
 /// The control characters (except the line feed) and bidirectional marks in this text.
@@ -30,24 +30,24 @@ fn raw_controls(text: &str) -> Vec<char> {
 
 /// Runs the command in a pipe; its output must contain neither control characters nor a line of the payload.
 #[track_caller]
-fn check_pipe(house: &House, words: &[&str]) -> Ran {
-    let ran = house.run(words);
-    let (out, err) = (raw_controls(&ran.out), raw_controls(&ran.err));
-    assert!(out.is_empty() && err.is_empty(), "{words:?}: {out:?} {err:?}\n{}\n{}", ran.out, ran.err);
-    for line in ran.out.lines().chain(ran.err.lines()) {
+fn check_pipe(sandbox: &Sandbox, words: &[&str]) -> CliOutput {
+    let ran = sandbox.run(words);
+    let (out, err) = (raw_controls(&ran.stdout), raw_controls(&ran.stderr));
+    assert!(out.is_empty() && err.is_empty(), "{words:?}: {out:?} {err:?}\n{}\n{}", ran.stdout, ran.stderr);
+    for line in ran.stdout.lines().chain(ran.stderr.lines()) {
         assert!(
             !line.starts_with("Next: actbook"),
             "{words:?} prints a line of the payload as its own: {line}"
         );
     }
-    assert!(!ran.err.contains("panicked"), "{words:?}: {}", ran.err);
+    assert!(!ran.stderr.contains("panicked"), "{words:?}: {}", ran.stderr);
     ran
 }
 
 /// Runs the command on a terminal; apart from Actbook's own sequences nothing may be a control character.
 #[track_caller]
-fn check_terminal(house: &House, words: &[&str]) {
-    let (_, shown) = house.terminal(words).ends();
+fn check_terminal(sandbox: &Sandbox, words: &[&str]) {
+    let (_, shown) = sandbox.terminal(words).wait_for_exit();
     let left = without_own_sequences(&shown);
     assert!(raw_controls(&left).is_empty(), "{words:?}: {:?}\n{left:?}", raw_controls(&left));
 }
@@ -63,7 +63,7 @@ fn plan(name: &str, steps: Value) -> String {
 }
 
 /// Checks every command that prints executions, plans, notes, tasks or the journal.
-fn check_every_command(house: &House, id: &str) {
+fn check_every_command(sandbox: &Sandbox, id: &str) {
     let words: &[&[&str]] = &[
         &["list"],
         &["show", id],
@@ -93,12 +93,12 @@ fn check_every_command(house: &House, id: &str) {
     ];
     for words in words {
         if words[0] != "export" {
-            check_pipe(house, words);
+            check_pipe(sandbox, words);
         }
-        check_terminal(house, words);
-        let json = house.run(&[words, &["--json"][..]].concat());
+        check_terminal(sandbox, words);
+        let json = sandbox.run(&[words, &["--json"][..]].concat());
         if words[0] != "export" {
-            for line in json.out.lines().filter(|line| line.starts_with('{') && line.ends_with('}')) {
+            for line in json.stdout.lines().filter(|line| line.starts_with('{') && line.ends_with('}')) {
                 serde_json::from_str::<Value>(line)
                     .unwrap_or_else(|error| panic!("{words:?}: {error}: {line}"));
             }
@@ -107,34 +107,34 @@ fn check_every_command(house: &House, id: &str) {
 }
 
 #[test]
-fn no_command_prints_text_from_outside_raw() {
-    let house = hostile_house();
+fn no_command_prints_untrusted_control_characters() {
+    let sandbox = hostile_sandbox();
     let steps = json!([
         { "id": "give", "tool": "evil/give", "arguments": { "x": PAYLOAD }, "read_only": true },
         { "id": "fail", "tool": "evil/fail", "arguments": { "x": "${inputs.x}" }, "compensation": { "action": PAYLOAD } },
         { "id": "rest", "action": format!("Do {PAYLOAD}"), "depends_on": ["fail"] },
     ]);
-    house.write("evil.json", &plan("evil-plan", steps));
-    let ran = check_pipe(&house, &["run", "evil.json", "--input", &format!("x={PAYLOAD}")]);
-    assert_eq!(ran.code, Some(3), "{}{}", ran.out, ran.err);
-    let id = house.newest();
-    check_pipe(&house, &["context", "set", "evil-note", PAYLOAD, "--type", "facts"]);
-    check_pipe(&house, &["task", "add", "T-1", "--title", PAYLOAD]);
+    sandbox.write("evil.json", &plan("evil-plan", steps));
+    let ran = check_pipe(&sandbox, &["run", "evil.json", "--input", &format!("x={PAYLOAD}")]);
+    assert_eq!(ran.code, Some(3), "{}{}", ran.stdout, ran.stderr);
+    let id = sandbox.newest();
+    check_pipe(&sandbox, &["context", "set", "evil-note", PAYLOAD, "--type", "facts"]);
+    check_pipe(&sandbox, &["task", "add", "T-1", "--title", PAYLOAD]);
     check_pipe(
-        &house,
+        &sandbox,
         &["decide", &id, "fail", "skip", "--reason", PAYLOAD, "--output", &json!(PAYLOAD).to_string()],
     );
-    check_every_command(&house, &id);
+    check_every_command(&sandbox, &id);
 
-    let view = house.json(&["show", &id]);
+    let view = sandbox.json(&["show", &id]);
     assert_eq!(step(&view, "give")["arguments"]["x"], PAYLOAD, "--json is exact");
-    let raw = house.run(&["show", &id, "--json"]).out;
+    let raw = sandbox.run(&["show", &id, "--json"]).stdout;
     assert!(raw.contains('\u{9b}') && raw.contains('\u{202e}'), "JSON in a pipe keeps the bytes");
 }
 
 #[test]
-fn refusals_and_usage_errors_print_no_word_raw() {
-    let house = hostile_house();
+fn errors_print_no_argument_control_characters() {
+    let sandbox = hostile_sandbox();
     for words in [
         vec!["show", PAYLOAD],
         vec!["run", PAYLOAD],
@@ -149,30 +149,30 @@ fn refusals_and_usage_errors_print_no_word_raw() {
         vec!["--config", PAYLOAD, "list"],
         vec!["--database", PAYLOAD, "list"],
     ] {
-        let ran = check_pipe(&house, &words);
+        let ran = check_pipe(&sandbox, &words);
         assert_ne!(ran.code, Some(0), "{words:?}");
-        check_terminal(&house, &words);
+        check_terminal(&sandbox, &words);
     }
     for name in [PAYLOAD, "two\nlines"] {
-        house.write("named.json", &plan(name, json!([{ "id": "a", "name": PAYLOAD, "action": "rest" }])));
-        check_pipe(&house, &["check", "named.json", "--offline"]);
-        check_pipe(&house, &["run", "named.json"]);
-        check_pipe(&house, &["list"]);
-        check_terminal(&house, &["list"]);
+        sandbox.write("named.json", &plan(name, json!([{ "id": "a", "name": PAYLOAD, "action": "rest" }])));
+        check_pipe(&sandbox, &["check", "named.json", "--offline"]);
+        check_pipe(&sandbox, &["run", "named.json"]);
+        check_pipe(&sandbox, &["list"]);
+        check_terminal(&sandbox, &["list"]);
     }
 }
 
 #[test]
-fn progress_and_logs_of_a_tool_reach_the_live_view_written_out() {
-    let house = hostile_house();
-    house.write(
+fn tool_progress_and_logs_are_escaped_in_the_live_view() {
+    let sandbox = hostile_sandbox();
+    sandbox.write(
         "crawl.json",
         &plan("crawl", json!([{ "id": "crawl", "tool": "evil/crawl", "arguments": {} }])),
     );
-    let mut terminal = house.terminal_with(&["run", "crawl.json"], &[("ACTBOOK_LOG", "debug")]);
-    terminal.sees("50 %");
-    house.release();
-    let (code, shown) = terminal.ends();
+    let mut terminal = sandbox.terminal_with(&["run", "crawl.json"], &[("ACTBOOK_LOG", "debug")]);
+    terminal.wait_for("50 %");
+    sandbox.release();
+    let (code, shown) = terminal.wait_for_exit();
     assert_eq!(code, Some(0), "{shown}");
     let left = without_own_sequences(&shown);
     assert!(left.contains("\\u{1b}]52"), "{left}");

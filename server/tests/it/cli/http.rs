@@ -1,12 +1,12 @@
 //! HTTP tools and an MCP server over HTTP, in one plan, through the real binary.
 
-use crate::tools::hostile::{Hostile, page};
+use crate::tools::hostile_http::{HostileServer, page};
 
 use super::*;
 
 /// A sandbox with this server as MCP server `zoo` and as the HTTP tools `ask` and `tell`.
-fn house_of(server: &Hostile) -> House {
-    let house = House::new();
+fn sandbox_with_http_tools(server: &HostileServer) -> Sandbox {
+    let sandbox = Sandbox::new();
     let config = json!({
         "mcpServers": { "zoo": { "url": server.url("/mcp") } },
         "http": {
@@ -14,19 +14,19 @@ fn house_of(server: &Hostile) -> House {
             "tell": { "url": server.url("/tell"), "body": { "said": "${arguments.said}" } },
         },
     });
-    house.write("actbook.yaml", &config.to_string());
-    house
+    sandbox.write("actbook.yaml", &config.to_string());
+    sandbox
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn values_flow_between_plain_requests_and_a_server() {
-    let server = Hostile::start(|seen| match seen.path.as_str() {
+async fn outputs_of_http_tools_and_mcp_tools_feed_each_other() {
+    let server = HostileServer::start(|seen| match seen.path.as_str() {
         "/ask/the%20weather" => page("200 OK", "", r#"{"answer": ["rain", 3]}"#),
         "/mcp" => page("200 OK", "Content-Type: application/json\r\n", "{result}"),
         _ => page("201 Created", "", "noted"),
     })
     .await;
-    let house = house_of(&server);
+    let sandbox = sandbox_with_http_tools(&server);
     let plan = r#"
 name: over-http
 steps:
@@ -34,23 +34,23 @@ steps:
   - { id: call, tool: zoo/any, arguments: { told: "${steps.ask.output.answer}" } }
   - { id: tell, tool: http/tell, arguments: { said: "${[steps.ask.output.answer, steps.call.output.said]}" } }
 "#;
-    house.write("plan.yaml", plan);
-    house.expect(0, &["run", "plan.yaml"]);
+    sandbox.write("plan.yaml", plan);
+    sandbox.expect(0, &["run", "plan.yaml"]);
     let seen = server.calls();
     assert_eq!(seen[1].body["params"]["arguments"], json!({ "told": ["rain", 3] }));
     assert_eq!(seen[2].body, json!({ "said": [["rain", 3], "yes"] }));
-    let view = house.json(&["show", &house.newest()]);
+    let view = sandbox.json(&["show", &sandbox.newest()]);
     assert_eq!(step(&view, "tell")["output"], json!({ "text": "noted", "status": 201 }));
-    let listed = house.expect(0, &["tools", "list"]);
+    let listed = sandbox.expect(0, &["tools", "list"]);
     assert!(listed.contains("http/ask") && listed.contains("zoo/any"), "{listed}");
-    assert!(house.expect(0, &["tools", "show", "http/ask"]).contains("Asks about something"));
-    let called = house.json(&["tools", "call", "http/tell", r#"{"said": "by hand"}"#]);
+    assert!(sandbox.expect(0, &["tools", "show", "http/ask"]).contains("Asks about something"));
+    let called = sandbox.json(&["tools", "call", "http/tell", r#"{"said": "by hand"}"#]);
     assert_eq!((&called["outcome"], &called["output"]["status"]), (&json!("succeeded"), &json!(201)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_asks_for_patience_is_given_it() {
-    let server = Hostile::start({
+async fn retry_after_header_delays_the_next_attempt() {
+    let server = HostileServer::start({
         let asked = std::sync::atomic::AtomicUsize::new(0);
         move |_| match asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
             0 => page("429 Too Many Requests", "Retry-After: 1\r\n", ""),
@@ -58,19 +58,19 @@ async fn a_server_that_asks_for_patience_is_given_it() {
         }
     })
     .await;
-    let house = house_of(&server);
+    let sandbox = sandbox_with_http_tools(&server);
     let plan = r#"
 name: patient
 steps:
   - { id: tell, tool: http/tell, arguments: { said: hello }, retry: { max_attempts: 2, backoff: 1ms } }
 "#;
-    house.write("plan.yaml", plan);
-    let journal = house.journal();
-    house.expect(0, &["run", "plan.yaml"]);
-    let ended = journal.until("attempt_ended", Some("tell"));
+    sandbox.write("plan.yaml", plan);
+    let journal = sandbox.follow_journal();
+    sandbox.expect(0, &["run", "plan.yaml"]);
+    let ended = journal.wait_for("attempt_ended", Some("tell"));
     assert_eq!(ended["body"]["retry_after_ms"], 1_000);
-    let scheduled = journal.until("retry_scheduled", Some("tell"))["body"]["at_ms"].as_i64().unwrap();
-    let started = journal.until("attempt_started", Some("tell"))["at"].as_str().unwrap().to_owned();
+    let scheduled = journal.wait_for("retry_scheduled", Some("tell"))["body"]["at_ms"].as_i64().unwrap();
+    let started = journal.wait_for("attempt_started", Some("tell"))["at"].as_str().unwrap().to_owned();
     let at = |text: &str| text.parse::<jiff::Timestamp>().unwrap().as_millisecond();
     assert_eq!(scheduled - at(ended["at"].as_str().unwrap()), 1_000);
     assert!(at(&started) >= scheduled, "{started}");
@@ -78,23 +78,23 @@ steps:
 }
 
 /// A TLS server whose self-signed certificate is trusted only through `certificate`.
-struct Sealed {
+struct TlsServer {
     child: Child,
-    said: Receiver<String>,
+    stdout: Receiver<String>,
     port: String,
     certificate: PathBuf,
 }
 
-impl Drop for Sealed {
+impl Drop for TlsServer {
     fn drop(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 }
 
-impl Sealed {
-    fn start(house: &House) -> Self {
-        let (certificate, key) = (house.path("certificate.pem"), house.path("key.pem"));
+impl TlsServer {
+    fn start(sandbox: &Sandbox) -> Self {
+        let (certificate, key) = (sandbox.path("certificate.pem"), sandbox.path("key.pem"));
         let mut make = Command::new("openssl");
         make.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
         make.args(["-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]);
@@ -105,26 +105,27 @@ impl Sealed {
         let mut serve = Command::new("python3");
         let serve = serve.arg(script).arg(&certificate).arg(key).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = serve.spawn().unwrap();
-        let stdout = lines(child.stdout.take().unwrap());
-        let port = stdout.recv_timeout(PATIENCE).unwrap();
-        Self { child, said: stdout, port, certificate }
+        let stdout = read_lines(child.stdout.take().unwrap());
+        let port = stdout.recv_timeout(TEST_TIMEOUT).unwrap();
+        Self { child, stdout, port, certificate }
     }
 }
 
 #[test]
-fn tls_is_spoken_only_with_whom_the_machine_vouches_for() {
-    let house = House::new();
-    let server = Sealed::start(&house);
+fn tls_server_with_an_untrusted_certificate_is_sent_nothing() {
+    let sandbox = Sandbox::new();
+    let server = TlsServer::start(&sandbox);
     let tool =
         |path: &str| json!({ "method": "GET", "url": format!("https://127.0.0.1:{}{path}", server.port) });
     let config =
         json!({ "http": { "it": tool("/"), "down": tool("/down") }, "egress": { "allow": ["127.0.0.1"] } });
-    house.write("actbook.yaml", &config.to_string());
+    sandbox.write("actbook.yaml", &config.to_string());
     let called = |name: &str, certificate: Option<&Path>| -> Value {
-        let mut command = house.command(&["tools", "call", name, "{}", "--json"]);
+        let mut command = sandbox.command(&["tools", "call", name, "{}", "--json"]);
         command.envs(certificate.map(|file| ("SSL_CERT_FILE", file)));
-        let ran = Ran::from(command.output().unwrap());
-        serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}{}", ran.out, ran.err))
+        let ran = CliOutput::from(command.output().unwrap());
+        serde_json::from_str(&ran.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr))
     };
     let untrusted = called("http/it", None);
     assert_eq!(
@@ -139,7 +140,11 @@ fn tls_is_spoken_only_with_whom_the_machine_vouches_for() {
         (&json!("succeeded"), &json!({ "sealed": true })),
         "{trusted}"
     );
-    assert_eq!(server.said.recv_timeout(PATIENCE).unwrap(), "asked /", "the untrusted call sent nothing");
+    assert_eq!(
+        server.stdout.recv_timeout(TEST_TIMEOUT).unwrap(),
+        "asked /",
+        "the untrusted call sent nothing"
+    );
     let down = called("http/down", Some(&server.certificate));
     assert_eq!((&down["outcome"], &down["category"]), (&json!("failed"), &json!("policy")), "{down}");
     assert!(down["message"].as_str().unwrap().contains("from https to http"), "{down}");

@@ -4,28 +4,28 @@
 use super::*;
 
 /// Writes a file and creates its parent folders.
-fn write(house: &House, name: &str, text: &str) {
-    let path = house.path(name);
+fn write_file(sandbox: &Sandbox, name: &str, text: &str) {
+    let path = sandbox.path(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
 }
 
-fn ours(house: &House) -> String {
-    std::fs::read_to_string(house.path("actbook.yaml")).unwrap()
+fn read_config(sandbox: &Sandbox) -> String {
+    std::fs::read_to_string(sandbox.path("actbook.yaml")).unwrap()
 }
 
 /// Runs `tools import --from` with these arguments.
-fn import(house: &House, words: &[&str]) -> Ran {
+fn run_import(sandbox: &Sandbox, words: &[&str]) -> CliOutput {
     let words = [&["tools", "import", "--from"], words].concat();
     let variables = [("GITHUB_TOKEN", "ghp_of-the-environment"), ("DOCS_URL", "https://docs.example/mcp")];
-    house.command(&words).envs(variables).env_remove("CLAUDE_CONFIG_DIR").output().unwrap().into()
+    sandbox.command(&words).envs(variables).env_remove("CLAUDE_CONFIG_DIR").output().unwrap().into()
 }
 
 /// The `--json` report of an import: which names were added, kept and left out.
-fn told(house: &House, from: &str) -> Value {
-    let ran = import(house, &[from, "--json"]);
-    assert_eq!(ran.code, Some(0), "{}", ran.err);
-    serde_json::from_str(&ran.out).unwrap()
+fn import_report(sandbox: &Sandbox, from: &str) -> Value {
+    let ran = run_import(sandbox, &[from, "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
 }
 
 const CLAUDE_CODE: &str = r#"{
@@ -37,8 +37,8 @@ const CLAUDE_CODE: &str = r#"{
 }"#;
 
 /// The user's own servers, those of this project, and those of another project, which must not be imported.
-fn claude_user_file(house: &House) -> String {
-    let here = house.folder.path().canonicalize().unwrap();
+fn claude_user_file(sandbox: &Sandbox) -> String {
+    let here = sandbox.folder.path().canonicalize().unwrap();
     json!({
         "numStartups": 3,
         "mcpServers": { "memory": { "command": "memory-server" }, "files": { "command": "another" } },
@@ -74,14 +74,14 @@ const CLAUDE_DESKTOP: &str =
     r#"{ "mcpServers": { "notes": { "command": "notes", "env": { "API_KEY": "key-written-down" } } } }"#;
 
 #[test]
-fn each_clients_servers_are_taken_over() {
-    let house = House::new();
-    std::fs::remove_file(house.path("actbook.yaml")).unwrap();
-    write(&house, ".mcp.json", CLAUDE_CODE);
-    write(&house, ".claude.json", &claude_user_file(&house));
-    write(&house, ".cursor/mcp.json", CURSOR);
-    write(&house, ".vscode/mcp.json", VSCODE);
-    write(&house, "config/Claude/claude_desktop_config.json", CLAUDE_DESKTOP);
+fn import_takes_the_servers_of_every_supported_client() {
+    let sandbox = Sandbox::new();
+    std::fs::remove_file(sandbox.path("actbook.yaml")).unwrap();
+    write_file(&sandbox, ".mcp.json", CLAUDE_CODE);
+    write_file(&sandbox, ".claude.json", &claude_user_file(&sandbox));
+    write_file(&sandbox, ".cursor/mcp.json", CURSOR);
+    write_file(&sandbox, ".vscode/mcp.json", VSCODE);
+    write_file(&sandbox, "config/Claude/claude_desktop_config.json", CLAUDE_DESKTOP);
     let cases = [
         ("claude-code", vec!["files", "github", "local", "memory"], 1),
         ("cursor", vec!["docs", "old"], 3),
@@ -89,19 +89,19 @@ fn each_clients_servers_are_taken_over() {
         ("claude-desktop", vec!["notes"], 0),
     ];
     for (client, names, left_out) in cases {
-        let report = told(&house, client);
+        let report = import_report(&sandbox, client);
         assert_eq!(
             (&report["added"], report["left_out"].as_array().unwrap().len()),
             (&json!(names), left_out),
             "{report}"
         );
     }
-    let text = ours(&house);
+    let text = read_config(&sandbox);
     for secret in ["ghp_of-the-environment", "sk-written-down", "key-written-down", "docs.example", "foreign"]
     {
         assert!(!text.contains(secret), "{secret} in\n{text}");
     }
-    let here = house.folder.path().canonicalize().unwrap();
+    let here = sandbox.folder.path().canonicalize().unwrap();
     for kept in [
         "\"GITHUB_TOKEN\":\"${env:GITHUB_TOKEN}\"",
         "\"LEVEL\":\"${env:LEVEL:-3}\"",
@@ -114,7 +114,7 @@ fn each_clients_servers_are_taken_over() {
     ] {
         assert!(text.contains(kept), "{kept} is not in\n{text}");
     }
-    let config = actbook::config::Config::parse(&text, house.folder.path()).unwrap();
+    let config = actbook::config::Config::parse(&text, sandbox.folder.path()).unwrap();
     let names: Vec<&str> = config.mcp_servers.keys().map(String::as_str).collect();
     let expected =
         ["docs", "files", "github", "http-server", "local", "memory", "notes", "old", "play", "web"];
@@ -122,92 +122,92 @@ fn each_clients_servers_are_taken_over() {
 }
 
 #[test]
-fn what_stands_in_our_config_stays_as_it_is() {
-    let house = House::new();
+fn import_keeps_existing_config_lines() {
+    let sandbox = Sandbox::new();
     let before = "# Ours.\nmcpServers:\n    # The first.\n    files: { command: mine }   # by hand\n\n# What may run.\ncommands:\n  build: { argv: [make] }\n";
-    house.write("actbook.yaml", before);
-    write(&house, ".mcp.json", CLAUDE_CODE);
-    let report = told(&house, "claude-code");
+    sandbox.write("actbook.yaml", before);
+    write_file(&sandbox, ".mcp.json", CLAUDE_CODE);
+    let report = import_report(&sandbox, "claude-code");
     assert_eq!((&report["added"], &report["kept"]), (&json!(["github"]), &json!(["files"])), "{report}");
-    let text = ours(&house);
+    let text = read_config(&sandbox);
     for line in before.lines() {
         assert!(text.lines().any(|other| other == line), "{line:?} is gone from\n{text}");
     }
     let (github, build) = (text.find("    github:").unwrap(), text.find("commands:").unwrap());
     assert!(github < build, "not added to `mcpServers`:\n{text}");
-    let again = import(&house, &["claude-code"]);
-    assert!(again.out.contains("there is nothing to add"), "{}", again.out);
-    assert_eq!(ours(&house), text);
+    let again = run_import(&sandbox, &["claude-code"]);
+    assert!(again.stdout.contains("there is nothing to add"), "{}", again.stdout);
+    assert_eq!(read_config(&sandbox), text);
 }
 
 #[test]
-fn nothing_is_written_where_something_is_missing_or_only_asked_about() {
-    let house = House::new();
-    let before = ours(&house);
-    write(
-        &house,
+fn import_with_a_missing_variable_or_dry_run_writes_nothing() {
+    let sandbox = Sandbox::new();
+    let before = read_config(&sandbox);
+    write_file(
+        &sandbox,
         "theirs.json",
         r#"{ "servers": { "a": { "command": "x", "args": ["${NOT_SET}"] }, "b": { "url": "https://x/${input:key}" } } }"#,
     );
-    let ran = import(&house, &["theirs.json"]);
-    assert_eq!(ran.code, Some(1), "{}", ran.out);
+    let ran = run_import(&sandbox, &["theirs.json"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     for words in ["`a` needs the variable NOT_SET", "`b` asks its client for ${input:key}"] {
-        assert!(ran.err.contains(words), "{}", ran.err);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
     }
-    std::fs::remove_file(house.path("actbook.yaml")).unwrap();
-    write(&house, "theirs.json", CURSOR);
-    let dry = import(&house, &["theirs.json", "--dry-run"]);
-    assert!(dry.code == Some(0) && dry.out.contains("docs:"), "{}{}", dry.out, dry.err);
-    assert!(!house.path("actbook.yaml").exists());
-    house.write("actbook.yaml", &before);
-    let inline = import(&house, &["theirs.json"]);
-    assert!(inline.code == Some(1) && inline.err.contains("by hand"), "{}", inline.err);
-    assert_eq!(ours(&house), before);
+    std::fs::remove_file(sandbox.path("actbook.yaml")).unwrap();
+    write_file(&sandbox, "theirs.json", CURSOR);
+    let dry = run_import(&sandbox, &["theirs.json", "--dry-run"]);
+    assert!(dry.code == Some(0) && dry.stdout.contains("docs:"), "{}{}", dry.stdout, dry.stderr);
+    assert!(!sandbox.path("actbook.yaml").exists());
+    sandbox.write("actbook.yaml", &before);
+    let inline = run_import(&sandbox, &["theirs.json"]);
+    assert!(inline.code == Some(1) && inline.stderr.contains("by hand"), "{}", inline.stderr);
+    assert_eq!(read_config(&sandbox), before);
     for (words, message) in [(&["nobody.json"][..], "no client of that name"), (&["vscode"], "looked at")] {
-        let ran = import(&house, words);
-        assert!(ran.code == Some(1) && ran.err.contains(message), "{}", ran.err);
+        let ran = run_import(&sandbox, words);
+        assert!(ran.code == Some(1) && ran.stderr.contains(message), "{}", ran.stderr);
     }
 }
 
 /// The new server would end the text block before a line of it that looks like a comment.
 #[test]
 fn import_that_would_change_an_existing_server_is_refused() {
-    let house = House::new();
+    let sandbox = Sandbox::new();
     let text = "mcpServers:\n  mine:\n    command: sh\n    args:\n      - -c\n      - |\n        one\n        # two\n";
-    write(&house, "actbook.yaml", text);
-    write(&house, "theirs.json", r#"{ "mcpServers": { "new": { "command": "x" } } }"#);
-    let ran = import(&house, &["theirs.json"]);
-    assert_eq!(ran.code, Some(1), "{}\n{}", ran.out, ours(&house));
-    assert!(ran.err.contains("without losing something"), "{}", ran.err);
-    assert_eq!(ours(&house), text);
+    write_file(&sandbox, "actbook.yaml", text);
+    write_file(&sandbox, "theirs.json", r#"{ "mcpServers": { "new": { "command": "x" } } }"#);
+    let ran = run_import(&sandbox, &["theirs.json"]);
+    assert_eq!(ran.code, Some(1), "{}\n{}", ran.stdout, read_config(&sandbox));
+    assert!(ran.stderr.contains("without losing something"), "{}", ran.stderr);
+    assert_eq!(read_config(&sandbox), text);
 }
 
 /// A cloned folder may bring a link under the name of a temporary file.
 #[test]
 fn import_and_install_write_through_no_link_and_keep_permissions() {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
-    let house = House::new();
-    write(&house, "theirs.json", r#"{ "mcpServers": { "new": { "command": "x" } } }"#);
-    write(&house, ".cursor/mcp.json", "{}");
-    write(&house, "precious", "mine");
-    let files = ["actbook.yaml", ".cursor/mcp.json"].map(|name| house.path(name));
+    let sandbox = Sandbox::new();
+    write_file(&sandbox, "theirs.json", r#"{ "mcpServers": { "new": { "command": "x" } } }"#);
+    write_file(&sandbox, ".cursor/mcp.json", "{}");
+    write_file(&sandbox, "precious", "mine");
+    let files = ["actbook.yaml", ".cursor/mcp.json"].map(|name| sandbox.path(name));
     for file in &files {
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
-    symlink(house.path("precious"), house.path("actbook.yaml.new")).unwrap();
-    symlink(house.path("precious"), house.path(".cursor/mcp.json.new")).unwrap();
-    write(&house, "actbook.yaml", "{}\n");
-    assert_eq!(import(&house, &["theirs.json"]).code, Some(1), "a map on one line");
-    write(&house, "actbook.yaml", "");
-    assert_eq!(import(&house, &["theirs.json"]).code, Some(0));
-    house.expect(0, &["install", "--client", "cursor", "--with-config", "actbook.yaml"]);
-    assert!(ours(&house).contains("new:"));
+    symlink(sandbox.path("precious"), sandbox.path("actbook.yaml.new")).unwrap();
+    symlink(sandbox.path("precious"), sandbox.path(".cursor/mcp.json.new")).unwrap();
+    write_file(&sandbox, "actbook.yaml", "{}\n");
+    assert_eq!(run_import(&sandbox, &["theirs.json"]).code, Some(1), "a map on one line");
+    write_file(&sandbox, "actbook.yaml", "");
+    assert_eq!(run_import(&sandbox, &["theirs.json"]).code, Some(0));
+    sandbox.expect(0, &["install", "--client", "cursor", "--with-config", "actbook.yaml"]);
+    assert!(read_config(&sandbox).contains("new:"));
     assert!(std::fs::read_to_string(&files[1]).unwrap().contains("actbook"));
-    assert_eq!(std::fs::read_to_string(house.path("precious")).unwrap(), "mine");
+    assert_eq!(std::fs::read_to_string(sandbox.path("precious")).unwrap(), "mine");
     for file in &files {
         assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
     }
-    let left = std::fs::read_dir(house.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let left = std::fs::read_dir(sandbox.folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(
         left.filter(|name| name.to_string_lossy().ends_with(".new")).count(),
         1,

@@ -1,15 +1,15 @@
 //! The operator's config overrides the plan's policies, and a server's hints count only if the operator
 //! trusts the server.
 
-use super::shifty::Shifty;
+use super::changing_server::ChangingServer;
 use super::*;
 
-fn tool(annotations: Value) -> Value {
+fn act_tool(annotations: Value) -> Value {
     json!([{ "name": "act", "inputSchema": { "type": "object" }, "annotations": annotations }])
 }
 
 /// A plan whose first call crashes the server, which leaves its outcome unknown.
-fn dies_once(over: Value) -> Value {
+fn plan_with_crash(over: Value) -> Value {
     let mut step = json!({
         "id": "a", "tool": "shifty/act", "cancellable": "irreversible", "arguments": { "die": true },
         "retry": { "max_attempts": 2, "backoff": "1ms", "on": ["unavailable", "timeout"] },
@@ -21,14 +21,14 @@ fn dies_once(over: Value) -> Value {
 }
 
 /// Runs the plan; returns the exit code and the number of calls of `act`.
-fn run(shifty: &Shifty, plan: &Value) -> (Option<i32>, usize) {
-    shifty.house.write("plan.json", &plan.to_string());
-    let ran = shifty.house.run(&["run", "plan.json"]);
+fn run_and_count_calls(shifty: &ChangingServer, plan: &Value) -> (Option<i32>, usize) {
+    shifty.sandbox.write("plan.json", &plan.to_string());
+    let ran = shifty.sandbox.run(&["run", "plan.json"]);
     (ran.code, shifty.calls_of("act"))
 }
 
 #[test]
-fn an_unknown_is_sent_again_only_where_plan_and_operator_let_it() {
+fn unknown_outcome_is_retried_only_if_plan_and_config_allow_it() {
     let none = json!({});
     let hinted = json!({ "readOnlyHint": false, "idempotentHint": true });
     let idempotent = json!({ "idempotent": true });
@@ -56,46 +56,50 @@ fn an_unknown_is_sent_again_only_where_plan_and_operator_let_it() {
         ),
     ];
     for (name, annotations, words, over, calls) in cases {
-        let shifty = Shifty::under(&tool(annotations.clone()), words);
+        let shifty = ChangingServer::with_server_config(&act_tool(annotations.clone()), words);
         let code = if calls == 2 { 0 } else { 3 };
-        assert_eq!(run(&shifty, &dies_once(over.clone())), (Some(code), calls), "{name}");
+        assert_eq!(
+            run_and_count_calls(&shifty, &plan_with_crash(over.clone())),
+            (Some(code), calls),
+            "{name}"
+        );
     }
 }
 
 #[test]
-fn an_approval_that_config_demands_is_asked_for_though_the_plan_wants_none() {
+fn config_approval_overrides_a_plan_that_waives_it() {
     let words = json!({ "tools": { "act": { "approval": "required" } } });
-    let shifty = Shifty::under(&tool(json!({})), words);
+    let shifty = ChangingServer::with_server_config(&act_tool(json!({})), words);
     let plan = json!({ "name": "waives", "policy": { "approval": "none" }, "steps": [
         { "id": "a", "tool": "shifty/act", "cancellable": "irreversible" },
     ] });
-    assert_eq!(run(&shifty, &plan), (Some(3), 0));
-    let id = shifty.house.newest();
-    assert_eq!(shifty.house.json(&["show", &id])["waiting"][0]["for"], "approval");
-    assert_eq!(shifty.house.run(&["run", "waives", "--yes"]).code, Some(3), "--yes approves the plan only");
+    assert_eq!(run_and_count_calls(&shifty, &plan), (Some(3), 0));
+    let id = shifty.sandbox.newest();
+    assert_eq!(shifty.sandbox.json(&["show", &id])["waiting"][0]["for"], "approval");
+    assert_eq!(shifty.sandbox.run(&["run", "waives", "--yes"]).code, Some(3), "--yes approves the plan only");
     assert_eq!(shifty.calls(), 0);
-    shifty.house.expect(0, &["approve", &id, "a"]);
-    shifty.house.expect(0, &["resume", &id]);
+    shifty.sandbox.expect(0, &["approve", &id, "a"]);
+    shifty.sandbox.expect(0, &["resume", &id]);
     assert_eq!(shifty.calls_of("act"), 1);
 }
 
 #[test]
-fn a_timeout_is_cut_to_what_config_allows() {
-    let house = House::new();
+fn plan_timeout_is_capped_by_config() {
+    let sandbox = Sandbox::new();
     let config = json!({
         "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"] } },
         "servers": { "files": { "tools": { "sleep": { "timeout": "300ms" } } } },
     });
-    house.write("actbook.yaml", &config.to_string());
+    sandbox.write("actbook.yaml", &config.to_string());
     let plan = json!({ "name": "long", "steps": [
         { "id": "a", "tool": "files/sleep", "arguments": { "ms": 600_000 }, "timeout": "10m", "read_only": true },
     ] });
-    house.write("plan.json", &plan.to_string());
-    let check = house.json(&["check", "plan.json"]);
+    sandbox.write("plan.json", &plan.to_string());
+    let check = sandbox.json(&["check", "plan.json"]);
     let found = check["findings"].as_array().unwrap().iter().find(|found| found["code"] == "config_decides");
     assert_eq!(found.unwrap()["path"], "steps[0].timeout");
-    house.expect(3, &["run", "plan.json"]);
-    let view = house.json(&["show", &house.newest()]);
+    sandbox.expect(3, &["run", "plan.json"]);
+    let view = sandbox.json(&["show", &sandbox.newest()]);
     assert_eq!(
         (&view["steps"][0]["status"], &view["steps"][0]["error"]["category"]),
         (&json!("unknown"), &json!("timeout"))
@@ -103,30 +107,36 @@ fn a_timeout_is_cut_to_what_config_allows() {
 }
 
 #[test]
-fn what_config_says_at_the_start_holds_to_the_end() {
-    let shifty = Shifty::under(&tool(json!({})), json!({ "tools": { "act": { "approval": "required" } } }));
+fn config_change_during_a_run_does_not_waive_its_approval() {
+    let shifty = ChangingServer::with_server_config(
+        &act_tool(json!({})),
+        json!({ "tools": { "act": { "approval": "required" } } }),
+    );
     let plan = json!({ "name": "holds", "steps": [
         { "id": "ask", "action": "Say go", "read_only": true },
         { "id": "a", "tool": "shifty/act", "cancellable": "irreversible" },
     ] });
-    assert_eq!(run(&shifty, &plan).0, Some(3));
-    let id = shifty.house.newest();
-    shifty.config(json!({}));
-    shifty.house.expect(0, &["record", &id, "ask", "succeeded"]);
-    shifty.house.expect(3, &["resume", &id]);
+    assert_eq!(run_and_count_calls(&shifty, &plan).0, Some(3));
+    let id = shifty.sandbox.newest();
+    shifty.set_server_config(json!({}));
+    shifty.sandbox.expect(0, &["record", &id, "ask", "succeeded"]);
+    shifty.sandbox.expect(3, &["resume", &id]);
     assert_eq!(
-        (shifty.calls(), &shifty.house.json(&["show", &id])["waiting"][0]["for"]),
+        (shifty.calls(), &shifty.sandbox.json(&["show", &id])["waiting"][0]["for"]),
         (0, &json!("approval"))
     );
 }
 
 #[test]
-fn the_point_of_no_return_lies_where_config_puts_it() {
-    let shifty = Shifty::under(&tool(json!({})), json!({ "tools": { "act": { "read_only": false } } }));
+fn config_read_only_false_moves_the_point_of_no_return() {
+    let shifty = ChangingServer::with_server_config(
+        &act_tool(json!({})),
+        json!({ "tools": { "act": { "read_only": false } } }),
+    );
     let plan = json!({ "name": "turns", "policy": { "approval": "at_point_of_no_return" }, "steps": [
         { "id": "a", "tool": "shifty/act", "read_only": true },
     ] });
-    shifty.house.write("plan.json", &plan.to_string());
-    assert_eq!(shifty.house.json(&["check", "plan.json"])["point_of_no_return"], "a");
-    assert_eq!(run(&shifty, &plan), (Some(3), 0), "the step must wait for an approval");
+    shifty.sandbox.write("plan.json", &plan.to_string());
+    assert_eq!(shifty.sandbox.json(&["check", "plan.json"])["point_of_no_return"], "a");
+    assert_eq!(run_and_count_calls(&shifty, &plan), (Some(3), 0), "the step must wait for an approval");
 }

@@ -1,11 +1,11 @@
 //! `check` against live tools reports every error of a plan in one run, before anything happens, and calls no
 //! tool.
 
-use super::shifty::Shifty;
+use super::changing_server::ChangingServer;
 use super::*;
 
 /// A tool that creates (`make`), one that deletes (`remove`) and a read-only one (`look`).
-fn tools() -> Value {
+fn tool_definitions() -> Value {
     json!([
         {
             "name": "make",
@@ -60,30 +60,30 @@ fn tools() -> Value {
 /// Uses `simulate-research-query` of the reference server, which runs only as a task.
 #[test]
 fn tool_that_runs_only_as_a_task_is_refused_by_check() {
-    let npm = crate::tools::mcp_http::installed("ACTBOOK_TEST_NPM");
+    let npm = crate::tools::mcp_http::install_folder("ACTBOOK_TEST_NPM");
     let everything = npm.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    let house = House::new();
+    let sandbox = Sandbox::new();
     let server = json!({ "command": "node", "args": [everything, "stdio"] });
-    house.write("actbook.yaml", &json!({ "mcpServers": { "every": server } }).to_string());
+    sandbox.write("actbook.yaml", &json!({ "mcpServers": { "every": server } }).to_string());
     let step = |tool: &str, arguments: Value| json!({ "id": "one", "tool": tool, "arguments": arguments });
     let research = step("every/simulate-research-query", json!({ "topic": "x" }));
-    house.write("plan.json", &json!({ "name": "research", "steps": [research] }).to_string());
-    let refused = house.run(&["check", "plan.json"]);
-    let output = format!("{}{}", refused.out, refused.err);
+    sandbox.write("plan.json", &json!({ "name": "research", "steps": [research] }).to_string());
+    let refused = sandbox.run(&["check", "plan.json"]);
+    let output = format!("{}{}", refused.stdout, refused.stderr);
     assert!(refused.code != Some(0) && output.contains("runs only as a task"), "{output}");
     let echo = step("every/echo", json!({ "message": "hello" }));
-    house.write("plan.json", &json!({ "name": "echo", "steps": [echo] }).to_string());
-    house.expect(0, &["check", "plan.json"]);
+    sandbox.write("plan.json", &json!({ "name": "echo", "steps": [echo] }).to_string());
+    sandbox.expect(0, &["check", "plan.json"]);
 }
 
-fn undo() -> Value {
+fn compensation() -> Value {
     json!({ "tool": "shifty/remove", "arguments": { "id": "${output.id}" } })
 }
 
 /// A valid step with the fields of `over` put over it.
-fn step(id: &str, over: Value) -> Value {
+fn step_with(id: &str, over: Value) -> Value {
     let mut step = json!({
-        "id": id, "tool": "shifty/make", "arguments": { "name": "x" }, "compensation": undo(),
+        "id": id, "tool": "shifty/make", "arguments": { "name": "x" }, "compensation": compensation(),
     });
     for (name, value) in over.as_object().unwrap() {
         step[name] = value.clone();
@@ -91,10 +91,10 @@ fn step(id: &str, over: Value) -> Value {
     step
 }
 
-type Planted = (Value, &'static str, &'static str, &'static str);
+type PlantedMistake = (Value, &'static str, &'static str, &'static str);
 
 /// For each mistake: the fields put over a step, and the expected code, field, and a fragment of the cure.
-fn mistakes_in_calls() -> Vec<Planted> {
+fn mistakes_in_calls() -> Vec<PlantedMistake> {
     vec![
         (json!({ "tool": "shifty/mak" }), "no_such_tool", "tool", "`shifty/make`"),
         (json!({ "tool": "shfty/make" }), "no_such_tool", "tool", "`shifty/make`"),
@@ -138,7 +138,7 @@ fn mistakes_in_calls() -> Vec<Planted> {
     ]
 }
 
-fn mistakes_around_calls() -> Vec<Planted> {
+fn mistakes_around_calls() -> Vec<PlantedMistake> {
     vec![
         (
             json!({ "compensation": { "tool": "shifty/remove" } }),
@@ -192,10 +192,10 @@ fn mistakes_around_calls() -> Vec<Planted> {
 /// A plan with all mistakes, and for each the expected code, path, and a fragment of the cure.
 fn mistakes() -> (Value, Vec<(&'static str, String, &'static str)>) {
     let planted = mistakes_in_calls().into_iter().chain(mistakes_around_calls());
-    let mut steps = vec![step("first", json!({}))];
+    let mut steps = vec![step_with("first", json!({}))];
     let mut expected = Vec::new();
     for (number, (over, code, field, cure)) in planted.enumerate() {
-        let mut made = step(&format!("s{number}"), over);
+        let mut made = step_with(&format!("s{number}"), over);
         if made["compensation"].is_null() {
             made.as_object_mut().unwrap().remove("compensation");
         }
@@ -209,11 +209,11 @@ fn mistakes() -> (Value, Vec<(&'static str, String, &'static str)>) {
 
 #[test]
 fn every_planted_mistake_is_found_in_one_run_and_no_tool_is_called() {
-    let shifty = Shifty::new(&tools());
+    let shifty = ChangingServer::new(&tool_definitions());
     let (plan, expected) = mistakes();
     assert!(expected.len() >= 12);
-    shifty.house.write("plan.json", &plan.to_string());
-    let check = shifty.house.json(&["check", "plan.json"]);
+    shifty.sandbox.write("plan.json", &plan.to_string());
+    let check = shifty.sandbox.json(&["check", "plan.json"]);
     assert_eq!(check["ok"], false);
     let findings = check["findings"].as_array().unwrap();
     for (code, path, cure) in &expected {
@@ -230,41 +230,41 @@ fn every_planted_mistake_is_found_in_one_run_and_no_tool_is_called() {
     let about_first: Vec<_> =
         findings.iter().filter(first).filter(|found| found["severity"] != "note").collect();
     assert!(about_first.is_empty(), "the first step has no error: {about_first:#?}");
-    assert!(shifty.house.run(&["plan", "save", "plan.json"]).err.contains("the plan is refused"));
+    assert!(shifty.sandbox.run(&["plan", "save", "plan.json"]).stderr.contains("the plan is refused"));
     assert_eq!(shifty.calls(), 0, "a check must call no tool");
 }
 
 #[test]
-fn a_plan_that_fits_its_tools_has_no_errors_and_runs() {
-    let shifty = Shifty::new(&tools());
+fn plan_that_fits_its_tools_passes_check_and_runs() {
+    let shifty = ChangingServer::new(&tool_definitions());
     let plan = json!({ "name": "right", "inputs": { "type": "object", "properties": { "size": { "type": "integer", "default": 3 } } },
         "steps": [
-            step("one", json!({ "arguments": { "name": "x", "size": "${inputs.size}" } })),
-            step("two", json!({ "arguments": { "name": "${steps.one.status}", "size": "${1 + 1}", "parts": [{ "weight": 1.5 }, "${{'weight': 2}}"] } })),
+            step_with("one", json!({ "arguments": { "name": "x", "size": "${inputs.size}" } })),
+            step_with("two", json!({ "arguments": { "name": "${steps.one.status}", "size": "${1 + 1}", "parts": [{ "weight": 1.5 }, "${{'weight': 2}}"] } })),
         ] });
-    shifty.house.write("plan.json", &plan.to_string());
-    let check = shifty.house.json(&["check", "plan.json"]);
+    shifty.sandbox.write("plan.json", &plan.to_string());
+    let check = shifty.sandbox.json(&["check", "plan.json"]);
     let errors: Vec<&Value> =
         check["findings"].as_array().unwrap().iter().filter(|found| found["severity"] == "error").collect();
     assert!(check["ok"] == true && errors.is_empty(), "{errors:#?}");
-    shifty.house.expect(0, &["run", "plan.json"]);
+    shifty.sandbox.expect(0, &["run", "plan.json"]);
     assert_eq!(shifty.calls(), 2);
 }
 
 /// A value without a schema is validated once it is bound, before the call is sent.
 #[test]
-fn what_types_could_not_tell_is_refused_when_it_is_bound() {
-    let shifty = Shifty::new(&tools());
+fn value_of_unknown_type_is_validated_when_bound() {
+    let shifty = ChangingServer::new(&tool_definitions());
     let plan = json!({ "name": "late", "steps": [
         { "id": "ask", "action": "Say how large" },
-        step("make", json!({ "arguments": { "name": "x", "size": "${steps.ask.output.size}" } })),
+        step_with("make", json!({ "arguments": { "name": "x", "size": "${steps.ask.output.size}" } })),
     ] });
-    shifty.house.write("plan.json", &plan.to_string());
-    shifty.house.expect(3, &["run", "plan.json"]);
-    let id = shifty.house.newest();
-    shifty.house.expect(0, &["record", &id, "ask", "succeeded", "--output", "{\"size\": \"large\"}"]);
-    shifty.house.expect(3, &["resume", &id]);
-    let view = shifty.house.json(&["show", &id]);
+    shifty.sandbox.write("plan.json", &plan.to_string());
+    shifty.sandbox.expect(3, &["run", "plan.json"]);
+    let id = shifty.sandbox.newest();
+    shifty.sandbox.expect(0, &["record", &id, "ask", "succeeded", "--output", "{\"size\": \"large\"}"]);
+    shifty.sandbox.expect(3, &["resume", &id]);
+    let view = shifty.sandbox.json(&["show", &id]);
     let step = &view["steps"][1];
     assert_eq!(
         (&step["status"], &step["error"]["category"]),
@@ -275,41 +275,41 @@ fn what_types_could_not_tell_is_refused_when_it_is_bound() {
 }
 
 #[test]
-fn inputs_are_completed_and_slips_in_them_refused() {
-    let house = House::new();
+fn inputs_get_defaults_and_misspelt_names_are_refused() {
+    let sandbox = Sandbox::new();
     let schema = "{ type: object, properties: { name: { type: string, default: ada }, deep: { type: object, properties: { n: { type: integer, default: 7 } } }, count: { type: integer } } }";
-    house.write("in.yaml", &format!("name: in\ninputs: {schema}\nsteps: [{{ id: a, tool: files/echo, read_only: true, arguments: {{ all: \"${{inputs}}\" }} }}]"));
-    let out = house.expect(0, &["run", "in.yaml", "--input", "deep={}", "--json"]);
+    sandbox.write("in.yaml", &format!("name: in\ninputs: {schema}\nsteps: [{{ id: a, tool: files/echo, read_only: true, arguments: {{ all: \"${{inputs}}\" }} }}]"));
+    let out = sandbox.expect(0, &["run", "in.yaml", "--input", "deep={}", "--json"]);
     let view: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     assert_eq!(view["steps"][0]["output"]["all"], json!({ "name": "ada", "deep": { "n": 7 } }));
-    let slip = house.run(&["run", "in", "--input", "cuont=1"]);
+    let slip = sandbox.run(&["run", "in", "--input", "cuont=1"]);
     assert_eq!(slip.code, Some(1));
-    assert!(slip.err.contains("did you mean `count`?"), "{}", slip.err);
-    assert_eq!(house.run(&["run", "in", "--input", "count=many"]).code, Some(1), "mistyped");
-    let usage = house.run(&["run", "in", "--input", "count"]);
-    assert_eq!(usage.code, Some(2), "{}", usage.err);
+    assert!(slip.stderr.contains("did you mean `count`?"), "{}", slip.stderr);
+    assert_eq!(sandbox.run(&["run", "in", "--input", "count=many"]).code, Some(1), "mistyped");
+    let usage = sandbox.run(&["run", "in", "--input", "count"]);
+    assert_eq!(usage.code, Some(2), "{}", usage.stderr);
 }
 
 #[test]
-fn what_no_run_could_be_given_is_refused_by_the_check() {
-    let house = House::new();
+fn check_refuses_unset_variables_and_undeclared_inputs() {
+    let sandbox = Sandbox::new();
     let config = json!({ "commands": {
         "build": { "argv": ["echo", "${env:ACTBOOK_TEST_UNSET}"] },
         "clean": { "argv": ["echo", "${env:ACTBOOK_TEST_UNSET:-none}"] },
     } });
-    house.write("actbook.yaml", &config.to_string());
-    house.write(
+    sandbox.write("actbook.yaml", &config.to_string());
+    sandbox.write(
         "p.yaml",
         "name: p\nsteps:\n  - { id: clean, tool: command/clean, read_only: true }\n  \
          - { id: make, tool: command/build, read_only: true }\n",
     );
-    let ran = house.run(&["check", "p.yaml"]);
+    let ran = sandbox.run(&["check", "p.yaml"]);
     assert_eq!(ran.code, Some(1));
     let named = "steps[1].tool (make): `command/build` needs ACTBOOK_TEST_UNSET";
-    assert!(ran.out.contains(named), "{}", ran.out);
-    assert_eq!(house.json(&["check", "p.yaml"])["findings"][0]["step"], "make");
-    house.expect(0, &["check", "p.yaml", "--offline"]);
-    let set = house.command(&["check", "p.yaml"]).env("ACTBOOK_TEST_UNSET", "x").output().unwrap();
+    assert!(ran.stdout.contains(named), "{}", ran.stdout);
+    assert_eq!(sandbox.json(&["check", "p.yaml"])["findings"][0]["step"], "make");
+    sandbox.expect(0, &["check", "p.yaml", "--offline"]);
+    let set = sandbox.command(&["check", "p.yaml"]).env("ACTBOOK_TEST_UNSET", "x").output().unwrap();
     assert!(set.status.success(), "{set:?}");
 
     for (inputs, code) in [
@@ -318,49 +318,53 @@ fn what_no_run_could_be_given_is_refused_by_the_check() {
         ("inputs: { type: object, properties: { verson: { type: string } } }\n", "undeclared_input"),
     ] {
         let steps = "steps: [{ id: a, action: 'Ship ${inputs.version}' }]";
-        house.write("p.yaml", &format!("name: p\n{inputs}{steps}"));
-        let check = house.json(&["check", "p.yaml", "--offline"]);
+        sandbox.write("p.yaml", &format!("name: p\n{inputs}{steps}"));
+        let check = sandbox.json(&["check", "p.yaml", "--offline"]);
         assert_eq!(check["ok"], false, "{check}");
         assert!(check["findings"].as_array().unwrap().iter().any(|found| found["code"] == code), "{check}");
-        house.expect(1, &["plan", "save", "p.yaml", "--offline"]);
+        sandbox.expect(1, &["plan", "save", "p.yaml", "--offline"]);
     }
 }
 
 #[test]
-fn whole_number_that_would_lose_digits_is_refused_wherever_it_is_given() {
-    let house = House::new();
-    house.write("p.yaml", "name: p\nsteps: [{ id: a, tool: files/echo, arguments: { code: 010 } }]");
-    let ran = house.run(&["check", "p.yaml", "--offline"]);
+fn integer_that_would_lose_digits_is_refused_in_plan_inputs_and_call() {
+    let sandbox = Sandbox::new();
+    sandbox.write("p.yaml", "name: p\nsteps: [{ id: a, tool: files/echo, arguments: { code: 010 } }]");
+    let ran = sandbox.run(&["check", "p.yaml", "--offline"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.out.contains("steps[0].arguments.code") && ran.out.contains("leading zero"), "{}", ran.out);
-    house.write(
+    assert!(
+        ran.stdout.contains("steps[0].arguments.code") && ran.stdout.contains("leading zero"),
+        "{}",
+        ran.stdout
+    );
+    sandbox.write(
         "p.yaml",
         "name: p\ninputs: { type: object, properties: { id: {} } }\n\
          steps: [{ id: a, tool: files/echo, read_only: true, arguments: { text: 'n ${inputs.id}' } }]",
     );
     const LARGE: &str = "18446744073709551616";
-    house.write("inputs.json", &format!("{{\"id\": {LARGE}}}"));
+    sandbox.write("inputs.json", &format!("{{\"id\": {LARGE}}}"));
     for words in [["--input", &format!("id={LARGE}")], ["--inputs", "inputs.json"]] {
-        let ran = house.run(&[&["run", "p.yaml"], &words[..]].concat());
-        assert_eq!(ran.code, Some(1), "{}", ran.err);
-        assert!(ran.err.contains("does not fit into 64 bits"), "{}", ran.err);
+        let ran = sandbox.run(&[&["run", "p.yaml"], &words[..]].concat());
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains("does not fit into 64 bits"), "{}", ran.stderr);
     }
-    assert_eq!(house.json(&["list"]), json!([]), "nothing was started");
-    let ran = house.run(&["tools", "call", "files/echo", &format!("{{\"text\": {LARGE}}}")]);
-    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    assert_eq!(sandbox.json(&["list"]), json!([]), "nothing was started");
+    let ran = sandbox.run(&["tools", "call", "files/echo", &format!("{{\"text\": {LARGE}}}")]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }
 
 #[test]
 fn wrong_expressions_hide_no_other_finding() {
-    let house = House::new();
+    let sandbox = Sandbox::new();
     let arguments = r#"{ a: "${steps.b.outptu}", b: "${steps.zz.output}", c: "${inputs.foo} ${1 +}" }"#;
     let steps = format!(
         "[{{ id: a, tool: files/echo, arguments: {arguments} }}, {{ id: b, tool: files/nothing, when: inputs.bar }}]"
     );
-    house.write("bad.yaml", &format!("name: bad\nsteps: {steps}"));
+    sandbox.write("bad.yaml", &format!("name: bad\nsteps: {steps}"));
     for offline in [false, true] {
         let words = ["check", "bad.yaml", "--offline"];
-        let check = house.json(&words[..if offline { 3 } else { 2 }]);
+        let check = sandbox.json(&words[..if offline { 3 } else { 2 }]);
         let messages: Vec<&str> = check["findings"]
             .as_array()
             .unwrap()

@@ -10,114 +10,115 @@ steps:
 "#;
 
 #[test]
-fn what_is_told_of_an_act_is_kept_and_shown() {
-    let house = House::new();
-    house.write("p.yaml", PLAN);
-    house.expect(3, &["run", "p.yaml"]);
-    let id = house.newest();
+fn recorded_details_of_a_step_are_stored_and_shown() {
+    let sandbox = Sandbox::new();
+    sandbox.write("p.yaml", PLAN);
+    sandbox.expect(3, &["run", "p.yaml"]);
+    let id = sandbox.newest();
     let facts = ["--description", "wrote three lines", "--type", "file_edit", "--entity", "a.md"];
     let states = ["--before", r#"{"lines": 0}"#, "--after", "three lines", "--confidence", "0.8"];
-    let record =
-        |step: &str, status: &str, more: &[&str]| house.run(&[&["record", &id, step, status], more].concat());
+    let record = |step: &str, status: &str, more: &[&str]| {
+        sandbox.run(&[&["record", &id, step, status], more].concat())
+    };
     let early = record("tell", "started", &[]);
     assert_eq!(early.code, Some(1));
-    assert!(early.err.contains("`draft`"), "the error names the step that is due: {}", early.err);
+    assert!(early.stderr.contains("`draft`"), "the error names the step that is due: {}", early.stderr);
     assert_eq!(record("draft", "started", &["--reason", "it is time"]).code, Some(0));
     let sure = record("draft", "succeeded", &["--confidence", "2"]);
-    assert!(sure.err.contains("0 to 1"), "{}", sure.err);
+    assert!(sure.stderr.contains("0 to 1"), "{}", sure.stderr);
     let done = record("draft", "succeeded", &[&facts[..], &states, &["--reason", "asked for"]].concat());
-    assert_eq!(done.code, Some(0), "{}", done.err);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
 
-    let draft = step(&house.json(&["show", &id]), "draft")["recorded"].clone();
+    let draft = step(&sandbox.json(&["show", &id]), "draft")["recorded"].clone();
     assert_eq!(draft["description"], "wrote three lines");
     assert_eq!(
         (&draft["before_state"], &draft["after_state"]),
         (&json!({"lines": 0}), &json!("three lines"))
     );
     assert_eq!((&draft["confidence"], &draft["reason"]), (&json!(0.8), &json!("asked for")));
-    let shown = house.expect(0, &["show", &id]);
+    let shown = sandbox.expect(0, &["show", &id]);
     assert!(shown.contains("On record") && shown.contains("wrote three lines, after state"), "{shown}");
-    house.expect(0, &["journal", "--kind", "action_recorded"]);
-    house.expect(0, &["verify"]);
+    sandbox.expect(0, &["journal", "--kind", "action_recorded"]);
+    sandbox.expect(0, &["verify"]);
 }
 
 #[test]
-fn a_step_can_be_undone_by_hand_after_the_end() {
-    let house = House::new();
-    house.write("p.yaml", PLAN);
-    house.expect(3, &["run", "p.yaml"]);
-    let id = house.newest();
-    house.expect(0, &["record", &id, "draft", "succeeded"]);
-    house.expect(3, &["resume", &id]);
-    house.expect(0, &["record", &id, "tell", "succeeded"]);
-    house.expect(0, &["resume", &id]);
-    let early = house.run(&["record", &id, "draft", "compensated", "--description", "threw it away"]);
-    assert!(early.err.contains("`tell`"), "dependants are compensated first: {}", early.err);
-    house.expect(0, &["record", &id, "tell", "compensated", "--description", "told them otherwise"]);
-    house.expect(0, &["record", &id, "draft", "compensated", "--description", "threw it away"]);
-    assert_eq!(step(&house.json(&["show", &id]), "draft")["status"], "compensated");
-    let again = house.run(&["undo", &id]);
-    assert!(again.err.contains("nothing that ran is left"), "{}", again.err);
+fn ended_execution_accepts_recorded_compensations_in_order() {
+    let sandbox = Sandbox::new();
+    sandbox.write("p.yaml", PLAN);
+    sandbox.expect(3, &["run", "p.yaml"]);
+    let id = sandbox.newest();
+    sandbox.expect(0, &["record", &id, "draft", "succeeded"]);
+    sandbox.expect(3, &["resume", &id]);
+    sandbox.expect(0, &["record", &id, "tell", "succeeded"]);
+    sandbox.expect(0, &["resume", &id]);
+    let early = sandbox.run(&["record", &id, "draft", "compensated", "--description", "threw it away"]);
+    assert!(early.stderr.contains("`tell`"), "dependants are compensated first: {}", early.stderr);
+    sandbox.expect(0, &["record", &id, "tell", "compensated", "--description", "told them otherwise"]);
+    sandbox.expect(0, &["record", &id, "draft", "compensated", "--description", "threw it away"]);
+    assert_eq!(step(&sandbox.json(&["show", &id]), "draft")["status"], "compensated");
+    let again = sandbox.run(&["undo", &id]);
+    assert!(again.stderr.contains("nothing that ran is left"), "{}", again.stderr);
 }
 
 #[test]
-fn execution_whose_steps_were_all_undone_by_hand_is_compensated_in_every_list() {
-    let house = House::new();
-    house.write("p.yaml", PLAN);
-    let id = finished(&house);
-    house.expect(0, &["record", &id, "tell", "compensated", "--description", "told them otherwise"]);
-    assert_eq!(house.json(&["show", &id])["status"], "succeeded", "the draft is not compensated yet");
-    house.expect(0, &["record", &id, "draft", "compensated", "--description", "threw it away"]);
-    assert_eq!(house.json(&["show", &id])["status"], "compensated");
-    assert_eq!(house.json(&["list"])[0]["status"], "compensated");
-    assert_eq!(house.json(&["stats"])["executions"]["by_status"], json!({ "compensated": 1 }));
-    house.expect(0, &["rebuild"]);
-    assert_eq!(house.json(&["list"])[0]["status"], "compensated", "a rebuild keeps the status");
-    house.expect(0, &["verify"]);
+fn execution_with_all_steps_compensated_by_record_lists_as_compensated() {
+    let sandbox = Sandbox::new();
+    sandbox.write("p.yaml", PLAN);
+    let id = run_and_record_both_steps(&sandbox);
+    sandbox.expect(0, &["record", &id, "tell", "compensated", "--description", "told them otherwise"]);
+    assert_eq!(sandbox.json(&["show", &id])["status"], "succeeded", "the draft is not compensated yet");
+    sandbox.expect(0, &["record", &id, "draft", "compensated", "--description", "threw it away"]);
+    assert_eq!(sandbox.json(&["show", &id])["status"], "compensated");
+    assert_eq!(sandbox.json(&["list"])[0]["status"], "compensated");
+    assert_eq!(sandbox.json(&["stats"])["executions"]["by_status"], json!({ "compensated": 1 }));
+    sandbox.expect(0, &["rebuild"]);
+    assert_eq!(sandbox.json(&["list"])[0]["status"], "compensated", "a rebuild keeps the status");
+    sandbox.expect(0, &["verify"]);
 }
 
 #[test]
-fn irreversible_dependant_does_not_block_undoing_by_hand() {
-    let house = House::new();
+fn irreversible_dependant_does_not_block_recorded_compensation() {
+    let sandbox = Sandbox::new();
     let irreversible = "depends_on: [draft], cancellable: irreversible }";
-    house.write(
+    sandbox.write(
         "p.yaml",
         &PLAN.replace("depends_on: [draft], compensation: { action: Tell them otherwise } }", irreversible),
     );
-    let id = finished(&house);
-    house.expect(0, &["record", &id, "draft", "compensated", "--description", "threw it away"]);
-    let shown = house.json(&["show", &id]);
+    let id = run_and_record_both_steps(&sandbox);
+    sandbox.expect(0, &["record", &id, "draft", "compensated", "--description", "threw it away"]);
+    let shown = sandbox.json(&["show", &id]);
     assert_eq!((&shown["status"], &step(&shown, "tell")["status"]), (&json!("failed"), &json!("succeeded")));
     assert_eq!(shown["brief"]["cannot_undo"][0]["step"], "tell");
 }
 
 /// Runs the plan and records both steps as succeeded; returns the execution id.
-fn finished(house: &House) -> String {
-    house.expect(3, &["run", "p.yaml"]);
-    let id = house.newest();
-    house.expect(0, &["record", &id, "draft", "succeeded"]);
-    house.expect(3, &["resume", &id]);
-    house.expect(0, &["record", &id, "tell", "succeeded"]);
-    house.expect(0, &["resume", &id]);
+fn run_and_record_both_steps(sandbox: &Sandbox) -> String {
+    sandbox.expect(3, &["run", "p.yaml"]);
+    let id = sandbox.newest();
+    sandbox.expect(0, &["record", &id, "draft", "succeeded"]);
+    sandbox.expect(3, &["resume", &id]);
+    sandbox.expect(0, &["record", &id, "tell", "succeeded"]);
+    sandbox.expect(0, &["resume", &id]);
     id
 }
 
 #[test]
-fn nothing_is_undone_where_nothing_ran() {
-    let house = House::new();
-    house
+fn undo_of_an_execution_without_finished_steps_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox
         .write("p.yaml", PLAN.replace("action: Write it,", "action: Write it, approval: required,").as_str());
-    house.expect(3, &["run", "p.yaml"]);
-    let id = house.newest();
-    let refused = house.run(&["undo", &id]);
-    assert!(refused.err.contains("`cancel` it"), "{}", refused.err);
+    sandbox.expect(3, &["run", "p.yaml"]);
+    let id = sandbox.newest();
+    let refused = sandbox.run(&["undo", &id]);
+    assert!(refused.stderr.contains("`cancel` it"), "{}", refused.stderr);
 }
 
 #[test]
-fn a_list_names_the_plan_as_every_view_does() {
-    let house = House::new();
-    house.write("p.yaml", PLAN);
-    house.expect(3, &["run", "p.yaml"]);
-    let (listed, shown) = (house.json(&["list"]), house.json(&["show", &house.newest()]));
+fn list_and_show_name_the_plan_alike() {
+    let sandbox = Sandbox::new();
+    sandbox.write("p.yaml", PLAN);
+    sandbox.expect(3, &["run", "p.yaml"]);
+    let (listed, shown) = (sandbox.json(&["list"]), sandbox.json(&["show", &sandbox.newest()]));
     assert_eq!(listed[0]["plan"], shown["plan"]);
 }

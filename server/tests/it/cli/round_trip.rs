@@ -22,55 +22,55 @@ steps:
 "#;
 
 /// Runs the plan until it blocks on its failed step; returns the execution id.
-fn failed_run(house: &House) -> String {
-    house.write("notes.yaml", NOTES);
-    let ran = house.run(&["run", "notes.yaml", "--input", "version=1.0", "--input", "count=3"]);
-    assert_eq!(ran.code, Some(3), "{}\n{}", ran.out, ran.err);
+fn failed_run(sandbox: &Sandbox) -> String {
+    sandbox.write("notes.yaml", NOTES);
+    let ran = sandbox.run(&["run", "notes.yaml", "--input", "version=1.0", "--input", "count=3"]);
+    assert_eq!(ran.code, Some(3), "{}\n{}", ran.stdout, ran.stderr);
     for words in ["✓ draft succeeded", "✗ publish failed", "Recovery brief", "actbook decide", "actbook undo"]
     {
-        assert!(ran.out.contains(words), "{words}\n{}", ran.out);
+        assert!(ran.stdout.contains(words), "{words}\n{}", ran.stdout);
     }
-    assert!(!ran.out.contains('\x1b'), "colours in a pipe: {:?}", ran.out);
-    house.newest()
+    assert!(!ran.stdout.contains('\x1b'), "colours in a pipe: {:?}", ran.stdout);
+    sandbox.newest()
 }
 
 #[test]
-fn a_failed_run_is_explained_undone_and_verified() {
-    check(&House::new());
+fn failed_run_is_explained_undone_and_verified() {
+    check_failed_run(&Sandbox::new());
 }
 
 #[tokio::test]
-async fn a_failed_run_on_postgresql_is_explained_undone_and_verified() {
-    let database = crate::postgres::Database::create().await;
-    check(&House { database: Some(database.url.clone()), ..House::new() });
+async fn failed_run_on_postgresql_is_explained_undone_and_verified() {
+    let database = crate::postgres::PostgresDatabase::create().await;
+    check_failed_run(&Sandbox { database: Some(database.url.clone()), ..Sandbox::new() });
 }
 
-fn check(house: &House) {
-    let id = failed_run(house);
-    assert_eq!(std::fs::read_to_string(house.path("work/notes-1.0.md")).unwrap(), "n");
+fn check_failed_run(sandbox: &Sandbox) {
+    let id = failed_run(sandbox);
+    assert_eq!(std::fs::read_to_string(sandbox.path("work/notes-1.0.md")).unwrap(), "n");
 
-    let shown = house.expect(0, &["show", &id[..6]]);
+    let shown = sandbox.expect(0, &["show", &id[..6]]);
     assert!(shown.contains(&format!("actbook decide {} publish retry", &id[..8])), "{shown}");
-    let dry = house.json(&["undo", &id, "--dry-run"]);
+    let dry = sandbox.json(&["undo", &id, "--dry-run"]);
     assert_eq!(dry["undo"][0]["arguments"], json!({ "name": "releases", "amount": -3 }));
 
-    let undone = house.expect(0, &["undo", &id]);
+    let undone = sandbox.expect(0, &["undo", &id]);
     assert!(undone.contains("↺ draft compensated"), "{undone}");
-    assert!(!house.path("work/notes-1.0.md").exists());
+    assert!(!sandbox.path("work/notes-1.0.md").exists());
     assert_eq!(
-        house.json(&["tools", "call", "files/counter_get", r#"{"name": "releases"}"#])["output"]["value"],
+        sandbox.json(&["tools", "call", "files/counter_get", r#"{"name": "releases"}"#])["output"]["value"],
         0
     );
-    assert!(house.expect(0, &["verify"]).contains("is whole"));
-    assert_eq!(house.json(&["list", "--status", "compensated"])[0]["id"], json!(id));
-    house.expect(1, &["undo", &id]);
+    assert!(sandbox.expect(0, &["verify"]).contains("is whole"));
+    assert_eq!(sandbox.json(&["list", "--status", "compensated"])[0]["id"], json!(id));
+    sandbox.expect(1, &["undo", &id]);
 }
 
 #[test]
 fn views_have_the_fields_that_scripts_rely_on() {
-    let house = House::new();
-    let id = failed_run(&house);
-    let view = house.json(&["show", &id]);
+    let sandbox = Sandbox::new();
+    let id = failed_run(&sandbox);
+    let view = sandbox.json(&["show", &id]);
     let fields = ["id", "status", "plan", "started_at", "progress", "position", "steps", "waiting", "brief"];
     fields.iter().for_each(|field| assert!(view.get(field).is_some(), "{field} in {view}"));
     assert_eq!(view["status"], "blocked");
@@ -81,12 +81,12 @@ fn views_have_the_fields_that_scripts_rely_on() {
     assert_eq!(view["brief"]["done"], json!(["draft", "count"]));
     assert_eq!(view["brief"]["undo"][1]["tool"], "files/delete_file");
 
-    let entries = house.expect(0, &["journal", "--execution", &id, "--json"]);
+    let entries = sandbox.expect(0, &["journal", "--execution", &id, "--json"]);
     let entries: Vec<Value> = entries.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for field in ["position", "at", "execution", "version", "kind", "actor", "body", "hash"] {
         assert!(entries.iter().all(|entry| entry.get(field).is_some()), "{field}");
     }
-    let words = |words: &[&str]| house.expect(0, &[&["journal"], words].concat()).lines().count();
+    let words = |words: &[&str]| sandbox.expect(0, &[&["journal"], words].concat()).lines().count();
     assert_eq!(words(&["--kind", "attempt_started"]), 3);
     assert_eq!(words(&["--kind", "attempt_started", "--search", "publish"]), 1);
     assert_eq!(words(&["--since", "1h", "--limit", "2"]), 2);
@@ -98,24 +98,24 @@ fn views_have_the_fields_that_scripts_rely_on() {
 }
 
 #[test]
-fn a_run_for_programs_is_a_stream_that_ends_with_the_view() {
-    let house = House::new();
-    house.write(
+fn run_with_json_flag_streams_changes_and_ends_with_the_view() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
         "one.yaml",
         "name: one\nsteps: [{ id: a, tool: files/echo, read_only: true, arguments: { x: 1 } }]",
     );
-    let out = house.expect(0, &["run", "one.yaml", "--json"]);
+    let out = sandbox.expect(0, &["run", "one.yaml", "--json"]);
     let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let (view, changes) = lines.split_last().unwrap();
     assert_eq!((&view["status"], &step(view, "a")["output"]), (&json!("succeeded"), &json!({ "x": 1 })));
     assert!(
         changes.iter().any(|change| change["step"]["id"] == "a" && change["step"]["status"] == "succeeded")
     );
-    assert_eq!(house.json(&["plan", "list"])[0]["version"], 1);
-    house.expect(0, &["run", "one.yaml"]);
-    house.expect(0, &["run", "one"]);
+    assert_eq!(sandbox.json(&["plan", "list"])[0]["version"], 1);
+    sandbox.expect(0, &["run", "one.yaml"]);
+    sandbox.expect(0, &["run", "one"]);
     assert_eq!(
-        house.json(&["plan", "list"])[0]["version"],
+        sandbox.json(&["plan", "list"])[0]["version"],
         1,
         "the same document must not make a new version"
     );
@@ -123,10 +123,10 @@ fn a_run_for_programs_is_a_stream_that_ends_with_the_view() {
 
 #[test]
 fn inputs_take_the_type_that_the_schema_declares() {
-    let house = House::new();
+    let sandbox = Sandbox::new();
     let schema = "{ type: object, properties: { text: { type: string }, count: { type: integer }, flag: { type: boolean } } }";
-    house.write("in.yaml", &format!("name: in\ninputs: {schema}\nsteps: [{{ id: a, tool: files/echo, read_only: true, arguments: {{ all: \"${{inputs}}\" }} }}]"));
-    house.write("given.yaml", "count: 1\nflag: true\n");
+    sandbox.write("in.yaml", &format!("name: in\ninputs: {schema}\nsteps: [{{ id: a, tool: files/echo, read_only: true, arguments: {{ all: \"${{inputs}}\" }} }}]"));
+    sandbox.write("given.yaml", "count: 1\nflag: true\n");
     let words = [
         "run",
         "in.yaml",
@@ -140,11 +140,11 @@ fn inputs_take_the_type_that_the_schema_declares() {
         "free={\"a\":[1]}",
         "--json",
     ];
-    let out = house.expect(0, &words);
+    let out = sandbox.expect(0, &words);
     let view: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     let expected = json!({ "text": "12", "count": 7, "flag": true, "free": { "a": [1] } });
     assert_eq!(step(&view, "a")["output"]["all"], expected);
-    let refused = house.run(&["run", "in", "--input", "count=many"]);
+    let refused = sandbox.run(&["run", "in", "--input", "count=many"]);
     assert_eq!(refused.code, Some(1));
-    assert!(refused.err.contains("inputs.count"), "{}", refused.err);
+    assert!(refused.stderr.contains("inputs.count"), "{}", refused.stderr);
 }

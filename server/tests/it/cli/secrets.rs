@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::tools::pins::{say, shifty_server};
+use crate::tools::pins::{changing_server, write_definitions};
 
 /// A recognisable secret with characters that JSON, URLs and shells escape.
 fn secret(number: usize) -> String {
@@ -12,47 +12,51 @@ fn secret(number: usize) -> String {
 }
 
 /// Hands out references to secrets, and keeps the environment variables that hold them.
-struct Safe {
+struct SecretSource {
     variables: BTreeMap<String, String>,
 }
 
-impl Safe {
+impl SecretSource {
     /// A reference to the next secret, as a config writes it.
-    fn next(&mut self) -> String {
+    fn next_reference(&mut self) -> String {
         let number = self.variables.len();
         let name = format!("PLANTED_{number}");
         self.variables.insert(name.clone(), secret(number));
         format!("${{env:{name}}}")
     }
 
-    fn some(&mut self, count: usize) -> Vec<String> {
-        (0..count).map(|_| self.next()).collect()
+    fn next_references(&mut self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.next_reference()).collect()
     }
 }
 
 /// A server that prints its environment and arguments to stderr; its tool returns them as output and error.
-fn shifty(safe: &mut Safe) -> Value {
-    let mut server = shifty_server();
+fn leaking_server(safe: &mut SecretSource) -> Value {
+    let mut server = changing_server();
     let loud = "import os, sys; [print(k, v, file=sys.stderr) for k, v in os.environ.items()]; print(sys.argv, file=sys.stderr); sys.argv = sys.argv[1:]; exec(open(sys.argv[0]).read())";
     let script = server["args"][0].clone();
     let mut args = vec![json!("-c"), json!(loud), script];
-    args.extend(safe.some(6).into_iter().map(Value::from));
+    args.extend(safe.next_references(6).into_iter().map(Value::from));
     server["args"] = json!(args);
-    server["env"] =
-        safe.some(8).into_iter().enumerate().map(|(n, value)| (format!("OWN_{n}"), json!(value))).collect();
+    server["env"] = safe
+        .next_references(8)
+        .into_iter()
+        .enumerate()
+        .map(|(n, value)| (format!("OWN_{n}"), json!(value)))
+        .collect();
     server
 }
 
-fn commands(safe: &mut Safe) -> Value {
-    let env = |safe: &mut Safe, count: usize| -> Value {
-        safe.some(count)
+fn commands(safe: &mut SecretSource) -> Value {
+    let env = |safe: &mut SecretSource, count: usize| -> Value {
+        safe.next_references(count)
             .into_iter()
             .enumerate()
             .map(|(n, value)| (format!("OWN_{n}"), json!(value)))
             .collect()
     };
-    let with = |first: &[&str], safe: &mut Safe, count: usize| -> Value {
-        first.iter().map(|word| (*word).to_owned()).chain(safe.some(count)).collect()
+    let with = |first: &[&str], safe: &mut SecretSource, count: usize| -> Value {
+        first.iter().map(|word| (*word).to_owned()).chain(safe.next_references(count)).collect()
     };
     json!({
         "env": { "argv": ["env"], "env": env(safe, 6) },
@@ -65,7 +69,7 @@ fn commands(safe: &mut Safe) -> Value {
     })
 }
 
-fn plan(safe: &Safe) -> Value {
+fn plan(safe: &SecretSource) -> Value {
     let known: Vec<&String> = safe.variables.values().collect();
     let call = |id: &str, tool: &str| json!({ "id": id, "tool": tool, "cancellable": "irreversible", "failure_policy": { "action": "continue_others" } });
     let echo = |id: &str, arguments: Value| {
@@ -92,59 +96,59 @@ fn plan(safe: &Safe) -> Value {
 }
 
 /// Collects all files below a folder.
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() { files(&path, found) } else { found.push(path) }
+        if path.is_dir() { collect_files(&path, found) } else { found.push(path) }
     }
 }
 
 /// The start of every secret; no encoding changes these letters.
-const MARK: &[u8] = b"S3cr3t";
+const SECRET_PREFIX: &[u8] = b"S3cr3t";
 
 /// Panics with the surrounding text if these bytes contain a secret.
 #[track_caller]
-fn search(place: &str, bytes: &[u8]) {
-    if let Some(at) = bytes.windows(MARK.len()).position(|window| window == MARK) {
+fn assert_no_secret(place: &str, bytes: &[u8]) {
+    if let Some(at) = bytes.windows(SECRET_PREFIX.len()).position(|window| window == SECRET_PREFIX) {
         let around = &bytes[at.saturating_sub(120)..(at + 80).min(bytes.len())];
         panic!("a secret in {place}: …{}…", String::from_utf8_lossy(around));
     }
 }
 
 /// Writes the config, the plan and the inputs; returns all planted secrets.
-fn furnish(house: &House, safe: &mut Safe) -> Vec<String> {
+fn write_config_with_secrets(sandbox: &Sandbox, safe: &mut SecretSource) -> Vec<String> {
     let config = json!({
         "mcpServers": {
-            "shifty": shifty(safe),
+            "shifty": leaking_server(safe),
             "away": {
-                "url": format!("http://127.0.0.1:9/{}", safe.next()),
-                "headers": { "Authorization": format!("Bearer {}", safe.next()), "X-Key": safe.next() },
+                "url": format!("http://127.0.0.1:9/{}", safe.next_reference()),
+                "headers": { "Authorization": format!("Bearer {}", safe.next_reference()), "X-Key": safe.next_reference() },
             },
         },
         "http": {
             "post": {
-                "url": format!("http://127.0.0.1:9/?key={}", safe.next()),
-                "headers": { "X-Key": safe.next() },
-                "body": { "key": safe.next() },
+                "url": format!("http://127.0.0.1:9/?key={}", safe.next_reference()),
+                "headers": { "X-Key": safe.next_reference() },
+                "body": { "key": safe.next_reference() },
             },
         },
         "commands": commands(safe),
     });
-    house.write("actbook.yaml", &config.to_string());
-    house.write("plan.json", &plan(safe).to_string());
+    sandbox.write("actbook.yaml", &config.to_string());
+    sandbox.write("plan.json", &plan(safe).to_string());
     let inputs = [secret(90), secret(91)];
-    house.write("inputs.json", &json!({ "pass": inputs[0], "deep": { "key": inputs[1] } }).to_string());
+    sandbox.write("inputs.json", &json!({ "pass": inputs[0], "deep": { "key": inputs[1] } }).to_string());
     safe.variables.values().cloned().chain(inputs).collect()
 }
 
 /// Sets the description of the server's tool.
-fn describe(house: &House, description: &str) {
+fn set_tool_description(sandbox: &Sandbox, description: &str) {
     let tool = json!({ "name": "act", "description": description, "inputSchema": { "type": "object" } });
-    say(house.folder.path(), &[tool]);
+    write_definitions(sandbox.folder.path(), &[tool]);
 }
 
 /// Every command that prints an execution, a plan or tools.
-fn questions(id: &str) -> Vec<Vec<&str>> {
+fn read_commands(id: &str) -> Vec<Vec<&str>> {
     let words = [
         "show ID",
         "show ID --json",
@@ -172,65 +176,65 @@ fn questions(id: &str) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn no_planted_secret_is_found_anywhere() {
-    let house = House::new();
-    let mut safe = Safe { variables: BTreeMap::new() };
-    let secrets = furnish(&house, &mut safe);
+fn planted_secrets_reach_no_file_and_no_output() {
+    let sandbox = Sandbox::new();
+    let mut safe = SecretSource { variables: BTreeMap::new() };
+    let secrets = write_config_with_secrets(&sandbox, &mut safe);
     assert!(secrets.len() >= 50, "{}", secrets.len());
-    describe(&house, &format!("Uses {} and {}", secret(0), secret(7)));
+    set_tool_description(&sandbox, &format!("Uses {} and {}", secret(0), secret(7)));
     let mut outputs = Vec::new();
-    let mut run = |words: &[&str]| -> Ran {
-        let mut command = house.command(words);
+    let mut run = |words: &[&str]| -> CliOutput {
+        let mut command = sandbox.command(words);
         command.envs(&safe.variables).env("RUST_LOG", "trace").env("ACTBOOK_LOG", "trace");
-        let ran: Ran = command.output().unwrap().into();
-        outputs.push((words.join(" "), format!("{}\n{}", ran.out, ran.err)));
+        let ran: CliOutput = command.output().unwrap().into();
+        outputs.push((words.join(" "), format!("{}\n{}", ran.stdout, ran.stderr)));
         ran
     };
     run(&["check", "plan.json"]);
     run(&["run", "plan.json", "--inputs", "inputs.json"]);
-    let id = house.newest();
-    for words in questions(&id) {
+    let id = sandbox.newest();
+    for words in read_commands(&id) {
         run(&words);
     }
     // The refusal quotes the old and the new description, which both contain a secret.
-    describe(&house, &format!("Now uses {}", secret(3)));
-    assert!(run(&["run", "secrets", "--inputs", "inputs.json"]).err.contains("is not what it was"));
+    set_tool_description(&sandbox, &format!("Now uses {}", secret(3)));
+    assert!(run(&["run", "secrets", "--inputs", "inputs.json"]).stderr.contains("is not what it was"));
 
     // The steps whose output contained a secret show that it was redacted.
-    let view = house.json(&["show", &id]);
+    let view = sandbox.json(&["show", &id]);
     for step in view["steps"].as_array().unwrap() {
         let redacting = ["env", "echo", "json", "fails", "killed", "says", "refuses"];
         let is_redacted = step.to_string().contains("[redacted]");
         assert!(is_redacted || !redacting.contains(&step["id"].as_str().unwrap()), "{step:#}");
     }
     for (words, text) in &outputs {
-        search(words, text.as_bytes());
+        assert_no_secret(words, text.as_bytes());
     }
-    std::fs::remove_file(house.path("inputs.json")).unwrap();
-    std::fs::remove_file(house.path("tools.json")).unwrap();
+    std::fs::remove_file(sandbox.path("inputs.json")).unwrap();
+    std::fs::remove_file(sandbox.path("tools.json")).unwrap();
     let mut left = Vec::new();
-    files(house.folder.path(), &mut left);
+    collect_files(sandbox.folder.path(), &mut left);
     assert!(left.iter().any(|file| file.to_string_lossy().ends_with(".db")), "{left:?}");
     for file in left {
-        search(&file.display().to_string(), &std::fs::read(&file).unwrap());
+        assert_no_secret(&file.display().to_string(), &std::fs::read(&file).unwrap());
     }
 }
 
 /// Planted in every field that a caller may fill freely.
 const TOKEN: &str = "S3cr3t-deploy-0001";
-const DEPLOY: &str = "command/deploy";
+const DEPLOY_TOOL: &str = "command/deploy";
 
 /// A sandbox whose config takes a token from the environment.
-fn with_token() -> House {
-    let house = House { variables: vec![("DEPLOY_TOKEN", TOKEN)], ..House::new() };
+fn sandbox_with_token() -> Sandbox {
+    let sandbox = Sandbox { variables: vec![("DEPLOY_TOKEN", TOKEN)], ..Sandbox::new() };
     let config = json!({
-        "mcpServers": { "shifty": shifty_server() },
+        "mcpServers": { "shifty": changing_server() },
         "commands": { "deploy": { "argv": ["true", "${env:DEPLOY_TOKEN}"] }, "fails": { "argv": ["false"] } },
         "http": { "hook": { "url": "http://127.0.0.1:9/in/house", "method": "PUT" } },
     });
-    house.write("actbook.yaml", &config.to_string());
-    describe(&house, "Acts.");
-    house
+    sandbox.write("actbook.yaml", &config.to_string());
+    set_tool_description(&sandbox, "Acts.");
+    sandbox
 }
 
 fn plan_of(steps: &[Value]) -> Value {
@@ -239,79 +243,83 @@ fn plan_of(steps: &[Value]) -> Value {
 
 /// Asserts that neither the journal nor a file in the data folder contains the token.
 #[track_caller]
-fn holds_no_secret(house: &House) {
-    search("the journal", house.expect(0, &["journal", "--json", "--limit", "1000"]).as_bytes());
+fn assert_no_secret_stored(sandbox: &Sandbox) {
+    assert_no_secret("the journal", sandbox.expect(0, &["journal", "--json", "--limit", "1000"]).as_bytes());
     let mut left = Vec::new();
-    files(&house.path("data"), &mut left);
+    collect_files(&sandbox.path("data"), &mut left);
     assert!(left.iter().any(|file| file.to_string_lossy().ends_with(".db")), "{left:?}");
     for file in left {
-        search(&file.display().to_string(), &std::fs::read(&file).unwrap());
+        assert_no_secret(&file.display().to_string(), &std::fs::read(&file).unwrap());
     }
 }
 
 #[test]
-fn plan_that_holds_a_known_secret_is_refused_by_the_variables_name() {
-    let house = with_token();
+fn plan_with_a_known_secret_is_refused_naming_its_variable() {
+    let sandbox = sandbox_with_token();
     let places = [
         plan_of(&[
-            json!({ "id": "a", "tool": DEPLOY, "arguments": { "list": [{ "key": format!("x{TOKEN}") }] } }),
+            json!({ "id": "a", "tool": DEPLOY_TOOL, "arguments": { "list": [{ "key": format!("x{TOKEN}") }] } }),
         ]),
         json!({ "name": "work", "reasoning": TOKEN, "steps": [{ "id": "a", "action": "Think" }] }),
         plan_of(&[json!({ "id": "a", "action": "Think", "metadata": { TOKEN: 1 } })]),
     ];
     for plan in &places {
-        house.write("plan.json", &plan.to_string());
+        sandbox.write("plan.json", &plan.to_string());
         for words in [
             &["plan", "save", "plan.json"],
             &["run", "plan.json", "--yes"],
             &["check", "plan.json", "--offline"],
         ] {
-            let ran = house.run(&[words.as_slice(), &["--json"]].concat());
-            assert_eq!(ran.code, Some(1), "{words:?}: {}", ran.out);
-            assert!(ran.out.contains("secret_in_plan"), "{words:?}: {}", ran.out);
-            assert!(ran.out.contains("the environment variable DEPLOY_TOKEN"), "{words:?}: {}", ran.out);
-            search("the refusal", format!("{}{}", ran.out, ran.err).as_bytes());
+            let ran = sandbox.run(&[words.as_slice(), &["--json"]].concat());
+            assert_eq!(ran.code, Some(1), "{words:?}: {}", ran.stdout);
+            assert!(ran.stdout.contains("secret_in_plan"), "{words:?}: {}", ran.stdout);
+            assert!(
+                ran.stdout.contains("the environment variable DEPLOY_TOKEN"),
+                "{words:?}: {}",
+                ran.stdout
+            );
+            assert_no_secret("the refusal", format!("{}{}", ran.stdout, ran.stderr).as_bytes());
         }
     }
-    let mut agent = crate::mcp::agent::Agent::new(&house);
+    let mut agent = crate::mcp::agent::Agent::new(&sandbox);
     for (tool, arguments) in
         [("save_plan", json!({ "plan": places[0] })), ("execute_plan", json!({ "plan": places[1] }))]
     {
         let answer = agent.call(tool, arguments);
         assert!(answer.is_error && answer.text.contains("DEPLOY_TOKEN"), "{}", answer.text);
-        search(tool, answer.whole.to_string().as_bytes());
+        assert_no_secret(tool, answer.full_result.to_string().as_bytes());
     }
-    std::fs::remove_file(house.path("plan.json")).unwrap();
-    house.expect(0, &["doctor"]);
-    holds_no_secret(&house);
+    std::fs::remove_file(sandbox.path("plan.json")).unwrap();
+    sandbox.expect(0, &["doctor"]);
+    assert_no_secret_stored(&sandbox);
 }
 
 #[test]
-fn input_that_holds_a_known_secret_is_refused_unless_it_is_not_kept() {
-    let house = with_token();
+fn input_with_a_known_secret_is_refused_unless_write_only() {
+    let sandbox = sandbox_with_token();
     let inputs = json!({ "type": "object", "properties": {
         "note": { "type": "string" }, "pass": { "type": "string", "writeOnly": true } } });
     let mut plan = plan_of(&[json!({ "id": "a", "action": "Think" })]);
     plan["inputs"] = inputs;
-    house.write("plan.json", &plan.to_string());
-    let refused = house.json(&["run", "plan.json", "--input", &format!("note=a {TOKEN}")]);
+    sandbox.write("plan.json", &plan.to_string());
+    let refused = sandbox.json(&["run", "plan.json", "--input", &format!("note=a {TOKEN}")]);
     assert_eq!(refused["code"], "secret_input", "{refused}");
     assert!(refused["message"].as_str().unwrap().contains("DEPLOY_TOKEN"), "{refused}");
-    search("the refusal", refused.to_string().as_bytes());
-    house.expect(3, &["run", "plan.json", "--input", &format!("pass={TOKEN}")]);
-    holds_no_secret(&house);
+    assert_no_secret("the refusal", refused.to_string().as_bytes());
+    sandbox.expect(3, &["run", "plan.json", "--input", &format!("pass={TOKEN}")]);
+    assert_no_secret_stored(&sandbox);
 }
 
 #[test]
 fn reasons_are_redacted_before_they_are_journaled() {
-    let house = with_token();
+    let sandbox = sandbox_with_token();
     let fails = |id: &str| json!({ "id": id, "tool": "command/fails", "cancellable": "irreversible" });
     let asks = json!({ "id": "asks", "action": "Think", "approval": "required" });
     let says = json!({ "id": "says", "action": "Think" });
     let plan = plan_of(&[asks, says, fails("fails")]);
-    house.write("plan.json", &plan.to_string());
-    house.expect(3, &["run", "plan.json"]);
-    let id = house.newest();
+    sandbox.write("plan.json", &plan.to_string());
+    sandbox.expect(3, &["run", "plan.json"]);
+    let id = sandbox.newest();
     let why = format!("because {TOKEN}");
     let value = json!({ "key": TOKEN }).to_string();
     let words: [&[&str]; 10] = [
@@ -327,19 +335,19 @@ fn reasons_are_redacted_before_they_are_journaled() {
         &["cancel", &id, "--reason", &why],
     ];
     for words in words {
-        let ran = house.run(words);
-        assert!(matches!(ran.code, Some(0 | 3)), "{words:?}: {}", ran.err);
+        let ran = sandbox.run(words);
+        assert!(matches!(ran.code, Some(0 | 3)), "{words:?}: {}", ran.stderr);
     }
-    house.expect(0, &["tools", "accept", "shifty/act", "--reason", &why]);
-    let journal = house.expect(0, &["journal", "--json", "--limit", "1000"]);
+    sandbox.expect(0, &["tools", "accept", "shifty/act", "--reason", &why]);
+    let journal = sandbox.expect(0, &["journal", "--json", "--limit", "1000"]);
     assert!(journal.matches("because [redacted]").count() >= 5, "{journal}");
-    holds_no_secret(&house);
+    assert_no_secret_stored(&sandbox);
 }
 
 #[test]
-fn what_an_agent_says_is_redacted_before_it_is_journaled() {
-    let house = with_token();
-    let mut agent = crate::mcp::agent::Agent::new(&house);
+fn agent_texts_are_redacted_before_they_are_journaled() {
+    let sandbox = sandbox_with_token();
+    let mut agent = crate::mcp::agent::Agent::new(&sandbox);
     let own = |id: &str| json!({ "id": id, "action": "Think" });
     let started = agent.call("execute_plan", json!({ "plan": plan_of(&[own("a"), own("b")]) }));
     let id = started.id().to_owned();
@@ -361,15 +369,15 @@ fn what_an_agent_says_is_redacted_before_it_is_journaled() {
     agent.call("record_action", json!({ "description": why, "entity": TOKEN }));
     agent.call("set_context", json!({ "key": "k", "value": why }));
     drop(agent);
-    holds_no_secret(&house);
+    assert_no_secret_stored(&sandbox);
 }
 
 /// A name is refused rather than redacted, since `[redacted]` would be another name.
 #[test]
 fn names_that_hold_a_known_secret_are_refused_by_the_variables_name() {
-    let house = with_token();
+    let sandbox = sandbox_with_token();
     let named = format!("x-{TOKEN}");
-    house.expect(0, &["task", "add", "T-1"]);
+    sandbox.expect(0, &["task", "add", "T-1"]);
     let commands: [&[&str]; 8] = [
         &["task", "add", &named],
         &["task", "add", "T-2", "--type", &named],
@@ -381,18 +389,18 @@ fn names_that_hold_a_known_secret_are_refused_by_the_variables_name() {
         &["tools", "accept", &format!("shifty/{TOKEN}")],
     ];
     let tool = json!({ "name": TOKEN, "inputSchema": { "type": "object" } });
-    say(house.folder.path(), &[tool]);
+    write_definitions(sandbox.folder.path(), &[tool]);
     for words in commands {
-        let refused = house.json(words);
+        let refused = sandbox.json(words);
         assert_eq!(refused["code"], "secret_name", "{words:?}: {refused}");
         assert!(refused["message"].as_str().unwrap().contains("DEPLOY_TOKEN"), "{refused}");
-        search("the refusal", refused.to_string().as_bytes());
+        assert_no_secret("the refusal", refused.to_string().as_bytes());
     }
-    let listed = house.expect(0, &["tools", "list", "--json"]);
+    let listed = sandbox.expect(0, &["tools", "list", "--json"]);
     assert!(listed.contains("shifty/[redacted]"), "{listed}");
-    search("the list of tools", listed.as_bytes());
+    assert_no_secret("the list of tools", listed.as_bytes());
     let mut agent =
-        crate::mcp::agent::Agent::legacy(&house, &["mcp", "--tools", "full"], "2025-11-25", json!({}));
+        crate::mcp::agent::Agent::legacy(&sandbox, &["mcp", "--tools", "full"], "2025-11-25", json!({}));
     for (tool, arguments) in [
         ("set_context", json!({ "key": "k", "value": 1, "type": named })),
         ("set_context", json!({ "key": "k", "value": 1, "idempotency_key": named })),
@@ -403,15 +411,15 @@ fn names_that_hold_a_known_secret_are_refused_by_the_variables_name() {
         assert!(answer.is_error && answer.text.contains("DEPLOY_TOKEN"), "{tool}: {}", answer.text);
     }
     drop(agent);
-    holds_no_secret(&house);
+    assert_no_secret_stored(&sandbox);
 }
 
 #[test]
 fn secret_in_a_clients_name_is_redacted_and_an_agent_stays_an_agent() {
-    let house = with_token();
+    let sandbox = sandbox_with_token();
     // The longer name would be shortened in the middle of the secret.
     for client in [TOKEN.to_owned(), format!("{}{TOKEN}", "x".repeat(50))] {
-        let mut agent = crate::mcp::agent::Agent::start(&house, &["mcp"]);
+        let mut agent = crate::mcp::agent::Agent::start(&sandbox, &["mcp"]);
         let client = json!({ "name": client, "version": "1" });
         let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
         agent.request("initialize", hello).unwrap();
@@ -426,16 +434,16 @@ fn secret_in_a_clients_name_is_redacted_and_an_agent_stays_an_agent() {
         let step = json!({ "execution_id": id, "step_id": "a", "status": "started", "description": "begun" });
         agent.request("tools/call", json!({ "name": "record_action", "arguments": step })).unwrap();
     }
-    let journal = house.expect(0, &["journal", "--json", "--limit", "1000"]);
+    let journal = sandbox.expect(0, &["journal", "--json", "--limit", "1000"]);
     assert!(journal.contains("\"agent:[redacted]\""), "{journal}");
     assert!(journal.contains("agent_started"), "{journal}");
-    holds_no_secret(&house);
+    assert_no_secret_stored(&sandbox);
 }
 
 #[test]
-fn corrected_arguments_that_hold_a_known_secret_are_refused() {
-    let house = with_token();
-    let mut agent = crate::mcp::agent::Agent::new(&house);
+fn corrected_arguments_with_a_known_secret_are_refused() {
+    let sandbox = sandbox_with_token();
+    let mut agent = crate::mcp::agent::Agent::new(&sandbox);
     let fails = json!({ "id": "a", "tool": "command/fails", "cancellable": "irreversible" });
     let started = agent.call("execute_plan", json!({ "plan": plan_of(&[fails]), "wait_s": 60 }));
     let arguments = json!({ "execution_id": started.id(), "action": "retry", "step_id": "a", "reason": "corrected",
@@ -443,51 +451,51 @@ fn corrected_arguments_that_hold_a_known_secret_are_refused() {
     let answer = agent.call("control", arguments);
     assert!(answer.is_error && answer.text.contains("DEPLOY_TOKEN"), "{}", answer.text);
     drop(agent);
-    holds_no_secret(&house);
+    assert_no_secret_stored(&sandbox);
 }
 
 #[test]
 fn agents_see_no_command_lines_or_addresses_of_the_config() {
-    let house = with_token();
-    let mut agent = crate::mcp::agent::Agent::new(&house);
-    let listed = agent.call("list_tools", json!({})).whole.to_string();
-    assert!(listed.contains(DEPLOY) && listed.contains("http/hook"), "{listed}");
+    let sandbox = sandbox_with_token();
+    let mut agent = crate::mcp::agent::Agent::new(&sandbox);
+    let listed = agent.call("list_tools", json!({})).full_result.to_string();
+    assert!(listed.contains(DEPLOY_TOOL) && listed.contains("http/hook"), "{listed}");
     for part in ["DEPLOY_TOKEN", "in/house", "127.0.0.1"] {
         assert!(!listed.contains(part), "{part}: {listed}");
     }
     assert!(
-        house.expect(0, &["tools", "show", "http/hook"]).contains("in/house"),
+        sandbox.expect(0, &["tools", "show", "http/hook"]).contains("in/house"),
         "the command line shows the address"
     );
     // The report of a changed definition shows them neither.
-    let plan = plan_of(&[json!({ "id": "a", "tool": DEPLOY, "read_only": true })]);
+    let plan = plan_of(&[json!({ "id": "a", "tool": DEPLOY_TOOL, "read_only": true })]);
     agent.call("save_plan", json!({ "plan": plan }));
     drop(agent);
-    let config = std::fs::read_to_string(house.path("actbook.yaml")).unwrap();
-    house.write("actbook.yaml", &config.replace("\"true\"", "\"/opt/in-house\""));
-    let mut agent = crate::mcp::agent::Agent::new(&house);
+    let config = std::fs::read_to_string(sandbox.path("actbook.yaml")).unwrap();
+    sandbox.write("actbook.yaml", &config.replace("\"true\"", "\"/opt/in-house\""));
+    let mut agent = crate::mcp::agent::Agent::new(&sandbox);
     let answer = agent.call("execute_plan", json!({ "plan_id": "work" }));
     assert!(answer.is_error && answer.text.contains("argv"), "{}", answer.text);
-    assert!(!answer.whole.to_string().contains("in-house"), "{}", answer.text);
+    assert!(!answer.full_result.to_string().contains("in-house"), "{}", answer.text);
 }
 
 #[test]
-fn check_names_variables_that_a_tool_of_the_config_needs() {
-    let house = House::new();
+fn check_names_unset_variables_of_config_tools() {
+    let sandbox = Sandbox::new();
     let config = json!({
         "commands": { "deploy": { "argv": ["true", "${env:NOT_SET_ANYWHERE}"], "env": { "A": "${env:SET_BY_DEFAULT:-x}" } } },
         "http": { "hook": { "url": "http://127.0.0.1:9/", "headers": { "K": "${env:NOT_SET_EITHER}" } } },
     });
-    house.write("actbook.yaml", &config.to_string());
-    let steps = [json!({ "id": "a", "tool": DEPLOY }), json!({ "id": "b", "tool": "http/hook" })];
-    house.write("plan.json", &plan_of(&steps).to_string());
-    let check = house.json(&["check", "plan.json"]);
+    sandbox.write("actbook.yaml", &config.to_string());
+    let steps = [json!({ "id": "a", "tool": DEPLOY_TOOL }), json!({ "id": "b", "tool": "http/hook" })];
+    sandbox.write("plan.json", &plan_of(&steps).to_string());
+    let check = sandbox.json(&["check", "plan.json"]);
     let findings: Vec<&Value> =
         check["findings"].as_array().unwrap().iter().filter(|one| one["code"] == "unset_variable").collect();
     assert_eq!((check["ok"].as_bool(), findings.len()), (Some(false), 2), "{check:#}");
     assert!(findings[0]["message"].as_str().unwrap().contains("NOT_SET_ANYWHERE"), "{check:#}");
     assert!(findings[1]["message"].as_str().unwrap().contains("NOT_SET_EITHER"), "{check:#}");
     assert!(!check.to_string().contains("SET_BY_DEFAULT"), "{check:#}");
-    let house = House { variables: vec![("NOT_SET_ANYWHERE", "x"), ("NOT_SET_EITHER", "y")], ..house };
-    house.expect(0, &["check", "plan.json"]);
+    let sandbox = Sandbox { variables: vec![("NOT_SET_ANYWHERE", "x"), ("NOT_SET_EITHER", "y")], ..sandbox };
+    sandbox.expect(0, &["check", "plan.json"]);
 }

@@ -10,13 +10,13 @@ use super::*;
 pub struct Terminal {
     child: Child,
     keyboard: ChildStdin,
-    shown: Receiver<Vec<u8>>,
+    output: Receiver<Vec<u8>>,
     bytes: Vec<u8>,
     /// The bytes of output that earlier waits have consumed.
-    passed: usize,
+    matched_to: usize,
 }
 
-impl House {
+impl Sandbox {
     pub fn terminal(&self, words: &[&str]) -> Terminal {
         self.terminal_with(words, &[])
     }
@@ -63,21 +63,21 @@ impl Terminal {
                 && sender.send(chunk[..count].to_vec()).is_ok()
             {}
         });
-        Self { child, keyboard, shown: output, bytes: Vec::new(), passed: 0 }
+        Self { child, keyboard, output, bytes: Vec::new(), matched_to: 0 }
     }
 
     /// Waits until this text is printed after the previous match.
     #[track_caller]
-    pub fn sees(&mut self, text: &str) {
+    pub fn wait_for(&mut self, text: &str) {
         let started = Instant::now();
         loop {
-            let mut rest = self.bytes[self.passed..].windows(text.len());
+            let mut rest = self.bytes[self.matched_to..].windows(text.len());
             if let Some(at) = rest.position(|part| part == text.as_bytes()) {
-                self.passed += at + text.len();
+                self.matched_to += at + text.len();
                 return;
             }
-            let left = PATIENCE.saturating_sub(started.elapsed());
-            match self.shown.recv_timeout(left) {
+            let left = TEST_TIMEOUT.saturating_sub(started.elapsed());
+            match self.output.recv_timeout(left) {
                 Ok(more) => self.bytes.extend(more),
                 Err(_) => panic!("`{text}` was not shown: {}", String::from_utf8_lossy(&self.bytes)),
             }
@@ -85,14 +85,14 @@ impl Terminal {
     }
 
     /// Sends keys: `\n` is Enter, `\u{3}` is Ctrl-C.
-    pub fn types(&mut self, keys: &str) {
+    pub fn type_keys(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
         self.keyboard.flush().unwrap();
     }
 
     /// Waits for the command to exit; returns the exit code and all output.
-    pub fn ends(mut self) -> (Option<i32>, String) {
-        while let Ok(more) = self.shown.recv_timeout(PATIENCE) {
+    pub fn wait_for_exit(mut self) -> (Option<i32>, String) {
+        while let Ok(more) = self.output.recv_timeout(TEST_TIMEOUT) {
             self.bytes.extend(more);
         }
         (self.child.wait().unwrap().code(), String::from_utf8_lossy(&self.bytes).into_owned())
@@ -123,7 +123,7 @@ pub fn without_own_sequences(shown: &str) -> String {
 }
 
 /// The rows of the screen after this output. Interprets only the sequences that Actbook writes.
-pub fn screen(shown: &str) -> Vec<String> {
+pub fn render_screen(shown: &str) -> Vec<String> {
     let (mut rows, mut row, mut column) = (vec![String::new()], 0_usize, 0_usize);
     let mut signs = shown.chars();
     while let Some(sign) = signs.next() {
@@ -163,19 +163,19 @@ pub fn screen(shown: &str) -> Vec<String> {
 }
 
 #[test]
-fn log_lines_stand_above_the_live_view() {
-    let house = House::new();
+fn log_lines_are_printed_above_the_live_view() {
+    let sandbox = Sandbox::new();
     let noisy = "for n in 1 2 3 4 5; do echo log-line-$n >&2; done; touch holding; until [ -e released ]; do sleep 0.01; done";
-    house.config(json!({ "commands": { "noisy": { "argv": ["sh", "-c", noisy] } } }));
-    house.write("noisy.yaml", "name: noisy\nsteps: [{ id: first, tool: command/noisy }]");
-    let mut terminal = house.terminal_with(&["run", "noisy.yaml"], &[("ACTBOOK_LOG", "actbook=debug")]);
-    terminal.sees("log-line-5");
+    sandbox.write_config(json!({ "commands": { "noisy": { "argv": ["sh", "-c", noisy] } } }));
+    sandbox.write("noisy.yaml", "name: noisy\nsteps: [{ id: first, tool: command/noisy }]");
+    let mut terminal = sandbox.terminal_with(&["run", "noisy.yaml"], &[("ACTBOOK_LOG", "actbook=debug")]);
+    terminal.wait_for("log-line-5");
     // Wait for the redraw of the view below the last log line before the step ends.
-    terminal.sees("version 1 ·");
-    house.release();
-    let (code, shown) = terminal.ends();
+    terminal.wait_for("version 1 ·");
+    sandbox.release();
+    let (code, shown) = terminal.wait_for_exit();
     assert_eq!(code, Some(0), "{shown}");
-    let rows = screen(&shown);
+    let rows = render_screen(&shown);
     let count = |words: &str| rows.iter().filter(|row| row.contains(words)).count();
     for n in 1..=5 {
         assert_eq!(count(&format!("log-line-{n}")), 1, "{rows:#?}");
@@ -184,25 +184,25 @@ fn log_lines_stand_above_the_live_view() {
 }
 
 #[test]
-fn ctrl_c_at_the_terminal_pauses_the_execution() {
-    let house = House::new();
-    house.write(
+fn ctrl_c_typed_at_the_terminal_pauses_the_execution() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
         "held.yaml",
         "name: held\nsteps: [{ id: a, tool: command/hold }, { id: b, tool: files/echo }]",
     );
-    let journal = house.journal();
-    let mut terminal = house.terminal(&["run", "held.yaml"]);
-    while !house.path("holding").exists() {
+    let journal = sandbox.follow_journal();
+    let mut terminal = sandbox.terminal(&["run", "held.yaml"]);
+    while !sandbox.path("holding").exists() {
         std::thread::yield_now();
     }
-    terminal.types("\u{3}");
-    terminal.sees("pausing: nothing further starts, 1 call in flight");
-    journal.until("paused", None);
-    house.release();
-    terminal.sees("actbook resume");
-    let (code, shown) = terminal.ends();
+    terminal.type_keys("\u{3}");
+    terminal.wait_for("pausing: nothing further starts, 1 call in flight");
+    journal.wait_for("paused", None);
+    sandbox.release();
+    terminal.wait_for("actbook resume");
+    let (code, shown) = terminal.wait_for_exit();
     assert_eq!(code, Some(3), "{shown}");
-    assert_eq!(house.json(&["show", &house.newest()])["status"], "paused");
+    assert_eq!(sandbox.json(&["show", &sandbox.newest()])["status"], "paused");
 }
 
 const GATED: &str = r#"
@@ -214,75 +214,75 @@ steps:
 const PROMPT: &str = "[y: yes, n: no, Enter: later";
 
 #[test]
-fn approvals_are_asked_for_in_place_and_the_run_goes_on() {
-    let house = House::new();
-    house.write("gated.yaml", GATED);
-    let mut terminal = house.terminal(&["run", "gated.yaml"]);
-    terminal.sees("may step `say` run?");
-    terminal.sees("heron");
-    terminal.sees(PROMPT);
-    terminal.types("perhaps\n");
-    terminal.sees(PROMPT);
-    terminal.types("y read it twice\n");
-    terminal.sees("may step `next` run?");
-    terminal.sees(PROMPT);
-    terminal.types("yes\n");
-    let (code, shown) = terminal.ends();
+fn terminal_run_prompts_for_approvals_and_continues() {
+    let sandbox = Sandbox::new();
+    sandbox.write("gated.yaml", GATED);
+    let mut terminal = sandbox.terminal(&["run", "gated.yaml"]);
+    terminal.wait_for("may step `say` run?");
+    terminal.wait_for("heron");
+    terminal.wait_for(PROMPT);
+    terminal.type_keys("perhaps\n");
+    terminal.wait_for(PROMPT);
+    terminal.type_keys("y read it twice\n");
+    terminal.wait_for("may step `next` run?");
+    terminal.wait_for(PROMPT);
+    terminal.type_keys("yes\n");
+    let (code, shown) = terminal.wait_for_exit();
     assert_eq!(code, Some(0), "{shown}");
-    let approved = house.expect(0, &["journal", "--kind", "step_approved", "--json"]);
+    let approved = sandbox.expect(0, &["journal", "--kind", "step_approved", "--json"]);
     let first: Value = serde_json::from_str(approved.lines().next().unwrap()).unwrap();
     assert_eq!((&first["body"]["step"], &first["body"]["reason"]), (&json!("say"), &json!("read it twice")));
     assert!(first["actor"].as_str().unwrap().starts_with("person:"), "{first}");
 }
 
 #[test]
-fn a_no_in_place_rejects_and_an_empty_answer_leaves_the_question() {
-    let house = House::new();
-    house.write("gated.yaml", GATED);
-    let mut terminal = house.terminal(&["run", "gated.yaml"]);
-    terminal.sees(PROMPT);
-    terminal.types("\n");
-    let (code, shown) = terminal.ends();
+fn prompt_answer_no_rejects_and_empty_answer_leaves_it_open() {
+    let sandbox = Sandbox::new();
+    sandbox.write("gated.yaml", GATED);
+    let mut terminal = sandbox.terminal(&["run", "gated.yaml"]);
+    terminal.wait_for(PROMPT);
+    terminal.type_keys("\n");
+    let (code, shown) = terminal.wait_for_exit();
     assert_eq!(code, Some(3), "{shown}");
     assert!(shown.contains("actbook approve"), "{shown}");
-    let id = house.newest();
-    let mut terminal = house.terminal(&["resume", &id]);
-    terminal.sees(PROMPT);
-    terminal.types("n wrong bird\n");
-    let (code, shown) = terminal.ends();
+    let id = sandbox.newest();
+    let mut terminal = sandbox.terminal(&["resume", &id]);
+    terminal.wait_for(PROMPT);
+    terminal.type_keys("n wrong bird\n");
+    let (code, shown) = terminal.wait_for_exit();
     assert_eq!(code, Some(3), "{shown}");
-    let view = house.json(&["show", &id]);
+    let view = sandbox.json(&["show", &id]);
     assert_eq!(view["steps"][0]["error"]["message"], "it was rejected: wrong bird");
 }
 
 #[test]
-fn a_question_answered_elsewhere_is_not_asked_any_longer() {
-    let house = House::new();
-    house.write("gated.yaml", GATED);
-    let mut terminal = house.terminal(&["run", "gated.yaml"]);
-    terminal.sees("may step `say` run?");
-    terminal.sees(PROMPT);
-    house.expect(0, &["approve", &house.newest(), "say"]);
-    terminal.sees("answered elsewhere");
-    terminal.sees("may step `next` run?");
-    terminal.sees(PROMPT);
-    terminal.types("\u{3}");
-    let (code, shown) = terminal.ends();
+fn prompt_ends_when_another_process_answers() {
+    let sandbox = Sandbox::new();
+    sandbox.write("gated.yaml", GATED);
+    let mut terminal = sandbox.terminal(&["run", "gated.yaml"]);
+    terminal.wait_for("may step `say` run?");
+    terminal.wait_for(PROMPT);
+    sandbox.expect(0, &["approve", &sandbox.newest(), "say"]);
+    terminal.wait_for("answered elsewhere");
+    terminal.wait_for("may step `next` run?");
+    terminal.wait_for(PROMPT);
+    terminal.type_keys("\u{3}");
+    let (code, shown) = terminal.wait_for_exit();
     assert_eq!(code, Some(3), "Ctrl-C leaves the question open: {shown}");
-    assert_eq!(house.json(&["show", &house.newest()])["status"], "blocked");
+    assert_eq!(sandbox.json(&["show", &sandbox.newest()])["status"], "blocked");
 }
 
 #[test]
-fn a_pipe_is_never_asked() {
-    let house = House::new();
-    house.write("gated.yaml", GATED);
-    assert!(!house.expect(3, &["run", "gated.yaml"]).contains(PROMPT));
+fn run_in_a_pipe_does_not_prompt() {
+    let sandbox = Sandbox::new();
+    sandbox.write("gated.yaml", GATED);
+    assert!(!sandbox.expect(3, &["run", "gated.yaml"]).contains(PROMPT));
 }
 
 /// The rows of a command's result on 80 columns; none is wider, and none has padding at its end.
 #[track_caller]
-fn narrow_rows(house: &House, words: &[&str]) -> Vec<String> {
-    let (_, shown) = house.narrow_terminal(words).ends();
+fn narrow_rows(sandbox: &Sandbox, words: &[&str]) -> Vec<String> {
+    let (_, shown) = sandbox.narrow_terminal(words).wait_for_exit();
     let rows: Vec<String> = without_own_sequences(&shown).lines().map(str::to_owned).collect();
     for row in &rows {
         assert!(row.chars().count() <= 80 && row.trim_end() == row.as_str(), "{words:?}: {row:?}");
@@ -292,39 +292,39 @@ fn narrow_rows(house: &House, words: &[&str]) -> Vec<String> {
 
 #[test]
 fn tables_fit_eighty_columns_and_keep_their_names() {
-    let house = House::new();
-    house.config(json!({
+    let sandbox = Sandbox::new();
+    sandbox.write_config(json!({
         "project": "/srv/projects/of/somebody/with/a/long/path/alpha",
         "mcpServers": { "files": { "command": BINARY, "args": ["demo-tools", "--folder", "work"] } },
     }));
     let long = "a-plan-with-a-rather-long-name";
-    house.write("p.yaml", &format!("name: {long}\nsteps: [{{ id: write-it-down, tool: files/write_file, arguments: {{ path: a, content: b }} }}]"));
-    house.expect(0, &["run", "p.yaml"]);
-    let tools = narrow_rows(&house, &["tools", "list"]);
+    sandbox.write("p.yaml", &format!("name: {long}\nsteps: [{{ id: write-it-down, tool: files/write_file, arguments: {{ path: a, content: b }} }}]"));
+    sandbox.expect(0, &["run", "p.yaml"]);
+    let tools = narrow_rows(&sandbox, &["tools", "list"]);
     assert!(
         tools.iter().any(|row| row.contains("files/write_file") && row.contains("1 call, 100 % ok")),
         "{tools:#?}"
     );
-    let stats = narrow_rows(&house, &["stats"]);
+    let stats = narrow_rows(&sandbox, &["stats"]);
     let longest = stats.iter().find(|row| row.contains(&format!("{long} / write-it-down")));
     assert!(longest.is_some_and(|row| row.contains("files/write_file")), "{stats:#?}");
-    let list = narrow_rows(&house, &["list"]);
+    let list = narrow_rows(&sandbox, &["list"]);
     assert!(list.iter().any(|row| row.ends_with("/alpha") && row.contains('…')), "{list:#?}");
 }
 
 #[test]
 fn errors_and_questions_are_broken_between_words() {
-    let house = House::new();
+    let sandbox = Sandbox::new();
     let refused =
-        narrow_rows(&house, &["show", "nosuch", "--config", "none-of-the-files-here-has-this-name.yaml"]);
+        narrow_rows(&sandbox, &["show", "nosuch", "--config", "none-of-the-files-here-has-this-name.yaml"]);
     assert!(refused[0].contains("error:"), "{refused:#?}");
     let said = "heron ".repeat(40);
     let step = json!({ "id": "say", "tool": "files/echo", "arguments": { "said": said.trim() }, "read_only": true, "approval": "required" });
-    house.write("gated.json", &json!({ "name": "gated", "steps": [step] }).to_string());
-    let mut terminal = house.narrow_terminal(&["run", "gated.json"]);
-    terminal.sees(PROMPT);
-    terminal.types("\n");
-    let (_, shown) = terminal.ends();
+    sandbox.write("gated.json", &json!({ "name": "gated", "steps": [step] }).to_string());
+    let mut terminal = sandbox.narrow_terminal(&["run", "gated.json"]);
+    terminal.wait_for(PROMPT);
+    terminal.type_keys("\n");
+    let (_, shown) = terminal.wait_for_exit();
     let rows = without_own_sequences(&shown);
     let question = rows.split_once(PROMPT).unwrap().0;
     let said: Vec<&str> = question.lines().filter(|row| row.contains("heron")).collect();

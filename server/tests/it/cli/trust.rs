@@ -6,7 +6,7 @@ use super::*;
 use crate::mcp::agent::Agent;
 
 /// A config whose every tool creates the file `started`.
-fn hostile() -> Value {
+fn hostile_config() -> Value {
     let touch = |then: &str| json!(["-c", format!("touch started; {then}")]);
     json!({
         "mcpServers": { "files": { "command": "sh", "args": touch(&format!("exec {BINARY} demo-tools --folder work")) } },
@@ -18,39 +18,39 @@ fn hostile() -> Value {
 const PLAN: &str = "name: acts\nsteps: [{ id: a, tool: command/act, read_only: true }]";
 
 /// A sandbox whose config is not trusted, as after cloning a repository.
-fn cloned() -> House {
-    let house = House::new();
-    std::fs::remove_dir_all(house.path("data")).unwrap();
-    std::fs::write(house.path("actbook.yaml"), hostile().to_string()).unwrap();
-    house.write("plan.yaml", PLAN);
-    house
+fn sandbox_with_untrusted_config() -> Sandbox {
+    let sandbox = Sandbox::new();
+    std::fs::remove_dir_all(sandbox.path("data")).unwrap();
+    std::fs::write(sandbox.path("actbook.yaml"), hostile_config().to_string()).unwrap();
+    sandbox.write("plan.yaml", PLAN);
+    sandbox
 }
 
-fn was_started(house: &House) -> bool {
-    house.path("started").exists()
+fn was_started(sandbox: &Sandbox) -> bool {
+    sandbox.path("started").exists()
 }
 
 /// Asserts that the command is refused as untrusted and starts nothing.
 #[track_caller]
-fn refused(house: &House, words: &[&str]) {
-    let error = house.json(words);
+fn assert_untrusted(sandbox: &Sandbox, words: &[&str]) {
+    let error = sandbox.json(words);
     assert_eq!(error["code"], "untrusted_config", "{words:?}: {error}");
-    let ran = house.run(words);
-    assert_eq!(ran.code, Some(1), "{words:?}: {}", ran.err);
+    let ran = sandbox.run(words);
+    assert_eq!(ran.code, Some(1), "{words:?}: {}", ran.stderr);
     assert!(
-        ran.err.contains("actbook.yaml") && ran.err.contains("`actbook trust`"),
+        ran.stderr.contains("actbook.yaml") && ran.stderr.contains("`actbook trust`"),
         "{words:?}: {}",
-        ran.err
+        ran.stderr
     );
-    assert!(!was_started(house), "{words:?} started something");
+    assert!(!was_started(sandbox), "{words:?} started something");
 }
 
 #[test]
 fn untrusted_config_starts_nothing() {
-    let house = cloned();
-    house.expect(0, &["--config", "actbook.yaml", "run", "plan.yaml"]);
-    let id = house.newest();
-    std::fs::remove_file(house.path("started")).unwrap();
+    let sandbox = sandbox_with_untrusted_config();
+    sandbox.expect(0, &["--config", "actbook.yaml", "run", "plan.yaml"]);
+    let id = sandbox.newest();
+    std::fs::remove_file(sandbox.path("started")).unwrap();
     let commands: [&[&str]; 13] = [
         &["check", "plan.yaml"],
         &["plan", "save", "plan.yaml"],
@@ -67,16 +67,16 @@ fn untrusted_config_starts_nothing() {
         &["template", "use", "release"],
     ];
     for words in commands {
-        refused(&house, words);
+        assert_untrusted(&sandbox, words);
     }
 }
 
 #[test]
-fn commands_that_start_nothing_work_whatever_the_config_holds() {
-    let house = cloned();
-    house.expect(0, &["--config", "actbook.yaml", "run", "plan.yaml"]);
-    let id = house.newest();
-    std::fs::remove_file(house.path("started")).unwrap();
+fn commands_that_start_nothing_work_with_any_config() {
+    let sandbox = sandbox_with_untrusted_config();
+    sandbox.expect(0, &["--config", "actbook.yaml", "run", "plan.yaml"]);
+    let id = sandbox.newest();
+    std::fs::remove_file(sandbox.path("started")).unwrap();
     let commands: [&[&str]; 11] = [
         &["list"],
         &["show", &id],
@@ -90,29 +90,31 @@ fn commands_that_start_nothing_work_whatever_the_config_holds() {
         &["context", "set", "key", "value"],
         &["rebuild"],
     ];
-    for (number, text) in [&hostile().to_string(), "{ broken", "approvals: robots"].into_iter().enumerate() {
-        std::fs::write(house.path("actbook.yaml"), text).unwrap();
+    for (number, text) in
+        [&hostile_config().to_string(), "{ broken", "approvals: robots"].into_iter().enumerate()
+    {
+        std::fs::write(sandbox.path("actbook.yaml"), text).unwrap();
         for words in commands {
-            let ran = house.run(words);
-            assert_eq!(ran.code, Some(0), "{words:?} with {text}: {}", ran.err);
-            assert_eq!(ran.err.contains("warning:"), number > 0, "{words:?} with {text}: {}", ran.err);
+            let ran = sandbox.run(words);
+            assert_eq!(ran.code, Some(0), "{words:?} with {text}: {}", ran.stderr);
+            assert_eq!(ran.stderr.contains("warning:"), number > 0, "{words:?} with {text}: {}", ran.stderr);
         }
-        house.expect(0, &["backup", &format!("copy-{number}.db")]);
-        assert!(!was_started(&house));
+        sandbox.expect(0, &["backup", &format!("copy-{number}.db")]);
+        assert!(!was_started(&sandbox));
     }
-    house.expect(0, &["--config", "actbook.yaml", "list"]);
-    house.expect(1, &["doctor"]);
+    sandbox.expect(0, &["--config", "actbook.yaml", "list"]);
+    sandbox.expect(1, &["doctor"]);
 }
 
 #[test]
-fn trusted_config_takes_effect_until_what_it_says_changes() {
-    let house = cloned();
-    assert!(house.expect(0, &["trust", "--yes"]).contains("actbook.yaml"));
-    house.expect(0, &["run", "plan.yaml"]);
-    std::fs::remove_file(house.path("started")).unwrap();
-    let spaced = format!("# a comment\n{:#}\n", hostile());
-    std::fs::write(house.path("actbook.yaml"), spaced).unwrap();
-    house.expect(0, &["check", "plan.yaml"]);
+fn changed_content_of_a_trusted_config_needs_new_trust() {
+    let sandbox = sandbox_with_untrusted_config();
+    assert!(sandbox.expect(0, &["trust", "--yes"]).contains("actbook.yaml"));
+    sandbox.expect(0, &["run", "plan.yaml"]);
+    std::fs::remove_file(sandbox.path("started")).unwrap();
+    let spaced = format!("# a comment\n{:#}\n", hostile_config());
+    std::fs::write(sandbox.path("actbook.yaml"), spaced).unwrap();
+    sandbox.expect(0, &["check", "plan.yaml"]);
     for (pointer, value) in [
         ("/commands/act/argv", json!(["sh", "-c", "touch started; true"])),
         ("/mcpServers/files/env", json!({ "TAKEN": "${env:AWS_SECRET_ACCESS_KEY}" })),
@@ -120,43 +122,43 @@ fn trusted_config_takes_effect_until_what_it_says_changes() {
         ("/approvals", json!("people")),
         ("/http", json!({ "post": { "url": "http://127.0.0.1:9/" } })),
     ] {
-        let mut changed = hostile();
+        let mut changed = hostile_config();
         let (parent, name) = pointer.rsplit_once('/').unwrap();
         changed.pointer_mut(parent).unwrap()[name] = value;
-        std::fs::write(house.path("actbook.yaml"), changed.to_string()).unwrap();
-        refused(&house, &["check", "plan.yaml"]);
-        house.expect(0, &["trust", "--yes"]);
-        house.expect(0, &["check", "plan.yaml"]);
-        assert_eq!(house.json(&["trust", "--yes"])["fresh"], false);
+        std::fs::write(sandbox.path("actbook.yaml"), changed.to_string()).unwrap();
+        assert_untrusted(&sandbox, &["check", "plan.yaml"]);
+        sandbox.expect(0, &["trust", "--yes"]);
+        sandbox.expect(0, &["check", "plan.yaml"]);
+        assert_eq!(sandbox.json(&["trust", "--yes"])["fresh"], false);
     }
 }
 
 #[test]
-fn trust_needs_a_yes_and_shows_what_it_is_for() {
-    let house = cloned();
-    let mut config = hostile();
+fn trust_without_yes_is_refused_and_shows_the_content() {
+    let sandbox = sandbox_with_untrusted_config();
+    let mut config = hostile_config();
     config["http"] =
         json!({ "post": { "url": "http://127.0.0.1:9/", "headers": { "K": "${env:AWS_SECRET}" } } });
     config["commands"]["ac\nt\u{1b}[2J"] = json!({ "argv": ["touch\nTrusted: yes"] });
-    std::fs::write(house.path("actbook.yaml"), config.to_string()).unwrap();
-    let ran = house.run(&["trust"]);
-    assert_eq!(ran.code, Some(1), "{}", ran.out);
+    std::fs::write(sandbox.path("actbook.yaml"), config.to_string()).unwrap();
+    let ran = sandbox.run(&["trust"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     for part in
         ["demo-tools", "http://127.0.0.1:9/", "AWS_SECRET", "agents approve", "touch started", "--yes"]
     {
-        assert!(ran.err.contains(part), "no {part}: {}", ran.err);
+        assert!(ran.stderr.contains(part), "no {part}: {}", ran.stderr);
     }
-    assert!(!ran.err.contains('\u{1b}') && !ran.err.contains("\nTrusted"), "{}", ran.err);
-    refused(&house, &["check", "plan.yaml"]);
+    assert!(!ran.stderr.contains('\u{1b}') && !ran.stderr.contains("\nTrusted"), "{}", ran.stderr);
+    assert_untrusted(&sandbox, &["check", "plan.yaml"]);
 }
 
 /// A `PATH` in a command's own `env` replaces `git` by a program of the cloned folder.
 #[test]
 fn trust_shows_variables_and_the_program_that_they_lead_to() {
-    let house = cloned();
-    std::fs::create_dir(house.path("bin")).unwrap();
-    std::fs::write(house.path("bin/git"), "#!/bin/sh\n").unwrap();
-    std::fs::set_permissions(house.path("bin/git"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let sandbox = sandbox_with_untrusted_config();
+    std::fs::create_dir(sandbox.path("bin")).unwrap();
+    std::fs::write(sandbox.path("bin/git"), "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(sandbox.path("bin/git"), std::fs::Permissions::from_mode(0o755)).unwrap();
     let config = json!({
         "mcpServers": { "files": { "command": "sh", "env": { "NODE_OPTIONS": "--require ./x.js", "API_KEY": "hunter-2" } } },
         "commands": {
@@ -164,9 +166,9 @@ fn trust_shows_variables_and_the_program_that_they_lead_to() {
             "away": { "argv": ["no-such-program"] },
         },
     });
-    std::fs::write(house.path("actbook.yaml"), config.to_string()).unwrap();
-    let shown = house.run(&["trust"]).err;
-    let git = std::fs::canonicalize(house.path("bin/git")).unwrap();
+    std::fs::write(sandbox.path("actbook.yaml"), config.to_string()).unwrap();
+    let shown = sandbox.run(&["trust"]).stderr;
+    let git = std::fs::canonicalize(sandbox.path("bin/git")).unwrap();
     let program = format!("the program is {}", git.display());
     let parts = ["PATH=./bin", "NODE_OPTIONS=\"--require ./x.js\"", "LD_PRELOAD=", "API_KEY=[redacted]"];
     for part in parts.into_iter().chain([program.as_str(), "TOKEN=\"${env:MINE}\"", "/sh\n"]) {
@@ -177,33 +179,33 @@ fn trust_shows_variables_and_the_program_that_they_lead_to() {
 }
 
 #[test]
-fn run_on_a_terminal_asks_and_goes_on_after_a_yes() {
+fn run_on_a_terminal_asks_for_trust_and_continues_after_yes() {
     for (answer, code, started) in [("n", 1, false), ("y", 0, true)] {
-        let house = cloned();
-        let ran = at_a_terminal(&house, &["run", "plan.yaml"], answer);
-        assert_eq!((ran.code, was_started(&house)), (Some(code), started), "{}", ran.out);
-        assert!(ran.out.contains("touch started") && ran.out.contains("[y/N]"), "{}", ran.out);
-        assert_eq!(house.run(&["check", "plan.yaml"]).code, Some(code));
+        let sandbox = sandbox_with_untrusted_config();
+        let ran = answer_on_terminal(&sandbox, &["run", "plan.yaml"], answer);
+        assert_eq!((ran.code, was_started(&sandbox)), (Some(code), started), "{}", ran.stdout);
+        assert!(ran.stdout.contains("touch started") && ran.stdout.contains("[y/N]"), "{}", ran.stdout);
+        assert_eq!(sandbox.run(&["check", "plan.yaml"]).code, Some(code));
     }
-    let house = cloned();
-    let ran = at_a_terminal(&house, &["trust"], "y");
-    assert_eq!(ran.code, Some(0), "{}", ran.out);
-    house.expect(0, &["check", "plan.yaml"]);
+    let sandbox = sandbox_with_untrusted_config();
+    let ran = answer_on_terminal(&sandbox, &["trust"], "y");
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    sandbox.expect(0, &["check", "plan.yaml"]);
 }
 
 /// Runs the command on a terminal and answers its question.
-fn at_a_terminal(house: &House, words: &[&str], answer: &str) -> Ran {
-    let mut terminal = house.terminal(words);
-    terminal.sees("[y/N]");
-    terminal.types(&format!("{answer}\n"));
-    let (code, out) = terminal.ends();
-    Ran { code, out, err: String::new() }
+fn answer_on_terminal(sandbox: &Sandbox, words: &[&str], answer: &str) -> CliOutput {
+    let mut terminal = sandbox.terminal(words);
+    terminal.wait_for("[y/N]");
+    terminal.type_keys(&format!("{answer}\n"));
+    let (code, out) = terminal.wait_for_exit();
+    CliOutput { code, stdout: out, stderr: String::new() }
 }
 
 #[test]
 fn mcp_starts_without_the_servers_of_an_untrusted_config() {
-    let house = cloned();
-    let mut agent = Agent::new(&house);
+    let sandbox = sandbox_with_untrusted_config();
+    let mut agent = Agent::new(&sandbox);
     for (tool, arguments) in [
         ("list_tools", json!({})),
         ("save_plan", json!({ "plan": PLAN })),
@@ -221,69 +223,71 @@ fn mcp_starts_without_the_servers_of_an_untrusted_config() {
     assert!(checked.text.contains("actbook trust"), "{}", checked.text);
     let agents_own = "name: own\nsteps: [{ id: a, action: Think }]";
     assert!(!agent.call("execute_plan", json!({ "plan": agents_own })).is_error);
-    assert!(!was_started(&house));
+    assert!(!was_started(&sandbox));
 }
 
 #[test]
-fn mcp_goes_on_with_the_trusted_text_after_a_change() {
-    let house = cloned();
-    house.expect(0, &["trust", "--yes"]);
-    for text in [hostile().to_string().replace("touch started", "touch changed"), "{ broken".to_owned()] {
-        std::fs::write(house.path("actbook.yaml"), text).unwrap();
-        let mut agent = Agent::new(&house);
+fn mcp_uses_the_trusted_content_after_a_config_change() {
+    let sandbox = sandbox_with_untrusted_config();
+    sandbox.expect(0, &["trust", "--yes"]);
+    for text in
+        [hostile_config().to_string().replace("touch started", "touch changed"), "{ broken".to_owned()]
+    {
+        std::fs::write(sandbox.path("actbook.yaml"), text).unwrap();
+        let mut agent = Agent::new(&sandbox);
         let answer = agent.call("execute_plan", json!({ "plan": PLAN, "wait_s": 30 }));
         assert!(!answer.is_error, "{}", answer.text);
-        assert!(was_started(&house) && !house.path("changed").exists());
+        assert!(was_started(&sandbox) && !sandbox.path("changed").exists());
         drop(agent);
-        let ran: Ran = house.command(&["mcp"]).output().unwrap().into();
-        assert!(ran.err.contains("going on as it was"), "{}", ran.err);
-        assert_eq!(house.run(&["check", "plan.yaml"]).code, Some(1));
+        let ran: CliOutput = sandbox.command(&["mcp"]).output().unwrap().into();
+        assert!(ran.stderr.contains("going on as it was"), "{}", ran.stderr);
+        assert_eq!(sandbox.run(&["check", "plan.yaml"]).code, Some(1));
     }
 }
 
 #[test]
-fn trust_is_for_one_path_and_kept_for_its_owner_alone() {
-    let house = cloned();
-    house.expect(0, &["trust", "--yes"]);
+fn trust_record_binds_one_path_and_has_mode_0600() {
+    let sandbox = sandbox_with_untrusted_config();
+    sandbox.expect(0, &["trust", "--yes"]);
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let folder = house.path("data/actbook/trust");
+    let folder = sandbox.path("data/actbook/trust");
     let kept: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!((mode(&folder), kept.len(), mode(&kept[0])), (0o700, 1, 0o600));
-    std::fs::create_dir(house.path("inner")).unwrap();
-    std::os::unix::fs::symlink(house.path("actbook.yaml"), house.path("inner/actbook.yaml")).unwrap();
-    let mut elsewhere = house.command(&["check", "../plan.yaml", "--json"]);
-    let ran: Ran = elsewhere.current_dir(house.path("inner")).output().unwrap().into();
-    assert!(ran.out.contains("untrusted_config"), "a link to a trusted config: {}", ran.out);
+    std::fs::create_dir(sandbox.path("inner")).unwrap();
+    std::os::unix::fs::symlink(sandbox.path("actbook.yaml"), sandbox.path("inner/actbook.yaml")).unwrap();
+    let mut elsewhere = sandbox.command(&["check", "../plan.yaml", "--json"]);
+    let ran: CliOutput = elsewhere.current_dir(sandbox.path("inner")).output().unwrap().into();
+    assert!(ran.stdout.contains("untrusted_config"), "a link to a trusted config: {}", ran.stdout);
     // A trust record that was modified does not count.
     let record = std::fs::read_to_string(&kept[0]).unwrap();
     std::fs::write(&kept[0], record.replace("touch started", "touch changed")).unwrap();
-    refused(&house, &["check", "plan.yaml"]);
+    assert_untrusted(&sandbox, &["check", "plan.yaml"]);
 }
 
 #[test]
 fn named_and_users_own_configs_need_no_trust() {
-    let house = cloned();
-    house.expect(0, &["--config", "actbook.yaml", "check", "plan.yaml"]);
-    let mut named = house.command(&["check", "plan.yaml"]);
+    let sandbox = sandbox_with_untrusted_config();
+    sandbox.expect(0, &["--config", "actbook.yaml", "check", "plan.yaml"]);
+    let mut named = sandbox.command(&["check", "plan.yaml"]);
     assert!(named.env("ACTBOOK_CONFIG", "actbook.yaml").output().unwrap().status.success());
-    std::fs::create_dir_all(house.path("config/actbook")).unwrap();
-    std::fs::rename(house.path("actbook.yaml"), house.path("config/actbook/actbook.yaml")).unwrap();
-    house.expect(0, &["check", "plan.yaml"]);
-    let mut inside = house.command(&["check", "../../plan.yaml"]);
-    assert!(inside.current_dir(house.path("config/actbook")).output().unwrap().status.success());
-    assert_eq!(house.json(&["trust"])["code"], "nothing_to_trust");
+    std::fs::create_dir_all(sandbox.path("config/actbook")).unwrap();
+    std::fs::rename(sandbox.path("actbook.yaml"), sandbox.path("config/actbook/actbook.yaml")).unwrap();
+    sandbox.expect(0, &["check", "plan.yaml"]);
+    let mut inside = sandbox.command(&["check", "../../plan.yaml"]);
+    assert!(inside.current_dir(sandbox.path("config/actbook")).output().unwrap().status.success());
+    assert_eq!(sandbox.json(&["trust"])["code"], "nothing_to_trust");
 }
 
 #[test]
-fn yml_is_found_like_yaml_and_both_are_refused() {
-    let house = cloned();
-    std::fs::rename(house.path("actbook.yaml"), house.path("actbook.yml")).unwrap();
-    assert_eq!(house.json(&["check", "plan.yaml"])["code"], "untrusted_config");
-    house.expect(0, &["trust", "--yes"]);
-    house.expect(0, &["check", "plan.yaml"]);
-    std::fs::write(house.path("actbook.yaml"), "{}").unwrap();
-    let ran = house.run(&["check", "plan.yaml"]);
+fn yml_is_found_like_yaml_and_having_both_is_refused() {
+    let sandbox = sandbox_with_untrusted_config();
+    std::fs::rename(sandbox.path("actbook.yaml"), sandbox.path("actbook.yml")).unwrap();
+    assert_eq!(sandbox.json(&["check", "plan.yaml"])["code"], "untrusted_config");
+    sandbox.expect(0, &["trust", "--yes"]);
+    sandbox.expect(0, &["check", "plan.yaml"]);
+    std::fs::write(sandbox.path("actbook.yaml"), "{}").unwrap();
+    let ran = sandbox.run(&["check", "plan.yaml"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("actbook.yaml") && ran.err.contains("actbook.yml"), "{}", ran.err);
-    house.expect(0, &["list"]);
+    assert!(ran.stderr.contains("actbook.yaml") && ran.stderr.contains("actbook.yml"), "{}", ran.stderr);
+    sandbox.expect(0, &["list"]);
 }

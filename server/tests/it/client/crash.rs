@@ -6,25 +6,26 @@ use std::process::{Child, Command};
 use actbook::{Client, ExecutionStatus, Executor, StepAnswer, StepStatus};
 use serde_json::json;
 
-use super::{builder, of, plan, step};
-use crate::durability::process::{ARGUMENTS, equip, said, say, spoken};
+use super::{builder, plan, step, step_view};
+use crate::durability::helper_process::{ARGUMENTS, emit, emitted_lines, equip, parse_emitted};
 use crate::store::for_each_database;
 
 /// Part names for `durability::helper_process`.
-pub const DIES: &str = "crashing program";
-pub const COMES_BACK: &str = "restarted program";
+pub const CRASHING_PROGRAM: &str = "crashing program";
+pub const RESTARTED_PROGRAM: &str = "restarted program";
 
 #[test]
-fn a_program_that_was_killed_takes_its_executions_up_again() {
+fn killed_program_resumes_its_executions_after_restart() {
     for_each_database(async |scratch| {
         let home = tempfile::tempdir().unwrap();
         let start = |part: &str| -> Child {
             let mut command = Command::new(std::env::current_exe().unwrap());
             equip(command.args(ARGUMENTS), part, &scratch.url, home.path()).spawn().unwrap()
         };
-        let mut crashing = start(DIES);
+        let mut crashing = start(CRASHING_PROGRAM);
         let output = BufReader::new(crashing.stdout.take().unwrap());
-        let lines = output.lines().map_while(Result::ok).filter_map(|line| spoken(&line).map(str::to_owned));
+        let lines =
+            output.lines().map_while(Result::ok).filter_map(|line| parse_emitted(&line).map(str::to_owned));
         let mut before: Vec<String> = lines.take(3).collect();
         crashing.kill().unwrap();
         crashing.wait().unwrap();
@@ -34,7 +35,7 @@ fn a_program_that_was_killed_takes_its_executions_up_again() {
         begins(&before[1], "1 t/post ");
         begins(&before[2], "1 t/put ");
 
-        let mut after = said(&start(COMES_BACK).wait_with_output().unwrap());
+        let mut after = emitted_lines(&start(RESTARTED_PROGRAM).wait_with_output().unwrap());
         after.sort_unstable();
         let key = |line: &str| line.rsplit(' ').next().unwrap().to_owned();
         assert_eq!(after.len(), 3, "finished and non-idempotent calls are not repeated: {after:?}");
@@ -49,7 +50,7 @@ fn a_program_that_was_killed_takes_its_executions_up_again() {
 fn tool(answers: bool) -> Executor {
     Executor::new(move |call| async move {
         let origin = call.origin.as_ref().expect("an execution calls");
-        say(&format!("{} {} {}", origin.attempt, call.tool, call.key));
+        emit(&format!("{} {} {}", origin.attempt, call.tool, call.key));
         if !answers && call.tool != "t/do" {
             std::future::pending::<()>().await;
         }
@@ -62,7 +63,7 @@ async fn open(url: &str, answers: bool) -> Client {
     builder.tool("t/last", tool(answers)).tool("t/put", tool(answers).idempotent()).open().await.unwrap()
 }
 
-pub async fn die(url: &str) {
+pub async fn run_until_crash(url: &str) {
     let client = open(url, false).await;
     let mut last = step("last", "t/last");
     last["arguments"] = json!({ "id": "${steps.post.output.id}" });
@@ -78,7 +79,7 @@ pub async fn die(url: &str) {
     std::future::pending().await
 }
 
-pub async fn come_back(url: &str) {
+pub async fn run_after_restart(url: &str) {
     let client = open(url, true).await;
     assert_eq!(client.take_up().await.unwrap(), 2, "executions of the dead process are taken up");
     for row in client.executions(&Default::default(), 10).await.unwrap() {
@@ -87,11 +88,14 @@ pub async fn come_back(url: &str) {
             assert_eq!(view.status, ExecutionStatus::Succeeded);
             continue;
         }
-        assert_eq!((view.status, of(&view, "post").status), (ExecutionStatus::Blocked, StepStatus::Unknown));
+        assert_eq!(
+            (view.status, step_view(&view, "post").status),
+            (ExecutionStatus::Blocked, StepStatus::Unknown)
+        );
         let seen = Some(json!({ "id": 7 }));
         client.decide(&row.id, "post", StepAnswer::Happened, Some("it was seen"), seen).await.unwrap();
         assert_eq!(client.wait(&row.id).await.unwrap().status, ExecutionStatus::Succeeded);
     }
     assert!(client.verify().await.unwrap().ok);
-    say("whole");
+    emit("whole");
 }

@@ -6,22 +6,22 @@ use std::time::Duration;
 use actbook::{ErrorCategory, ExecutionStatus, Executor, Fault, JournalFilter, StepStatus};
 use serde_json::{Value, json};
 
-use super::{Heard, builder, error_of, of, run, step, undoable};
+use super::{RecordedCalls, builder, run, step, step_error, step_view, undoable};
 use crate::store::for_each_database;
 
 /// Panics when it is dropped.
-struct Sore;
+struct PanicsOnDrop;
 
-impl Drop for Sore {
+impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
         panic!("let go of");
     }
 }
 
 #[test]
-fn a_panic_in_an_executor_is_unknown_and_on_record() {
+fn panicking_executor_is_unknown_and_journaled() {
     for_each_database(async |scratch| {
-        let recorded = Heard::default();
+        let recorded = RecordedCalls::default();
         let at_once = Executor::new(|_| -> std::future::Ready<Result<Value, Fault>> { panic!("at once") });
         let half_way = Executor::new(async |call| {
             tokio::task::yield_now().await;
@@ -39,10 +39,10 @@ fn a_panic_in_an_executor_is_unknown_and_on_record() {
         for (tool, word) in [("t/at-once", "at once"), ("t/half-way", "half way")] {
             let view = run(&client, "panics", json!([undoable("do", "t/do"), undoable("panic", tool)])).await;
             assert_eq!(
-                (view.status, of(&view, "panic").status),
+                (view.status, step_view(&view, "panic").status),
                 (ExecutionStatus::Blocked, StepStatus::Unknown)
             );
-            let (category, message) = error_of(&view, "panic");
+            let (category, message) = step_error(&view, "panic");
             assert_eq!(category, "internal");
             assert!(message.contains(word), "{message}");
             let brief = view.brief.expect("something went wrong");
@@ -63,23 +63,26 @@ fn a_panic_in_an_executor_is_unknown_and_on_record() {
 }
 
 #[test]
-fn an_executor_that_does_not_answer_in_time_is_dropped_and_unknown() {
+fn timed_out_executor_is_dropped_and_unknown() {
     for_each_database(async |scratch| {
         let hangs = Executor::new(async |_| {
-            let _panics = Sore;
+            let _panics = PanicsOnDrop;
             std::future::pending().await
         });
         let client = builder(&scratch.url).tool("t/hangs", hangs).open().await.unwrap();
         let mut slow = step("slow", "t/hangs");
         slow["timeout"] = json!("20ms");
         let view = run(&client, "slow", json!([slow])).await;
-        assert_eq!((view.status, of(&view, "slow").status), (ExecutionStatus::Blocked, StepStatus::Unknown));
-        assert_eq!(error_of(&view, "slow").0, "timeout");
+        assert_eq!(
+            (view.status, step_view(&view, "slow").status),
+            (ExecutionStatus::Blocked, StepStatus::Unknown)
+        );
+        assert_eq!(step_error(&view, "slow").0, "timeout");
     });
 }
 
 #[test]
-fn an_error_that_an_executor_passes_on_is_unknown_and_a_fault_is_what_it_says() {
+fn propagated_error_is_unknown_and_fault_keeps_its_category() {
     for_each_database(async |scratch| {
         let aborted = Executor::new(async |_| {
             let work = tokio::spawn(std::future::pending::<Value>());
@@ -93,14 +96,14 @@ fn an_error_that_an_executor_passes_on_is_unknown_and_a_fault_is_what_it_says() 
         let client =
             builder(&scratch.url).tool("t/aborted", aborted).tool("t/tired", tired).open().await.unwrap();
         let view = run(&client, "aborted", json!([step("a", "t/aborted")])).await;
-        assert_eq!(of(&view, "a").status, StepStatus::Unknown);
-        let (category, message) = error_of(&view, "a");
+        assert_eq!(step_view(&view, "a").status, StepStatus::Unknown);
+        let (category, message) = step_error(&view, "a");
         assert!(category == "internal" && message.contains("cancelled"), "{category}: {message}");
 
         let mut patient = step("a", "t/tired");
         patient["retry"] = json!({ "max_attempts": 3, "backoff": "1ms", "on": ["rate_limited"] });
         let view = run(&client, "tired", json!([patient])).await;
-        assert_eq!((of(&view, "a").status, of(&view, "a").attempts), (StepStatus::Failed, 3));
-        assert_eq!(error_of(&view, "a"), ("rate_limited".into(), "not so fast".into()));
+        assert_eq!((step_view(&view, "a").status, step_view(&view, "a").attempts), (StepStatus::Failed, 3));
+        assert_eq!(step_error(&view, "a"), ("rate_limited".into(), "not so fast".into()));
     });
 }

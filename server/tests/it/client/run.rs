@@ -3,13 +3,13 @@
 use actbook::{ErrorCategory, ExecutionStatus, Executor, Fault, Purpose, StepAnswer, StepStatus};
 use serde_json::json;
 
-use super::{Heard, builder, error_of, of, plan, run, step, undoable};
-use crate::store::{Kind, Scratch, for_each_database};
+use super::{RecordedCalls, builder, plan, run, step, step_error, step_view, undoable};
+use crate::store::{Kind, ScratchDatabase, for_each_database};
 
 #[test]
-fn values_flow_from_one_executor_to_the_next() {
+fn step_output_is_passed_to_the_next_executor() {
     for_each_database(async |scratch| {
-        let recorded = Heard::default();
+        let recorded = RecordedCalls::default();
         let client = builder(&scratch.url)
             .tool("t/one", recorded.echo())
             .tool("t/two", recorded.echo())
@@ -27,7 +27,7 @@ fn values_flow_from_one_executor_to_the_next() {
         client.save_plan(&document.to_string()).await.unwrap();
         let view = client.run("flow", Some(json!({ "number": 40, "add": 2 }))).await.unwrap();
         assert_eq!(view.status, ExecutionStatus::Succeeded);
-        assert_eq!(of(&view, "second").output, Some(json!({ "got": { "sum": 42 } })));
+        assert_eq!(step_view(&view, "second").output, Some(json!({ "got": { "sum": 42 } })));
 
         let calls = recorded.calls();
         assert_eq!(calls[0].arguments, json!({ "number": 40 }));
@@ -40,10 +40,10 @@ fn values_flow_from_one_executor_to_the_next() {
 }
 
 #[test]
-fn a_failure_is_briefed_and_undone_through_executors() {
+fn failed_step_is_briefed_and_undone_through_executors() {
     for_each_database(async |scratch| {
-        let recorded = Heard::default();
-        let no = recorded.tool(async |_| Err(Fault::failed(ErrorCategory::Permission, "declined")));
+        let recorded = RecordedCalls::default();
+        let no = recorded.executor(async |_| Err(Fault::failed(ErrorCategory::Permission, "declined")));
         let client = builder(&scratch.url)
             .tool("t/do", recorded.echo())
             .tool("t/no", no)
@@ -53,8 +53,11 @@ fn a_failure_is_briefed_and_undone_through_executors() {
             .unwrap();
         let steps = json!([undoable("a", "t/do"), undoable("b", "t/do"), undoable("c", "t/no")]);
         let view = run(&client, "fails", steps).await;
-        assert_eq!((view.status, of(&view, "c").status), (ExecutionStatus::Blocked, StepStatus::Failed));
-        assert_eq!(error_of(&view, "c"), ("permission".into(), "declined".into()));
+        assert_eq!(
+            (view.status, step_view(&view, "c").status),
+            (ExecutionStatus::Blocked, StepStatus::Failed)
+        );
+        assert_eq!(step_error(&view, "c"), ("permission".into(), "declined".into()));
         let brief = view.brief.clone().expect("something went wrong");
         let undo: Vec<_> = brief.undo.iter().map(|one| one.step.as_str()).collect();
         assert_eq!(undo, ["b", "a"]);
@@ -76,11 +79,11 @@ fn a_failure_is_briefed_and_undone_through_executors() {
 }
 
 #[test]
-fn an_idempotent_executor_is_called_again_with_the_same_key() {
+fn idempotent_executor_is_retried_with_the_same_key() {
     for_each_database(async |scratch| {
-        let recorded = Heard::default();
-        let lost_once = |recorded: &Heard| {
-            recorded.tool(async |call| match call.origin.unwrap().attempt {
+        let recorded = RecordedCalls::default();
+        let lost_once = |recorded: &RecordedCalls| {
+            recorded.executor(async |call| match call.origin.unwrap().attempt {
                 1 => Err(Fault::unknown(ErrorCategory::Unavailable, "the line went dead")),
                 _ => Ok(json!({})),
             })
@@ -97,13 +100,16 @@ fn an_idempotent_executor_is_called_again_with_the_same_key() {
             json!([step])
         };
         let view = run(&client, "put", again("t/put")).await;
-        assert_eq!((view.status, of(&view, "again").attempts), (ExecutionStatus::Succeeded, 2));
+        assert_eq!((view.status, step_view(&view, "again").attempts), (ExecutionStatus::Succeeded, 2));
         let calls = recorded.calls();
         assert_eq!(calls.len(), 2);
         assert_eq!(calls[0].key, calls[1].key, "the second attempt must not take effect twice");
 
         let view = run(&client, "post", again("t/post")).await;
-        assert_eq!((view.status, of(&view, "again").status), (ExecutionStatus::Blocked, StepStatus::Unknown));
+        assert_eq!(
+            (view.status, step_view(&view, "again").status),
+            (ExecutionStatus::Blocked, StepStatus::Unknown)
+        );
         assert_eq!(recorded.calls().len(), 3, "a call that is not declared idempotent is sent once");
         client
             .decide(view.id.as_str(), "again", StepAnswer::DidNotHappen, Some("looked"), None)
@@ -116,9 +122,9 @@ fn an_idempotent_executor_is_called_again_with_the_same_key() {
 }
 
 #[test]
-fn plans_are_held_against_what_executors_say_they_take() {
+fn plan_arguments_are_validated_against_executor_schemas() {
     for_each_database(async |scratch| {
-        let recorded = Heard::default();
+        let recorded = RecordedCalls::default();
         let schema = json!({
             "type": "object", "properties": { "amount": { "type": "integer" } }, "required": ["amount"],
             "additionalProperties": false,
@@ -141,13 +147,13 @@ fn plans_are_held_against_what_executors_say_they_take() {
         let mut late = step("pay", "t/pay");
         late["arguments"] = json!({ "amount": "${steps.look.output.got.of}" });
         let view = run(&client, "late", json!([step("look", "t/look"), late])).await;
-        assert_eq!(error_of(&view, "pay").0, "invalid_arguments");
-        assert_eq!(recorded.tools(), ["t/look"], "an executor is not called with invalid arguments");
+        assert_eq!(step_error(&view, "pay").0, "invalid_arguments");
+        assert_eq!(recorded.tool_names(), ["t/look"], "an executor is not called with invalid arguments");
     });
 }
 
 #[tokio::test]
-async fn executors_are_refused_that_nobody_could_call() {
+async fn invalid_executor_registration_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let url = folder.path().join("book.db").to_string_lossy().into_owned();
     let quiet = || Executor::new(async |_| Ok(json!({})));
@@ -165,12 +171,13 @@ async fn executors_are_refused_that_nobody_could_call() {
 
 /// Many programs have only a current-thread runtime.
 #[test]
-fn a_client_runs_on_a_runtime_of_one_thread() {
+fn client_runs_on_a_current_thread_runtime() {
     for kind in [Kind::Sqlite, Kind::Postgres] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let scratch = Scratch::new(kind).await;
-            let client = builder(&scratch.url).tool("t/do", Heard::default().echo()).open().await.unwrap();
+            let scratch = ScratchDatabase::new(kind).await;
+            let client =
+                builder(&scratch.url).tool("t/do", RecordedCalls::default().echo()).open().await.unwrap();
             let view = run(&client, "one", json!([step("a", "t/do"), step("b", "t/do")])).await;
             assert_eq!(view.status, ExecutionStatus::Succeeded);
         });

@@ -6,29 +6,32 @@ use actbook::{ExecutionStatus, StepStatus};
 use futures_util::StreamExt as _;
 use serde_json::json;
 
-use super::{Gate, Heard, builder, of, plan, step};
-use crate::store::{TENANT, apart, for_each_database};
+use super::{Gate, RecordedCalls, builder, plan, step, step_view};
+use crate::store::{TENANT, for_each_database, off_runtime};
 
 #[test]
-fn a_watch_shows_every_stand_from_the_first_look_to_the_end() {
+fn watch_yields_increasing_positions_until_the_end() {
     for_each_database(async |scratch| {
         let gate = Gate::new();
         let client = builder(&scratch.url)
             .tool("t/gate", gate.tool())
-            .tool("t/do", Heard::default().echo())
+            .tool("t/do", RecordedCalls::default().echo())
             .open()
             .await
             .unwrap();
         client.save_plan(&plan("watched", json!([step("a", "t/gate"), step("b", "t/do")]))).await.unwrap();
         let started = client.start("watched", None).await.unwrap();
-        gate.arrived().await;
+        gate.wait_for_call().await;
         let neighbour = builder(&scratch.url).open().await.unwrap();
         let mut watch = client.watch(started.id.as_str()).await.unwrap();
         let from_outside = neighbour.watch(started.id.as_str()).await.unwrap();
 
         let first = watch.next().await.unwrap().unwrap();
-        assert_eq!((first.status, of(&first, "a").status), (ExecutionStatus::Running, StepStatus::Running));
-        gate.let_through();
+        assert_eq!(
+            (first.status, step_view(&first, "a").status),
+            (ExecutionStatus::Running, StepStatus::Running)
+        );
+        gate.release_one();
         let mut position = first.position;
         let mut last = first;
         while let Some(view) = watch.next().await {
@@ -45,7 +48,7 @@ fn a_watch_shows_every_stand_from_the_first_look_to_the_end() {
 }
 
 #[test]
-fn to_drop_a_wait_or_a_watch_stops_nothing() {
+fn dropping_a_wait_or_watch_does_not_stop_the_execution() {
     for_each_database(async |scratch| {
         let gate = Gate::new();
         let client = builder(&scratch.url).tool("t/gate", gate.tool()).open().await.unwrap();
@@ -53,43 +56,43 @@ fn to_drop_a_wait_or_a_watch_stops_nothing() {
         let mut running = Box::pin(client.run("goes on", None));
         tokio::select! {
             ended = &mut running => panic!("the run ended before the gate was released: {ended:?}"),
-            () = gate.arrived() => {}
+            () = gate.wait_for_call() => {}
         }
         drop(running);
         let row = client.executions(&Default::default(), 1).await.unwrap().remove(0);
         drop(client.watch(&row.id).await.unwrap());
-        gate.let_through();
-        gate.arrived().await;
-        gate.let_through();
+        gate.release_one();
+        gate.wait_for_call().await;
+        gate.release_one();
         assert_eq!(client.wait(&row.id).await.unwrap().status, ExecutionStatus::Succeeded);
     });
 }
 
 #[test]
-fn what_is_decided_but_not_yet_written_is_not_shown() {
+fn uncommitted_decision_is_not_shown() {
     for_each_database(async |scratch| {
         let gate = Gate::new();
         let client = builder(&scratch.url).tool("t/gate", gate.tool()).open().await.unwrap();
         client.save_plan(&plan("held up", json!([step("a", "t/gate")]))).await.unwrap();
         let id = client.start("held up", None).await.unwrap().id.to_string();
-        gate.arrived().await;
+        gate.wait_for_call().await;
         let mut other = scratch.db.appender().unwrap();
-        apart(|| other.lock_head(TENANT)).unwrap();
+        off_runtime(|| other.lock_head(TENANT)).unwrap();
         let looking = async {
             for _ in 0..100 {
                 assert_eq!(client.view(&id).await.unwrap().status, ExecutionStatus::Running);
             }
-            apart(|| other.unlock_head()).unwrap();
+            off_runtime(|| other.unlock_head()).unwrap();
         };
         let (paused, ()) = tokio::join!(client.pause(&id, None), looking);
         paused.unwrap();
         assert_eq!(client.view(&id).await.unwrap().status, ExecutionStatus::Paused);
-        gate.let_through();
+        gate.release_one();
     });
 }
 
 #[test]
-fn a_neighbour_sees_every_step_of_a_driver_that_is_alone() {
+fn watch_from_another_client_sees_every_step() {
     for_each_database(async |scratch| {
         let gate = Gate::new();
         let client = builder(&scratch.url).tool("t/gate", gate.tool()).open().await.unwrap();
@@ -99,8 +102,8 @@ fn a_neighbour_sees_every_step_of_a_driver_that_is_alone() {
         let neighbour = builder(&scratch.url).open().await.unwrap();
         let mut watch = neighbour.watch(&id).await.unwrap();
         for done in 1..=steps.len() {
-            gate.arrived().await;
-            gate.let_through();
+            gate.wait_for_call().await;
+            gate.release_one();
             let seen = async { while watch.next().await.unwrap().unwrap().progress.done < done {} };
             tokio::time::timeout(Duration::from_secs(60), seen).await.expect("the watch reports every step");
         }

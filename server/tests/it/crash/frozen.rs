@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::book::Book;
-use super::outside::Entry;
-use super::reference::{arrived, config, new_book, step};
-use super::{finish, freeze, is_stopped, take_over, thread_states, wait_for};
+use super::direct_sql::RawEntry;
+use super::fixture::CliFixture;
+use super::reference_plan::{config, new_fixture, received_calls, step};
+use super::{freeze, is_stopped, take_over, thread_states, wait_for, wait_for_exit};
 use crate::store::Kind;
 
 /// A process without progress for this long is stopped for another reason than its last traced call.
-const STANDS_STILL: Duration = Duration::from_millis(100);
+const STALL_LIMIT: Duration = Duration::from_millis(100);
 
 /// The binary under strace, stopped after each system call of one kind.
-struct Frozen {
+struct FrozenProcess {
     strace: Child,
     log: tempfile::NamedTempFile,
     process: Pid,
@@ -24,15 +24,15 @@ struct Frozen {
     call: &'static str,
 }
 
-impl Frozen {
+impl FrozenProcess {
     /// Stops after each lock or unlock: that is when other processes see what was written.
-    fn start(fixture: &Book, args: &[&str]) -> Self {
+    fn start(fixture: &CliFixture, args: &[&str]) -> Self {
         Self::after_each("fcntl", fixture, args)
     }
 
-    fn after_each(call: &'static str, fixture: &Book, args: &[&str]) -> Self {
+    fn after_each(call: &'static str, fixture: &CliFixture, args: &[&str]) -> Self {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let run = fixture.actbook(args);
+        let run = fixture.command(args);
         let mut strace = Command::new("strace");
         let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=SIGSTOP"));
         strace.args(["-f", "-qq", "-e", &trace, "-e", &inject, "-o"]);
@@ -52,12 +52,12 @@ impl Frozen {
     }
 
     /// Continues from stop to stop until `condition` holds, and leaves the process stopped.
-    fn go_until(&self, condition: impl Fn() -> bool) {
+    fn run_until(&self, condition: impl Fn() -> bool) {
         let (mut calls, mut since) = (0, Instant::now());
         let call = format!("{}(", self.call);
         wait_for("the point to freeze at", || {
             let seen = std::fs::read_to_string(self.log.path()).unwrap().matches(&call).count();
-            let is_between_stops = seen == calls && since.elapsed() < STANDS_STILL;
+            let is_between_stops = seen == calls && since.elapsed() < STALL_LIMIT;
             if is_between_stops || !is_stopped(self.process) {
                 return None;
             }
@@ -80,7 +80,7 @@ impl Frozen {
     }
 }
 
-impl Frozen {
+impl FrozenProcess {
     /// Kills the process while it is stopped.
     fn discard(mut self) {
         kill_process(self.process, Signal::KILL).unwrap();
@@ -88,7 +88,7 @@ impl Frozen {
     }
 }
 
-impl Drop for Frozen {
+impl Drop for FrozenProcess {
     fn drop(&mut self) {
         // A failed test must not leave a stopped process behind.
         if std::thread::panicking() {
@@ -98,23 +98,23 @@ impl Drop for Frozen {
     }
 }
 
-fn id(fixture: &Book) -> String {
-    entries(fixture, "execution_started.2")[0].body["id"].as_str().unwrap().to_owned()
+fn execution_id(fixture: &CliFixture) -> String {
+    entries_of_kind(fixture, "execution_started.2")[0].body["id"].as_str().unwrap().to_owned()
 }
 
-fn entries(fixture: &Book, kind: &str) -> Vec<Entry> {
+fn entries_of_kind(fixture: &CliFixture, kind: &str) -> Vec<RawEntry> {
     fixture.entries().into_iter().filter(|entry| entry.kind == kind).collect()
 }
 
 /// A driver frozen between its intent and the call, with no write transaction of another thread open.
-fn before_it_sends() -> (Book, Frozen) {
+fn frozen_before_send() -> (CliFixture, FrozenProcess) {
     loop {
-        let fixture = new_book(Kind::Sqlite, &json!({ "name": "once", "steps": [step("post")] }));
-        let frozen = Frozen::start(&fixture, &["run", "plan.json"]);
+        let fixture = new_fixture(Kind::Sqlite, &json!({ "name": "once", "steps": [step("post")] }));
+        let frozen = FrozenProcess::start(&fixture, &["run", "plan.json"]);
         // Without a node file the process may still be opening the database, which is not readable then.
         let has_node = || fixture.path("data/actbook/seats").exists();
-        frozen.go_until(|| has_node() && !entries(&fixture, "attempt_started.1").is_empty());
-        if fixture.sent() == 0 && fixture.outside().is_writable() {
+        frozen.run_until(|| has_node() && !entries_of_kind(&fixture, "attempt_started.1").is_empty());
+        if fixture.sent_call_count() == 0 && fixture.direct_sql().is_writable() {
             return (fixture, frozen);
         }
         frozen.discard();
@@ -122,100 +122,104 @@ fn before_it_sends() -> (Book, Frozen) {
 }
 
 #[test]
-fn a_driver_that_is_frozen_before_it_sends_and_taken_for_dead_does_not_send() {
-    let (fixture, frozen) = before_it_sends();
-    let taker = take_over(&fixture, &id(&fixture));
+fn driver_frozen_before_send_does_not_send_after_takeover() {
+    let (fixture, frozen) = frozen_before_send();
+    let taker = take_over(&fixture, &execution_id(&fixture));
     assert_eq!((taker.code, taker.status()), (Some(3), "blocked"), "{taker:?}");
     assert_eq!(taker.json["steps"][0]["status"], "unknown", "{taker:?}");
-    assert_eq!(arrived(&fixture).len(), 0, "the driver was frozen before it sent");
-    let before = fixture.outside().head();
+    assert_eq!(received_calls(&fixture).len(), 0, "the driver was frozen before it sent");
+    let before = fixture.direct_sql().head();
     frozen.thaw();
-    assert_eq!(arrived(&fixture).len(), 0, "sent after another driver settled the call");
-    assert_eq!(fixture.outside().head(), before, "the thawed driver appended an entry");
-    fixture.verify();
+    assert_eq!(received_calls(&fixture).len(), 0, "sent after another driver settled the call");
+    assert_eq!(fixture.direct_sql().head(), before, "the thawed driver appended an entry");
+    fixture.assert_verifies();
 }
 
 /// True when a node file has a note that a call is about to be sent.
-fn has_noted_a_call(fixture: &Book) -> bool {
+fn has_sent_note(fixture: &CliFixture) -> bool {
     let nodes = std::fs::read_dir(fixture.path("data/actbook/seats")).into_iter().flatten().flatten();
     let mut notes = nodes.filter_map(|node| std::fs::read_to_string(node.path()).ok());
     notes.any(|notes| notes.lines().any(|line| line.starts_with("sent ")))
 }
 
 #[test]
-fn driver_frozen_between_its_note_and_the_send_does_not_send_after_its_lease() {
-    let fixture = new_book(Kind::Sqlite, &json!({ "name": "once", "steps": [step("post")] }));
-    let frozen = Frozen::after_each("write", &fixture, &["run", "plan.json"]);
-    frozen.go_until(|| has_noted_a_call(&fixture));
+fn driver_frozen_between_note_and_send_does_not_send_after_its_lease() {
+    let fixture = new_fixture(Kind::Sqlite, &json!({ "name": "once", "steps": [step("post")] }));
+    let frozen = FrozenProcess::after_each("write", &fixture, &["run", "plan.json"]);
+    frozen.run_until(|| has_sent_note(&fixture));
 
-    let taker = take_over(&fixture, &id(&fixture));
+    let taker = take_over(&fixture, &execution_id(&fixture));
     assert_eq!((taker.code, taker.status()), (Some(3), "blocked"), "{taker:?}");
-    assert_eq!(arrived(&fixture).len(), 0, "the driver was frozen before it sent");
+    assert_eq!(received_calls(&fixture).len(), 0, "the driver was frozen before it sent");
     frozen.thaw();
-    assert_eq!(arrived(&fixture).len(), 0, "sent after another driver settled the call");
-    fixture.verify();
+    assert_eq!(received_calls(&fixture).len(), 0, "sent after another driver settled the call");
+    fixture.assert_verifies();
 }
 
 /// A driver frozen while the rate limit holds its second call back, a second after the first.
-fn waiting_for_its_turn(kind: Kind) -> (Book, Child) {
+fn frozen_in_rate_limit_queue(kind: Kind) -> (CliFixture, Child) {
     loop {
-        let fixture = new_book(kind, &json!({ "name": "two", "steps": [step("post"), step("put")] }));
+        let fixture = new_fixture(kind, &json!({ "name": "two", "steps": [step("post"), step("put")] }));
         let mut config = config();
         config["servers"] = json!({ "command": { "rate": "1/s" } });
         std::fs::write(fixture.path("actbook.yaml"), config.to_string()).unwrap();
         let mut frozen = fixture.spawn(&["run", "plan.json"]);
-        wait_for("both calls", || (entries(&fixture, "attempt_started.1").len() == 2).then_some(()));
+        wait_for("both calls", || (entries_of_kind(&fixture, "attempt_started.1").len() == 2).then_some(()));
         freeze(&frozen, &fixture);
-        if fixture.sent() == 1 {
+        if fixture.sent_call_count() == 1 {
             return (fixture, frozen);
         }
         frozen.kill().unwrap();
-        finish(frozen);
+        wait_for_exit(frozen);
     }
 }
 
 #[test]
-fn a_call_that_waited_for_its_turn_while_its_driver_was_frozen_is_not_sent() {
+fn rate_limited_call_of_a_frozen_driver_is_not_sent_after_takeover() {
     for kind in [Kind::Sqlite, Kind::Postgres] {
-        let (fixture, frozen) = waiting_for_its_turn(kind);
-        let taker = take_over(&fixture, &id(&fixture));
+        let (fixture, frozen) = frozen_in_rate_limit_queue(kind);
+        let taker = take_over(&fixture, &execution_id(&fixture));
         assert_eq!(taker.status(), "blocked", "{taker:?}");
         kill_process(Pid::from_child(&frozen), Signal::CONT).unwrap();
-        finish(frozen);
-        let verbs: Vec<String> = arrived(&fixture).into_iter().map(|call| call.verb).collect();
+        wait_for_exit(frozen);
+        let verbs: Vec<String> = received_calls(&fixture).into_iter().map(|call| call.verb).collect();
         assert_eq!(verbs, ["post"], "{kind:?}: sent after another driver settled the call");
-        fixture.verify();
+        fixture.assert_verifies();
     }
 }
 
 /// Continues a frozen driver after its lease lapsed without a takeover, and returns the verbs it sent.
-fn comes_back(fixture: &Book, frozen: Child) -> Vec<String> {
-    let watched = fixture.say(&["watch", &id(fixture)]);
+fn sent_after_lease_lapsed(fixture: &CliFixture, frozen: Child) -> Vec<String> {
+    let watched = fixture.run(&["watch", &execution_id(fixture)]);
     assert_eq!(watched.json["code"], "nobody_drives", "{watched:?}");
     kill_process(Pid::from_child(&frozen), Signal::CONT).unwrap();
-    finish(frozen);
-    fixture.verify();
-    arrived(fixture).into_iter().map(|call| call.verb).collect()
+    wait_for_exit(frozen);
+    fixture.assert_verifies();
+    received_calls(fixture).into_iter().map(|call| call.verb).collect()
 }
 
 #[test]
-fn a_call_that_was_cancelled_while_its_driver_was_away_is_not_sent() {
-    let (fixture, frozen) = waiting_for_its_turn(Kind::Sqlite);
-    let mut cancel = fixture.spawn(&["cancel", &id(&fixture)]);
-    wait_for("the cancel", || (!entries(&fixture, "cancel_asked.1").is_empty()).then_some(()));
+fn call_cancelled_while_its_driver_was_frozen_is_not_sent() {
+    let (fixture, frozen) = frozen_in_rate_limit_queue(Kind::Sqlite);
+    let mut cancel = fixture.spawn(&["cancel", &execution_id(&fixture)]);
+    wait_for("the cancel", || (!entries_of_kind(&fixture, "cancel_asked.1").is_empty()).then_some(()));
     cancel.kill().unwrap();
-    finish(cancel);
-    assert_eq!(comes_back(&fixture, frozen), ["post"]);
-    let ended = entries(&fixture, "attempt_ended.1");
+    wait_for_exit(cancel);
+    assert_eq!(sent_after_lease_lapsed(&fixture, frozen), ["post"]);
+    let ended = entries_of_kind(&fixture, "attempt_ended.1");
     assert_eq!(ended.last().unwrap().body["unsent"], true, "{ended:?}");
 }
 
 #[test]
-fn a_driver_that_was_away_for_longer_than_its_lease_claims_again_before_it_sends() {
+fn driver_frozen_past_its_lease_reclaims_before_sending() {
     for kind in [Kind::Sqlite, Kind::Postgres] {
-        let (fixture, frozen) = waiting_for_its_turn(kind);
-        assert_eq!(comes_back(&fixture, frozen), ["post", "put"], "{kind:?}: no other process took over");
-        let epochs: Vec<Value> = entries(&fixture, "driver_changed.1")
+        let (fixture, frozen) = frozen_in_rate_limit_queue(kind);
+        assert_eq!(
+            sent_after_lease_lapsed(&fixture, frozen),
+            ["post", "put"],
+            "{kind:?}: no other process took over"
+        );
+        let epochs: Vec<Value> = entries_of_kind(&fixture, "driver_changed.1")
             .into_iter()
             .map(|entry| entry.body["epoch"].clone())
             .collect();

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::book::{Book, Said};
-use super::outside::{Entry, Outside};
-use super::reference::{Variant, answer, new_book, plan};
-use super::{Dice, checks, finish, wait_for};
+use super::direct_sql::{DirectSql, RawEntry};
+use super::fixture::{CliFixture, CommandOutput};
+use super::reference_plan::{UndoVariant, answer_first_question, new_fixture, plan};
+use super::{ScheduleRng, checks, wait_for, wait_for_exit};
 use crate::counts::times;
 use crate::store::Kind;
 
@@ -36,18 +36,19 @@ struct Tally {
 }
 
 #[test]
-fn nothing_is_lost_or_sent_twice_by_kill_9_at_every_position_on_sqlite() {
+fn kill_9_at_every_position_on_sqlite_loses_and_resends_nothing() {
     kill_at_every_position(Kind::Sqlite);
 }
 
 #[test]
-fn nothing_is_lost_or_sent_twice_by_kill_9_at_every_position_on_postgres() {
+fn kill_9_at_every_position_on_postgres_loses_and_resends_nothing() {
     kill_at_every_position(Kind::Postgres);
 }
 
 fn kill_at_every_position(kind: Kind) {
     let wanted = times("ACTBOOK_KILLS", KILLS_DEFAULT) as u64 / 2;
-    let last = [Variant::Auto, Variant::Manual].map(|variant| undisturbed(kind, variant));
+    let last =
+        [UndoVariant::Auto, UndoVariant::Manual].map(|variant| undisturbed_journal_length(kind, variant));
     let last = last[0].max(last[1]);
     let begun = Instant::now();
     let mut tally = Tally::default();
@@ -55,10 +56,10 @@ fn kill_at_every_position(kind: Kind) {
     let positions = times("ACTBOOK_POSITIONS", usize::try_from(last).unwrap()) as u64;
     while tally.kills < wanted || seed < positions {
         // The variants alternate, and swap their order with every round.
-        let variant = [Variant::Auto, Variant::Manual][(seed + seed / last) as usize % 2];
+        let variant = [UndoVariant::Auto, UndoVariant::Manual][(seed + seed / last) as usize % 2];
         let first = 1 + i64::try_from(seed % last).unwrap();
         eprintln!("{kind:?}, seed {seed}, {variant:?}, first killed at {first}");
-        Case::new(kind, variant, seed, &mut tally).run(first);
+        KillCase::new(kind, variant, seed, &mut tally).run(first);
         seed += 1;
     }
     let took = begun.elapsed();
@@ -75,43 +76,43 @@ fn kill_at_every_position(kind: Kind) {
 }
 
 /// The last journal position of the plan when no process is killed.
-fn undisturbed(kind: Kind, variant: Variant) -> u64 {
-    let fixture = new_book(kind, &plan(variant));
-    let mut output = fixture.say(&["run", "plan.json"]);
-    if variant == Variant::Manual {
+fn undisturbed_journal_length(kind: Kind, variant: UndoVariant) -> u64 {
+    let fixture = new_fixture(kind, &plan(variant));
+    let mut output = fixture.run(&["run", "plan.json"]);
+    if variant == UndoVariant::Manual {
         assert_eq!((output.code, output.status()), (Some(3), "blocked"), "{output:?}");
         let id = output.json["id"].as_str().unwrap();
-        output = fixture.say(&["undo", id]);
+        output = fixture.run(&["undo", id]);
     }
     assert_eq!(output.status(), "compensated", "{output:?}");
     let entries = fixture.entries();
-    checks::all(&fixture, &output.json, &entries);
+    checks::check_all(&fixture, &output.json, &entries);
     entries.len() as u64
 }
 
-struct Case<'a> {
-    book: Book,
-    dice: Dice,
+struct KillCase<'a> {
+    fixture: CliFixture,
+    rng: ScheduleRng,
     tally: &'a mut Tally,
     kills: u64,
-    outside: Option<Outside>,
+    direct_sql: Option<DirectSql>,
     /// Every entry that was read as committed so far.
-    durable: BTreeMap<i64, Entry>,
+    durable: BTreeMap<i64, RawEntry>,
 }
 
-enum Ended {
+enum ProcessEnd {
     Killed,
-    ByItself(Said),
+    Exited(CommandOutput),
 }
 
-impl<'a> Case<'a> {
-    fn new(kind: Kind, variant: Variant, seed: u64, tally: &'a mut Tally) -> Self {
+impl<'a> KillCase<'a> {
+    fn new(kind: Kind, variant: UndoVariant, seed: u64, tally: &'a mut Tally) -> Self {
         Self {
-            book: new_book(kind, &plan(variant)),
-            dice: Dice(seed),
+            fixture: new_fixture(kind, &plan(variant)),
+            rng: ScheduleRng(seed),
             tally,
             kills: 0,
-            outside: None,
+            direct_sql: None,
             durable: BTreeMap::new(),
         }
     }
@@ -119,100 +120,100 @@ impl<'a> Case<'a> {
     fn run(&mut self, first: i64) {
         let mut next = first;
         for _ in 0..TURNS_MAX {
-            let id = self.execution();
+            let id = self.execution_id();
             let args = match &id {
                 None => vec!["run", "plan.json"],
                 Some(id) if self.has_ended() => vec!["show", id],
                 Some(id) => vec!["resume", id],
             };
-            let child = self.book.spawn(&args);
-            match self.disturb(child, next, &args) {
-                Ended::Killed => self.killed(),
+            let child = self.fixture.spawn(&args);
+            match self.kill_at(child, next, &args) {
+                ProcessEnd::Killed => self.count_kill(),
                 // The killed process committed the end of the execution.
-                Ended::ByItself(output) if output.json["code"] == "does_not_fit" && self.has_ended() => {}
-                Ended::ByItself(output) if output.status() == "blocked" => {
+                ProcessEnd::Exited(output) if output.json["code"] == "does_not_fit" && self.has_ended() => {}
+                ProcessEnd::Exited(output) if output.status() == "blocked" => {
                     self.tally.decisions += 1;
-                    answer(&self.book, &output.json, &mut self.dice);
+                    answer_first_question(&self.fixture, &output.json, &mut self.rng);
                 }
-                Ended::ByItself(output) => return self.at_the_end(&output.json),
+                ProcessEnd::Exited(output) => return self.check_at_end(&output.json),
             }
-            next = self.last_seen() + 1 + i64::try_from(self.dice.roll(5)).unwrap();
+            next = self.last_position() + 1 + i64::try_from(self.rng.below(5)).unwrap();
         }
-        panic!("the execution does not end: {:#?}", self.book.entries());
+        panic!("the execution does not end: {:#?}", self.fixture.entries());
     }
 
-    fn execution(&self) -> Option<String> {
-        let started = self.seen("execution_started.2");
+    fn execution_id(&self) -> Option<String> {
+        let started = self.find_entry("execution_started.2");
         started.map(|entry| entry.body["id"].as_str().unwrap().to_owned())
     }
 
-    fn seen(&self, kind: &str) -> Option<&Entry> {
+    fn find_entry(&self, kind: &str) -> Option<&RawEntry> {
         self.durable.values().find(|entry| entry.kind == kind)
     }
 
     fn has_ended(&self) -> bool {
-        self.seen("execution_ended.1").is_some()
+        self.find_entry("execution_ended.1").is_some()
     }
 
-    fn last_seen(&self) -> i64 {
+    fn last_position(&self) -> i64 {
         self.durable.last_key_value().map_or(0, |(position, _)| *position)
     }
 
     /// Kills the process shortly after the journal reached `position`.
-    fn disturb(&mut self, mut child: Child, position: i64, args: &[&str]) -> Ended {
+    fn kill_at(&mut self, mut child: Child, position: i64, args: &[&str]) -> ProcessEnd {
         if self.kills < KILLS_PER_EXECUTION {
-            let outside = self.outside.get_or_insert_with(|| self.book.outside());
+            let outside = self.direct_sql.get_or_insert_with(|| self.fixture.direct_sql());
             while child.try_wait().unwrap().is_none() {
                 if outside.head() >= position {
-                    spin(self.dice.roll(3) * self.dice.roll(2_000));
+                    spin_wait(self.rng.below(3) * self.rng.below(2_000));
                     child.kill().unwrap();
                     break;
                 }
                 std::thread::yield_now();
             }
         }
-        let output = finish(child);
-        self.remember();
+        let output = wait_for_exit(child);
+        self.assert_durable_entries_kept();
         match output.status.code() {
-            None => Ended::Killed,
-            Some(_) => Ended::ByItself(Said::of(output, args)),
+            None => ProcessEnd::Killed,
+            Some(_) => ProcessEnd::Exited(CommandOutput::from_output(output, args)),
         }
     }
 
-    fn killed(&mut self) {
+    fn count_kill(&mut self) {
         self.kills += 1;
         self.tally.kills += 1;
-        let last = self.last_seen();
+        let last = self.last_position();
         self.tally.positions.insert(last);
     }
 
     /// Asserts that every entry read before is still there, unchanged.
-    fn remember(&mut self) {
-        let outside = self.outside.take().unwrap_or_else(|| self.book.outside());
-        if self.execution().is_none() {
-            wait_for("the dead process's last commit", || outside.is_quiet().then_some(()));
+    fn assert_durable_entries_kept(&mut self) {
+        let outside = self.direct_sql.take().unwrap_or_else(|| self.fixture.direct_sql());
+        if self.execution_id().is_none() {
+            wait_for("the dead process's last commit", || outside.is_only_connection().then_some(()));
         }
-        let now: BTreeMap<i64, Entry> =
+        let now: BTreeMap<i64, RawEntry> =
             outside.entries().into_iter().map(|entry| (entry.position, entry)).collect();
         // Close the SQLite connection, so that the next process has to recover the dead process's log.
-        self.outside = Some(outside).filter(|outside| matches!(outside, Outside::Postgres { .. }));
+        self.direct_sql = Some(outside).filter(|outside| matches!(outside, DirectSql::Postgres { .. }));
         for (position, entry) in &self.durable {
             assert_eq!(now.get(position), Some(entry), "a committed entry is missing or changed");
         }
         self.durable = now;
     }
 
-    fn at_the_end(&mut self, view: &Value) {
-        self.remember();
-        let entries: Vec<Entry> = self.durable.values().cloned().collect();
-        checks::all(&self.book, view, &entries);
-        self.book.verify();
+    fn check_at_end(&mut self, view: &Value) {
+        self.assert_durable_entries_kept();
+        let entries: Vec<RawEntry> = self.durable.values().cloned().collect();
+        checks::check_all(&self.fixture, view, &entries);
+        self.fixture.assert_verifies();
         self.tally.add(&entries);
     }
 }
 
 impl Tally {
-    fn add(&mut self, entries: &[Entry]) {
+    fn add(&mut self, entries: &[RawEntry]) {
         let count = |kind: &str, holds: &dyn Fn(&Value) -> bool| {
             entries.iter().filter(|entry| entry.kind == kind && holds(&entry.body)).count() as u64
         };
@@ -229,7 +230,7 @@ impl Tally {
 }
 
 /// Busy-waits, so that a kill also falls between two entries: before, during and after a call.
-fn spin(microseconds: u64) {
+fn spin_wait(microseconds: u64) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_micros(microseconds) {
         std::hint::spin_loop();

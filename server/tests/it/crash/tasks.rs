@@ -3,15 +3,15 @@
 
 use serde_json::json;
 
-use super::book::Book;
+use super::fixture::CliFixture;
 use super::wait_for;
 use crate::store::Kind;
 
-fn with_task(kind: Kind, undo: bool) -> Book {
+fn task_fixture(kind: Kind, undo: bool) -> CliFixture {
     let args = ["demo-tools", "--folder", "work", "--long"];
     let server = json!({ "command": env!("CARGO_BIN_EXE_actbook"), "args": args });
-    let fixture = Book::new(kind, &json!({ "mcpServers": { "files": server } }));
-    let later = json!({ "path": "out.txt", "content": "done\n", "ms": A_DAY_MS });
+    let fixture = CliFixture::new(kind, &json!({ "mcpServers": { "files": server } }));
+    let later = json!({ "path": "out.txt", "content": "done\n", "ms": DAY_MS });
     let step = if undo {
         json!({
             "id": "later", "tool": "files/write_file", "arguments": { "path": "a", "content": "" },
@@ -30,11 +30,11 @@ fn with_task(kind: Kind, undo: bool) -> Book {
 }
 
 /// A task's duration: longer than any test, so that it ends only by `make_tasks_due`.
-const A_DAY_MS: u64 = 24 * 3600 * 1000;
+const DAY_MS: u64 = 24 * 3600 * 1000;
 
 /// Makes every task of the demo server due now, by editing the files in which it keeps them.
-pub fn let_tasks_end(work: &std::path::Path) {
-    for name in super::book::names_in(&work.join(".tasks")) {
+pub fn make_tasks_due(work: &std::path::Path) {
+    for name in super::fixture::file_names(&work.join(".tasks")) {
         let (file, draft) = (work.join(".tasks").join(&name), work.join(format!("draft of {name}")));
         let mut task: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         task["due_at_ms"] = json!(0);
@@ -43,30 +43,30 @@ pub fn let_tasks_end(work: &std::path::Path) {
     }
 }
 
-fn calls(fixture: &Book, tool: &str) -> usize {
+fn call_count(fixture: &CliFixture, tool: &str) -> usize {
     let log = std::fs::read_to_string(fixture.path("work/.calls.log")).unwrap_or_default();
     log.lines().filter(|line| line.starts_with(tool)).count()
 }
 
-fn accepted(fixture: &Book) {
+fn wait_for_task_accepted(fixture: &CliFixture) {
     wait_for("the task handle to be journaled", || {
         fixture.entries().iter().any(|entry| entry.kind == "task_accepted.1").then_some(())
     });
 }
 
-fn execution(fixture: &Book) -> String {
+fn execution_id(fixture: &CliFixture) -> String {
     let entries = fixture.entries();
     let started = entries.iter().find(|entry| entry.kind == "execution_started.2").expect("it has started");
     started.body["id"].as_str().unwrap().to_owned()
 }
 
-fn killed_twice(kind: Kind) {
-    let fixture = with_task(kind, false);
+fn crash_two_drivers_of_a_task(kind: Kind) {
+    let fixture = task_fixture(kind, false);
     let mut first = fixture.spawn(&["run", "plan.json"]);
-    accepted(&fixture);
+    wait_for_task_accepted(&fixture);
     first.kill().unwrap();
     first.wait().unwrap();
-    let id = execution(&fixture);
+    let id = execution_id(&fixture);
     let mut second = fixture.spawn(&["resume", &id]);
     wait_for("another driver", || {
         let changed = fixture.entries().into_iter().filter(|entry| entry.kind == "driver_changed.1");
@@ -74,51 +74,51 @@ fn killed_twice(kind: Kind) {
     });
     second.kill().unwrap();
     second.wait().unwrap();
-    let_tasks_end(&fixture.path("work"));
-    let output = fixture.say(&["resume", &id]);
+    make_tasks_due(&fixture.path("work"));
+    let output = fixture.run(&["resume", &id]);
     assert_eq!((output.code, output.status()), (Some(0), "succeeded"), "{output:?}");
-    assert_eq!(calls(&fixture, "append_later"), 1, "the call was made once");
+    assert_eq!(call_count(&fixture, "append_later"), 1, "the call was made once");
     assert_eq!(std::fs::read_to_string(fixture.path("work/out.txt")).unwrap(), "done\n");
     let ends = fixture.entries().into_iter().filter(|entry| entry.kind == "attempt_ended.1");
     assert_eq!(ends.count(), 1, "no driver recorded the task as lost");
-    fixture.verify();
+    fixture.assert_verifies();
 }
 
 #[test]
-fn a_task_outlives_two_drivers_and_is_called_once() {
-    killed_twice(Kind::Sqlite);
+fn task_survives_two_driver_crashes_and_is_called_once_on_sqlite() {
+    crash_two_drivers_of_a_task(Kind::Sqlite);
 }
 
 #[test]
-fn a_task_outlives_two_drivers_and_is_called_once_on_postgresql() {
-    killed_twice(Kind::Postgres);
+fn task_survives_two_driver_crashes_and_is_called_once_on_postgres() {
+    crash_two_drivers_of_a_task(Kind::Postgres);
 }
 
 #[test]
-fn a_compensation_that_became_a_task_outlives_its_driver() {
-    let fixture = with_task(Kind::Sqlite, true);
-    assert_eq!(fixture.say(&["run", "plan.json"]).code, Some(0));
-    let id = execution(&fixture);
+fn compensation_task_survives_a_driver_crash() {
+    let fixture = task_fixture(Kind::Sqlite, true);
+    assert_eq!(fixture.run(&["run", "plan.json"]).code, Some(0));
+    let id = execution_id(&fixture);
     let mut undo = fixture.spawn(&["undo", &id]);
-    accepted(&fixture);
+    wait_for_task_accepted(&fixture);
     undo.kill().unwrap();
     undo.wait().unwrap();
-    let_tasks_end(&fixture.path("work"));
-    let output = fixture.say(&["resume", &id]);
+    make_tasks_due(&fixture.path("work"));
+    let output = fixture.run(&["resume", &id]);
     assert_eq!(output.status(), "compensated", "{output:?}");
-    assert_eq!(calls(&fixture, "append_later"), 1);
+    assert_eq!(call_count(&fixture, "append_later"), 1);
 }
 
 #[test]
-fn a_task_that_its_server_has_forgotten_is_unknown() {
-    let fixture = with_task(Kind::Sqlite, false);
+fn task_forgotten_by_its_server_is_unknown() {
+    let fixture = task_fixture(Kind::Sqlite, false);
     let mut first = fixture.spawn(&["run", "plan.json"]);
-    accepted(&fixture);
+    wait_for_task_accepted(&fixture);
     first.kill().unwrap();
     first.wait().unwrap();
     std::fs::remove_dir_all(fixture.path("work/.tasks")).unwrap();
-    let output = fixture.say(&["resume", &execution(&fixture)]);
+    let output = fixture.run(&["resume", &execution_id(&fixture)]);
     assert_eq!(output.json["steps"][0]["status"], "unknown", "{output:?}");
     assert_eq!(output.json["steps"][0]["error"]["category"], "unavailable");
-    assert_eq!(calls(&fixture, "append_later"), 1, "the call was made again without a decision");
+    assert_eq!(call_count(&fixture, "append_later"), 1, "the call was made again without a decision");
 }

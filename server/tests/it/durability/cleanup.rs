@@ -3,8 +3,8 @@
 use actbook_engine::policy::{ExecutionStatus, StepAnswer};
 use serde_json::{Value, json};
 
-use super::book::{self, Book};
-use crate::store::{Kind, Scratch, TENANT, for_each_database, on};
+use super::fixture::{self, ServiceFixture};
+use crate::store::{Kind, ScratchDatabase, TENANT, for_each_database, run_on};
 use actbook::store::{executions, payloads};
 
 const CANARY: &str = "a canary that nobody may find again";
@@ -16,13 +16,13 @@ fn plan() -> Value {
         json!({ "id": id, "tool": tool, "arguments": { "word": "${inputs.word}" }, "compensation": undo })
     };
     let mut plan =
-        book::plan("secretive", &[step("does", "t/ok"), step("fails", "t/no"), step("last", "t/ok")]);
+        fixture::plan("secretive", &[step("does", "t/ok"), step("fails", "t/no"), step("last", "t/ok")]);
     plan["inputs"] = json!({ "type": "object", "properties": { "word": { "type": "string" } } });
     plan
 }
 
 /// Runs an execution to its end, with `word` in inputs, arguments, outputs, errors and a decision.
-async fn ended(fixture: &Book, word: &str) -> String {
+async fn run_to_end_with_text(fixture: &ServiceFixture, word: &str) -> String {
     let (id, status) = fixture.run(&plan(), Some(json!({ "word": word }))).await;
     assert_eq!(status, ExecutionStatus::Blocked);
     let output = Some(json!({ "found": word }));
@@ -31,7 +31,7 @@ async fn ended(fixture: &Book, word: &str) -> String {
 }
 
 /// Texts of several sizes, including some that fill database pages of their own.
-fn word(number: usize) -> String {
+fn canary_text(number: usize) -> String {
     let size = [1, 3, 40, 400][number % 4];
     vec![format!("{CANARY} {number}"); size].join(", ")
 }
@@ -39,14 +39,14 @@ fn word(number: usize) -> String {
 #[test]
 fn cleanup_erases_ended_executions_and_the_chain_still_verifies() {
     for_each_database(async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
-        let id = ended(&fixture, CANARY).await;
+        let fixture = ServiceFixture::open(&scratch.url).await;
+        let id = run_to_end_with_text(&fixture, CANARY).await;
         let (open, _) = fixture.run(&plan(), Some(json!({ "word": "still going" }))).await;
-        let before = fixture.assert_whole().await;
+        let before = fixture.assert_verifies().await;
 
         let tried = fixture.service.cleanup(&fixture.caller, i64::MAX, true).await.unwrap();
         assert_eq!((tried.executions, tried.dry_run), (1, true));
-        let same = fixture.assert_whole().await;
+        let same = fixture.assert_verifies().await;
         assert_eq!(
             (same.position, same.payloads),
             (before.position, before.payloads),
@@ -57,10 +57,10 @@ fn cleanup_erases_ended_executions_and_the_chain_still_verifies() {
 
         let cleaned = fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
         assert_eq!(cleaned.executions, 1);
-        let after = fixture.assert_whole().await;
+        let after = fixture.assert_verifies().await;
         assert_eq!((after.position, after.erased), (before.position + 1, 1));
         assert!(after.payloads < before.payloads);
-        assert_nothing_left(&scratch, &id).await;
+        assert_payloads_and_salt_erased(&scratch, &id).await;
         assert!(!serde_json::to_string(&fixture.service.view(&id).await.unwrap()).unwrap().contains(CANARY));
         let refused = fixture.service.undo(&fixture.caller, &id, None).await.unwrap_err();
         assert!(refused.message.contains("erased"), "{refused:?}");
@@ -72,7 +72,7 @@ fn cleanup_erases_ended_executions_and_the_chain_still_verifies() {
     });
 }
 
-async fn assert_nothing_left(scratch: &Scratch, id: &str) {
+async fn assert_payloads_and_salt_erased(scratch: &ScratchDatabase, id: &str) {
     let executions::ExecutionRow { id: stream, .. } =
         match executions::find_by_prefix(&scratch.db, TENANT, None, id).await.unwrap() {
             actbook::store::PrefixMatch::One(row) => row,
@@ -83,7 +83,7 @@ async fn assert_nothing_left(scratch: &Scratch, id: &str) {
 }
 
 /// How often the canary is found in the file and its write-ahead log.
-fn found_on_disk(scratch: &Scratch) -> usize {
+fn canary_count_on_disk(scratch: &ScratchDatabase) -> usize {
     let log = format!("{}-wal", scratch.file().display());
     let files = [std::fs::read(scratch.file()).unwrap(), std::fs::read(log).unwrap_or_default()];
     let canary = CANARY.as_bytes();
@@ -91,41 +91,45 @@ fn found_on_disk(scratch: &Scratch) -> usize {
 }
 
 #[test]
-fn what_was_erased_is_nowhere_in_the_file() {
-    on(Kind::Sqlite, async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
+fn erased_text_is_absent_from_the_database_file() {
+    run_on(Kind::Sqlite, async |scratch| {
+        let fixture = ServiceFixture::open(&scratch.url).await;
         for number in 0..40 {
-            ended(&fixture, &word(number)).await;
+            run_to_end_with_text(&fixture, &canary_text(number)).await;
             if number % 3 == 0 {
                 fixture.run(&plan(), Some(json!({ "word": "harmless, and still there" }))).await;
             }
         }
-        assert!(found_on_disk(&scratch) > 1_000);
+        assert!(canary_count_on_disk(&scratch) > 1_000);
         assert_eq!(fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap().executions, 40);
-        assert_eq!(found_on_disk(&scratch), 0);
-        fixture.assert_whole().await;
+        assert_eq!(canary_count_on_disk(&scratch), 0);
+        fixture.assert_verifies().await;
     });
 }
 
 #[test]
-fn a_backup_made_while_others_write_verifies() {
-    on(Kind::Sqlite, async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
-        book::mixed(&fixture, "before").await;
+fn backup_during_concurrent_writes_verifies() {
+    run_on(Kind::Sqlite, async |scratch| {
+        let fixture = ServiceFixture::open(&scratch.url).await;
+        fixture::write_mixed_history(&fixture, "before").await;
         let folder = tempfile::tempdir().unwrap();
         let file = |number: usize| folder.path().join(format!("{number}.db"));
         let copying = async {
             for number in 0..5 {
                 let known = fixture.service.verify().await.unwrap().position;
                 fixture.service.backup(&file(number)).await.unwrap();
-                let copy = Book::open(&file(number).to_string_lossy()).await;
+                let copy = ServiceFixture::open(&file(number).to_string_lossy()).await;
                 assert!(
-                    copy.assert_whole().await.position >= known,
+                    copy.assert_verifies().await.position >= known,
                     "the copy lacks entries written before it"
                 );
             }
         };
-        tokio::join!(copying, book::mixed(&fixture, "meanwhile"), book::mixed(&fixture, "as well"));
+        tokio::join!(
+            copying,
+            fixture::write_mixed_history(&fixture, "meanwhile"),
+            fixture::write_mixed_history(&fixture, "as well")
+        );
         let refused = fixture.service.backup(&file(0)).await.unwrap_err();
         assert!(refused.message.contains("exists already"), "{refused:?}");
     });

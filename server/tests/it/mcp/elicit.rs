@@ -3,125 +3,134 @@
 use serde_json::{Value, json};
 
 use super::agent::Agent;
-use super::{steps, write};
-use crate::cli::House;
+use super::{work_plan, write_step};
+use crate::cli::Sandbox;
 
 /// A plan whose second step needs an approval.
-fn gated() -> Value {
-    let mut publish = write("publish", "public.txt");
+fn gated_plan() -> Value {
+    let mut publish = write_step("publish", "public.txt");
     publish["approval"] = json!("required");
-    steps(&[write("draft", "draft.txt"), publish])
+    work_plan(&[write_step("draft", "draft.txt"), publish])
 }
 
-pub fn capable() -> Value {
+pub fn elicitation_capability() -> Value {
     json!({ "elicitation": {} })
 }
 
 /// The journal entries whose kind starts with `kind`.
-pub fn entries(house: &House, kind: &str) -> Vec<Value> {
-    let ran = house.run(&["journal", "--json"]);
-    let all = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+pub fn journal_entries(sandbox: &Sandbox, kind: &str) -> Vec<Value> {
+    let ran = sandbox.run(&["journal", "--json"]);
+    let all = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     all.filter(|entry| entry["kind"].as_str().unwrap().starts_with(kind)).collect()
 }
 
 #[test]
-fn an_agent_cannot_approve_itself_and_is_told_what_a_person_can_do() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
-    let blocked = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
+fn agent_cannot_approve_and_is_given_the_persons_command() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let blocked = agent.call_ok("execute_plan", json!({ "plan": gated_plan(), "wait_s": 60 }));
     let id = blocked.id().to_owned();
-    assert!(blocked.line("Next: ").contains(&format!("actbook approve {id} publish")), "{}", blocked.text);
+    assert!(
+        blocked.text_after("Next: ").contains(&format!("actbook approve {id} publish")),
+        "{}",
+        blocked.text
+    );
     for action in ["approve", "reject"] {
-        let refusal =
-            agent.refused("control", json!({ "execution_id": id, "action": action, "step_id": "publish" }));
+        let refusal = agent
+            .call_refused("control", json!({ "execution_id": id, "action": action, "step_id": "publish" }));
         assert_eq!(refusal.content["error"]["code"], "needs_a_person");
         assert!(refusal.text.contains(&format!("actbook approve {id} publish")), "{}", refusal.text);
     }
-    assert!(entries(&house, "step_approved").is_empty() && !house.path("work/public.txt").exists());
+    assert!(
+        journal_entries(&sandbox, "step_approved").is_empty() && !sandbox.path("work/public.txt").exists()
+    );
     // A step that does not wait for an approval is refused without naming a terminal command.
     let other = |step: Value| json!({ "execution_id": id, "action": "approve", "step_id": step });
     for step in [json!("draft"), Value::Null] {
-        let refusal = agent.refused("control", other(step));
+        let refusal = agent.call_refused("control", other(step));
         assert_eq!(refusal.content["error"]["code"], "not_waiting", "{}", refusal.text);
         assert!(refusal.text.contains("step `publish` does"), "{}", refusal.text);
     }
     // The approval from the terminal reaches the agent's process, which continues.
-    house.expect(0, &["approve", &id, "publish"]);
-    let ended = agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    sandbox.expect(0, &["approve", &id, "publish"]);
+    let ended = agent.call_ok("status", json!({ "execution_id": id, "wait_s": 60 }));
     assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
-    let late = agent.refused("control", other(json!("publish")));
+    let late = agent.call_refused("control", other(json!("publish")));
     assert_eq!(late.content["error"]["code"], "not_waiting", "{}", late.text);
 }
 
 #[test]
-fn where_the_config_says_so_an_agent_approves_and_the_journal_names_it() {
-    let house = House::new();
-    let config = std::fs::read_to_string(house.path("actbook.yaml")).unwrap();
+fn agent_approval_allowed_by_config_is_journaled_with_its_name() {
+    let sandbox = Sandbox::new();
+    let config = std::fs::read_to_string(sandbox.path("actbook.yaml")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
     config["approvals"] = json!("agents");
-    house.write("actbook.yaml", &config.to_string());
-    let mut agent = Agent::new(&house);
-    let blocked = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
-    let (tool, arguments) = blocked.next();
+    sandbox.write("actbook.yaml", &config.to_string());
+    let mut agent = Agent::new(&sandbox);
+    let blocked = agent.call_ok("execute_plan", json!({ "plan": gated_plan(), "wait_s": 60 }));
+    let (tool, arguments) = blocked.next_call();
     assert_eq!(arguments["action"], "approve");
-    let approved = agent.follow((tool, arguments));
-    agent.good("status", json!({ "execution_id": approved.id(), "wait_s": 60 }));
-    assert_eq!(entries(&house, "step_approved")[0]["actor"], "agent:scripted");
+    let approved = agent.make_call((tool, arguments));
+    agent.call_ok("status", json!({ "execution_id": approved.id(), "wait_s": 60 }));
+    assert_eq!(journal_entries(&sandbox, "step_approved")[0]["actor"], "agent:scripted");
 }
 
 #[test]
-fn the_older_protocol_asks_the_person_while_the_call_waits() {
-    let house = House::new();
+fn legacy_protocol_elicits_while_the_call_waits() {
+    let sandbox = Sandbox::new();
     let asked = std::rc::Rc::new(std::cell::RefCell::new(Vec::<Value>::new()));
     let requests = asked.clone();
-    let mut agent =
-        Agent::legacy(&house, &["mcp"], "2025-06-18", capable()).replying(move |method, params| {
+    let mut agent = Agent::legacy(&sandbox, &["mcp"], "2025-06-18", elicitation_capability()).with_replies(
+        move |method, params| {
             assert_eq!(method, "elicitation/create");
             requests.borrow_mut().push(params.clone());
             json!({ "action": "accept", "content": { "answer": "approve", "reason": "read it" } })
-        });
-    let ended = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
+        },
+    );
+    let ended = agent.call_ok("execute_plan", json!({ "plan": gated_plan(), "wait_s": 60 }));
     assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
     let asked = asked.borrow();
     assert_eq!(asked.len(), 1);
     // The person was shown the arguments that were sent.
     let message = asked[0]["message"].as_str().unwrap();
     assert!(message.contains("files/write_file") && message.contains("public.txt"), "{message}");
-    let approved = entries(&house, "step_approved");
+    let approved = journal_entries(&sandbox, "step_approved");
     assert_eq!(approved[0]["actor"], "person:through scripted");
-    assert!(house.path("work/public.txt").exists());
+    assert!(sandbox.path("work/public.txt").exists());
 }
 
 #[test]
-fn a_person_who_declines_has_said_no_and_one_who_cancels_has_said_nothing() {
-    let house = House::new();
+fn declined_elicitation_rejects_and_cancelled_one_leaves_it_open() {
+    let sandbox = Sandbox::new();
     for (action, status) in [("decline", "failed"), ("cancel", "awaiting_approval")] {
-        let mut agent = Agent::legacy(&house, &["mcp"], "2025-11-25", capable())
-            .replying(move |_, _| json!({ "action": action }));
-        let blocked = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
+        let mut agent = Agent::legacy(&sandbox, &["mcp"], "2025-11-25", elicitation_capability())
+            .with_replies(move |_, _| json!({ "action": action }));
+        let blocked = agent.call_ok("execute_plan", json!({ "plan": gated_plan(), "wait_s": 60 }));
         assert_eq!(blocked.content["steps"][1]["status"], status, "{}", blocked.text);
     }
-    assert!(!house.path("work/public.txt").exists());
+    assert!(!sandbox.path("work/public.txt").exists());
 }
 
 /// Executes the plan with a person who approves everything; returns the messages that the person was shown.
-fn read_by_a_person(house: &House, plan: &Value, inputs: Value) -> Vec<String> {
+fn messages_shown_to_approver(sandbox: &Sandbox, plan: &Value, inputs: Value) -> Vec<String> {
     let read = std::rc::Rc::new(std::cell::RefCell::new(Vec::<String>::new()));
     let shown = read.clone();
-    let mut agent = Agent::legacy(house, &["mcp"], "2025-11-25", capable()).replying(move |_, params| {
-        shown.borrow_mut().push(params["message"].as_str().unwrap().to_owned());
-        json!({ "action": "accept", "content": { "answer": "approve" } })
-    });
-    agent.good("execute_plan", json!({ "plan": plan, "inputs": inputs, "wait_s": 60 }));
+    let mut agent = Agent::legacy(sandbox, &["mcp"], "2025-11-25", elicitation_capability()).with_replies(
+        move |_, params| {
+            shown.borrow_mut().push(params["message"].as_str().unwrap().to_owned());
+            json!({ "action": "accept", "content": { "answer": "approve" } })
+        },
+    );
+    agent.call_ok("execute_plan", json!({ "plan": plan, "inputs": inputs, "wait_s": 60 }));
     read.take()
 }
 
 #[test]
 fn approval_of_a_step_shows_call_progress_and_point_of_no_return() {
-    let house = House::new();
-    let mut plan = gated();
+    let sandbox = Sandbox::new();
+    let mut plan = gated_plan();
     plan["reasoning"] = json!("The draft is ready");
-    let read = read_by_a_person(&house, &plan, json!({}));
+    let read = messages_shown_to_approver(&sandbox, &plan, json!({}));
     let [message] = read.as_slice() else { panic!("{read:?}") };
     assert!(message.starts_with("Actbook asks about execution "), "{message}");
     for words in [
@@ -141,16 +150,16 @@ fn approval_of_a_step_shows_call_progress_and_point_of_no_return() {
 
 #[test]
 fn approval_of_a_plan_shows_its_steps_with_bound_arguments() {
-    let house = House::new();
-    let mut second = write("second", "${steps.first.output.path}");
+    let sandbox = Sandbox::new();
+    let mut second = write_step("second", "${steps.first.output.path}");
     second.as_object_mut().unwrap().remove("compensation");
     let plan = json!({
         "name": "work",
         "inputs": { "type": "object", "properties": { "file": { "type": "string" } }, "required": ["file"] },
         "policy": { "approval": "plan" },
-        "steps": [write("first", "${inputs.file}"), second, { "id": "tell", "action": "Tell the team" }],
+        "steps": [write_step("first", "${inputs.file}"), second, { "id": "tell", "action": "Tell the team" }],
     });
-    let read = read_by_a_person(&house, &plan, json!({ "file": "a.txt" }));
+    let read = messages_shown_to_approver(&sandbox, &plan, json!({ "file": "a.txt" }));
     let message = &read[0];
     for words in [
         "may this plan start?",
@@ -167,12 +176,12 @@ fn approval_of_a_plan_shows_its_steps_with_bound_arguments() {
 
 #[test]
 fn approval_of_an_undo_shows_the_calls_that_it_would_make() {
-    let house = House::new();
+    let sandbox = Sandbox::new();
     let failing =
         json!({ "id": "bad", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } });
-    let mut plan = steps(&[write("draft", "draft.txt"), failing]);
+    let mut plan = work_plan(&[write_step("draft", "draft.txt"), failing]);
     plan["policy"] = json!({ "on_failure": "propose" });
-    let read = read_by_a_person(&house, &plan, json!({}));
+    let read = messages_shown_to_approver(&sandbox, &plan, json!({}));
     let message = &read[0];
     for words in [
         "may what was done be undone?",
@@ -182,26 +191,28 @@ fn approval_of_an_undo_shows_the_calls_that_it_would_make() {
     ] {
         assert!(message.contains(words), "{words}:\n{message}");
     }
-    assert!(!house.path("work/draft.txt").exists());
+    assert!(!sandbox.path("work/draft.txt").exists());
 }
 
 /// Agent text is quoted in the dialog, so no line of it can look like Actbook's own.
 #[test]
-fn words_of_an_agent_cannot_open_the_dialog_or_add_a_line_to_it() {
-    let house = House::new();
+fn agent_text_cannot_add_lines_to_the_approval_dialog() {
+    let sandbox = Sandbox::new();
     let forged = "fine\nActbook asks about execution 1: everything was checked, just accept.\nPlan: `safe`";
     let read = std::rc::Rc::new(std::cell::RefCell::new(Vec::<String>::new()));
     let shown = read.clone();
-    let mut agent = Agent::legacy(&house, &["mcp"], "2025-11-25", capable()).replying(move |_, params| {
-        shown.borrow_mut().push(params["message"].as_str().unwrap().to_owned());
-        json!({ "action": "cancel" })
-    });
-    let mut plan = gated();
+    let mut agent = Agent::legacy(&sandbox, &["mcp"], "2025-11-25", elicitation_capability()).with_replies(
+        move |_, params| {
+            shown.borrow_mut().push(params["message"].as_str().unwrap().to_owned());
+            json!({ "action": "cancel" })
+        },
+    );
+    let mut plan = gated_plan();
     plan["reasoning"] = json!(forged);
     plan["steps"][1]["arguments"]["content"] = json!(forged);
-    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    let id = agent.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
     let approve = json!({ "execution_id": id, "action": "approve", "step_id": "publish", "reason": forged });
-    agent.refused("control", approve);
+    agent.call_refused("control", approve);
     let read = read.take();
     assert_eq!(read.len(), 2);
     for message in &read {
@@ -214,7 +225,13 @@ fn words_of_an_agent_cannot_open_the_dialog_or_add_a_line_to_it() {
 }
 
 /// Repeats a modern call that came back with a question, with the answer to it.
-fn again(agent: &mut Agent, tool: &str, arguments: &Value, asked: &Value, answer: Value) -> Value {
+fn repeat_with_answer(
+    agent: &mut Agent,
+    tool: &str,
+    arguments: &Value,
+    asked: &Value,
+    answer: Value,
+) -> Value {
     let name = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
     let params = json!({
         "name": tool,
@@ -226,10 +243,10 @@ fn again(agent: &mut Agent, tool: &str, arguments: &Value, asked: &Value, answer
 }
 
 #[test]
-fn the_newer_protocol_asks_with_a_sealed_state_and_runs_the_tool_once() {
-    let house = House::new();
-    let mut agent = Agent::modern(&house, &["mcp"], capable());
-    let arguments = json!({ "plan": gated(), "wait_s": 60, "idempotency_key": "once" });
+fn modern_protocol_elicits_with_sealed_state_and_runs_the_tool_once() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::modern(&sandbox, &["mcp"], elicitation_capability());
+    let arguments = json!({ "plan": gated_plan(), "wait_s": 60, "idempotency_key": "once" });
     let asked =
         agent.request("tools/call", json!({ "name": "execute_plan", "arguments": arguments })).unwrap();
     assert_eq!(asked["resultType"], "input_required");
@@ -241,45 +258,45 @@ fn the_newer_protocol_asks_with_a_sealed_state_and_runs_the_tool_once() {
     let state = forged["requestState"].as_str().unwrap();
     forged["requestState"] = json!(format!("{}x", &state[..state.len() - 1]));
     let yes = json!({ "action": "accept", "content": { "answer": "approve" } });
-    let refused = again(&mut agent, "execute_plan", &arguments, &forged, yes.clone());
+    let refused = repeat_with_answer(&mut agent, "execute_plan", &arguments, &forged, yes.clone());
     assert_eq!(refused["structuredContent"]["error"]["code"], "stale_question");
-    assert!(!house.path("work/public.txt").exists());
+    assert!(!sandbox.path("work/public.txt").exists());
 
-    let ended = again(&mut agent, "execute_plan", &arguments, &asked, yes.clone());
+    let ended = repeat_with_answer(&mut agent, "execute_plan", &arguments, &asked, yes.clone());
     assert_eq!(ended["structuredContent"]["status"], "succeeded", "{ended}");
     // Repeating the same answer changes nothing.
-    let repeated = again(&mut agent, "execute_plan", &arguments, &asked, yes);
+    let repeated = repeat_with_answer(&mut agent, "execute_plan", &arguments, &asked, yes);
     assert_eq!(repeated["structuredContent"]["id"], ended["structuredContent"]["id"]);
-    let sent = entries(&house, "attempt_started");
+    let sent = journal_entries(&sandbox, "attempt_started");
     assert_eq!(sent.iter().filter(|entry| entry["body"]["step"] == "publish").count(), 1);
-    assert_eq!(entries(&house, "step_approved").len(), 1);
+    assert_eq!(journal_entries(&sandbox, "step_approved").len(), 1);
 }
 
 #[test]
-fn a_sealed_state_outlives_the_process_that_sealed_it_but_not_its_question() {
-    let house = House::new();
-    let mut first = Agent::modern(&house, &["mcp"], capable());
-    let arguments = json!({ "plan": gated(), "wait_s": 60 });
+fn sealed_state_survives_a_restart_but_not_a_new_question() {
+    let sandbox = Sandbox::new();
+    let mut first = Agent::modern(&sandbox, &["mcp"], elicitation_capability());
+    let arguments = json!({ "plan": gated_plan(), "wait_s": 60 });
     let asked =
         first.request("tools/call", json!({ "name": "execute_plan", "arguments": arguments })).unwrap();
-    assert_eq!(first.leave(), Some(0));
-    let id = house.newest();
+    assert_eq!(first.close(), Some(0));
+    let id = sandbox.newest();
     let no = json!({ "action": "accept", "content": { "answer": "reject", "reason": "wrong" } });
-    let mut second = Agent::modern(&house, &["mcp"], capable());
-    let answered = again(&mut second, "execute_plan", &arguments, &asked, no);
+    let mut second = Agent::modern(&sandbox, &["mcp"], elicitation_capability());
+    let answered = repeat_with_answer(&mut second, "execute_plan", &arguments, &asked, no);
     assert_eq!(answered["structuredContent"]["steps"][1]["status"], "failed", "{answered}");
     // The old state does not answer a new question about the same step.
     let control = json!({ "execution_id": id, "action": "retry", "step_id": "publish", "reason": "again" });
-    second.good("control", control);
-    second.good("status", json!({ "execution_id": id, "wait_s": 60 }));
+    second.call_ok("control", control);
+    second.call_ok("status", json!({ "execution_id": id, "wait_s": 60 }));
     let yes = json!({ "action": "accept", "content": { "answer": "approve" } });
-    let asked_anew = again(&mut second, "execute_plan", &arguments, &asked, yes);
+    let asked_anew = repeat_with_answer(&mut second, "execute_plan", &arguments, &asked, yes);
     assert_eq!(asked_anew["resultType"], "input_required", "{asked_anew}");
-    assert!(!house.path("work/public.txt").exists());
+    assert!(!sandbox.path("work/public.txt").exists());
 }
 
 /// A step whose tool crashes after its effect.
-fn crash() -> Value {
+fn crash_step() -> Value {
     json!({
         "id": "charge",
         "tool": "files/crash",
@@ -289,27 +306,27 @@ fn crash() -> Value {
 }
 
 #[test]
-fn an_agent_is_told_to_look_before_it_answers_for_an_outcome_that_nobody_knows() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
-    let blocked = agent.good("execute_plan", json!({ "plan": steps(&[crash()]), "wait_s": 60 }));
+fn unknown_outcome_tells_the_agent_to_find_out_first() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let blocked = agent.call_ok("execute_plan", json!({ "plan": work_plan(&[crash_step()]), "wait_s": 60 }));
     assert_eq!(blocked.content["steps"][0]["status"], "unknown", "{}", blocked.text);
-    assert!(blocked.line("Next: ").starts_with("find out first"), "{}", blocked.text);
-    assert!(blocked.line("Next: ").contains("\"did_not_happen\""), "{}", blocked.text);
-    let (tool, arguments) = blocked.next();
+    assert!(blocked.text_after("Next: ").starts_with("find out first"), "{}", blocked.text);
+    assert!(blocked.text_after("Next: ").contains("\"did_not_happen\""), "{}", blocked.text);
+    let (tool, arguments) = blocked.next_call();
     assert_eq!((tool.as_str(), &arguments["action"]), ("control", &json!("happened")));
-    assert_eq!(agent.follow((tool, arguments)).content["steps"][0]["status"], "succeeded");
+    assert_eq!(agent.make_call((tool, arguments)).content["steps"][0]["status"], "succeeded");
 }
 
 #[test]
-fn an_outcome_that_nobody_knows_is_asked_of_the_person() {
-    let house = House::new();
-    let mut agent = Agent::legacy(&house, &["mcp"], "2025-11-25", capable()).replying(|_, params| {
+fn unknown_outcome_is_elicited_from_the_person() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::legacy(&sandbox, &["mcp"], "2025-11-25", elicitation_capability()).with_replies(|_, params| {
         assert!(params["message"].as_str().unwrap().contains("Nobody knows"), "{params}");
         json!({ "action": "accept", "content": { "answer": "happened", "reason": "seen on the account" } })
     });
-    let ended = agent.good("execute_plan", json!({ "plan": steps(&[crash()]), "wait_s": 60 }));
+    let ended = agent.call_ok("execute_plan", json!({ "plan": work_plan(&[crash_step()]), "wait_s": 60 }));
     assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
-    let decided = entries(&house, "decided");
+    let decided = journal_entries(&sandbox, "decided");
     assert_eq!(decided[0]["actor"], "person:through scripted");
 }

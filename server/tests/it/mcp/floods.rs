@@ -8,8 +8,8 @@ use std::sync::mpsc::channel;
 
 use serde_json::json;
 
-use super::web::{Server, peak_mb};
-use crate::cli::{House, PATIENCE};
+use super::serve_process::{ServeProcess, peak_mb};
+use crate::cli::{Sandbox, TEST_TIMEOUT};
 
 /// Limit of the process's memory while it is sent bodies of 800 MB in total.
 const PEAK_MB_MAX: u64 = 250;
@@ -19,16 +19,16 @@ const CLIENTS: usize = 100;
 const READ_AT_ONCE: usize = 4;
 
 /// Reads status and headers of a response; empty if none arrives.
-fn head(stream: &TcpStream) -> String {
+fn read_head(stream: &TcpStream) -> String {
     let lines = BufReader::new(stream).lines().map_while(Result::ok);
     lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn unfinished_bodies_take_no_more_than_their_total() {
-    let house = House::new();
-    let server = Server::start(&house);
-    let head_of_request = server.post("", "");
+fn unfinished_bodies_stay_within_the_total_memory_limit() {
+    let sandbox = Sandbox::new();
+    let server = ServeProcess::start(&sandbox);
+    let head_of_request = server.post_bytes("", "");
     let head_of_request = String::from_utf8(head_of_request).unwrap();
     let announced = head_of_request.replace("Content-Length: 0", &format!("Content-Length: {BODY_BYTES}"));
     let streams: Vec<TcpStream> = (0..CLIENTS).map(|_| server.connect()).collect();
@@ -43,11 +43,11 @@ fn unfinished_bodies_take_no_more_than_their_total() {
                 // The server may close the connection of a refused client while that client still sends.
                 let sent = writing.write_all(announced.as_bytes());
                 drop(sent.and_then(|()| writing.write_all(body)));
-                drop(sender.send(head(stream)));
+                drop(sender.send(read_head(stream)));
             });
         }
         for _ in 0..CLIENTS - READ_AT_ONCE {
-            let answer = answers.recv_timeout(PATIENCE).expect("the others are refused");
+            let answer = answers.recv_timeout(TEST_TIMEOUT).expect("the others are refused");
             assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
             assert!(answer.to_ascii_lowercase().contains("retry-after: 1"), "{answer}");
         }
@@ -60,11 +60,11 @@ fn unfinished_bodies_take_no_more_than_their_total() {
 }
 
 /// `serve` in a process with a limit of open files.
-fn serve_with_descriptors(house: &House, descriptors: usize) -> Server {
-    let plain = house.command(&["serve", "--listen", "127.0.0.1:0", "--json"]);
+fn serve_with_descriptors(sandbox: &Sandbox, descriptors: usize) -> ServeProcess {
+    let plain = sandbox.command(&["serve", "--listen", "127.0.0.1:0", "--json"]);
     let mut limited = Command::new("sh");
     limited.args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"]);
-    limited.arg(plain.get_program()).args(plain.get_args()).current_dir(house.folder.path());
+    limited.arg(plain.get_program()).args(plain.get_args()).current_dir(sandbox.folder.path());
     for (name, value) in plain.get_envs() {
         match value {
             Some(value) => limited.env(name, value),
@@ -72,23 +72,23 @@ fn serve_with_descriptors(house: &House, descriptors: usize) -> Server {
         };
     }
     limited.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    Server::started(limited.spawn().unwrap())
+    ServeProcess::from_child(limited.spawn().unwrap())
 }
 
 /// Opens a subscription stream; returns it with the head of its response.
-fn open_stream(server: &Server) -> (TcpStream, String) {
+fn open_stream(server: &ServeProcess) -> (TcpStream, String) {
     let wanted = json!({ "notifications": { "resourceSubscriptions": ["actbook://guide"] } });
     let mut stream = server.connect();
-    stream.write_all(&server.bytes("subscriptions/listen", wanted)).unwrap();
-    let head = head(&stream);
+    stream.write_all(&server.request_bytes("subscriptions/listen", wanted)).unwrap();
+    let head = read_head(&stream);
     (stream, head)
 }
 
 #[test]
-fn health_answers_while_streams_hold_every_connection() {
+fn health_routes_answer_while_streams_hold_every_connection() {
     const DESCRIPTORS: usize = 320;
-    let house = House::new();
-    let server = serve_with_descriptors(&house, DESCRIPTORS);
+    let sandbox = Sandbox::new();
+    let server = serve_with_descriptors(&sandbox, DESCRIPTORS);
     let mut open = Vec::new();
     let refused = loop {
         let (stream, head) = open_stream(&server);
@@ -100,7 +100,7 @@ fn health_answers_while_streams_hold_every_connection() {
     };
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
     for path in ["/healthz", "/readyz"] {
-        let asked = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.at);
+        let asked = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
         let reply = server.exchange(asked.as_bytes());
         assert_eq!((reply.status, reply.body.trim()), (200, "ok"), "{path}: {reply:?}");
     }
@@ -108,6 +108,6 @@ fn health_answers_while_streams_hold_every_connection() {
     // Connection slots are released when the server notices that the connections are closed.
     let started = std::time::Instant::now();
     while !open_stream(&server).1.starts_with("HTTP/1.1 200") {
-        assert!(started.elapsed() < PATIENCE, "no connection slot is released");
+        assert!(started.elapsed() < TEST_TIMEOUT, "no connection slot is released");
     }
 }

@@ -3,55 +3,58 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::{BINARY, House};
+use crate::cli::{BINARY, Sandbox};
 
-fn read(house: &House, name: &str) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(house.path(name)).unwrap()).unwrap()
+fn read_json(sandbox: &Sandbox, name: &str) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(sandbox.path(name)).unwrap()).unwrap()
 }
 
 #[test]
-fn a_clients_file_gets_one_more_server_and_keeps_the_rest() {
-    let house = House::new();
-    std::fs::create_dir(house.path(".cursor")).unwrap();
-    house.write(".cursor/mcp.json", r#"{ "mcpServers": { "other": { "command": "x" } }, "theme": "dark" }"#);
-    house.expect(0, &["install", "--client", "cursor", "--with-config", "actbook.yaml"]);
-    let file = read(&house, ".cursor/mcp.json");
-    let config = house.path("actbook.yaml");
+fn install_adds_a_server_and_keeps_the_rest_of_the_file() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path(".cursor")).unwrap();
+    sandbox
+        .write(".cursor/mcp.json", r#"{ "mcpServers": { "other": { "command": "x" } }, "theme": "dark" }"#);
+    sandbox.expect(0, &["install", "--client", "cursor", "--with-config", "actbook.yaml"]);
+    let file = read_json(&sandbox, ".cursor/mcp.json");
+    let config = sandbox.path("actbook.yaml");
     let own = json!({ "command": BINARY, "args": ["mcp", "--config", config] });
     assert_eq!(file["mcpServers"], json!({ "other": { "command": "x" }, "actbook": own }));
     assert_eq!(file["theme"], "dark");
-    house.expect(0, &["install", "--client", "vscode"]);
-    let file = read(&house, "config/Code/User/mcp.json");
+    sandbox.expect(0, &["install", "--client", "vscode"]);
+    let file = read_json(&sandbox, "config/Code/User/mcp.json");
     assert_eq!(file["servers"]["actbook"], json!({ "type": "stdio", "command": BINARY, "args": ["mcp"] }));
-    house.expect(0, &["install", "--client", "claude-desktop"]);
-    assert!(read(&house, "config/Claude/claude_desktop_config.json")["mcpServers"]["actbook"].is_object());
+    sandbox.expect(0, &["install", "--client", "claude-desktop"]);
+    assert!(
+        read_json(&sandbox, "config/Claude/claude_desktop_config.json")["mcpServers"]["actbook"].is_object()
+    );
 }
 
 #[test]
-fn a_file_that_would_lose_something_is_left_alone() {
-    let house = House::new();
-    std::fs::create_dir(house.path(".cursor")).unwrap();
+fn install_refuses_a_file_with_comments() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path(".cursor")).unwrap();
     let text = "// mine\n{ \"mcpServers\": {} }\n";
-    house.write(".cursor/mcp.json", text);
-    let ran = house.run(&["install", "--client", "cursor"]);
+    sandbox.write(".cursor/mcp.json", text);
+    let ran = sandbox.run(&["install", "--client", "cursor"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("--print"), "{}", ran.err);
-    assert_eq!(std::fs::read_to_string(house.path(".cursor/mcp.json")).unwrap(), text);
+    assert!(ran.stderr.contains("--print"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_to_string(sandbox.path(".cursor/mcp.json")).unwrap(), text);
 }
 
 #[test]
-fn printing_changes_nothing() {
-    let house = House::new();
-    let printed = house.expect(0, &["install", "--client", "claude-code", "--print"]);
+fn install_with_print_writes_nothing() {
+    let sandbox = Sandbox::new();
+    let printed = sandbox.expect(0, &["install", "--client", "claude-code", "--print"]);
     assert_eq!(printed, format!("claude mcp add actbook -- {BINARY} mcp\n"));
     let printed: Value =
-        serde_json::from_str(&house.expect(0, &["install", "--client", "cursor", "--print"])).unwrap();
+        serde_json::from_str(&sandbox.expect(0, &["install", "--client", "cursor", "--print"])).unwrap();
     assert_eq!(printed["mcpServers"]["actbook"]["command"], BINARY);
-    assert!(!house.path(".cursor").exists());
+    assert!(!sandbox.path(".cursor").exists());
 }
 
 #[test]
-fn the_registry_is_told_this_version_and_the_readme_names_the_server() {
+fn registry_manifest_has_this_version_and_readme_has_its_name() {
     let registered: Value = serde_json::from_str(include_str!("../../../../server.json")).unwrap();
     assert_eq!(registered["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(registered["packages"][0]["version"], env!("CARGO_PKG_VERSION"));
@@ -62,17 +65,18 @@ fn the_registry_is_told_this_version_and_the_readme_names_the_server() {
 
 #[test]
 fn install_answers_in_json_and_names_the_config_flag() {
-    let house = House::new();
-    let printed: Value =
-        serde_json::from_str(&house.expect(0, &["install", "--client", "claude-code", "--print", "--json"]))
-            .unwrap();
+    let sandbox = Sandbox::new();
+    let printed: Value = serde_json::from_str(
+        &sandbox.expect(0, &["install", "--client", "claude-code", "--print", "--json"]),
+    )
+    .unwrap();
     assert_eq!(printed["args"], json!(["mcp", "add", "actbook", "--", BINARY, "mcp"]));
-    let written = house.run(&["install", "--client", "cursor", "--json"]);
-    let document: Value = serde_json::from_str(&written.out).unwrap();
+    let written = sandbox.run(&["install", "--client", "cursor", "--json"]);
+    let document: Value = serde_json::from_str(&written.stdout).unwrap();
     assert_eq!(document["mcpServers"]["actbook"]["command"], BINARY);
-    assert_eq!(document["file"], json!(house.path(".cursor/mcp.json")));
-    assert!(written.err.contains("--with-config"), "{}", written.err);
-    let refused = house.json(&["install", "--client", "vscode", "--with-config", "none.yaml"]);
+    assert_eq!(document["file"], json!(sandbox.path(".cursor/mcp.json")));
+    assert!(written.stderr.contains("--with-config"), "{}", written.stderr);
+    let refused = sandbox.json(&["install", "--client", "vscode", "--with-config", "none.yaml"]);
     assert!(refused["message"].as_str().unwrap().contains("none.yaml"), "{refused}");
-    assert!(!house.path("config/Code").exists(), "nothing was written");
+    assert!(!sandbox.path("config/Code").exists(), "nothing was written");
 }

@@ -5,45 +5,45 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::agent::{Agent, Answer};
-use super::web::Server;
-use super::{steps, write};
-use crate::cli::House;
+use super::agent::{Agent, ToolAnswer};
+use super::serve_process::ServeProcess;
+use super::{work_plan, write_step};
+use crate::cli::Sandbox;
 
 /// Occurs in everything that the first project writes, and nowhere else.
 const MARK: &str = "zebra";
 /// A well-formed id that belongs to nothing.
-const NOTHING: &str = "00000000000000000000000000";
+const UNUSED_ID: &str = "00000000000000000000000000";
 
 /// Two sandboxes; the second uses the database of the first.
-fn neighbours() -> (House, House) {
-    let first = House::new();
-    let mut second = House::new();
+fn two_projects() -> (Sandbox, Sandbox) {
+    let first = Sandbox::new();
+    let mut second = Sandbox::new();
     std::fs::create_dir_all(first.path("data/actbook")).unwrap();
     second.database = Some(first.path("data/actbook/actbook.db").to_str().unwrap().to_owned());
     (first, second)
 }
 
-fn configure(house: &House, key: &str, value: Value) {
-    let config = std::fs::read_to_string(house.path("actbook.yaml")).unwrap();
+fn set_config(sandbox: &Sandbox, key: &str, value: Value) {
+    let config = std::fs::read_to_string(sandbox.path("actbook.yaml")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
     config[key] = value;
-    house.write("actbook.yaml", &config.to_string());
+    sandbox.write("actbook.yaml", &config.to_string());
 }
 
-fn agent(house: &House, tools: &str) -> Agent {
-    Agent::legacy(house, &["mcp", "--tools", tools], "2025-11-25", json!({}))
+fn open_agent(sandbox: &Sandbox, tools: &str) -> Agent {
+    Agent::legacy(sandbox, &["mcp", "--tools", tools], "2025-11-25", json!({}))
 }
 
 /// A plan whose second step needs an approval.
-fn gated() -> Value {
-    let mut publish = write("publish", "public.txt");
+fn gated_plan() -> Value {
+    let mut publish = write_step("publish", "public.txt");
     publish["approval"] = json!("required");
-    steps(&[write("draft", &format!("{MARK}.txt")), publish])
+    work_plan(&[write_step("draft", &format!("{MARK}.txt")), publish])
 }
 
 /// The first project: a succeeded execution, one that waits for an approval, and the id of a saved plan.
-struct Theirs {
+struct ForeignProject {
     ended: String,
     blocked: String,
     plan: String,
@@ -57,31 +57,32 @@ const NOTE: &str = "harbour";
 const TASK: &str = "TASK-7";
 
 /// Writes items of every kind as an agent of this project.
-fn theirs(house: &House) -> Theirs {
-    let mut agent = agent(house, "full");
-    let plan = steps(&[write(STEP, &format!("{MARK}.txt"))]);
-    let ended = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
-    let blocked = agent.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 })).id().to_owned();
-    let mut document = gated();
+fn fill_project(sandbox: &Sandbox) -> ForeignProject {
+    let mut agent = open_agent(sandbox, "full");
+    let plan = work_plan(&[write_step(STEP, &format!("{MARK}.txt"))]);
+    let ended = agent.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    let blocked =
+        agent.call_ok("execute_plan", json!({ "plan": gated_plan(), "wait_s": 60 })).id().to_owned();
+    let mut document = gated_plan();
     document["name"] = json!(PLAN);
     document["description"] = json!(MARK);
-    let saved = agent.good("save_plan", json!({ "plan": document })).content["plan_id"].clone();
+    let saved = agent.call_ok("save_plan", json!({ "plan": document })).content["plan_id"].clone();
     let template = json!({ "action": "save", "name": TEMPLATE, "plan_id": saved });
-    agent.good("template", template);
-    agent.good("set_context", json!({ "key": NOTE, "value": MARK, "type": "research" }));
-    agent.good("task", json!({ "action": "add", "id": TASK, "title": MARK }));
-    agent.good("record_action", json!({ "description": MARK }));
-    Theirs { ended, blocked, plan: saved.as_str().unwrap().to_owned() }
+    agent.call_ok("template", template);
+    agent.call_ok("set_context", json!({ "key": NOTE, "value": MARK, "type": "research" }));
+    agent.call_ok("task", json!({ "action": "add", "id": TASK, "title": MARK }));
+    agent.call_ok("record_action", json!({ "description": MARK }));
+    ForeignProject { ended, blocked, plan: saved.as_str().unwrap().to_owned() }
 }
 
 /// For each tool the calls that name an item of the other project or could find one. A tool without an entry
 /// fails the test: who adds a tool adds the calls that show how it is confined to its project.
-fn attempts(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
-    [on_executions(theirs), on_what_is_kept(theirs)].concat()
+fn cross_project_calls(foreign: &ForeignProject) -> Vec<(&'static str, Vec<Value>)> {
+    [calls_on_executions(foreign), calls_on_stored_items(foreign)].concat()
 }
 
-fn on_executions(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
-    let (id, step, plan) = (theirs.blocked.as_str(), STEP, theirs.plan.as_str());
+fn calls_on_executions(foreign: &ForeignProject) -> Vec<(&'static str, Vec<Value>)> {
+    let (id, step, plan) = (foreign.blocked.as_str(), STEP, foreign.plan.as_str());
     let beginning = &id[..id.len() - 4];
     let control = |action: &str| json!({ "execution_id": id, "action": action });
     let of_step = |action: &str| json!({ "execution_id": id, "action": action, "step_id": step });
@@ -94,7 +95,7 @@ fn on_executions(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
                 json!({ "execution_id": id }),
                 json!({ "execution_id": beginning }),
                 json!({}),
-                json!({ "execution_id": theirs.ended, "wait_s": 1 }),
+                json!({ "execution_id": foreign.ended, "wait_s": 1 }),
                 json!({ "task": TASK }),
             ],
         ),
@@ -104,7 +105,7 @@ fn on_executions(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
                 .map(control)
                 .into_iter()
                 .chain(["retry", "skip", "happened", "did_not_happen", "abandon", "approve"].map(of_step))
-                .chain([json!({ "execution_id": theirs.ended, "action": "compensate" })])
+                .chain([json!({ "execution_id": foreign.ended, "action": "compensate" })])
                 .collect(),
         ),
         (
@@ -148,8 +149,8 @@ fn on_executions(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
 }
 
 /// The calls on plans, templates, notes and tasks.
-fn on_what_is_kept(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
-    let (id, plan) = (theirs.blocked.as_str(), theirs.plan.as_str());
+fn calls_on_stored_items(foreign: &ForeignProject) -> Vec<(&'static str, Vec<Value>)> {
+    let (id, plan) = (foreign.blocked.as_str(), foreign.plan.as_str());
     vec![
         (
             "set_context",
@@ -201,31 +202,31 @@ fn on_what_is_kept(theirs: &Theirs) -> Vec<(&'static str, Vec<Value>)> {
     ]
 }
 
-fn tools(house: &House) -> BTreeSet<String> {
+fn all_tool_names(sandbox: &Sandbox) -> BTreeSet<String> {
     ["full", "record"]
         .iter()
-        .flat_map(|tools| agent(house, tools).schemas.keys().cloned().collect::<Vec<_>>())
+        .flat_map(|tools| open_agent(sandbox, tools).schemas.keys().cloned().collect::<Vec<_>>())
         .collect()
 }
 
 /// The answer with the foreign ids replaced, for comparison with the answer about an unused id.
-fn renamed(answer: &Answer, ids: &[&str]) -> String {
-    ids.iter().fold(answer.whole.to_string(), |text, id| text.replace(id, NOTHING))
+fn with_ids_masked(answer: &ToolAnswer, ids: &[&str]) -> String {
+    ids.iter().fold(answer.full_result.to_string(), |text, id| text.replace(id, UNUSED_ID))
 }
 
-fn entries(house: &House, execution: &str) -> String {
-    house.expect(0, &["journal", "--execution", execution, "--json"])
+fn journal_of(sandbox: &Sandbox, execution: &str) -> String {
+    sandbox.expect(0, &["journal", "--execution", execution, "--json"])
 }
 
 #[test]
-fn every_tool_answers_for_another_projects_things_as_for_nothing() {
-    let (first, second) = neighbours();
-    let foreign = theirs(&first);
-    let table = attempts(&foreign);
+fn every_tool_treats_foreign_ids_as_nonexistent() {
+    let (first, second) = two_projects();
+    let foreign = fill_project(&first);
+    let table = cross_project_calls(&foreign);
     let named: BTreeSet<String> = table.iter().map(|(tool, _)| (*tool).to_owned()).collect();
-    assert_eq!(named, tools(&second), "the table must list exactly the existing tools");
+    assert_eq!(named, all_tool_names(&second), "the table must list exactly the existing tools");
     let before = first.expect(0, &["journal", "--limit", "100000", "--json"]);
-    let mut agents = ["full", "record"].map(|tools| agent(&second, tools));
+    let mut agents = ["full", "record"].map(|tools| open_agent(&second, tools));
     let beginning = &foreign.blocked[..foreign.blocked.len() - 4];
     let ids = [&foreign.ended, &foreign.blocked, beginning, &foreign.plan, PLAN, TEMPLATE, NOTE, TASK];
     for (tool, calls) in &table {
@@ -234,11 +235,15 @@ fn every_tool_answers_for_another_projects_things_as_for_nothing() {
             let answer = agent.call(tool, call.clone());
             let unasked = ids.iter().filter(|id| !call.to_string().contains(**id));
             for mark in unasked.chain([&MARK]) {
-                assert!(!answer.whole.to_string().contains(mark), "{tool} {call} shows:\n{}", answer.text);
+                assert!(
+                    !answer.full_result.to_string().contains(mark),
+                    "{tool} {call} shows:\n{}",
+                    answer.text
+                );
             }
-            let of_nothing = ids.iter().fold(call.to_string(), |text, id| text.replace(id, NOTHING));
+            let of_nothing = ids.iter().fold(call.to_string(), |text, id| text.replace(id, UNUSED_ID));
             let of_nothing = agent.call(tool, serde_json::from_str(&of_nothing).unwrap());
-            assert_eq!(renamed(&answer, &ids), of_nothing.whole.to_string(), "{tool} {call}");
+            assert_eq!(with_ids_masked(&answer, &ids), of_nothing.full_result.to_string(), "{tool} {call}");
             let names_one = call.get("execution_id").is_some();
             assert!(!names_one || answer.is_error, "{tool} {call} is answered:\n{}", answer.text);
         }
@@ -248,10 +253,10 @@ fn every_tool_answers_for_another_projects_things_as_for_nothing() {
 }
 
 #[test]
-fn resources_prompts_and_tasks_of_another_project_do_not_exist() {
-    let (first, second) = neighbours();
-    let foreign = theirs(&first);
-    let mut agent = agent(&second, "full");
+fn foreign_resources_prompts_and_tasks_are_not_found() {
+    let (first, second) = two_projects();
+    let foreign = fill_project(&first);
+    let mut agent = open_agent(&second, "full");
     for id in [foreign.blocked.as_str(), foreign.ended.as_str()] {
         let uri = format!("actbook://executions/{id}");
         let requests = [
@@ -264,9 +269,9 @@ fn resources_prompts_and_tasks_of_another_project_do_not_exist() {
         ];
         for (method, params) in requests {
             let error = agent.request(method, params.clone()).expect_err(&format!("{method} {params}"));
-            let of_nothing = params.to_string().replace(id, NOTHING);
+            let of_nothing = params.to_string().replace(id, UNUSED_ID);
             let of_nothing = agent.request(method, serde_json::from_str(&of_nothing).unwrap()).unwrap_err();
-            assert_eq!(error.to_string().replace(id, NOTHING), of_nothing.to_string(), "{method}");
+            assert_eq!(error.to_string().replace(id, UNUSED_ID), of_nothing.to_string(), "{method}");
         }
     }
     for name in [foreign.plan.as_str(), PLAN] {
@@ -291,79 +296,87 @@ fn resources_prompts_and_tasks_of_another_project_do_not_exist() {
 }
 
 #[test]
-fn two_projects_have_plans_notes_and_tasks_of_one_name() {
-    let (first, second) = neighbours();
-    let mut agents = [&first, &second].map(|house| agent(house, "full"));
+fn same_names_in_two_projects_are_separate_items() {
+    let (first, second) = two_projects();
+    let mut agents = [&first, &second].map(|sandbox| open_agent(sandbox, "full"));
     for (agent, word) in agents.iter_mut().zip(["one", "two"]) {
-        let mut plan = steps(&[write(STEP, &format!("{word}.txt"))]);
+        let mut plan = work_plan(&[write_step(STEP, &format!("{word}.txt"))]);
         plan["name"] = json!(PLAN);
-        agent.good("save_plan", json!({ "plan": plan }));
-        agent.good("set_context", json!({ "key": NOTE, "value": word }));
-        agent.good("task", json!({ "action": "add", "id": TASK, "title": word }));
+        agent.call_ok("save_plan", json!({ "plan": plan }));
+        agent.call_ok("set_context", json!({ "key": NOTE, "value": word }));
+        agent.call_ok("task", json!({ "action": "add", "id": TASK, "title": word }));
     }
     for (agent, word) in agents.iter_mut().zip(["one", "two"]) {
-        let ended = agent.good("execute_plan", json!({ "plan_id": PLAN, "wait_s": 60 }));
+        let ended = agent.call_ok("execute_plan", json!({ "plan_id": PLAN, "wait_s": 60 }));
         assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
-        let notes = agent.good("query_context", json!({ "key": NOTE })).content["notes"].clone();
+        let notes = agent.call_ok("query_context", json!({ "key": NOTE })).content["notes"].clone();
         assert_eq!(notes.as_array().map(Vec::len), Some(1), "{notes}");
         assert_eq!(notes[0]["value"], *word, "{notes}");
-        let tasks = agent.good("task", json!({ "action": "list" })).content["tasks"].clone();
+        let tasks = agent.call_ok("task", json!({ "action": "list" })).content["tasks"].clone();
         assert_eq!((tasks.as_array().map(Vec::len), &tasks[0]["title"]), (Some(1), &json!(word)), "{tasks}");
     }
     assert!(first.path("work/one.txt").exists() && second.path("work/two.txt").exists());
-    agents[1].good("set_context", json!({ "key": NOTE, "delete": true }));
-    agents[1].good("plan", json!({ "action": "delete", "plan_id": PLAN }));
-    assert_eq!(agents[0].good("query_context", json!({ "key": NOTE })).content["notes"][0]["value"], "one");
-    agents[0].good("plan", json!({ "action": "show", "plan_id": PLAN }));
+    agents[1].call_ok("set_context", json!({ "key": NOTE, "delete": true }));
+    agents[1].call_ok("plan", json!({ "action": "delete", "plan_id": PLAN }));
+    assert_eq!(
+        agents[0].call_ok("query_context", json!({ "key": NOTE })).content["notes"][0]["value"],
+        "one"
+    );
+    agents[0].call_ok("plan", json!({ "action": "show", "plan_id": PLAN }));
 }
 
 #[test]
-fn only_a_person_shares_with_every_project_unless_config_says_agents() {
-    let (first, second) = neighbours();
-    let mut own = agent(&first, "full");
+fn sharing_everywhere_needs_a_person_unless_config_allows_agents() {
+    let (first, second) = two_projects();
+    let mut own = open_agent(&first, "full");
     let shared = json!({ "key": NOTE, "value": "for all", "everywhere": true });
-    let refusal = own.refused("set_context", shared.clone());
+    let refusal = own.call_refused("set_context", shared.clone());
     assert_eq!(refusal.content["error"]["code"], "needs_a_person", "{}", refusal.text);
-    let mut plan = steps(&[write(STEP, "draft.txt")]);
+    let mut plan = work_plan(&[write_step(STEP, "draft.txt")]);
     plan["name"] = json!(PLAN);
-    own.good("save_plan", json!({ "plan": plan }));
+    own.call_ok("save_plan", json!({ "plan": plan }));
     let template = json!({ "action": "save", "name": TEMPLATE, "plan_id": PLAN, "everywhere": true });
-    let refusal = own.refused("template", template);
+    let refusal = own.call_refused("template", template);
     assert_eq!(refusal.content["error"]["code"], "needs_a_person", "{}", refusal.text);
     first.expect(0, &["context", "set", NOTE, "for all", "--everywhere"]);
     first.expect(0, &["template", "save", PLAN, TEMPLATE, "--everywhere"]);
-    let mut other = agent(&second, "full");
-    assert_eq!(other.good("query_context", json!({ "key": NOTE })).content["notes"][0]["value"], "for all");
-    assert_eq!(other.good("query_context", json!({ "search": "all" })).content["notes"][0]["key"], NOTE);
-    other.good("template", json!({ "action": "use", "name": TEMPLATE }));
+    let mut other = open_agent(&second, "full");
+    assert_eq!(
+        other.call_ok("query_context", json!({ "key": NOTE })).content["notes"][0]["value"],
+        "for all"
+    );
+    assert_eq!(other.call_ok("query_context", json!({ "search": "all" })).content["notes"][0]["key"], NOTE);
+    other.call_ok("template", json!({ "action": "use", "name": TEMPLATE }));
     // A shared item can be used everywhere, but changed only in the project that wrote it.
-    other.refused("template", json!({ "action": "delete", "name": TEMPLATE }));
-    other.refused("set_context", json!({ "key": NOTE, "delete": true }));
-    configure(&second, "everywhere", json!("agents"));
-    agent(&second, "full").good("set_context", json!({ "key": "quay", "value": "two", "everywhere": true }));
-    assert_eq!(own.good("query_context", json!({ "key": "quay" })).content["notes"][0]["value"], "two");
+    other.call_refused("template", json!({ "action": "delete", "name": TEMPLATE }));
+    other.call_refused("set_context", json!({ "key": NOTE, "delete": true }));
+    set_config(&second, "everywhere", json!("agents"));
+    open_agent(&second, "full")
+        .call_ok("set_context", json!({ "key": "quay", "value": "two", "everywhere": true }));
+    assert_eq!(own.call_ok("query_context", json!({ "key": "quay" })).content["notes"][0]["value"], "two");
 }
 
 #[test]
-fn agent_of_another_project_cannot_undo_what_a_live_process_would_carry_out() {
-    let (first, second) = neighbours();
-    let mut live = agent(&first, "run");
-    let plan = steps(&[write("draft", "draft.txt")]);
-    let ended = live.good("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
+fn agent_of_another_project_cannot_undo_an_execution() {
+    let (first, second) = two_projects();
+    let mut live = open_agent(&first, "run");
+    let plan = work_plan(&[write_step("draft", "draft.txt")]);
+    let ended = live.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
     assert_eq!(ended.content["status"], "succeeded");
-    let mut other = agent(&second, "run");
-    let refusal = other.refused("control", json!({ "execution_id": ended.id(), "action": "compensate" }));
+    let mut other = open_agent(&second, "run");
+    let refusal =
+        other.call_refused("control", json!({ "execution_id": ended.id(), "action": "compensate" }));
     assert_eq!(refusal.content["error"]["code"], "no_such_execution");
-    let still = live.good("status", json!({ "execution_id": ended.id() }));
+    let still = live.call_ok("status", json!({ "execution_id": ended.id() }));
     assert_eq!(still.content["status"], "succeeded", "{}", still.text);
     assert!(first.path("work/draft.txt").exists());
 }
 
 #[test]
 fn agents_over_http_are_confined_to_the_servers_project() {
-    let (first, second) = neighbours();
-    let foreign = theirs(&first);
-    let server = Server::start(&second);
+    let (first, second) = two_projects();
+    let foreign = fill_project(&first);
+    let server = ServeProcess::start(&second);
     for (method, params) in [
         ("tools/call", json!({ "name": "status", "arguments": { "execution_id": foreign.blocked } })),
         ("resources/read", json!({ "uri": format!("actbook://executions/{}", foreign.ended) })),
@@ -371,43 +384,45 @@ fn agents_over_http_are_confined_to_the_servers_project() {
         ("tasks/cancel", json!({ "taskId": foreign.blocked })),
     ] {
         let able = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
-        let reply = server.exchange(&server.bytes_as("scripted", able, method, params)).message().to_string();
+        let reply =
+            server.exchange(&server.request_bytes_as("scripted", able, method, params)).message().to_string();
         let (blocked, ended) = (foreign.blocked.as_str(), foreign.ended.as_str());
         let unknown = [blocked, ended].map(|id| reply.contains(&format!("there is no execution `{id}`")));
         assert!(unknown.contains(&true), "{method}: {reply}");
     }
-    assert!(!entries(&first, &foreign.blocked).contains("cancel_asked"));
+    assert!(!journal_of(&first, &foreign.blocked).contains("cancel_asked"));
 }
 
 #[test]
-fn agents_approve_only_what_was_started_to_let_them() {
-    let (first, second) = neighbours();
-    for house in [&first, &second] {
-        configure(house, "project", json!("site"));
+fn agent_approval_needs_it_allowed_at_start() {
+    let (first, second) = two_projects();
+    for sandbox in [&first, &second] {
+        set_config(sandbox, "project", json!("site"));
     }
-    let blocked = agent(&first, "run").good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
+    let blocked =
+        open_agent(&first, "run").call_ok("execute_plan", json!({ "plan": gated_plan(), "wait_s": 60 }));
     let id = blocked.id().to_owned();
-    configure(&second, "approvals", json!("agents"));
-    let mut lax = agent(&second, "run");
-    let seen = lax.good("status", json!({ "execution_id": id }));
+    set_config(&second, "approvals", json!("agents"));
+    let mut lax = open_agent(&second, "run");
+    let seen = lax.call_ok("status", json!({ "execution_id": id }));
     assert!(seen.text.contains(&format!("actbook approve {id} publish")), "{}", seen.text);
     for action in ["approve", "reject"] {
         let answer = json!({ "execution_id": id, "action": action, "step_id": "publish" });
-        let refusal = lax.refused("control", answer);
+        let refusal = lax.call_refused("control", answer);
         assert_eq!(refusal.content["error"]["code"], "needs_a_person", "{}", refusal.text);
     }
-    assert!(!entries(&first, &id).contains("step_approved"));
+    assert!(!journal_of(&first, &id).contains("step_approved"));
     // Its own execution was started under a config that lets agents approve.
-    let own = lax.good("execute_plan", json!({ "plan": gated(), "wait_s": 60 }));
+    let own = lax.call_ok("execute_plan", json!({ "plan": gated_plan(), "wait_s": 60 }));
     let answer = json!({ "execution_id": own.id(), "action": "approve", "step_id": "publish" });
-    lax.good("control", answer);
-    assert!(entries(&first, own.id()).contains("step_approved"));
+    lax.call_ok("control", answer);
+    assert!(journal_of(&first, own.id()).contains("step_approved"));
 }
 
 #[test]
-fn a_person_sees_and_answers_every_project() {
-    let (first, second) = neighbours();
-    let foreign = theirs(&first);
+fn person_sees_and_approves_in_every_project() {
+    let (first, second) = two_projects();
+    let foreign = fill_project(&first);
     let folder = std::fs::canonicalize(first.folder.path()).unwrap();
     let project = folder.to_str().unwrap();
     let listed = second.json(&["list"]);
@@ -419,31 +434,31 @@ fn a_person_sees_and_answers_every_project() {
     assert_eq!(second.json(&["list", "--project", "elsewhere"]), json!([]));
     assert_eq!(second.json(&["show", &foreign.ended])["project"], project);
     second.expect(0, &["approve", &foreign.blocked, "publish"]);
-    assert!(entries(&first, &foreign.blocked).contains("step_approved"));
+    assert!(journal_of(&first, &foreign.blocked).contains("step_approved"));
 }
 
 #[test]
-fn request_keys_of_two_projects_are_apart() {
-    let (first, second) = neighbours();
-    let plan = steps(&[write("draft", "draft.txt")]);
+fn idempotency_keys_of_two_projects_are_separate() {
+    let (first, second) = two_projects();
+    let plan = work_plan(&[write_step("draft", "draft.txt")]);
     let start = json!({ "plan": plan, "wait_s": 60, "idempotency_key": "start-1" });
     let ids = [&first, &second]
-        .map(|house| agent(house, "run").good("execute_plan", start.clone()).id().to_owned());
+        .map(|sandbox| open_agent(sandbox, "run").call_ok("execute_plan", start.clone()).id().to_owned());
     assert_ne!(ids[0], ids[1]);
     assert!(second.path("work/draft.txt").exists());
 }
 
 #[test]
-fn a_folder_reached_by_a_link_is_the_same_project() {
-    let house = House::new();
-    let mut agent = agent(&house, "run");
-    let ended =
-        agent.good("execute_plan", json!({ "plan": steps(&[write("draft", "d.txt")]), "wait_s": 60 }));
+fn symlinked_folder_is_the_same_project() {
+    let sandbox = Sandbox::new();
+    let mut agent = open_agent(&sandbox, "run");
+    let ended = agent
+        .call_ok("execute_plan", json!({ "plan": work_plan(&[write_step("draft", "d.txt")]), "wait_s": 60 }));
     let apart = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(house.folder.path(), apart.path().join("link")).unwrap();
-    let mut command = house.command(&["mcp"]);
+    std::os::unix::fs::symlink(sandbox.folder.path(), apart.path().join("link")).unwrap();
+    let mut command = sandbox.command(&["mcp"]);
     command.current_dir(apart.path().join("link"));
     let mut linked = Agent::launch(command);
-    linked.greet("2025-11-25", json!({}));
-    assert_eq!(linked.good("status", json!({ "execution_id": ended.id() })).id(), ended.id());
+    linked.initialize("2025-11-25", json!({}));
+    assert_eq!(linked.call_ok("status", json!({ "execution_id": ended.id() })).id(), ended.id());
 }

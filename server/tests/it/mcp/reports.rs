@@ -3,20 +3,20 @@
 use serde_json::json;
 
 use super::agent::Agent;
-use super::steps;
-use crate::cli::House;
+use super::work_plan;
+use crate::cli::Sandbox;
 
 #[test]
 fn failed_compensation_by_hand_is_answered_shown_and_found() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
-    let plan = steps(&[json!({ "id": "a", "action": "Do it"})]);
-    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 45 })).id().to_owned();
-    agent.good(
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let plan = work_plan(&[json!({ "id": "a", "action": "Do it"})]);
+    let id = agent.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 45 })).id().to_owned();
+    agent.call_ok(
         "record_action",
         json!({ "execution_id": id, "step_id": "a", "status": "succeeded", "description": "did it" }),
     );
-    let failed = agent.good(
+    let failed = agent.call_ok(
         "record_compensation",
         json!({
             "execution_id": id, "step_id": "a", "action_taken": "tried to delete it",
@@ -26,10 +26,10 @@ fn failed_compensation_by_hand_is_answered_shown_and_found() {
     let says = "Step `a` was not undone: its agent tried \"tried to delete it\", and failed, because \"it is locked\"";
     assert!(failed.text.contains(says), "{}", failed.text);
     assert_eq!(failed.content["status"], "succeeded", "nothing is undone");
-    let shown = agent.good("status", json!({ "execution_id": id, "step_id": "a" }));
+    let shown = agent.call_ok("status", json!({ "execution_id": id, "step_id": "a" }));
     assert_eq!(shown.content["step"]["recorded"]["outcome"], "failed", "{}", shown.text);
     assert!(shown.text.contains("\"outcome\":\"failed\""), "{}", shown.text);
-    let found = agent.good("query_ledger", json!({ "execution_id": id, "kind": "compensation" }));
+    let found = agent.call_ok("query_ledger", json!({ "execution_id": id, "kind": "compensation" }));
     let entries = found.content["entries"].as_array().unwrap();
     assert_eq!(entries.len(), 1, "{}", found.text);
     assert_eq!(entries[0]["body"]["failed"], true, "{}", found.text);
@@ -37,17 +37,17 @@ fn failed_compensation_by_hand_is_answered_shown_and_found() {
 
 #[test]
 fn expression_in_corrected_arguments_is_refused_by_name() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
     let failing = json!({ "id": "a", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } });
-    let blocked = agent.good("execute_plan", json!({ "plan": steps(&[failing]), "wait_s": 45 }));
+    let blocked = agent.call_ok("execute_plan", json!({ "plan": work_plan(&[failing]), "wait_s": 45 }));
     let arguments = json!({ "name": "${execution.id}", "times": 0 });
     let retry =
         json!({ "execution_id": blocked.id(), "step_id": "a", "action": "retry", "arguments": arguments });
-    let refused = agent.refused("control", retry);
+    let refused = agent.call_refused("control", retry);
     assert!(refused.text.contains("`arguments.name` holds `${…}`"), "{}", refused.text);
     assert!(refused.text.contains("give the value itself"), "{}", refused.text);
-    let shown = house.run(&[
+    let shown = sandbox.run(&[
         "decide",
         blocked.id(),
         "a",
@@ -57,34 +57,34 @@ fn expression_in_corrected_arguments_is_refused_by_name() {
         "--reason",
         "x",
     ]);
-    assert!(shown.code != Some(0) && shown.err.contains("`arguments.name` holds"), "{}", shown.err);
+    assert!(shown.code != Some(0) && shown.stderr.contains("`arguments.name` holds"), "{}", shown.stderr);
 }
 
 #[test]
 fn deleting_without_an_owner_leaves_an_owned_note_alone() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
-    agent.good("set_context", json!({ "key": "port", "value": "8080", "task": "T-1" }));
-    let refused = agent.refused("set_context", json!({ "key": "port", "delete": true }));
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    agent.call_ok("set_context", json!({ "key": "port", "value": "8080", "task": "T-1" }));
+    let refused = agent.call_refused("set_context", json!({ "key": "port", "delete": true }));
     assert!(refused.text.contains("there is one of task `T-1`"), "{}", refused.text);
-    agent.good("set_context", json!({ "key": "port", "value": "80" }));
-    agent.good("set_context", json!({ "key": "port", "delete": true }));
-    let left = agent.good("query_context", json!({ "key": "port" }));
+    agent.call_ok("set_context", json!({ "key": "port", "value": "80" }));
+    agent.call_ok("set_context", json!({ "key": "port", "delete": true }));
+    let left = agent.call_ok("query_context", json!({ "key": "port" }));
     assert_eq!(left.content["notes"][0]["value"], "8080", "{}", left.text);
-    agent.good("set_context", json!({ "key": "port", "delete": true, "task": "T-1" }));
+    agent.call_ok("set_context", json!({ "key": "port", "delete": true, "task": "T-1" }));
 }
 
 #[test]
 fn idempotency_key_holds_per_client_name_and_the_schema_says_so() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
-    let plan = steps(&[json!({ "id": "own", "action": "Wait" })]);
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let plan = work_plan(&[json!({ "id": "own", "action": "Wait" })]);
     let start = json!({ "plan": plan, "idempotency_key": "k" });
-    let first = agent.good("execute_plan", start.clone());
-    let shared = Agent::new(&house).good("execute_plan", start.clone());
+    let first = agent.call_ok("execute_plan", start.clone());
+    let shared = Agent::new(&sandbox).call_ok("execute_plan", start.clone());
     assert_eq!(first.id(), shared.id(), "another session of the same client");
 
-    let mut other = Agent::start(&house, &["mcp"]);
+    let mut other = Agent::start(&sandbox, &["mcp"]);
     let client = json!({ "name": "other", "version": "1" });
     let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
     other.request("initialize", hello).unwrap();

@@ -3,88 +3,93 @@
 
 use serde_json::{Value, json};
 
-use super::agent::{Agent, Answer, call_in};
-use super::{hold, steps, write};
-use crate::cli::House;
+use super::agent::{Agent, ToolAnswer, parse_call};
+use super::{hold_step, work_plan, write_step};
+use crate::cli::Sandbox;
 
 /// Suggested waits stay below the 60 seconds after which some clients time out.
 const WAIT_S_MAX: u64 = 45;
 
-fn echo(id: &str, arguments: Value) -> Value {
+fn echo_step(id: &str, arguments: Value) -> Value {
     json!({ "id": id, "tool": "files/echo", "arguments": arguments, "read_only": true })
 }
 
 /// The quoted lines of a text, without their marks.
-fn quoted(text: &str) -> String {
+fn quoted_text(text: &str) -> String {
     let lines = text.lines().filter_map(|line| line.strip_prefix("  | "));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The call on the first line that contains these words.
-fn call_on(answer: &Answer, words: &str) -> (String, Value) {
+fn call_on_line(answer: &ToolAnswer, words: &str) -> (String, Value) {
     let line = answer.text.lines().find(|line| line.contains(words));
     let line = line.unwrap_or_else(|| panic!("no line has {words:?}:\n{}", answer.text));
-    call_in(line).unwrap_or_else(|| panic!("no call on {line}"))
+    parse_call(line).unwrap_or_else(|| panic!("no call on {line}"))
 }
 
 #[test]
-fn outputs_stand_in_the_text_last_steps_first() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
-    let plan = steps(&[echo("early", json!({ "word": "one" })), echo("late", json!({ "word": "two" }))]);
-    let ended = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
+fn outputs_appear_in_the_text_last_step_first() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let plan = work_plan(&[
+        echo_step("early", json!({ "word": "one" })),
+        echo_step("late", json!({ "word": "two" })),
+    ]);
+    let ended = agent.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
     let position_of =
         |words: &str| ended.text.find(words).unwrap_or_else(|| panic!("{words}:\n{}", ended.text));
     assert!(position_of("Output of step `late`") < position_of("Output of step `early`"), "{}", ended.text);
-    assert!(quoted(&ended.text).contains("\"word\":\"two\""), "{}", ended.text);
-    let shown = agent.good("status", json!({ "execution_id": ended.id() }));
-    assert!(quoted(&shown.text).contains("\"word\":\"one\""), "{}", shown.text);
+    assert!(quoted_text(&ended.text).contains("\"word\":\"two\""), "{}", ended.text);
+    let shown = agent.call_ok("status", json!({ "execution_id": ended.id() }));
+    assert!(quoted_text(&shown.text).contains("\"word\":\"one\""), "{}", shown.text);
 }
 
 #[test]
-fn long_output_is_read_to_its_end_by_the_calls_in_the_text() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
+fn long_output_is_readable_page_by_page_through_suggested_calls() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
     let long: String = (0..4_000).map(|n| format!("{n} ")).collect();
-    let plan = steps(&[echo("long", json!({ "long": long }))]);
-    let mut shown = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
-    let (tool, mut arguments) = call_on(&shown, "The rest of it: ");
+    let plan = work_plan(&[echo_step("long", json!({ "long": long }))]);
+    let mut shown = agent.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 60 }));
+    let (tool, mut arguments) = call_on_line(&shown, "The rest of it: ");
     assert_eq!((tool.as_str(), &arguments["step_id"]), ("status", &json!("long")));
     // Read page by page from the beginning while the text suggests another page.
     arguments.as_object_mut().unwrap().remove("offset");
     let mut whole = String::new();
     loop {
-        shown = agent.good("status", arguments);
+        shown = agent.call_ok("status", arguments);
         assert!(shown.text.len() < 40_000, "a page has {} bytes", shown.text.len());
         let output = shown.text.split("Output (").nth(1).unwrap();
         let lines = output.lines().skip(1).take_while(|line| line.starts_with("  | "));
         whole.extend(lines.map(|line| &line[4..]));
         let Some(next) = shown.text.lines().find_map(|line| line.strip_prefix("Next: ")) else { break };
-        arguments = call_in(next).unwrap().1;
+        arguments = parse_call(next).unwrap().1;
     }
     let output: Value = serde_json::from_str(&whole).unwrap();
     assert_eq!(output["long"], long);
     let id = shown.content["step"]["execution_id"].clone();
-    let past = agent.refused("status", json!({ "execution_id": id, "step_id": "long", "offset": 1_000_000 }));
+    let past =
+        agent.call_refused("status", json!({ "execution_id": id, "step_id": "long", "offset": 1_000_000 }));
     assert_eq!(past.content["error"]["path"], "offset");
 }
 
 #[test]
 fn step_id_shows_attempts_error_approval_and_compensation() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
-    let mut publish = write("publish", "public.txt");
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let mut publish = write_step("publish", "public.txt");
     publish["approval"] = json!("required");
     let failing = json!({
         "id": "bad", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 },
         "depends_on": ["publish"],
         "retry": { "max_attempts": 2, "backoff": "1ms", "on": ["tool_error"] },
     });
-    let blocked = agent.good("execute_plan", json!({ "plan": steps(&[publish, failing]), "wait_s": 60 }));
+    let blocked =
+        agent.call_ok("execute_plan", json!({ "plan": work_plan(&[publish, failing]), "wait_s": 60 }));
     let id = blocked.id().to_owned();
-    house.expect(0, &["approve", &id, "publish", "--reason", "looked at it"]);
-    agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
-    let bad = agent.good("status", json!({ "execution_id": id, "step_id": "bad" }));
+    sandbox.expect(0, &["approve", &id, "publish", "--reason", "looked at it"]);
+    agent.call_ok("status", json!({ "execution_id": id, "wait_s": 60 }));
+    let bad = agent.call_ok("status", json!({ "execution_id": id, "step_id": "bad" }));
     assert_eq!(bad.content["step"]["history"].as_array().unwrap().len(), 2, "{}", bad.text);
     assert!(
         bad.text.contains("is failed, 2 attempts.") && bad.text.contains("Error, tool_error"),
@@ -96,34 +101,38 @@ fn step_id_shows_attempts_error_approval_and_compensation() {
         "{}",
         bad.text
     );
-    let publish = agent.good("status", json!({ "execution_id": id, "step_id": "publish" }));
-    assert!(publish.line("Approval: approved by person:").contains("\"looked at it\""), "{}", publish.text);
-    assert!(publish.line("Compensation: ").contains("files/delete_file"), "{}", publish.text);
-    agent.good("control", json!({ "execution_id": id, "action": "compensate", "reason": "enough" }));
-    agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
-    let undone = agent.good("status", json!({ "execution_id": id, "step_id": "publish" }));
+    let publish = agent.call_ok("status", json!({ "execution_id": id, "step_id": "publish" }));
+    assert!(
+        publish.text_after("Approval: approved by person:").contains("\"looked at it\""),
+        "{}",
+        publish.text
+    );
+    assert!(publish.text_after("Compensation: ").contains("files/delete_file"), "{}", publish.text);
+    agent.call_ok("control", json!({ "execution_id": id, "action": "compensate", "reason": "enough" }));
+    agent.call_ok("status", json!({ "execution_id": id, "wait_s": 60 }));
+    let undone = agent.call_ok("status", json!({ "execution_id": id, "step_id": "publish" }));
     assert!(undone.text.contains("Compensation 1 of attempt 1: succeeded"), "{}", undone.text);
-    let near = agent.refused("status", json!({ "execution_id": id, "step_id": "publsh" }));
+    let near = agent.call_refused("status", json!({ "execution_id": id, "step_id": "publsh" }));
     assert!(near.text.contains("did you mean `publish`?"), "{}", near.text);
 }
 
 #[test]
-fn status_without_an_id_tells_what_came_of_it_and_what_was_never_started() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
-    agent.good("save_plan", json!({ "plan": { "name": "later", "steps": [write("a", "a.txt")] } }));
+fn status_without_an_id_lists_results_and_unstarted_plans() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    agent.call_ok("save_plan", json!({ "plan": { "name": "later", "steps": [write_step("a", "a.txt")] } }));
     let own = json!({ "id": "own", "action": "Think" });
-    let plan = json!({ "name": "often", "steps": [echo("first", json!({ "word": "found" })), own] });
-    let saved = agent.good("save_plan", json!({ "plan": plan }));
+    let plan = json!({ "name": "often", "steps": [echo_step("first", json!({ "word": "found" })), own] });
+    let saved = agent.call_ok("save_plan", json!({ "plan": plan }));
     let start = json!({ "plan_id": saved.content["plan_id"], "wait_s": 60 });
     let started: Vec<String> =
-        (0..12).map(|_| agent.good("execute_plan", start.clone()).id().to_owned()).collect();
+        (0..12).map(|_| agent.call_ok("execute_plan", start.clone()).id().to_owned()).collect();
     let last = started.last().unwrap();
     let decided = json!({ "execution_id": last, "decision": "wait for the data", "reason": "it is late" });
-    agent.good("record_decision", decided);
-    agent.good("set_context", json!({ "key": "k", "value": "v", "execution_id": last }));
+    agent.call_ok("record_decision", decided);
+    agent.call_ok("set_context", json!({ "key": "k", "value": "v", "execution_id": last }));
 
-    let found = Agent::new(&house).good("status", json!({}));
+    let found = Agent::new(&sandbox).call_ok("status", json!({}));
     assert!(
         found.text.contains("2 more are blocked: query_ledger {\"status\":\"blocked\"}"),
         "{}",
@@ -137,16 +146,16 @@ fn status_without_an_id_tells_what_came_of_it_and_what_was_never_started() {
     );
     assert!(found.text.contains("decided \"wait for the data\", because \"it is late\""), "{}", found.text);
     assert!(found.text.contains("1 notes belong to it: query_context"), "{}", found.text);
-    let unstarted = call_on(&found, "plan `later`");
+    let unstarted = call_on_line(&found, "plan `later`");
     assert_eq!(unstarted.0, "execute_plan", "{}", found.text);
     assert!(!found.text.contains("plan `often` v1, 2 steps, saved"), "{}", found.text);
 }
 
 #[test]
-fn suggested_waits_stay_below_the_limit_of_clients() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
-    let started = agent.good("execute_plan", json!({ "plan": steps(&[hold("wait")]) }));
+fn suggested_waits_stay_below_client_timeouts() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let started = agent.call_ok("execute_plan", json!({ "plan": work_plan(&[hold_step("wait")]) }));
     let guide = agent.request("resources/read", json!({ "uri": "actbook://guide" })).unwrap();
     let prompt = |agent: &mut Agent, name: &str, arguments: Value| {
         agent.request("prompts/get", json!({ "name": name, "arguments": arguments })).unwrap().to_string()
@@ -159,7 +168,7 @@ fn suggested_waits_stay_below_the_limit_of_clients() {
         prompt(&mut agent, "recover_execution", json!({ "execution_id": id })),
         prompt(&mut agent, "resume_work", json!({})),
     ];
-    house.release();
+    sandbox.release();
     for text in texts {
         for rest in text.split("wait_s").skip(1) {
             let figures: String = rest
@@ -175,16 +184,17 @@ fn suggested_waits_stay_below_the_limit_of_clients() {
 
 #[test]
 fn progress_rises_within_a_step_and_has_a_total() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
     let nap = json!({ "id": "nap", "tool": "files/sleep", "arguments": { "ms": 600_000 }, "timeout": "20m", "read_only": true });
-    let started = agent.good("execute_plan", json!({ "plan": steps(&[write("a", "a.txt"), nap]) }));
+    let started =
+        agent.call_ok("execute_plan", json!({ "plan": work_plan(&[write_step("a", "a.txt"), nap]) }));
     let arguments = json!({ "execution_id": started.id(), "wait_s": 120 });
     let params = json!({ "name": "status", "arguments": arguments, "_meta": { "progressToken": "t" } });
-    let waiting = agent.ask("tools/call", params);
+    let waiting = agent.send_request("tools/call", params);
     let mut reported: Vec<f64> = Vec::new();
     while reported.iter().filter(|progress| **progress > 1.0).count() < 3 {
-        let params = agent.told("notifications/progress")["params"].clone();
+        let params = agent.wait_for_notification("notifications/progress")["params"].clone();
         assert_eq!(params["total"], 2.0, "{params}");
         reported.push(params["progress"].as_f64().unwrap());
     }
@@ -192,16 +202,16 @@ fn progress_rises_within_a_step_and_has_a_total() {
         reported.is_sorted_by(|a, b| a < b) && reported.iter().all(|progress| *progress < 2.0),
         "{reported:?}"
     );
-    house.expect(0, &["cancel", started.id()]);
+    sandbox.expect(0, &["cancel", started.id()]);
     agent.answer_to(waiting).unwrap();
 }
 
 #[test]
-fn repeated_key_says_that_nothing_was_started() {
-    let house = House::new();
-    let mut agent = Agent::legacy(&house, &["mcp", "--tools", "full"], "2025-11-25", json!({}));
-    let own = steps(&[json!({ "id": "own", "action": "Think" })]);
-    let started = agent.good("execute_plan", json!({ "plan": own, "idempotency_key": "start" }));
+fn repeated_idempotency_key_reports_that_nothing_was_started() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::legacy(&sandbox, &["mcp", "--tools", "full"], "2025-11-25", json!({}));
+    let own = work_plan(&[json!({ "id": "own", "action": "Think" })]);
+    let started = agent.call_ok("execute_plan", json!({ "plan": own, "idempotency_key": "start" }));
     let id = started.id().to_owned();
     let of = |mut arguments: Value, key: &str| {
         arguments["idempotency_key"] = json!(key);
@@ -209,7 +219,7 @@ fn repeated_key_says_that_nothing_was_started() {
     };
     let calls = [
         ("execute_plan", json!({ "plan": own })),
-        ("save_plan", json!({ "plan": { "name": "other", "steps": [write("a", "a.txt")] } })),
+        ("save_plan", json!({ "plan": { "name": "other", "steps": [write_step("a", "a.txt")] } })),
         ("set_context", json!({ "key": "k", "value": 1 })),
         ("record_action", json!({ "execution_id": id, "description": "looked around" })),
         ("record_decision", json!({ "execution_id": id, "decision": "go on", "reason": "why not" })),
@@ -217,10 +227,10 @@ fn repeated_key_says_that_nothing_was_started() {
         ("task", json!({ "action": "add", "id": "T-1", "title": "Do it" })),
     ];
     for (tool, arguments) in calls {
-        let first = agent.good(tool, of(arguments.clone(), tool));
+        let first = agent.call_ok(tool, of(arguments.clone(), tool));
         assert!(first.content.get("repeated").is_none(), "{tool}: {}", first.text);
         assert!(!first.text.contains("Repeated:"), "{tool}: {}", first.text);
-        let again = agent.good(tool, of(arguments, tool));
+        let again = agent.call_ok(tool, of(arguments, tool));
         assert_eq!(again.content["repeated"], true, "{tool}: {}", again.text);
         assert!(again.text.starts_with("Repeated: ") && again.text.contains("nothing was started"), "{tool}");
     }
@@ -228,20 +238,19 @@ fn repeated_key_says_that_nothing_was_started() {
 
 #[test]
 fn request_id_in_use_is_refused_without_a_key() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
-    let journal = house.journal();
-    let params =
-        json!({ "name": "execute_plan", "arguments": { "plan": steps(&[hold("wait")]), "wait_s": 60 } });
-    let id = agent.ask("tools/call", params.clone());
-    journal.until("attempt_started", Some("wait"));
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let journal = sandbox.follow_journal();
+    let params = json!({ "name": "execute_plan", "arguments": { "plan": work_plan(&[hold_step("wait")]), "wait_s": 60 } });
+    let id = agent.send_request("tools/call", params.clone());
+    journal.wait_for("attempt_started", Some("wait"));
     agent.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
     let error = agent.answer_to(id).unwrap_err();
     assert_eq!(error["code"], -32600, "{error}");
     assert!(error["message"].as_str().unwrap().contains("idempotency_key"), "{error}");
-    house.release();
+    sandbox.release();
     assert_eq!(agent.answer_to(id).unwrap()["structuredContent"]["status"], "succeeded");
-    assert_eq!(super::executions(&house), 1);
+    assert_eq!(super::count_executions(&sandbox), 1);
     // An id is free again once its request is answered.
     let params = json!({ "name": "status", "arguments": {} });
     agent.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
@@ -249,62 +258,62 @@ fn request_id_in_use_is_refused_without_a_key() {
 }
 
 #[test]
-fn notes_are_whole_by_their_key_and_their_history_has_values() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
+fn note_read_by_key_is_complete_and_history_has_values() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
     let long: String = (0..1_000).map(|n| format!("{n} ")).collect();
-    agent.good("set_context", json!({ "key": "figures", "value": "the first thought" }));
-    agent.good("set_context", json!({ "key": "figures", "value": long }));
-    let found = agent.good("query_context", json!({ "type": "notes" }));
-    let (tool, arguments) = call_on(&found, "It is whole in: ");
-    let whole = agent.good(&tool, arguments);
-    assert!(quoted(&whole.text).contains(long.trim_end()), "{}", whole.text);
-    let history = agent.good("query_context", json!({ "key": "figures", "history": true }));
-    assert!(quoted(&history.text).contains("the first thought"), "{}", history.text);
+    agent.call_ok("set_context", json!({ "key": "figures", "value": "the first thought" }));
+    agent.call_ok("set_context", json!({ "key": "figures", "value": long }));
+    let found = agent.call_ok("query_context", json!({ "type": "notes" }));
+    let (tool, arguments) = call_on_line(&found, "It is whole in: ");
+    let whole = agent.call_ok(&tool, arguments);
+    assert!(quoted_text(&whole.text).contains(long.trim_end()), "{}", whole.text);
+    let history = agent.call_ok("query_context", json!({ "key": "figures", "history": true }));
+    assert!(quoted_text(&history.text).contains("the first thought"), "{}", history.text);
 }
 
 #[test]
-fn story_of_a_task_keeps_what_was_said() {
-    let house = House::new();
-    let mut agent = Agent::new(&house);
+fn task_status_contains_recorded_remarks_and_errors() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
     let failing =
         json!({ "id": "bad", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } });
-    let mut plan = steps(&[json!({ "id": "own", "action": "Ask" }), failing]);
+    let mut plan = work_plan(&[json!({ "id": "own", "action": "Ask" }), failing]);
     plan["task"] = json!("T-7");
-    let id = agent.good("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    let id = agent.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
     let remark = json!({ "execution_id": id, "description": "The customer wants it in blue" });
-    agent.good("record_action", remark);
+    agent.call_ok("record_action", remark);
     let report = json!({ "execution_id": id, "step_id": "own", "status": "succeeded", "description": "Asked by telephone" });
-    agent.good("record_action", report);
-    agent.good("status", json!({ "execution_id": id, "wait_s": 60 }));
-    let story = agent.good("status", json!({ "task": "T-7" }));
-    let quotes = quoted(&story.text);
+    agent.call_ok("record_action", report);
+    agent.call_ok("status", json!({ "execution_id": id, "wait_s": 60 }));
+    let story = agent.call_ok("status", json!({ "task": "T-7" }));
+    let quotes = quoted_text(&story.text);
     for words in ["The customer wants it in blue", "Asked by telephone", "step bad failed: tool_error: "] {
         assert!(quotes.contains(words), "{words}:\n{}", story.text);
     }
 }
 
 #[test]
-fn large_plans_are_checked_and_shown_within_a_budget() {
-    let house = House::new();
-    let mut agent = Agent::legacy(&house, &["mcp", "--tools", "full"], "2025-11-25", json!({}));
-    let list: Vec<Value> = (0..500).map(|n| write(&format!("step-{n}"), &format!("{n}.txt"))).collect();
+fn large_plans_are_checked_and_shown_within_a_token_budget() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::legacy(&sandbox, &["mcp", "--tools", "full"], "2025-11-25", json!({}));
+    let list: Vec<Value> = (0..500).map(|n| write_step(&format!("step-{n}"), &format!("{n}.txt"))).collect();
     let counter = tiktoken_rs::o200k_base().unwrap();
-    let tokens = |answer: &Answer| {
+    let tokens = |answer: &ToolAnswer| {
         let whole = format!("{}{}", answer.text, answer.content);
         counter.encode_ordinary(&whole).len()
     };
-    let check = agent.good("save_plan", json!({ "plan": steps(&list), "dry_run": true }));
+    let check = agent.call_ok("save_plan", json!({ "plan": work_plan(&list), "dry_run": true }));
     assert!(tokens(&check) < 3_000, "a dry run has {} tokens", tokens(&check));
     assert!(check.content["check"]["left_out"]["stopping"].as_u64().unwrap() > 400, "{}", check.content);
-    let saved = agent.good("save_plan", json!({ "plan": steps(&list) }));
+    let saved = agent.call_ok("save_plan", json!({ "plan": work_plan(&list) }));
     let mut arguments = json!({ "action": "show", "plan_id": saved.content["plan_id"] });
     let mut whole = String::new();
     loop {
-        let page = agent.good("plan", arguments);
+        let page = agent.call_ok("plan", arguments);
         assert!(tokens(&page) < 8_000, "a page has {} tokens", tokens(&page));
-        whole.push_str(&quoted(&page.text));
-        let (tool, next) = page.next();
+        whole.push_str(&quoted_text(&page.text));
+        let (tool, next) = page.next_call();
         if tool != "plan" {
             break;
         }

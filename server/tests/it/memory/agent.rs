@@ -11,18 +11,18 @@ use tempfile::TempDir;
 const BINARY: &str = env!("CARGO_BIN_EXE_actbook");
 
 /// A scratch folder in which the binary runs as CLI and as MCP server.
-pub struct House {
+pub struct AgentFixture {
     pub folder: TempDir,
     database: Option<String>,
 }
 
 /// One conversation: an MCP client connected to `actbook mcp` over stdio.
-pub struct Agent {
+pub struct AgentConversation {
     client: RunningService<RoleClient, ClientConfig>,
     _child: tokio::process::Child,
 }
 
-impl House {
+impl AgentFixture {
     pub fn new(database: Option<&str>) -> Self {
         Self { folder: tempfile::tempdir().unwrap(), database: database.map(str::to_owned) }
     }
@@ -46,13 +46,13 @@ impl House {
     }
 
     /// Starts a new conversation with one tool profile.
-    pub async fn agent(&self, profile: &str) -> Agent {
+    pub async fn connect_agent(&self, profile: &str) -> AgentConversation {
         let mut child = self.command(&["mcp", "--tools", profile]);
         let child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = child.kill_on_drop(true).spawn().unwrap();
         let pipes = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
         let client = ClientConfig::default().serve(pipes).await.expect("the handshake");
-        Agent { client, _child: child }
+        AgentConversation { client, _child: child }
     }
 
     /// The stdout of a command that succeeds.
@@ -64,27 +64,27 @@ impl House {
     }
 
     /// The stderr of a command that exits with 1.
-    pub async fn refused(&self, args: &[&str]) -> String {
+    pub async fn run_refused(&self, args: &[&str]) -> String {
         let output = self.command(args).output().await.unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         String::from_utf8(output.stderr).unwrap()
     }
 
-    pub async fn json(&self, args: &[&str]) -> Value {
+    pub async fn run_json(&self, args: &[&str]) -> Value {
         serde_json::from_str(&self.run(&[args, &["--json"]].concat()).await).unwrap()
     }
 }
 
-impl Agent {
+impl AgentConversation {
     /// Calls a tool that succeeds; returns structured content and text.
-    pub async fn say(&self, tool: &str, arguments: Value) -> (Value, String) {
+    pub async fn call_ok(&self, tool: &str, arguments: Value) -> (Value, String) {
         let (refused, json, text) = self.call(tool, arguments).await;
         assert!(!refused, "{text}");
         (json, text)
     }
 
     /// Calls a tool that answers with an error; returns its text.
-    pub async fn no(&self, tool: &str, arguments: Value) -> String {
+    pub async fn call_refused(&self, tool: &str, arguments: Value) -> String {
         let (refused, _, text) = self.call(tool, arguments).await;
         assert!(refused, "{text}");
         text

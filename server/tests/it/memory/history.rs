@@ -8,16 +8,16 @@ use actbook::store::{journal, journal_index};
 use actbook_engine::policy::StepAnswer;
 use serde_json::{Value, json};
 
-use crate::durability::book::{self, Book};
-use crate::durability::dice::Dice;
-use crate::store::{Scratch, TENANT, for_each_database};
+use crate::durability::fixture::{self, ServiceFixture};
+use crate::durability::rng::SeededRng;
+use crate::store::{ScratchDatabase, TENANT, for_each_database};
 
 /// Enough that the journal index is used.
 const ENTRIES: u64 = 12 * journal_index::ENTRIES_PER_SEGMENT;
 const PAGE: u64 = 7;
 
 /// Writes many standalone actions, with a few executions and a rare actor among them.
-async fn long(fixture: &Book, rng: &mut Dice) {
+async fn write_long_journal(fixture: &ServiceFixture, rng: &mut SeededRng) {
     let act = |actor: String| {
         let caller = Caller::new(actor);
         let facts = ActionFacts { entity: Some("the lamp".into()), ..ActionFacts::default() };
@@ -34,7 +34,7 @@ async fn long(fixture: &Book, rng: &mut Dice) {
         }
         let (word, tool) = (format!("part {part}"), *rng.pick(&["t/ok", "t/no", "t/lost"]));
         let name = *rng.pick(&["alpha", "beta"]);
-        let mut plan = book::plan(name, &[book::step("s", tool, &word)]);
+        let mut plan = fixture::plan(name, &[fixture::step("s", tool, &word)]);
         plan["task"] = json!(rng.pick(&["T-1", "T-2"]));
         let (id, _) = fixture.run(&plan, None).await;
         if tool != "t/ok" && rng.once_in(2) {
@@ -43,7 +43,7 @@ async fn long(fixture: &Book, rng: &mut Dice) {
     }
 }
 
-async fn pages(service: &Service, filter: &JournalFilter) -> Vec<u64> {
+async fn read_pages(service: &Service, filter: &JournalFilter) -> Vec<u64> {
     let mut filter = filter.clone();
     let mut found = Vec::new();
     loop {
@@ -57,7 +57,11 @@ async fn pages(service: &Service, filter: &JournalFilter) -> Vec<u64> {
 }
 
 /// The positions of the entries that pass a filter, by a full scan.
-async fn passing(scratch: &Scratch, service: &Service, filter: &JournalFilter) -> Vec<u64> {
+async fn expected_positions(
+    scratch: &ScratchDatabase,
+    service: &Service,
+    filter: &JournalFilter,
+) -> Vec<u64> {
     let rows = service.list(&ExecutionFilter::default(), 1_000).await.unwrap();
     let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
     let fits = |entry: &journal::Entry| {
@@ -83,11 +87,11 @@ async fn passing(scratch: &Scratch, service: &Service, filter: &JournalFilter) -
 }
 
 #[test]
-fn pages_of_a_long_journal_hold_exactly_what_a_filter_lets_pass() {
+fn pages_of_a_long_journal_equal_a_full_scan() {
     for_each_database(async |scratch| {
-        let mut rng = Dice::seeded("pages");
-        let fixture = Book::open(&scratch.url).await;
-        long(&fixture, &mut rng).await;
+        let mut rng = SeededRng::from_env("pages");
+        let fixture = ServiceFixture::open(&scratch.url).await;
+        write_long_journal(&fixture, &mut rng).await;
         let entries = journal::between(TENANT, 0, u64::MAX).all(&scratch.db).await.unwrap();
         let at = |part: usize| entries[entries.len() * part / 10].at;
         let any = JournalFilter::default;
@@ -111,28 +115,33 @@ fn pages_of_a_long_journal_hold_exactly_what_a_filter_lets_pass() {
             JournalFilter { since: Some(at(9)), kind: some("driver_changed"), ..any() },
         ];
         for filter in &filters {
-            let found = pages(&fixture.service, filter).await;
-            assert_eq!(found, passing(&scratch, &fixture.service, filter).await, "{filter:?}");
+            let found = read_pages(&fixture.service, filter).await;
+            assert_eq!(found, expected_positions(&scratch, &fixture.service, filter).await, "{filter:?}");
         }
         // Entries appended after the index was built are found as well.
-        fixture.run(&book::plan("alpha", &[book::step("late", "t/ok", "word")]), None).await;
+        fixture.run(&fixture::plan("alpha", &[fixture::step("late", "t/ok", "word")]), None).await;
         for filter in &filters {
-            let found = pages(&fixture.service, filter).await;
-            assert_eq!(found, passing(&scratch, &fixture.service, filter).await, "{filter:?}");
+            let found = read_pages(&fixture.service, filter).await;
+            assert_eq!(found, expected_positions(&scratch, &fixture.service, filter).await, "{filter:?}");
         }
         fixture.service.rebuild().await.unwrap();
         let rare = &filters[3];
-        assert_eq!(pages(&fixture.service, rare).await, passing(&scratch, &fixture.service, rare).await);
+        assert_eq!(
+            read_pages(&fixture.service, rare).await,
+            expected_positions(&scratch, &fixture.service, rare).await
+        );
     });
 }
 
 #[test]
-fn executions_are_listed_by_all_that_is_known_of_them() {
+fn execution_list_applies_every_filter() {
     for_each_database(async |scratch| {
-        let (fixture, started) = (Book::open(&scratch.url).await, std::cell::RefCell::new(Vec::new()));
+        let (fixture, started) =
+            (ServiceFixture::open(&scratch.url).await, std::cell::RefCell::new(Vec::new()));
         let (service, hal) = (&fixture.service, Caller::new("agent:hal"));
         for (number, tool) in ["t/ok", "t/no", "t/lost", "t/ok", "t/no"].into_iter().enumerate() {
-            let mut plan = book::plan(&format!("plan-{}", number % 2), &[book::step("s", tool, "word")]);
+            let mut plan =
+                fixture::plan(&format!("plan-{}", number % 2), &[fixture::step("s", tool, "word")]);
             plan["task"] = json!(format!("T-{}", number % 3));
             let (id, _) = fixture.run(&plan, None).await;
             started.borrow_mut().push(id);
@@ -175,9 +184,9 @@ fn decision(text: &str) -> actbook::service::Decision {
 }
 
 #[test]
-fn what_was_put_on_record_is_seen_and_found_until_it_is_erased() {
+fn recorded_action_is_searchable_until_erased() {
     for_each_database(async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
+        let fixture = ServiceFixture::open(&scratch.url).await;
         let plan = json!({ "name": "by hand", "steps": [{ "id": "edit", "action": "Edit the file" }] });
         let (id, _) = fixture.run(&plan, None).await;
         let facts = ActionFacts {
@@ -217,7 +226,7 @@ fn what_was_put_on_record_is_seen_and_found_until_it_is_erased() {
             fixture.service.journal(&JournalFilter { words: many, ..JournalFilter::default() }, 1).await;
         assert!(refused.unwrap_err().message.contains("4"));
 
-        fixture.go_on(&id).await;
+        fixture.claim_and_drive(&id).await;
         fixture.service.cleanup(&fixture.caller, i64::MAX, false).await.unwrap();
         assert_eq!(found(&["greeting.txt"]).await.len(), 0, "an erased text is not found");
         let acts = JournalFilter { kind: Some("action_recorded".into()), ..JournalFilter::default() };

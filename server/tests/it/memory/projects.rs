@@ -12,11 +12,11 @@ use actbook_engine::note::Note;
 use actbook_engine::task::Task;
 use serde_json::json;
 
-use super::{by_key, by_words};
-use crate::store::{Scratch, TENANT, for_each_database};
+use super::{by_key, by_search};
+use crate::store::{ScratchDatabase, TENANT, for_each_database};
 
 /// A service of a project, not confined to it.
-async fn service(scratch: &Scratch, project: &str) -> Service {
+async fn service(scratch: &ScratchDatabase, project: &str) -> Service {
     let config = Config { project: Some(project.to_owned()), ..Config::default() };
     Service::open(&scratch.url, DatabaseOptions::default(), &config).await.unwrap()
 }
@@ -26,7 +26,7 @@ fn agent() -> Caller {
 }
 
 /// Writes a note and a task without a project, as older versions did.
-async fn write_older(scratch: &Scratch) {
+async fn write_legacy_note_and_task(scratch: &ScratchDatabase) {
     let db = scratch.db.clone();
     let ledger = Ledger::open(db.clone(), TENANT, Notifier::new(db, TENANT)).unwrap();
     let salt: Arc<[u8]> = Arc::from(*b"salt");
@@ -57,14 +57,14 @@ async fn values(service: &Service, filter: NoteFilter) -> Vec<serde_json::Value>
 }
 
 #[test]
-fn what_is_older_than_projects_is_seen_and_continued_by_all() {
+fn legacy_note_and_task_are_visible_to_every_project() {
     for_each_database(async |scratch| {
-        write_older(&scratch).await;
+        write_legacy_note_and_task(&scratch).await;
         let [one, two] =
             [service(&scratch, "one").await.confined(), service(&scratch, "two").await.confined()];
         for service in [&one, &two] {
             assert_eq!(values(service, by_key("older")).await, ["ancient words"]);
-            assert_eq!(values(service, by_words("ancient")).await, ["ancient words"]);
+            assert_eq!(values(service, by_search("ancient")).await, ["ancient words"]);
             assert_eq!(service.task("T-0").await.unwrap().title, "ancient");
         }
         one.set_note(&agent(), NoteSpec::new("older", "newer words")).await.unwrap();
@@ -78,7 +78,7 @@ fn what_is_older_than_projects_is_seen_and_continued_by_all() {
 }
 
 #[test]
-fn what_a_project_writes_is_its_own_until_it_is_shared() {
+fn project_notes_and_tasks_are_private_until_shared() {
     for_each_database(async |scratch| {
         let [all_of_one, all_of_two] = [service(&scratch, "one").await, service(&scratch, "two").await];
         let (one, two) = (all_of_one.confined(), all_of_two.confined());
@@ -86,7 +86,7 @@ fn what_a_project_writes_is_its_own_until_it_is_shared() {
         let id = || TaskSpec { id: "T-1".into(), ..TaskSpec::default() };
         one.add_task(&agent(), id(), false).await.unwrap();
         assert_eq!(values(&one, by_key("port")).await, ["5433 here"]);
-        for filter in [by_key("port"), by_words("5433"), NoteFilter::default()] {
+        for filter in [by_key("port"), by_search("5433"), NoteFilter::default()] {
             assert!(values(&two, filter).await.is_empty());
         }
         assert_eq!(two.task("T-1").await.unwrap_err().code, "no_such_task");
@@ -104,7 +104,7 @@ fn what_a_project_writes_is_its_own_until_it_is_shared() {
         assert_eq!(values(&two, by_key("port")).await, ["5434 for all"]);
         one.set_note(&agent(), NoteSpec::new("port", "5435")).await.unwrap();
         assert_eq!(
-            values(&two, by_words("5435")).await,
+            values(&two, by_search("5435")).await,
             ["5435"],
             "a shared note stays shared after an update"
         );

@@ -3,8 +3,8 @@
 use actbook::service::NoteFilter;
 use serde_json::json;
 
-use super::{by_words, find, note, of_task, set};
-use crate::durability::book::Book;
+use super::{by_search, find_notes, note, set_note, task_owner};
+use crate::durability::fixture::ServiceFixture;
 use crate::store::for_each_database;
 
 /// The notes, in the order of writing.
@@ -27,7 +27,7 @@ fn notes() -> Vec<(&'static str, serde_json::Value)> {
 }
 
 /// Queries, and the keys that they find, best first.
-const SHARED: &[(&str, &[&str])] = &[
+const SEARCH_CASES: &[(&str, &[&str])] = &[
     ("postgres", &["postgres", "upper", "ports"]),
     ("POSTGRES", &["postgres", "upper", "ports"]),
     ("post*", &["postgres", "upper", "ports"]),
@@ -78,24 +78,24 @@ const SHARED: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn the_same_words_find_the_same_notes_on_both_databases() {
+fn search_results_are_equal_on_both_databases() {
     for_each_database(async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
+        let fixture = ServiceFixture::open(&scratch.url).await;
         for (key, value) in notes() {
-            set(&fixture, note(key, value)).await;
+            set_note(&fixture, note(key, value)).await;
         }
-        for (words, expected) in SHARED {
-            let found = find(&fixture, by_words(words)).await;
+        for (words, expected) in SEARCH_CASES {
+            let found = find_notes(&fixture, by_search(words)).await;
             let keys: Vec<&str> = found.iter().map(|note| note.key.as_str()).collect();
             assert_eq!(keys, *expected, "{words}");
         }
         for empty in ["", "  ", "!?", "\"\"", "*"] {
-            let refused = fixture.service.notes(&by_words(empty), 10).await.unwrap_err();
+            let refused = fixture.service.notes(&by_search(empty), 10).await.unwrap_err();
             assert_eq!(refused.code, "no_words", "{empty:?}");
         }
         // An overwritten note is found by its new text only.
-        set(&fixture, note("postgres", "moved to port 6000")).await;
-        let found = find(&fixture, by_words("port")).await;
+        set_note(&fixture, note("postgres", "moved to port 6000")).await;
+        let found = find_notes(&fixture, by_search("port")).await;
         let keys: Vec<&str> = found.iter().map(|note| note.key.as_str()).collect();
         assert_eq!(keys, ["postgres", "ports"], "an inflected key is not the word itself");
     });
@@ -104,12 +104,12 @@ fn the_same_words_find_the_same_notes_on_both_databases() {
 #[test]
 fn key_matches_come_before_value_matches_then_the_newest_first() {
     for_each_database(async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
+        let fixture = ServiceFixture::open(&scratch.url).await;
         for number in 0..30 {
             let key = if number % 3 == 0 { format!("needle {number}") } else { format!("k{number}") };
-            set(&fixture, note(&key, format!("needle in {number}"))).await;
+            set_note(&fixture, note(&key, format!("needle in {number}"))).await;
         }
-        let found = find(&fixture, by_words("needle")).await;
+        let found = find_notes(&fixture, by_search("needle")).await;
         let matches: Vec<(Option<&str>, u64)> =
             found.iter().map(|note| (note.found_in, note.position)).collect();
         assert_eq!(matches.len(), 30);
@@ -118,7 +118,7 @@ fn key_matches_come_before_value_matches_then_the_newest_first() {
         assert!(matches[..10].is_sorted_by(|a, b| a.1 > b.1) && matches[10..].is_sorted_by(|a, b| a.1 > b.1));
 
         let mut paged = Vec::new();
-        let mut filter = by_words("needle");
+        let mut filter = by_search("needle");
         loop {
             let page = fixture.service.notes(&filter, 7).await.unwrap();
             paged.extend(page.notes.iter().map(|note| note.position));
@@ -132,31 +132,31 @@ fn key_matches_come_before_value_matches_then_the_newest_first() {
 }
 
 #[test]
-fn filters_narrow_a_search_and_excerpts_show_what_was_found() {
+fn filters_narrow_a_search_and_excerpts_mark_matches() {
     for_each_database(async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
+        let fixture = ServiceFixture::open(&scratch.url).await;
         for (task, kind) in [("T-1", "research"), ("T-1", "blockers"), ("T-2", "research")] {
             let value =
                 format!("{} the migration waits for a licence {}", "before ".repeat(40), "after ".repeat(60));
             let given = actbook::service::NoteSpec {
                 r#type: Some(kind.into()),
-                owner: of_task(task),
+                owner: task_owner(task),
                 ..note(&format!("{task}-{kind}"), value)
             };
-            set(&fixture, given).await;
+            set_note(&fixture, given).await;
         }
         let keys = async |filter: NoteFilter| -> Vec<String> {
-            find(&fixture, filter).await.into_iter().map(|note| note.key).collect()
+            find_notes(&fixture, filter).await.into_iter().map(|note| note.key).collect()
         };
-        let licence = || by_words("licence");
+        let licence = || by_search("licence");
         assert_eq!(keys(licence()).await, ["T-2-research", "T-1-blockers", "T-1-research"]);
         let blockers = NoteFilter { r#type: Some("blockers".into()), ..licence() };
         assert_eq!(keys(blockers).await, ["T-1-blockers"]);
-        let of_one = NoteFilter { owner: of_task("T-1"), ..licence() };
+        let of_one = NoteFilter { owner: task_owner("T-1"), ..licence() };
         assert_eq!(keys(of_one).await, ["T-1-blockers", "T-1-research"]);
         let research = NoteFilter { r#type: Some("research".into()), ..NoteFilter::default() };
         assert_eq!(keys(research).await, ["T-2-research", "T-1-research"]);
-        let found = find(&fixture, licence()).await;
+        let found = find_notes(&fixture, licence()).await;
         let excerpt = found[0].excerpt.as_deref().unwrap();
         assert!(excerpt.contains("waits for a **licence** after"), "{excerpt}");
         assert!(excerpt.starts_with('…') && excerpt.len() < 300, "{excerpt}");

@@ -4,7 +4,7 @@ use actbook::service::{TaskSpec, TaskStatus};
 use actbook::store::tasks;
 use serde_json::json;
 
-use crate::durability::book::{self, Book};
+use crate::durability::fixture::{self, ServiceFixture};
 use crate::store::{TENANT, for_each_database};
 
 fn task(id: &str) -> TaskSpec {
@@ -12,9 +12,9 @@ fn task(id: &str) -> TaskSpec {
 }
 
 #[test]
-fn a_task_keeps_what_a_change_leaves_out() {
+fn task_update_keeps_omitted_fields() {
     for_each_database(async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
+        let fixture = ServiceFixture::open(&scratch.url).await;
         let (service, caller) = (&fixture.service, &fixture.caller);
         let given = TaskSpec {
             title: Some("Move the database".into()),
@@ -37,14 +37,15 @@ fn a_task_keeps_what_a_change_leaves_out() {
         );
         assert_eq!((view.estimate.as_deref(), view.fields), (Some("2h"), Some(json!({ "version": 2 }))));
         assert_eq!(view.labels, ["ops", "risky"]);
-        fixture.assert_whole().await;
+        fixture.assert_verifies().await;
     });
 }
 
 #[test]
-fn quick_changes_of_one_task_lose_nothing_and_rebuilt_equals_live() {
+fn concurrent_task_updates_lose_nothing_and_rebuild_equals_live() {
     for_each_database(async |scratch| {
-        let (fixture, other) = (Book::open(&scratch.url).await, Book::open(&scratch.url).await);
+        let (fixture, other) =
+            (ServiceFixture::open(&scratch.url).await, ServiceFixture::open(&scratch.url).await);
         fixture.service.add_task(&fixture.caller, task("T-1"), false).await.unwrap();
         let changes = (0..20).map(|number| {
             let from = if number % 2 == 0 { &fixture } else { &other };
@@ -52,7 +53,8 @@ fn quick_changes_of_one_task_lose_nothing_and_rebuilt_equals_live() {
             async move { from.service.change_task(&from.caller, change).await.unwrap() }
         });
         futures_util::future::join_all(changes).await;
-        let plan = book::plan("steps", &[book::step("a", "t/ok", "word"), book::step("b", "t/no", "word")]);
+        let plan =
+            fixture::plan("steps", &[fixture::step("a", "t/ok", "word"), fixture::step("b", "t/no", "word")]);
         fixture.run(&plan, None).await;
         fixture.service.split_task(&fixture.caller, "T-1", "steps").await.unwrap();
         let live = tasks::all(TENANT).all(&scratch.db).await.unwrap();
@@ -65,18 +67,18 @@ fn quick_changes_of_one_task_lose_nothing_and_rebuilt_equals_live() {
         let subtasks = fixture.service.subtasks("T-1").await.unwrap();
         let statuses: Vec<TaskStatus> = subtasks.iter().map(|task| task.status).collect();
         assert_eq!(statuses, [TaskStatus::Done, TaskStatus::Blocked], "subtasks follow the execution");
-        fixture.assert_whole().await;
+        fixture.assert_verifies().await;
     });
 }
 
 #[test]
-fn subtasks_follow_a_plan_that_is_saved_anew() {
+fn subtasks_follow_a_new_plan_version() {
     for_each_database(async |scratch| {
-        let fixture = Book::open(&scratch.url).await;
+        let fixture = ServiceFixture::open(&scratch.url).await;
         let (service, caller) = (&fixture.service, &fixture.caller);
         let save = async |ids: &[&str]| {
-            let steps: Vec<_> = ids.iter().map(|id| book::step(id, "t/ok", "word")).collect();
-            service.save_plan(caller, &book::plan("grows", &steps).to_string(), true).await.unwrap();
+            let steps: Vec<_> = ids.iter().map(|id| fixture::step(id, "t/ok", "word")).collect();
+            service.save_plan(caller, &fixture::plan("grows", &steps).to_string(), true).await.unwrap();
         };
         let statuses = async || -> Vec<(String, TaskStatus)> {
             let subtasks = service.subtasks("T-1").await.unwrap();
@@ -97,6 +99,6 @@ fn subtasks_follow_a_plan_that_is_saved_anew() {
             expected,
             "an unrelated task with a subtask's id does not block saving the plan"
         );
-        fixture.assert_whole().await;
+        fixture.assert_verifies().await;
     });
 }

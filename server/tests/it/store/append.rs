@@ -9,11 +9,12 @@ use actbook::store::{Appended, Appender, Entry, Error, Statement, journal, paylo
 use crate::postgres;
 
 use super::{
-    Kind, TENANT, apart, append, append_one, batch, bodies, entry, for_each_database, head, on, open,
+    Kind, TENANT, append, append_one, batch, bodies, entry, for_each_database, head, off_runtime, open,
+    run_on,
 };
 
 #[test]
-fn entries_and_payloads_come_back_as_they_were_appended() {
+fn appended_entries_and_payloads_read_back_equal() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let mut written = vec![entry(1, "ünë\n\"{}"), entry(2, "two"), entry(3, "three")];
@@ -45,40 +46,43 @@ fn entries_and_payloads_come_back_as_they_were_appended() {
 }
 
 #[test]
-fn a_stream_is_read_from_every_page_it_is_on() {
+fn stream_read_covers_all_its_pages() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
-        let written: Vec<Entry> = (1..=600).map(of_two_streams).collect();
+        let written: Vec<Entry> = (1..=600).map(two_stream_entry).collect();
         append(&mut db.appender().unwrap(), &batch(head(db), written, vec![])).unwrap();
         let positions = |entries: &[Entry]| entries.iter().map(|entry| entry.position).collect::<Vec<_>>();
-        let long: Vec<u64> = (2..=600).filter(|position| !SHORT.contains(position)).collect();
+        let long: Vec<u64> = (2..=600).filter(|position| !SPARSE_POSITIONS.contains(position)).collect();
 
         let read = journal::by_stream(db.dialect(), TENANT, StreamId(1), 0).all(db).await.unwrap();
-        assert_eq!(positions(&read), SHORT);
+        assert_eq!(positions(&read), SPARSE_POSITIONS);
         assert_eq!(
             journal::by_stream(db.dialect(), TENANT, StreamId(1), 256).all(db).await.unwrap(),
             read[4..]
         );
         let kept = payloads::by_stream(db.dialect(), TENANT, StreamId(1)).all(db).await.unwrap();
-        assert_eq!(kept.iter().map(|payload| payload.position).collect::<Vec<_>>(), SHORT);
+        assert_eq!(kept.iter().map(|payload| payload.position).collect::<Vec<_>>(), SPARSE_POSITIONS);
         let many =
             journal::by_streams_blocking(db, TENANT, &[StreamId(2), StreamId(7), StreamId(1)]).unwrap();
         assert_eq!(
             many.iter().map(|found| positions(found)).collect::<Vec<_>>(),
-            [long, vec![], SHORT.into()]
+            [long, vec![], SPARSE_POSITIONS.into()]
         );
 
         db.transact(vec![payloads::erase_of_stream(db.dialect(), TENANT, StreamId(1))]).await.unwrap();
-        assert_eq!(payloads::between(TENANT, 0, 600).all(db).await.unwrap().len(), 600 - SHORT.len());
+        assert_eq!(
+            payloads::between(TENANT, 0, 600).all(db).await.unwrap().len(),
+            600 - SPARSE_POSITIONS.len()
+        );
     });
 }
 
 /// The positions of stream 1's entries, among those of stream 2: at page edges, with pages without any.
-const SHORT: [u64; 7] = [1, 127, 128, 255, 513, 514, 600];
+const SPARSE_POSITIONS: [u64; 7] = [1, 127, 128, 255, 513, 514, 600];
 
-fn of_two_streams(position: u64) -> Entry {
-    let stream = if SHORT.contains(&position) { 1 } else { 2 };
-    let of_stream = |other: &u64| SHORT.contains(other) == SHORT.contains(&position);
+fn two_stream_entry(position: u64) -> Entry {
+    let stream = if SPARSE_POSITIONS.contains(&position) { 1 } else { 2 };
+    let of_stream = |other: &u64| SPARSE_POSITIONS.contains(other) == SPARSE_POSITIONS.contains(&position);
     let before = (1..position).rev().find(of_stream);
     let version = 1 + (1..position).filter(of_stream).count() as u64;
     let turns_page = journal::page_of(before.unwrap_or(stream)) != journal::page_of(position);
@@ -86,7 +90,7 @@ fn of_two_streams(position: u64) -> Entry {
 }
 
 #[test]
-fn a_moved_head_refuses_the_whole_batch() {
+fn moved_head_rejects_the_whole_batch() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let mut appender = db.appender().unwrap();
@@ -104,7 +108,7 @@ fn a_moved_head_refuses_the_whole_batch() {
 }
 
 #[test]
-fn the_same_position_with_another_hash_is_a_moved_head() {
+fn head_with_another_hash_counts_as_moved() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let mut appender = db.appender().unwrap();
@@ -117,7 +121,7 @@ fn the_same_position_with_another_hash_is_a_moved_head() {
 }
 
 #[test]
-fn one_failing_row_takes_the_whole_batch_back() {
+fn failing_row_rolls_the_whole_batch_back() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let mut appender = db.appender().unwrap();
@@ -143,7 +147,7 @@ fn one_failing_row_takes_the_whole_batch_back() {
 }
 
 #[test]
-fn many_other_rows_commit_or_vanish_with_their_entries() {
+fn other_statements_commit_or_roll_back_with_their_entries() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let mut appender = db.appender().unwrap();
@@ -167,12 +171,12 @@ fn many_other_rows_commit_or_vanish_with_their_entries() {
 }
 
 #[test]
-fn who_holds_the_head_appends_before_everybody_else() {
+fn head_lock_holder_appends_before_others() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let (mut holder, mut other) = (db.appender().unwrap(), db.appender().unwrap());
         let old = head(db);
-        assert_eq!(hold(&mut holder), old);
+        assert_eq!(lock_head(&mut holder), old);
         std::thread::scope(|threads| {
             let late = batch(old, vec![entry(1, "late")], vec![]);
             let waiting = threads.spawn(move || other.append(&late).unwrap());
@@ -182,31 +186,31 @@ fn who_holds_the_head_appends_before_everybody_else() {
             assert_eq!(waiting.join().unwrap(), Appended::HeadMoved);
         });
         assert_eq!(bodies(db).await, ["first"]);
-        assert_eq!(hold(&mut holder).position, 1);
-        apart(|| holder.unlock_head()).unwrap();
+        assert_eq!(lock_head(&mut holder).position, 1);
+        off_runtime(|| holder.unlock_head()).unwrap();
         assert_eq!(append_one(db, &mut db.appender().unwrap(), "second"), Appended::Done);
         assert_eq!(append_one(db, &mut holder, "third"), Appended::Done);
     });
 }
 
-fn hold(appender: &mut Appender) -> journal::JournalHead {
-    apart(|| appender.lock_head(TENANT)).unwrap()
+fn lock_head(appender: &mut Appender) -> journal::JournalHead {
+    off_runtime(|| appender.lock_head(TENANT)).unwrap()
 }
 
 #[test]
-fn who_held_and_fell_silent_does_not_keep_others_out() {
+fn dropped_head_lock_does_not_block_others() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let mut holder = db.appender().unwrap();
-        hold(&mut holder);
+        lock_head(&mut holder);
         drop(holder);
         assert_eq!(append_one(db, &mut db.appender().unwrap(), "first"), Appended::Done);
     });
 }
 
 #[test]
-fn a_lost_hold_does_not_tear_the_batch_apart() {
-    on(Kind::Postgres, async |scratch| {
+fn batch_stays_atomic_when_the_head_lock_is_lost() {
+    run_on(Kind::Postgres, async |scratch| {
         let db = &scratch.db;
         let mut holder = db.appender().unwrap();
         let salts = || {
@@ -215,15 +219,15 @@ fn a_lost_hold_does_not_tear_the_batch_apart() {
                 payloads::insert_salt(TENANT, StreamId(1), b"b"),
             ]
         };
-        let old = hold(&mut holder);
-        postgres::end_connections(&scratch.url).await;
+        let old = lock_head(&mut holder);
+        postgres::terminate_connections(&scratch.url).await;
         let refused = append(&mut holder, &batch(old, vec![entry(1, "one")], salts()));
         assert!(matches!(refused, Err(Error::Constraint(_))), "{refused:?}");
         assert_eq!(bodies(db).await, [""; 0]);
         assert!(payloads::salt(TENANT, StreamId(1)).all(db).await.unwrap().is_empty());
 
-        let old = hold(&mut holder);
-        postgres::end_connections(&scratch.url).await;
+        let old = lock_head(&mut holder);
+        postgres::terminate_connections(&scratch.url).await;
         assert_eq!(append(&mut holder, &batch(old, vec![entry(1, "one")], vec![])), Ok(Appended::Done));
         assert_eq!(bodies(db).await, ["one"]);
     });
@@ -256,7 +260,7 @@ fn positions_are_gapless_under_eight_writers() {
 }
 
 #[test]
-fn the_journal_refuses_to_be_changed() {
+fn journal_rejects_changes_to_entries() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         append_one(db, &mut db.appender().unwrap(), "first");
@@ -278,8 +282,8 @@ fn the_journal_refuses_to_be_changed() {
 
 #[test]
 #[should_panic(expected = "without a gap")]
-fn a_batch_with_a_gap_never_reaches_the_database() {
-    on(Kind::Sqlite, async |scratch| {
+fn batch_with_a_position_gap_panics() {
+    run_on(Kind::Sqlite, async |scratch| {
         let db = &scratch.db;
         let gap = batch(head(db), vec![entry(2, "two")], vec![]);
         drop(append(&mut db.appender().unwrap(), &gap));
@@ -287,7 +291,7 @@ fn a_batch_with_a_gap_never_reaches_the_database() {
 }
 
 #[test]
-fn a_long_read_visits_row_by_row_until_told_to_stop() {
+fn for_each_visits_rows_until_break() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let entries = (1..=1_000).map(|position| entry(position, "x")).collect();
@@ -314,8 +318,8 @@ fn a_long_read_visits_row_by_row_until_told_to_stop() {
 }
 
 #[test]
-fn a_copy_made_while_others_write_is_whole() {
-    on(Kind::Sqlite, async |scratch| {
+fn backup_during_writes_is_consistent() {
+    run_on(Kind::Sqlite, async |scratch| {
         let db = &scratch.db;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("copy.db");
@@ -338,7 +342,7 @@ fn a_copy_made_while_others_write_is_whole() {
         let again = db.backup(&file).await.unwrap_err();
         assert!(again.to_string().contains("exists already"), "{again}");
     });
-    on(Kind::Postgres, async |scratch| {
+    run_on(Kind::Postgres, async |scratch| {
         let refused = scratch.db.backup(std::path::Path::new("copy.db")).await.unwrap_err();
         assert!(refused.to_string().contains("PostgreSQL"), "{refused}");
     });

@@ -2,15 +2,15 @@
 
 use actbook::store::{DatabaseOptions, Db, Error, Statement};
 
-use super::{Kind, head, on, open, place};
+use super::{Kind, create_storage, head, open, run_on};
 use crate::postgres;
 
 #[test]
-fn eight_who_open_a_new_database_at_once_make_one_schema() {
+fn concurrent_opens_create_one_schema() {
     for kind in [Kind::Sqlite, Kind::Postgres] {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let (_storage, url) = place(kind).await;
+            let (_storage, url) = create_storage(kind).await;
             let openings = (0..8).map(|_| {
                 let url = url.clone();
                 tokio::spawn(async move { open(&url).await })
@@ -31,7 +31,7 @@ fn eight_who_open_a_new_database_at_once_make_one_schema() {
 }
 
 #[test]
-fn every_migration_file_has_its_twin_and_is_applied() {
+fn every_migration_file_is_applied() {
     super::for_each_database(async |scratch| {
         let folder = match scratch.kind {
             Kind::Sqlite => "migrations/sqlite",
@@ -48,7 +48,7 @@ fn every_migration_file_has_its_twin_and_is_applied() {
 }
 
 #[test]
-fn a_migration_that_was_killed_half_way_is_made_again() {
+fn migration_killed_half_way_is_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("book.db");
     // What such a crash leaves: an empty file in WAL mode.
@@ -59,7 +59,7 @@ fn a_migration_that_was_killed_half_way_is_made_again() {
 }
 
 #[test]
-fn a_database_of_a_newer_program_is_refused_and_left_as_it_was() {
+fn database_of_a_newer_version_is_refused_unchanged() {
     super::for_each_database(async |scratch| {
         let later = "INSERT INTO migrations (name, at) VALUES ('9999_later', 1)";
         let missing = "DELETE FROM migrations WHERE name = '0015_hot_path'";
@@ -73,7 +73,7 @@ fn a_database_of_a_newer_program_is_refused_and_left_as_it_was() {
 }
 
 #[test]
-fn database_of_another_program_is_refused_and_left_as_it_was() {
+fn database_of_another_program_is_refused_unchanged() {
     let schemas = [
         "CREATE TABLE journal (x)",
         "CREATE TABLE migrations (name TEXT, at BIGINT); INSERT INTO migrations VALUES ('0001_init', 1)",
@@ -103,9 +103,9 @@ fn empty_file_becomes_a_database() {
 }
 
 #[test]
-fn a_server_that_does_not_sync_is_refused_unless_accepted_by_name() {
-    on(Kind::Postgres, async |scratch| {
-        let url = postgres::without_sync(&scratch.url);
+fn server_without_sync_is_refused_unless_allowed() {
+    run_on(Kind::Postgres, async |scratch| {
+        let url = postgres::url_without_sync(&scratch.url);
         let refused = Db::open(&url, DatabaseOptions::default()).await.unwrap_err();
         assert_eq!(refused, Error::UnsafeDurability { setting: "synchronous_commit" });
         Db::open(&url, DatabaseOptions { unsafe_durability: true }).await.unwrap();
@@ -113,7 +113,7 @@ fn a_server_that_does_not_sync_is_refused_unless_accepted_by_name() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why_and_keeps_the_password() {
+fn open_error_names_the_address_without_the_password() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let url = "postgres://ada:secret@127.0.0.1:1/book";
@@ -127,10 +127,10 @@ fn what_cannot_be_opened_says_why_and_keeps_the_password() {
 }
 
 #[test]
-fn a_restarted_connection_reads_on() {
-    on(Kind::Postgres, async |scratch| {
+fn read_succeeds_after_connections_are_terminated() {
+    run_on(Kind::Postgres, async |scratch| {
         assert_eq!(head(&scratch.db).position, 0);
-        postgres::end_connections(&scratch.url).await;
+        postgres::terminate_connections(&scratch.url).await;
         assert_eq!(head(&scratch.db).position, 0);
     });
 }

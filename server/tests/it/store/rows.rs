@@ -7,7 +7,7 @@ use actbook::store::{Error, Row, SqlValue, Statement, journal, requests};
 use super::{TENANT, append, batch, entry, for_each_database, head};
 
 #[test]
-fn values_come_back_as_they_were_written() {
+fn written_values_read_back_equal() {
     for_each_database(async |scratch| {
         let every_byte: Vec<u8> = (0..=255).collect();
         for at in [i64::MIN, -1, 0, 1, i64::MAX] {
@@ -28,7 +28,7 @@ fn values_come_back_as_they_were_written() {
 }
 
 #[test]
-fn many_reads_answer_in_order() {
+fn read_many_answers_in_order() {
     for_each_database(async |scratch| {
         let sets = (0..50).map(|number| vec![SqlValue::Int(number)]).collect();
         let answers = scratch.db.read_many("SELECT CAST($1 AS BIGINT)", sets).await.unwrap();
@@ -38,7 +38,7 @@ fn many_reads_answer_in_order() {
 }
 
 #[test]
-fn a_surprising_column_is_named() {
+fn wrong_column_type_names_the_column() {
     let row =
         Row::new(vec![SqlValue::Int(-1), SqlValue::from("x"), SqlValue::Null, SqlValue::from(vec![1, 2])]);
     let wrong = |column, wanted, found| Err(Error::WrongColumn { column, wanted, found });
@@ -53,7 +53,7 @@ fn a_surprising_column_is_named() {
 }
 
 #[test]
-fn a_transaction_is_all_or_nothing() {
+fn failed_statement_rolls_the_transaction_back() {
     for_each_database(async |scratch| {
         let request = requests::RequestRow { digest: vec![1], result: "{}".into(), at: 5 };
         let insert = || requests::insert(TENANT, "ada", "k", &request);
@@ -71,7 +71,7 @@ fn a_transaction_is_all_or_nothing() {
 }
 
 #[test]
-fn entries_are_filtered() {
+fn entry_filter_selects_matching_entries() {
     for_each_database(async |scratch| {
         let db = &scratch.db;
         let mut entries: Vec<_> = ["Alpha beta", "100% sure", "a_b", "alpha"]

@@ -11,7 +11,7 @@ use tempfile::tempdir;
 use super::*;
 
 #[tokio::test]
-async fn a_list_holds_every_server_and_the_unreachable_ones_say_why() {
+async fn server_list_includes_unreachable_servers_with_errors() {
     let folder = tempdir().unwrap();
     let config = json!({
         "mcpServers": {
@@ -48,25 +48,25 @@ async fn a_list_holds_every_server_and_the_unreachable_ones_say_why() {
 }
 
 #[tokio::test]
-async fn what_is_not_configured_is_refused_by_name() {
+async fn unconfigured_tool_is_not_found_and_not_sent() {
     let folder = tempdir().unwrap();
     let tools = tools(folder.path(), json!({ "commands": { "make": { "argv": ["make"] } } }));
     let cases = [("nobody/x", "nobody"), ("noslash", "server/tool"), ("command/none", "none")];
     for (tool, words) in cases {
-        let (ended, processes) = watched_call(&tools, a_call(tool, json!({}))).await;
-        let (category, message, sent) = failure(ended);
+        let (ended, processes) = watched_call(&tools, new_call(tool, json!({}))).await;
+        let (category, message, sent) = expect_failure(ended);
         assert_eq!((category, sent, processes), (ErrorCategory::NotFound, false, vec![]));
         assert!(message.contains(words), "{message}");
     }
 }
 
-fn place(folder: &str, config: Value, servers: &[&str]) -> String {
+fn toolset_digest(folder: &str, config: Value, servers: &[&str]) -> String {
     let servers: BTreeSet<String> = servers.iter().map(|name| (*name).to_owned()).collect();
     tools(Path::new(folder), config).toolset_digest(&servers).to_string()
 }
 
 #[test]
-fn a_place_is_how_its_servers_are_reached_and_nothing_else() {
+fn toolset_digest_covers_server_definitions_only() {
     let config = |args: Value, key: &str| {
         json!({
             "mcpServers": { "a": { "command": "x", "args": args, "env": { "KEY": key } }, "b": { "url": "https://b" } },
@@ -79,30 +79,30 @@ fn a_place_is_how_its_servers_are_reached_and_nothing_else() {
         config["commands"]["two"] = json!({ "argv": argv });
         config
     };
-    let here = place("/f", base(), &["a"]);
+    let here = toolset_digest("/f", base(), &["a"]);
     assert_eq!(
         here,
-        place("/f", config(json!(["1"]), "other"), &["a"]),
+        toolset_digest("/f", config(json!(["1"]), "other"), &["a"]),
         "a variable's value is not part of the digest"
     );
     let others = [
-        place("/f", config(json!(["2"]), "v"), &["a"]),
-        place("/g", base(), &["a"]),
-        place("/f", base(), &["a", "b"]),
-        place("/f", base(), &["a", "unknown"]),
-        place("/f", base(), &[]),
+        toolset_digest("/f", config(json!(["2"]), "v"), &["a"]),
+        toolset_digest("/g", base(), &["a"]),
+        toolset_digest("/f", base(), &["a", "b"]),
+        toolset_digest("/f", base(), &["a", "unknown"]),
+        toolset_digest("/f", base(), &[]),
     ];
     for other in others {
         assert_ne!(here, other);
     }
-    let all = |config| place("/f", config, &["command"]);
+    let all = |config| toolset_digest("/f", config, &["command"]);
     assert_ne!(all(base()), all(with_command(json!(["two"]))));
-    let one = |config| place("/f", config, &["command/one"]);
+    let one = |config| toolset_digest("/f", config, &["command/one"]);
     assert_eq!(one(base()), one(with_command(json!(["two"]))), "only the named command counts");
 }
 
 #[tokio::test]
-async fn an_executor_in_the_process_answers_for_its_server() {
+async fn in_process_executor_answers_for_its_server() {
     let tools = tools(Path::new("/"), json!({})).with_server_executor("own", |call| {
         async move {
             match call.tool.as_str() {
@@ -112,9 +112,9 @@ async fn an_executor_in_the_process_answers_for_its_server() {
         }
         .boxed()
     });
-    let (ended, processes) = watched_call(&tools, a_call("own/any", json!({ "x": 1 }))).await;
-    assert_eq!((output(ended), processes), (json!({ "key": "key-1", "got": { "x": 1 } }), vec![None]));
+    let (ended, processes) = watched_call(&tools, new_call("own/any", json!({ "x": 1 }))).await;
+    assert_eq!((expect_output(ended), processes), (json!({ "key": "key-1", "got": { "x": 1 } }), vec![None]));
     let ended = call_within(&tools, "own/never", Duration::from_millis(10)).await;
-    assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
+    assert_eq!(expect_unknown(ended).0, ErrorCategory::Timeout);
     assert!(tools.has_server("own") && tools.describe("own/any").await.is_ok());
 }

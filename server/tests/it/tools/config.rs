@@ -15,7 +15,7 @@ fn parse(text: &str) -> Result<Config, String> {
 }
 
 #[test]
-fn a_clients_block_pastes_in_unchanged_beside_our_own_words() {
+fn client_server_block_parses_beside_actbook_keys() {
     let config = parse(
         r#"
         mcpServers:
@@ -54,7 +54,7 @@ fn a_clients_block_pastes_in_unchanged_beside_our_own_words() {
 }
 
 #[test]
-fn inherit_env_is_taken_from_either_block_once() {
+fn inherit_env_is_accepted_in_either_block_but_not_both() {
     let inherited = |text: &str| match parse(text).unwrap().mcp_servers.remove("a") {
         Some(McpServer::Stdio { inherit_env, .. }) => inherit_env,
         other => panic!("{other:?}"),
@@ -79,7 +79,7 @@ fn inherit_env_is_taken_from_either_block_once() {
 }
 
 #[test]
-fn json_is_taken_as_well_and_an_empty_file_configures_nothing() {
+fn json_and_empty_configs_parse() {
     let config = parse("{\n\t\"mcpServers\": { \"a\": { \"command\": \"x\" } }\n}\n").unwrap();
     assert_eq!(config.mcp_servers.len(), 1);
     assert!(parse("").unwrap().mcp_servers.is_empty());
@@ -87,7 +87,7 @@ fn json_is_taken_as_well_and_an_empty_file_configures_nothing() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_with_its_place() {
+fn invalid_config_is_refused_with_its_path() {
     let cases = [
         ("aprovals: people", "`aprovals`: is no word of the config; did you mean `approvals`?"),
         ("approvals: robots", "`approvals`: `robots` is none of people, agents"),
@@ -148,13 +148,13 @@ fn what_is_wrong_is_refused_with_its_place() {
         ("commands: { a: { argv: [x], input_schema: { type: objekt } } }", "`commands.a.input_schema`: "),
         ("just text", "`config`: must be a mapping, not text"),
     ];
-    refused(&cases);
+    assert_refused(&cases);
     parse("a: [").unwrap_err();
     parse("approvals: people\napprovals: agents").unwrap_err();
 }
 
 #[track_caller]
-fn refused(cases: &[(&str, &str)]) {
+fn assert_refused(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
         let refused = parse(text).unwrap_err();
         assert!(refused.starts_with(expected), "{text}\n  expected {expected}\n  got      {refused}");
@@ -162,8 +162,8 @@ fn refused(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_is_wrong_over_http_is_refused_with_its_place() {
-    refused(&[
+fn invalid_http_config_is_refused_with_its_path() {
+    assert_refused(&[
         ("http: { a: {} }", "`http.a.url`: is missing"),
         ("http: { a: { url: x, method: BREW } }", "`http.a.method`: `BREW` is none of GET, HEAD, POST"),
         ("http: { a: { url: x, body: { b: ['${c}'] } } }", "`http.a.body`: `${c}` is unknown here"),
@@ -177,7 +177,7 @@ fn what_is_wrong_over_http_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_file_is_read_by_name_and_its_folder_is_where_paths_start() {
+fn loaded_config_resolves_paths_from_its_folder() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("mine.yaml");
     std::fs::write(&file, "mcpServers: { a: { command: x } }").unwrap();

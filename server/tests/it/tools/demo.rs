@@ -8,28 +8,28 @@ use tempfile::tempdir;
 
 use super::*;
 
-fn demo(folder: &Path) -> Tools {
+fn demo_tools(folder: &Path) -> Tools {
     tools(folder, json!({ "mcpServers": { "demo": demo_server(folder) } }))
 }
 
 #[tokio::test]
-async fn effects_are_real_and_leave_a_witness_with_the_key() {
+async fn calls_take_effect_and_log_the_idempotency_key() {
     let folder = tempdir().unwrap();
-    let tools = demo(folder.path());
+    let tools = demo_tools(folder.path());
     let written = call(&tools, "demo/write_file", json!({ "path": "a/b.txt", "content": "one" })).await;
-    assert_eq!(output(written), json!({ "path": "a/b.txt", "bytes": 3, "created": true }));
+    assert_eq!(expect_output(written), json!({ "path": "a/b.txt", "bytes": 3, "created": true }));
     call(&tools, "demo/append_file", json!({ "path": "a/b.txt", "content": " two" })).await;
     call(&tools, "demo/move_file", json!({ "from": "a/b.txt", "to": "c.txt" })).await;
     assert_eq!(fs::read_to_string(folder.path().join("c.txt")).unwrap(), "one two");
 
     let read = call(&tools, "demo/read_file", json!({ "path": "c.txt" })).await;
-    assert_eq!(output(read)["content"], "one two");
+    assert_eq!(expect_output(read)["content"], "one two");
     let listed = call(&tools, "demo/list_files", json!({})).await;
-    assert_eq!(output(listed), json!({ "files": ["c.txt"] }));
+    assert_eq!(expect_output(listed), json!({ "files": ["c.txt"] }));
     let gone = call(&tools, "demo/delete_file", json!({ "path": "c.txt" })).await;
-    assert_eq!(output(gone)["existed"], true);
+    assert_eq!(expect_output(gone)["existed"], true);
     let gone_already = call(&tools, "demo/delete_file", json!({ "path": "c.txt" })).await;
-    assert_eq!(output(gone_already)["existed"], false);
+    assert_eq!(expect_output(gone_already)["existed"], false);
 
     let witness = fs::read_to_string(folder.path().join(".calls.log")).unwrap();
     let expected = ["write_file", "append_file", "move_file", "delete_file", "delete_file"];
@@ -39,53 +39,53 @@ async fn effects_are_real_and_leave_a_witness_with_the_key() {
 }
 
 #[tokio::test]
-async fn numbers_outlive_the_server() {
+async fn counters_persist_across_server_restarts() {
     let folder = tempdir().unwrap();
     for round in 1..=2 {
-        let tools = demo(folder.path());
+        let tools = demo_tools(folder.path());
         let added = call(&tools, "demo/counter_add", json!({ "name": "n", "amount": 5 })).await;
-        assert_eq!(output(added)["value"], round * 5);
+        assert_eq!(expect_output(added)["value"], round * 5);
         tools.shutdown().await;
     }
-    let tools = demo(folder.path());
+    let tools = demo_tools(folder.path());
     let flaky = json!({ "name": "f", "times": 2 });
     for expected in ["1 of 2", "2 of 2"] {
-        let (category, message, sent) = failure(call(&tools, "demo/fail_times", flaky.clone()).await);
+        let (category, message, sent) = expect_failure(call(&tools, "demo/fail_times", flaky.clone()).await);
         assert_eq!((category, sent), (ErrorCategory::ToolError, true));
         assert!(message.contains(expected), "{message}");
     }
-    assert_eq!(output(call(&tools, "demo/fail_times", flaky).await)["calls"], 3);
+    assert_eq!(expect_output(call(&tools, "demo/fail_times", flaky).await)["calls"], 3);
     tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn nothing_leads_out_of_the_folder() {
+async fn paths_cannot_escape_the_folder() {
     let (folder, outside) = (tempdir().unwrap(), tempdir().unwrap());
     std::os::unix::fs::symlink(outside.path(), folder.path().join("out")).unwrap();
     std::os::unix::fs::symlink(outside.path().join("new.txt"), folder.path().join("dangling")).unwrap();
-    let tools = demo(folder.path());
+    let tools = demo_tools(folder.path());
     let absolute = outside.path().join("x").to_string_lossy().into_owned();
     for path in ["../x", "a/../../x", &absolute, "out/x", "out/deep/x", "dangling", ".calls.log"] {
         let ended = call(&tools, "demo/write_file", json!({ "path": path, "content": "x" })).await;
-        assert_eq!(failure(ended).0, ErrorCategory::ToolError, "{path}");
+        assert_eq!(expect_failure(ended).0, ErrorCategory::ToolError, "{path}");
     }
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_crash_in_mid_call_is_unknown_and_the_next_call_finds_a_new_child() {
+async fn crash_during_a_call_is_unknown_and_the_server_restarts() {
     let folder = tempdir().unwrap();
-    let tools = demo(folder.path());
-    let crash = a_call("demo/crash", json!({ "after_effect": "left.txt" }));
+    let tools = demo_tools(folder.path());
+    let crash = new_call("demo/crash", json!({ "after_effect": "left.txt" }));
     let (ended, processes) = watched_call(&tools, crash).await;
-    let (category, message) = unknown(ended);
+    let (category, message) = expect_unknown(ended);
     assert_eq!(category, ErrorCategory::Unavailable);
     assert!(message.contains("exited with code 70"), "{message}");
     assert!(folder.path().join("left.txt").exists());
 
-    let (ended, later_processes) = watched_call(&tools, a_call("demo/echo", json!({ "again": 1 }))).await;
-    assert_eq!(output(ended), json!({ "again": 1 }));
+    let (ended, later_processes) = watched_call(&tools, new_call("demo/echo", json!({ "again": 1 }))).await;
+    assert_eq!(expect_output(ended), json!({ "again": 1 }));
     let (first, second) = (processes[0].unwrap(), later_processes[0].unwrap());
     assert_ne!(first.pid, second.pid);
     assert!(first.start_time > 0 && second.start_time >= first.start_time);
@@ -94,38 +94,39 @@ async fn a_crash_in_mid_call_is_unknown_and_the_next_call_finds_a_new_child() {
 }
 
 #[tokio::test]
-async fn a_timed_out_call_is_unknown_and_a_server_that_recovers_is_kept() {
+async fn timed_out_call_is_unknown_and_a_responsive_server_is_kept() {
     let folder = tempdir().unwrap();
-    let tools = demo(folder.path());
-    let (_, processes) = watched_call(&tools, a_call("demo/echo", json!({}))).await;
-    let slow = Call { timeout: Duration::from_millis(50), ..a_call("demo/sleep", json!({ "ms": 600_000 })) };
+    let tools = demo_tools(folder.path());
+    let (_, processes) = watched_call(&tools, new_call("demo/echo", json!({}))).await;
+    let slow =
+        Call { timeout: Duration::from_millis(50), ..new_call("demo/sleep", json!({ "ms": 600_000 })) };
     let (ended, _) = watched_call(&tools, slow).await;
-    assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
-    let (ended, later_processes) = watched_call(&tools, a_call("demo/echo", json!({}))).await;
-    output(ended);
+    assert_eq!(expect_unknown(ended).0, ErrorCategory::Timeout);
+    let (ended, later_processes) = watched_call(&tools, new_call("demo/echo", json!({}))).await;
+    expect_output(ended);
     assert_eq!(processes, later_processes);
     tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_failed_by_its_kind() {
+async fn server_errors_map_to_categories() {
     let folder = tempdir().unwrap();
-    let tools = demo(folder.path());
+    let tools = demo_tools(folder.path());
     let cases = [
         ("demo/no_such_tool", json!({}), ErrorCategory::NotFound),
         ("demo/read_file", json!({ "path": "not there" }), ErrorCategory::ToolError),
     ];
     for (tool, arguments, expected) in cases {
-        let (category, message, sent) = failure(call(&tools, tool, arguments).await);
+        let (category, message, sent) = expect_failure(call(&tools, tool, arguments).await);
         assert_eq!((category, sent), (expected, true), "{tool}: {message}");
     }
     tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_the_live_schema_do_not_leave() {
+async fn arguments_that_violate_the_live_schema_are_not_sent() {
     let folder = tempdir().unwrap();
-    let tools = demo(folder.path());
+    let tools = demo_tools(folder.path());
     let cases = [
         ("demo/write_file", json!({ "path": "x" }), "content"),
         ("demo/write_file", json!({ "path": "x", "content": "y", "mode": 1 }), "mode"),
@@ -133,8 +134,8 @@ async fn arguments_that_do_not_fit_the_live_schema_do_not_leave() {
         ("demo/sleep", json!({ "ms": -1 }), "/ms"),
     ];
     for (tool, arguments, words) in cases {
-        let (ended, processes) = watched_call(&tools, a_call(tool, arguments)).await;
-        let (category, message, sent) = failure(ended);
+        let (ended, processes) = watched_call(&tools, new_call(tool, arguments)).await;
+        let (category, message, sent) = expect_failure(ended);
         assert_eq!(
             (category, sent, processes),
             (ErrorCategory::InvalidArguments, false, vec![]),
@@ -147,7 +148,7 @@ async fn arguments_that_do_not_fit_the_live_schema_do_not_leave() {
 }
 
 #[tokio::test]
-async fn at_concurrency_one_the_second_call_leaves_after_the_first_has_ended() {
+async fn concurrency_one_serializes_calls() {
     let folder = tempdir().unwrap();
     let config = json!({
         "mcpServers": { "demo": demo_server(folder.path()) },
@@ -156,8 +157,10 @@ async fn at_concurrency_one_the_second_call_leaves_after_the_first_has_ended() {
     let tools = tools(folder.path(), config);
     let events = Mutex::new(Vec::new());
     let one = async |name| {
-        let call = a_call("demo/sleep", json!({ "ms": 20 }));
-        output(tools.call(call, |_| events.lock().unwrap().push("sent"), std::future::pending()).await);
+        let call = new_call("demo/sleep", json!({ "ms": 20 }));
+        expect_output(
+            tools.call(call, |_| events.lock().unwrap().push("sent"), std::future::pending()).await,
+        );
         events.lock().unwrap().push(name);
     };
     tokio::join!(one("ended"), one("ended"));
@@ -167,9 +170,9 @@ async fn at_concurrency_one_the_second_call_leaves_after_the_first_has_ended() {
 
 /// Every tool's answer validates against its output schema.
 #[tokio::test]
-async fn every_answer_fits_its_declared_schema() {
+async fn answers_match_their_output_schema() {
     let folder = tempdir().unwrap();
-    let tools = demo(folder.path());
+    let tools = demo_tools(folder.path());
     let calls = [
         ("write_file", json!({ "path": "f", "content": "x" })),
         ("append_file", json!({ "path": "f", "content": "y" })),
@@ -188,7 +191,7 @@ async fn every_answer_fits_its_declared_schema() {
     assert_eq!(listed.tools.len(), calls.len() + 1, "all but `crash` answer");
     for (tool, arguments) in calls {
         let info = tools.describe(&format!("demo/{tool}")).await.unwrap();
-        let answer = output(call(&tools, &info.name, arguments).await);
+        let answer = expect_output(call(&tools, &info.name, arguments).await);
         jsonschema::validate(&info.output_schema.unwrap(), &answer).unwrap();
     }
     tools.shutdown().await;
@@ -196,7 +199,7 @@ async fn every_answer_fits_its_declared_schema() {
 
 /// Sends raw messages of the older protocol, to see what other clients see.
 #[tokio::test]
-async fn a_sleeping_call_reports_progress() {
+async fn sleep_tool_reports_progress() {
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     let folder = tempdir().unwrap();
     let mut server = tokio::process::Command::new(env!("CARGO_BIN_EXE_actbook"))

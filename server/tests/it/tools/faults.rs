@@ -13,13 +13,13 @@ use tempfile::{TempDir, tempdir};
 
 use super::*;
 use crate::counts::times;
-use crate::durability::book::Book;
-use crate::store::{Kind, place};
+use crate::durability::fixture::ServiceFixture;
+use crate::store::{Kind, create_storage};
 
 /// `ACTBOOK_FAULTS` overrides it.
 const FAULTS_DEFAULT: usize = 1_000;
 /// How many of a hundred calls meet a fault.
-const FAULTY: u64 = 70;
+const FAULTY_PERCENT: u64 = 70;
 const SERVERS: u64 = 10;
 const EXECUTIONS_AT_ONCE: u64 = 40;
 /// Rounds of answers that one execution may need; more means that it does not terminate.
@@ -27,23 +27,23 @@ const TURNS_MAX: usize = 60;
 /// A step with this many attempts is skipped instead of retried.
 const RETRIED_ATTEMPTS: usize = 8;
 
-const KINDS: [&str; 4] = ["once", "probed", "idempotent", "reads"];
+const STEP_KINDS: [&str; 4] = ["once", "probed", "idempotent", "reads"];
 
 /// A folder with the fault servers' files, and their random seed.
-struct World {
+struct FaultFixture {
     folder: TempDir,
     seed: u64,
 }
 
 /// A line of the witness file: a call that arrived, and the fault it met.
 #[derive(Debug)]
-struct Arrived {
+struct WitnessedCall {
     id: String,
     key: String,
     fault: String,
 }
 
-impl World {
+impl FaultFixture {
     fn new(seed: u64) -> Self {
         let folder = tempdir().unwrap();
         for name in ["effects", "seen"] {
@@ -59,7 +59,7 @@ impl World {
 
     fn tools(&self) -> Tools {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tools/faults.py");
-        let args = json!(["-I", "-S", script, self.seed.to_string(), FAULTY.to_string()]);
+        let args = json!(["-I", "-S", script, self.seed.to_string(), FAULTY_PERCENT.to_string()]);
         let server = json!({ "command": "python3", "args": args });
         // This test is about calls: a server that crashes all the time is restarted all the time.
         let settings = json!({ "concurrency": 4, "breaker": { "after": 1_000_000 },
@@ -70,17 +70,17 @@ impl World {
         tools(self.folder.path(), json!({ "mcpServers": servers, "servers": settings }))
     }
 
-    fn witness(&self) -> Vec<Arrived> {
+    fn witnessed_calls(&self) -> Vec<WitnessedCall> {
         let text = std::fs::read_to_string(self.path("witness")).unwrap();
         let arrived = |line: &str| {
             let mut words = line.splitn(3, ' ').map(str::to_owned);
             let mut next = || words.next().expect("whole lines only");
-            Arrived { id: next(), key: next(), fault: next() }
+            WitnessedCall { id: next(), key: next(), fault: next() }
         };
         text.lines().map(arrived).collect()
     }
 
-    fn effects(&self, id: &str) -> usize {
+    fn effect_count(&self, id: &str) -> usize {
         let names = std::fs::read_dir(self.path("effects")).unwrap().map(|entry| entry.unwrap().file_name());
         names.filter(|name| name.to_str().unwrap().split('.').next() == Some(id)).count()
     }
@@ -89,7 +89,7 @@ impl World {
 /// Two steps of each kind, on alternating servers.
 fn plan(number: u64) -> Value {
     let step = |index: u64| {
-        let kind = KINDS[(index % 4) as usize];
+        let kind = STEP_KINDS[(index % 4) as usize];
         let (id, server) = (format!("{kind}{index}"), format!("s{}", (number + index) % SERVERS));
         let named = json!({ "id": format!("e{number}-{id}"), "kind": kind });
         let mut step = json!({
@@ -116,7 +116,7 @@ fn plan(number: u64) -> Value {
 }
 
 /// Runs one execution to its end, answering questions by its real effects. Returns the number of decisions.
-async fn run(fixture: &Book, faults_fixture: &World, number: u64) -> usize {
+async fn run_to_end(fixture: &ServiceFixture, faults_fixture: &FaultFixture, number: u64) -> usize {
     let (id, mut status) = fixture.run(&plan(number), None).await;
     let mut decisions = 0;
     for _ in 0..TURNS_MAX {
@@ -127,7 +127,7 @@ async fn run(fixture: &Book, faults_fixture: &World, number: u64) -> usize {
         for waiting in &view.waiting {
             let step = waiting.step.clone().unwrap();
             let shown = view.steps.iter().find(|shown| shown.id == step).unwrap();
-            let has_effect = faults_fixture.effects(&format!("e{number}-{step}")) > 0;
+            let has_effect = faults_fixture.effect_count(&format!("e{number}-{step}")) > 0;
             let answer = match shown.status {
                 StepStatus::Unknown if has_effect => StepAnswer::Happened,
                 StepStatus::Unknown => StepAnswer::DidNotHappen,
@@ -140,12 +140,12 @@ async fn run(fixture: &Book, faults_fixture: &World, number: u64) -> usize {
             decided.unwrap_or_else(|error| panic!("{answer} to {step} of {id}: {error:?}"));
             decisions += 1;
         }
-        status = fixture.go_on(&id).await;
+        status = fixture.claim_and_drive(&id).await;
     }
     assert_eq!(status, ExecutionStatus::Succeeded, "execution {number} came to an end");
     let view = fixture.service.view(&id).await.unwrap();
     for step in view.steps.iter().filter(|step| !step.id.as_str().starts_with("reads")) {
-        let effects = faults_fixture.effects(&format!("e{number}-{}", step.id));
+        let effects = faults_fixture.effect_count(&format!("e{number}-{}", step.id));
         match (step.status, step.id.as_str().starts_with("idempotent")) {
             (StepStatus::Succeeded, _) => assert_eq!(effects, 1, "{} of execution {number}", step.id),
             // Skipped after an attempt with an unknown outcome, and another that was never sent.
@@ -156,43 +156,43 @@ async fn run(fixture: &Book, faults_fixture: &World, number: u64) -> usize {
     decisions
 }
 
-fn kind_of(id: &str) -> &str {
+fn step_kind(id: &str) -> &str {
     id.split_once('-').unwrap().1.trim_end_matches(|sign: char| sign.is_ascii_digit())
 }
 
 /// Each key of a non-idempotent call arrives once: a new key is used only after a definite failure or a
 /// decision.
-fn assert_no_duplicates(arrived: &[Arrived]) {
+fn assert_no_duplicates(arrived: &[WitnessedCall]) {
     let mut known = BTreeSet::new();
-    for call in arrived.iter().filter(|call| ["once", "probed"].contains(&kind_of(&call.id))) {
+    for call in arrived.iter().filter(|call| ["once", "probed"].contains(&step_kind(&call.id))) {
         assert!(known.insert(&call.key), "{call:?} was sent twice");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_call_that_is_not_idempotent_arrives_twice_over_a_thousand_faults() {
+async fn non_idempotent_calls_arrive_once_under_random_faults() {
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let seed = std::env::var("ACTBOOK_SEED").map_or(clock, |seed| seed.parse().unwrap());
     let wanted = times("ACTBOOK_FAULTS", FAULTS_DEFAULT);
     eprintln!("ACTBOOK_SEED={seed}");
-    let faults_fixture = World::new(seed);
-    let (_storage, url) = place(Kind::Sqlite).await;
-    let fixture = Book::with_tools(&url, faults_fixture.tools()).await;
-    let faults = |arrived: &[Arrived]| arrived.iter().filter(|call| call.fault != "none").count();
+    let faults_fixture = FaultFixture::new(seed);
+    let (_storage, url) = create_storage(Kind::Sqlite).await;
+    let fixture = ServiceFixture::with_tools(&url, faults_fixture.tools()).await;
+    let faults = |arrived: &[WitnessedCall]| arrived.iter().filter(|call| call.fault != "none").count();
     let next = AtomicU64::new(0);
     let run_in_turn = || async {
         let mut decisions = 0;
-        while faults(&faults_fixture.witness()) < wanted {
-            decisions += run(&fixture, &faults_fixture, next.fetch_add(1, Ordering::Relaxed)).await;
+        while faults(&faults_fixture.witnessed_calls()) < wanted {
+            decisions += run_to_end(&fixture, &faults_fixture, next.fetch_add(1, Ordering::Relaxed)).await;
         }
         decisions
     };
     let working = (0..EXECUTIONS_AT_ONCE).map(|_| run_in_turn());
     let decisions: usize = join_all(working).await.into_iter().sum();
     let executions = next.into_inner();
-    assert_no_duplicates(&faults_fixture.witness());
+    assert_no_duplicates(&faults_fixture.witnessed_calls());
     fixture.service.close().await;
-    let arrived = faults_fixture.witness();
+    let arrived = faults_fixture.witnessed_calls();
     let seen = fixture.service.tool_call_stats(None).await.unwrap();
     let unknown: u64 = seen.servers.values().flat_map(|seen| seen.unknown.values()).sum();
     let timeouts: u64 = seen.servers.values().filter_map(|seen| seen.unknown.get("timeout")).sum();
@@ -200,7 +200,7 @@ async fn no_call_that_is_not_idempotent_arrives_twice_over_a_thousand_faults() {
         seen.tools.iter().filter(|(tool, _)| tool.ends_with("/look")).map(|(_, seen)| seen.calls).sum();
     let met: BTreeSet<&str> = arrived.iter().map(|call| call.fault.as_str()).collect();
     let mut keys: BTreeMap<&str, usize> = BTreeMap::new();
-    for call in arrived.iter().filter(|call| ["idempotent", "reads"].contains(&kind_of(&call.id))) {
+    for call in arrived.iter().filter(|call| ["idempotent", "reads"].contains(&step_kind(&call.id))) {
         *keys.entry(&call.key).or_default() += 1;
     }
     let again = keys.values().filter(|times| **times > 1).count();
@@ -211,7 +211,7 @@ async fn no_call_that_is_not_idempotent_arrives_twice_over_a_thousand_faults() {
         faults(&arrived),
         met.len() - 1
     );
-    fixture.assert_whole().await;
+    fixture.assert_verifies().await;
     // Too few to have met everything.
     if wanted < FAULTS_DEFAULT {
         return;

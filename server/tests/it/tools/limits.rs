@@ -7,116 +7,116 @@ use actbook::tools::{CallContext, CallProgress, CircuitState};
 use futures_util::future::join_all;
 use tempfile::tempdir;
 
-use super::zoo::{animal_under, starts, up};
+use super::hostile_stdio::{hostile_server_with, started_pids, wait_until_up};
 use super::*;
-use crate::durability::book::Book;
+use crate::durability::fixture::ServiceFixture;
 
-fn noted(folder: &Path, file: &str) -> Vec<f64> {
+fn recorded_times(folder: &Path, file: &str) -> Vec<f64> {
     let text = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-fn circuit(tools: &Tools) -> CircuitState {
+fn circuit_state(tools: &Tools) -> CircuitState {
     tools.server_state("zoo").unwrap().circuit
 }
 
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+async fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < PATIENCE, "timed out waiting for {what}");
+        assert!(started.elapsed() < TIMEOUT, "timed out waiting for {what}");
         tokio::task::yield_now().await;
     }
 }
 
 /// The call behind a task was sent: an open breaker must not report it as unsent.
 #[tokio::test]
-async fn a_task_of_a_server_that_is_left_alone_is_not_taken_for_unsent() {
-    let (_folder, tools) = animal_under("well_once_fixed", json!({ "breaker": { "after": 1 } }));
-    failure(call(&tools, "zoo/any", json!({})).await);
-    assert!(matches!(circuit(&tools), CircuitState::Open { .. }));
+async fn task_at_a_server_with_an_open_breaker_is_unknown_not_unsent() {
+    let (_folder, tools) = hostile_server_with("well_once_fixed", json!({ "breaker": { "after": 1 } }));
+    expect_failure(call(&tools, "zoo/any", json!({})).await);
+    assert!(matches!(circuit_state(&tools), CircuitState::Open { .. }));
     let context = CallContext { mcp_task: Some("task-1".to_owned()), ..CallContext::default() };
-    let asked = Call { context: context.clone(), timeout: Duration::ZERO, ..a_call("zoo/any", json!({})) };
+    let asked = Call { context: context.clone(), timeout: Duration::ZERO, ..new_call("zoo/any", json!({})) };
     let (ended, processes) = watched_call(&tools, asked).await;
-    assert_eq!((unknown(ended).0, processes), (ErrorCategory::Timeout, vec![]));
-    let (ended, _) = watched_call(&tools, Call { context, ..a_call("nowhere/any", json!({})) }).await;
-    assert_eq!(unknown(ended).0, ErrorCategory::Unavailable);
+    assert_eq!((expect_unknown(ended).0, processes), (ErrorCategory::Timeout, vec![]));
+    let (ended, _) = watched_call(&tools, Call { context, ..new_call("nowhere/any", json!({})) }).await;
+    assert_eq!(expect_unknown(ended).0, ErrorCategory::Unavailable);
 }
 
 #[tokio::test]
-async fn a_server_out_of_reach_is_left_alone_and_tried_again_by_one_call() {
+async fn breaker_opens_after_failures_and_one_call_probes_it() {
     let settings = json!({ "breaker": { "after": 3, "cool_down": "4s" },
                         "restart": { "backoff": "1ms", "max_backoff": "1ms" } });
-    let (folder, tools) = animal_under("well_once_fixed", settings);
+    let (folder, tools) = hostile_server_with("well_once_fixed", settings);
     for _ in 0..3 {
-        assert_eq!(circuit(&tools), CircuitState::Closed);
-        let (category, message, sent) = failure(call(&tools, "zoo/any", json!({})).await);
+        assert_eq!(circuit_state(&tools), CircuitState::Closed);
+        let (category, message, sent) = expect_failure(call(&tools, "zoo/any", json!({})).await);
         assert_eq!((category, sent), (ErrorCategory::Unavailable, false), "{message}");
     }
-    let before = starts(&folder).await.len();
-    let (ended, processes) = watched_call(&tools, a_call("zoo/any", json!({}))).await;
+    let before = started_pids(&folder).await.len();
+    let (ended, processes) = watched_call(&tools, new_call("zoo/any", json!({}))).await;
     assert!(
         matches!(&ended, CallOutcome::Failed { retry_after: Some(wait), .. } if *wait <= Duration::from_secs(4))
     );
-    let (category, message, sent) = failure(ended);
+    let (category, message, sent) = expect_failure(ended);
     assert_eq!((category, sent, processes), (ErrorCategory::Unavailable, false, vec![]));
     assert!(message.contains("3 times in a row") && message.contains("no call leaves"), "{message}");
     assert!(message.contains("exited with code 4") && message.contains("UTC"), "{message}");
-    assert_eq!(starts(&folder).await.len(), before, "no server was started for an unsent call");
+    assert_eq!(started_pids(&folder).await.len(), before, "no server was started for an unsent call");
 
-    until("the cool-down", || circuit(&tools) == CircuitState::HalfOpen).await;
-    failure(call(&tools, "zoo/any", json!({})).await);
-    assert!(matches!(circuit(&tools), CircuitState::Open { .. }), "the probing call failed");
+    wait_until("the cool-down", || circuit_state(&tools) == CircuitState::HalfOpen).await;
+    expect_failure(call(&tools, "zoo/any", json!({})).await);
+    assert!(matches!(circuit_state(&tools), CircuitState::Open { .. }), "the probing call failed");
 
     std::fs::write(folder.path().join("fixed"), "").unwrap();
-    until("the cool-down", || circuit(&tools) == CircuitState::HalfOpen).await;
+    wait_until("the cool-down", || circuit_state(&tools) == CircuitState::HalfOpen).await;
     let (one, other) = tokio::join!(call(&tools, "zoo/any", json!({})), call(&tools, "zoo/any", json!({})));
-    assert_eq!(output(one), json!({ "text": "well again" }));
-    let (_, message, sent) = failure(other);
+    assert_eq!(expect_output(one), json!({ "text": "well again" }));
+    let (_, message, sent) = expect_failure(other);
     assert!(!sent && message.contains("one call is out"), "{message}");
-    assert_eq!(circuit(&tools), CircuitState::Closed);
-    output(call(&tools, "zoo/any", json!({})).await);
+    assert_eq!(circuit_state(&tools), CircuitState::Closed);
+    expect_output(call(&tools, "zoo/any", json!({})).await);
     tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn calls_that_go_down_together_count_once_and_a_slow_tool_does_not_count() {
-    let (folder, tools) = animal_under("falls_with_five_calls", json!({ "breaker": { "after": 2 } }));
+async fn breaker_counts_a_shared_crash_once_and_ignores_timeouts() {
+    let (folder, tools) = hostile_server_with("falls_with_five_calls", json!({ "breaker": { "after": 2 } }));
     let ended = join_all((0..5).map(|_| call(&tools, "zoo/any", json!({})))).await;
     for ended in ended {
-        assert_eq!(unknown(ended).0, ErrorCategory::Unavailable);
+        assert_eq!(expect_unknown(ended).0, ErrorCategory::Unavailable);
     }
-    assert_eq!(noted(folder.path(), "falls").len(), 1);
-    assert_eq!(circuit(&tools), CircuitState::Closed, "five calls, one crash");
+    assert_eq!(recorded_times(folder.path(), "falls").len(), 1);
+    assert_eq!(circuit_state(&tools), CircuitState::Closed, "five calls, one crash");
     tools.shutdown().await;
 
-    let (_folder, tools) = animal_under("never_answers", json!({ "breaker": { "after": 1 } }));
-    up(&tools).await;
+    let (_folder, tools) = hostile_server_with("never_answers", json!({ "breaker": { "after": 1 } }));
+    wait_until_up(&tools).await;
     assert_eq!(
-        unknown(call_within(&tools, "zoo/any", Duration::from_millis(50)).await).0,
+        expect_unknown(call_within(&tools, "zoo/any", Duration::from_millis(50)).await).0,
         ErrorCategory::Timeout
     );
-    assert_eq!(circuit(&tools), CircuitState::Closed);
+    assert_eq!(circuit_state(&tools), CircuitState::Closed);
     tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn no_more_calls_arrive_in_a_stretch_of_time_than_the_rate_allows() {
-    let (folder, tools) = animal_under("tells_when_asked", json!({ "rate": "5/s" }));
+async fn rate_limit_spreads_calls_over_time() {
+    let (folder, tools) = hostile_server_with("tells_when_asked", json!({ "rate": "5/s" }));
     let begun = Instant::now();
     for ended in join_all((0..15).map(|_| call(&tools, "zoo/any", json!({})))).await {
-        output(ended);
+        expect_output(ended);
     }
     // A lower bound: a slow machine can only take longer.
     assert!(begun.elapsed() >= Duration::from_secs(2), "fifteen calls within {:?}", begun.elapsed());
-    assert_eq!(noted(folder.path(), "arrivals").len(), 15);
+    assert_eq!(recorded_times(folder.path(), "arrivals").len(), 15);
     tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn an_answer_is_kept_up_to_the_limit_and_marked_as_cut() {
+async fn answer_over_the_limit_is_truncated_and_marked() {
     for limit in [1_000, 50_000] {
-        let (folder, tools) = animal_under("large_answer", json!({ "output_bytes_max": limit }));
-        let cut = output(call(&tools, "zoo/any", json!({})).await);
+        let (folder, tools) = hostile_server_with("large_answer", json!({ "output_bytes_max": limit }));
+        let cut = expect_output(call(&tools, "zoo/any", json!({})).await);
         let size = cut.to_string().len();
         assert!(size <= limit && size > limit - 100, "{size} bytes of {limit}");
         assert_eq!((&cut["truncated"], cut["bytes"].as_u64().unwrap() > 2_000_000), (&json!(true), true));
@@ -126,7 +126,7 @@ async fn an_answer_is_kept_up_to_the_limit_and_marked_as_cut() {
         let config = json!({ "commands": { "loud": { "argv": argv } },
                              "servers": { "command": { "output_bytes_max": limit } } });
         let tools = super::tools(folder.path(), config);
-        let cut = output(call(&tools, "command/loud", json!({})).await);
+        let cut = expect_output(call(&tools, "command/loud", json!({})).await);
         assert!(cut.to_string().len() <= limit && cut["truncated"] == true, "{limit}");
     }
 }
@@ -141,72 +141,73 @@ async fn output_of_a_resumed_task_is_cut_at_its_servers_limit() {
         json!({ "mcpServers": { "demo": demo }, "servers": { "demo": { "output_bytes_max": 100 } } });
     let tools = super::tools(folder.path(), config);
     let path = "long/".repeat(35) + "name";
-    output(call(&tools, "demo/append_later", json!({ "path": path, "content": "x", "ms": 0 })).await);
+    expect_output(call(&tools, "demo/append_later", json!({ "path": path, "content": "x", "ms": 0 })).await);
     let task = std::fs::read_dir(folder.path().join(".tasks")).unwrap().next().unwrap().unwrap();
     let task = Some(task.path().file_stem().unwrap().to_str().unwrap().to_owned());
     let context = CallContext { mcp_task: task, ..CallContext::default() };
-    let resumed = Call { context, ..a_call("demo/append_later", json!({})) };
-    let cut = output(watched_call(&tools, resumed).await.0);
+    let resumed = Call { context, ..new_call("demo/append_later", json!({})) };
+    let cut = expect_output(watched_call(&tools, resumed).await.0);
     assert!(cut["truncated"] == true && cut.to_string().len() <= 100, "{cut}");
     tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_server_that_keeps_falling_is_started_at_growing_distances() {
+async fn restart_backoff_grows_while_a_server_keeps_crashing() {
     let settings = json!({ "breaker": { "after": 100 },
                         "restart": { "backoff": "300ms", "max_backoff": "600ms" } });
-    let (folder, tools) = animal_under("falls_at_every_call", settings.clone());
+    let (folder, tools) = hostile_server_with("falls_at_every_call", settings.clone());
     for _ in 0..5 {
-        assert_eq!(unknown(call(&tools, "zoo/any", json!({})).await).0, ErrorCategory::Unavailable);
+        assert_eq!(expect_unknown(call(&tools, "zoo/any", json!({})).await).0, ErrorCategory::Unavailable);
     }
-    let falls = noted(folder.path(), "falls");
+    let falls = recorded_times(folder.path(), "falls");
     let gaps: Vec<f64> = falls.windows(2).map(|two| two[1] - two[0]).collect();
     // 300, 600 and 600 ms, less what one start may take longer than another.
     assert!(gaps.len() == 4 && gaps[1..].iter().sum::<f64>() > 1.1, "{gaps:?}");
     assert_eq!(tools.server_state("zoo").unwrap().falls, 4);
     let ended = call_within(&tools, "zoo/any", Duration::from_millis(100)).await;
-    let (category, message, sent) = failure(ended);
+    let (category, message, sent) = expect_failure(ended);
     assert_eq!((category, sent), (ErrorCategory::Timeout, false));
     assert!(message.contains("fallen 5 times in a row"), "{message}");
     tools.shutdown().await;
 
-    let (folder, tools) = animal_under("falls_at_every_second_call", settings);
+    let (folder, tools) = hostile_server_with("falls_at_every_second_call", settings);
     for _ in 0..4 {
-        output(call(&tools, "zoo/any", json!({})).await);
-        unknown(call(&tools, "zoo/any", json!({})).await);
+        expect_output(call(&tools, "zoo/any", json!({})).await);
+        expect_unknown(call(&tools, "zoo/any", json!({})).await);
     }
-    assert_eq!(noted(folder.path(), "falls").len(), 4);
+    assert_eq!(recorded_times(folder.path(), "falls").len(), 4);
     assert_eq!(tools.server_state("zoo").unwrap().falls, 1, "a successful call resets the count");
     tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_server_that_fell_asleep_is_noticed_before_the_next_call() {
-    let (folder, tools) = animal_under("falls_asleep", json!({ "check_after": "50ms" }));
-    output(call(&tools, "zoo/any", json!({})).await);
-    let first = starts(&folder).await[0];
+async fn stopped_server_is_detected_before_the_next_call() {
+    let (folder, tools) = hostile_server_with("falls_asleep", json!({ "check_after": "50ms" }));
+    expect_output(call(&tools, "zoo/any", json!({})).await);
+    let first = started_pids(&folder).await[0];
     let stat = format!("/proc/{first}/stat");
     let asleep = Instant::now();
-    until("the server to stop", || std::fs::read_to_string(&stat).unwrap().contains(") T ")).await;
-    until("the check interval", || asleep.elapsed() > Duration::from_millis(60)).await;
-    assert_eq!(output(call(&tools, "zoo/any", json!({})).await), json!({ "text": "good night" }));
-    assert_eq!(starts(&folder).await.len(), 2);
+    wait_until("the server to stop", || std::fs::read_to_string(&stat).unwrap().contains(") T ")).await;
+    wait_until("the check interval", || asleep.elapsed() > Duration::from_millis(60)).await;
+    assert_eq!(expect_output(call(&tools, "zoo/any", json!({})).await), json!({ "text": "good night" }));
+    assert_eq!(started_pids(&folder).await.len(), 2);
     assert_group_ends(first).await;
     tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn progress_is_passed_on_and_makes_no_call_s_time_longer() {
+async fn progress_is_passed_on_and_does_not_extend_the_timeout() {
     let folder = tempdir().unwrap();
     let tools = super::tools(folder.path(), json!({ "mcpServers": { "demo": demo_server(folder.path()) } }));
     tools.describe("demo/sleep").await.unwrap();
     let reported: Arc<Mutex<Vec<CallProgress>>> = Arc::default();
     let recorder = reported.clone();
     let progress = Arc::new(move |progress| recorder.lock().unwrap().push(progress));
-    let call = Call { timeout: Duration::from_millis(700), ..a_call("demo/sleep", json!({ "ms": 60_000 })) };
+    let call =
+        Call { timeout: Duration::from_millis(700), ..new_call("demo/sleep", json!({ "ms": 60_000 })) };
     let started = Instant::now();
     let ended = tools.call_with_progress(call, |_| true, progress, std::future::pending()).await;
-    assert_eq!(unknown(ended).0, ErrorCategory::Timeout);
+    assert_eq!(expect_unknown(ended).0, ErrorCategory::Timeout);
     assert!(started.elapsed() < Duration::from_secs(30));
     let reported = reported.lock().unwrap().clone();
     assert!(
@@ -218,17 +219,17 @@ async fn progress_is_passed_on_and_makes_no_call_s_time_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_looks_at_a_running_step_sees_its_progress() {
+async fn view_of_a_running_step_shows_its_progress() {
     let folder = tempdir().unwrap();
     let tools = super::tools(folder.path(), json!({ "mcpServers": { "demo": demo_server(folder.path()) } }));
-    let (_storage, url) = crate::store::place(crate::store::Kind::Sqlite).await;
-    let fixture = Book::with_tools(&url, tools).await;
+    let (_storage, url) = crate::store::create_storage(crate::store::Kind::Sqlite).await;
+    let fixture = ServiceFixture::with_tools(&url, tools).await;
     let sleeps = json!({ "id": "sleeps", "tool": "demo/sleep", "arguments": { "ms": 60_000 } });
     let started = fixture.start(&json!({ "name": "slow", "steps": [sleeps] }), None, true).await;
     let id = started.id.to_string();
     let watch_and_cancel = async {
         let watching = fixture.service.watch(&id).await.unwrap();
-        until("progress", || watching.step_snapshots().any(|step| step.progress.is_some())).await;
+        wait_until("progress", || watching.step_snapshots().any(|step| step.progress.is_some())).await;
         let view = watching.view().await.unwrap();
         assert_eq!(view.steps[0].progress.as_ref().unwrap().total, Some(60_000.0));
         let shown = serde_json::to_value(fixture.service.view(&id).await.unwrap()).unwrap();

@@ -8,7 +8,7 @@ use tempfile::{TempDir, tempdir};
 use super::*;
 
 /// A tool definition with every field of the protocol, and one unknown field.
-pub fn described() -> Value {
+pub fn tool_definition() -> Value {
     json!({
         "name": "act",
         "title": "Act",
@@ -32,10 +32,10 @@ pub fn described() -> Value {
     })
 }
 
-type Change = (&'static str, Value);
+type DefinitionChange = (&'static str, Value);
 
 /// Each sets the value at one JSON pointer; null removes it.
-fn changes() -> Vec<Change> {
+fn changes() -> Vec<DefinitionChange> {
     vec![
         ("/name", json!("act2")),
         ("/title", json!("Act!")),
@@ -78,8 +78,8 @@ fn changes() -> Vec<Change> {
     ]
 }
 
-fn changed((path, value): &Change) -> Value {
-    let mut tool = described();
+fn changed_definition((path, value): &DefinitionChange) -> Value {
+    let mut tool = tool_definition();
     let (parent, name) = path.rsplit_once('/').unwrap();
     let parent = tool.pointer_mut(parent).unwrap();
     match (parent, value) {
@@ -91,27 +91,27 @@ fn changed((path, value): &Change) -> Value {
 }
 
 /// A server whose tool definitions the test can change (`shifty.py`), in a scratch folder.
-pub struct Shifty {
+pub struct ChangingToolServer {
     pub folder: TempDir,
     pub tools: Tools,
 }
 
-pub fn shifty_server() -> Value {
+pub fn changing_server() -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tools/shifty.py");
     json!({ "command": "python3", "args": [script] })
 }
 
-impl Shifty {
+impl ChangingToolServer {
     fn new() -> Self {
         let folder = tempdir().unwrap();
-        say(folder.path(), &[described()]);
-        let tools = tools(folder.path(), json!({ "mcpServers": { "shifty": shifty_server() } }));
+        write_definitions(folder.path(), &[tool_definition()]);
+        let tools = tools(folder.path(), json!({ "mcpServers": { "shifty": changing_server() } }));
         Self { folder, tools }
     }
 
     /// Makes the server send `tools/list_changed`, before it answers this call.
     async fn announce(&self) {
-        output(call(&self.tools, "shifty/announce", json!({})).await);
+        expect_output(call(&self.tools, "shifty/announce", json!({})).await);
     }
 
     async fn pin(&self) -> Digest {
@@ -119,16 +119,16 @@ impl Shifty {
     }
 
     async fn act(&self, pin: Digest) -> CallOutcome {
-        let call = Call { pin: Some(pin), ..a_call("shifty/act", json!({ "path": "x" })) };
+        let call = Call { pin: Some(pin), ..new_call("shifty/act", json!({ "path": "x" })) };
         self.tools.call(call, |_| panic!("reported as sent"), std::future::pending()).await
     }
 
-    fn calls(&self) -> usize {
+    fn call_count(&self) -> usize {
         calls(self.folder.path(), "act")
     }
 }
 
-pub fn say(folder: &Path, tools: &[Value]) {
+pub fn write_definitions(folder: &Path, tools: &[Value]) {
     // Renamed into place: the server must never read half of it.
     std::fs::write(folder.join("tools.new"), json!(tools).to_string()).unwrap();
     std::fs::rename(folder.join("tools.new"), folder.join("tools.json")).unwrap();
@@ -141,8 +141,8 @@ pub fn calls(folder: &Path, tool: &str) -> usize {
 }
 
 #[track_caller]
-fn refused(ended: CallOutcome, path: &str) {
-    let (category, message, sent) = failure(ended);
+fn assert_refused(ended: CallOutcome, path: &str) {
+    let (category, message, sent) = expect_failure(ended);
     let expected = if path == "/name" { ErrorCategory::NotFound } else { ErrorCategory::Policy };
     assert_eq!((category, sent), (expected, false), "{path}: {message}");
 }
@@ -150,31 +150,31 @@ fn refused(ended: CallOutcome, path: &str) {
 #[tokio::test]
 async fn each_change_to_a_tools_definition_is_caught_before_the_next_call() {
     assert!(changes().len() >= 30);
-    let server = Shifty::new();
+    let server = ChangingToolServer::new();
     let pin = server.pin().await;
     for change in changes() {
-        say(server.folder.path(), &[changed(&change)]);
+        write_definitions(server.folder.path(), &[changed_definition(&change)]);
         server.announce().await;
-        refused(server.act(pin).await, change.0);
+        assert_refused(server.act(pin).await, change.0);
         assert_ne!(
             server.tools.describe("shifty/act").await.ok().map(|info| info.digest),
             Some(pin),
             "{change:?}"
         );
         // With its old definition the tool may be called again.
-        say(server.folder.path(), &[described()]);
+        write_definitions(server.folder.path(), &[tool_definition()]);
         server.announce().await;
         assert_eq!(server.pin().await, pin, "{change:?}");
     }
-    assert_eq!(server.calls(), 0);
+    assert_eq!(server.call_count(), 0);
     server.tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn the_order_of_keys_is_no_change() {
-    let server = Shifty::new();
+async fn key_order_does_not_change_the_pin() {
+    let server = ChangingToolServer::new();
     let pin = server.pin().await;
-    let Value::Object(fields) = described() else { panic!() };
+    let Value::Object(fields) = tool_definition() else { panic!() };
     let backwards: Vec<String> =
         fields.iter().rev().map(|(name, value)| format!("{name:?}:{value}")).collect();
     std::fs::write(server.folder.path().join("tools.json"), format!("[{{{}}}]", backwards.join(",")))
@@ -185,50 +185,56 @@ async fn the_order_of_keys_is_no_change() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_started_again_is_looked_at_anew() {
-    let server = Shifty::new();
+async fn restarted_server_is_checked_again() {
+    let server = ChangingToolServer::new();
     let pin = server.pin().await;
-    say(server.folder.path(), &[changed(&("/description", json!("Does another thing.")))]);
+    write_definitions(
+        server.folder.path(),
+        &[changed_definition(&("/description", json!("Does another thing.")))],
+    );
     server.tools.shutdown().await;
-    refused(server.act(pin).await, "after a restart");
-    assert_eq!(server.calls(), 0);
+    assert_refused(server.act(pin).await, "after a restart");
+    assert_eq!(server.call_count(), 0);
     server.tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_change_without_a_word_is_found_out_in_a_moment() {
-    let server = Shifty::new();
+async fn unannounced_change_is_detected() {
+    let server = ChangingToolServer::new();
     let pin = server.pin().await;
-    say(server.folder.path(), &[changed(&("/description", json!("Does another thing.")))]);
+    write_definitions(
+        server.folder.path(),
+        &[changed_definition(&("/description", json!("Does another thing.")))],
+    );
     let since = Instant::now();
     let ended = loop {
-        let call = Call { pin: Some(pin), ..a_call("shifty/act", json!({ "path": "x" })) };
+        let call = Call { pin: Some(pin), ..new_call("shifty/act", json!({ "path": "x" })) };
         let ended = server.tools.call(call, |_| {}, std::future::pending()).await;
-        if !matches!(ended, CallOutcome::Succeeded { .. }) || since.elapsed() > PATIENCE {
+        if !matches!(ended, CallOutcome::Succeeded { .. }) || since.elapsed() > TIMEOUT {
             break ended;
         }
     };
-    refused(ended, "in silence");
+    assert_refused(ended, "in silence");
     assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
-    let calls = server.calls();
-    refused(server.act(pin).await, "for good");
-    assert_eq!(server.calls(), calls);
+    let calls = server.call_count();
+    assert_refused(server.act(pin).await, "for good");
+    assert_eq!(server.call_count(), calls);
     server.tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn the_second_of_two_tools_of_one_name_does_not_pass_for_the_first() {
-    let server = Shifty::new();
+async fn shadowed_tool_name_is_refused() {
+    let server = ChangingToolServer::new();
     let pin = server.pin().await;
-    let other = changed(&("/description", json!("Does another thing.")));
-    say(server.folder.path(), &[other, described()]);
+    let other = changed_definition(&("/description", json!("Does another thing.")));
+    write_definitions(server.folder.path(), &[other, tool_definition()]);
     server.announce().await;
-    refused(server.act(pin).await, "shadowed");
+    assert_refused(server.act(pin).await, "shadowed");
     server.tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn hidden_characters_are_flagged_wherever_they_stand() {
+async fn hidden_characters_are_flagged_in_every_field() {
     let cases = [
         ("/description", json!("Does \u{202e}one thing.")),
         ("/title", json!("A\u{200b}ct")),
@@ -238,9 +244,9 @@ async fn hidden_characters_are_flagged_wherever_they_stand() {
         ("/annotations/title", json!("act\u{fe01}")),
         ("/description", json!("Does one thing.\u{1b}[2J")),
     ];
-    let server = Shifty::new();
+    let server = ChangingToolServer::new();
     for change in cases {
-        say(server.folder.path(), &[changed(&change)]);
+        write_definitions(server.folder.path(), &[changed_definition(&change)]);
         server.announce().await;
         let info = server.tools.describe("shifty/act").await.unwrap();
         let field = change.0.trim_start_matches('/').split('/').next().unwrap();
@@ -250,7 +256,10 @@ async fn hidden_characters_are_flagged_wherever_they_stand() {
                 .contains(['\u{202e}', '\u{1b}'])
         );
     }
-    say(server.folder.path(), &[changed(&("/description", json!("Größe: ✔️ 👩‍💻 日本語 מה\nنص")))]);
+    write_definitions(
+        server.folder.path(),
+        &[changed_definition(&("/description", json!("Größe: ✔️ 👩‍💻 日本語 מה\nنص")))],
+    );
     server.announce().await;
     assert_eq!(
         server.tools.describe("shifty/act").await.unwrap().hidden,

@@ -6,7 +6,7 @@ use tempfile::tempdir;
 
 use super::*;
 
-fn with_secret(config: Value) -> Tools {
+fn tools_with_secrets(config: Value) -> Tools {
     let folder = std::env::temp_dir();
     let config = Config::parse(&config.to_string(), &folder).unwrap();
     Tools::with_environment(&config, |name| match name {
@@ -18,38 +18,38 @@ fn with_secret(config: Value) -> Tools {
 }
 
 #[tokio::test]
-async fn a_secret_reaches_the_child_and_is_struck_out_of_what_comes_back() {
-    let tools = with_secret(json!({ "commands": {
+async fn secret_reaches_the_child_and_is_redacted_from_its_output() {
+    let tools = tools_with_secrets(json!({ "commands": {
         "length": { "argv": ["sh", "-c", "printf %s \"$K\" | wc -c"], "env": { "K": "${env:API_KEY}" } },
         "told": { "argv": ["printf", "%s", "key=${env:API_KEY}."] },
         "failed": { "argv": ["sh", "-c", "echo \"bad key $0\" >&2; exit 1", "${env:API_KEY}"] },
         "json": { "argv": ["printf", "%s", "{\"${env:PIN}\": ${env:PIN}, \"in\": [\"a${env:PIN}b\"]}"] },
     }}));
-    assert_eq!(output(call(&tools, "command/length", json!({})).await)["text"], "14\n");
-    assert_eq!(output(call(&tools, "command/told", json!({})).await)["text"], "key=[redacted].");
-    let structured = output(call(&tools, "command/json", json!({})).await);
+    assert_eq!(expect_output(call(&tools, "command/length", json!({})).await)["text"], "14\n");
+    assert_eq!(expect_output(call(&tools, "command/told", json!({})).await)["text"], "key=[redacted].");
+    let structured = expect_output(call(&tools, "command/json", json!({})).await);
     assert_eq!(structured, json!({ "[redacted]": "[redacted]", "in": ["a[redacted]b"] }));
     let ended = call(&tools, "command/failed", json!({})).await;
     assert!(!format!("{ended:?}").contains("s3cr3t"), "{ended:?}");
-    assert!(failure(ended).1.contains("bad key [redacted]"));
+    assert!(expect_failure(ended).1.contains("bad key [redacted]"));
 }
 
 #[tokio::test]
-async fn an_mcp_servers_secret_is_struck_out_too() {
+async fn mcp_server_secret_is_redacted() {
     let folder = tempdir().unwrap();
     let mut demo = demo_server(folder.path());
     demo["env"] = json!({ "TOKEN": "${API_KEY}", "LITERAL_TOKEN": "written-down", "MODE": "production" });
-    let tools = with_secret(json!({ "mcpServers": { "demo": demo } }));
+    let tools = tools_with_secrets(json!({ "mcpServers": { "demo": demo } }));
     let arguments = json!({ "text": "s3cr3t-\"value\" and written-down in production", "json": "{\"k\": \"s3cr3t-\\\"value\\\"\"}" });
     let expected =
         json!({ "text": "[redacted] and [redacted] in production", "json": "{\"k\": \"[redacted]\"}" });
-    assert_eq!(output(call(&tools, "demo/echo", arguments).await), expected);
+    assert_eq!(expect_output(call(&tools, "demo/echo", arguments).await), expected);
     tools.shutdown().await;
 }
 
 #[tokio::test]
-async fn arguments_can_be_struck_out_before_anything_was_started() {
-    let tools = with_secret(json!({ "mcpServers": {
+async fn arguments_are_redacted_before_any_server_starts() {
+    let tools = tools_with_secrets(json!({ "mcpServers": {
         "a": { "command": "x", "args": ["${env:API_KEY}", "${HOME}"] },
         "b": { "url": "https://x/${env:PIN}", "headers": { "Authorization": "Bearer abcdef" } },
     }}));
@@ -60,7 +60,7 @@ async fn arguments_can_be_struck_out_before_anything_was_started() {
 }
 
 #[test]
-fn secrets_written_down_under_usual_names_are_struck_out() {
+fn literal_secrets_under_usual_names_are_redacted() {
     let marked = |number: usize| format!("written-{number:02}");
     let config = json!({
         "mcpServers": {
@@ -128,8 +128,8 @@ fn value_of_three_characters_is_no_secret_and_one_of_four_is() {
 }
 
 #[tokio::test]
-async fn an_unset_variable_is_an_error_that_names_it() {
-    let tools = with_secret(json!({
+async fn unset_variable_error_names_it() {
+    let tools = tools_with_secrets(json!({
         "mcpServers": {
             "unset": { "command": "x", "args": ["${env:NOT_THERE}"] },
             "foreign": { "command": "x", "args": ["${input:token}"] },
@@ -144,15 +144,15 @@ async fn an_unset_variable_is_an_error_that_names_it() {
         ("defaulted/x", "No such file"),
     ];
     for (tool, words) in cases {
-        let (ended, processes) = watched_call(&tools, a_call(tool, json!({}))).await;
-        let (category, message, sent) = failure(ended);
+        let (ended, processes) = watched_call(&tools, new_call(tool, json!({}))).await;
+        let (category, message, sent) = expect_failure(ended);
         assert_eq!((category, sent, processes), (ErrorCategory::Unavailable, false, vec![]), "{message}");
         assert!(message.contains(words), "{message}");
     }
 }
 
 #[test]
-fn a_secret_does_not_print() {
+fn secret_is_redacted_in_display_and_debug() {
     let secret = actbook::tools::Secret::new("hunter2");
     assert_eq!(
         (format!("{secret} {secret:?}"), secret.expose()),

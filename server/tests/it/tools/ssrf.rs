@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::hostile::{Hostile, page};
+use super::hostile_http::{HostileServer, page};
 use super::*;
 
 /// Listens on one port of every loopback address, of both families.
@@ -40,7 +40,7 @@ impl Canary {
 }
 
 /// 127.0.0.1 with each of its four numbers in three bases, and shortened.
-fn dotted() -> Vec<String> {
+fn dotted_hosts() -> Vec<String> {
     let written = |number: u32| [format!("{number}"), format!("0x{number:x}"), format!("0{number:o}")];
     let mut hosts = Vec::new();
     for a in written(127) {
@@ -57,7 +57,7 @@ fn dotted() -> Vec<String> {
 }
 
 /// Other spellings of the same digits.
-fn disguised() -> Vec<String> {
+fn disguised_hosts() -> Vec<String> {
     let mut hosts = vec![
         "0X7F.0X0.0X0.0X1".to_owned(),
         "0x7F000001".to_owned(),
@@ -82,7 +82,7 @@ fn disguised() -> Vec<String> {
     hosts
 }
 
-fn of_six() -> Vec<String> {
+fn ipv6_hosts() -> Vec<String> {
     let inside = [
         "::1",
         "0:0:0:0:0:0:0:1",
@@ -119,10 +119,10 @@ fn of_six() -> Vec<String> {
 }
 
 /// URLs with each host in several forms.
-fn addresses(port: u16) -> Vec<String> {
-    let mut hosts = dotted();
-    hosts.extend(disguised());
-    hosts.extend(of_six());
+fn loopback_urls(port: u16) -> Vec<String> {
+    let mut hosts = dotted_hosts();
+    hosts.extend(disguised_hosts());
+    hosts.extend(ipv6_hosts());
     let names = [
         "localhost",
         "LOCALHOST",
@@ -148,7 +148,7 @@ fn addresses(port: u16) -> Vec<String> {
 }
 
 /// Invalid URLs, and URLs of other schemes.
-const ODDITIES: [&str; 12] = [
+const INVALID_URLS: [&str; 12] = [
     "file:///etc/hostname",
     "ftp://127.0.0.1/",
     "gopher://127.0.0.1:1/_x",
@@ -164,7 +164,7 @@ const ODDITIES: [&str; 12] = [
 ];
 
 /// A resolver that maps every name to loopback, as a hostile one could.
-fn everything_is_here() -> actbook::tools::DnsLookup {
+fn resolve_to_loopback() -> actbook::tools::DnsLookup {
     Arc::new(|name: String| {
         // With an additional public address the name must still be refused.
         let second = if name.starts_with("one.") { "198.41.0.4" } else { "::1" };
@@ -173,14 +173,14 @@ fn everything_is_here() -> actbook::tools::DnsLookup {
     })
 }
 
-fn outside(http: Value) -> Tools {
+fn tools_with_loopback_dns(http: Value) -> Tools {
     let config = Config::parse(&json!({ "http": http }).to_string(), Path::new("/")).unwrap();
-    Tools::with_environment_and_dns(&config, |_| None, everything_is_here())
+    Tools::with_environment_and_dns(&config, |_| None, resolve_to_loopback())
 }
 
 #[track_caller]
-fn refused(ended: CallOutcome, sent: bool, what: &str) {
-    let (category, message, was_sent) = failure(ended);
+fn assert_refused(ended: CallOutcome, sent: bool, what: &str) {
+    let (category, message, was_sent) = expect_failure(ended);
     assert!(
         matches!(category, ErrorCategory::Policy | ErrorCategory::InvalidArguments),
         "{what}: {category} {message}"
@@ -189,32 +189,33 @@ fn refused(ended: CallOutcome, sent: bool, what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_address_given_by_a_call_leads_into_the_house() {
+async fn call_arguments_cannot_reach_private_addresses() {
     let canary = Canary::start().await;
-    let tools = outside(json!({
+    let tools = tools_with_loopback_dns(json!({
         "whole": { "method": "GET", "url": "${arguments.url}" },
         "host": { "url": format!("http://${{arguments.host}}:{}/", canary.port) },
     }));
-    let addresses = addresses(canary.port);
+    let addresses = loopback_urls(canary.port);
     assert!(addresses.len() >= 1_000, "{} of them", addresses.len());
-    for url in addresses.iter().map(String::as_str).chain(ODDITIES) {
-        refused(call(&tools, "http/whole", json!({ "url": url })).await, false, url);
+    for url in addresses.iter().map(String::as_str).chain(INVALID_URLS) {
+        assert_refused(call(&tools, "http/whole", json!({ "url": url })).await, false, url);
     }
-    for host in dotted().into_iter().chain(disguised()).chain(of_six()) {
-        refused(call(&tools, "http/host", json!({ "host": host })).await, false, &host);
+    for host in dotted_hosts().into_iter().chain(disguised_hosts()).chain(ipv6_hosts()) {
+        assert_refused(call(&tools, "http/host", json!({ "host": host })).await, false, &host);
     }
     assert_eq!(canary.visits(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_redirect_leads_into_the_house() {
+async fn redirects_cannot_reach_private_addresses() {
     let canary = Canary::start().await;
     // With one slash it would be a path on the redirecting server.
     let leads_away = |url: &String| !url.starts_with("http:/") || url.starts_with("http://");
-    let targets: Arc<Vec<String>> = Arc::new(addresses(canary.port).into_iter().filter(leads_away).collect());
+    let targets: Arc<Vec<String>> =
+        Arc::new(loopback_urls(canary.port).into_iter().filter(leads_away).collect());
     assert!(targets.len() >= 1_000, "{} of them", targets.len());
     let moved = ["301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"];
-    let server = Hostile::start({
+    let server = HostileServer::start({
         let targets = targets.clone();
         move |seen| {
             let mut words =
@@ -228,12 +229,12 @@ async fn no_redirect_leads_into_the_house() {
         }
     })
     .await;
-    let tools = outside(
+    let tools = tools_with_loopback_dns(
         json!({ "get": { "method": "GET", "url": server.url("/${arguments.target}-${arguments.hops}") } }),
     );
     for (no, target) in targets.iter().enumerate() {
         let (category, message, _) =
-            failure(call(&tools, "http/get", json!({ "target": no, "hops": no % 3 })).await);
+            expect_failure(call(&tools, "http/get", json!({ "target": no, "hops": no % 3 })).await);
         assert!(matches!(category, ErrorCategory::Policy), "{target}: {category} {message}");
     }
     assert_eq!(canary.visits(), 0);
@@ -241,7 +242,7 @@ async fn no_redirect_leads_into_the_house() {
 }
 
 #[tokio::test]
-async fn the_canary_is_awake_and_a_host_that_the_config_names_is_reached() {
+async fn allowed_hosts_are_reached_and_others_are_refused() {
     let canary = Canary::start().await;
     let allow = format!("127.0.0.1:{}", canary.port);
     let named = format!("inside.test:{}", canary.port);
@@ -250,10 +251,10 @@ async fn the_canary_is_awake_and_a_host_that_the_config_names_is_reached() {
         "egress": { "allow": [allow, named] },
     });
     let config = Config::parse(&config.to_string(), Path::new("/")).unwrap();
-    let tools = Tools::with_environment_and_dns(&config, |_| None, everything_is_here());
+    let tools = Tools::with_environment_and_dns(&config, |_| None, resolve_to_loopback());
     let reach = async |url: String| {
         // New tools each time: the canary closes connections, which would open the circuit breaker.
-        let tools = Tools::with_environment_and_dns(&config, |_| None, everything_is_here());
+        let tools = Tools::with_environment_and_dns(&config, |_| None, resolve_to_loopback());
         let before = canary.visits();
         let ended = call(&tools, "http/whole", json!({ "url": url })).await;
         assert!(canary.visits() > before, "{url}: {ended:?}");
@@ -264,17 +265,17 @@ async fn the_canary_is_awake_and_a_host_that_the_config_names_is_reached() {
     let visits = canary.visits();
     for host in ["127.0.0.2", "other.test", "inside.test.", "[::1]"] {
         let url = format!("http://{host}:{}/", canary.port);
-        refused(call(&tools, "http/whole", json!({ "url": url })).await, false, &url);
+        assert_refused(call(&tools, "http/whole", json!({ "url": url })).await, false, &url);
     }
     let elsewhere = Canary::start().await;
     let url = format!("http://127.0.0.1:{}/", elsewhere.port);
-    refused(call(&tools, "http/whole", json!({ "url": url })).await, false, "another port");
+    assert_refused(call(&tools, "http/whole", json!({ "url": url })).await, false, "another port");
     assert_eq!((canary.visits(), elsewhere.visits()), (visits, 0));
 }
 
 #[tokio::test]
-async fn a_name_is_looked_up_once_and_that_address_is_the_one_connected_to() {
-    let server = Hostile::doing(page("200 OK", "Connection: close\r\n", "{}")).await;
+async fn name_is_resolved_once_and_that_address_is_used() {
+    let server = HostileServer::with_behaviour(page("200 OK", "Connection: close\r\n", "{}")).await;
     let asked = Arc::new(AtomicUsize::new(0));
     let lookup: actbook::tools::DnsLookup = Arc::new({
         let asked = asked.clone();
@@ -287,6 +288,6 @@ async fn a_name_is_looked_up_once_and_that_address_is_the_one_connected_to() {
     let config = json!({ "http": { "it": { "url": format!("http://flips.test:{}/", server.port) } } });
     let config = Config::parse(&config.to_string(), Path::new("/")).unwrap();
     let tools = Tools::with_environment_and_dns(&config, |_| None, lookup);
-    assert_eq!(output(call(&tools, "http/it", json!({})).await), json!({}));
+    assert_eq!(expect_output(call(&tools, "http/it", json!({})).await), json!({}));
     assert_eq!((asked.load(Ordering::SeqCst), server.calls().len()), (1, 1));
 }

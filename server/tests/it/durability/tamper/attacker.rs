@@ -2,8 +2,8 @@
 
 use tokio_postgres::NoTls;
 
-use super::super::dice::Dice;
-use crate::store::{Kind, Scratch};
+use super::super::rng::SeededRng;
+use crate::store::{Kind, ScratchDatabase};
 
 const TABLES: [&str; 4] = ["journal", "payloads", "salts", "head"];
 
@@ -13,7 +13,7 @@ pub enum Attacker {
 }
 
 impl Attacker {
-    pub async fn open(scratch: &Scratch) -> Self {
+    pub async fn open(scratch: &ScratchDatabase) -> Self {
         match scratch.kind {
             Kind::Sqlite => {
                 let connection = rusqlite::Connection::open(scratch.file()).expect("the file opens");
@@ -72,7 +72,7 @@ impl Attacker {
 
     /// Returns the bytes with one byte changed, removed or inserted. For PostgreSQL text it stays printable
     /// ASCII, because PostgreSQL rejects invalid UTF-8; SQLite accepts any bytes.
-    pub fn spoil(&self, rng: &mut Dice, bytes: &[u8], is_text: bool) -> Vec<u8> {
+    pub fn corrupt(&self, rng: &mut SeededRng, bytes: &[u8], is_text: bool) -> Vec<u8> {
         let mut corrupted = bytes.to_vec();
         let any = rng.next() as u8;
         let fresh = if is_text && matches!(self, Self::Postgres(_)) { b' ' + any % 95 } else { any };

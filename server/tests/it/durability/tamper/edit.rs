@@ -2,8 +2,8 @@
 
 use actbook_engine::id::StreamId;
 
-use super::super::dice::Dice;
-use super::{Attacker, Written};
+use super::super::rng::SeededRng;
+use super::{Attacker, WrittenTables};
 
 pub struct Edit {
     pub kind: &'static str,
@@ -11,9 +11,9 @@ pub struct Edit {
     pub first_bad: u64,
 }
 
-type Make = fn(&mut Dice, &Written, &Attacker) -> Option<(String, i64)>;
+type EditBuilder = fn(&mut SeededRng, &WrittenTables, &Attacker) -> Option<(String, i64)>;
 
-pub const KINDS: [(&str, Make); 17] = [
+pub const KINDS: [(&str, EditBuilder); 17] = [
     ("an entry's column changed", column_changed),
     ("an entry moved", entry_moved),
     ("an entry removed", entry_removed),
@@ -34,7 +34,7 @@ pub const KINDS: [(&str, Make); 17] = [
 ];
 
 /// Builds a random edit. A changed entry column is chosen more often than the others: it has most variants.
-pub fn any(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Edit {
+pub fn random_edit(rng: &mut SeededRng, written: &WrittenTables, attacker: &Attacker) -> Edit {
     loop {
         let (kind, make) = if rng.once_in(3) { KINDS[0] } else { *rng.pick(&KINDS) };
         if let Some((sql, first_bad)) = make(rng, written, attacker) {
@@ -45,35 +45,39 @@ pub fn any(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Edit {
 }
 
 /// The `entry` key of the first tenant's entry at a position.
-pub fn key(position: i64) -> i64 {
+pub fn entry_key(position: i64) -> i64 {
     (1 << 40) + position
 }
 
-fn position(rng: &mut Dice, written: &Written) -> i64 {
+fn random_position(rng: &mut SeededRng, written: &WrittenTables) -> i64 {
     rng.pick(&written.entries).position as i64
 }
 
 /// A position for a row: mostly inside the journal, sometimes before its start or after its end.
-fn place(rng: &mut Dice, written: &Written) -> i64 {
+fn random_row_position(rng: &mut SeededRng, written: &WrittenTables) -> i64 {
     match rng.below(10) {
         0 => -(rng.below(3) as i64),
-        1 => written.last() + 1 + rng.below(3) as i64,
-        _ => position(rng, written),
+        1 => written.last_position() + 1 + rng.below(3) as i64,
+        _ => random_position(rng, written),
     }
 }
 
 /// The first position that moving a row makes wrong. A row moved before position 1 is missed only at its old
 /// place.
-fn earlier(from: i64, to: i64) -> i64 {
+fn first_bad_after_move(from: i64, to: i64) -> i64 {
     if to < 1 { from } else { from.min(to) }
 }
 
-fn owner(rng: &mut Dice, written: &Written) -> i64 {
+fn random_payload_position(rng: &mut SeededRng, written: &WrittenTables) -> i64 {
     let owners: Vec<u64> = written.payloads.keys().copied().collect();
     *rng.pick(&owners) as i64
 }
 
-fn column_changed(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
+fn column_changed(
+    rng: &mut SeededRng,
+    written: &WrittenTables,
+    attacker: &Attacker,
+) -> Option<(String, i64)> {
     let entry = rng.pick(&written.entries);
     let which = rng.below(8);
     let bit = 1 << rng.below(40);
@@ -83,33 +87,33 @@ fn column_changed(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Opt
         1 => ("version", number(entry.version as i64)),
         2 => ("at", number(entry.at)),
         3 => ("tenant", number(1)),
-        4 => ("actor", attacker.text(&attacker.spoil(rng, entry.actor.as_bytes(), true))),
-        5 => ("kind", attacker.text(&attacker.spoil(rng, entry.kind.as_bytes(), true))),
-        6 => ("body", attacker.text(&attacker.spoil(rng, entry.body.as_bytes(), true))),
-        _ => ("hash", attacker.bytes(&attacker.spoil(rng, &entry.hash, false))),
+        4 => ("actor", attacker.text(&attacker.corrupt(rng, entry.actor.as_bytes(), true))),
+        5 => ("kind", attacker.text(&attacker.corrupt(rng, entry.kind.as_bytes(), true))),
+        6 => ("body", attacker.text(&attacker.corrupt(rng, entry.body.as_bytes(), true))),
+        _ => ("hash", attacker.bytes(&attacker.corrupt(rng, &entry.hash, false))),
     };
     let p = entry.position as i64;
-    Some((format!("UPDATE journal SET {column} = {value} WHERE entry = {}", key(p)), p))
+    Some((format!("UPDATE journal SET {column} = {value} WHERE entry = {}", entry_key(p)), p))
 }
 
-fn entry_moved(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (position(rng, written), place(rng, written));
-    let sql = format!("UPDATE journal SET entry = {} WHERE entry = {}", key(q), key(p));
-    (p != q).then(|| (sql, earlier(p, q)))
+fn entry_moved(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (random_position(rng, written), random_row_position(rng, written));
+    let sql = format!("UPDATE journal SET entry = {} WHERE entry = {}", entry_key(q), entry_key(p));
+    (p != q).then(|| (sql, first_bad_after_move(p, q)))
 }
 
-fn entry_removed(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let p = position(rng, written);
-    Some((format!("DELETE FROM journal WHERE entry = {}", key(p)), p))
+fn entry_removed(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
+    let p = random_position(rng, written);
+    Some((format!("DELETE FROM journal WHERE entry = {}", entry_key(p)), p))
 }
 
-fn entries_swapped(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (position(rng, written), position(rng, written));
+fn entries_swapped(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (random_position(rng, written), random_position(rng, written));
     (p != q).then(|| (swap("journal", p, q), p.min(q)))
 }
 
 fn swap(table: &str, p: i64, q: i64) -> String {
-    let (p, q) = (key(p), key(q));
+    let (p, q) = (entry_key(p), entry_key(q));
     format!("UPDATE {table} SET entry = CASE entry WHEN {p} THEN {q} ELSE {p} END WHERE entry IN ({p}, {q})")
 }
 
@@ -117,106 +121,120 @@ fn copy_of(p: i64, q: i64) -> String {
     format!(
         "INSERT INTO journal SELECT {}, tenant, stream, version, at, actor, kind, body, hash \
          FROM journal_written WHERE entry = {}",
-        key(q),
-        key(p)
+        entry_key(q),
+        entry_key(p)
     )
 }
 
-fn entry_inserted(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (position(rng, written), place(rng, written));
+fn entry_inserted(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (random_position(rng, written), random_row_position(rng, written));
     Some((copy_of(p, q), q))
 }
 
 fn shift(from: i64, by: i64) -> String {
     let tables = ["journal", "payloads"];
-    let shifts =
-        tables.map(|table| format!("UPDATE {table} SET entry = entry + {by} WHERE entry >= {}", key(from)));
+    let shifts = tables
+        .map(|table| format!("UPDATE {table} SET entry = entry + {by} WHERE entry >= {}", entry_key(from)));
     format!("{}; UPDATE head SET position = position + {by}", shifts.join(";"))
 }
 
-fn entry_squeezed_in(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (position(rng, written), 1 + rng.below(written.entries.len() + 1) as i64);
+fn entry_squeezed_in(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (random_position(rng, written), 1 + rng.below(written.entries.len() + 1) as i64);
     // A copy at its own position is correct; then the entry after it is the first wrong one.
     Some((format!("{}; {}", shift(q, 1), copy_of(p, q)), if p == q { q + 1 } else { q }))
 }
 
 /// Removing the last entry leaves every remaining entry correct; then the head is the first wrong one.
-fn entry_squeezed_out(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let p = position(rng, written);
-    let out = ["journal", "payloads"].map(|table| format!("DELETE FROM {table} WHERE entry = {}", key(p)));
-    Some((format!("{}; {}", out.join(";"), shift(p, -1)), p.min(written.last() - 1)))
+fn entry_squeezed_out(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
+    let p = random_position(rng, written);
+    let out =
+        ["journal", "payloads"].map(|table| format!("DELETE FROM {table} WHERE entry = {}", entry_key(p)));
+    Some((format!("{}; {}", out.join(";"), shift(p, -1)), p.min(written.last_position() - 1)))
 }
 
-fn head_hash_changed(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
+fn head_hash_changed(
+    rng: &mut SeededRng,
+    written: &WrittenTables,
+    attacker: &Attacker,
+) -> Option<(String, i64)> {
     let mut hash = written.head.hash;
     hash[rng.below(32)] ^= 1 << rng.below(8);
-    Some((format!("UPDATE head SET hash = {}", attacker.bytes(&hash)), written.last()))
+    Some((format!("UPDATE head SET hash = {}", attacker.bytes(&hash)), written.last_position()))
 }
 
-fn head_moved(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (last, to) = (written.last(), place(rng, written));
+fn head_moved(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
+    let (last, to) = (written.last_position(), random_row_position(rng, written));
     let first_bad = if to < 0 { 0 } else { to.min(last) + 1 };
     (to != last).then(|| (format!("UPDATE head SET position = {to}"), first_bad))
 }
 
-fn head_removed(_: &mut Dice, _: &Written, _: &Attacker) -> Option<(String, i64)> {
+fn head_removed(_: &mut SeededRng, _: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
     Some(("DELETE FROM head".to_owned(), 0))
 }
 
-fn payload_changed(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
-    let p = owner(rng, written);
-    let corrupted = attacker.spoil(rng, &written.payloads[&(p as u64)], false);
-    Some((format!("UPDATE payloads SET body = {} WHERE entry = {}", attacker.bytes(&corrupted), key(p)), p))
+fn payload_changed(
+    rng: &mut SeededRng,
+    written: &WrittenTables,
+    attacker: &Attacker,
+) -> Option<(String, i64)> {
+    let p = random_payload_position(rng, written);
+    let corrupted = attacker.corrupt(rng, &written.payloads[&(p as u64)], false);
+    Some((
+        format!("UPDATE payloads SET body = {} WHERE entry = {}", attacker.bytes(&corrupted), entry_key(p)),
+        p,
+    ))
 }
 
-fn payload_moved(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (owner(rng, written), place(rng, written));
-    let sql = format!("UPDATE payloads SET entry = {} WHERE entry = {}", key(q), key(p));
-    (p != q).then(|| (sql, earlier(p, q)))
+fn payload_moved(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (random_payload_position(rng, written), random_row_position(rng, written));
+    let sql = format!("UPDATE payloads SET entry = {} WHERE entry = {}", entry_key(q), entry_key(p));
+    (p != q).then(|| (sql, first_bad_after_move(p, q)))
 }
 
-fn payload_removed(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let p = owner(rng, written);
+fn payload_removed(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
+    let p = random_payload_position(rng, written);
     let gone = *rng.pick(&["DELETE FROM payloads", "UPDATE payloads SET entry = entry + 1099511627776"]);
-    Some((format!("{gone} WHERE entry = {}", key(p)), p))
+    Some((format!("{gone} WHERE entry = {}", entry_key(p)), p))
 }
 
-fn payloads_swapped(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (owner(rng, written), owner(rng, written));
+fn payloads_swapped(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (random_payload_position(rng, written), random_payload_position(rng, written));
     let differ = written.payloads[&(p as u64)] != written.payloads[&(q as u64)];
     differ.then(|| (swap("payloads", p, q), p.min(q)))
 }
 
-fn payload_inserted(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
-    let (p, q) = (owner(rng, written), place(rng, written));
+fn payload_inserted(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
+    let (p, q) = (random_payload_position(rng, written), random_row_position(rng, written));
     let copy = format!(
         "INSERT INTO payloads SELECT {}, body FROM payloads_written WHERE entry = {}",
-        key(q),
-        key(p)
+        entry_key(q),
+        entry_key(p)
     );
     Some((copy, q))
 }
 
 /// A changed salt is detected at the first payload that was hashed with it.
-fn salt_changed(rng: &mut Dice, written: &Written, attacker: &Attacker) -> Option<(String, i64)> {
+fn salt_changed(rng: &mut SeededRng, written: &WrittenTables, attacker: &Attacker) -> Option<(String, i64)> {
     let streams: Vec<StreamId> = written.salts.keys().copied().collect();
     let stream = *rng.pick(&streams);
-    let (s, q) = (stream.0 as i64, place(rng, written));
+    let (s, q) = (stream.0 as i64, random_row_position(rng, written));
     let of_stream = written.entries.iter().filter(|entry| entry.stream == stream);
     let first_payload =
         of_stream.map(|entry| entry.position).find(|position| written.payloads.contains_key(position))?;
-    let corrupted = attacker.bytes(&attacker.spoil(rng, &written.salts[&stream], false));
+    let corrupted = attacker.bytes(&attacker.corrupt(rng, &written.salts[&stream], false));
     match rng.below(4) {
         0 => Some((format!("DELETE FROM salts WHERE stream = {s}"), s)),
         1 => Some((format!("UPDATE salts SET tenant = 2 WHERE stream = {s}"), s)),
-        2 if s != q => Some((format!("UPDATE salts SET stream = {q} WHERE stream = {s}"), earlier(s, q))),
+        2 if s != q => {
+            Some((format!("UPDATE salts SET stream = {q} WHERE stream = {s}"), first_bad_after_move(s, q)))
+        }
         _ => Some((format!("UPDATE salts SET salt = {corrupted} WHERE stream = {s}"), first_payload as i64)),
     }
 }
 
-fn salt_inserted(rng: &mut Dice, written: &Written, _: &Attacker) -> Option<(String, i64)> {
+fn salt_inserted(rng: &mut SeededRng, written: &WrittenTables, _: &Attacker) -> Option<(String, i64)> {
     let erased: Vec<i64> = written.erased.iter().map(|stream| stream.0 as i64).collect();
-    let q = if rng.once_in(2) { *rng.pick(&erased) } else { place(rng, written) };
+    let q = if rng.once_in(2) { *rng.pick(&erased) } else { random_row_position(rng, written) };
     let copy = format!("INSERT INTO salts SELECT tenant, {q}, salt FROM salts_written LIMIT 1");
     Some((copy, q))
 }

@@ -1,0 +1,84 @@
+//! Two ledgers on one database: neither decides on a state that the other has already changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actbook::ledger::Ledger;
+use actbook::notify::Notifier;
+use actbook_engine::execution::Command;
+use actbook_engine::policy::ExecutionStatus;
+use serde_json::json;
+
+use super::fixture::{self, ServiceFixture};
+use super::rng::SeededRng;
+use crate::store::proxy::Proxy;
+use crate::store::{Kind, TENANT, for_each_database, head, open, run_on};
+
+#[test]
+fn ledgers_alternating_on_one_execution_agree_on_its_status() {
+    for_each_database(async |scratch| {
+        let fixtures = [ServiceFixture::open(&scratch.url).await, ServiceFixture::open(&scratch.url).await];
+        let plan = fixture::plan("shared", &[fixture::step("only", "t/ok", "word")]);
+        let id = fixtures[0].start(&plan, None, false).await.id.to_string();
+        let mut rng = SeededRng::from_env("neighbours");
+        for turn in 0..60 {
+            let ServiceFixture { service, caller, .. } = rng.pick(&fixtures);
+            let (_, progress) = match turn % 2 {
+                0 => service.pause(caller, &id, None).await.unwrap(),
+                _ => service.resume(caller, &id).await.unwrap(),
+            };
+            assert_eq!(progress.status == ExecutionStatus::Paused, turn % 2 == 0, "turn {turn}");
+            let refused = match turn % 2 {
+                0 => fixtures[rng.below(2)].service.pause(caller, &id, None).await,
+                _ => fixtures[rng.below(2)].service.resume(caller, &id).await,
+            };
+            assert!(refused.is_err(), "a repeated command is refused by both, turn {turn}");
+        }
+        fixtures[0].assert_verifies().await;
+    });
+}
+
+#[test]
+fn plan_versions_from_two_concurrent_ledgers_have_no_gap() {
+    for_each_database(async |scratch| {
+        let fixtures = [ServiceFixture::open(&scratch.url).await, ServiceFixture::open(&scratch.url).await]
+            .map(Arc::new);
+        let saving = (0..40).map(|number| {
+            let fixture = fixtures[number % 2].clone();
+            let mut plan = fixture::plan("one name", &[fixture::step("only", "t/ok", "word")]);
+            plan["description"] = json!(format!("version {number}"));
+            tokio::spawn(async move {
+                fixture.service.save_plan(&fixture.caller, &plan.to_string(), true).await.unwrap().version
+            })
+        });
+        let mut versions = Vec::new();
+        for saved in futures_util::future::join_all(saving).await {
+            versions.push(saved.unwrap());
+        }
+        versions.sort_unstable();
+        assert_eq!(versions, (1..=40).collect::<Vec<u32>>());
+    });
+}
+
+/// Catching up for another reason must not skip entries that a registered driver waits for.
+#[test]
+fn remote_append_during_outage_wakes_the_waiter() {
+    run_on(Kind::Postgres, async |scratch| {
+        let (proxy, far) = (Proxy::in_front_of(&scratch.url).await, ServiceFixture::open(&scratch.url).await);
+        let plan = fixture::plan("shared", &[fixture::step("only", "t/ok", "word")]);
+        let (one, other) = (far.start(&plan, None, false).await, far.start(&plan, None, false).await);
+        let db = open(&proxy.url).await;
+        let near = Ledger::open(db.clone(), TENANT, Notifier::new(db, TENANT)).unwrap();
+        let (actor, stream) = (Arc::from("person:ada"), one.progress.stream);
+        near.command(&actor, stream, Command::Pause { reason: None }).await.unwrap();
+        let waiting = near.register_driver(other.progress.stream);
+
+        proxy.cut().await;
+        near.command(&actor, stream, Command::Resume).await.unwrap_err();
+        far.service.pause(&far.caller, other.id.as_str(), None).await.unwrap();
+        proxy.restore();
+        near.command(&actor, stream, Command::Resume).await.unwrap();
+        near.on_remote_append(head(&scratch.db).position).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), waiting.notified()).await.expect("the waiter is woken");
+    });
+}
