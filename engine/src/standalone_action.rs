@@ -29,7 +29,7 @@ pub fn starts_standalone_stream(event: &Event) -> bool {
     starts_action_stream(event) || matches!(event, Event::NoteSet(_) | Event::TaskSet(_))
 }
 
-/// The folded state of one standalone action's stream.
+/// The folded state of an action that was recorded outside any execution, and may be erased since.
 #[derive(Clone, Copy, Debug)]
 pub struct StandaloneAction {
     /// Whether the payload was erased.

@@ -42,6 +42,7 @@ impl Clock {
         Self(Mutex::new(ClockReading { at_ns: wall_ns(), read_at: BootInstant::now(), warned: false }))
     }
 
+    /// Unix time in ms. It never goes back, and follows a changed wall clock only slowly.
     pub fn now_ms(&self) -> i64 {
         let mut reading = self.0.lock();
         *reading = reading.advanced_to(BootInstant::now(), wall_ns());

@@ -246,6 +246,7 @@ impl From<CorruptJournal> for Error {
     }
 }
 
+/// The result of a request, which the caller gets once the batch is durable.
 type LedgerResult = Result<LedgerReply, Error>;
 
 /// One tenant's journal in this process. Clones share it.

@@ -235,6 +235,7 @@ fn split(text: &str, by: &str, budget: &mut EvaluationBudget) -> Result<Value, E
     Ok(Value::Array(split))
 }
 
+/// Replaces every `old` by `new`; the size of the result is checked against the budget first.
 fn replace(
     text: &str,
     old: &str,

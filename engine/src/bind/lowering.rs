@@ -280,7 +280,7 @@ impl Lowering {
         Ok(ExpressionNode::Loop(*kind, Box::new(LoopParts { range, condition: condition?, body: body? })))
     }
 
-    /// Lowers a function call; a literal pattern of `matches` is compiled here.
+    /// Lowers a call (receiver first in `args`); compiles a literal pattern of `matches`. `Err`: why refused.
     fn lower_function(&mut self, name: &str, args: Vec<&IdedExpr>, depth: usize) -> LoweringResult {
         let function = Function::from_name(name)?;
         let mut args =

@@ -100,8 +100,8 @@ fn id_to_quote(after: &str) -> Option<&str> {
     (known && !plain).then_some(id)
 }
 
-/// The byte offset of the brace that closes the expression at the start of `text`; `None` if nothing closes
-/// it.
+/// The byte offset of the `}` that ends an expression. `text` begins after the `${`; braces in string
+/// literals and nested pairs are skipped. `None`: nothing closes it.
 pub(super) fn closing_brace(text: &str) -> Option<usize> {
     let mut open = 0_usize;
     for (start, token) in ExpressionTokens::new(text) {

@@ -198,6 +198,7 @@ fn split_text(text: &str, errors: &mut Vec<BindError>) -> Vec<TextPiece> {
 }
 
 impl ValueTemplateNode {
+    /// The node's structure for static checks; nothing is evaluated.
     fn outline(&self) -> TemplateOutline<'_> {
         match self {
             Self::Literal(value) => TemplateOutline::Literal(value),
@@ -236,6 +237,7 @@ impl ValueTemplateNode {
         }
     }
 
+    /// Evaluates the node's expressions to a value; the error has the path of the part that failed.
     fn bind(&self, scope: &ExpressionScope, budget: &mut EvaluationBudget) -> Result<Value, BindError> {
         match self {
             Self::Literal(value) => Ok(value.clone()),

@@ -36,7 +36,7 @@ pub struct Reporter {
     pub at_ms: i64,
 }
 
-/// What a caller's report does to the step.
+/// Whether an agent's report moves its step, or is only recorded because the step was taken over.
 pub(super) enum ReportEffect {
     /// The report changes the step's state.
     MovesStep,

@@ -357,6 +357,7 @@ fn approve(
     })
 }
 
+/// Rejects the plan, a step or an unwinding; refused where none of them waits for an approval.
 fn reject(
     execution: &Execution,
     step: Option<&str>,

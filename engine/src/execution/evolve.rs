@@ -189,6 +189,7 @@ impl Execution {
         (self.epoch, self.node) = (event.epoch, Some(event.seat.clone()));
     }
 
+    /// Pins the tool to the definition that was accepted after the execution's start.
     fn pin_moved(&mut self, event: &event::PinMoved) {
         self.tool_policies.entry(event.tool.clone()).or_default().pin = Some(event.digest);
     }

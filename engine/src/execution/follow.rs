@@ -69,6 +69,7 @@ fn to_events(
     }
 }
 
+/// Ids of the steps that are pending or await approval.
 fn unstarted_steps(execution: &Execution) -> Vec<StepId> {
     let is_unstarted = |no: &StepNo| {
         matches!(execution.step(*no).status(), StepStatus::Pending | StepStatus::AwaitingApproval)

@@ -62,6 +62,7 @@ fn failure_slot(action: Option<FailureAction>) -> usize {
     action.map_or(FailureAction::ALL.len(), |action| action as usize)
 }
 
+/// The index in `failures` of steps with the policy `manual_decision`.
 fn manual_slot() -> usize {
     failure_slot(Some(FailureAction::ManualDecision))
 }

@@ -273,6 +273,7 @@ fn report_cycle(
     let mut ids: Vec<&str> = (0..=members.len())
         .map(|offset| steps[members[(first + offset) % members.len()]].id.as_str())
         .collect();
+    /// Most ids that the message names; the middle of a longer cycle is replaced by `…`.
     const NAMED_MAX: usize = 20;
     if ids.len() > NAMED_MAX {
         ids.splice(NAMED_MAX / 2..ids.len() - NAMED_MAX / 2, ["…"]);

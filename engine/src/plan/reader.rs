@@ -15,7 +15,9 @@ const PLAN_FIELDS: [&str; 8] =
     ["name", "description", "type", "task", "reasoning", "inputs", "policy", "steps"];
 /// The known fields of `policy`.
 const POLICY_FIELDS: [&str; 5] = ["concurrency", "on_failure", "timeout", "max_calls", "approval"];
+/// Largest `policy.concurrency`: steps of one execution that may run at the same time.
 const CONCURRENCY_MAX: i64 = 256;
+/// Largest `policy.max_calls`: calls that one execution may make.
 const CALLS_MAX: i64 = 1_000_000;
 
 /// Reads a valid plan; `Err` lists all errors.

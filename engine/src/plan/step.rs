@@ -19,8 +19,11 @@ use serde::{Deserialize, Serialize};
 const ID_BYTES_MAX: usize = 64;
 /// Longest tool name, `server/tool`, in bytes.
 const TOOL_BYTES_MAX: usize = 256;
+/// Largest `retry.max_attempts` of a step.
 const ATTEMPTS_MAX: i64 = 100;
+/// Largest `retry.factor`, by which the backoff grows after each attempt.
 const FACTOR_MAX: f64 = 100.0;
+/// A step's `priority` lies between minus this and this.
 const PRIORITY_MAX: i64 = 1_000_000;
 
 /// The known fields of a step, but for `ESTIMATED_DURATION`.

@@ -16,6 +16,7 @@ use super::times;
 /// Step names listed in one line; the rest is counted.
 const NAMES_SHOWN: usize = 12;
 const ARGUMENTS_SHOWN: usize = 160;
+/// Columns of an error message, a blocker or a record.
 const MESSAGE_SHOWN: usize = 400;
 const RECORDS_SHOWN: usize = 20;
 /// Outputs are printed only for executions of at most this many steps.

@@ -12,6 +12,7 @@ use super::status_style::{ATTENTION, BAD, GOOD, QUIET, STRONG, painted};
 use super::{CommandResult, Exit, brief};
 
 const GROUPS_SHOWN: usize = 40;
+/// Most steps for which the check prints what stopping after them leaves behind.
 const STOPS_SHOWN: usize = 40;
 
 /// Checks a plan given as a file or by name; `Exit::Failed` if it cannot run.

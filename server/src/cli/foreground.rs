@@ -231,11 +231,13 @@ async fn watch_other_driver(
     }
 }
 
+/// The error that ends watching a running execution which no live process drives.
 fn nobody_drives_error(id: &str) -> Error {
     let cure = format!("`actbook resume {}` takes it up", short_id(id));
     Error::new("nobody_drives", "nobody drives this execution", cure)
 }
 
+/// Whether no driver is needed now: the execution has ended, is paused, or waits for an answer.
 fn is_waiting_or_ended(status: ExecutionStatus) -> bool {
     !matches!(status, ExecutionStatus::Running | ExecutionStatus::Compensating)
 }

@@ -19,7 +19,7 @@ use super::{CommandResult, Exit};
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const CLIENTS: [&str; 4] = ["claude-code", "claude-desktop", "cursor", "vscode"];
 
-/// What the import did, or with `--dry-run` would do.
+/// What `tools import` copied from other clients' configs, or with `--dry-run` would copy.
 #[derive(Debug, Default, Serialize)]
 struct ImportReport {
     config: PathBuf,

@@ -18,11 +18,13 @@ use super::{CommandResult, Exit, brief, control, times};
 
 /// Up to this many steps are all listed, in order.
 const STEPS_LISTED_MAX: usize = 40;
-/// Of more steps, at most this many that failed or are unknown, and the next number of steps under way.
+/// Beyond `STEPS_LISTED_MAX`, at most this many failed or unknown steps are listed, and late answers.
 const TROUBLES_SHOWN: usize = 50;
+/// Beyond `STEPS_LISTED_MAX`, at most this many steps under way are listed.
 const UNDER_WAY_SHOWN: usize = 20;
 /// Arguments and outputs are printed only for executions of at most this many steps.
 const VALUES_STEPS_MAX: usize = 12;
+/// Columns of the inputs, or of one step's arguments or output.
 const VALUE_SHOWN: usize = 160;
 
 /// Whether a process drives an execution.

@@ -169,6 +169,7 @@ pub fn catch_up_in_place(
     Ok(())
 }
 
+/// The stream's entries after the execution's position.
 fn entries_since(
     db: &Db,
     tenant: TenantId,

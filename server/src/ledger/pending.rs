@@ -1,6 +1,7 @@
 //! The state behind the ledger's mutex: cached states as they will be once everything queued is durable,
 //! and the queue that the writer takes its batches from.
 
+mod drivers;
 mod head;
 mod library;
 mod notes_and_tasks;
@@ -139,8 +140,8 @@ impl PendingState {
         self.db.clone()
     }
 
-    /// Whether the caller's thread may write the request itself: it comes from the only driver of this
-    /// process, so no other request would join the batch, and the database allows it.
+    /// Whether the caller's thread may write the request itself: no other driver could join its batch, and
+    /// the database allows it (SQLite always, PostgreSQL on a multi-threaded runtime).
     pub fn can_write_inline(&self, request: &LedgerRequest) -> bool {
         request.is_from_driver() && self.drivers.len() <= 1 && self.db.can_write_inline()
     }
@@ -166,6 +167,7 @@ impl PendingState {
         Some(BatchInFlight { batch, requests })
     }
 
+    /// Takes the queued requests out unwritten, to fail or drop them; `take_batch` takes them to be written.
     pub fn take_requests(&mut self) -> Vec<PendingRequest> {
         std::mem::take(&mut self.queue.requests)
     }
@@ -186,6 +188,7 @@ impl PendingState {
         replies
     }
 
+    /// Takes the durable batches that are only kept to be freed; the caller drops them outside the lock.
     pub fn take_retired(&mut self) -> Vec<RetiredBatch> {
         std::mem::take(&mut self.retired)
     }
@@ -203,6 +206,7 @@ impl PendingState {
         durable.iter().filter_map(|stream| self.executions.remove(stream)).collect()
     }
 
+    /// Puts the state into the cache; an ended execution is evicted once it is durable.
     fn cache_execution(&mut self, stream: StreamId, execution: Execution) {
         if execution.ended.is_some() {
             self.ended_streams.push(stream);
@@ -225,55 +229,6 @@ impl PendingState {
         for PendingRequest { request, reply } in requests.into_iter().chain(queued) {
             self.enqueue(request, reply.reply_to);
         }
-    }
-
-    pub fn register_driver(&mut self, stream: StreamId) -> Arc<Notify> {
-        self.drivers.retain(|_, driver| driver.strong_count() > 0);
-        if let Some(driver) = self.drivers.get(&stream).and_then(Weak::upgrade) {
-            return driver;
-        }
-        let driver = Arc::new(Notify::new());
-        self.drivers.insert(stream, Arc::downgrade(&driver));
-        driver
-    }
-
-    pub fn is_driven_here(&self, stream: StreamId) -> bool {
-        self.drivers.get(&stream).is_some_and(|driver| driver.strong_count() > 0)
-    }
-
-    pub fn wake_driver(&self, stream: StreamId) {
-        if let Some(driver) = self.drivers.get(&stream).and_then(Weak::upgrade) {
-            driver.notify_one();
-        }
-    }
-
-    /// Does nothing if this process knows of all appends up to `position`.
-    pub fn on_remote_append(&mut self, position: u64) -> Result<(), Error> {
-        if self.woken_up_to.is_some_and(|woken| position <= woken) {
-            return Ok(());
-        }
-        self.invalidate_and_replay(Vec::new());
-        self.wake_remote_waiters()
-    }
-
-    /// The append failed, so positions after `after` may belong to another process.
-    pub fn on_append_failed(&mut self, after: u64) {
-        self.woken_up_to = self.woken_up_to.map(|woken| woken.min(after));
-    }
-
-    /// Wakes the drivers of the executions that other processes have appended to.
-    pub fn wake_remote_waiters(&mut self) -> Result<(), Error> {
-        self.ensure_head()?;
-        let (Some(woken), Some(head)) = (self.woken_up_to, self.batch_head) else { return Ok(()) };
-        if !self.drivers.is_empty() {
-            for stream in
-                journal::streams_between(self.tenant, woken, head.position).all_blocking(&self.db)?
-            {
-                self.wake_driver(stream);
-            }
-        }
-        self.woken_up_to = Some(head.position);
-        Ok(())
     }
 
     /// Pushes what the request appends onto the queue. On `Err` the caller takes it off again.
@@ -349,6 +304,7 @@ impl PendingState {
         self.queued_keys.insert((key.caller.clone(), key.key.clone()), request);
     }
 
+    /// Queues the erasure of a standalone action, unless it is erased or pending. Err: no such action.
     fn erase_act(&mut self, stream: StreamId, actor: &Arc<str>) -> Result<LedgerReply, Error> {
         let act = fold::fold_act(&self.db, self.tenant, stream)?.ok_or_else(no_such_execution)?;
         let writing = self.in_flight.iter().flat_map(|batch| &batch.entries);
@@ -366,6 +322,7 @@ impl PendingState {
         Ok(LedgerReply::Done)
     }
 
+    /// Queues an execution's first entry and, if the request names a node, that node's claim.
     fn start(&mut self, start: &StartRequest, actor: &Arc<str>) -> Result<DriveState, Error> {
         let first = build_start_event(
             start.id.clone(),
@@ -404,6 +361,7 @@ impl PendingState {
         self.plans.clone()
     }
 
+    /// Calls `read` with the state, which may be ahead of the database. Err: no such execution.
     pub fn with_execution<T>(
         &mut self,
         stream: StreamId,
@@ -416,6 +374,7 @@ impl PendingState {
         Ok(result)
     }
 
+    /// The cached state. None: it is not cached, or not all of it is durable.
     pub fn cached_execution(&self, stream: StreamId) -> Option<Execution> {
         self.executions.get(&stream).filter(|execution| execution.position.0 <= self.durable_up_to).cloned()
     }
@@ -440,6 +399,7 @@ impl PendingState {
         }
     }
 
+    /// Decides a command on an execution and queues its events and row changes. Err also for a refusal.
     fn apply(&mut self, stream: StreamId, command: &Command, actor: &Arc<str>) -> Result<DriveState, Error> {
         let execution = self.take_execution(stream)?;
         let before = projection::summarize(&execution);
@@ -500,6 +460,7 @@ impl PendingState {
         Err(Error::Corrupt(format!("execution {} gives events without end", execution.id)))
     }
 
+    /// Queues one event of an execution and returns the state after it.
     fn append_and_evolve(
         &mut self,
         stream: StreamId,
@@ -512,6 +473,7 @@ impl PendingState {
         Ok(evolve(execution, &recorded)?)
     }
 
+    /// The time and a random number, which the engine does not read itself.
     fn now(&self) -> Now {
         // The hasher's keys are random, which is good enough to spread retries.
         let dice = std::hash::RandomState::new().build_hasher().finish();

@@ -74,6 +74,7 @@ fn plan_rows(db: &Db, tenant: TenantId) -> Result<(Vec<Statement>, usize), Error
     Ok((rows, count))
 }
 
+/// The statements that insert a row for each execution, from the journal alone.
 fn execution_rows(db: &Db, tenant: TenantId) -> Result<Vec<Statement>, Error> {
     let plans = PlanCache::from_library(db, tenant)?;
     let mut rows = Vec::new();

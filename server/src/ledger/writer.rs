@@ -182,6 +182,7 @@ struct SettledReplies {
 }
 
 impl SettledReplies {
+    /// Notifies subscribers, then sends the replies. Call it without the locks.
     fn send(self, shared: &Shared) {
         if let Some(position) = self.position {
             shared.notifier.notify(position);

@@ -33,10 +33,12 @@ use crate::service::{Brief, Durations};
 const STEPS_SHOWN_MAX: usize = 40;
 /// A value with a longer JSON text (in bytes) is clipped; `status` with a `step_id` shows it whole.
 const VALUE_CHARS_MAX: usize = 2_000;
+/// Most characters of one quoted text: an error message, decision, reason or blocker.
 const MESSAGE_CHARS_MAX: usize = 500;
 const QUESTION_CHARS_MAX: usize = 8_000;
-/// Of the tool or action that undoes one step, and of the arguments of its call.
+/// Most characters of the tool or action that undoes one step, and of the arguments of its call.
 const UNDO_CHARS_MAX: usize = 160;
+/// Most items of each list in the text: findings, questions, errors, late answers, blockers.
 const FINDINGS_SHOWN_MAX: usize = 10;
 /// The newest recorded acts and decisions that the text shows.
 const RECORDS_SHOWN_MAX: usize = 3;

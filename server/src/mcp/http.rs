@@ -31,6 +31,7 @@ use bodies::{BODY_BYTES_MAX, BodyBudget, busy_response};
 use connection_slots::{ConnectionSlot, ConnectionSlots, RESERVED_SLOT_TIMEOUT};
 
 const HEADERS_MAX: usize = 64;
+/// Most bytes that a connection buffers, so the most that a request's headers may have.
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Limit from the first byte of a request to the end of its headers.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -187,7 +188,7 @@ impl Routers {
     }
 }
 
-/// The route `/mcp`, with the limit on sessions and JSON-RPC error replies.
+/// The route `/mcp`: limits the number of sessions, and answers errors as JSON-RPC.
 fn mcp_router<H: ServerHandler>(
     new_handler: impl Fn() -> H + Send + Sync + 'static,
     ending: &CancellationToken,

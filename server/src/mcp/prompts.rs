@@ -20,6 +20,7 @@ const ABOUT_CHARS_MAX: usize = 160;
 const GOAL_CHARS_MAX: usize = 20_000;
 const SCHEMA_CHARS_MAX: usize = 1_500;
 const CHECK_CHARS_MAX: usize = 8_000;
+/// Most characters of the plan's document in the prompt `review_plan`.
 const DOCUMENT_CHARS_MAX: usize = 40_000;
 /// Executions that the prompt `resume_work` shows in detail.
 const EXECUTIONS_SHOWN_MAX: usize = 3;

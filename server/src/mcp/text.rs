@@ -14,6 +14,7 @@ const NEXT: &str = "Next: ";
 pub struct AnswerText(String);
 
 impl AnswerText {
+    /// A text that begins with this line; line breaks within it are escaped, as in `push_line`.
     pub fn new(first: impl AsRef<str>) -> Self {
         let mut text = Self::default();
         text.push_line(first);

@@ -18,7 +18,7 @@ pub const WAIT_S_SUGGESTED: u32 = 45;
 
 /// How often a waiting call polls the progress that running tools report, which is not journaled.
 const PROGRESS_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Of the message that a running tool reports.
+/// Most characters of the message that a running tool reports.
 const MESSAGE_CHARS_MAX: usize = 80;
 
 /// What ends a wait before its time limit.

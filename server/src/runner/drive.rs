@@ -28,7 +28,7 @@ pub type HaltSignal = watch::Receiver<bool>;
 /// A call being performed.
 type CallFuture = ReusableBoxFuture<'static, FinishedCall>;
 
-/// The driver of one execution in this process.
+/// The state of the loop in `Runner::drive`, which sends the due calls of one execution and reports outcomes.
 #[derive(Debug)]
 pub struct ExecutionDriver {
     inner: Arc<RunnerInner>,
@@ -267,6 +267,7 @@ impl ExecutionDriver {
         }
     }
 
+    /// Boxes the call, in the box of a finished one if there is one.
     fn box_call(&mut self, call: impl Future<Output = FinishedCall> + Send + 'static) -> CallFuture {
         match self.spare_box.take() {
             Some(mut spare) => {

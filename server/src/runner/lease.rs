@@ -13,6 +13,7 @@ use crate::tools;
 /// A node that cannot reach the database for this long loses its lease.
 pub const LEASE_MS: i64 = 6_000;
 pub const LEASE: Duration = Duration::from_millis(LEASE_MS as u64);
+/// How often the lease is renewed: often enough that a failed renewal can be repeated in time.
 const RENEW_INTERVAL: Duration = Duration::from_millis(1_500);
 /// Nothing is sent in the last part of a lease: a call may have to connect first.
 const SEND_MARGIN: Duration = tools::CONNECT_TIMEOUT.saturating_add(Duration::from_millis(500));

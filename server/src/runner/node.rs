@@ -73,7 +73,7 @@ impl NodeLock {
         })
     }
 
-    /// The node's id, which is the file's name.
+    /// The id of the node (one runner in one process), which is also the name of its lock file.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -151,6 +151,7 @@ impl Drop for NodeLock {
 }
 
 impl SentCalls {
+    /// Parses the `process` and `sent` lines of a node file; others are ignored.
     fn parse(text: &str) -> Self {
         let process = text.lines().find_map(|line| line.strip_prefix("process ")).and_then(parse_child);
         let mut calls = BTreeMap::new();
@@ -161,15 +162,15 @@ impl SentCalls {
         Self { process, calls }
     }
 
-    /// The open calls of an execution that were certainly not sent.
+    /// The open calls that the exited process never sent: its node file has no line about them.
     pub fn unsent(&self, stream: StreamId, execution: &Execution) -> BTreeSet<CallId> {
         let open = due(execution).calls.into_iter().map(|call| call.id);
         open.filter(|call| !self.calls.contains_key(&CallMark(stream, *call).to_string())).collect()
     }
 
-    /// Kills the child processes that the exited process has left running. The start time tells a child from
-    /// a later process with the same pid. If the node belonged to this very process, the children of its
-    /// other nodes are spared.
+    /// Kills the child processes that ran the exited node's calls, identified by pid and start time. If a
+    /// call has no child on record, kills all commands that the node's process had started, unless that is
+    /// this process: its other nodes still use theirs.
     pub fn kill_children(&self) {
         self.calls.values().flatten().for_each(|child| child.kill_group());
         let gone = self.process.filter(|process| *process != ProcessIdentity::current());

@@ -16,7 +16,7 @@ use super::{RunnerInner, wait_until_true};
 use crate::boot_instant::BootInstant;
 use crate::{ledger, tools};
 
-/// The driver's handle of a call in flight.
+/// Lets the driver ask a call in flight to stop, and tells whether the call may outlive this process.
 #[derive(Debug)]
 pub struct CallHandle {
     /// Set to true to ask the call to stop.

@@ -17,6 +17,7 @@ use crate::store::{executions, notes, plans};
 const LISTED_MAX: usize = 10;
 /// How many of the newest executions are looked through for ended ones.
 const RECENT_MAX: u64 = 5;
+/// Most plans that the agenda lists as saved and never started.
 const UNSTARTED_MAX: u64 = 5;
 /// Executions of one status are counted up to this number.
 const COUNTED_MAX: u64 = 10_000;

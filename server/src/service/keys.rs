@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::ledger::{DriveState, LedgerReply, LedgerRequest, Operation, RequestKey};
 use crate::store::requests;
 
+/// Longest idempotency key that a caller may choose, in bytes.
 const KEY_BYTES_MAX: usize = 200;
 
 impl Service {

@@ -50,6 +50,7 @@ pub(super) fn sum_durations(steps: &[StepView]) -> Option<Durations> {
     })
 }
 
+/// Whether no more time is estimated for the step: it succeeded or was skipped.
 fn is_done(step: &StepView) -> bool {
     matches!(step.status, StepStatus::Succeeded | StepStatus::Skipped)
 }

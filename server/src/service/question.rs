@@ -19,6 +19,7 @@ use crate::store::journal;
 /// At most this many finished steps are named; the rest are counted.
 const DONE_LISTED_MAX: usize = 20;
 const HEADLINE_CHARS_MAX: usize = 4_000;
+/// Most characters of a quoted reason, reasoning or action.
 const REASON_CHARS_MAX: usize = 600;
 
 /// The actor that asks a person to answer, and the reason that it gave.

@@ -54,7 +54,7 @@ pub enum RecordResult {
 }
 
 impl Service {
-    /// Journals an action of an agent.
+    /// Records what an agent did: on a step, elsewhere in an execution, or (no execution named) standalone.
     pub async fn record_action(&self, caller: &Caller, action: ActionRecord) -> Result<RecordResult, Error> {
         let ActionRecord { execution, step, status, output, facts, take_over } = action;
         let Some(id) = execution else {

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::random;
 
 const KEY_BYTES: usize = 32;
+/// The file in the data folder that holds the key.
 const KEY_FILE: &str = "door.key";
 
 impl Service {

@@ -126,6 +126,7 @@ impl ToolCallStats {
         }
     }
 
+    /// Copies the percentiles of the tool's call durations from the row.
     fn set_percentiles(&mut self, row: &figures::Percentiles) {
         self.p50_ms = Some(row.p50_ms);
         self.p95_ms = Some(row.p95_ms);

@@ -181,7 +181,7 @@ fn proposal_position(execution: &Execution, question: &Question) -> Option<u64> 
     }
 }
 
-/// The claim of the step that an agent is to do.
+/// Who holds the agent step in question, and until when. `None`: no agent step, or not claimed.
 fn claim_view(question: &Question, step: Option<&StepState>) -> Option<ClaimView> {
     let claim = step.and_then(|step| step.claim.as_ref());
     let claim = claim.filter(|_| question.subject == QuestionSubject::AgentWork)?;

@@ -138,8 +138,8 @@ fn unknown(category: ErrorCategory, message: String) -> CallOutcome {
     CallOutcome::Unknown { category, message, retry_after: None }
 }
 
-/// A tool result with `isError`. The TypeScript SDK wraps its own errors (unknown tool, wrong arguments) into
-/// one.
+/// The outcome of a result with `isError`; a JSON-RPC error that the TypeScript SDK wrapped is unwrapped
+/// first.
 fn tool_error(text: String, structured: Option<Value>) -> CallOutcome {
     let wrapped = text.strip_prefix("MCP error ").and_then(|rest| rest.split_once(": "));
     if let Some((code, message)) = wrapped

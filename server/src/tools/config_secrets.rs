@@ -96,6 +96,7 @@ impl SecretCollector {
         }
     }
 
+    /// Scans an HTTP body: texts in a map by their names, all others as URLs.
     fn scan_body(&mut self, body: &JsonTemplate) {
         match body {
             JsonTemplate::Map(entries) => {

@@ -27,12 +27,13 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const REDIRECTS_MAX: usize = 3;
 /// How long an idle connection is kept for reuse.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most idle connections that are kept for reuse, per host.
 const IDLE_PER_HOST_MAX: usize = 16;
 
 /// Resolves a host name to its addresses.
 pub type DnsLookup = Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> + Send + Sync>;
 
-/// Uses the machine's own resolver.
+/// A lookup that asks the operating system's resolver.
 pub fn system_dns_lookup() -> DnsLookup {
     Arc::new(|name| {
         async move {

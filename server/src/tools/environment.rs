@@ -25,6 +25,7 @@ pub fn is_basic(name: &str) -> bool {
     BASIC_VARIABLES.contains(&name) || BASIC_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// Whether a child process inherits the variable: it is basic, or the config passes it on.
 fn is_inherited(name: &str, inherit: &InheritEnv) -> bool {
     let is_configured = match inherit {
         InheritEnv::Names(names) => names.iter().any(|configured| configured == name),

@@ -224,7 +224,7 @@ struct RegisteredExecutor {
 }
 
 impl Executors {
-    /// The executor for `tool`, or the fallback.
+    /// The in-process executor for `tool`, or the server's fallback for all tools. `None`: there is neither.
     fn find(&self, tool: &str) -> Option<&RegisteredExecutor> {
         self.named.get(tool).or(self.fallback.as_ref())
     }

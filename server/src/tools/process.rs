@@ -333,6 +333,7 @@ pub async fn drain_stderr(
     tail.complete.send_replace(true);
 }
 
+/// Logs one line of a server's stderr, redacted, and clears it; an empty line is not logged.
 fn log_line(name: &str, line: &mut Vec<u8>, secrets: &Secrets) {
     let mut text = String::from_utf8_lossy(line).into_owned();
     line.clear();

@@ -99,7 +99,7 @@ fn secret_lines(value: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The encodings in which a secret may appear: plain, in JSON, in JSON inside JSON (logs quote values), in
-/// ASCII-only JSON, inside single quotes, and percent-encoded.
+/// ASCII-only JSON, with doubled backslashes as in Python's `repr`, and percent-encoded. No duplicates.
 fn encodings(value: &str) -> Vec<String> {
     let json = |text: &str| {
         let quoted = Value::from(text).to_string();
@@ -208,8 +208,8 @@ impl Secrets {
         }
     }
 
-    /// The first text with a secret that plans must not contain: its path, as in `steps[0].arguments.key`,
-    /// and the secret's origin.
+    /// Finds the first text with a secret that plans must not contain: its path, as in
+    /// `steps[0].arguments.key`, and the secret's origin, for error messages. `None`: there is none.
     pub fn find_secret(&self, value: &Value) -> Option<(String, Arc<str>)> {
         let known = self.known.read();
         let refused: Vec<&KnownSecret> = known.iter().filter(|known| known.refused_in_plans).collect();

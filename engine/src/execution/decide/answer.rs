@@ -24,7 +24,8 @@ pub(super) struct AnswerInput<'a> {
     pub arguments: Option<&'a Value>,
 }
 
-/// The events of an answer about a step; refused where its state does not allow the answer.
+/// The events of an answer (retry, skip, …) about a step. `Err`: its state forbids it, or payloads are
+/// missing.
 pub(super) fn answer_step(
     execution: &Execution,
     step: &str,
@@ -99,7 +100,7 @@ fn expression_path(value: &Value) -> Option<String> {
     }
 }
 
-/// Refuses corrected arguments where the answer does not lead to another attempt of the same call.
+/// Refuses corrected arguments that do not fit the answer, or could repeat an effect that may have happened.
 fn check_corrected_arguments(
     execution: &Execution,
     no: StepNo,

@@ -133,6 +133,7 @@ impl Execution {
         }
     }
 
+    /// Stores the handle of the server's task that performs an attempt or a compensation.
     pub(super) fn task_accepted(&mut self, event: &event::TaskAccepted) -> Result<(), String> {
         let task: Arc<str> = event.task.as_str().into();
         match (event.attempt, event.compensation) {

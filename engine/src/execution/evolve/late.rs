@@ -39,6 +39,7 @@ impl Execution {
         }
     }
 
+    /// Records an outcome that arrived after its attempt had ended; it settles an unknown attempt.
     pub(super) fn late_answer(
         &mut self,
         event: &event::LateAnswer,

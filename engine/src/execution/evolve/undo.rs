@@ -183,6 +183,7 @@ impl Execution {
         }
     }
 
+    /// Records an outcome that arrived after its compensation had ended; it may complete the undo.
     pub(super) fn late_compensation(
         &mut self,
         event: &event::LateCompensation,

@@ -11,7 +11,8 @@ const CALLS_LOG: &str = ".calls.log";
 /// The counters, as a JSON object.
 const NUMBERS: &str = ".numbers.json";
 const LOCK: &str = ".lock";
-const OWN_FILES: [&str; 3] = [CALLS_LOG, NUMBERS, LOCK];
+/// The demo server's own files in the folder: its tools neither list nor touch them.
+const RESERVED_FILES: [&str; 3] = [CALLS_LOG, NUMBERS, LOCK];
 const READ_BYTES_MAX: u64 = 1024 * 1024;
 const LISTED_MAX: usize = 10_000;
 
@@ -129,7 +130,7 @@ impl DemoFolder {
                 let name = path.strip_prefix(&self.root).unwrap_or(&path).to_string_lossy().into_owned();
                 if kind.is_dir() {
                     folders.push(path);
-                } else if !OWN_FILES.contains(&name.as_str()) {
+                } else if !RESERVED_FILES.contains(&name.as_str()) {
                     files.push(name);
                 }
             }
@@ -185,7 +186,7 @@ impl DemoFolder {
             return Err(format!("{path}: a path must be relative and stay inside the folder"));
         }
         let full = self.root.join(path);
-        if OWN_FILES.iter().any(|own| full == self.root.join(own)) {
+        if RESERVED_FILES.iter().any(|own| full == self.root.join(own)) {
             return Err(format!("{path}: is the server's own"));
         }
         // The deepest ancestor that exists shows where the path really leads. A dangling link counts as

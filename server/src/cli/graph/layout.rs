@@ -3,8 +3,10 @@
 use dagre::graph::{Graph, GraphOptions};
 use dagre::{EdgeLabel, LayoutOptions, NodeLabel};
 
-const GAP_X: f64 = 36.0;
-const GAP_Y: f64 = 46.0;
+/// Horizontal distance between the boxes of a row, in SVG units.
+const BOX_GAP: f64 = 36.0;
+/// Vertical distance between the rows of boxes in the drawing of a plan, in SVG units.
+const ROW_GAP: f64 = 46.0;
 /// Beyond this many boxes the layout library takes too long.
 const LIBRARY_BOXES_MAX: usize = 400;
 /// A wider drawing is laid out by waves, and a wave of many steps is wrapped into several rows.
@@ -44,7 +46,8 @@ fn layout_by_library(sizes: &[(f64, f64)], arrows: &[(usize, usize)]) -> Option<
     for (from, to) in arrows {
         graph.set_edge(from.to_string(), to.to_string(), Some(EdgeLabel::default()), None);
     }
-    let options = LayoutOptions { nodesep: GAP_X, ranksep: GAP_Y, edgesep: 16.0, ..LayoutOptions::default() };
+    let options =
+        LayoutOptions { nodesep: BOX_GAP, ranksep: ROW_GAP, edgesep: 16.0, ..LayoutOptions::default() };
     dagre::layout(&mut graph, Some(options));
     let centre = |index: usize| {
         let node = graph.node(&index.to_string())?;
@@ -85,11 +88,11 @@ fn layout_by_waves(sizes: &[(f64, f64)], arrows: &[(usize, usize)], waves: &[Vec
             let mut left = 0.0;
             for index in row {
                 boxes[*index] = Point { x: left + sizes[*index].0 / 2.0, y: top + tallest / 2.0 };
-                left += sizes[*index].0 + GAP_X;
+                left += sizes[*index].0 + BOX_GAP;
             }
-            top += tallest + GAP_Y / 2.0;
+            top += tallest + ROW_GAP / 2.0;
         }
-        top += GAP_Y / 2.0;
+        top += ROW_GAP / 2.0;
     }
     let arrows = arrows.iter().map(|(from, to)| arrow_path(&boxes, sizes, *from, *to, Vec::new())).collect();
     shift_to_origin(boxes, arrows, sizes)
@@ -104,7 +107,7 @@ fn wrap_wave<'a>(sizes: &[(f64, f64)], wave: &'a [usize]) -> Vec<&'a [usize]> {
             rows.push(&wave[start..position]);
             (start, used) = (position, 0.0);
         }
-        used += width + GAP_X;
+        used += width + BOX_GAP;
     }
     rows.push(&wave[start..]);
     rows

@@ -14,6 +14,7 @@ const BOX_WIDTH_MIN: f64 = 170.0;
 const CHAR_WIDTH: f64 = 7.2;
 const TEXT_COLUMNS_MAX: usize = 40;
 const TITLE_COLUMNS_MAX: usize = 120;
+/// Width of the badge "point of no return", in SVG units.
 const NO_RETURN_WIDTH: f64 = 128.0;
 
 const STYLE: &str = "\

@@ -25,7 +25,7 @@ pub(super) type NoteKey = (Option<String>, NoteScope, String);
 /// A task's project and id.
 type TaskKey = (Option<String>, String);
 
-/// The rows of notes and tasks that are not known to be durable.
+/// The newest rows of notes and tasks whose batch is not durable; they are read before the database's.
 #[derive(Debug, Default)]
 pub(super) struct UnwrittenRows {
     notes: std::collections::HashMap<NoteKey, SaltedRow<notes::NoteRow>>,
@@ -178,7 +178,7 @@ impl PendingState {
         salt.map(Into::into).ok_or_else(|| Error::Corrupt(format!("the salt of stream {stream} is gone")))
     }
 
-    /// Queues one more entry of a stream, after its `last` one; without `last`, the first of a new stream.
+    /// Queues an entry after the stream's `last` one; without `last`, begins a stream that has this `salt`.
     fn append_to_stream(
         &mut self,
         last: Option<(StreamId, StreamHead)>,

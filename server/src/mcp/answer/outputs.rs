@@ -7,11 +7,11 @@ use crate::mcp::text::AnswerText;
 use crate::service::quote;
 use crate::service::view::{ExecutionView, StepView};
 
-/// Of all outputs in one answer together.
+/// Most characters of all outputs in one answer together.
 const CHARS_MAX: usize = 4_000;
 /// Outputs in one answer, the latest first.
 const SHOWN_MAX: usize = 8;
-/// Of the output that a list of executions shows.
+/// Most characters of the output that a list of executions shows.
 const LISTED_CHARS_MAX: usize = 200;
 
 /// Adds the latest outputs, each up to its share of the limit, with the calls that read the rest.

@@ -8,7 +8,7 @@ use crate::mcp::waiting::WAIT_S_SUGGESTED;
 use crate::service::quote;
 use crate::service::view::{ClaimView, ExecutionView, WaitingView};
 
-/// Of the name and session of the agent that holds a claim.
+/// Most characters of the name and session of the agent that holds a claim.
 const HOLDER_CHARS_MAX: usize = 100;
 /// Arguments up to this size are filled into a suggested correction.
 const FILLED_IN_BYTES_MAX: usize = 1_000;

@@ -15,6 +15,7 @@ use crate::service::{ServerTools, ToolInfo, quote};
 const SCHEMAS_MAX: usize = 15;
 /// Up to this many tools are shown with their whole descriptions and output schemas.
 const WHOLE_MAX: usize = 3;
+/// Most tools in one answer of `list_tools`.
 const LISTED_MAX: usize = 300;
 const ABOUT_CHARS_MAX: usize = 200;
 /// Of a description that is shown whole.

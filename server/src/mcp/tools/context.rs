@@ -15,9 +15,9 @@ use crate::mcp::text::{AnswerText, Suggestion};
 use crate::service::{NoteFilter, NoteOwner, NoteOwnerRef, NoteReceipt, NoteSpec, NoteView, quote};
 
 const LINE_CHARS_MAX: usize = 300;
-/// Of a note in a list.
+/// Most characters of a note's value in a list.
 const SHOWN_CHARS_MAX: usize = 600;
-/// Of an earlier value of a note.
+/// Most characters of an earlier value of a note.
 const EARLIER_CHARS_MAX: usize = 4_000;
 
 // Arguments of `set_context`.
@@ -109,7 +109,7 @@ const SET_CONTEXT_VARIANTS: &[CallVariant] = &[
     ),
 ];
 
-/// Defines the tool `query_context`.
+/// Defines the read-only tool `query_context`, which finds notes by words or filters.
 pub fn define_query_context() -> OfferedTool {
     let properties = json!({
         "notes": { "type": "array", "items": { "type": "object" } },

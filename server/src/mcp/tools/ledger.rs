@@ -13,9 +13,10 @@ use crate::mcp::text::{AnswerText, Suggestion};
 use crate::service::view::{EntryView, ExecutionSummary};
 use crate::service::{DayEdge, ExecutionFilter, JournalFilter, parse_time, quote};
 
+/// Items on a page if the agent gives no `limit`.
 const LIMIT_DEFAULT: u64 = 20;
 const LIMIT_MAX: u64 = 200;
-/// Of an entry's body in the text, and as many again of what was recorded.
+/// Most characters of an entry's body in the text, and as many again of what was recorded.
 const BODY_CHARS_MAX: usize = 160;
 /// Hint for a filter by actor that finds nothing.
 const ACTOR_HINT: &str =

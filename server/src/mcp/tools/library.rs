@@ -14,7 +14,7 @@ use crate::service::view::PlanView;
 use crate::service::{SavedPlan, TemplateUse, TemplateView, quote};
 
 const ABOUT_CHARS_MAX: usize = 120;
-/// Of one page of a document.
+/// Most characters of a plan's or template's document in one answer; a longer plan has further pages.
 const DOCUMENT_CHARS_MAX: usize = 12_000;
 const LISTED_MAX: usize = 100;
 

@@ -18,7 +18,7 @@ use crate::service::{SavedPlan, quote};
 const FINDINGS_SHOWN_MAX: usize = 10;
 /// Of a text that is no document.
 const NAME_CHARS_MAX: usize = 80;
-/// Of each list of a check.
+/// Most items that each list of a check keeps, and most steps of a wave.
 const LISTED_MAX: usize = 20;
 
 /// A plan's document: an object, or its YAML or JSON text.

@@ -120,7 +120,7 @@ pub fn define_query_history() -> OfferedTool {
     )
 }
 
-/// Defines the tool `cleanup_history`.
+/// Defines the read-only tool `cleanup_history`, which counts what `actbook cleanup` would erase.
 pub fn define_cleanup_history() -> OfferedTool {
     let properties = json!({
         "executions": { "type": "integer" },

@@ -14,7 +14,7 @@ use crate::mcp::text::{AnswerText, Suggestion};
 use crate::service::{TaskSpec, TaskStatus, TaskView, quote};
 
 const LINE_CHARS_MAX: usize = 300;
-/// Of one entry in a task's story.
+/// Most characters of one entry in a task's story.
 const ENTRY_CHARS_MAX: usize = 2_000;
 /// The newest entries of a story that the text shows.
 const STORY_SHOWN_MAX: usize = 40;

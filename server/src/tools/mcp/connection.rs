@@ -87,7 +87,7 @@ struct ChildServer {
     call_writer: CallWriter,
 }
 
-/// Starts a server and performs the handshake, within `limit`.
+/// Starts a server and performs the handshake, within `limit` for each start.
 ///
 /// A server with an older protocol version may exit on the newer handshake's first request; it is started a
 /// second time with the older handshake. So is one that answered that request only after rmcp had stopped

@@ -21,6 +21,7 @@ pub const MCP_TASK_ID_BYTES_MAX: usize = 1024;
 /// The poll interval is what the server asks for, within these limits.
 const POLL_MIN: Duration = Duration::from_millis(50);
 const POLL_MAX: Duration = Duration::from_secs(30);
+/// Poll interval where the server asks for none.
 const POLL_DEFAULT: Duration = Duration::from_secs(1);
 /// The time limit of one request about a task.
 const ASK_LIMIT: Duration = Duration::from_secs(30);

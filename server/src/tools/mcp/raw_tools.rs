@@ -19,6 +19,7 @@ use crate::tools::limits::bytes::{LISTING_BYTES_MAX, TOOLS_MAX};
 const RAW_META: &str = "actbook/raw";
 /// The `_meta` key of the description's length in bytes.
 const BYTES_META: &str = "actbook/bytes";
+/// The method of the notification that a server's tools have changed.
 const LIST_CHANGED: &[u8] = b"notifications/tools/list_changed";
 
 /// Counts a server's `list_changed` notifications. Clones share the count.
@@ -31,6 +32,7 @@ struct ListMessage<'a> {
     result: ListResult<'a>,
 }
 
+/// The result of `tools/list`, with each tool left unparsed.
 #[derive(Deserialize)]
 struct ListResult<'a> {
     #[serde(borrow)]

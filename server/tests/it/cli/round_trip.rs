@@ -124,7 +124,7 @@ fn run_with_json_flag_streams_changes_and_ends_with_the_view() {
 #[test]
 fn inputs_take_the_type_that_the_schema_declares() {
     let sandbox = Sandbox::new();
-    let schema = "{ type: object, properties: { text: { type: string }, count: { type: integer }, flag: { type: boolean } } }";
+    let schema = "{ type: object, properties: { text: { type: string }, count: { type: integer }, flag: { type: boolean } }, additionalProperties: true }";
     sandbox.write("in.yaml", &format!("name: in\ninputs: {schema}\nsteps: [{{ id: a, tool: files/echo, read_only: true, arguments: {{ all: \"${{inputs}}\" }} }}]"));
     sandbox.write("given.yaml", "count: 1\nflag: true\n");
     let words = [

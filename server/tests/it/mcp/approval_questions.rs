@@ -189,7 +189,7 @@ fn padded(tail: &str) -> Value {
 fn padded_arguments_cannot_be_approved_in_a_form() {
     let sandbox = Sandbox::new();
     let (mut agent, forms) = client(&sandbox, yes());
-    let blocked = agent.call_ok("execute_plan", json!({ "plan": padded("THE TAIL"), "wait_s": 60 }));
+    let blocked = agent.call_ok("execute_plan", json!({ "plan": padded("THE_TAIL"), "wait_s": 60 }));
     let id = blocked.id().to_owned();
     assert_eq!(blocked.content["steps"][1]["status"], "awaiting_approval", "{}", blocked.text);
     let message = first_message(&forms);
@@ -209,9 +209,9 @@ fn padded_arguments_cannot_be_approved_in_a_form() {
         journal_entries(&sandbox, "step_approved").is_empty() && !sandbox.path("work/public.txt").exists()
     );
     // The command line shows all of it, and takes the yes.
-    assert!(sandbox.expect(0, &["show", &id, "publish"]).contains("THE TAIL"));
+    assert!(sandbox.expect(0, &["show", &id, "publish"]).contains("THE_TAIL"));
     let mut terminal = sandbox.terminal(&["resume", &id]);
-    terminal.wait_for("THE TAIL");
+    terminal.wait_for("THE_TAIL");
     terminal.wait_for("[y: yes, n: no");
     terminal.type_keys("y\n");
     assert_eq!(terminal.wait_for_exit().0, Some(0));

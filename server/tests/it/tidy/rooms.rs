@@ -40,7 +40,7 @@ pub const ENGINE: &Table = &[
     ("bind", &["chain", "policy", "spelling"]),
     ("schema", &["bind"]),
     ("plan", &["id", "policy", "spelling", "chain", "bind", "schema"]),
-    ("template", &["bind", "plan"]),
+    ("template", &["bind", "plan", "id"]),
     ("tool_policy", &["policy", "chain", "plan"]),
     ("analysis", &["id", "policy", "spelling", "bind", "schema", "plan", "tool_policy"]),
     ("event", &["id", "policy", "chain", "tool_policy"]),

@@ -67,7 +67,7 @@ impl PostgresAppender {
         })
     }
 
-    /// Locks the tenant's head and returns its row.
+    /// Begins a transaction and locks the head row, until `append` or `unlock_head`. Empty: no such tenant.
     pub fn lock_head(&mut self, tenant: TenantId) -> Result<Vec<Row>, Error> {
         self.unlock_head()?;
         let Self { config, connection, head_locked, runtime, .. } = self;

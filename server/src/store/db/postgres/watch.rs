@@ -12,8 +12,9 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket, tl
 
 use crate::store::{Error, dialect, journal};
 
-/// First and longest delay before reconnecting; it doubles in between.
+/// First delay before the listening connection is opened again; it doubles with each failure.
 const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(100);
+/// Longest delay before the listening connection is opened again.
 const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(5);
 
 /// Log message for a failed listening connection.

@@ -12,6 +12,7 @@ use super::{McpConnection, find_post_error};
 use crate::tools::catalog::{ToolInfo, ToolListing};
 use crate::tools::limits::bytes::{LISTING_BYTES_MAX, TOOLS_MAX};
 
+/// Most pages of a server's tool list; a longer one is refused, because it may never end.
 const PAGES_MAX: usize = 1_000;
 /// The time limit for fetching all pages.
 const LIST_LIMIT: Duration = Duration::from_secs(30);
