@@ -85,6 +85,7 @@ mod client;
 mod clock;
 #[doc(hidden)]
 pub mod config;
+mod egress;
 #[doc(hidden)]
 pub mod error;
 #[doc(hidden)]

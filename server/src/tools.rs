@@ -12,7 +12,6 @@ mod classify;
 mod command;
 mod config_secrets;
 mod description_diff;
-mod egress;
 mod environment;
 mod executor;
 mod hidden_characters;
@@ -36,6 +35,8 @@ use actbook_engine::policy::ErrorCategory;
 use futures_util::future::join_all;
 
 use crate::config::{COMMAND_SERVER, Config, HTTP_SERVER, ToolConfig, UnknownWord, WithheldConfig};
+use crate::egress::{self, EgressClient};
+pub use crate::egress::{CONNECT_TIMEOUT, DnsLookup};
 use call::OnLateRawOutcome;
 pub use call::{
     Call, CallContext, CallOutcome, CallProgress, OnLateOutcome, OnProgress, Origin, Purpose, SaveMcpTask,
@@ -46,8 +47,6 @@ pub use classify::OUTPUT_BYTES_MAX;
 use classify::{RawOutcome, classify, truncate_outcome};
 pub use command::IDEMPOTENCY_KEY_VARIABLE;
 pub use description_diff::summarize_changes;
-use egress::EgressClient;
-pub use egress::{CONNECT_TIMEOUT, DnsLookup};
 use executor::Executors;
 pub use executor::{Executor, Fault};
 pub use hidden_characters::escape_hidden;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::CallOutcome;
 use super::process::describe_exit;
+use crate::egress::{EgressError, HttpFailure};
 
 /// The default limit of an output; a larger one is truncated and marked so, which does not change the
 /// outcome.
@@ -51,6 +52,22 @@ pub enum RawOutcome {
     ExecutorPanicked { why: String },
     /// A command exited, or was killed by a signal.
     CommandExited { status: ExitStatus, stdout: Vec<u8>, stdout_cut: bool, stderr: String },
+}
+
+impl From<EgressError> for RawOutcome {
+    fn from(error: EgressError) -> Self {
+        match error {
+            EgressError::NotSent { category, why } => Self::NotSent { category, why },
+            EgressError::RedirectFailed { category, why } => Self::RedirectFailed { category, why },
+            EgressError::ConnectionLost { why } => Self::ConnectionLost { why },
+        }
+    }
+}
+
+impl From<HttpFailure> for RawOutcome {
+    fn from(HttpFailure { code, text, retry_after, .. }: HttpFailure) -> Self {
+        Self::HttpFailure { code, text, retry_after }
+    }
 }
 
 /// Classifies an outcome by this table; docs/classification.md has it per transport, in the same order.

@@ -11,13 +11,13 @@ use reqwest::{Method, Request, Response};
 use serde_json::{Value, json};
 
 use super::classify::RawOutcome;
-use super::egress::{self, EgressClient, HostPattern};
 use super::process::ProcessIdentity;
 use super::secret::Secrets;
 use super::{
     Call, IDEMPOTENCY_HEADER, TRACE_HEADER, new_traceparent, template_not_filled, withheld_before_send,
 };
 use crate::config::HttpTool;
+use crate::egress::{self, EgressClient, HostPattern};
 
 /// A call to one HTTP tool.
 pub struct HttpCall<'a> {
@@ -120,8 +120,8 @@ impl HttpCall<'_> {
             Ok(response) if response.status().is_success() => {
                 read_success(response, self.output_bytes_max).await
             }
-            Ok(response) => egress::read_failure(response).await.0,
-            Err(raw) => raw,
+            Ok(response) => egress::read_failure(response).await.into(),
+            Err(error) => error.into(),
         }
     }
 }

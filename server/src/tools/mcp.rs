@@ -30,13 +30,13 @@ use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
 use super::catalog::{CatalogError, ToolListing};
 use super::classify::RawOutcome;
-use super::egress::EgressClient;
 use super::process::ProcessIdentity;
 use super::secret::{Secrets, UnresolvedReference};
 use super::{
     Call, CircuitState, OnLateRawOutcome, OnProgress, environment, stopped_before_send, withheld_before_send,
 };
 use crate::config::{ConfigTemplate, InheritEnv, McpServer, ServerConfig};
+use crate::egress::EgressClient;
 use connection::McpConnection;
 use http::McpHttpClient;
 use restart::RestartPolicy;

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::invalid_arguments;
 use crate::config::{ConfigTemplate, TemplatePart};
+use crate::egress::HostPattern;
 use crate::tools::classify::RawOutcome;
-use crate::tools::egress::HostPattern;
 use crate::tools::secret::{Secrets, argument_text};
 use crate::tools::template_not_filled;
 

@@ -26,8 +26,8 @@ use super::connection::{EXIT_GRACE, IDEMPOTENCY_KEY_META, TRACE_META};
 use super::raw_tools::{MessageRewrite, rewrite_for_rmcp};
 use super::server_requests::RequestReplier;
 use crate::config::ConfigTemplate;
+use crate::egress::{self, EgressClient, HostPattern};
 use crate::tools::classify::{RawOutcome, classify};
-use crate::tools::egress::{self, EgressClient, HostPattern};
 use crate::tools::limits::bytes::{ByteBudget, MESSAGE_BYTES_MAX, UNREAD_REPLIES_BYTES_MAX};
 use crate::tools::secret::Secrets;
 use crate::tools::{CallOutcome, IDEMPOTENCY_HEADER, TRACE_HEADER, template_not_filled};
@@ -179,7 +179,7 @@ impl McpHttpClient {
         request.headers_mut().extend(added);
         *request.body_mut() = body.map(Into::into);
         let configured_host = HostPattern::from_url(request.url());
-        self.inner.egress.send(request, configured_host.as_ref()).await
+        Ok(self.inner.egress.send(request, configured_host.as_ref()).await?)
     }
 }
 
@@ -387,11 +387,12 @@ fn is_answer_to(message: &ServerJsonRpcMessage, id: &RequestId) -> bool {
 /// 5xx it is unknown how far the request came.
 async fn read_failure(response: Response, request: Option<SentRequest>) -> PostResult {
     let status = response.status();
-    let (raw, body) = egress::read_failure(response).await;
-    let error = match serde_json::from_slice(&body) {
+    let failure = egress::read_failure(response).await;
+    let error = match serde_json::from_slice(&failure.body) {
         Ok(ServerJsonRpcMessage::Error(error)) => Some(error.error),
         Ok(_) | Err(_) => None,
     };
+    let raw = RawOutcome::from(failure);
     let is_believed = status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 408 | 429);
     match (request.filter(|_| is_believed), error) {
         (Some(SentRequest { id, .. }), Some(error)) => error_answer(error, id),

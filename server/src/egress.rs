@@ -1,6 +1,6 @@
 //! The egress client: every outgoing HTTP request goes through it. It resolves a host name once, checks every
 //! address found, connects to exactly those, follows no redirect unless asked to and never sends a request
-//! twice. What a response means is decided in `classify`.
+//! twice. What a response means is for the caller to decide.
 
 mod public_address;
 mod response_body;
@@ -18,8 +18,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderValue, LOCATION};
 use reqwest::{Client, Method, Request, Response, Url};
 
-use super::classify::RawOutcome;
-pub use response_body::{read_body, read_failure};
+pub use response_body::{HttpFailure, read_body, read_failure};
 
 /// The limit for resolving a name and connecting, TLS included.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -87,6 +86,17 @@ impl HostPattern {
     }
 }
 
+/// Why a request brought no response.
+#[derive(Clone, Debug)]
+pub enum EgressError {
+    /// No byte was sent: the policy denies the host, or no connection came up.
+    NotSent { category: ErrorCategory, why: String },
+    /// The first request was answered by a redirect that was refused or could not be followed.
+    RedirectFailed { category: ErrorCategory, why: String },
+    /// The connection ended after the request may have been sent.
+    ConnectionLost { why: String },
+}
+
 /// The egress policy denied the request; nothing was sent.
 #[derive(Debug)]
 struct EgressDenied(String);
@@ -142,7 +152,7 @@ impl EgressClient {
         &self,
         request: Request,
         configured_host: Option<&HostPattern>,
-    ) -> Result<Response, RawOutcome> {
+    ) -> Result<Response, EgressError> {
         let client = self.client_for(request.url(), configured_host);
         let client = client.map_err(|denied| not_sent(ErrorCategory::Policy, denied.0))?;
         client.execute(request).await.map_err(transport_error)
@@ -154,20 +164,20 @@ impl EgressClient {
         &self,
         request: Request,
         configured_host: Option<&HostPattern>,
-    ) -> Result<Response, RawOutcome> {
+    ) -> Result<Response, EgressError> {
         let safe = matches!(*request.method(), Method::GET | Method::HEAD);
         let mut next = clone_without_body(&request);
         let mut response = self.send(request, configured_host).await?;
         for _ in 0..REDIRECTS_MAX {
             let Some(to) = safe.then(|| redirect_target(&response)).flatten() else { return Ok(response) };
             apply_redirect(&mut next, to)
-                .map_err(|why| RawOutcome::RedirectFailed { category: ErrorCategory::Policy, why })?;
+                .map_err(|why| EgressError::RedirectFailed { category: ErrorCategory::Policy, why })?;
             let request = clone_without_body(&next);
             response = self.send(request, configured_host).await.map_err(redirect_failed)?;
         }
         if safe && redirect_target(&response).is_some() {
             let why = format!("more than {REDIRECTS_MAX} redirects");
-            return Err(RawOutcome::RedirectFailed { category: ErrorCategory::Protocol, why });
+            return Err(EgressError::RedirectFailed { category: ErrorCategory::Protocol, why });
         }
         Ok(response)
     }
@@ -225,12 +235,12 @@ fn apply_redirect(request: &mut Request, to: Result<Url, String>) -> Result<(), 
 }
 
 /// Not sent becomes a failed redirect: the first request did arrive.
-fn redirect_failed(raw: RawOutcome) -> RawOutcome {
-    match raw {
-        RawOutcome::NotSent { category, why } => {
-            RawOutcome::RedirectFailed { category, why: format!("redirected: {why}") }
+fn redirect_failed(error: EgressError) -> EgressError {
+    match error {
+        EgressError::NotSent { category, why } => {
+            EgressError::RedirectFailed { category, why: format!("redirected: {why}") }
         }
-        raw => raw,
+        EgressError::RedirectFailed { .. } | EgressError::ConnectionLost { .. } => error,
     }
 }
 
@@ -262,13 +272,13 @@ fn build_client(resolver: CheckedResolver) -> Client {
     })
 }
 
-fn not_sent(category: ErrorCategory, why: String) -> RawOutcome {
-    RawOutcome::NotSent { category, why }
+fn not_sent(category: ErrorCategory, why: String) -> EgressError {
+    EgressError::NotSent { category, why }
 }
 
-/// The outcome of a failed request. Before the connection is up nothing is sent, and a request that hyper
+/// Whether a failed request was sent. Before the connection is up nothing is sent, and a request that hyper
 /// reports as cancelled was never written.
-fn transport_error(error: reqwest::Error) -> RawOutcome {
+fn transport_error(error: reqwest::Error) -> EgressError {
     let error = error.without_url();
     if let Some(denied) = find_cause::<EgressDenied>(&error) {
         return not_sent(ErrorCategory::Policy, denied.0.clone());
@@ -277,7 +287,7 @@ fn transport_error(error: reqwest::Error) -> RawOutcome {
     if error.is_builder() || error.is_connect() || never_written {
         not_sent(ErrorCategory::Unavailable, error_text(&error))
     } else {
-        RawOutcome::ConnectionLost { why: error_text(&error) }
+        EgressError::ConnectionLost { why: error_text(&error) }
     }
 }
 

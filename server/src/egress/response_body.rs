@@ -6,7 +6,6 @@ use reqwest::Response;
 use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
 
 use super::error_text;
-use crate::tools::classify::RawOutcome;
 
 /// Of a non-2xx response only the beginning of the body is kept, for people to read.
 const REFUSAL_BYTES_MAX: usize = 8 * 1024;
@@ -26,14 +25,25 @@ pub async fn read_body(response: &mut Response, bytes_max: usize) -> Result<(Vec
     Ok((body, false))
 }
 
-/// Reads a non-2xx response: the outcome to classify, and the beginning of the body.
-pub async fn read_failure(mut response: Response) -> (RawOutcome, Vec<u8>) {
+/// A non-2xx response.
+#[derive(Clone, Debug)]
+pub struct HttpFailure {
+    pub code: u16,
+    /// The redirect's target, or the beginning of the body, for people to read.
+    pub text: String,
+    pub retry_after: Option<Duration>,
+    /// The beginning of the body as it was received.
+    pub body: Vec<u8>,
+}
+
+/// Reads a non-2xx response.
+pub async fn read_failure(mut response: Response) -> HttpFailure {
     let (code, retry_after) = (response.status().as_u16(), parse_retry_after(response.headers()));
     let location = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
     // A body that breaks off is ignored: the status decides.
     let body = read_body(&mut response, REFUSAL_BYTES_MAX).await.map(|(body, _)| body).unwrap_or_default();
     let text = location.unwrap_or_else(|| String::from_utf8_lossy(&body).trim().to_owned());
-    (RawOutcome::HttpFailure { code, text, retry_after }, body)
+    HttpFailure { code, text, retry_after, body }
 }
 
 /// The wait that `Retry-After` asks for, given in seconds or as a date. None: absent, malformed or past.
