@@ -66,7 +66,7 @@ pub use actbook_engine::execution::{ActionFacts, Brief, NotUndoable, UndoItem};
 pub use actbook_engine::task::TaskStatus;
 pub use agenda::{Agenda, AgendaItem};
 pub use background::{BackgroundDriver, ContinueResult};
-pub use claims::AgentSession;
+pub use claims::{AgentSession, CLAIM_DURATION};
 pub use context::{
     NoteFilter, NoteOwner, NoteOwnerRef, NotePage, NoteReceipt, NoteSpec, NoteValueView, NoteView,
 };

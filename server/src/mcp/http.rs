@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::message;
 use crate::error::Error;
-use crate::service::Service;
+use crate::service::{CLAIM_DURATION, Service};
 use bodies::{BODY_BYTES_MAX, BodyBudget, busy_response};
 use connection_slots::{ConnectionSlot, ConnectionSlots, RESERVED_SLOT_TIMEOUT};
 
@@ -35,7 +35,11 @@ const HEADERS_MAX: usize = 64;
 const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Limit from the first byte of a request to the end of its headers.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
-/// Open sessions of the older protocol revisions; the library closes a session that is idle for five minutes.
+/// How long a session of the older protocol revisions is kept without a message.
+const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+// A claim ends with its session, so an idle session must outlast the claims of its agent.
+const _: () = assert!(SESSION_IDLE_TIMEOUT.as_secs() > CLAIM_DURATION.as_secs());
+/// Most open sessions of the older protocol revisions.
 const SESSIONS_MAX: usize = 1_024;
 /// How long requests in flight may take after shutdown was requested.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -199,7 +203,9 @@ fn mcp_router<H: ServerHandler>(
         .disable_allowed_origins()
         .with_max_request_body_bytes(BODY_BYTES_MAX)
         .with_cancellation_token(ending.clone());
-    let sessions = Arc::new(LocalSessionManager::default());
+    let mut sessions = LocalSessionManager::default();
+    sessions.session_config.keep_alive = Some(SESSION_IDLE_TIMEOUT);
+    let sessions = Arc::new(sessions);
     let mcp = StreamableHttpService::new(move || Ok(new_handler()), sessions.clone(), config);
     Router::new()
         .route_service("/mcp", mcp)

@@ -2,9 +2,11 @@
 //! reads to one caller.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
-use actbook_engine::execution::{Claim, Command};
+use actbook_engine::execution::{CLAIM_DURATION_MS, Claim, Command};
+use parking_lot::Mutex;
 
 use super::executions::FoundExecution;
 use super::quote;
@@ -14,6 +16,9 @@ use crate::caller::Caller;
 use crate::error::Error;
 use crate::ledger::DriveState;
 use crate::random;
+
+/// How long an agent holds a step after its last report.
+pub const CLAIM_DURATION: Duration = Duration::from_millis(CLAIM_DURATION_MS as u64);
 
 /// Longest shown name of a holder.
 const HOLDER_CHARS_MAX: usize = 100;
@@ -39,7 +44,7 @@ impl AgentSession {
 
 impl Drop for AgentSession {
     fn drop(&mut self) {
-        self.open.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.open.0.lock().remove(&self.id);
     }
 }
 
@@ -48,7 +53,7 @@ impl Service {
     pub fn open_session(&self) -> AgentSession {
         let id: Arc<str> = random::id()[..SESSION_CHARS].into();
         let open = self.sessions.clone();
-        open.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        open.0.lock().insert(id.clone());
         AgentSession { id, open }
     }
 
@@ -58,7 +63,7 @@ impl Service {
         let Some(node) = &claim.node else { return Ok(false) };
         if self.runner.get().is_some_and(|runner| runner.node_id() == *node) {
             let session = claim.holder.rsplit_once('#').map_or("", |(_, session)| session);
-            return Ok(!self.sessions.0.lock().unwrap_or_else(PoisonError::into_inner).contains(session));
+            return Ok(!self.sessions.0.lock().contains(session));
         }
         Ok(self.live_driver(node.as_str()).await?.is_none())
     }

@@ -1,7 +1,8 @@
 //! Limits warnings that a server can provoke with every message that it sends.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// The least time between two lines of the same warning.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
@@ -20,7 +21,7 @@ struct ThrottleState {
 impl WarningThrottle {
     /// Counts a warning. Some: it is to be logged, with how many were suppressed since the last one.
     pub fn admit(&self) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         if state.last_logged.is_some_and(|at| at.elapsed() < WARNING_INTERVAL) {
             state.suppressed += 1;
             return None;
@@ -31,6 +32,6 @@ impl WarningThrottle {
 
     /// How many warnings were suppressed since the last one that was logged.
     pub fn suppressed(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).suppressed
+        self.0.lock().suppressed
     }
 }
