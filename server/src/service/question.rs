@@ -128,8 +128,11 @@ impl QuestionContext<'_> {
         lines.push(self.done_line());
         let mut waiting = waiting.clone();
         if is_cut {
+            let offered = waiting.options.len();
             waiting.options.retain(|option| !YES_OPTIONS.contains(option));
-            lines.push(format!("{}.", waiting.too_long_text(self.execution.id.as_str())));
+            if waiting.options.len() < offered {
+                lines.push(format!("{}.", waiting.too_long_text(self.execution.id.as_str())));
+            }
         }
         PersonQuestion {
             execution: self.execution.id.clone(),

@@ -145,7 +145,8 @@ fn failed_undo_is_printed_with_its_own_time() {
         let line = out.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}: {out}"));
         line.split(' ').next().unwrap().to_owned()
     };
-    assert!(time_of("a compensation_failed") >= time_of("b failed"), "{out}");
+    // More than a second lies between them.
+    assert_ne!(time_of("a compensation_failed"), time_of("a succeeded"), "{out}");
 }
 
 #[test]
