@@ -113,7 +113,7 @@ impl Service {
 
     /// Retries a failed call with these arguments instead of those that the plan binds. The arguments are
     /// checked against the tool's schema first, so that no decision is journaled whose call could not be
-    /// sent.
+    /// sent. A repeated request is not checked: its step has moved on since.
     pub async fn retry_with(
         &self,
         caller: &Caller,
@@ -123,8 +123,10 @@ impl Service {
         reason: Option<String>,
         arguments: Value,
     ) -> ExecutionCommandResult {
-        self.require_fitting_arguments(id, &step, answer, &arguments).await?;
-        self.move_pin_to_accepted(caller, id, &step).await?;
+        if self.previous_result(caller).await?.is_none() {
+            self.require_fitting_arguments(id, &step, answer, &arguments).await?;
+            self.move_pin_to_accepted(caller, id, &step).await?;
+        }
         let approves = self.is_approver(caller, id).await?;
         let arguments = Some(arguments);
         let command = Command::Decide { step, answer, reason, output: None, arguments, approves };

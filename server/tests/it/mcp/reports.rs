@@ -98,3 +98,22 @@ fn idempotency_key_holds_per_client_name_and_the_schema_says_so() {
     let about = execute["inputSchema"]["properties"]["idempotency_key"]["description"].as_str().unwrap();
     assert!(about.contains("client of your name"), "{about}");
 }
+
+#[test]
+fn repeated_key_of_a_retry_with_arguments_answers_repeated() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let failing = json!({ "id": "a", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } });
+    let blocked = agent.call_ok("execute_plan", json!({ "plan": work_plan(&[failing]), "wait_s": 45 }));
+    let retry = json!({
+        "execution_id": blocked.id(), "step_id": "a", "action": "retry",
+        "arguments": { "name": "y", "times": 0 }, "idempotency_key": "k",
+    });
+    let first = agent.call_ok("control", retry.clone());
+    assert!(first.content.get("repeated").is_none(), "{}", first.text);
+    let ended = agent.call_ok("status", json!({ "execution_id": blocked.id(), "wait_s": 45 }));
+    assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
+    let second = agent.call_ok("control", retry);
+    assert!(second.text.starts_with("Repeated: "), "{}", second.text);
+    assert_eq!(second.content["status"], "succeeded", "{}", second.text);
+}
