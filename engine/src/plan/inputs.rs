@@ -98,6 +98,19 @@ impl Plan {
         if findings.is_empty() { Ok(()) } else { Err(findings) }
     }
 
+    /// The names of `inputs` that `check_inputs` refuses as undeclared and that no expression of the plan
+    /// reads: without them every call stays the same.
+    pub fn ignored_inputs(&self, inputs: &Map<String, Value>) -> Vec<String> {
+        if input_reads(self).any(|(_, reads)| reads.input_fields.contains(&Vec::new())) {
+            return Vec::new();
+        }
+        let is_undeclared = |name: &String| match &self.inputs {
+            Some(schema) => undeclared_input(self, schema, name).is_some(),
+            None => true,
+        };
+        inputs.keys().filter(|name| is_undeclared(name) && !reads_input(self, name)).cloned().collect()
+    }
+
     /// Adds the schema's `default` for each input that was not given.
     pub fn with_defaults(&self, inputs: Value) -> Value {
         match &self.inputs {
@@ -154,27 +167,30 @@ fn refuse_all_inputs(inputs: &Value) -> Result<(), Vec<Finding>> {
 /// accept further names, as with `additionalProperties: true`, lets all pass but near misspellings of a
 /// declared name; and so does any schema for a name that the plan reads, as plans saved earlier may.
 fn undeclared_inputs(plan: &Plan, schema: &Value, inputs: &Value) -> Vec<Finding> {
-    let (Some(names), Some(inputs), false) =
-        (properties(schema), inputs.as_object(), forbids_undeclared(schema))
-    else {
-        return Vec::new();
+    let names = inputs.as_object().into_iter().flat_map(Map::keys);
+    names.filter_map(|name| undeclared_input(plan, schema, name)).collect()
+}
+
+/// The finding of `undeclared_inputs` for one name; `None` if it may be given, or if the schema itself
+/// forbids undeclared names.
+fn undeclared_input(plan: &Plan, schema: &Value, name: &str) -> Option<Finding> {
+    let names =
+        properties(schema).filter(|names| !names.contains_key(name) && !forbids_undeclared(schema))?;
+    let cure = match nearest(name, names.keys().map(String::as_str)) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None if may_accept_undeclared(schema) || reads_input(plan, name) => return None,
+        None => "leave it out, declare it under the plan's `inputs.properties`, or allow any with \
+                 `additionalProperties: true` there"
+            .to_owned(),
     };
-    let is_read = |name: &String| {
-        input_reads(plan).any(|(_, reads)| reads.input_fields.iter().any(|path| path.first() == Some(name)))
-    };
-    let refusal = |name: &String| {
-        let meant = nearest(name, names.keys().map(String::as_str));
-        let cure = match meant {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None if may_accept_undeclared(schema) || is_read(name) => return None,
-            None => "leave it out, declare it under the plan's `inputs.properties`, or allow any with \
-                     `additionalProperties: true` there"
-                .to_owned(),
-        };
-        let message = format!("the plan's inputs do not declare `{name}`");
-        Some(Finding::error("unknown_input", format!("inputs.{name}"), message, cure))
-    };
-    inputs.keys().filter(|name| !names.contains_key(*name)).filter_map(refusal).collect()
+    let message = format!("the plan's inputs do not declare `{name}`");
+    Some(Finding::error("unknown_input", format!("inputs.{name}"), message, cure))
+}
+
+/// Whether an expression of the plan reads the input of this name.
+fn reads_input(plan: &Plan, name: &str) -> bool {
+    let is_path_into = |path: &Vec<String>| path.first().is_some_and(|first| first == name);
+    input_reads(plan).any(|(_, reads)| reads.input_fields.iter().any(is_path_into))
 }
 
 /// Why a value for this input must not be stored: the input is undeclared or secret; `None` if it may be.

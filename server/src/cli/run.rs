@@ -26,10 +26,15 @@ pub async fn run(session: &Session, args: RunArgs) -> CommandResult {
 
 /// Runs the plan version of an earlier execution again, with its inputs overridden by those given now.
 pub async fn rerun(session: &Session, args: RerunArgs) -> CommandResult {
-    let ExecutedPlan { reference, plan, mut inputs } =
+    let ExecutedPlan { reference, plan, mut inputs, left_out } =
         session.service.executed_plan(&args.execution, args.here).await?;
     inputs::check_input_names(&args.input_args, &plan)?;
-    inputs.extend(inputs::given_inputs(&args.input_args, &plan)?);
+    let given = inputs::given_inputs(&args.input_args, &plan)?;
+    for name in left_out.iter().filter(|name| !given.contains_key(*name)) {
+        let word = painted(ATTENTION, "warning:");
+        session.output.notice(format_args!("{word} the plan declares no input `{name}`: it is left out"));
+    }
+    inputs.extend(given);
     print_warnings(session, &session.service.check_saved(&plan).await?);
     let inputs = (!inputs.is_empty()).then_some(Value::Object(inputs));
     start_and_follow(session, reference, plan, inputs, args.flags).await

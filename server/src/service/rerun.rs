@@ -19,17 +19,22 @@ pub struct ExecutedPlan {
     pub plan: Arc<Plan>,
     /// As they are stored: a secret input is a marker without its value.
     pub inputs: Map<String, Value>,
+    /// The names of inputs that an earlier version of Actbook took although the plan neither declares nor
+    /// reads them; they are left out of `inputs`.
+    pub left_out: Vec<String>,
 }
 
 impl Service {
     /// The plan version and the inputs of an execution. Refused if its inputs were erased; and, unless `here`,
-    /// if it was started with other definitions of its servers than this process's.
+    /// if it was started in another project with other definitions of its servers than this process's.
     pub async fn executed_plan(&self, id: &str, here: bool) -> Result<ExecutedPlan, Error> {
         let execution = self.fold(self.find(id).await?.stream)?;
-        if !here && self.toolset_digest(&execution.plan) != execution.toolset {
+        // In the same project other definitions are an edit of its config, and a rerun is a new execution.
+        let is_own = execution.project.as_deref() == Some(self.project());
+        if !here && !is_own && self.toolset_digest(&execution.plan) != execution.toolset {
             return Err(crate::runner::other_toolset(execution.project.as_deref()).into());
         }
-        let inputs = match execution.inputs {
+        let mut inputs: Map<String, Value> = match execution.inputs {
             None => Map::new(),
             Some(kept) => {
                 let payload = payloads::by_position(self.tenant, kept.position.0).first(&self.db).await?;
@@ -43,7 +48,11 @@ impl Service {
                 })?
             }
         };
-        Ok(ExecutedPlan { reference: execution.plan_ref, plan: execution.plan, inputs })
+        let left_out = execution.plan.ignored_inputs(&inputs);
+        for name in &left_out {
+            inputs.remove(name);
+        }
+        Ok(ExecutedPlan { reference: execution.plan_ref, plan: execution.plan, inputs, left_out })
     }
 
     /// Checks a saved plan again, because its tools may have changed. Findings that refuse only new versions

@@ -93,3 +93,18 @@ fn exponential_schema_is_refused() {
     let findings = Plan::from_value(&plan(100)).expect_err("refused");
     assert_eq!(findings[0].message, "more than 32 references lead on to one another");
 }
+
+#[test]
+fn undeclared_inputs_that_no_expression_reads_are_ignored_inputs() {
+    let plan = |arguments: &str| {
+        parse_plan(&format!(
+            "name: x\ninputs: {{type: object, properties: {{city: {{type: string}}}}}}\nsteps: [{{id: a, tool: s/t, arguments: {{x: '{arguments}'}}}}]"
+        ))
+    };
+    let given = json!({"city": "Rome", "citty": "Roma", "colour": "red"});
+    let given = given.as_object().unwrap();
+    assert_eq!(plan("${inputs.city}").ignored_inputs(given), ["citty", "colour"]);
+    assert_eq!(plan("${inputs}").ignored_inputs(given), Vec::<String>::new(), "all inputs are read");
+    let declares_none = parse_plan("name: x\nsteps: [{id: a, tool: s/t}]");
+    assert_eq!(declares_none.ignored_inputs(given).len(), 3);
+}

@@ -216,6 +216,45 @@ fn rerun_in_another_project_is_refused_without_here() {
 }
 
 #[test]
+fn rerun_after_an_edit_of_the_config_in_the_same_project_uses_the_new_servers() {
+    let sandbox = Sandbox::new();
+    let config = write_other_project(&sandbox, "alpha");
+    sandbox.write(
+        "e.yaml",
+        "name: e\nsteps: [{ id: a, tool: files/write_file, arguments: { path: a, content: b } }]",
+    );
+    sandbox.expect(0, &["run", "e.yaml", "--config", &config]);
+    let first = sandbox.newest();
+    let server = json!({ "command": BINARY, "args": ["demo-tools", "--folder", "work-edited"] });
+    sandbox.write(&config, &json!({ "project": "alpha", "mcpServers": { "files": server } }).to_string());
+    sandbox.expect(0, &["rerun", &first, "--config", &config]);
+    assert!(sandbox.path("work-edited/a").exists());
+}
+
+/// The stored inputs are changed to those that a former version accepted.
+#[test]
+fn rerun_leaves_out_a_recorded_input_that_the_plan_does_not_declare() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "e.yaml",
+        "name: e\ninputs: { type: object, properties: { text: { type: string } } }\n\
+         steps: [{ id: say, tool: files/echo, read_only: true, arguments: { text: '${inputs.text}' } }]",
+    );
+    sandbox.expect(0, &["run", "e.yaml", "--input", "text=kept"]);
+    let first = sandbox.newest();
+    let database = rusqlite::Connection::open(sandbox.path("data/actbook/actbook.db")).unwrap();
+    let forge = r#"UPDATE payloads SET body = CAST('{"text":"kept","colour":"red"}' AS BLOB)
+        WHERE entry = (SELECT entry FROM journal WHERE kind LIKE 'execution_started%')"#;
+    assert_eq!(database.execute(forge, []).unwrap(), 1);
+    drop(database);
+    let rerun = sandbox.run(&["rerun", &first]);
+    assert_eq!(rerun.code, Some(0), "{}", rerun.stderr);
+    assert!(rerun.stderr.contains("declares no input `colour`: it is left out"), "{}", rerun.stderr);
+    let view = sandbox.json(&["show", &sandbox.newest()]);
+    assert_eq!(step(&view, "say")["arguments"]["text"], "kept");
+}
+
+#[test]
 fn plans_and_figures_are_told_apart_by_project() {
     let sandbox = Sandbox::new();
     let (alpha, beta) = (write_other_project(&sandbox, "alpha"), write_other_project(&sandbox, "beta"));
