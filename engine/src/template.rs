@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::plan::{Finding, Plan};
 
-pub use lift::{ExecutionValues, template_from_execution};
+pub use lift::{ExecutionValues, escape_expressions, template_from_execution};
 
 /// Makes a template document from a plan: the same plan under another name, without its task.
 pub fn template_from_plan(plan: &Plan, name: &str) -> Value {

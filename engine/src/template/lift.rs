@@ -71,7 +71,7 @@ fn replace_arguments(step: &mut Value, plan: &Plan, no: StepNo, arguments: &Valu
 }
 
 /// The value as a template that binds to it: `${` in its texts is escaped.
-fn escape_expressions(value: &Value) -> Value {
+pub fn escape_expressions(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace("${", "$${")),
         Value::Array(items) => items.iter().map(escape_expressions).collect(),

@@ -6,6 +6,7 @@ use actbook::service::{ApprovalView, Brief, Durations, NoteView};
 use actbook_engine::id::StepId;
 use actbook_engine::plan::duration_text;
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
+use actbook_engine::template::escape_expressions;
 use serde_json::Value;
 
 use super::output::Output;
@@ -282,9 +283,10 @@ fn answer_commands(id: &str, waiting: &WaitingView) -> Vec<String> {
     waiting.options.iter().map(command).collect()
 }
 
-/// The option that corrects refused arguments: short ones are filled in as they were.
+/// The option that corrects refused arguments: short ones are filled in as they were, with `${` escaped
+/// because an answer may hold no expression.
 fn correction(refused: &Value) -> String {
-    let text = refused.to_string().replace('\'', r"'\''");
+    let text = escape_expressions(refused).to_string().replace('\'', r"'\''");
     let text = if text.len() <= ARGUMENTS_SHOWN { text } else { "{}".to_owned() };
     format!(" --arguments '{text}'")
 }

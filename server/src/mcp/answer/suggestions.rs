@@ -1,6 +1,7 @@
 //! Suggests what to do next for an execution: the exact call, or the command for a person.
 
 use actbook_engine::policy::{ExecutionStatus, StepStatus};
+use actbook_engine::template::escape_expressions;
 use serde_json::{Value, json};
 
 use crate::mcp::text::Suggestion;
@@ -172,12 +173,15 @@ fn suggest_decision(id: &str, step: Option<&str>, waiting: &WaitingView) -> Sugg
     suggestion
 }
 
-/// Suggests a retry with corrected arguments; short ones are filled in as they were.
+/// Suggests a retry with corrected arguments; short ones are filled in as they were, with `${` escaped
+/// because an answer may hold no expression.
 fn suggest_correction(id: &str, step: Option<&str>, refused: &Value, others: &str) -> Suggestion {
-    let fits = refused.to_string().len() <= FILLED_IN_BYTES_MAX;
-    let mut arguments = json!({ "execution_id": id, "action": "retry", "reason": "why" });
+    let escaped = escape_expressions(refused);
+    let fits = escaped.to_string().len() <= FILLED_IN_BYTES_MAX;
+    // Without a reason, as in `suggest_control`.
+    let mut arguments = json!({ "execution_id": id, "action": "retry" });
     arguments["step_id"] = json!(step);
-    arguments["arguments"] = if fits { refused.clone() } else { json!({}) };
+    arguments["arguments"] = if fits { escaped } else { json!({}) };
     Suggestion::tool_call("control", arguments, others)
         .preceded_by("correct `arguments`, all of the call's, then")
 }
