@@ -132,7 +132,7 @@ struct ToolDocument<'a> {
 /// Prints one tool: description, hints, the operator's settings, call statistics, schemas.
 async fn show(session: &Session, name: &str) -> CommandResult {
     let tool = session.service.tool(name).await?;
-    let standing = session.service.tool_policy_view(&tool)?;
+    let standing = session.service.tool_policy_view(name, &tool)?;
     let seen = session.service.tool_call_stats(None).await?.tools.remove(&tool.name);
     let output = &session.output;
     if output.json {

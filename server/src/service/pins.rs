@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::Service;
 use super::plans::named_tools;
+use super::redact::tool_part;
 use crate::caller::Caller;
 use crate::config::{RetryConfig, ToolConfig};
 use crate::error::Error;
@@ -145,10 +146,10 @@ impl Service {
     }
 
     /// What the operator says about a tool: trust, policy and the accepted definition.
-    pub fn tool_policy_view(&self, info: &ToolInfo) -> Result<ToolPolicyView, Error> {
-        let terms = self.tool_policy(&info.name, Some(&info.annotations));
-        let trusted = self.tools.trusts_hints_of(info.name.split('/').next().unwrap_or_default());
-        let accepted = self.ledger.with_library(|library| library.accepted_definition(&info.name))?;
+    pub fn tool_policy_view(&self, name: &str, info: &ToolInfo) -> Result<ToolPolicyView, Error> {
+        let terms = self.tool_policy(name, Some(&info.annotations));
+        let trusted = self.tools.trusts_hints_of(name.split('/').next().unwrap_or_default());
+        let accepted = self.ledger.with_library(|library| library.accepted_definition(name))?;
         Ok(ToolPolicyView { trusted, terms, accepted })
     }
 
@@ -159,7 +160,7 @@ impl Service {
         name: &str,
         reason: Option<String>,
     ) -> Result<AcceptedTool, Error> {
-        self.refuse_secret_name("the tool's name", name)?;
+        self.refuse_secret_name("the tool's name", tool_part(name))?;
         let info = self.tool(name).await?;
         let Some(digest) = info.pin() else {
             let message = format!("`{name}` is part of this process and has no definition to accept");

@@ -182,29 +182,34 @@ impl Service {
     }
 }
 
-/// The names in a request that its caller chose. Names in plans are refused with the plan.
+/// The names that a request brings into the journal. A name that exists already, as of a step, a note to
+/// delete or a task to change, is not checked: refusing it would only keep people from what it names. Names
+/// in plans are refused with the plan.
 fn names_in(request: &Operation) -> Vec<CallerName<'_>> {
     match request {
-        Operation::Command { command, .. } => {
-            step_name(command).map(|step| ("the step", step)).into_iter().collect()
-        }
-        Operation::AcceptTool { tool, .. } => vec![("the tool's name", tool.name.as_str())],
+        Operation::AcceptTool { tool, .. } => vec![("the tool's name", tool_part(&tool.name))],
         Operation::SetNote(request) => {
             let note_type = request.note.r#type.iter().map(|name| ("the note's type", name.as_str()));
             note_type.chain(task_of(&request.note.scope)).collect()
         }
-        Operation::DeleteNote { scope, key, .. } => {
-            [("the note's key", key.as_str())].into_iter().chain(task_of(scope)).collect()
+        Operation::SetTasks { tasks, create } => {
+            tasks.iter().flat_map(|(task, _)| names_of_task(task, *create)).collect()
         }
-        Operation::SetTasks { tasks, .. } => tasks.iter().flat_map(|(task, _)| names_of_task(task)).collect(),
-        Operation::AddTask(request) => names_of_task(&request.task),
-        Operation::SavePlan(_)
+        Operation::AddTask(request) => names_of_task(&request.task, true),
+        Operation::Command { .. }
+        | Operation::DeleteNote { .. }
+        | Operation::SavePlan(_)
         | Operation::DeletePlan { .. }
         | Operation::Start(_)
         | Operation::RecordAct { .. }
         | Operation::EraseAct { .. }
         | Operation::EraseNote { .. } => Vec::new(),
     }
+}
+
+/// The part of `server/tool` that the server chose; the server's name is the config's.
+pub(super) fn tool_part(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(_, tool)| tool)
 }
 
 /// The task that owns a note, if one does.
@@ -215,34 +220,15 @@ fn task_of(scope: &NoteScope) -> Option<CallerName<'_>> {
     }
 }
 
-fn names_of_task(task: &Task) -> Vec<CallerName<'_>> {
+/// The names that a new task (`create`) or a change of a task gives. None for a subtask of a plan's step: its
+/// names are those of the task and of the step, which exist.
+fn names_of_task(task: &Task, create: bool) -> Vec<CallerName<'_>> {
+    if task.step.is_some() {
+        return Vec::new();
+    }
+    let id = create.then_some(("the task's id", task.id.as_str()));
     let optional = [("the parent's id", &task.parent), ("the task's type", &task.r#type)];
     let optional = optional.into_iter().filter_map(|(what, name)| Some((what, name.as_deref()?)));
     let labels = task.labels.iter().flatten().map(|label| ("a label", label.as_str()));
-    [("the task's id", task.id.as_str())].into_iter().chain(optional).chain(labels).collect()
-}
-
-/// The step that a command names. None: it names none, or the driver gives it.
-fn step_name(command: &Command) -> Option<&str> {
-    match command {
-        Command::Approve { step, .. }
-        | Command::Reject { step, .. }
-        | Command::RecordAction { step, .. }
-        | Command::RecordDecision { step, .. } => step.as_deref(),
-        Command::Decide { step, .. }
-        | Command::RecordReport { step, .. }
-        | Command::RecordCompensation { step, .. } => Some(step),
-        Command::Claim { .. }
-        | Command::Reclaim { .. }
-        | Command::Drive { .. }
-        | Command::ReportOutcome { .. }
-        | Command::AdoptToolset { .. }
-        | Command::MovePin { .. }
-        | Command::Pause { .. }
-        | Command::Resume
-        | Command::Cancel { .. }
-        | Command::Undo { .. }
-        | Command::AcceptTask { .. }
-        | Command::ErasePayloads => None,
-    }
+    id.into_iter().chain(optional).chain(labels).collect()
 }

@@ -57,20 +57,21 @@ impl Service {
         }
     }
 
-    /// Redacts a tool's name and description: a server may repeat secrets there that it was given.
+    /// Redacts a tool's name and description: a server may repeat secrets there that it was given. The
+    /// server's part of the name is the config's and stays. Sets `needs_approval` first: the config knows the
+    /// tool by the name that is redacted here.
     fn redact_tool_info(&self, mut info: ToolInfo) -> ToolInfo {
-        self.tools.redact_name(&mut info.name);
+        info.needs_approval = self.tools.tool_config(&info.name).approval == Some(true);
+        info.name = match info.name.split_once('/') {
+            Some((server, tool)) => format!("{server}/{}", self.redact_name(tool.to_owned())),
+            None => self.redact_name(info.name),
+        };
         let texts = [&mut info.title, &mut info.description];
         texts.into_iter().flatten().for_each(|text| self.tools.redact_text(text));
         self.tools.redact(&mut info.input_schema);
         info.output_schema.iter_mut().for_each(|schema| self.tools.redact(schema));
         info.hidden.iter_mut().for_each(|place| self.tools.redact_text(place));
         info
-    }
-
-    /// Whether the config asks for a yes before each call of a tool.
-    pub fn tool_needs_approval(&self, name: &str) -> bool {
-        self.tools.tool_config(name).approval == Some(true)
     }
 
     /// The state of an MCP server in this process. `None`: there is no MCP server of that name.

@@ -44,6 +44,9 @@ pub struct ToolInfo {
     /// The description as it was sent; null for an in-process executor.
     #[serde(skip)]
     pub object: Arc<Value>,
+    /// Whether the config asks for a yes before each call; false until the service sets it.
+    #[serde(skip)]
+    pub needs_approval: bool,
 }
 
 /// The server's hints about what a tool does. None: no hint.
@@ -100,6 +103,7 @@ impl ToolInfo {
             digest: canonical_digest(&object),
             hidden: find_hidden_characters(&object),
             object: Arc::new(object),
+            needs_approval: false,
         })
     }
 
@@ -243,6 +247,7 @@ fn config_tool_info(name: String, description: String, input_schema: Value, obje
         digest: canonical_digest(&object),
         hidden: find_hidden_characters(&object),
         object: Arc::new(object),
+        needs_approval: false,
     }
 }
 

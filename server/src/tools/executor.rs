@@ -287,6 +287,7 @@ impl RegisteredExecutor {
             digest: Digest::of(name.as_bytes()),
             hidden: Vec::new(),
             object: Arc::new(Value::Null),
+            needs_approval: false,
             name,
         }
     }

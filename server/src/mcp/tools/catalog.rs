@@ -64,10 +64,6 @@ pub async fn handle_list_tools(endpoint: &McpEndpoint, input: ListToolsInput) ->
         .take(LISTED_MAX)
         .collect();
     let with_schemas = found.len() <= SCHEMAS_MAX;
-    let found: Vec<FoundTool<'_>> = found
-        .into_iter()
-        .map(|info| FoundTool { info, needs_approval: endpoint.service().tool_needs_approval(&info.name) })
-        .collect();
     let tools: Vec<Value> = found.iter().map(|tool| tool_json(tool, with_schemas)).collect();
     let unreachable: Vec<&ServerTools> = servers.iter().filter(|server| server.error.is_some()).collect();
     let has_tools = servers.iter().any(|server| !server.tools.is_empty());
@@ -82,12 +78,6 @@ pub async fn handle_list_tools(endpoint: &McpEndpoint, input: ListToolsInput) ->
     Ok(AgentAnswer::new(&json!({ "tools": tools, "unreachable": unreachable }), text))
 }
 
-/// A tool that matches, and whether the config asks for a yes before each call of it.
-struct FoundTool<'a> {
-    info: &'a ToolInfo,
-    needs_approval: bool,
-}
-
 /// Whether all words occur in the tool's name or description.
 fn matches_all_words(tool: &ToolInfo, words: &[String]) -> bool {
     let text = format!("{} {}", tool.name, tool.description.as_deref().unwrap_or_default()).to_lowercase();
@@ -95,12 +85,11 @@ fn matches_all_words(tool: &ToolInfo, words: &[String]) -> bool {
 }
 
 /// The tool as JSON; without its schema only the name and a shortened description.
-fn tool_json(tool: &FoundTool<'_>, with_schema: bool) -> Value {
-    let info = tool.info;
+fn tool_json(info: &ToolInfo, with_schema: bool) -> Value {
     let about = info.description.as_deref().map(|about| truncate_chars(about, ABOUT_CHARS_MAX));
     let mut shown =
         if with_schema { json!(info) } else { json!({ "name": info.name, "description": about }) };
-    if tool.needs_approval {
+    if info.needs_approval {
         shown["approval"] = json!("required");
     }
     shown
@@ -108,17 +97,17 @@ fn tool_json(tool: &FoundTool<'_>, with_schema: bool) -> Value {
 
 /// The text of the answer; `none_matches` is the text if there is no tool.
 fn tools_text(
-    tools: &[FoundTool<'_>],
+    tools: &[&ToolInfo],
     unreachable: &[&ServerTools],
     with_schemas: bool,
     none_matches: &str,
 ) -> String {
     let mut text = AnswerText::default();
     let whole = tools.len() <= WHOLE_MAX;
-    for FoundTool { info, needs_approval } in tools {
+    for info in tools {
         let chars_max = if whole { WHOLE_CHARS_MAX } else { ABOUT_CHARS_MAX };
         let about = quote::quoted(info.description.as_deref().unwrap_or_default(), chars_max);
-        let approval = if *needs_approval { " (each call needs a person's yes)" } else { "" };
+        let approval = if info.needs_approval { " (each call needs a person's yes)" } else { "" };
         let schema = if with_schemas { format!(" arguments {}", info.input_schema) } else { String::new() };
         let output = info.output_schema.as_ref().filter(|_| whole);
         let output = output.map(|output| format!(" output {output}")).unwrap_or_default();

@@ -414,6 +414,58 @@ fn names_that_hold_a_known_secret_are_refused_by_the_variables_name() {
     assert_no_secret_stored(&sandbox);
 }
 
+/// The secret is an ordinary word that names had before the config used it.
+#[test]
+fn names_that_existed_before_the_secret_was_known_stay_usable() {
+    let sandbox = Sandbox { variables: vec![("POSTGRES_PASSWORD", "postgres")], ..Sandbox::new() };
+    let asks = json!({ "id": "migrate_postgres", "action": "Think", "approval": "required" });
+    sandbox.write("plan.json", &plan_of(&[asks]).to_string());
+    sandbox.expect(3, &["run", "plan.json"]);
+    let approved = sandbox.newest();
+    sandbox.expect(3, &["run", "plan.json"]);
+    let rejected = sandbox.newest();
+    sandbox.expect(0, &["context", "set", "postgres_port", "5432"]);
+    sandbox.expect(0, &["task", "add", "postgres-1"]);
+    let config = json!({
+        "mcpServers": { "postgres": changing_server() },
+        "servers": { "postgres": { "tools": { "dump_postgres": { "approval": "required" } } } },
+        "commands": { "deploy": { "argv": ["true", "${env:POSTGRES_PASSWORD}"] } },
+    });
+    sandbox.write("actbook.yaml", &config.to_string());
+    let tool = json!({ "name": "dump_postgres", "inputSchema": { "type": "object" } });
+    write_definitions(sandbox.folder.path(), &[tool]);
+
+    let refused: [&[&str]; 2] =
+        [&["task", "add", "postgres-2"], &["task", "set", "postgres-1", "--label", "postgres"]];
+    for words in refused {
+        assert_eq!(sandbox.json(words)["code"], "secret_name", "{words:?}");
+    }
+    sandbox.expect(0, &["task", "set", "postgres-1", "--label", "plain"]);
+    sandbox.expect(0, &["task", "done", "postgres-1"]);
+    sandbox.expect(0, &["context", "delete", "postgres_port"]);
+    let step = "migrate_postgres";
+    let commands: [&[&str]; 4] = [
+        &["approve", &approved, step],
+        &["resume", &approved],
+        &["record", &approved, step, "succeeded", "--description", "done"],
+        &["reject", &rejected, step, "--reason", "no"],
+    ];
+    for words in commands {
+        let ran = sandbox.run(words);
+        assert!(!ran.stderr.contains("POSTGRES_PASSWORD"), "{words:?}: {}", ran.stderr);
+    }
+    assert_eq!(sandbox.json(&["show", &approved])["status"], "succeeded");
+    let journal = sandbox.expect(0, &["journal", "--json", "--limit", "1000"]);
+    assert!(journal.contains("step_approved") && journal.contains("step_rejected"), "{journal}");
+
+    // The server's part of a tool's name is the config's; the mark follows from the name before redaction.
+    let mut agent = crate::mcp::agent::Agent::new(&sandbox);
+    let listed = agent.call("list_tools", json!({ "server": "postgres" }));
+    let tool = &listed.full_result["structuredContent"]["tools"][0];
+    assert_eq!(tool["name"], "postgres/dump_[redacted]", "{}", listed.text);
+    assert_eq!(tool["approval"], "required", "{}", listed.text);
+}
+
 #[test]
 fn secret_in_a_clients_name_is_redacted_and_an_agent_stays_an_agent() {
     let sandbox = sandbox_with_token();
