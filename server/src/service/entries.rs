@@ -364,14 +364,17 @@ pub(super) fn qualify_actor(name: &str) -> String {
     }
 }
 
-/// The newest and, if there are several, the oldest version of a kind. A kind with its version stands for
-/// itself alone; any other word is a prefix of kinds. Refused if no kind matches.
+/// The newest and, if there are two, the older version of a kind; the prefix of all its versions if there are
+/// more. A kind with its version stands for itself alone; any other word is a prefix of kinds. Refused if no
+/// kind matches.
 fn resolve_kind(word: &str) -> Result<(String, Option<String>), Error> {
     let word = word.trim();
-    let mut known =
-        Event::KINDS_READ.iter().filter(|kind| **kind == word || kind_without_version(kind) == word);
-    if let Some(newest) = known.next() {
-        return Ok(((*newest).to_owned(), known.next_back().map(|kind| (*kind).to_owned())));
+    let known = Event::KINDS_READ.iter().filter(|kind| **kind == word || kind_without_version(kind) == word);
+    match known.collect::<Vec<_>>().as_slice() {
+        [] => {}
+        [only] => return Ok(((**only).to_owned(), None)),
+        [newest, older] => return Ok(((**newest).to_owned(), Some((**older).to_owned()))),
+        [_, _, _, ..] => return Ok((format!("{word}."), None)),
     }
     let is_prefix = !word.is_empty() && Event::KINDS_READ.iter().any(|kind| kind.starts_with(word));
     if is_prefix { Ok((word.to_owned(), None)) } else { Err(no_such_kind(word)) }
@@ -401,6 +404,16 @@ fn no_such_kind(word: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kind_without_version_resolves_to_every_version_of_it() {
+        for kind in Event::KINDS_READ {
+            let (prefix, older) = resolve_kind(kind_without_version(kind)).unwrap();
+            assert!(kind.starts_with(&prefix) || older.as_deref() == Some(*kind), "{kind}");
+        }
+        assert_eq!(resolve_kind("agent_started").unwrap(), ("agent_started.".to_owned(), None));
+        assert_eq!(resolve_kind("agent_started.2").unwrap(), ("agent_started.2".to_owned(), None));
+    }
 
     #[test]
     fn adjacent_segments_merge_into_growing_runs() {
