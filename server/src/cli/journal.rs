@@ -206,6 +206,9 @@ pub fn print_verified(output: &Output, verified: &VerifyReport, what: &str) -> E
         return exit;
     }
     match &verified.bad {
+        Some(bad) if verified.list_differs => {
+            output.line(format_args!("{} {} (position {})", painted(BAD, "✗"), bad.why, bad.position));
+        }
         Some(bad) => {
             output.line(format_args!(
                 "{} {what} does not hold at position {}: {}",

@@ -206,10 +206,9 @@ impl Service {
                 waiting.stopped.extend(ids.zip(stopped).filter(|(_, stopped)| *stopped).map(|(id, _)| id));
             }
         }
-        if *filter == executions::ExecutionFilter::default() {
-            let ended = executions::waiting_after_end(self.tenant, self.boundary(), WAITING_COUNTED_MAX);
-            waiting.blocked += ended.all(&self.db).await?.len();
-        }
+        let ended = executions::waiting_after_end(self.tenant, self.boundary(), WAITING_COUNTED_MAX);
+        let ended = ended.all(&self.db).await?;
+        waiting.blocked += ended.iter().filter(|row| passes_filter(row, filter)).count();
         Ok(waiting)
     }
 
@@ -523,4 +522,32 @@ impl ExecutionWatcher {
         let Self { service, stream, execution, .. } = self;
         Ok(ledger::catch_up_in_place(&service.db, service.tenant, *stream, execution)?)
     }
+}
+
+/// Whether a row passes the filter, whatever the page. False if the filter names an actor or a category,
+/// which rows do not hold.
+fn passes_filter(row: &executions::ExecutionRow, filter: &executions::ExecutionFilter) -> bool {
+    let executions::ExecutionFilter {
+        status,
+        plan,
+        task,
+        project,
+        actor,
+        category,
+        since,
+        until,
+        words,
+        before: _,
+    } = filter;
+    let text = format!("{} {} {}", row.public_id, row.plan_name, row.task.as_deref().unwrap_or_default());
+    let text = text.to_lowercase();
+    actor.is_none()
+        && category.is_none()
+        && status.as_ref().is_none_or(|status| *status == row.status)
+        && plan.as_ref().is_none_or(|plan| *plan == row.plan || *plan == row.plan_name)
+        && task.as_ref().is_none_or(|task| Some(task) == row.task.as_ref())
+        && project.as_ref().is_none_or(|project| Some(project) == row.project.as_ref())
+        && since.is_none_or(|since| row.started_at >= since)
+        && until.is_none_or(|until| row.started_at < until)
+        && words.iter().all(|word| text.contains(&word.to_lowercase()))
 }

@@ -382,6 +382,7 @@ impl ExportVerification {
             position: self.position,
             hash: self.header.hash,
             bad: None,
+            list_differs: false,
             notes,
         }
     }

@@ -34,6 +34,9 @@ pub struct VerifyReport {
     /// The first failure. `None`: everything holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bad: Option<VerifyFailure>,
+    /// The journal is whole, and `bad` is a difference of the list of executions from it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub list_differs: bool,
     /// What an export cannot prove although it holds; empty for the journal itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -143,6 +146,7 @@ pub(super) async fn verify_journal(db: &Db, tenant: TenantId) -> Result<VerifyRe
         erased: state.erased,
         position: head.position,
         hash: hex(&head.hash),
+        list_differs: bad.is_some(),
         bad,
         notes: Vec::new(),
     })
@@ -158,7 +162,7 @@ async fn verify_list(db: &Db, tenant: TenantId) -> Result<Option<VerifyFailure>,
     Ok(difference.map(|difference| VerifyFailure {
         position: difference.stream.0,
         why: format!(
-            "lists differ from the journal, which is whole: {}; `actbook rebuild` mends them",
+            "the journal is whole, but the list of executions differs from it: {}; run `actbook rebuild`",
             difference_text(&difference)
         ),
     }))

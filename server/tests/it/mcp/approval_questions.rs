@@ -280,6 +280,13 @@ fn undo_that_waits_on_an_ended_execution_is_listed_until_it_is_answered() {
     assert!(agenda.text_after("Next: ").contains(&format!("actbook approve {id}")), "{}", agenda.text);
     let listed = sandbox.expect(0, &["list"]);
     assert!(listed.contains("succeeded, undo waits") && listed.contains("1 for an answer"), "{listed}");
+    let newest = sandbox.newest();
+    for (option, value) in [("--cursor", newest.as_str()), ("--status", "succeeded"), ("--search", &id)] {
+        let listed = sandbox.expect(0, &["list", option, value]);
+        assert!(listed.contains("1 for an answer"), "{option} {value}: {listed}");
+    }
+    let listed = sandbox.expect(0, &["list", "--search", &newest]);
+    assert!(!listed.contains("for an answer"), "another execution: {listed}");
 
     sandbox.expect(0, &["reject", &id, "--reason", "keep the file"]);
     assert!(!sandbox.expect(0, &["list"]).contains("undo waits"));
@@ -289,6 +296,32 @@ fn undo_that_waits_on_an_ended_execution_is_listed_until_it_is_answered() {
     let shown = sandbox.expect(0, &["show", &id]);
     assert!(shown.contains("undo rejected by person:") && shown.contains("keep the file"), "{shown}");
     assert!(sandbox.path("work/one.txt").exists());
+}
+
+/// Former versions wrote no `look_again_at` for an undo that waits after the end.
+#[test]
+fn list_of_a_former_version_verifies_and_rebuild_lists_its_waiting_undo() {
+    let sandbox = guarded(&["delete_file"]);
+    let mut agent = Agent::new(&sandbox);
+    let plan = written(&["one.txt"]);
+    let id = agent.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 60 })).id().to_owned();
+    agent.call_ok("control", compensate(&id));
+    drop(agent);
+    let change_row = |sql: &str| {
+        let database = rusqlite::Connection::open(sandbox.path("data/actbook/actbook.db")).unwrap();
+        assert_eq!(database.execute(sql, []).unwrap(), 1, "{sql}");
+    };
+    change_row("UPDATE executions SET look_again_at = NULL");
+    assert!(!sandbox.expect(0, &["list"]).contains("undo waits"));
+    sandbox.expect(0, &["verify"]);
+    sandbox.expect(0, &["rebuild"]);
+    assert!(sandbox.expect(0, &["list"]).contains("undo waits"));
+
+    change_row("UPDATE executions SET look_again_at = NULL, status = 'failed'");
+    let verified = sandbox.expect(1, &["verify"]);
+    assert!(verified.contains("the journal is whole, but the list of executions differs"), "{verified}");
+    assert!(verified.contains("run `actbook rebuild`"), "{verified}");
+    assert!(!verified.contains("does not hold"), "{verified}");
 }
 
 #[test]
@@ -429,4 +462,27 @@ fn rejected_step_does_not_suggest_a_bare_retry_first() {
     let shown = sandbox.expect(0, &["show", &id]);
     let first = shown.lines().find(|line| line.contains("actbook decide")).unwrap();
     assert!(!first.contains(" retry "), "{shown}");
+}
+
+#[test]
+fn suggested_correction_escapes_expressions_and_gives_no_reason() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let mut step = write_step("one", "${inputs.file}");
+    step["arguments"]["content"] = json!("costs $${x}");
+    let mut plan = work_plan(&[step]);
+    plan["inputs"] = json!({ "type": "object", "properties": { "file": {} } });
+    let run = json!({ "plan": plan, "inputs": { "file": 7 }, "wait_s": 60 });
+    let failed = agent.call_ok("execute_plan", run);
+    let id = failed.id().to_owned();
+    let (tool, mut call) = failed.next_call();
+    assert!(call.get("reason").is_none(), "{}", failed.text);
+    assert_eq!(call["arguments"], json!({ "path": 7, "content": "costs $${x}" }), "{}", failed.text);
+    let shown = sandbox.expect(0, &["show", &id]);
+    assert!(shown.contains("--arguments '{") && shown.contains("costs $${x}"), "{shown}");
+    call["arguments"]["path"] = json!("one.txt");
+    agent.make_call((tool, call));
+    let ended = agent.call_ok("status", json!({ "execution_id": id, "wait_s": 60 }));
+    assert_eq!(ended.content["status"], "succeeded", "{}", ended.text);
+    assert_eq!(ended.content["steps"][0]["arguments"]["content"], "costs ${x}", "{}", ended.text);
 }
