@@ -146,6 +146,10 @@ impl ProgressScreen {
             }
         }
         let last_entry_ms = watching.execution().last_entry_at_ms;
+        // An undo runs in reverse order, and the snapshot has one time for all of its changes.
+        if changed.iter().any(|step| is_undo(step.status)) {
+            changed.reverse();
+        }
         // By time; within a millisecond, steps that ended before steps that began.
         changed.sort_by_key(|step| {
             (changed_at_ms(step, last_entry_ms), status_style::is_under_way(step.status))
@@ -185,9 +189,13 @@ fn change_document(watching: &ExecutionWatcher, step: &StepSnapshot<'_>) -> Valu
 /// When the step came to its current status, in Unix ms. The snapshot has the times of the step's own attempt:
 /// a change of its undo was journaled with the execution's last entries.
 fn changed_at_ms(step: &StepSnapshot<'_>, last_entry_ms: i64) -> i64 {
-    use StepStatus::{Compensated, Compensating, CompensationFailed};
-    let is_undo = matches!(step.status, Compensating | Compensated | CompensationFailed);
-    step.ended_at_ms.or(step.started_at_ms).filter(|_| !is_undo).unwrap_or(last_entry_ms)
+    let own = step.ended_at_ms.or(step.started_at_ms);
+    own.filter(|_| !is_undo(step.status)).unwrap_or(last_entry_ms)
+}
+
+/// Whether the step's effect is being undone, was undone, or could not be undone.
+fn is_undo(status: StepStatus) -> bool {
+    matches!(status, StepStatus::Compensating | StepStatus::Compensated | StepStatus::CompensationFailed)
 }
 
 /// `12:00:01 draft succeeded 0.2 s`

@@ -444,10 +444,11 @@ fn names_that_existed_before_the_secret_was_known_stay_usable() {
     sandbox.expect(0, &["task", "done", "postgres-1"]);
     sandbox.expect(0, &["context", "delete", "postgres_port"]);
     let step = "migrate_postgres";
-    let commands: [&[&str]; 4] = [
+    let commands: [&[&str]; 5] = [
         &["approve", &approved, step],
         &["resume", &approved],
         &["record", &approved, step, "succeeded", "--description", "done"],
+        &["resume", &approved],
         &["reject", &rejected, step, "--reason", "no"],
     ];
     for words in commands {
