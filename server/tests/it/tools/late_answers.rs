@@ -40,11 +40,15 @@ async fn late_answers_are_kept_for_the_newest_abandoned_calls() {
     let (folder, tools) = hostile_server("answers_late");
     wait_until_up(&tools).await;
     let mut listening = Vec::new();
-    for _ in 0..70 {
+    while listening.len() < 70 {
         let (call, late) = call_with_late_handler("zoo/any");
         let call = Call { timeout: Duration::from_millis(5), ..call };
-        assert_eq!(expect_unknown(watched_call(&tools, call).await.0).0, ErrorCategory::Timeout);
-        listening.push(late);
+        let outcome = watched_call(&tools, call).await.0;
+        // On a busy machine a call may not have been sent within its timeout.
+        if !matches!(outcome, CallOutcome::Failed { sent: false, .. }) {
+            assert_eq!(expect_unknown(outcome).0, ErrorCategory::Timeout);
+            listening.push(late);
+        }
     }
     std::fs::write(folder.path().join("go"), "").unwrap();
     for late in listening.iter_mut().skip(6) {
