@@ -9,7 +9,7 @@
 //! use std::sync::{Arc, Mutex};
 //! use std::time::Duration;
 //!
-//! use actbook::{Call, Category, Client, Executor, Fault, Status};
+//! use actbook::{Call, ErrorCategory, Client, Executor, Fault, ExecutionStatus};
 //! use serde_json::json;
 //!
 //! const ORDER: &str = r#"
@@ -37,7 +37,7 @@
 //!     .tool("shop/reserve", move |call: Call| {
 //!         let taken = take.lock().expect("nobody panicked").pop();
 //!         async move {
-//!             let item = taken.ok_or_else(|| Fault::failed(Category::NotFound, "the shelf is empty"))?;
+//!             let item = taken.ok_or_else(|| Fault::failed(ErrorCategory::NotFound, "the shelf is empty"))?;
 //!             // The key is the same for every attempt that must not take effect twice.
 //!             Ok(json!({ "reservation": format!("{item}/{}", call.key) }))
 //!         }
@@ -48,7 +48,7 @@
 //!         async { Ok(json!({})) }
 //!     }).idempotent())
 //!     .tool("shop/charge", |_: Call| async {
-//!         Err(Fault::failed(Category::Permission, "the card was declined"))
+//!         Err(Fault::failed(ErrorCategory::Permission, "the card was declined"))
 //!     })
 //!     .open()
 //!     .await?;
@@ -56,7 +56,7 @@
 //! // The plan is checked against the tools and saved, then run to its end or its first question.
 //! client.save_plan(ORDER).await?;
 //! let view = client.run("order", Some(json!({ "item": "lamp" }))).await?;
-//! assert_eq!(view.status, Status::Blocked);
+//! assert_eq!(view.status, ExecutionStatus::Blocked);
 //! assert_eq!(view.waiting[0].options, ["retry", "skip", "happened", "compensate", "abandon"]);
 //!
 //! // The brief: what is done, and which calls would undo it.
@@ -65,7 +65,7 @@
 //! assert!(shelf.lock().unwrap().is_empty());
 //!
 //! client.undo(view.id.as_str(), Some("the customer has no other card")).await?;
-//! assert_eq!(client.wait(view.id.as_str()).await?.status, Status::Compensated);
+//! assert_eq!(client.wait(view.id.as_str()).await?.status, ExecutionStatus::Compensated);
 //! assert_eq!(*shelf.lock().unwrap(), ["lamp"]);
 //!
 //! // The journal is whole, and says who did what.
