@@ -38,7 +38,8 @@ impl Sandbox {
         let line: Vec<String> =
             std::iter::once(inner.get_program()).chain(inner.get_args()).map(quoted).collect();
         let mut command = Command::new("script");
-        let line = format!("{first}{}", line.join(" "));
+        // `exec`: a shell that stays in between gets Ctrl-C too, and reports 130 whatever the program returns.
+        let line = format!("{first}exec {}", line.join(" "));
         command.args(["-qec", &line, "/dev/null"]).current_dir(inner.get_current_dir().unwrap());
         for (name, value) in inner.get_envs() {
             match value {
@@ -46,7 +47,11 @@ impl Sandbox {
                 None => command.env_remove(name),
             };
         }
-        command.env("TERM", "xterm").env_remove("NO_COLOR").envs(variables.iter().copied());
+        command
+            .env("SHELL", "/bin/sh")
+            .env("TERM", "xterm")
+            .env_remove("NO_COLOR")
+            .envs(variables.iter().copied());
         Terminal::start(command)
     }
 }
