@@ -415,15 +415,25 @@ impl McpConnection {
         if let ServerEndpoint::Child(child) = &self.endpoint {
             child.call_writer.calls.close();
         }
-        if let Some(mut service) = self.service.lock().await.take()
-            && let Err(error) = service.close_with_timeout(EXIT_GRACE).await
-        {
-            tracing::debug!(%error, "the rmcp client task failed");
-        }
+        let mut closing = pin!(self.close_service());
+        let closed = tokio::time::timeout(EXIT_GRACE, &mut closing).await;
         if let ServerEndpoint::Child(ChildServer { group, .. }) = &self.endpoint
             && tokio::time::timeout(EXIT_GRACE, group.wait_for_exit()).await.is_err()
         {
             group.terminate_then_kill().await;
+        }
+        // A server that does not read keeps its input open until it is stopped.
+        if closed.is_err() && tokio::time::timeout(EXIT_GRACE, closing).await.is_err() {
+            tracing::debug!("the rmcp client task has not ended");
+        }
+    }
+
+    /// Ends the rmcp client, and with it the transport.
+    async fn close_service(&self) {
+        if let Some(mut service) = self.service.lock().await.take()
+            && let Err(error) = service.close().await
+        {
+            tracing::debug!(%error, "the rmcp client task failed");
         }
     }
 }
