@@ -33,6 +33,11 @@ impl IdempotencyKey {
         Self { name: name.into(), request_digest: request, repeated: Arc::default() }
     }
 
+    /// The key of one part of a request that becomes several entries.
+    pub fn for_part(&self, number: usize) -> Self {
+        Self { name: format!("{}\u{1f}{number}", self.name), repeated: Arc::default(), ..self.clone() }
+    }
+
     pub fn mark_repeated(&self) {
         self.repeated.store(true, Ordering::Relaxed);
     }

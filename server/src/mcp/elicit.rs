@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::McpEndpoint;
 use super::answer;
 use super::request::AgentRequest;
-use super::tools::continue_and_answer;
+use super::tools::continued_answer;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::service::view::{ExecutionView, WaitingView};
@@ -67,18 +67,22 @@ impl ShownQuestion {
     }
 }
 
-/// Puts an open approval to the person and answers with the execution. Err `no_answer`: the person gave none.
+/// Puts an open approval to the person and answers with the execution, after it has gone on for `wait` at
+/// most. Err `no_answer`: the person gave none.
 pub async fn elicit_approval(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
     id: &str,
     step: Option<&str>,
     reason: Option<&str>,
+    wait: Duration,
 ) -> Result<CallToolResponse, Error> {
     let (view, questions) = open_questions(endpoint, request, id, reason).await?;
     let index = find_open_approval(&view, step)?;
     match put_question(endpoint, request, &questions[index], reason).await {
-        Ok(QuestionOutcome::Answered(found)) => continue_and_answer(endpoint, request, &found).await,
+        Ok(QuestionOutcome::Answered(found)) => {
+            Ok(continued_answer(endpoint, request, &found, wait).await?.into_result().into())
+        }
         Ok(QuestionOutcome::InputRequired(result)) => Ok(result.into()),
         Err(error) if error.code == DIALOG_FAILED => {
             Ok(answer::dialog_failed_answer(&view, &error).into_result().into())

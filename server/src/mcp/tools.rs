@@ -14,7 +14,7 @@ mod recorder;
 mod stats;
 mod tasks;
 
-pub use control::continue_and_answer;
+pub use control::continued_answer;
 pub use executions::agenda_text;
 use rmcp::model::{CallToolResponse, JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;

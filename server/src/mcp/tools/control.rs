@@ -1,6 +1,8 @@
 //! The tool `control`: steers an execution and answers its questions. An agent cannot give an approval,
 //! unless the config allows it; otherwise a person gives it through the client or on the command line.
 
+use std::time::Duration;
+
 use actbook_engine::policy::StepAnswer as Verdict;
 use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
@@ -11,10 +13,11 @@ use super::{ALL_PROFILES, CallVariant, OfferedTool, ToolEffect};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::mcp::McpEndpoint;
-use crate::mcp::answer::{self, ApprovalRoute};
+use crate::mcp::answer::{self, AgentAnswer, ApprovalRoute};
 use crate::mcp::cures;
 use crate::mcp::elicit;
 use crate::mcp::request::AgentRequest;
+use crate::mcp::waiting::{self, WaitUntil};
 use crate::service::{Decision, FoundExecution, quote};
 
 const ERROR_CHARS_MAX: usize = 500;
@@ -27,12 +30,16 @@ pub struct ControlInput {
     action: ControlAction,
     /// Needed for retry, skip, happened, did_not_happen, abandon
     step_id: Option<String>,
+    /// Instead of step_id: several steps, one answer
+    step_ids: Option<Vec<String>>,
     /// Why; it is journaled
     reason: Option<String>,
     /// With happened or skip: the step's output; with retry: the fields its tool asks for
     output: Option<Value>,
     /// With retry or did_not_happen: all arguments of the call, corrected
     arguments: Option<Value>,
+    /// Seconds to wait for its end or next question
+    wait_s: Option<f64>,
     #[expect(dead_code, reason = "`with_idempotency_key` reads it from the raw arguments")]
     idempotency_key: Option<String>,
 }
@@ -56,17 +63,33 @@ enum ControlAction {
 
 /// Which arguments each action takes.
 const CONTROL_VARIANTS: &[CallVariant] = &[
-    CallVariant::when_action("pause", &["execution_id"], &["reason"]),
-    CallVariant::when_action("resume", &["execution_id"], &["reason"]),
-    CallVariant::when_action("cancel", &["execution_id"], &["reason"]),
-    CallVariant::when_action("retry", &["execution_id", "step_id"], &["reason", "output", "arguments"]),
-    CallVariant::when_action("skip", &["execution_id", "step_id"], &["reason", "output"]),
-    CallVariant::when_action("approve", &["execution_id"], &["step_id", "reason"]),
-    CallVariant::when_action("reject", &["execution_id"], &["step_id", "reason"]),
-    CallVariant::when_action("happened", &["execution_id", "step_id"], &["reason", "output"]),
-    CallVariant::when_action("did_not_happen", &["execution_id", "step_id"], &["reason", "arguments"]),
-    CallVariant::when_action("compensate", &["execution_id"], &["step_id", "reason"]),
-    CallVariant::when_action("abandon", &["execution_id", "step_id"], &["reason"]),
+    CallVariant::when_action("pause", &["execution_id"], &["reason", "wait_s"]),
+    CallVariant::when_action("resume", &["execution_id"], &["reason", "wait_s"]),
+    CallVariant::when_action("cancel", &["execution_id"], &["reason", "wait_s"]),
+    CallVariant::when_action(
+        "retry",
+        &["execution_id"],
+        &["step_id", "step_ids", "reason", "output", "arguments", "wait_s"],
+    ),
+    CallVariant::when_action(
+        "skip",
+        &["execution_id"],
+        &["step_id", "step_ids", "reason", "output", "wait_s"],
+    ),
+    CallVariant::when_action("approve", &["execution_id"], &["step_id", "reason", "wait_s"]),
+    CallVariant::when_action("reject", &["execution_id"], &["step_id", "reason", "wait_s"]),
+    CallVariant::when_action(
+        "happened",
+        &["execution_id"],
+        &["step_id", "step_ids", "reason", "output", "wait_s"],
+    ),
+    CallVariant::when_action(
+        "did_not_happen",
+        &["execution_id"],
+        &["step_id", "step_ids", "reason", "arguments", "wait_s"],
+    ),
+    CallVariant::when_action("compensate", &["execution_id"], &["step_id", "reason", "wait_s"]),
+    CallVariant::when_action("abandon", &["execution_id", "step_id"], &["reason", "wait_s"]),
 ];
 
 /// Defines the tool `control`.
@@ -87,6 +110,7 @@ pub async fn handle_control(
     request: &AgentRequest,
     input: ControlInput,
 ) -> Result<CallToolResponse, Error> {
+    let wait = waiting::parse_wait(input.wait_s)?;
     let caller = match input.action {
         ControlAction::Approve | ControlAction::Reject => {
             match endpoint.approval_route_of_execution(request, &input.execution_id).await? {
@@ -94,8 +118,8 @@ pub async fn handle_control(
                 ApprovalRoute::CommandLine => return Err(needs_person_error(endpoint, &input).await?),
                 ApprovalRoute::Elicitation => {
                     let (step, reason) = (input.step_id.as_deref(), input.reason.as_deref());
-                    return elicit::elicit_approval(endpoint, request, &input.execution_id, step, reason)
-                        .await;
+                    let id = &input.execution_id;
+                    return elicit::elicit_approval(endpoint, request, id, step, reason, wait).await;
                 }
             }
         }
@@ -110,13 +134,20 @@ pub async fn handle_control(
         | ControlAction::Abandon => request.caller.clone(),
     };
     let (is_undo, reason) = (input.action == ControlAction::Compensate, input.reason.clone());
-    let found = apply_action(endpoint, &caller, input).await?;
+    let (found, refused) = apply_action(endpoint, &caller, input).await?;
     if is_undo
-        && let Some(response) = elicit_undo_approval(endpoint, request, &found, reason.as_deref()).await?
+        && let Some(response) =
+            elicit_undo_approval(endpoint, request, &found, reason.as_deref(), wait).await?
     {
         return Ok(response);
     }
-    continue_and_answer(endpoint, request, &found).await
+    let mut answer = continued_answer(endpoint, request, &found, wait).await?;
+    if !refused.is_empty() {
+        let note = format!("not answered: {}", refused.join("; "));
+        answer.text.push_str(&format!("\nNote: {note}"));
+        answer.structured["note"] = note.into();
+    }
+    Ok(answer.into_result().into())
 }
 
 /// Puts the approval of an undo to the person. None: none is needed, or the client cannot show a form.
@@ -125,6 +156,7 @@ async fn elicit_undo_approval(
     request: &AgentRequest,
     found: &FoundExecution,
     reason: Option<&str>,
+    wait: Duration,
 ) -> Result<Option<CallToolResponse>, Error> {
     let id = found.id.as_str();
     let view = endpoint.service().view(id).await?;
@@ -134,42 +166,49 @@ async fn elicit_undo_approval(
     {
         return Ok(None);
     }
-    elicit::elicit_approval(endpoint, request, id, None, reason).await.map(Some)
+    elicit::elicit_approval(endpoint, request, id, None, reason, wait).await.map(Some)
 }
 
-/// Lets the execution continue after a command, and answers with its view. If this process has another
-/// toolset and cannot drive it, the text says so.
-pub async fn continue_and_answer(
+/// Lets the execution continue after a command, waits for its end or next question, and answers with its
+/// view. If this process has another toolset and cannot drive it, the text says so.
+pub async fn continued_answer(
     endpoint: &McpEndpoint,
     request: &AgentRequest,
     found: &FoundExecution,
-) -> Result<CallToolResponse, Error> {
-    let (view, not_driven) = endpoint.background().continue_and_view(found).await?;
+    wait: Duration,
+) -> Result<AgentAnswer, Error> {
+    let (mut view, not_driven) = endpoint.background().continue_and_view(found).await?;
+    if not_driven.is_none() && !wait.is_zero() {
+        let (service, id) = (endpoint.service(), found.id.as_str());
+        view = waiting::wait_for_view(service, request, id, WaitUntil::Settled, wait).await?;
+    }
     let mut answer = endpoint.execution_answer(request, view).await?;
     if let Some(error) = not_driven {
         let cure = cures::cure_for_agent(error.code, &error.cure);
         let error = quote::line(&error.to_string(), ERROR_CHARS_MAX);
         answer.text.push_str(&format!("\nIt is recorded, but nobody here goes on: {error}; {cure}"));
     }
-    Ok(answer.into_result().into())
+    Ok(answer)
 }
 
-/// Sends the action to the service.
+/// Sends the action to the service; also returns why single steps were refused.
 async fn apply_action(
     endpoint: &McpEndpoint,
     caller: &Caller,
     input: ControlInput,
-) -> Result<FoundExecution, Error> {
+) -> Result<(FoundExecution, Vec<String>), Error> {
     let service = endpoint.service();
-    let ControlInput { execution_id: id, action, step_id, reason, output, arguments, .. } = input;
-    let verdict = match action {
-        ControlAction::Pause => return Ok(service.pause(caller, &id, reason).await?.0),
-        ControlAction::Resume => return resume(endpoint, caller, &id, reason).await,
-        ControlAction::Cancel => return Ok(service.cancel(caller, &id, reason).await?.0),
-        ControlAction::Approve => return Ok(service.approve(caller, &id, step_id, reason).await?.0),
-        ControlAction::Reject => return Ok(service.reject(caller, &id, step_id, reason).await?.0),
+    let whole = |found: FoundExecution| Ok((found, Vec::new()));
+    let (id, reason) = (input.execution_id.clone(), input.reason.clone());
+    let step_id = input.step_id.clone();
+    let verdict = match input.action {
+        ControlAction::Pause => return whole(service.pause(caller, &id, reason).await?.0),
+        ControlAction::Resume => return whole(resume(endpoint, caller, &id, reason).await?),
+        ControlAction::Cancel => return whole(service.cancel(caller, &id, reason).await?.0),
+        ControlAction::Approve => return whole(service.approve(caller, &id, step_id, reason).await?.0),
+        ControlAction::Reject => return whole(service.reject(caller, &id, step_id, reason).await?.0),
         ControlAction::Compensate if step_id.is_none() => {
-            return Ok(service.undo(caller, &id, reason).await?.0);
+            return whole(service.undo(caller, &id, reason).await?.0);
         }
         ControlAction::Compensate => Verdict::Compensate,
         ControlAction::Retry => Verdict::Retry,
@@ -178,16 +217,86 @@ async fn apply_action(
         ControlAction::DidNotHappen => Verdict::DidNotHappen,
         ControlAction::Abandon => Verdict::Abandon,
     };
-    let step = step_id.expect("the call variant requires it");
-    let (found, _) = match (arguments, output) {
+    let step = match answered_steps(&input)? {
+        AnsweredSteps::Several(steps) => {
+            return decide_each(endpoint, caller, &id, steps, verdict, reason).await;
+        }
+        AnsweredSteps::One(step) => step,
+    };
+    whole(match (input.arguments, input.output) {
         (Some(_), Some(_)) => {
             let message = "control with action \"retry\" takes either `arguments` or `output`";
             return Err(Error::new("invalid_argument", message, "leave one of the two out"));
         }
-        (Some(arguments), None) => service.retry_with(caller, &id, step, verdict, reason, arguments).await?,
-        (None, output) => service.decide(caller, &id, step, verdict, reason, output).await?,
+        (Some(arguments), None) => service.retry_with(caller, &id, step, verdict, reason, arguments).await?.0,
+        (None, output) => service.decide(caller, &id, step, verdict, reason, output).await?.0,
+    })
+}
+
+/// The steps that an answer is for.
+enum AnsweredSteps {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// The steps that the arguments name. Err: none, or several with the values of one.
+fn answered_steps(input: &ControlInput) -> Result<AnsweredSteps, Error> {
+    let refused = |path: &str, code, message, cure| {
+        Err(Error { path: Some(path.to_owned()), ..Error::new(code, message, cure) })
     };
-    Ok(found)
+    match (&input.step_id, &input.step_ids) {
+        (Some(step), None) => Ok(AnsweredSteps::One(step.clone())),
+        (Some(_), Some(_)) => {
+            let message = "control takes either `step_id` or `step_ids`";
+            refused("step_ids", "invalid_argument", message, "leave one of the two out")
+        }
+        (None, Some(steps)) if !steps.is_empty() => match (&input.arguments, &input.output) {
+            (None, None) => Ok(AnsweredSteps::Several(steps.clone())),
+            (_, _) => {
+                let message = "`arguments` and `output` are those of one step";
+                refused(
+                    "step_ids",
+                    "invalid_argument",
+                    message,
+                    "answer the steps one by one, with `step_id`",
+                )
+            }
+        },
+        (None, _) => {
+            let message = "control with this action needs `step_id` or `step_ids`";
+            refused("step_id", "missing_argument", message, "status with the execution_id names its steps")
+        }
+    }
+}
+
+/// Gives several steps one answer. Each is an entry of its own, so a refused one does not stop the rest; also
+/// returns why it was refused. Err: all were refused.
+async fn decide_each(
+    endpoint: &McpEndpoint,
+    caller: &Caller,
+    id: &str,
+    steps: Vec<String>,
+    verdict: Verdict,
+    reason: Option<String>,
+) -> Result<(FoundExecution, Vec<String>), Error> {
+    let last = steps.len() - 1;
+    let (mut decided, mut refused) = (None, Vec::new());
+    for (number, step) in steps.into_iter().enumerate() {
+        // Only the last entry has the request's own key: with it, all of the request has been made.
+        let key =
+            caller.key.as_ref().map(|key| if number == last { key.clone() } else { key.for_part(number) });
+        let caller = caller.clone().with_key(key);
+        match endpoint.service().decide(&caller, id, step, verdict, reason.clone(), None).await {
+            Ok((found, _)) => decided = Some(found),
+            Err(error) => refused.push(error),
+        }
+    }
+    let Some(found) = decided else { return Err(refused.swap_remove(0)) };
+    let why = |error: Error| {
+        let cure = cures::cure_for_agent(error.code, &error.cure);
+        format!("{}; {cure}", quote::line(&error.message, ERROR_CHARS_MAX))
+    };
+    Ok((found, refused.into_iter().map(why).collect()))
 }
 
 /// Lifts a pause. The command has no reason: with one, the decision to continue is journaled instead.

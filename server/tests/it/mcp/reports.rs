@@ -117,3 +117,50 @@ fn repeated_key_of_a_retry_with_arguments_answers_repeated() {
     assert!(second.text.starts_with("Repeated: "), "{}", second.text);
     assert_eq!(second.content["status"], "succeeded", "{}", second.text);
 }
+
+#[test]
+fn control_gives_several_steps_one_answer_and_waits() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let failing = |id: &str| {
+        json!({
+            "id": id, "tool": "files/fail_times", "arguments": { "name": id, "times": 1 },
+            "failure_policy": { "action": "manual_decision" }, "read_only": true,
+        })
+    };
+    let mut plan = work_plan(&["a", "b", "c"].map(failing));
+    plan["policy"] = json!({ "concurrency": 3 });
+    let id = agent.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 45 })).id().to_owned();
+    let retry = |steps: &[&str], key: &str| {
+        json!({
+            "execution_id": id, "action": "retry", "step_ids": steps, "reason": "it works now",
+            "wait_s": 45, "idempotency_key": key,
+        })
+    };
+    let some = agent.call_ok("control", retry(&["a", "nosuch"], "first"));
+    assert_eq!(some.content["status"], "blocked", "{}", some.text);
+    assert!(some.text_after("Note: not answered: ").contains("`nosuch`"), "{}", some.text);
+    let ended = agent.call_ok("control", retry(&["b", "c"], "second"));
+    assert_eq!(ended.content["status"], "succeeded", "it waits for the end: {}", ended.text);
+    let again = agent.call_ok("control", retry(&["b", "c"], "second"));
+    assert_eq!(again.content["repeated"], true, "{}", again.text);
+    let decided = sandbox.expect(0, &["journal", "--kind", "decided"]);
+    assert_eq!(decided.lines().count(), 3, "{decided}");
+}
+
+#[test]
+fn several_steps_take_no_values_of_one() {
+    let sandbox = Sandbox::new();
+    let mut agent = Agent::new(&sandbox);
+    let skip = json!({ "execution_id": "x", "action": "skip", "step_ids": ["a", "b"] });
+    for (name, value) in [("output", json!({})), ("step_id", json!("a")), ("step_ids", json!([]))] {
+        let mut skip = skip.clone();
+        skip[name] = value;
+        let refused = agent.call_refused("control", skip);
+        assert!(
+            refused.content["error"]["path"].as_str().unwrap().starts_with("step_id"),
+            "{}",
+            refused.text
+        );
+    }
+}
