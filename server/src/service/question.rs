@@ -4,8 +4,9 @@
 
 use actbook_engine::analysis;
 use actbook_engine::chain::Digest;
+use actbook_engine::event::Event;
 use actbook_engine::execution::{Brief, Execution, LoadedPayloads, Question, QuestionSubject, questions};
-use actbook_engine::id::{ExecutionId, StepId, StepNo};
+use actbook_engine::id::{ExecutionId, StepId, StepNo, StreamId};
 use actbook_engine::policy::StepStatus;
 use serde_json::{Value, json};
 
@@ -74,6 +75,7 @@ impl Service {
             values: self.load_planned_values(&execution).await?,
             brief: self.brief(&execution).await?,
             starter: started.map(|entry| entry.actor.to_string()),
+            undo_request: self.undo_request(found.stream, &execution).await?,
             execution: &execution,
             view: &view,
             asker,
@@ -88,6 +90,25 @@ impl Service {
         Ok((view, all))
     }
 
+    /// Who asked for the undo that waits for an approval, and why. `None`: nobody, the plan proposes it.
+    async fn undo_request(
+        &self,
+        stream: StreamId,
+        execution: &Execution,
+    ) -> Result<Option<UndoRequest>, Error> {
+        if !execution.undo_requested {
+            return Ok(None);
+        }
+        let entries = journal::by_stream(self.db.dialect(), self.tenant, stream, 0).all(&self.db).await?;
+        let request = |entry: &journal::Entry| match Event::decode(&entry.kind, &entry.body) {
+            Ok(Event::UndoAsked(event)) => {
+                Some(UndoRequest { actor: entry.actor.to_string(), reason: event.reason })
+            }
+            Ok(_) | Err(_) => None,
+        };
+        Ok(entries.iter().rev().find_map(request))
+    }
+
     /// The values to which arguments of steps that have not begun can be bound already: the inputs.
     async fn load_planned_values(&self, execution: &Execution) -> Result<LoadedPayloads, Error> {
         let mut values = LoadedPayloads::default();
@@ -95,6 +116,12 @@ impl Service {
         self.load_values(inputs.collect(), &mut values).await?;
         Ok(values)
     }
+}
+
+/// Who asked for an undo, and why.
+struct UndoRequest {
+    actor: String,
+    reason: Option<String>,
 }
 
 /// What the questions of one execution are built from.
@@ -106,6 +133,7 @@ struct QuestionContext<'a> {
     /// The actor that started the execution.
     starter: Option<String>,
     asker: Option<Asker<'a>>,
+    undo_request: Option<UndoRequest>,
     medium: QuestionMedium,
 }
 
@@ -114,6 +142,7 @@ impl QuestionContext<'_> {
     fn build_question(&self, question: &Question, waiting: &WaitingView) -> PersonQuestion {
         let mut lines = vec![self.headline(question, waiting)];
         lines.extend(self.background_lines());
+        lines.extend(self.asker_of(question).map(asker_line));
         let content = QuestionContent {
             execution: self.execution,
             steps: &self.view.steps,
@@ -168,7 +197,17 @@ impl QuestionContext<'_> {
         format!("Actbook asks about execution {}: {asked}", self.execution.id)
     }
 
-    /// Lines on the plan and its reasoning, who started it, and who asks now and why.
+    /// Who asks now; where a person reads the question unasked, who asked for the undo that it is about.
+    fn asker_of(&self, question: &Question) -> Option<Asker<'_>> {
+        let request = || {
+            let UndoRequest { actor, reason } = self.undo_request.as_ref()?;
+            let is_undo = question.subject == QuestionSubject::UndoApproval;
+            is_undo.then(|| Asker { actor, reason: reason.as_deref() })
+        };
+        self.asker.or_else(request)
+    }
+
+    /// Lines on the plan and its reasoning, and who started it.
     fn background_lines(&self) -> Vec<String> {
         let plan = &self.execution.plan_ref;
         let (named, version, digest) = (name(&plan.name), plan.version, plan.digest);
@@ -177,12 +216,6 @@ impl QuestionContext<'_> {
         lines
             .extend(reasoning.map(|why| format!("Reasoning in the plan: {}", quoted(why, REASON_CHARS_MAX))));
         lines.extend(self.starter.as_deref().map(|who| format!("Started by: {}", quote::actor(who))));
-        lines.extend(self.asker.map(|Asker { actor, reason }| {
-            let why = reason.map_or("without a reason".to_owned(), |why| {
-                format!("who gives as the reason: {}", quoted(why, REASON_CHARS_MAX))
-            });
-            format!("Asked by: {}, {why}", quote::actor(actor))
-        }));
         lines
     }
 
@@ -216,4 +249,12 @@ impl QuestionContext<'_> {
             count => format!("Done so far: {count} of {total} steps: {}.", shown.join(", ")),
         }
     }
+}
+
+/// The line on who asks and why.
+fn asker_line(Asker { actor, reason }: Asker<'_>) -> String {
+    let why = reason.map_or("without a reason".to_owned(), |why| {
+        format!("who gives as the reason: {}", quoted(why, REASON_CHARS_MAX))
+    });
+    format!("Asked by: {}, {why}", quote::actor(actor))
 }

@@ -411,6 +411,26 @@ fn client_name_is_quoted_in_the_form() {
 }
 
 #[test]
+fn terminal_shows_who_asked_for_the_undo_and_why() {
+    let sandbox = guarded(&["delete_file"]);
+    let missing = json!({ "id": "bad", "tool": "files/read_file", "arguments": { "path": "missing.txt" } });
+    let plan = work_plan(&[write_step("one", "one.txt"), missing]);
+    let mut agent = Agent::new(&sandbox);
+    let id = agent.call_ok("execute_plan", json!({ "plan": plan, "wait_s": 45 })).id().to_owned();
+    agent.call_ok("control", compensate(&id));
+    agent.close();
+    let mut terminal = sandbox.terminal(&["resume", &id]);
+    terminal.wait_for("may what was done be undone?");
+    terminal.wait_for("Asked by: agent \"scripted\"");
+    terminal.wait_for("the user changed");
+    terminal.wait_for("one.txt");
+    terminal.wait_for("[y: yes, n: no");
+    terminal.type_keys("y\n");
+    terminal.wait_for_exit();
+    assert!(!sandbox.path("work/one.txt").exists());
+}
+
+#[test]
 fn guarantee_of_an_automatic_undo_under_approval_says_that_it_waits() {
     for (tools, expected) in [(&["delete_file"][..], "waits for a yes"), (&[], "undoes everything by itself")]
     {
