@@ -1,11 +1,12 @@
 //! The stdio transport: one JSON-RPC message per line. A line that does not parse gets an error reply here,
 //! with the request's id where it can be read. A line that is too long gets an error reply and is never
-//! buffered whole.
+//! buffered whole. While a client leaves too many answers unread, nothing more is read from it.
 
 use std::collections::HashSet;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcNotification, JsonRpcRequest, RequestId,
@@ -15,12 +16,14 @@ use rmcp::service::RoleServer;
 use rmcp::transport::Transport;
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 
 use super::message::{self, MessageFault};
 
 /// The longest line that is accepted, in bytes.
 const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The answers that a client may leave unread, in bytes.
+const UNREAD_ANSWERS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Capacity that the line buffer keeps between lines.
 const LINE_BUFFER_BYTES: usize = 64 * 1024;
 /// Some clients start their output with a UTF-8 byte order mark.
@@ -39,10 +42,52 @@ pub struct StdioServerTransport<R, W> {
     /// The current line was too long and has its error reply; the rest of it is skipped.
     skips_line: bool,
     write: StdoutWriter<W>,
+    unread: Arc<UnreadAnswers>,
     /// Refuses a second call with an id in use: the library would drop the answer to the first.
     in_flight: CallsInFlight,
     /// An error reply that is being written; kept here because `receive` may be cancelled meanwhile.
     pending_reply: Option<PendingLineWrite>,
+}
+
+/// Counts answers that the client has not read, in bytes.
+#[derive(Debug, Default)]
+struct UnreadAnswers {
+    bytes: AtomicUsize,
+    /// Told of each answer that is no longer unread.
+    gone: Notify,
+}
+
+impl UnreadAnswers {
+    /// Waits until the client has left no more unread than it may.
+    async fn wait_for_room(&self) {
+        loop {
+            let gone = self.gone.notified();
+            if self.bytes.load(Ordering::SeqCst) <= UNREAD_ANSWERS_BYTES_MAX {
+                return;
+            }
+            gone.await;
+        }
+    }
+}
+
+/// One unread answer; dropped once it is written or given up.
+struct UnreadAnswer {
+    all: Arc<UnreadAnswers>,
+    bytes: usize,
+}
+
+impl UnreadAnswer {
+    fn new(all: Arc<UnreadAnswers>, bytes: usize) -> Self {
+        all.bytes.fetch_add(bytes, Ordering::SeqCst);
+        Self { all, bytes }
+    }
+}
+
+impl Drop for UnreadAnswer {
+    fn drop(&mut self) {
+        self.all.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+        self.all.gone.notify_one();
+    }
 }
 
 /// The request ids of tool calls that are being answered.
@@ -113,6 +158,7 @@ where
             line: Vec::new(),
             skips_line: false,
             write: Arc::new(Mutex::new(Some(write))),
+            unread: Arc::default(),
             in_flight: CallsInFlight::default(),
             pending_reply: None,
         }
@@ -179,7 +225,14 @@ where
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         self.in_flight.release_answered(&message);
-        write_line(self.write.clone(), encode_line(&message))
+        let line = encode_line(&message);
+        let unread = UnreadAnswer::new(self.unread.clone(), line.as_ref().map_or(0, Vec::len));
+        let writing = write_line(self.write.clone(), line);
+        async move {
+            let written = writing.await;
+            drop(unread);
+            written
+        }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
@@ -189,6 +242,7 @@ where
                 self.pending_reply = None;
                 sent.inspect_err(|error| tracing::debug!("stdout cannot be written: {error}")).ok()?;
             }
+            self.unread.wait_for_room().await;
             let read = self.read_chunk().await.inspect_err(|error| tracing::error!("stdin: {error}")).ok()?;
             match read {
                 LineRead::Complete => {
@@ -231,4 +285,27 @@ async fn write_line<W: AsyncWrite + Unpin>(
     let write = write.as_mut().ok_or(io::ErrorKind::NotConnected)?;
     write.write_all(&line).await?;
     write.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use rmcp::model::{ErrorCode, ErrorData};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_read_while_the_client_leaves_too_many_answers_unread() {
+        let request = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let (client, stdout) = tokio::io::duplex(64);
+        let mut transport =
+            StdioServerTransport::new(io::Cursor::new([&request[..], b"\n"].concat()), stdout);
+        let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, "x".repeat(UNREAD_ANSWERS_BYTES_MAX), None);
+        let answer = ServerJsonRpcMessage::error(error, Some(RequestId::Number(0)));
+        let writing = tokio::spawn(transport.send(answer));
+        assert!(transport.receive().now_or_never().is_none(), "read although the answer is unread");
+        drop(client);
+        writing.await.unwrap().unwrap_err();
+        assert!(transport.receive().await.is_some());
+    }
 }
