@@ -1,6 +1,7 @@
-//! Every role in which a tool is called, with every policy that an operator can set for the tool: no
-//! combination sends what the config forbids. The tables use the engine's types, so a new role or policy
-//! field does not compile here.
+//! Every role in which a tool is called, with every policy that an operator can set for the tool, under the
+//! commands of a person and of an agent: no combination sends what the config forbids. The tables use the
+//! engine's types, so a new role or policy field does not compile here. `mcp::doors` of the server's tests
+//! shows which commands each interface gives.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,6 +40,15 @@ enum ConfigDemand {
     Pin,
 }
 
+/// Who gives the commands: the only thing about an interface that the engine knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Commander {
+    /// A person, or an agent whom the config lets approve.
+    Approver,
+    Agent,
+}
+
+const COMMANDERS: [Commander; 2] = [Commander::Approver, Commander::Agent];
 const ROLES: [CallRole; 8] = [
     CallRole::Step,
     CallRole::AutomaticRetry,
@@ -69,11 +79,14 @@ impl CallRole {
 }
 
 /// Whether the call is made without a further decision of a person.
-fn may_send(role: CallRole, demand: ConfigDemand) -> bool {
+fn may_send(role: CallRole, demand: ConfigDemand, commander: Commander) -> bool {
     use CallRole as R;
     match demand {
-        // An approval covers automatic attempts, and nothing else.
-        ConfigDemand::Approval => matches!(role, R::AutomaticRetry | R::Takeover),
+        // An approval covers automatic attempts, and nothing else; the undo of one who may approve is one.
+        ConfigDemand::Approval => {
+            matches!(role, R::AutomaticRetry | R::Takeover)
+                || (role == R::Compensation && commander == Commander::Approver)
+        }
         ConfigDemand::NotReadOnly => {
             !matches!(role, R::AutomaticRetry | R::Takeover | R::Probe | R::LostProbe)
         }
@@ -126,10 +139,11 @@ fn first_step_spends_budget(role: CallRole, demand: ConfigDemand) -> bool {
 
 struct MatrixCell {
     harness: ExecutionHarness,
+    commander: Commander,
 }
 
 impl MatrixCell {
-    fn open(role: CallRole, demand: ConfigDemand) -> Self {
+    fn open(role: CallRole, demand: ConfigDemand, commander: Commander) -> Self {
         let plan = plan(role, demand);
         let plan = Plan::from_value(&plan).unwrap_or_else(|found| panic!("{found:#?} in {plan:#}"));
         let tool = match role.kind() {
@@ -140,7 +154,7 @@ impl MatrixCell {
         let policies = ToolPolicies::from([(tool.to_owned(), tool_policy(demand))]);
         let mut harness = ExecutionHarness::open(Arc::new(plan), None, &policies);
         harness.claim(BTreeSet::new());
-        Self { harness }
+        Self { harness, commander }
     }
 
     fn apply(&mut self, command: &Command) {
@@ -159,15 +173,14 @@ impl MatrixCell {
         self.harness.apply(&report).expect("the driver may report");
     }
 
-    /// Answers as an agent, which may not approve.
     fn answer(&mut self, answer: StepAnswer) {
-        let (step, approves) = ("a".to_owned(), false);
+        let (step, approves) = ("a".to_owned(), self.commander == Commander::Approver);
         let command = Command::Decide { step, answer, reason: None, output: None, arguments: None, approves };
         self.apply(&command);
     }
 
     fn undo(&mut self) {
-        self.apply(&Command::Undo { reason: None, approves: false });
+        self.apply(&Command::Undo { reason: None, approves: self.commander == Commander::Approver });
     }
 
     fn open_calls(&self, kind: CallKind) -> Vec<actbook_engine::execution::DueCall> {
@@ -193,8 +206,8 @@ fn succeeded() -> ReportedOutcome {
 }
 
 /// Brings the execution to the point where the call of this role would be made.
-fn reach_call(role: CallRole, demand: ConfigDemand) -> MatrixCell {
-    let mut cell = MatrixCell::open(role, demand);
+fn reach_call(role: CallRole, demand: ConfigDemand, commander: Commander) -> MatrixCell {
+    let mut cell = MatrixCell::open(role, demand, commander);
     if first_step_spends_budget(role, demand) {
         cell.end_call(succeeded());
         return cell;
@@ -228,15 +241,22 @@ fn reach_call(role: CallRole, demand: ConfigDemand) -> MatrixCell {
     cell
 }
 
+fn check_cell(role: CallRole, demand: ConfigDemand, commander: Commander) {
+    let cell = reach_call(role, demand, commander);
+    let out = cell.open_calls(role.kind());
+    let expected = may_send(role, demand, commander);
+    assert_eq!(!out.is_empty(), expected, "{role:?} under {demand:?} for {commander:?}: {out:?}");
+    if demand == ConfigDemand::Pin {
+        assert!(out.iter().all(|call| call.pin == Some(Digest::of(b"seen"))), "{role:?}: {out:?}");
+    }
+}
+
 #[test]
 fn every_call_role_obeys_the_config() {
-    for role in ROLES {
-        for demand in DEMANDS {
-            let cell = reach_call(role, demand);
-            let out = cell.open_calls(role.kind());
-            assert_eq!(!out.is_empty(), may_send(role, demand), "{role:?} under {demand:?}: {out:?}");
-            if demand == ConfigDemand::Pin {
-                assert!(out.iter().all(|call| call.pin == Some(Digest::of(b"seen"))), "{role:?}: {out:?}");
+    for commander in COMMANDERS {
+        for role in ROLES {
+            for demand in DEMANDS {
+                check_cell(role, demand, commander);
             }
         }
     }

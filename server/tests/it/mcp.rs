@@ -11,6 +11,7 @@ mod clients;
 mod conformance;
 mod crowd;
 mod discovery;
+mod doors;
 mod elicit;
 mod floods;
 mod forged;

@@ -1,0 +1,197 @@
+//! Every interface with every demand of the config: a plan, its answers and its undo make no call that the
+//! config forbids, whichever way they come in. `call_roles` of the engine's tests has the cells in between.
+
+use serde_json::{Value, json};
+
+use super::agent::Agent;
+use super::serve_process::ServeProcess;
+use super::undo_approvals::change_config;
+use super::{work_plan, write_step};
+use crate::cli::Sandbox;
+
+/// An interface, open to the sandbox's project.
+enum Door {
+    Stdio(Box<Agent>),
+    Http(ServeProcess),
+    /// A person, whose undo counts as an approval.
+    CommandLine,
+}
+
+/// Opens every interface.
+const DOORS: [fn(&Sandbox) -> Door; 3] = [
+    |sandbox| Door::Stdio(Box::new(Agent::new(sandbox))),
+    |sandbox| Door::Http(ServeProcess::start(sandbox)),
+    |_| Door::CommandLine,
+];
+
+impl Door {
+    fn call(&mut self, tool: &str, arguments: Value) {
+        match self {
+            Self::Stdio(agent) => drop(agent.call(tool, arguments)),
+            Self::Http(server) => drop(server.call(tool, arguments)),
+            Self::CommandLine => unreachable!("it has commands"),
+        }
+    }
+
+    /// Starts the plan and waits for its end or first question; it may be refused.
+    fn start(&mut self, sandbox: &Sandbox, plan: &Value) {
+        match self {
+            Self::CommandLine => {
+                sandbox.write("plan.json", &plan.to_string());
+                sandbox.run(&["run", "plan.json"]);
+            }
+            Self::Stdio(_) | Self::Http(_) => {
+                self.call("execute_plan", json!({ "plan": plan, "wait_s": 45 }));
+            }
+        }
+    }
+
+    /// Undoes the execution, or retries the step, and waits.
+    fn answer(&mut self, sandbox: &Sandbox, id: &str, answer: Answer) {
+        match (self, answer) {
+            (Self::CommandLine, Answer::Undo) => drop(sandbox.run(&["undo", id])),
+            (Self::CommandLine, Answer::Retry(step)) => {
+                sandbox.expect(0, &["decide", id, step, "retry", "--reason", "again"]);
+                sandbox.run(&["resume", id]);
+            }
+            (door, Answer::Undo) => {
+                door.call("control", json!({ "execution_id": id, "action": "compensate", "wait_s": 45 }));
+            }
+            (door, Answer::Retry(step)) => {
+                let retry = json!({ "execution_id": id, "action": "retry", "step_id": step, "wait_s": 45 });
+                door.call("control", retry);
+            }
+        }
+    }
+
+    /// Lets the execution go on after an answer of another process.
+    fn go_on(&mut self, sandbox: &Sandbox, id: &str) {
+        match self {
+            Self::CommandLine => drop(sandbox.run(&["resume", id])),
+            Self::Stdio(_) | Self::Http(_) => {
+                self.call("status", json!({ "execution_id": id, "wait_s": 45 }));
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Answer {
+    Undo,
+    Retry(&'static str),
+}
+
+/// One demand of the config on one role of a call, and how often the tool may be called.
+struct Cell {
+    name: &'static str,
+    /// The config of the server's tools.
+    tools: Value,
+    plan: Value,
+    answer: Option<Answer>,
+    /// The tool under the demand, as the server's log of calls names it.
+    tool: &'static str,
+    calls: usize,
+    calls_of_a_person: usize,
+}
+
+fn fails(id: &str) -> Value {
+    json!({ "id": id, "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } })
+}
+
+/// A call whose outcome is unknown, which the plan would repeat.
+fn crashes(more: Value) -> Value {
+    let mut step = json!({
+        "id": "crash", "tool": "files/crash", "arguments": { "after_effect": "a.txt" },
+        "retry": { "max_attempts": 3, "backoff": "1ms", "on": ["unavailable"] },
+    });
+    step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    step
+}
+
+fn cells() -> Vec<Cell> {
+    let cell = |name, tools, steps: &[Value], tool, calls| {
+        let plan = work_plan(steps);
+        Cell { name, tools, plan, answer: None, tool, calls, calls_of_a_person: calls }
+    };
+    let approval = json!({ "approval": "required" });
+    let probe = json!({ "probe": { "tool": "files/read_file", "arguments": { "path": "a.txt" }, "happened": "true" } });
+    let (one, two) = (write_step("one", "one.txt"), write_step("two", "two.txt"));
+    let mut budget = cell("budget", json!({}), &[one.clone(), two], "write_file", 1);
+    budget.plan["policy"] = json!({ "max_calls": 1 });
+    let undo =
+        cell("undo under approval", json!({ "delete_file": approval }), &[one.clone()], "delete_file", 0);
+    let retry =
+        cell("retry under approval", json!({ "fail_times": approval }), &[fails("f")], "fail_times", 1);
+    vec![
+        cell("step under approval", json!({ "write_file": approval }), &[one], "write_file", 0),
+        Cell { answer: Some(Answer::Undo), calls_of_a_person: 1, ..undo },
+        Cell { answer: Some(Answer::Retry("f")), ..retry },
+        cell("probe under approval", json!({ "read_file": approval }), &[crashes(probe.clone())], "crash", 0),
+        cell(
+            "probe that writes",
+            json!({ "read_file": { "read_only": false } }),
+            &[crashes(probe)],
+            "crash",
+            0,
+        ),
+        cell(
+            "repeated though not idempotent",
+            json!({ "crash": { "idempotent": false } }),
+            &[crashes(json!({ "idempotent": true }))],
+            "crash",
+            1,
+        ),
+        cell(
+            "repeated though not read-only",
+            json!({ "crash": { "read_only": false } }),
+            &[crashes(json!({ "read_only": true }))],
+            "crash",
+            1,
+        ),
+        cell(
+            "repeated though nothing trusted declares it repeatable",
+            json!({}),
+            &[crashes(json!({}))],
+            "crash",
+            1,
+        ),
+        budget,
+    ]
+}
+
+/// The number of calls of this tool that reached the server.
+fn logged_calls(sandbox: &Sandbox, tool: &str) -> usize {
+    let log = std::fs::read_to_string(sandbox.path("work/.calls.log")).unwrap_or_default();
+    log.lines().filter(|line| line.split(' ').next() == Some(tool)).count()
+}
+
+fn check_cell(open: fn(&Sandbox) -> Door, cell: &Cell) {
+    let sandbox = Sandbox::new();
+    change_config(&sandbox, |config| config["servers"]["files"]["tools"] = cell.tools.clone());
+    let mut door = open(&sandbox);
+    let (is_person, label) = match door {
+        Door::Stdio(_) => (false, "stdio"),
+        Door::Http(_) => (false, "http"),
+        Door::CommandLine => (true, "command line"),
+    };
+    door.start(&sandbox, &cell.plan);
+    if let Some(answer) = cell.answer {
+        let id = sandbox.newest();
+        if let Answer::Retry(step) = answer {
+            sandbox.expect(0, &["approve", &id, step]);
+            door.go_on(&sandbox, &id);
+        }
+        door.answer(&sandbox, &id, answer);
+    }
+    let calls = if is_person { cell.calls_of_a_person } else { cell.calls };
+    assert_eq!(logged_calls(&sandbox, cell.tool), calls, "{} at the {label}", cell.name);
+}
+
+#[test]
+fn no_interface_makes_a_call_that_the_config_forbids() {
+    for cell in cells() {
+        for open in DOORS {
+            check_cell(open, &cell);
+        }
+    }
+}
