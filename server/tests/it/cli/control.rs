@@ -215,6 +215,24 @@ fn execution_of_a_killed_driver_is_resumed_without_waiting() {
 }
 
 #[test]
+fn read_only_calls_lost_in_a_crash_are_repeated_without_a_question() {
+    let sandbox = Sandbox::new();
+    let steps: Vec<Value> =
+        (0..8).map(|n| json!({ "id": format!("s{n}"), "tool": "command/hold", "read_only": true })).collect();
+    let plan = json!({ "name": "reads", "policy": { "concurrency": 8 }, "steps": steps });
+    sandbox.write("reads.json", &plan.to_string());
+    let journal = sandbox.follow_journal();
+    let mut run = sandbox.start(&["run", "reads.json"]);
+    for n in 0..8 {
+        journal.wait_for("attempt_started", Some(&format!("s{n}")));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    sandbox.release();
+    sandbox.expect(0, &["resume", &sandbox.newest()]);
+}
+
+#[test]
 fn compensated_is_a_success_of_undo_alone() {
     let sandbox = Sandbox::new();
     let undo = json!({ "tool": "files/delete_file", "arguments": { "path": "a.txt" } });

@@ -9,8 +9,17 @@ const FOREIGN_VARIABLES: [(&str, &str); 3] = [
     ("OTHER_SERVERS_TOKEN", "other-token"),
     ("ACTBOOK_PRIVATE", "own-setting"),
 ];
-const BASIC_VARIABLES: [(&str, &str); 4] =
-    [("LC_TIME", "C"), ("XDG_STATE_HOME", "/somewhere"), ("TZ", "UTC"), ("LOGNAME", "ada")];
+const BASIC_VARIABLES: [(&str, &str); 9] = [
+    ("LC_TIME", "C"),
+    ("XDG_STATE_HOME", "/somewhere"),
+    ("TZ", "UTC"),
+    ("LOGNAME", "ada"),
+    ("USER", "ada"),
+    ("SHELL", "/bin/sh"),
+    ("TERM", "xterm"),
+    ("LANG", "C"),
+    ("TMPDIR", "/tmp"),
+];
 
 /// The argv of a program that prints its environment as JSON.
 fn printenv() -> Value {

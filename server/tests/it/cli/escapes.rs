@@ -178,3 +178,22 @@ fn tool_progress_and_logs_are_escaped_in_the_live_view() {
     assert!(left.contains("\\u{1b}]52"), "{left}");
     assert!(raw_controls(&left).is_empty(), "{:?}\n{left:?}", raw_controls(&left));
 }
+
+#[test]
+fn approval_prompt_shows_no_argument_control_characters() {
+    let sandbox = hostile_sandbox();
+    let step =
+        json!({ "id": "give", "tool": "evil/give", "arguments": { "x": PAYLOAD }, "approval": "required" });
+    sandbox.write("gated.json", &plan("gated", json!([step])));
+    let mut terminal = sandbox.terminal(&["run", "gated.json"]);
+    terminal.wait_for("evil/give with these arguments");
+    terminal.wait_for("[y: yes, n: no");
+    terminal.type_keys("\n");
+    let (_, shown) = terminal.wait_for_exit();
+    let left = without_own_sequences(&shown);
+    assert!(raw_controls(&left).is_empty(), "{:?}\n{left:?}", raw_controls(&left));
+    let id = sandbox.newest();
+    check_pipe(&sandbox, &["show", &id]);
+    check_pipe(&sandbox, &["show", &id, "give"]);
+    check_terminal(&sandbox, &["show", &id, "give"]);
+}

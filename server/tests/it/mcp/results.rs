@@ -45,6 +45,18 @@ fn outputs_appear_in_the_text_last_step_first() {
 }
 
 #[test]
+fn failure_stands_before_the_outputs_in_the_text() {
+    let sandbox = Sandbox::new();
+    let failing =
+        json!({ "id": "bad", "tool": "files/fail_times", "arguments": { "name": "x", "times": 9 } });
+    let plan = work_plan(&[echo_step("early", json!({ "word": "one" })), failing]);
+    let blocked = Agent::new(&sandbox).call_ok("execute_plan", json!({ "plan": plan, "wait_s": 45 }));
+    let position_of =
+        |words: &str| blocked.text.find(words).unwrap_or_else(|| panic!("{words}:\n{}", blocked.text));
+    assert!(position_of("Step `bad` is failed") < position_of("Output of step `early`"), "{}", blocked.text);
+}
+
+#[test]
 fn long_output_is_readable_page_by_page_through_suggested_calls() {
     let sandbox = Sandbox::new();
     let mut agent = Agent::new(&sandbox);
