@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actbook_engine::policy::ErrorCategory;
@@ -45,7 +45,7 @@ pub use call::{
 pub use catalog::{Annotations, CatalogError, ServerTools, ToolInfo};
 pub use classify::OUTPUT_BYTES_MAX;
 use classify::{RawOutcome, classify, truncate_outcome};
-pub use command::IDEMPOTENCY_KEY_VARIABLE;
+pub use command::{IDEMPOTENCY_KEY_VARIABLE, OnCommandOutput};
 pub use description_diff::summarize_changes;
 use executor::Executors;
 pub use executor::{Executor, Fault};
@@ -76,6 +76,7 @@ pub struct Tools {
     limits: BTreeMap<String, ServerLimits>,
     secrets: Secrets,
     egress: EgressClient,
+    command_output: OnceLock<OnCommandOutput>,
 }
 
 impl fmt::Debug for Tools {
@@ -122,7 +123,8 @@ impl Tools {
         }
         let limits =
             downstreams.keys().map(|name| (name.clone(), ServerLimits::for_server(config, name))).collect();
-        Self { config: Arc::new(config.clone()), downstreams, limits, secrets, egress }
+        let command_output = OnceLock::new();
+        Self { config: Arc::new(config.clone()), downstreams, limits, secrets, egress, command_output }
     }
 
     /// Calls a tool.
@@ -243,10 +245,16 @@ impl Tools {
     fn command_call<'a>(&'a self, tool: &str, limits: &'a ServerLimits) -> command::CommandCall<'a> {
         command::CommandCall {
             tool: &self.config.commands[tool],
+            on_output: self.command_output.get(),
             folder: &self.config.folder,
             secrets: &self.secrets,
             output_bytes_max: limits.output_bytes_max,
         }
+    }
+
+    /// Passes on what commands write while they run; the first receiver counts.
+    pub fn pass_on_command_output(&self, receiver: OnCommandOutput) {
+        self.command_output.get_or_init(|| receiver);
     }
 
     /// Redacts before truncating: a secret split by the truncation would not be recognised.

@@ -14,7 +14,7 @@ use super::args::{RerunArgs, RunArgs, RunFlags};
 use super::foreground::{self, Events, Goal};
 use super::inputs::{self, PlanArgument};
 use super::session::Session;
-use super::status_style::{ATTENTION, painted};
+use super::status_style::{ATTENTION, QUIET, painted};
 use super::{CommandResult, detach};
 
 /// Runs a plan given as a file or by name.
@@ -50,6 +50,12 @@ pub async fn start_and_follow(
     flags: RunFlags,
 ) -> CommandResult {
     let events = Events::open()?.with_values(flags.verbose);
+    if flags.verbose && !session.output.json {
+        let output = session.output.clone();
+        session.service.pass_on_command_output(Arc::new(move |tool: &str, line: &str| {
+            output.line(format_args!("  {} {line}", painted(QUIET, format_args!("{tool} │"))));
+        }));
+    }
     let here = !flags.detach.detach;
     let approved = flags.yes && plan.policy.approval == PlanApproval::Plan;
     // Only a driver can wait for the plan's approval; it sends nothing before it has one.

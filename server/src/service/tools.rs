@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Service;
 use crate::error::{Error, UNTRUSTED_CONFIG};
 use crate::random;
-use crate::tools::{Call, CallOutcome, CatalogError, ServerState, ServerTools, ToolInfo};
+use crate::tools::{Call, CallOutcome, CatalogError, OnCommandOutput, ServerState, ServerTools, ToolInfo};
 
 /// The result of a call by hand. The call belongs to no execution and is not journaled.
 #[serde_with::skip_serializing_none]
@@ -77,6 +77,11 @@ impl Service {
     /// The state of an MCP server in this process. `None`: there is no MCP server of that name.
     pub fn server_state(&self, name: &str) -> Option<ServerState> {
         self.tools.server_state(name)
+    }
+
+    /// Passes on what commands of the config write while they run in this process.
+    pub fn pass_on_command_output(&self, receiver: OnCommandOutput) {
+        self.tools.pass_on_command_output(receiver);
     }
 
     pub fn server_names(&self) -> Vec<String> {

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 
 use actbook_engine::policy::ErrorCategory;
 use serde_json::Value;
@@ -18,9 +19,16 @@ use crate::config::{CommandTool, ConfigTemplate};
 /// The environment variable that gives a command its idempotency key.
 pub const IDEMPOTENCY_KEY_VARIABLE: &str = "ACTBOOK_IDEMPOTENCY_KEY";
 
+/// A longer line is not passed on as it comes.
+const LIVE_LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Receives each line that a command writes to its stdout, redacted, with the tool's name.
+pub type OnCommandOutput = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
 /// A call to one command tool.
 pub struct CommandCall<'a> {
     pub tool: &'a CommandTool,
+    pub on_output: Option<&'a OnCommandOutput>,
     pub folder: &'a Path,
     pub secrets: &'a Secrets,
     pub output_bytes_max: usize,
@@ -90,7 +98,13 @@ impl CommandCall<'_> {
         F: Future<Output = ()> + Send,
     {
         tokio::spawn(write_arguments(pipes.stdin, call.arguments.clone()));
-        let stdout = tokio::spawn(read_capped(pipes.stdout, self.output_bytes_max));
+        let live = self.on_output.map(|receiver| LiveOutput {
+            tool: call.tool.clone(),
+            secrets: self.secrets.clone(),
+            receiver: receiver.clone(),
+            line: Vec::new(),
+        });
+        let stdout = tokio::spawn(read_capped(pipes.stdout, self.output_bytes_max, live));
         let (tail, secrets) = (StderrTail::default(), self.secrets.clone());
         tokio::spawn(process::drain_stderr(call.tool.clone(), pipes.stderr, tail.clone(), secrets));
         let timeout = self.tool.timeout.map_or(call.timeout, |limit| limit.min(call.timeout));
@@ -139,7 +153,11 @@ async fn write_arguments(mut stdin: ChildStdin, arguments: Value) {
 
 /// Reads to the end, so that the program never blocks on its output, but keeps at most `bytes_max + 1` bytes.
 /// The flag says whether bytes were discarded.
-async fn read_capped(mut stdout: impl AsyncRead + Unpin, bytes_max: usize) -> (Vec<u8>, bool) {
+async fn read_capped(
+    mut stdout: impl AsyncRead + Unpin,
+    bytes_max: usize,
+    mut live: Option<LiveOutput>,
+) -> (Vec<u8>, bool) {
     let mut kept = Vec::new();
     let mut chunk = [0; 16 * 1024];
     let mut cut = false;
@@ -147,6 +165,43 @@ async fn read_capped(mut stdout: impl AsyncRead + Unpin, bytes_max: usize) -> (V
         let room = (bytes_max + 1).saturating_sub(kept.len()).min(count);
         kept.extend_from_slice(&chunk[..room]);
         cut |= room < count;
+        if let Some(live) = &mut live {
+            live.push(&chunk[..count]);
+        }
+    }
+    if let Some(mut live) = live.filter(|live| !live.line.is_empty()) {
+        live.pass_on();
     }
     (kept, cut)
+}
+
+/// Passes a command's output on, line by line, while it runs.
+struct LiveOutput {
+    tool: String,
+    secrets: Secrets,
+    receiver: OnCommandOutput,
+    /// The line that is not complete yet.
+    line: Vec<u8>,
+}
+
+impl LiveOutput {
+    fn push(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if *byte == b'\n' {
+                self.pass_on();
+            } else if self.line.len() <= LIVE_LINE_BYTES_MAX {
+                self.line.push(*byte);
+            }
+        }
+    }
+
+    /// Passes the line on; a part of one could hold a part of a secret.
+    fn pass_on(&mut self) {
+        if self.line.len() <= LIVE_LINE_BYTES_MAX {
+            let mut line = String::from_utf8_lossy(&self.line).into_owned();
+            self.secrets.redact_text(&mut line);
+            (self.receiver)(&self.tool, &line);
+        }
+        self.line.clear();
+    }
 }

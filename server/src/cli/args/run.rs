@@ -57,7 +57,7 @@ pub struct RunFlags {
     /// Say yes to the plan's own approval, and to nothing else
     #[arg(long)]
     pub yes: bool,
-    /// Print the arguments and the output of each step as it ends
+    /// Print what commands write as it comes, and the arguments and the output of each step as it ends
     #[arg(long, short, conflicts_with = "detach")]
     pub verbose: bool,
     #[command(flatten)]

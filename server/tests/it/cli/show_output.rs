@@ -80,6 +80,20 @@ fn verbose_run_prints_the_output_of_a_command() {
 }
 
 #[test]
+fn verbose_run_prints_what_a_command_writes_while_it_runs() {
+    let sandbox = Sandbox::new();
+    let build = "echo first line; until [ -e released ]; do sleep 0.01; done; echo second line";
+    sandbox.write_config(json!({ "commands": { "build": { "argv": ["sh", "-c", build] } } }));
+    sandbox.write("build.yaml", "name: build\nsteps: [{ id: make, tool: command/build }]");
+    let mut run = sandbox.start(&["run", "build.yaml", "--verbose"]);
+    let lines = read_lines(run.stdout.take().unwrap());
+    wait_for_line(&lines, "command/build │ first line");
+    sandbox.release();
+    wait_for_line(&lines, "command/build │ second line");
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn verbose_journal_shows_arguments_and_outputs() {
     let (sandbox, id, _) = run_with_approval();
     assert!(!sandbox.expect(0, &["journal", "--execution", &id]).contains("note.md"));
