@@ -8,6 +8,7 @@
 //! The next action is derived from the state each time (`next_action`), so crash recovery needs no code path
 //! of its own.
 
+mod attempt;
 mod brief;
 mod call_ending;
 mod claim;
@@ -25,6 +26,7 @@ mod tool_policy;
 mod tool_question;
 mod unwind;
 
+pub use attempt::{Attempt, ProbeState, QuestionReply};
 pub use brief::{Brief, NotUndoable, UndoItem, brief, planned_arguments};
 pub use claim::{CLAIM_DURATION_MS, Claim, Reporter};
 pub use command::{ActionFacts, AgentReport, Command, FACTS_BYTES_MAX, Refusal, ReportedOutcome};
@@ -34,9 +36,8 @@ pub use evolve::{CorruptJournal, RecordedEvent, evolve, initial_state};
 pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};
 pub use questions::{Question, QuestionSubject, allowed_answers, questions};
 pub use state::{
-    ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalGate, Attempt, CompensationAttempt, Execution,
-    PayloadRef, Phase, ProbeState, QuestionReply, StepFailure, StepState, StopReason, UndoApproval,
-    UnwindProposal,
+    ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalGate, Execution, PayloadRef, Phase, StepFailure,
+    StepState, StopReason, UndoApproval, UnwindProposal,
 };
 
 use crate::event::Event;

@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::attempt::Attempt;
 use super::call_ending::CallEnding;
 use super::command::{Command, Refusal, ReportedOutcome};
 use super::due::{CallId, CallKind};
 use super::follow::{LoadedPayloads, MissingPayloads};
-use super::state::{ApprovalGate, Execution, Phase, ProbeState};
+use super::state::{ApprovalGate, Execution, Phase};
 use super::{NewEvent, record};
 use crate::chain::Digest;
 use crate::event::*;
@@ -253,34 +254,24 @@ pub(super) fn record_call_outcome(
     outcome: &ReportedOutcome,
 ) -> Vec<NewEvent> {
     let (ending, payload) = split_outcome(outcome);
-    let (step, state) = (execution.step_id(call.step), execution.step(call.step));
+    let attempts = execution.step(call.step).attempts_of(call.kind);
     // An erased execution stores no payload any more: the entry alone is evidence enough.
     let result = (!execution.erased).then(|| execution.digest_payload(&payload));
     let payload = result.is_some().then_some(payload);
-    let CallEnding { outcome, category, .. } = ending;
-    let is_definite = outcome != Outcome::Unknown;
-    let ended = || CallEnding { result, ..ending }.into_event(execution, call);
-    let event: Option<Event> = match call.kind {
-        CallKind::Run | CallKind::Probe => state.attempts.get(call.index as usize).and_then(|attempt| {
-            let is_news = is_definite && attempt.late_outcome.is_none() && attempt.outcome != Some(outcome);
-            if attempt.is_open() {
-                Some(ended())
-            } else {
-                is_news
-                    .then(|| LateAnswer { step, attempt: call.index + 1, outcome, category, result }.into())
-            }
-        }),
-        CallKind::Compensation => state.compensations.get(call.index as usize).and_then(|undo| {
-            let is_news = is_definite && undo.late_outcome.is_none() && undo.outcome != Some(outcome);
-            if undo.outcome.is_none() {
-                Some(ended())
-            } else {
-                is_news
-                    .then(|| LateCompensation { step, compensation: call.index + 1, outcome, result }.into())
-            }
-        }),
+    let ending = CallEnding { result, ..ending };
+    let outcome = ending.outcome;
+    let event = match attempts.get(call.index as usize) {
+        Some(open) if open.is_open() => ending.into_event(execution, call),
+        Some(ended)
+            if outcome != Outcome::Unknown
+                && ended.late_outcome.is_none()
+                && ended.outcome != Some(outcome) =>
+        {
+            ending.into_late_event(execution, call)
+        }
+        Some(_) | None => return Vec::new(),
     };
-    event.map(|event| NewEvent { event, payload }).into_iter().collect()
+    vec![NewEvent { event, payload }]
 }
 
 /// Records a probe's outcome; the plan's `happened` expression decides what it says about the effect.
@@ -291,7 +282,7 @@ fn record_probe_outcome(
     values: &LoadedPayloads,
 ) -> Result<Vec<NewEvent>, MissingPayloads> {
     let attempt = execution.step(call.step).attempts.get(call.index as usize);
-    if !attempt.is_some_and(|attempt| matches!(attempt.probe, ProbeState::Open { .. })) {
+    if !attempt.is_some_and(Attempt::is_probing) {
         return Ok(Vec::new());
     }
     let found = super::follow::evaluate_probe(execution, call, outcome, values)?;

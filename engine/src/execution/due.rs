@@ -6,10 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-use super::state::{Execution, PayloadRef, ProbeState, QuestionReply};
+use super::attempt::{ProbeState, QuestionReply};
+use super::state::{Execution, PayloadRef, StopReason};
 use crate::chain::Digest;
 use crate::id::StepNo;
-use crate::plan::{CompensationWork, StepWork, TOOL_TIMEOUT_MS};
+use crate::plan::{StepWork, TOOL_TIMEOUT_MS};
 
 /// What a call is for: a step's attempt, its probe, or its compensation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +18,17 @@ pub enum CallKind {
     Run,
     Probe,
     Compensation,
+}
+
+impl CallKind {
+    /// The word for what the call is, for the message about an entry that cannot follow.
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            Self::Run => "attempt",
+            Self::Probe => "probe",
+            Self::Compensation => "compensation",
+        }
+    }
 }
 
 /// The permanent id of one call within its execution.
@@ -69,60 +81,42 @@ pub fn due(execution: &Execution) -> DueWork {
 
 /// The call with this id as it is to be sent.
 fn due_call(execution: &Execution, id: CallId) -> DueCall {
-    let (spec, state) = (execution.plan.step(id.step), execution.step(id.step));
-    let cancel = execution.stop == Some(super::state::StopReason::Cancel);
-    let attempt = |no: u32| &state.attempts[no as usize];
-    let (tool, arguments, key, timeout_ms) = match id.kind {
+    let (spec, attempt) = (execution.plan.step(id.step), execution.attempt(id));
+    let (tool, key, timeout_ms) = match id.kind {
         CallKind::Run => {
-            let attempt = attempt(id.index);
             let tool = spec.tool().expect("only tool steps have calls");
-            (tool, attempt.arguments, format!("run {}", attempt.key), spec.timeout_ms)
+            (tool, format!("run {}", attempt.key), spec.timeout_ms)
         }
         CallKind::Probe => {
             let probe = spec.probe.as_ref().expect("a probe is open only where the step has one");
-            let arguments = match attempt(id.index).probe {
-                ProbeState::Open { arguments } => Some(arguments),
-                ProbeState::None | ProbeState::Done(_) => None,
-            };
-            (probe.tool.as_str(), arguments, format!("probe {}", id.index), probe.timeout_ms)
+            (probe.tool.as_str(), format!("probe {}", id.index), probe.timeout_ms)
         }
         CallKind::Compensation => {
-            let compensation = spec.compensation.as_ref().expect("only steps with one are compensated");
-            let tool = match &compensation.work {
-                CompensationWork::Tool { tool, .. } => tool.as_str(),
-                CompensationWork::Action { .. } => unreachable!("an agent's compensation is no call"),
-            };
-            let undo = &state.compensations[id.index as usize];
-            (tool, undo.arguments, format!("undo {} {}", undo.attempt, undo.key), compensation.timeout_ms)
+            let undo = spec.compensation.as_ref().expect("only steps with one are compensated");
+            let tool = undo.tool().expect("an agent's compensation is no call");
+            let undoes = attempt.undoes.expect("a compensation undoes an attempt");
+            (tool, format!("undo {undoes} {}", attempt.key), undo.timeout_ms)
         }
     };
-    let key = outbound_idempotency_key(execution, id.step, &key);
-    let timeout_ms = execution.call_timeout_ms(tool, timeout_ms.unwrap_or(TOOL_TIMEOUT_MS));
-    let approved_pin = match id.kind {
-        CallKind::Run => attempt(id.index).pin,
-        CallKind::Compensation => state.compensations[id.index as usize].pin,
-        CallKind::Probe => None,
+    // A probe is a call of its own beside the attempt that it is about.
+    let sent = (id.kind != CallKind::Probe).then_some(attempt);
+    let probe_arguments = match attempt.probe {
+        ProbeState::Open { arguments } => Some(arguments),
+        ProbeState::None | ProbeState::Done(_) => None,
     };
-    let pin = approved_pin.or_else(|| execution.pin(tool));
-    let task = execution.task_handle(id).cloned();
-    let (started_at_ms, answered) = match id.kind {
-        CallKind::Run => (attempt(id.index).started_at_ms, attempt(id.index).reply),
-        CallKind::Probe => (execution.last_entry_at_ms, None),
-        CallKind::Compensation => (state.compensations[id.index as usize].started_at_ms, None),
-    };
-    let (tool, approved) = (tool.to_owned(), approved_pin.is_some());
+    let approved_pin = sent.and_then(|sent| sent.pin);
     DueCall {
         id,
-        tool,
-        arguments,
-        idempotency_key: key,
-        timeout_ms,
-        pin,
-        pin_approved: approved,
-        cancel_requested: cancel,
-        started_at_ms,
-        task_handle: task,
-        reply: answered,
+        arguments: sent.map_or(probe_arguments, |sent| sent.arguments),
+        idempotency_key: outbound_idempotency_key(execution, id.step, &key),
+        timeout_ms: execution.call_timeout_ms(tool, timeout_ms.unwrap_or(TOOL_TIMEOUT_MS)),
+        pin: approved_pin.or_else(|| execution.pin(tool)),
+        pin_approved: approved_pin.is_some(),
+        cancel_requested: execution.stop == Some(StopReason::Cancel),
+        started_at_ms: sent.map_or(execution.last_entry_at_ms, |sent| sent.started_at_ms),
+        task_handle: sent.and_then(|sent| sent.task_handle.clone()),
+        reply: sent.and_then(|sent| sent.reply),
+        tool: tool.to_owned(),
     }
 }
 
@@ -151,17 +145,13 @@ fn wake_at(execution: &Execution) -> Option<i64> {
 
 /// When an agent's step or compensation becomes unknown, in Unix milliseconds; `None`: it has no timeout.
 pub(super) fn agent_deadline_ms(execution: &Execution, call: CallId) -> Option<i64> {
-    let (spec, state) = (execution.plan.step(call.step), execution.step(call.step));
-    let (started, timeout_ms) = match call.kind {
-        CallKind::Run | CallKind::Probe => {
-            (state.attempts[call.index as usize].started_at_ms, agent_timeout_ms(&spec.work, spec.timeout_ms))
-        }
-        CallKind::Compensation => (
-            state.compensations[call.index as usize].started_at_ms,
-            spec.compensation.as_ref().and_then(|compensation| compensation.timeout_ms),
-        ),
+    let spec = execution.plan.step(call.step);
+    let timeout_ms = match call.kind {
+        CallKind::Run | CallKind::Probe => agent_timeout_ms(&spec.work, spec.timeout_ms),
+        CallKind::Compensation => spec.compensation.as_ref().and_then(|undo| undo.timeout_ms),
     };
-    Some(started + i64::try_from(timeout_ms?).unwrap_or(i64::MAX / 2))
+    let started_at_ms = execution.attempt(call).started_at_ms;
+    Some(started_at_ms + i64::try_from(timeout_ms?).unwrap_or(i64::MAX / 2))
 }
 
 /// The timeout of an agent's step; `None` for a tool step, whose timeout `tools` enforces, or without one.

@@ -101,11 +101,11 @@ fn step_settled(execution: &Execution, no: StepNo, outcome: Outcome) -> Event {
 /// and no sooner than the server asked for.
 fn retry_at_ms(execution: &Execution, no: StepNo, now: Now) -> i64 {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
-    let (retry, tries): (RetryPolicy, u32) = match (&spec.compensation, step.last_compensation()) {
-        (Some(compensation), Some(last)) if step.status() == StepStatus::Compensating => {
-            (execution.compensation_retry(compensation), step.undo_tries(last.attempt))
+    let (retry, tries): (RetryPolicy, u32) = match &spec.compensation {
+        Some(compensation) if step.status() == StepStatus::Compensating => {
+            (execution.compensation_retry(compensation), step.undo_tries())
         }
-        _ => (execution.step_retry(spec), step.tries),
+        Some(_) | None => (execution.step_retry(spec), step.tries),
     };
     let exponent = i32::try_from(tries.saturating_sub(1)).unwrap_or(i32::MAX);
     let backoff_ms = (retry.backoff_ms as f64 * retry.factor.powi(exponent)).min(retry.max_backoff_ms as f64);

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::attempt::{Attempt, ProbeState};
 use super::due::{CallId, CallKind};
-use super::state::{CompensationAttempt, Execution, Phase, ProbeState, StepState, StopReason};
+use super::state::{Execution, Phase, StepState, StopReason};
 use crate::id::StepNo;
 use crate::plan::{Dependency, Step};
 use crate::policy::{FailureAction, Outcome, StepStatus};
@@ -110,14 +111,12 @@ impl StepIndex {
             status == S::Pending && step.unmet_dependencies == 0 && step.unsatisfiable_dependencies == 0;
         let failed = matches!(status, S::Failed | S::Unknown);
         let is_call_open =
-            step.last_attempt().is_some_and(|attempt| attempt.is_open() || is_probe_open(attempt.probe));
+            step.last_attempt().is_some_and(|attempt| attempt.is_open() || attempt.is_probing());
         let is_between_calls = step.last_attempt().is_some() && !is_call_open;
         let may_settle =
             matches!(status, S::Running | S::Unknown | S::Skipped) && !step.is_compensation_open();
         let is_unprobed = step.last_attempt().is_some_and(|attempt| {
-            let is_unknown =
-                attempt.effective_outcome() == Some(Outcome::Unknown) && !attempt.ended_with_question;
-            is_unknown && attempt.probe == ProbeState::None
+            attempt.is_unknown() && !attempt.ended_with_question && attempt.probe == ProbeState::None
         });
         let is_undoable = spec.compensation.is_some() && !step.attempts_to_undo(rules).is_empty();
         let undo_retries = status == S::Compensating && last_undo_unsuccessful(step) && !step.undo_retry;
@@ -316,12 +315,8 @@ impl Execution {
 
     /// The handle of a call that its server runs as a task of its own; `None` for any other.
     pub(super) fn task_handle(&self, call: CallId) -> Option<&Arc<str>> {
-        let step = self.step(call.step);
-        match call.kind {
-            CallKind::Run => step.attempts[call.index as usize].task_handle.as_ref(),
-            CallKind::Compensation => step.compensations[call.index as usize].task_handle.as_ref(),
-            CallKind::Probe => None,
-        }
+        let is_probe = call.kind == CallKind::Probe;
+        self.attempt(call).task_handle.as_ref().filter(|_| !is_probe)
     }
 
     /// Whether the execution was abandoned by an answer.
@@ -388,27 +383,22 @@ impl StepIndex {
             let set = if by_agent { &mut self.open_agent_calls } else { &mut self.open_tool_calls };
             set.insert(CallId { step, kind, index: no as u32 });
         };
-        for (no, attempt) in state.attempts.iter().enumerate() {
-            if attempt.is_open() {
-                add(CallKind::Run, no, attempt.by_agent);
+        for kind in [CallKind::Run, CallKind::Compensation] {
+            for (no, attempt) in state.attempts_of(kind).iter().enumerate() {
+                if attempt.is_open() {
+                    add(kind, no, attempt.by_agent);
+                }
+                if attempt.is_probing() {
+                    add(CallKind::Probe, no, false);
+                }
             }
-            if is_probe_open(attempt.probe) {
-                add(CallKind::Probe, no, false);
-            }
-        }
-        for (no, undo) in state.compensations.iter().enumerate().filter(|(_, undo)| undo.outcome.is_none()) {
-            add(CallKind::Compensation, no, undo.by_agent);
         }
     }
 }
 
-fn is_probe_open(probe: ProbeState) -> bool {
-    matches!(probe, ProbeState::Open { .. })
-}
-
 /// Whether the last compensation failed or is unknown.
 fn last_undo_unsuccessful(step: &StepState) -> bool {
-    let outcome = step.last_compensation().and_then(CompensationAttempt::effective_outcome);
+    let outcome = step.last_compensation().and_then(Attempt::effective_outcome);
     matches!(outcome, Some(Outcome::Failed | Outcome::Unknown))
 }
 

@@ -112,7 +112,7 @@ fn settle_or_retry(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Nex
     if execution.is_held_for_undo() {
         return None;
     }
-    if attempt.is_proven_unsent() || attempt.is_due_for_repeat() {
+    if attempt.is_due_for_repeat() {
         return Some(NextAction::Retry(no));
     }
     match step.retry_at_ms {
@@ -122,25 +122,14 @@ fn settle_or_retry(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Nex
     }
 }
 
-/// Whether an automatic retry is allowed: after a definite failure in a listed category, or after an unknown
-/// outcome only where sending twice does no harm.
+/// Whether the step is retried automatically: after a takeover, or by its own `retry`.
 fn may_retry(execution: &Execution, no: StepNo) -> bool {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
-    let Some(attempt) = step.last_attempt() else { return false };
-    if attempt.by_agent || attempt.ended_with_question {
+    let Some(last) = step.last_attempt().filter(|last| !last.by_agent && !last.ended_with_question) else {
         return false;
-    }
-    if attempt.is_proven_unsent() || attempt.is_due_for_repeat() {
-        return true;
-    }
-    let retry = execution.step_retry(spec);
-    let is_listed = attempt.category.is_some_and(|category| retry.on.contains(&category));
-    let is_safe = match attempt.effective_outcome() {
-        Some(Outcome::Failed) => true,
-        Some(Outcome::Unknown) => execution.rules(no).repeatable,
-        Some(Outcome::Succeeded) | None => false,
     };
-    is_safe && is_listed && step.tries < retry.max_attempts
+    let repeatable = execution.rules(no).repeatable;
+    last.is_due_for_repeat() || last.may_be_retried(&execution.step_retry(spec), repeatable, step.tries)
 }
 
 /// Ends a cancelled or abandoned execution once no call is in flight.

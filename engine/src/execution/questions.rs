@@ -1,9 +1,8 @@
 //! The open questions to people and agents, and the answers that each step's state allows.
 
+use super::attempt::Attempt;
 use super::due::CallKind;
-use super::state::{
-    ApprovalGate, Execution, PayloadRef, Phase, ProbeState, StepFailure, StepState, UnwindProposal,
-};
+use super::state::{ApprovalGate, Execution, PayloadRef, Phase, StepFailure, StepState, UnwindProposal};
 use crate::id::StepNo;
 use crate::policy::{ErrorCategory, FailureAction, OnFailure, StepAnswer, StepStatus};
 
@@ -116,7 +115,10 @@ fn asks_about_failures(execution: &Execution) -> bool {
 pub fn allowed_answers(execution: &Execution, no: StepNo) -> Vec<StepAnswer> {
     use StepAnswer::{Abandon, Compensate, DidNotHappen, Happened, Retry, Skip};
     let step = execution.step(no);
-    if execution.ended.is_some() || execution.stop.is_some() || is_probing(step) {
+    if execution.ended.is_some()
+        || execution.stop.is_some()
+        || step.last_attempt().is_some_and(Attempt::is_probing)
+    {
         return Vec::new();
     }
     let is_allowed = |answer: &StepAnswer| *answer != Compensate || execution.can_undo();
@@ -134,14 +136,9 @@ pub fn allowed_answers(execution: &Execution, no: StepNo) -> Vec<StepAnswer> {
     }
 }
 
-/// Whether a probe of the last attempt is in flight.
-fn is_probing(step: &StepState) -> bool {
-    step.last_attempt().is_some_and(|attempt| matches!(attempt.probe, ProbeState::Open { .. }))
-}
-
 /// Whether an agent's compensation of the step is open.
 fn is_agent_undoing(step: &StepState) -> bool {
-    step.last_compensation().is_some_and(|last| last.by_agent && last.outcome.is_none())
+    step.last_compensation().is_some_and(|last| last.by_agent && last.is_open())
 }
 
 impl Execution {

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::NewEvent;
+use super::attempt::Attempt;
 use super::claim::{self, CLAIM_DURATION_MS, ReportEffect, Reporter};
 use super::command::{ActionFacts, AgentReport, FACTS_BYTES_MAX, Refusal, ReportedOutcome};
 use super::decide::{cancel, find_step, record_call_outcome, resume, to_json_bytes, wrong_status_refusal};
@@ -12,7 +13,7 @@ use super::state::{Execution, Phase};
 use super::unwind::effect_remains;
 use crate::event::*;
 use crate::id::StepNo;
-use crate::policy::{EndStatus, Outcome};
+use crate::policy::EndStatus;
 use crate::spelling::nearest;
 
 /// Longest decision and longest reason, in bytes: both are stored in the entry itself, not as a payload.
@@ -347,16 +348,13 @@ fn record_late_report(
     report: &AgentReport,
 ) -> Result<Vec<NewEvent>, Refusal> {
     let state = execution.step(no);
-    let run_given_up =
-        state.last_attempt().is_some_and(|last| is_given_up(last.by_agent, last.outcome, last.late_outcome));
+    let run_given_up = state.last_attempt().is_some_and(Attempt::is_given_up);
     let undo_given_up = has_given_up_compensation(execution, no);
-    let (kind, count) = match report {
+    let kind = match report {
         AgentReport::Compensated { .. } | AgentReport::Failed { .. } if undo_given_up => {
-            (CallKind::Compensation, state.compensations.len())
+            CallKind::Compensation
         }
-        AgentReport::Succeeded { .. } | AgentReport::Failed { .. } if run_given_up => {
-            (CallKind::Run, state.attempts.len())
-        }
+        AgentReport::Succeeded { .. } | AgentReport::Failed { .. } if run_given_up => CallKind::Run,
         AgentReport::Started
         | AgentReport::Succeeded { .. }
         | AgentReport::Failed { .. }
@@ -364,7 +362,7 @@ fn record_late_report(
             return Err(nothing_to_record(execution, no));
         }
     };
-    let call = CallId { step: no, kind, index: count as u32 - 1 };
+    let call = CallId { step: no, kind, index: state.attempts_of(kind).len() as u32 - 1 };
     Ok(record_call_outcome(execution, call, &report_outcome(report)))
 }
 
@@ -387,13 +385,7 @@ fn nothing_to_record(execution: &Execution, no: StepNo) -> Refusal {
     Refusal::new("not_awaited", message, cure)
 }
 
-/// Whether an agent's call became unknown and no report on it has arrived since.
-fn is_given_up(by_agent: bool, outcome: Option<Outcome>, late: Option<Outcome>) -> bool {
-    by_agent && outcome == Some(Outcome::Unknown) && late.is_none()
-}
-
-/// Whether the step's last compensation is such a call.
+/// Whether the step's last compensation is an agent's that became unknown and was not reported since.
 fn has_given_up_compensation(execution: &Execution, no: StepNo) -> bool {
-    let last = execution.step(no).last_compensation();
-    last.is_some_and(|last| is_given_up(last.by_agent, last.outcome, last.late_outcome))
+    execution.step(no).last_compensation().is_some_and(Attempt::is_given_up)
 }

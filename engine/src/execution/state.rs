@@ -4,13 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::attempt::{Attempt, QuestionReply, key_after};
 use super::claim::Claim;
+use super::due::{CallId, CallKind};
 use super::index::StepIndex;
 use crate::chain::Digest;
-use crate::event::{PayloadDigest, PlanRef, ProbeFinding, ReportedStatus, UndoCall};
+use crate::event::{PayloadDigest, PlanRef, ReportedStatus, UndoCall};
 use crate::id::{Epoch, ExecutionId, NodeId, Position, StepId, StepNo};
 use crate::plan::Plan;
-use crate::policy::{EndStatus, ErrorCategory, ExecutionStatus, Outcome, StepStatus};
+use crate::policy::{EndStatus, ErrorCategory, ExecutionStatus, StepStatus};
 use crate::tool_policy::{StepRules, ToolPolicies};
 
 /// A reference to a payload: the position of the entry that owns it, and its digest and size.
@@ -135,19 +137,13 @@ pub enum AnnotationKind {
     Decision { decision: String, reason: Option<String>, details: Option<PayloadRef> },
 }
 
-/// A tool's question and the reply to it; the next attempt sends both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuestionReply {
-    pub question: PayloadRef,
-    pub answer: PayloadRef,
-}
-
 /// The folded state of one step.
 #[derive(Clone, Debug, Default)]
 pub struct StepState {
     pub(super) status: StepStatusCell,
     pub attempts: Vec<Attempt>,
-    pub compensations: Vec<CompensationAttempt>,
+    /// The attempts at undoing the step.
+    pub compensations: Vec<Attempt>,
     /// The failed step because of which this one was cancelled or skipped.
     pub cause: Option<StepNo>,
     /// An answer demands another attempt, in spite of other failures and of limits.
@@ -227,159 +223,6 @@ pub struct StepFailure {
     pub detail: Option<PayloadRef>,
 }
 
-/// The probe of one attempt: none yet, in flight, or done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeState {
-    None,
-    Open { arguments: PayloadRef },
-    Done(ProbeFinding),
-}
-
-/// One attempt at a step.
-#[derive(Clone, Debug)]
-pub struct Attempt {
-    /// Numbers the outbound idempotency key among the step's attempts.
-    pub key: u32,
-    /// An agent or a person does the work; Actbook makes no call.
-    pub by_agent: bool,
-    /// Made because of an answer, so limits and other failures do not stop it.
-    pub forced: bool,
-    pub arguments: Option<PayloadRef>,
-    /// The approved tool definition, which alone may be called; `None`: no approval was needed.
-    pub pin: Option<Digest>,
-    /// `None` while the call is open.
-    pub outcome: Option<Outcome>,
-    pub category: Option<ErrorCategory>,
-    pub result: Option<PayloadRef>,
-    /// Whether an unknown attempt did happen, by a probe, an answer or a late outcome; `None`: not settled.
-    pub settled: Option<bool>,
-    /// The outcome that arrived after the attempt had ended as another.
-    pub late_outcome: Option<Outcome>,
-    pub probe: ProbeState,
-    /// How often the probing process died while the probe may have been in flight.
-    pub probes_lost: u32,
-    /// The call was certainly not sent.
-    pub unsent: bool,
-    /// The process that took over concluded the outcome; nobody observed it.
-    pub takeover: bool,
-    /// Its process died and sending twice does no harm: the attempt is repeated without asking.
-    pub repeat_after_takeover: bool,
-    /// Ended with a question of the tool, which is `result`.
-    pub ended_with_question: bool,
-    /// The reply to the previous attempt's question, which this attempt sends.
-    pub reply: Option<QuestionReply>,
-    /// The server's handle, where it runs the call as a task of its own.
-    pub task_handle: Option<Arc<str>>,
-    pub started_at_ms: i64,
-    pub ended_at_ms: Option<i64>,
-}
-
-/// One attempt at undoing one attempt of a step.
-#[derive(Clone, Debug)]
-pub struct CompensationAttempt {
-    /// Index of the attempt whose effect is undone.
-    pub attempt: u32,
-    /// Numbers the outbound idempotency key among the compensations of that attempt.
-    pub key: u32,
-    pub by_agent: bool,
-    pub arguments: Option<PayloadRef>,
-    /// The approved tool definition, which alone may be called; `None`: no approval was needed.
-    pub pin: Option<Digest>,
-    pub outcome: Option<Outcome>,
-    pub category: Option<ErrorCategory>,
-    pub result: Option<PayloadRef>,
-    /// The outcome that arrived after the compensation had ended as another.
-    pub late_outcome: Option<Outcome>,
-    /// Whether the effect was undone, by an answer or a late outcome; `None`: not settled.
-    pub settled: Option<bool>,
-    pub unsent: bool,
-    pub takeover: bool,
-    /// Like `Attempt::repeat_after_takeover`.
-    pub repeat_after_takeover: bool,
-    pub task_handle: Option<Arc<str>>,
-    pub started_at_ms: i64,
-}
-
-impl Attempt {
-    /// Whether the outcome is still open.
-    pub fn is_open(&self) -> bool {
-        self.outcome.is_none()
-    }
-
-    /// The outcome, with an unknown one replaced by what it was settled as; `None` while open.
-    pub fn effective_outcome(&self) -> Option<Outcome> {
-        match (self.outcome, self.settled) {
-            (Some(Outcome::Unknown), Some(true)) => Some(Outcome::Succeeded),
-            (Some(Outcome::Unknown), Some(false)) => Some(Outcome::Failed),
-            (outcome, _) => outcome,
-        }
-    }
-
-    /// Whether the attempt succeeded, at once, by settlement or by a late outcome.
-    pub fn has_succeeded(&self) -> bool {
-        self.effective_outcome() == Some(Outcome::Succeeded) || self.late_outcome == Some(Outcome::Succeeded)
-    }
-
-    /// Whether the attempt may have had its effect.
-    pub fn may_have_run(&self) -> bool {
-        self.late_outcome == Some(Outcome::Succeeded) || self.effective_outcome() != Some(Outcome::Failed)
-    }
-
-    /// A takeover proved that the call was not sent: it counts against neither attempts nor budget.
-    pub fn is_proven_unsent(&self) -> bool {
-        self.unsent && self.takeover
-    }
-
-    /// Whether the attempt is to be repeated after a takeover: nothing has settled it yet.
-    pub(super) fn is_due_for_repeat(&self) -> bool {
-        self.repeat_after_takeover && self.effective_outcome() == Some(Outcome::Unknown)
-    }
-}
-
-impl CompensationAttempt {
-    /// A compensation that has started.
-    pub fn new(
-        attempt: u32,
-        key: u32,
-        by_agent: bool,
-        arguments: Option<PayloadRef>,
-        pin: Option<Digest>,
-        started_at_ms: i64,
-    ) -> Self {
-        Self {
-            attempt,
-            key,
-            by_agent,
-            arguments,
-            pin,
-            outcome: None,
-            category: None,
-            result: None,
-            late_outcome: None,
-            settled: None,
-            unsent: false,
-            takeover: false,
-            repeat_after_takeover: false,
-            task_handle: None,
-            started_at_ms,
-        }
-    }
-
-    /// The outcome, replaced by what it was settled as; `None` while open.
-    pub fn effective_outcome(&self) -> Option<Outcome> {
-        match (self.outcome, self.settled) {
-            (Some(_), Some(true)) => Some(Outcome::Succeeded),
-            (Some(_), Some(false)) => Some(Outcome::Failed),
-            (outcome, _) => outcome,
-        }
-    }
-
-    /// A takeover proved that the call was not sent: it counts against neither attempts nor budget.
-    pub fn is_proven_unsent(&self) -> bool {
-        self.unsent && self.takeover
-    }
-}
-
 impl StepState {
     pub fn status(&self) -> StepStatus {
         self.status.0
@@ -406,19 +249,25 @@ impl StepState {
         one == other || (rules.idempotent && key_of(one) == key_of(other))
     }
 
-    /// The number of the next attempt's idempotency key. A definite failure, a `did-not-happen` and corrected
-    /// arguments advance it; an attempt that was not sent, or that only asked a question, does not.
-    pub(super) fn next_key(&self) -> u32 {
-        self.key_after_last() + u32::from(self.needs_new_key)
+    /// The attempts at the step, or at its compensation; a probe belongs to an attempt at the step.
+    pub fn attempts_of(&self, kind: CallKind) -> &[Attempt] {
+        match kind {
+            CallKind::Run | CallKind::Probe => &self.attempts,
+            CallKind::Compensation => &self.compensations,
+        }
     }
 
-    /// Like `next_key`, without regard to corrected arguments.
-    fn key_after_last(&self) -> u32 {
-        let sent = self.attempts.iter().rev().find(|attempt| !attempt.unsent);
-        let Some(attempt) = sent else { return self.attempts.last().map_or(0, |attempt| attempt.key) };
-        let has_failed = attempt.effective_outcome() == Some(Outcome::Failed);
-        let only_asked = attempt.ended_with_question && attempt.outcome == Some(Outcome::Failed);
-        attempt.key + u32::from(has_failed && !only_asked)
+    /// Like `attempts_of`, for a change.
+    pub(super) fn attempts_of_mut(&mut self, kind: CallKind) -> &mut Vec<Attempt> {
+        match kind {
+            CallKind::Run | CallKind::Probe => &mut self.attempts,
+            CallKind::Compensation => &mut self.compensations,
+        }
+    }
+
+    /// The number of the next attempt's idempotency key; corrected arguments advance it too.
+    pub(super) fn next_key(&self) -> u32 {
+        key_after(self.attempts.iter(), false) + u32::from(self.needs_new_key)
     }
 
     /// The tool's question that nobody has answered yet.
@@ -431,18 +280,15 @@ impl StepState {
         last.and_then(|last| last.result)
     }
 
-    pub fn last_compensation(&self) -> Option<&CompensationAttempt> {
+    pub fn last_compensation(&self) -> Option<&Attempt> {
         self.compensations.last()
     }
 
-    /// The number of the idempotency key for the next compensation of an attempt. It advances once the
-    /// previous compensation is settled, and where the attempt's success arrived after that compensation had
-    /// started: a tool that knows the key would do nothing.
+    /// The number of the idempotency key for the next compensation of an attempt. It also advances where the
+    /// attempt's success arrived after a compensation had started: a tool that knows the key would do nothing.
     pub(super) fn next_undo_key(&self, attempt: u32) -> u32 {
-        let earlier = || self.compensations.iter().rev().filter(|undo| undo.attempt == attempt);
-        let Some(last) = earlier().find(|undo| !undo.unsent).or_else(|| earlier().next()) else { return 0 };
-        let keeps_key = last.unsent || last.effective_outcome() == Some(Outcome::Unknown);
-        last.key + u32::from(!keeps_key || self.undo_again.contains(&attempt))
+        let earlier = self.compensations.iter().filter(|undo| undo.undoes == Some(attempt));
+        key_after(earlier, self.undo_again.contains(&attempt))
     }
 
     /// Whether a step that depends on this one is to be undone first.
@@ -450,16 +296,16 @@ impl StepState {
         self.undo_blockers > 0
     }
 
-    /// How often the compensation of an attempt was tried, without free repeats after a takeover.
-    pub fn undo_tries(&self, attempt: u32) -> u32 {
-        let is_free = |undo: &CompensationAttempt| undo.is_proven_unsent() || undo.repeat_after_takeover;
-        let tries = self.compensations.iter().filter(|undo| undo.attempt == attempt && !is_free(undo));
+    /// How often the undo that the newest compensation tried was tried, without free repeats.
+    pub fn undo_tries(&self) -> u32 {
+        let target = self.last_compensation().and_then(|last| last.undoes);
+        let tries = self.compensations.iter().filter(|undo| undo.undoes == target && !undo.is_free());
         tries.count() as u32
     }
 
     /// Whether the newest compensation has not ended.
     pub fn is_compensation_open(&self) -> bool {
-        self.last_compensation().is_some_and(|compensation| compensation.outcome.is_none())
+        self.last_compensation().is_some_and(Attempt::is_open)
     }
 
     /// Indexes of the attempts that may have had an effect and are not undone, oldest first. Attempts of an
@@ -497,6 +343,11 @@ impl StepState {
 impl Execution {
     pub fn step(&self, no: StepNo) -> &StepState {
         &self.steps[no.index()]
+    }
+
+    /// The attempt that a call makes, or that a probe is about.
+    pub(super) fn attempt(&self, call: CallId) -> &Attempt {
+        &self.step(call.step).attempts_of(call.kind)[call.index as usize]
     }
 
     /// The rules for a step: its plan's fields combined with the tool policies.

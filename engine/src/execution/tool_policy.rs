@@ -1,6 +1,6 @@
 //! Applies the tool policies to an execution's timeouts, retries, pins and approvals.
 
-use super::due::CallId;
+use super::due::{CallId, CallKind};
 use super::state::{Execution, UndoApproval};
 use crate::chain::Digest;
 use crate::id::StepNo;
@@ -40,7 +40,7 @@ impl Execution {
     /// Whether a probe that may have been in flight when its process died is sent again: only where it is
     /// known to be read-only, and no more often than any call after a takeover.
     pub(super) fn may_probe_again(&self, call: CallId) -> bool {
-        let lost = self.step(call.step).attempts[call.index as usize].probes_lost;
+        let lost = self.attempt(call).probes_lost;
         self.rules(call.step).probe_repeatable && lost < TAKEOVER_REPEATS_MAX
     }
 
@@ -59,6 +59,15 @@ impl Execution {
     pub fn compensation_retry(&self, compensation: &Compensation) -> RetryPolicy {
         let terms = self.tool_policy(compensation.tool());
         terms.map_or_else(|| compensation.retry.clone(), |terms| terms.restrict_retry(&compensation.retry))
+    }
+
+    /// Whether an attempt with unknown outcome may be sent again without asking.
+    pub(super) fn is_repeatable(&self, call: CallId) -> bool {
+        let compensation = self.plan.step(call.step).compensation.as_ref();
+        match call.kind {
+            CallKind::Run | CallKind::Probe => self.rules(call.step).repeatable,
+            CallKind::Compensation => compensation.is_some_and(|undo| self.is_undo_repeatable(undo)),
+        }
     }
 
     /// Whether a compensation with unknown outcome may be sent again without asking.

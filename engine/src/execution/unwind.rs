@@ -4,7 +4,7 @@
 use super::next::NextAction;
 use super::state::Execution;
 use crate::id::StepNo;
-use crate::policy::{EndStatus, Outcome, Reversibility};
+use crate::policy::{EndStatus, Reversibility};
 
 /// The next action of an unwinding; `None` while it waits for a call, an answer, an approval or a retry.
 pub(super) fn next_unwind_action(execution: &Execution, now_ms: i64) -> Option<NextAction> {
@@ -40,14 +40,8 @@ pub(super) fn may_retry_compensation(execution: &Execution, no: StepNo) -> bool 
     let (Some(spec), Some(last)) = (&execution.plan.step(no).compensation, step.last_compensation()) else {
         return false;
     };
-    let retry = execution.compensation_retry(spec);
-    let is_listed = last.category.is_some_and(|category| retry.on.contains(&category));
-    let is_safe = match last.effective_outcome() {
-        Some(Outcome::Failed) => true,
-        Some(Outcome::Unknown) => execution.is_undo_repeatable(spec),
-        Some(Outcome::Succeeded) | None => false,
-    };
-    is_safe && is_listed && !last.by_agent && step.undo_tries(last.attempt) < retry.max_attempts
+    let repeatable = execution.is_undo_repeatable(spec);
+    last.may_be_retried(&execution.compensation_retry(spec), repeatable, step.undo_tries())
 }
 
 /// Starts the compensation of the newest step that no other step to be undone depends on, if a slot is free.

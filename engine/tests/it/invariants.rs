@@ -360,7 +360,7 @@ fn check_undo_approval(execution: &Execution, no: StepNo) {
         return;
     }
     let last = execution.step(no).last_compensation().expect("one has just started");
-    let approval = execution.step(no).undo_approvals.get(&last.attempt);
+    let approval = last.undoes.and_then(|attempt| execution.step(no).undo_approvals.get(&attempt));
     let sent = last.arguments.map(|arguments| arguments.digest.digest);
     assert!(
         sent.is_none() || approval.is_some_and(|approval| approval.arguments == sent),

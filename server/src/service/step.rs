@@ -4,10 +4,8 @@
 use std::sync::Arc;
 
 use actbook_engine::event::Event;
-use actbook_engine::execution::{
-    Attempt, CompensationAttempt, Execution, LoadedPayloads, PayloadRef, UndoItem,
-};
-use actbook_engine::id::{ExecutionId, Position, StepId, StepNo, StreamId};
+use actbook_engine::execution::{Attempt, Execution, LoadedPayloads, PayloadRef, UndoItem};
+use actbook_engine::id::{ExecutionId, StepId, StepNo, StreamId};
 use actbook_engine::policy::{ErrorCategory, Outcome};
 use serde::Serialize;
 use serde_json::Value;
@@ -111,7 +109,7 @@ impl Service {
             history: state.attempts.iter().map(|attempt| attempt_view(attempt, &values)).collect(),
             approvals: self.load_approvals(found.stream, step).await?,
             to_undo: to_undo.into_iter().filter(|call| call.step.as_str() == step).collect(),
-            compensations: state.compensations.iter().map(|one| compensation_view(one, &values)).collect(),
+            compensations: state.compensations.iter().map(|undo| compensation_view(undo, &values)).collect(),
             waiting: view.waiting.iter().filter(|question| is_own(question)).cloned().collect(),
             step: view.steps.into_iter().nth(no.index()).expect("a view has every step of its plan"),
         })
@@ -120,10 +118,9 @@ impl Service {
     /// Loads the arguments and results of a step's attempts and compensations.
     async fn load_step_values(&self, execution: &Execution, no: StepNo) -> Result<LoadedPayloads, Error> {
         let state = execution.step(no);
-        let attempts = state.attempts.iter().flat_map(|one| [one.arguments, one.result]);
-        let undo = state.compensations.iter().flat_map(|one| [one.arguments, one.result]);
-        let positions: Vec<Position> =
-            attempts.chain(undo).flatten().map(|stored: PayloadRef| stored.position).collect();
+        let attempts = state.attempts.iter().chain(&state.compensations);
+        let stored = attempts.flat_map(|attempt| [attempt.arguments, attempt.result]);
+        let positions = stored.flatten().map(|stored| stored.position).collect();
         let mut values = LoadedPayloads::default();
         self.load_values(positions, &mut values).await?;
         Ok(values)
@@ -193,13 +190,13 @@ fn attempt_view(attempt: &Attempt, values: &LoadedPayloads) -> AttemptView {
     }
 }
 
-fn compensation_view(compensation: &CompensationAttempt, values: &LoadedPayloads) -> CompensationView {
+fn compensation_view(undo: &Attempt, values: &LoadedPayloads) -> CompensationView {
     CompensationView {
-        attempt: compensation.attempt + 1,
-        started_at: format_time(compensation.started_at_ms),
-        outcome: compensation.outcome,
-        category: compensation.category,
-        arguments: stored_value(compensation.arguments, values),
-        result: stored_value(compensation.result, values),
+        attempt: undo.undoes.map_or(0, |attempt| attempt + 1),
+        started_at: format_time(undo.started_at_ms),
+        outcome: undo.outcome,
+        category: undo.category,
+        arguments: stored_value(undo.arguments, values),
+        result: stored_value(undo.result, values),
     }
 }

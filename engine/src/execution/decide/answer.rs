@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
+use super::super::attempt::Attempt;
 use super::super::call_ending::CallEnding;
 use super::super::command::Refusal;
 use super::super::due::{CallId, CallKind};
 use super::super::follow::{LoadedPayloads, MissingPayloads};
 use super::super::questions::allowed_answers;
-use super::super::state::{Attempt, Execution, Phase};
+use super::super::state::{Execution, Phase};
 use super::super::{NewEvent, tool_question};
 use super::{Rejection, find_step, to_json_bytes, wrong_status_refusal};
 use crate::bind::ValueTemplate;
@@ -127,7 +128,7 @@ fn check_corrected_arguments(
     }
     let settled_now = state.last_counted_index().filter(|_| answer == StepAnswer::DidNotHappen);
     let stays_unknown = |(index, attempt): (usize, &Attempt)| {
-        attempt.effective_outcome() == Some(Outcome::Unknown) && settled_now != u32::try_from(index).ok()
+        attempt.is_unknown() && settled_now != u32::try_from(index).ok()
     };
     if state.attempts.iter().enumerate().any(stays_unknown) {
         let message =

@@ -1,6 +1,7 @@
 //! Folds the answers of a person or an agent about a step, or about its compensation.
 
-use super::super::state::{Attempt, Execution, PayloadRef, ProbeState, QuestionReply, StopReason};
+use super::super::attempt::{Attempt, QuestionReply};
+use super::super::state::{Execution, PayloadRef, StopReason};
 use super::{RecordedEvent, is_undoing};
 use crate::event::{self, PayloadDigest};
 use crate::id::StepNo;
@@ -71,7 +72,7 @@ impl Execution {
             for (index, attempt) in step.attempts.iter_mut().enumerate() {
                 // Idempotent attempts with one key are one call to the tool, so the answer covers them all.
                 let is_covered = index as u32 == newest || (idempotent && attempt.key == key);
-                if is_covered && attempt.effective_outcome() == Some(Outcome::Unknown) {
+                if is_covered && attempt.is_unknown() {
                     attempt.settled = Some(false);
                 }
             }
@@ -91,7 +92,7 @@ impl Execution {
         let step = self.step(no);
         let tried =
             step.last_compensation().filter(|last| last.effective_outcome() != Some(Outcome::Succeeded));
-        tried.map(|last| last.attempt).or_else(|| step.attempts_to_undo(self.rules(no)).last().copied())
+        tried.and_then(|last| last.undoes).or_else(|| step.attempts_to_undo(self.rules(no)).last().copied())
     }
 
     /// The answer says that the step's effect happened: settles an unknown attempt as succeeded; after a
@@ -100,31 +101,19 @@ impl Execution {
         let step = &mut self.steps[no.index()];
         let key = step.next_key();
         match step.last_counted_index().map(|newest| &mut step.attempts[newest as usize]) {
-            Some(last) if last.effective_outcome() == Some(Outcome::Unknown) => {
+            Some(last) if last.is_unknown() => {
                 last.settled = Some(true);
                 last.result = output;
             }
             Some(_) | None => step.attempts.push(Attempt {
                 key,
                 by_agent: true,
-                forced: false,
                 arguments: step.attempts.last().and_then(|last| last.arguments),
-                pin: None,
                 outcome: Some(Outcome::Succeeded),
-                category: None,
                 result: output,
-                settled: None,
-                late_outcome: None,
-                probe: ProbeState::None,
-                probes_lost: 0,
-                unsent: false,
-                takeover: false,
-                repeat_after_takeover: false,
-                ended_with_question: false,
-                reply: None,
-                task_handle: None,
                 started_at_ms: at_ms,
                 ended_at_ms: Some(at_ms),
+                ..Attempt::default()
             }),
         }
         self.succeed_step(no, at_ms);
@@ -141,8 +130,7 @@ impl Execution {
                 self.set_status(no, StepStatus::CompensationFailed, None);
             }
             StepAnswer::Happened => {
-                if let Some(last) = step.compensations.last_mut().filter(|last| Some(last.attempt) == target)
-                {
+                if let Some(last) = step.compensations.last_mut().filter(|last| last.undoes == target) {
                     last.settled = Some(true);
                 }
                 step.undone_attempts.extend(target);

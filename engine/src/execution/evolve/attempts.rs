@@ -1,9 +1,9 @@
-//! Folds the start and end of attempts and of their probes.
+//! Folds the start and end of attempts, at a step or at its compensation, and of probes.
 
-use std::sync::Arc;
-
+use super::super::attempt::{Attempt, ProbeState};
+use super::super::call_ending::CallEnding;
 use super::super::due::{CallId, CallKind};
-use super::super::state::{Attempt, Execution, PayloadRef, ProbeState, StepFailure};
+use super::super::state::{Execution, PayloadRef, StepFailure};
 use super::super::tool_policy::TAKEOVER_REPEATS_MAX;
 use crate::event::{self, ProbeFinding};
 use crate::id::{StepId, StepNo};
@@ -19,66 +19,103 @@ impl Execution {
         let no = self.find_step(&event.step)?;
         let by_agent = self.plan.step(no).is_agent_step();
         let step = &mut self.steps[no.index()];
-        if event.attempt as usize != step.attempts.len() + 1 {
-            return Err(format!("attempt {} of `{}` is out of turn", event.attempt, event.step));
-        }
-        // An answered `retry` also covers the automatic attempts that follow it.
-        let continues_forced =
-            step.status() == StepStatus::Running && step.last_attempt().is_some_and(|last| last.forced);
-        // An automatic retry is the same call, and sends the same reply along.
-        let inherited = step.last_attempt().and_then(|last| last.reply);
-        let inherited = inherited.filter(|_| step.status() == StepStatus::Running);
+        // An automatic attempt after an answered `retry` or a reply is the same call: it sends the same reply.
+        let repeated = step.last_attempt().filter(|_| step.status() == StepStatus::Running);
         let earlier = if step.approved {
             step.approval_arguments
         } else {
             step.last_attempt().and_then(|last| last.arguments)
         };
-        step.attempts.push(Attempt {
+        let attempt = Attempt {
             key: step.next_key(),
             by_agent,
-            forced: step.forced || continues_forced,
+            forced: step.forced || repeated.is_some_and(|last| last.forced),
             arguments: arguments.or(earlier),
             pin: step.approval_pin.filter(|_| step.approved),
-            outcome: None,
-            category: None,
-            result: None,
-            settled: None,
-            late_outcome: None,
-            probe: ProbeState::None,
-            probes_lost: 0,
-            unsent: false,
-            takeover: false,
-            repeat_after_takeover: false,
-            ended_with_question: false,
-            reply: step.next_reply.take().or(inherited),
-            task_handle: None,
+            reply: step.next_reply.or(repeated.and_then(|last| last.reply)),
             started_at_ms: at_ms,
-            ended_at_ms: None,
-        });
+            ..Attempt::default()
+        };
+        step.next_reply = None;
         (step.forced, step.needs_new_key) = (false, false);
-        step.retry_at_ms = None;
         (step.agent_started_at_ms, step.claim) = (None, None);
         step.former_holders.clear();
         step.tries += 1;
         step.started_at_ms.get_or_insert(at_ms);
         step.ended_at_ms = None;
         self.calls_made += u32::from(!by_agent);
-        self.open_call(CallId { step: no, kind: CallKind::Run, index: event.attempt - 1 }, by_agent);
         let status = if by_agent { StepStatus::AwaitingAgent } else { StepStatus::Running };
+        self.start_attempt(no, CallKind::Run, event.attempt, attempt, status)
+    }
+
+    /// Adds an attempt that has started at a step or at its compensation; `number` counts from 1.
+    pub(super) fn start_attempt(
+        &mut self,
+        no: StepNo,
+        kind: CallKind,
+        number: u32,
+        attempt: Attempt,
+        status: StepStatus,
+    ) -> Result<(), String> {
+        let by_agent = attempt.by_agent;
+        let step = &mut self.steps[no.index()];
+        let attempts = step.attempts_of_mut(kind);
+        if number as usize != attempts.len() + 1 {
+            return Err(format!("{} {number} of `{}` is out of turn", kind.noun(), self.step_id(no)));
+        }
+        attempts.push(attempt);
+        step.retry_at_ms = None;
+        self.open_call(CallId { step: no, kind, index: number - 1 }, by_agent);
         self.set_status(no, status, None);
         Ok(())
     }
 
-    /// Finds an attempt by its number, from 1: the step, the attempt's index and the attempt itself.
+    /// Finds an attempt at a step or at its compensation by its number, from 1.
     pub(super) fn find_attempt(
         &mut self,
         step: &StepId,
-        attempt: u32,
-    ) -> Result<(StepNo, u32, &mut Attempt), String> {
+        kind: CallKind,
+        number: u32,
+    ) -> Result<(CallId, &mut Attempt), String> {
         let no = self.find_step(step)?;
-        let index = attempt.checked_sub(1).ok_or("attempts count from 1")?;
-        let found = self.steps[no.index()].attempts.get_mut(index as usize);
-        Ok((no, index, found.ok_or_else(|| format!("`{step}` has no attempt {attempt}"))?))
+        let attempts = self.steps[no.index()].attempts_of_mut(kind);
+        let index = number.checked_sub(1).filter(|index| (*index as usize) < attempts.len());
+        let index = index.ok_or_else(|| format!("`{step}` has no {} {number}", kind.noun()))?;
+        Ok((CallId { step: no, kind, index }, &mut attempts[index as usize]))
+    }
+
+    /// Records the end of an attempt at a step or at its compensation. Returns whether the attempt counts
+    /// against no limit of tries.
+    pub(super) fn end_attempt(
+        &mut self,
+        call: CallId,
+        ending: CallEnding,
+        result: Option<PayloadRef>,
+        at_ms: i64,
+    ) -> Result<bool, String> {
+        let may_repeat = ending.takeover
+            && ending.outcome == Outcome::Unknown
+            && self.is_repeatable(call)
+            && self.step(call.step).takeover_repeats < TAKEOVER_REPEATS_MAX;
+        let step = &mut self.steps[call.step.index()];
+        let attempt = &mut step.attempts_of_mut(call.kind)[call.index as usize];
+        if !attempt.is_open() {
+            let (noun, number) = (call.kind.noun(), call.index + 1);
+            return Err(format!("{noun} {number} of `{}` has ended before", self.step_id(call.step)));
+        }
+        attempt.outcome = Some(ending.outcome);
+        attempt.category = ending.category;
+        attempt.result = result;
+        attempt.unsent = ending.unsent;
+        attempt.takeover = ending.takeover;
+        attempt.ended_with_question = ending.asks;
+        attempt.ended_at_ms = Some(at_ms);
+        attempt.repeat_after_takeover = may_repeat;
+        let is_free = attempt.is_free();
+        step.takeover_repeats += u32::from(may_repeat);
+        step.not_before_ms = ending.retry_after_ms.map(|wait| at_ms.saturating_add_unsigned(wait));
+        self.close_call(call);
+        Ok(is_free)
     }
 
     pub(super) fn attempt_ended(
@@ -87,36 +124,19 @@ impl Execution {
         result: Option<PayloadRef>,
         at_ms: i64,
     ) -> Result<(), String> {
-        let (no, index, _) = self.find_attempt(&event.step, event.attempt)?;
-        let may_repeat = self.rules(no).repeatable && self.step(no).takeover_repeats < TAKEOVER_REPEATS_MAX;
-        let attempt = &mut self.steps[no.index()].attempts[index as usize];
-        if !attempt.is_open() {
-            return Err(format!("attempt {} of `{}` has ended before", event.attempt, event.step));
-        }
-        attempt.outcome = Some(event.outcome);
-        attempt.category = event.category;
-        attempt.result = result;
-        attempt.unsent = event.unsent;
-        attempt.takeover = event.takeover;
-        attempt.ended_with_question = event.asks;
-        attempt.ended_at_ms = Some(at_ms);
-        attempt.repeat_after_takeover = event.takeover && event.outcome == Outcome::Unknown && may_repeat;
-        let (repeats, is_free) =
-            (attempt.repeat_after_takeover, attempt.is_proven_unsent() || attempt.repeat_after_takeover);
-        let by_agent = attempt.by_agent;
-        self.close_call(CallId { step: no, kind: CallKind::Run, index });
-        self.calls_made -= u32::from(event.unsent && !by_agent);
-        let step = &mut self.steps[no.index()];
+        let (call, attempt) = self.find_attempt(&event.step, CallKind::Run, event.attempt)?;
+        let is_uncounted_call = event.unsent && !attempt.by_agent;
+        let is_free = self.end_attempt(call, event.into(), result, at_ms)?;
+        self.calls_made -= u32::from(is_uncounted_call);
+        let step = &mut self.steps[call.step.index()];
         step.tries -= u32::from(is_free);
-        step.takeover_repeats += u32::from(repeats);
-        step.not_before_ms = event.retry_after_ms.map(|wait| at_ms.saturating_add_unsigned(wait));
         step.has_open_question = event.asks;
-        if event.outcome != Outcome::Succeeded {
+        if event.outcome == Outcome::Succeeded {
+            self.succeed_step(call.step, at_ms);
+        } else {
             step.error = event.category.map(|category| StepFailure { category, detail: result });
-            self.after_unsuccessful_attempt(no);
-            return Ok(());
+            self.after_unsuccessful_attempt(call.step);
         }
-        self.succeed_step(no, at_ms);
         Ok(())
     }
 
@@ -135,14 +155,12 @@ impl Execution {
 
     /// Stores the handle of the server's task that performs an attempt or a compensation.
     pub(super) fn task_accepted(&mut self, event: &event::TaskAccepted) -> Result<(), String> {
-        let task: Arc<str> = event.task.as_str().into();
-        match (event.attempt, event.compensation) {
-            (Some(attempt), None) => self.find_attempt(&event.step, attempt)?.2.task_handle = Some(task),
-            (None, Some(compensation)) => {
-                self.find_compensation(&event.step, compensation)?.2.task_handle = Some(task);
-            }
+        let (kind, number) = match (event.attempt, event.compensation) {
+            (Some(attempt), None) => (CallKind::Run, attempt),
+            (None, Some(compensation)) => (CallKind::Compensation, compensation),
             (Some(_), Some(_)) | (None, None) => return Err("a task is one call's".into()),
-        }
+        };
+        self.find_attempt(&event.step, kind, number)?.1.task_handle = Some(event.task.as_str().into());
         Ok(())
     }
 
@@ -151,11 +169,11 @@ impl Execution {
         event: &event::ProbeStarted,
         arguments: PayloadRef,
     ) -> Result<(), String> {
-        let (no, index, attempt) = self.find_attempt(&event.step, event.attempt)?;
+        let (call, attempt) = self.find_attempt(&event.step, CallKind::Probe, event.attempt)?;
         attempt.probe = ProbeState::Open { arguments };
         self.calls_made += 1;
-        self.open_call(CallId { step: no, kind: CallKind::Probe, index }, false);
-        self.refresh(no);
+        self.open_call(call, false);
+        self.refresh(call.step);
         Ok(())
     }
 
@@ -165,31 +183,24 @@ impl Execution {
         result: Option<PayloadRef>,
         at_ms: i64,
     ) -> Result<(), String> {
-        let (no, index, attempt) = self.find_attempt(&event.step, event.attempt)?;
-        let is_unknown = attempt.effective_outcome() == Some(Outcome::Unknown);
-        attempt.probes_lost += u32::from(event.found == ProbeFinding::Lost);
-        attempt.probe = match event.found {
-            ProbeFinding::Lost => ProbeState::None,
-            ProbeFinding::Happened | ProbeFinding::DidNotHappen | ProbeFinding::Error => {
-                ProbeState::Done(event.found)
-            }
-        };
+        let (call, attempt) = self.find_attempt(&event.step, CallKind::Probe, event.attempt)?;
         let happened = match event.found {
             ProbeFinding::Happened => Some(true),
             ProbeFinding::DidNotHappen => Some(false),
             ProbeFinding::Error | ProbeFinding::Lost => None,
         };
-        if is_unknown && happened.is_some() {
+        let is_lost = event.found == ProbeFinding::Lost;
+        attempt.probes_lost += u32::from(is_lost);
+        attempt.probe = if is_lost { ProbeState::None } else { ProbeState::Done(event.found) };
+        let settles = attempt.is_unknown() && happened.is_some();
+        if settles {
             attempt.settled = happened;
-            if happened == Some(true) {
-                attempt.result = result;
-            }
+            attempt.result = if happened == Some(true) { result } else { attempt.result };
         }
-        self.close_call(CallId { step: no, kind: CallKind::Probe, index });
-        self.refresh(no);
-        let status = self.step(no).status();
-        if is_unknown && happened.is_some() && status == StepStatus::Unknown {
-            self.settle_from_attempts(no, at_ms);
+        self.close_call(call);
+        self.refresh(call.step);
+        if settles && self.step(call.step).status() == StepStatus::Unknown {
+            self.settle_from_attempts(call.step, at_ms);
         }
         Ok(())
     }

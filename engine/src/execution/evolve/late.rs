@@ -1,5 +1,6 @@
 //! Folds late outcomes: an attempt is settled after its end, and a failure may be cleared by it.
 
+use super::super::due::{CallId, CallKind};
 use super::super::state::{Execution, PayloadRef, StepFailure, UnwindProposal};
 use super::is_undoing;
 use crate::event;
@@ -46,9 +47,9 @@ impl Execution {
         result: Option<PayloadRef>,
         at_ms: i64,
     ) -> Result<(), String> {
-        let (no, index, attempt) = self.find_attempt(&event.step, event.attempt)?;
-        let was_unknown = attempt.effective_outcome() == Some(Outcome::Unknown);
-        attempt.late_outcome = Some(event.outcome);
+        let (CallId { step: no, index, .. }, attempt) =
+            self.find_attempt(&event.step, CallKind::Run, event.attempt)?;
+        let was_unknown = attempt.record_late(event.outcome);
         let succeeded = event.outcome == Outcome::Succeeded;
         if succeeded || was_unknown {
             attempt.result = result;
@@ -72,7 +73,8 @@ impl Execution {
     fn schedule_undo_again(&mut self, no: StepNo, index: u32) {
         let rules = self.rules(no);
         let step = &mut self.steps[no.index()];
-        if step.compensations.iter().any(|undo| step.have_same_effect(rules, undo.attempt, index)) {
+        let undone = step.compensations.iter().filter_map(|undo| undo.undoes);
+        if undone.into_iter().any(|other| step.have_same_effect(rules, other, index)) {
             let others = step
                 .undone_attempts
                 .iter()

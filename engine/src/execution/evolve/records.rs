@@ -1,8 +1,8 @@
 //! Folds what agents recorded: actions and decisions beside the plan, and steps that an agent undid itself.
 
-use super::super::state::{
-    ANNOTATIONS_MAX, Annotation, AnnotationKind, CompensationAttempt, Execution, PayloadRef,
-};
+use super::super::attempt::Attempt;
+use super::super::due::CallKind;
+use super::super::state::{ANNOTATIONS_MAX, Annotation, AnnotationKind, Execution, PayloadRef};
 use super::RecordedEvent;
 use crate::event;
 use crate::id::{StepId, StepNo};
@@ -57,13 +57,10 @@ impl Execution {
         at_ms: i64,
     ) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
-        for attempt in &event.attempts {
-            let attempt = attempt.checked_sub(1).ok_or("attempts count from 1")?;
-            if attempt as usize >= self.step(no).attempts.len() {
-                return Err(format!("`{}` has no attempt {}", event.step, attempt + 1));
-            }
+        for number in &event.attempts {
+            let (undone, _) = self.find_attempt(&event.step, CallKind::Run, *number)?;
             if !event.failed {
-                self.mark_undone_by_hand(no, attempt, at_ms);
+                self.mark_undone_by_hand(no, undone.index, at_ms);
             }
         }
         if event.failed {
@@ -80,9 +77,14 @@ impl Execution {
     fn mark_undone_by_hand(&mut self, no: StepNo, attempt: u32, at_ms: i64) {
         let rules = self.rules(no);
         let step = &mut self.steps[no.index()];
-        let key = step.next_undo_key(attempt);
-        let compensation = CompensationAttempt::new(attempt, key, true, None, None, at_ms);
-        step.compensations.push(CompensationAttempt { outcome: Some(Outcome::Succeeded), ..compensation });
+        step.compensations.push(Attempt {
+            undoes: Some(attempt),
+            key: step.next_undo_key(attempt),
+            by_agent: true,
+            outcome: Some(Outcome::Succeeded),
+            started_at_ms: at_ms,
+            ..Attempt::default()
+        });
         let others = step.undo_again.iter().copied();
         step.undo_again = others.filter(|other| !step.have_same_effect(rules, *other, attempt)).collect();
         step.undone_attempts.insert(attempt);

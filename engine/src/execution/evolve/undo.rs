@@ -1,13 +1,11 @@
 //! Folds the unwinding, and the start, the end and the late outcome of compensations.
 
-use super::super::due::{CallId, CallKind};
-use super::super::state::{
-    CompensationAttempt, Execution, PayloadRef, Phase, StepFailure, UndoApproval, UnwindProposal,
-};
-use super::super::tool_policy::TAKEOVER_REPEATS_MAX;
+use super::super::attempt::Attempt;
+use super::super::due::CallKind;
+use super::super::state::{Execution, PayloadRef, Phase, StepFailure, UndoApproval, UnwindProposal};
 use super::super::unwind;
 use crate::event::{self, UndoCall};
-use crate::id::{Position, StepId, StepNo};
+use crate::id::{Position, StepNo};
 use crate::plan::CompensationWork;
 use crate::policy::{ErrorCategory, Outcome, StepStatus};
 
@@ -86,44 +84,30 @@ impl Execution {
         let plan = self.plan.clone();
         let spec = plan.step(no).compensation.as_ref().ok_or("the step has no compensation")?;
         let by_agent = matches!(spec.work, CompensationWork::Action { .. });
-        let attempt = event.attempt.checked_sub(1).ok_or("attempts count from 1")?;
+        let target = event.attempt.checked_sub(1).ok_or("attempts count from 1")?;
         let rules = self.rules(no);
         let step = &mut self.steps[no.index()];
-        if event.compensation as usize != step.compensations.len() + 1 {
-            return Err(format!("compensation {} of `{}` is out of turn", event.compensation, event.step));
-        }
-        let key = step.next_undo_key(attempt);
-        let pin = step.undo_approvals.get(&attempt).and_then(|approval| approval.pin);
-        step.compensations.push(CompensationAttempt::new(attempt, key, by_agent, arguments, pin, at_ms));
+        let attempt = Attempt {
+            undoes: Some(target),
+            key: step.next_undo_key(target),
+            by_agent,
+            arguments,
+            pin: step.undo_approvals.get(&target).and_then(|approval| approval.pin),
+            started_at_ms: at_ms,
+            ..Attempt::default()
+        };
         step.undo_retry = false;
-        step.retry_at_ms = None;
         // Until this compensation has succeeded, no attempt with the same effect counts as undone. It covers
         // every success that was known before it started.
         let same_effect: Vec<u32> = (0..step.attempts.len() as u32)
-            .filter(|other| step.have_same_effect(rules, *other, attempt))
+            .filter(|other| step.have_same_effect(rules, *other, target))
             .collect();
         for other in same_effect {
             step.undo_again.remove(&other);
             step.undone_attempts.remove(&other);
         }
-        self.open_call(
-            CallId { step: no, kind: CallKind::Compensation, index: event.compensation - 1 },
-            by_agent,
-        );
-        self.set_status(no, StepStatus::Compensating, None);
-        Ok(())
-    }
-
-    /// Finds a compensation by its number, from 1: the step, the compensation's index and the compensation.
-    pub(super) fn find_compensation(
-        &mut self,
-        step: &StepId,
-        compensation: u32,
-    ) -> Result<(StepNo, u32, &mut CompensationAttempt), String> {
-        let no = self.find_step(step)?;
-        let index = compensation.checked_sub(1).ok_or("compensations count from 1")?;
-        let found = self.steps[no.index()].compensations.get_mut(index as usize);
-        Ok((no, index, found.ok_or_else(|| format!("`{step}` has no compensation {compensation}"))?))
+        let (kind, status) = (CallKind::Compensation, StepStatus::Compensating);
+        self.start_attempt(no, kind, event.compensation, attempt, status)
     }
 
     pub(super) fn compensation_ended(
@@ -132,26 +116,11 @@ impl Execution {
         result: Option<PayloadRef>,
         at_ms: i64,
     ) -> Result<(), String> {
-        let (no, index, _) = self.find_compensation(&event.step, event.compensation)?;
-        let may_repeat = self.may_repeat_undo(no);
-        let undo = &mut self.steps[no.index()].compensations[index as usize];
-        if undo.outcome.is_some() {
-            return Err(format!("compensation {} of `{}` has ended before", event.compensation, event.step));
-        }
-        undo.outcome = Some(event.outcome);
-        undo.category = event.category;
-        undo.result = result;
-        undo.unsent = event.unsent;
-        undo.takeover = event.takeover;
-        undo.repeat_after_takeover = event.takeover && event.outcome == Outcome::Unknown && may_repeat;
-        let (attempt, repeats) = (undo.attempt, undo.repeat_after_takeover);
-        let is_free = repeats || undo.is_proven_unsent();
-        self.steps[no.index()].takeover_repeats += u32::from(repeats);
-        self.close_call(CallId { step: no, kind: CallKind::Compensation, index });
-        let not_before_ms = event.retry_after_ms.map(|wait| at_ms.saturating_add_unsigned(wait));
-        self.steps[no.index()].not_before_ms = not_before_ms;
+        let (call, undo) = self.find_attempt(&event.step, CallKind::Compensation, event.compensation)?;
+        let (no, undoes) = (call.step, undo.undoes);
+        let is_free = self.end_attempt(call, event.into(), result, at_ms)?;
         if event.outcome == Outcome::Succeeded {
-            self.steps[no.index()].undone_attempts.insert(attempt);
+            self.steps[no.index()].undone_attempts.extend(undoes);
             self.after_undo(no, at_ms);
         } else if is_free {
             self.steps[no.index()].undo_retry = true;
@@ -159,18 +128,11 @@ impl Execution {
         } else {
             let retries = unwind::may_retry_compensation(self, no) && self.stop.is_none();
             let status = if retries { StepStatus::Compensating } else { StepStatus::CompensationFailed };
-            self.steps[no.index()].error =
-                event.category.map(|category| StepFailure { category, detail: result });
+            let error = event.category.map(|category| StepFailure { category, detail: result });
+            self.steps[no.index()].error = error;
             self.set_status(no, status, None);
         }
         Ok(())
-    }
-
-    /// Whether a compensation that a takeover left unknown may be sent again without asking.
-    fn may_repeat_undo(&self, no: StepNo) -> bool {
-        let spec = self.plan.step(no).compensation.as_ref();
-        let is_repeatable = spec.is_some_and(|spec| self.is_undo_repeatable(spec));
-        is_repeatable && self.step(no).takeover_repeats < TAKEOVER_REPEATS_MAX
     }
 
     /// After a successful undo: the step is compensated once none of its attempts is left to undo.
@@ -190,21 +152,20 @@ impl Execution {
         result: Option<PayloadRef>,
         at_ms: i64,
     ) -> Result<(), String> {
-        let (no, index, undo) = self.find_compensation(&event.step, event.compensation)?;
-        let was_unknown = undo.effective_outcome() == Some(Outcome::Unknown);
-        undo.late_outcome = Some(event.outcome);
+        let (call, undo) = self.find_attempt(&event.step, CallKind::Compensation, event.compensation)?;
+        let was_unknown = undo.record_late(event.outcome);
         undo.result = result.or(undo.result);
-        let attempt = undo.attempt;
+        let (no, undoes) = (call.step, undo.undoes);
         let step = &mut self.steps[no.index()];
-        let is_newest = index as usize + 1 == step.compensations.len();
+        let is_newest = call.index as usize + 1 == step.compensations.len();
         let is_unfinished =
             matches!(step.status(), StepStatus::CompensationFailed | StepStatus::Compensating);
         let succeeded = event.outcome == Outcome::Succeeded;
         if (was_unknown || succeeded) && is_newest && is_unfinished {
-            step.compensations[index as usize].settled = Some(succeeded);
+            step.compensations[call.index as usize].settled = Some(succeeded);
             if succeeded {
                 step.left_in_place = false;
-                step.undone_attempts.insert(attempt);
+                step.undone_attempts.extend(undoes);
                 self.after_undo(no, at_ms);
             }
         }

@@ -138,7 +138,7 @@ impl Simulation {
             .last_compensation()
             .filter(|last| last.by_agent && last.outcome != Some(Outcome::Succeeded))
         {
-            Some(last) => vec![last.attempt],
+            Some(last) => last.undoes.into_iter().collect(),
             None => step.attempts_to_undo(rules),
         };
         for attempt in targets {
@@ -371,7 +371,7 @@ impl Simulation {
         let tried =
             step.last_compensation().filter(|one| one.effective_outcome() != Some(Outcome::Succeeded));
         let next = step.attempts_to_undo(self.execution().rules(no)).last().copied();
-        let undone = tried.map(|one| one.attempt).or(next);
+        let undone = tried.and_then(|one| one.undoes).or(next);
         let is_statement = matches!(answer, StepAnswer::Happened | StepAnswer::DidNotHappen);
         let mut by_hand = false;
         match status {

@@ -63,8 +63,8 @@ impl World {
     pub fn apply_effect(&mut self, execution: &Execution, call: CallId) {
         match call.kind {
             CallKind::Compensation => {
-                let target = execution.step(call.step).compensations[call.index as usize].attempt;
-                self.remove_effect(execution, call.step, target);
+                let target = execution.step(call.step).compensations[call.index as usize].undoes;
+                self.remove_effect(execution, call.step, target.expect("it undoes an attempt"));
             }
             CallKind::Run if execution.rules(call.step).read_only => {}
             CallKind::Run => {
