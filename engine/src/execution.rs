@@ -37,7 +37,7 @@ pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};
 pub use questions::{Question, QuestionSubject, allowed_answers, questions};
 pub use state::{
     ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalGate, Execution, PayloadRef, Phase, StepFailure,
-    StepState, StopReason, UndoApproval, UnwindProposal,
+    StepState, UndoApproval, UnwindProposal,
 };
 
 use crate::event::Event;

@@ -7,10 +7,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
 use super::attempt::{ProbeState, QuestionReply};
-use super::state::{Execution, PayloadRef, StopReason};
+use super::state::{Execution, PayloadRef};
 use crate::chain::Digest;
 use crate::id::StepNo;
 use crate::plan::{StepWork, TOOL_TIMEOUT_MS};
+use crate::policy::EndStatus;
 
 /// What a call is for: a step's attempt, its probe, or its compensation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,7 +113,7 @@ fn due_call(execution: &Execution, id: CallId) -> DueCall {
         timeout_ms: execution.call_timeout_ms(tool, timeout_ms.unwrap_or(TOOL_TIMEOUT_MS)),
         pin: approved_pin.or_else(|| execution.pin(tool)),
         pin_approved: approved_pin.is_some(),
-        cancel_requested: execution.stop == Some(StopReason::Cancel),
+        cancel_requested: execution.stop == Some(EndStatus::Cancelled),
         started_at_ms: sent.map_or(execution.last_entry_at_ms, |sent| sent.started_at_ms),
         task_handle: sent.and_then(|sent| sent.task_handle.clone()),
         reply: sent.and_then(|sent| sent.reply),

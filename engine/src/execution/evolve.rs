@@ -10,9 +10,7 @@ mod undo;
 use std::sync::Arc;
 
 use super::claim::Claim;
-use super::state::{
-    ApprovalGate, Execution, PayloadRef, Phase, StepFailure, StepState, StopReason, UnwindProposal,
-};
+use super::state::{ApprovalGate, Execution, PayloadRef, Phase, StepFailure, StepState, UnwindProposal};
 use crate::event::{self, Event, ExecutionStarted, PayloadDigest};
 use crate::id::{Epoch, Position, StepId, StepNo};
 use crate::plan::Plan;
@@ -131,7 +129,7 @@ impl Execution {
             Event::PinMoved(event) => self.pin_moved(event),
             Event::PlanApprovalAsked(_) => self.gate = ApprovalGate::Asked,
             Event::PlanApproved(_) => self.gate = ApprovalGate::Open,
-            Event::PlanRejected(_) => self.set_stop(StopReason::Cancel),
+            Event::PlanRejected(_) => self.set_stop(EndStatus::Cancelled),
             Event::ApprovalAsked(event) => self.approval_asked(event, event.arguments.map(payload_ref))?,
             Event::StepApproved(event) => self.step_approved(&event.step)?,
             Event::StepRejected(event) => self.step_rejected(event, at_ms)?,
@@ -160,7 +158,7 @@ impl Execution {
             }
             Event::Paused(_) => self.paused = true,
             Event::Resumed(_) => self.paused = false,
-            Event::CancelAsked(_) => self.set_stop(StopReason::Cancel),
+            Event::CancelAsked(_) => self.set_stop(EndStatus::Cancelled),
             Event::Decided(event) => self.decided(event, recorded)?,
             Event::UndoAsked(_) => self.undo_requested = true,
             Event::UnwindProposed(event) => self.unwind_proposed(event, recorded.position),
@@ -201,8 +199,8 @@ impl Execution {
     }
 
     /// Stops the execution for good: nothing more starts, and a pause or a proposed undo is void.
-    fn set_stop(&mut self, stop: StopReason) {
-        self.stop = Some(stop);
+    fn set_stop(&mut self, end: EndStatus) {
+        self.stop = Some(end);
         self.paused = false;
         (self.proposal, self.undo_requested) = (UnwindProposal::None, false);
     }

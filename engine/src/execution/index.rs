@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::attempt::{Attempt, ProbeState};
 use super::due::{CallId, CallKind};
-use super::state::{Execution, Phase, StepState, StopReason};
+use super::state::{Execution, Phase, StepState};
 use crate::id::StepNo;
 use crate::plan::{Dependency, Step};
-use crate::policy::{FailureAction, Outcome, StepStatus};
+use crate::policy::{EndStatus, FailureAction, Outcome, StepStatus};
 use crate::tool_policy::StepRules;
 
 /// The start order of a ready step: negated priority (0 at concurrency 1), then list order.
@@ -321,7 +321,7 @@ impl Execution {
 
     /// Whether the execution was abandoned by an answer.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.stop == Some(StopReason::Abandon)
+        self.stop == Some(EndStatus::Failed)
     }
 
     /// Whether a call that is not a compensation is in flight.

@@ -3,7 +3,7 @@
 
 use super::due::{CallId, CallKind, agent_deadline_ms};
 use super::index::Rank;
-use super::state::{ApprovalGate, Execution, Phase, StopReason, UnwindProposal};
+use super::state::{ApprovalGate, Execution, Phase, UnwindProposal};
 use super::unwind;
 use crate::id::StepNo;
 use crate::policy::{EndStatus, ErrorCategory, FailureAction, OnFailure, Outcome, StepStatus};
@@ -52,7 +52,7 @@ pub(super) fn next_action(execution: &Execution, now_ms: i64) -> Option<NextActi
         .or_else(|| next_probe(execution))
         .or_else(|| execution.index.settling.iter().find_map(|no| settle_or_retry(execution, *no, now_ms)))
         .or_else(|| match (execution.stop, execution.phase) {
-            (Some(stop), _) => finish_stop(execution, stop),
+            (Some(end), _) => finish_stop(execution, end),
             (None, Phase::Unwind) => unwind::next_unwind_action(execution, now_ms),
             (None, Phase::Forward) if execution.is_held_for_undo() => propose_unwind(execution),
             (None, Phase::Forward) => next_forward_action(execution),
@@ -133,7 +133,7 @@ fn may_retry(execution: &Execution, no: StepNo) -> bool {
 }
 
 /// Ends a cancelled or abandoned execution once no call is in flight.
-fn finish_stop(execution: &Execution, stop: StopReason) -> Option<NextAction> {
+fn finish_stop(execution: &Execution, end: EndStatus) -> Option<NextAction> {
     if !execution.index.open_tool_calls.is_empty() {
         return None;
     }
@@ -141,10 +141,7 @@ fn finish_stop(execution: &Execution, stop: StopReason) -> Option<NextAction> {
         let is_compensating = |no: &StepNo| execution.step(*no).status() == StepStatus::Compensating;
         return execution.step_numbers().find(is_compensating).map(NextAction::GiveUpCompensation);
     }
-    Some(NextAction::End(match stop {
-        StopReason::Cancel => EndStatus::Cancelled,
-        StopReason::Abandon => EndStatus::Failed,
-    }))
+    Some(NextAction::End(end))
 }
 
 /// The next action before any unwinding: handle failures, start steps, then conclude.

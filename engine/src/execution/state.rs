@@ -29,13 +29,6 @@ pub enum Phase {
     Unwind,
 }
 
-/// Why the execution was stopped for good: nothing more starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
-    Cancel,
-    Abandon,
-}
-
 /// The approval of the whole plan: `Due` is to be asked for, `Asked` waits, `Open` is given or not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalGate {
@@ -85,7 +78,8 @@ pub struct Execution {
     /// The node that drives; `None` before the first claim.
     pub node: Option<NodeId>,
     pub paused: bool,
-    pub stop: Option<StopReason>,
+    /// Cancelled or abandoned: nothing more starts, and this is the status once no call is in flight.
+    pub stop: Option<EndStatus>,
     pub phase: Phase,
     pub ended: Option<EndStatus>,
     pub gate: ApprovalGate,

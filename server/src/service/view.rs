@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use actbook_engine::event::ReportedStatus;
 use actbook_engine::execution::{
-    Annotation, AnnotationKind, Brief, Execution, LoadedPayloads, PayloadRef, StepState, StopReason, brief,
+    Annotation, AnnotationKind, Brief, Execution, LoadedPayloads, PayloadRef, StepState, brief,
 };
 use actbook_engine::id::{ExecutionId, Position, StepId, StepNo, StreamId};
 use actbook_engine::plan::StepWork;
-use actbook_engine::policy::{ErrorCategory, ExecutionStatus, StepStatus};
+use actbook_engine::policy::{EndStatus, ErrorCategory, ExecutionStatus, StepStatus};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -242,10 +242,7 @@ impl Service {
         Ok(ExecutionView {
             id: execution.id.clone(),
             status: execution.status(),
-            ending: execution.stop.filter(|_| execution.ended.is_none()).map(|stop| match stop {
-                StopReason::Cancel => "cancelled",
-                StopReason::Abandon => "failed",
-            }),
+            ending: execution.stop.filter(|_| execution.ended.is_none()).map(EndStatus::as_str),
             plan: PlanRefView {
                 id: plan.id.to_string(),
                 name: plan.name.clone(),

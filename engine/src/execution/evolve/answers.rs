@@ -1,11 +1,11 @@
 //! Folds the answers of a person or an agent about a step, or about its compensation.
 
 use super::super::attempt::{Attempt, QuestionReply};
-use super::super::state::{Execution, PayloadRef, StopReason};
+use super::super::state::{Execution, PayloadRef};
 use super::{RecordedEvent, is_undoing};
 use crate::event::{self, PayloadDigest};
 use crate::id::StepNo;
-use crate::policy::{Outcome, StepAnswer, StepStatus};
+use crate::policy::{EndStatus, Outcome, StepAnswer, StepStatus};
 
 impl Execution {
     /// Applies an answer to its step, or stops the execution on `abandon`.
@@ -14,7 +14,7 @@ impl Execution {
         let (output, arguments) = (event.output.map(payload_ref), event.arguments.map(payload_ref));
         let at_ms = recorded.at_ms;
         if event.answer == StepAnswer::Abandon {
-            self.set_stop(StopReason::Abandon);
+            self.set_stop(EndStatus::Failed);
             return Ok(());
         }
         let step = event.step.as_ref().ok_or("this answer is about a step")?;
