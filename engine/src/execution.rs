@@ -26,7 +26,7 @@ mod tool_policy;
 mod tool_question;
 mod unwind;
 
-pub use attempt::{Attempt, ProbeState, QuestionReply};
+pub use attempt::{Attempt, ProbeState, QuestionReply, ToolQuestion};
 pub use brief::{Brief, NotUndoable, UndoItem, brief, planned_arguments};
 pub use claim::{CLAIM_DURATION_MS, Claim, Reporter};
 pub use command::{ActionFacts, AgentReport, Command, FACTS_BYTES_MAX, Refusal, ReportedOutcome};
@@ -36,8 +36,8 @@ pub use evolve::{CorruptJournal, RecordedEvent, evolve, initial_state};
 pub use follow::{LoadedPayloads, MissingPayloads, bind_undo_arguments, follow};
 pub use questions::{Question, QuestionSubject, allowed_answers, questions};
 pub use state::{
-    ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalGate, Execution, PayloadRef, Phase, StepFailure,
-    StepState, UndoApproval, UnwindProposal,
+    ANNOTATIONS_MAX, Annotation, AnnotationKind, ApprovalAnswer, ApprovalGate, Execution, PayloadRef, Phase,
+    RetryState, StepApproval, StepFailure, StepState, UndoApproval, UndoProgress, UnwindProposal,
 };
 
 use crate::event::Event;

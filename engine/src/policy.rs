@@ -140,6 +140,12 @@ string_enum!(
     }
 );
 
+impl Default for StepStatus {
+    fn default() -> Self {
+        Self::Pending
+    }
+}
+
 impl From<EndStatus> for ExecutionStatus {
     fn from(end: EndStatus) -> Self {
         match end {

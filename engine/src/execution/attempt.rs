@@ -38,8 +38,8 @@ pub struct Attempt {
     pub takeover: bool,
     /// Its process died and sending twice does no harm: the attempt is repeated without asking.
     pub repeat_after_takeover: bool,
-    /// Ended with a question of the tool, which is `result`.
-    pub ended_with_question: bool,
+    /// Whether the attempt ended with a question of the tool, which is `result`.
+    pub question: ToolQuestion,
     /// The probe of an attempt at the step itself.
     pub probe: ProbeState,
     /// How often the probing process died while the probe may have been in flight.
@@ -48,6 +48,16 @@ pub struct Attempt {
     pub late_outcome: Option<Outcome>,
     /// Whether the attempt did take effect, by a probe, an answer or a late outcome; `None`: not settled.
     pub settled: Option<bool>,
+}
+
+/// The question of a tool with which an attempt ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolQuestion {
+    #[default]
+    None,
+    Open,
+    /// An answer about the step has settled it: with a reply, which the next attempt sends, or without one.
+    Closed(Option<QuestionReply>),
 }
 
 /// A tool's question and the reply to it; the next attempt sends both.
@@ -113,6 +123,10 @@ impl Attempt {
         self.is_proven_unsent() || (self.repeat_after_takeover && self.is_unknown())
     }
 
+    pub fn ended_with_question(&self) -> bool {
+        self.question != ToolQuestion::None
+    }
+
     /// Whether a probe of the attempt is in flight.
     pub(super) fn is_probing(&self) -> bool {
         matches!(self.probe, ProbeState::Open { .. })
@@ -152,7 +166,7 @@ pub(super) fn key_after<'a>(
     let mut newest_first = attempts.rev();
     let sent = newest_first.clone().find(|attempt| !attempt.unsent);
     let Some(last) = sent.or_else(|| newest_first.next()) else { return 0 };
-    let only_asked = last.ended_with_question && last.outcome == Some(Outcome::Failed);
+    let only_asked = last.ended_with_question() && last.outcome == Some(Outcome::Failed);
     let is_definite = !last.is_open() && !last.is_unknown();
     last.key + u32::from(is_new_call || (sent.is_some() && is_definite && !only_asked))
 }

@@ -162,7 +162,7 @@ fn not_undoable(execution: &Execution, no: StepNo) -> Option<NotUndoable> {
         return None;
     }
     let why = match execution.rules(no).cancellable {
-        _ if state.left_in_place => "its effect was left in place by an answer",
+        _ if state.undo.left_in_place => "its effect was left in place by an answer",
         Reversibility::Irreversible => "it is irreversible",
         Reversibility::PartiallyReversible => "it is only partially reversible",
         Reversibility::Reversible if spec.compensation.is_none() => "it has no compensation",

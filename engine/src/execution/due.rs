@@ -138,7 +138,7 @@ fn wake_at(execution: &Execution) -> Option<i64> {
         return None;
     }
     let retries = execution.pending_retries();
-    let retries = retries.filter_map(|no| execution.step(*no).retry_at_ms);
+    let retries = retries.filter_map(|no| execution.step(*no).retry.at_ms);
     let agents =
         execution.index.open_agent_calls.iter().filter_map(|call| agent_deadline_ms(execution, *call));
     retries.chain(agents).min()

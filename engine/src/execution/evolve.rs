@@ -10,7 +10,10 @@ mod undo;
 use std::sync::Arc;
 
 use super::claim::Claim;
-use super::state::{ApprovalGate, Execution, PayloadRef, Phase, StepFailure, StepState, UnwindProposal};
+use super::state::{
+    ApprovalAnswer, ApprovalGate, Execution, PayloadRef, Phase, StepApproval, StepFailure, StepState,
+    UnwindProposal,
+};
 use crate::event::{self, Event, ExecutionStarted, PayloadDigest};
 use crate::id::{Epoch, Position, StepId, StepNo};
 use crate::plan::Plan;
@@ -194,7 +197,7 @@ impl Execution {
 
     fn retry_scheduled(&mut self, event: &event::RetryScheduled) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
-        self.steps[no.index()].retry_at_ms = Some(event.at_ms);
+        self.steps[no.index()].retry.at_ms = Some(event.at_ms);
         Ok(())
     }
 
@@ -211,8 +214,8 @@ impl Execution {
         arguments: Option<PayloadRef>,
     ) -> Result<(), String> {
         let no = self.find_step(&event.step)?;
-        let step = &mut self.steps[no.index()];
-        (step.approval_arguments, step.approval_pin) = (arguments, event.pin);
+        self.steps[no.index()].approval =
+            StepApproval { arguments, pin: event.pin, answer: ApprovalAnswer::None };
         self.set_status(no, StepStatus::AwaitingApproval, None);
         Ok(())
     }
@@ -220,7 +223,7 @@ impl Execution {
     /// A step was approved; at the point of no return the approval covers all later steps too.
     fn step_approved(&mut self, step: &StepId) -> Result<(), String> {
         let no = self.find_step(step)?;
-        self.steps[no.index()].approved = true;
+        self.steps[no.index()].approval.answer = ApprovalAnswer::Approved;
         self.past_point_of_no_return |= self.plan.policy.approval == PlanApproval::AtPointOfNoReturn;
         self.set_status(no, StepStatus::Pending, None);
         Ok(())
@@ -230,7 +233,8 @@ impl Execution {
     fn step_rejected(&mut self, event: &event::StepRejected, at_ms: i64) -> Result<(), String> {
         let failure = StepFailure { category: ErrorCategory::Policy, detail: None };
         let no = self.find_step(&event.step)?;
-        self.steps[no.index()].rejection_reason = event.reason.clone();
+        let reason = event.reason.clone();
+        self.steps[no.index()].approval.answer = ApprovalAnswer::Rejected { reason };
         self.fail_step(no, StepStatus::Failed, failure, at_ms);
         Ok(())
     }
@@ -307,7 +311,7 @@ impl Execution {
         let step = &mut self.steps[no.index()];
         step.failure_handled = false;
         step.forced = false;
-        step.retry_at_ms = None;
+        step.retry.at_ms = None;
         step.error = Some(failure);
         self.end_step(no, status, None, at_ms);
     }
@@ -316,7 +320,7 @@ impl Execution {
     fn succeed_step(&mut self, no: StepNo, at_ms: i64) {
         let step = &mut self.steps[no.index()];
         step.forced = false;
-        step.retry_at_ms = None;
+        step.retry.at_ms = None;
         step.error = None;
         let result = step
             .attempts

@@ -105,13 +105,13 @@ fn retry_at_ms(execution: &Execution, no: StepNo, now: Now) -> i64 {
         Some(compensation) if step.status() == StepStatus::Compensating => {
             (execution.compensation_retry(compensation), step.undo_tries())
         }
-        Some(_) | None => (execution.step_retry(spec), step.tries),
+        Some(_) | None => (execution.step_retry(spec), step.retry.tries),
     };
     let exponent = i32::try_from(tries.saturating_sub(1)).unwrap_or(i32::MAX);
     let backoff_ms = (retry.backoff_ms as f64 * retry.factor.powi(exponent)).min(retry.max_backoff_ms as f64);
     let fraction = 0.5 + 0.5 * (now.random >> 11) as f64 / (1u64 << 53) as f64;
     let at_ms = now.at_ms + (backoff_ms * fraction) as i64;
-    at_ms.max(step.not_before_ms.unwrap_or(at_ms))
+    at_ms.max(step.retry.not_before_ms.unwrap_or(at_ms))
 }
 
 /// Applies the failure policy of a failed step to the steps that have not started.
@@ -191,11 +191,11 @@ fn start_step(
     let fails = |category: ErrorCategory, message: &str| {
         Ok(vec![fail_before_sending(execution, no, category, message)])
     };
-    if state.next_reply.is_some() {
+    if state.next_reply().is_some() {
         // The same call again with the reply to its question: condition, limits and approval still hold.
         return Ok(vec![attempt_started(execution, no, None)]);
     }
-    if let (Some(when), false) = (&spec.when, state.forced || state.approved) {
+    if let (Some(when), false) = (&spec.when, state.forced || state.is_approved()) {
         match when.test(&load_scope(execution, when.reads(), None, values)?) {
             Ok(true) => {}
             Ok(false) => return Ok(vec![StepSkipped { step: spec.id.clone() }.into()]),
@@ -205,7 +205,7 @@ fn start_step(
     if let (Some(limit), false) = (execution.reached_limit(spec.is_agent_step(), now.at_ms), state.forced) {
         return fails(limit.category(), limit.message());
     }
-    if state.approved {
+    if state.is_approved() {
         return Ok(vec![attempt_started(execution, no, None)]);
     }
     let arguments = match step_arguments(execution, no, values)? {

@@ -108,7 +108,7 @@ impl StepIndex {
         let status = step.status();
         let unstarted = matches!(status, S::Pending | S::AwaitingApproval);
         let ready =
-            status == S::Pending && step.unmet_dependencies == 0 && step.unsatisfiable_dependencies == 0;
+            status == S::Pending && step.dependencies.unmet == 0 && step.dependencies.unsatisfiable == 0;
         let failed = matches!(status, S::Failed | S::Unknown);
         let is_call_open =
             step.last_attempt().is_some_and(|attempt| attempt.is_open() || attempt.is_probing());
@@ -116,25 +116,25 @@ impl StepIndex {
         let may_settle =
             matches!(status, S::Running | S::Unknown | S::Skipped) && !step.is_compensation_open();
         let is_unprobed = step.last_attempt().is_some_and(|attempt| {
-            attempt.is_unknown() && !attempt.ended_with_question && attempt.probe == ProbeState::None
+            attempt.is_unknown() && !attempt.ended_with_question() && attempt.probe == ProbeState::None
         });
         let is_undoable = spec.compensation.is_some() && !step.attempts_to_undo(rules).is_empty();
-        let undo_retries = status == S::Compensating && last_undo_unsuccessful(step) && !step.undo_retry;
+        let undo_retries = status == S::Compensating && last_undo_unsuccessful(step) && !step.undo.retry;
         set_membership(&mut self.ready, rank, ready && !rules.is_irreversible());
         set_membership(&mut self.ready_exclusive, rank, ready && rules.is_irreversible());
         set_membership(&mut self.ready_forced, rank, ready && step.forced);
-        set_membership(&mut self.unsatisfiable, no, unstarted && step.unsatisfiable_dependencies > 0);
+        set_membership(&mut self.unsatisfiable, no, unstarted && step.dependencies.unsatisfiable > 0);
         set_membership(&mut self.settling, no, status == S::Running && is_between_calls);
         set_membership(&mut self.undo_settling, no, undo_retries);
         let may_probe = spec.probe.is_some() && rules.may_probe;
         set_membership(&mut self.probes_due, no, may_probe && is_unprobed && is_between_calls && may_settle);
         set_membership(&mut self.unhandled_failures, no, failed && !step.failure_handled);
-        set_membership(&mut self.to_undo, ordered, is_undoable && !step.left_in_place);
-        set_membership(&mut self.left_in_place, no, is_undoable && step.left_in_place);
+        set_membership(&mut self.to_undo, ordered, is_undoable && !step.undo.left_in_place);
+        set_membership(&mut self.left_in_place, no, is_undoable && step.undo.left_in_place);
         set_membership(
             &mut self.undo_failed,
             no,
-            status == S::CompensationFailed && !step.left_in_place && !step.undo_retry,
+            status == S::CompensationFailed && !step.undo.left_in_place && !step.undo.retry,
         );
         set_membership(
             &mut self.exclusive_in_flight,
@@ -173,7 +173,7 @@ impl Execution {
     pub(super) fn build_index(&mut self) {
         self.index.counts[StepStatus::Pending as usize] = self.steps.len() as u32;
         for no in self.step_numbers() {
-            self.steps[no.index()].unmet_dependencies = self.plan.step(no).dependencies.len() as u32;
+            self.steps[no.index()].dependencies.unmet = self.plan.step(no).dependencies.len() as u32;
             self.refresh(no);
         }
     }
@@ -182,9 +182,9 @@ impl Execution {
     pub(super) fn set_status(&mut self, no: StepNo, status: StepStatus, cause: Option<StepNo>) {
         let before = (self.dependency_state(no, false), self.dependency_state(no, true));
         let step = &mut self.steps[no.index()];
-        self.index.counts[step.status.0 as usize] -= 1;
+        self.index.counts[step.status as usize] -= 1;
         self.index.counts[status as usize] += 1;
-        step.status.0 = status;
+        step.status = status;
         step.cause = cause;
         let after = (self.dependency_state(no, false), self.dependency_state(no, true));
         if before != after {
@@ -209,9 +209,9 @@ impl Execution {
                 continue;
             }
             let step = &mut self.steps[other.index()];
-            step.unmet_dependencies = step.unmet_dependencies + u32::from(old == DependencyState::Satisfied)
+            step.dependencies.unmet = step.dependencies.unmet + u32::from(old == DependencyState::Satisfied)
                 - u32::from(new == DependencyState::Satisfied);
-            step.unsatisfiable_dependencies = step.unsatisfiable_dependencies
+            step.dependencies.unsatisfiable = step.dependencies.unsatisfiable
                 + u32::from(new == DependencyState::Unsatisfiable)
                 - u32::from(old == DependencyState::Unsatisfiable);
             self.refresh(other);
@@ -257,7 +257,7 @@ impl Execution {
     pub(super) fn build_undo_order(&mut self) {
         self.index.undo_ready.clear();
         for step in &mut self.steps {
-            (step.undo_blockers, step.blocks_undo) = (0, false);
+            (step.undo.blockers, step.undo.blocks) = (0, false);
         }
         for no in self.step_numbers() {
             self.refresh(no);
@@ -275,12 +275,12 @@ impl Execution {
             let step = &mut self.steps[no.index()];
             let blocks = to_undo || step.is_undo_blocked();
             set_membership(&mut self.index.undo_ready, ordered, to_undo && !step.is_undo_blocked());
-            if blocks == step.blocks_undo {
+            if blocks == step.undo.blocks {
                 continue;
             }
-            step.blocks_undo = blocks;
+            step.undo.blocks = blocks;
             for need in &plan.step(no).dependencies {
-                let blockers = &mut self.steps[need.step.index()].undo_blockers;
+                let blockers = &mut self.steps[need.step.index()].undo.blockers;
                 *blockers = if blocks { *blockers + 1 } else { *blockers - 1 };
                 changed.push(need.step);
             }
@@ -350,7 +350,7 @@ impl Execution {
             let unmet = dependency_states().filter(|state| *state != DependencyState::Satisfied).count();
             let unsatisfiable =
                 dependency_states().filter(|state| *state == DependencyState::Unsatisfiable).count();
-            let kept = (step.unmet_dependencies as usize, step.unsatisfiable_dependencies as usize);
+            let kept = (step.dependencies.unmet as usize, step.dependencies.unsatisfiable as usize);
             assert_eq!(kept, (unmet, unsatisfiable), "needs of `{}`", spec.id);
             index.add_open_calls(no, step);
         }
@@ -370,7 +370,7 @@ impl Execution {
             let blockers = self.plan.step(no).dependents.iter().filter(|other| blocks[other.index()]).count();
             blocks[no.index()] = blockers > 0 || index.to_undo.contains(&ordered);
             set_membership(&mut index.undo_ready, ordered, blockers == 0 && index.to_undo.contains(&ordered));
-            let kept = (self.step(no).undo_blockers as usize, self.step(no).blocks_undo);
+            let kept = (self.step(no).undo.blockers as usize, self.step(no).undo.blocks);
             assert_eq!(kept, (blockers, blocks[no.index()]), "undo order of `{}`", self.step_id(no));
         }
     }

@@ -115,7 +115,7 @@ fn settle_or_retry(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Nex
     if attempt.is_due_for_repeat() {
         return Some(NextAction::Retry(no));
     }
-    match step.retry_at_ms {
+    match step.retry.at_ms {
         None => Some(NextAction::ScheduleRetry(no)),
         Some(at) if at <= now_ms => Some(NextAction::Retry(no)),
         Some(_) => None,
@@ -125,11 +125,11 @@ fn settle_or_retry(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Nex
 /// Whether the step is retried automatically: after a takeover, or by its own `retry`.
 fn may_retry(execution: &Execution, no: StepNo) -> bool {
     let (spec, step) = (execution.plan.step(no), execution.step(no));
-    let Some(last) = step.last_attempt().filter(|last| !last.by_agent && !last.ended_with_question) else {
+    let Some(last) = step.last_attempt().filter(|last| !last.by_agent && !last.ended_with_question()) else {
         return false;
     };
     let repeatable = execution.rules(no).repeatable;
-    last.is_due_for_repeat() || last.may_be_retried(&execution.step_retry(spec), repeatable, step.tries)
+    last.is_due_for_repeat() || last.may_be_retried(&execution.step_retry(spec), repeatable, step.retry.tries)
 }
 
 /// Ends a cancelled or abandoned execution once no call is in flight.

@@ -2,9 +2,9 @@
 
 use super::attempt::Attempt;
 use super::due::CallKind;
-use super::state::{ApprovalGate, Execution, PayloadRef, Phase, StepFailure, StepState, UnwindProposal};
+use super::state::{ApprovalAnswer, ApprovalGate, Execution, PayloadRef, Phase, StepState, UnwindProposal};
 use crate::id::StepNo;
-use crate::policy::{ErrorCategory, FailureAction, OnFailure, StepAnswer, StepStatus};
+use crate::policy::{FailureAction, OnFailure, StepAnswer, StepStatus};
 
 /// Something that waits for a person or an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub fn allowed_answers(execution: &Execution, no: StepNo) -> Vec<StepAnswer> {
         (Phase::Forward, StepStatus::Unknown) => {
             allowed(&[Retry, Skip, Happened, DidNotHappen, Compensate, Abandon])
         }
-        (Phase::Unwind, StepStatus::CompensationFailed) if !step.left_in_place && !step.undo_retry => {
+        (Phase::Unwind, StepStatus::CompensationFailed) if !step.undo.left_in_place && !step.undo.retry => {
             vec![Retry, Skip, Happened, DidNotHappen, Abandon]
         }
         (Phase::Unwind, StepStatus::Compensating) if is_agent_undoing(step) => vec![Skip, Happened, Abandon],
@@ -163,15 +163,14 @@ impl StepState {
         let may_follow =
             matches!(self.status(), Pending | Running | AwaitingApproval | AwaitingAgent | Failed | Unknown);
         // An answer may have corrected them, or an approval been asked for others, after the last attempt.
-        let newer = [self.approval_arguments, self.corrected_arguments];
+        let newer = [self.approval.arguments, self.corrected_arguments];
         let newer = newer.into_iter().filter(|_| may_follow || sent.is_none());
         newer.chain([sent]).flatten().max_by_key(|stored| stored.position)
     }
 
-    /// Whether the step has failed because a person rejected it. A limit fails it with a message.
+    /// Whether the step has failed because a person rejected it.
     pub fn is_rejected(&self) -> bool {
-        let by_rejection =
-            |error: &StepFailure| error.category == ErrorCategory::Policy && error.detail.is_none();
-        self.status() == StepStatus::Failed && self.error.as_ref().is_some_and(by_rejection)
+        let rejected = matches!(self.approval.answer, ApprovalAnswer::Rejected { .. });
+        rejected && self.status == StepStatus::Failed
     }
 }

@@ -249,7 +249,7 @@ fn may_have_effect(execution: &Execution, no: StepNo) -> bool {
 fn is_undoable(execution: &Execution, no: StepNo) -> bool {
     let irreversible =
         execution.rules(no).is_irreversible() && execution.plan.step(no).compensation.is_none();
-    may_have_effect(execution, no) && !irreversible && !execution.step(no).left_in_place
+    may_have_effect(execution, no) && !irreversible && !execution.step(no).undo.left_in_place
 }
 
 /// The part of a refusal that lists the steps with an effect to undo.

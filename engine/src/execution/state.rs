@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::attempt::{Attempt, QuestionReply, key_after};
+use super::attempt::{Attempt, QuestionReply, ToolQuestion, key_after};
 use super::claim::Claim;
 use super::due::{CallId, CallKind};
 use super::index::StepIndex;
@@ -134,7 +134,8 @@ pub enum AnnotationKind {
 /// The folded state of one step.
 #[derive(Clone, Debug, Default)]
 pub struct StepState {
-    pub(super) status: StepStatusCell,
+    /// Only `Execution::set_status` changes it, which maintains the index.
+    pub(super) status: StepStatus,
     pub attempts: Vec<Attempt>,
     /// The attempts at undoing the step.
     pub compensations: Vec<Attempt>,
@@ -142,71 +143,88 @@ pub struct StepState {
     pub cause: Option<StepNo>,
     /// An answer demands another attempt, in spite of other failures and of limits.
     pub forced: bool,
-    /// The arguments for which an approval was asked.
-    pub approval_arguments: Option<PayloadRef>,
-    /// The tool definition for which an approval was asked.
-    pub approval_pin: Option<Digest>,
-    pub approved: bool,
-    /// The reason of the person who rejected the step.
-    pub rejection_reason: Option<String>,
-    /// Attempts since the last answer, without those that were proven unsent or repeated after a takeover.
-    pub tries: u32,
-    /// When the scheduled retry is due, in Unix milliseconds.
-    pub retry_at_ms: Option<i64>,
-    /// The last server that was called asked for no retry before this time.
-    pub not_before_ms: Option<i64>,
+    pub approval: StepApproval,
+    pub retry: RetryState,
     /// The failure policy has been applied to this failure.
     pub failure_handled: bool,
     pub output: Option<PayloadRef>,
     pub error: Option<StepFailure>,
-    /// Indexes of the attempts whose effect was undone.
-    pub undone_attempts: BTreeSet<u32>,
-    /// Indexes of the attempts whose success arrived after their compensation had started.
-    pub undo_again: BTreeSet<u32>,
-    /// An answer said to leave the effect in place.
-    pub left_in_place: bool,
-    /// The compensation is to be run again: by an answer, a takeover, a new `undo` or a late success.
-    pub undo_retry: bool,
-    /// By attempt index: the approval of its compensation. Only tools under approval need one.
-    pub undo_approvals: BTreeMap<u32, UndoApproval>,
+    pub undo: UndoProgress,
     /// Arguments from an answer that replace those that the plan binds.
     pub corrected_arguments: Option<PayloadRef>,
     /// The next attempt needs a new idempotency key, because its arguments changed.
     pub(super) needs_new_key: bool,
-    /// How often an attempt or a compensation was repeated because its process died.
-    pub(super) takeover_repeats: u32,
     /// Which agent holds the step, and until when; `None` for tool steps and before a start.
     pub claim: Option<Claim>,
     /// The agents from which the step was taken over.
     pub(super) former_holders: BTreeSet<String>,
     /// When an agent first reported the start of the current attempt.
     pub agent_started_at_ms: Option<i64>,
-    /// The last attempt ended with a question of the tool that no answer has settled.
-    pub(super) has_open_question: bool,
-    /// The reply to the tool's question, which the next attempt sends.
-    pub next_reply: Option<QuestionReply>,
     /// The facts that an agent recorded last about the step.
     pub facts: Option<PayloadRef>,
     pub started_at_ms: Option<i64>,
     pub ended_at_ms: Option<i64>,
-    /// Number of dependencies that are not satisfied yet.
-    pub(super) unmet_dependencies: u32,
-    /// Number of dependencies that never will be satisfied.
-    pub(super) unsatisfiable_dependencies: u32,
-    /// While unwinding: number of direct dependents with `blocks_undo`.
-    pub(super) undo_blockers: u32,
-    /// While unwinding: this step, or one that depends on it, is to be undone.
-    pub(super) blocks_undo: bool,
+    pub(super) dependencies: DependencyCounts,
 }
 
-/// Wraps a step's status so that only `Execution::set_status` changes it, which maintains the index.
-#[derive(Clone, Debug)]
-pub(super) struct StepStatusCell(pub(super) StepStatus);
+/// The approval of a step's call.
+#[derive(Clone, Debug, Default)]
+pub struct StepApproval {
+    /// The arguments for which an approval was last asked.
+    pub arguments: Option<PayloadRef>,
+    /// The tool definition for which an approval was last asked.
+    pub pin: Option<Digest>,
+    pub answer: ApprovalAnswer,
+}
 
-impl Default for StepStatusCell {
-    fn default() -> Self {
-        Self(StepStatus::Pending)
-    }
+/// The answer to the question for an approval; a retry makes it void.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ApprovalAnswer {
+    #[default]
+    None,
+    Approved,
+    Rejected {
+        reason: Option<String>,
+    },
+}
+
+/// What automatic retries of a step or of its compensation depend on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RetryState {
+    /// Attempts since the last answer, without those that were proven unsent or repeated after a takeover.
+    pub tries: u32,
+    /// How often an attempt or a compensation was repeated because its process died.
+    pub takeover_repeats: u32,
+    /// When the scheduled retry is due, in Unix milliseconds.
+    pub at_ms: Option<i64>,
+    /// The last server that was called asked for no retry before this time.
+    pub not_before_ms: Option<i64>,
+}
+
+/// How far the undo of a step has come.
+#[derive(Clone, Debug, Default)]
+pub struct UndoProgress {
+    /// Indexes of the attempts whose effect was undone.
+    pub undone: BTreeSet<u32>,
+    /// Indexes of the attempts whose success arrived after their compensation had started.
+    pub again: BTreeSet<u32>,
+    /// An answer said to leave the effect in place.
+    pub left_in_place: bool,
+    /// The compensation is to be run again: by an answer, a takeover, a new `undo` or a late success.
+    pub retry: bool,
+    /// By attempt index: the approval of its compensation. Only tools under approval need one.
+    pub approvals: BTreeMap<u32, UndoApproval>,
+    /// While unwinding: number of direct dependents with `blocks`.
+    pub(super) blockers: u32,
+    /// While unwinding: this step, or one that depends on it, is to be undone.
+    pub(super) blocks: bool,
+}
+
+/// How many of a step's dependencies are not satisfied yet (`unmet`), and how many never will be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DependencyCounts {
+    pub unmet: u32,
+    pub unsatisfiable: u32,
 }
 
 /// Why a step or its compensation failed, or is unknown.
@@ -219,7 +237,7 @@ pub struct StepFailure {
 
 impl StepState {
     pub fn status(&self) -> StepStatus {
-        self.status.0
+        self.status
     }
 
     pub fn last_attempt(&self) -> Option<&Attempt> {
@@ -266,12 +284,21 @@ impl StepState {
 
     /// The tool's question that nobody has answered yet.
     pub fn open_question(&self) -> Option<PayloadRef> {
-        let is_open =
-            self.has_open_question && matches!(self.status(), StepStatus::Failed | StepStatus::Unknown);
-        let last = self
-            .last_attempt()
-            .filter(|last| is_open && last.late_outcome.is_none() && last.settled.is_none());
-        last.and_then(|last| last.result)
+        let may_answer = matches!(self.status, StepStatus::Failed | StepStatus::Unknown);
+        let asking = self.last_attempt().filter(|last| last.question == ToolQuestion::Open && may_answer);
+        asking.filter(|last| last.late_outcome.is_none() && last.settled.is_none())?.result
+    }
+
+    /// The reply to the last attempt's question, which the next attempt sends.
+    pub(super) fn next_reply(&self) -> Option<QuestionReply> {
+        match self.last_attempt()?.question {
+            ToolQuestion::Closed(reply) => reply,
+            ToolQuestion::None | ToolQuestion::Open => None,
+        }
+    }
+
+    pub fn is_approved(&self) -> bool {
+        self.approval.answer == ApprovalAnswer::Approved
     }
 
     pub fn last_compensation(&self) -> Option<&Attempt> {
@@ -282,12 +309,12 @@ impl StepState {
     /// attempt's success arrived after a compensation had started: a tool that knows the key would do nothing.
     pub(super) fn next_undo_key(&self, attempt: u32) -> u32 {
         let earlier = self.compensations.iter().filter(|undo| undo.undoes == Some(attempt));
-        key_after(earlier, self.undo_again.contains(&attempt))
+        key_after(earlier, self.undo.again.contains(&attempt))
     }
 
     /// Whether a step that depends on this one is to be undone first.
     pub(super) fn is_undo_blocked(&self) -> bool {
-        self.undo_blockers > 0
+        self.undo.blockers > 0
     }
 
     /// How often the undo that the newest compensation tried was tried, without free repeats.
@@ -308,15 +335,15 @@ impl StepState {
         if rules.read_only {
             return Vec::new();
         }
-        if !self.undo_again.is_empty() {
-            return self.undo_again.iter().copied().collect();
+        if !self.undo.again.is_empty() {
+            return self.undo.again.iter().copied().collect();
         }
         let effective = self.indexed_attempts().filter(|(_, attempt)| attempt.may_have_run());
         if !rules.idempotent {
-            return effective.map(|(no, _)| no).filter(|no| !self.undone_attempts.contains(no)).collect();
+            return effective.map(|(no, _)| no).filter(|no| !self.undo.undone.contains(no)).collect();
         }
         let key_of = |no: &u32| self.attempts[*no as usize].key;
-        let undone: BTreeSet<u32> = self.undone_attempts.iter().map(key_of).collect();
+        let undone: BTreeSet<u32> = self.undo.undone.iter().map(key_of).collect();
         // Of several attempts with one key take one that succeeded: its output may be needed to undo it.
         let mut by_key = std::collections::BTreeMap::<u32, u32>::new();
         for (no, attempt) in effective.filter(|(_, attempt)| !undone.contains(&attempt.key)) {

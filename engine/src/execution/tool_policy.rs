@@ -34,7 +34,7 @@ impl Execution {
         }
         let tool = self.plan.step(no).compensation.as_ref().and_then(Compensation::tool);
         let required = UndoApproval { arguments, pin: tool.and_then(|tool| self.pin(tool)) };
-        self.step(no).undo_approvals.get(&attempt) != Some(&required)
+        self.step(no).undo.approvals.get(&attempt) != Some(&required)
     }
 
     /// Whether a probe that may have been in flight when its process died is sent again: only where it is

@@ -27,7 +27,7 @@ fn retry_or_give_up(execution: &Execution, no: StepNo, now_ms: i64) -> Option<Ne
     if step.is_undo_blocked() {
         return None;
     }
-    match step.retry_at_ms {
+    match step.retry.at_ms {
         None => Some(NextAction::ScheduleRetry(no)),
         Some(at) if at <= now_ms => compensate_newest_attempt(execution, no),
         Some(_) => None,
@@ -87,6 +87,6 @@ fn end_unwind(execution: &Execution) -> Option<NextAction> {
 /// Whether an effect of the step may remain: it cannot be undone, was left in place, or only partly undone.
 pub(super) fn effect_remains(execution: &Execution, no: StepNo) -> bool {
     let (rules, step) = (execution.rules(no), execution.step(no));
-    let is_partly_undone = !step.undone_attempts.is_empty() && rules.cancellable != Reversibility::Reversible;
+    let is_partly_undone = !step.undo.undone.is_empty() && rules.cancellable != Reversibility::Reversible;
     is_partly_undone || !step.attempts_to_undo(rules).is_empty()
 }

@@ -100,7 +100,7 @@ impl StateBefore {
             Event::LateAnswer(event) => self.check_late_answer(execution, event),
             Event::UnwindStarted(_) => {
                 assert!(
-                    execution.steps.iter().all(|step| !step.left_in_place),
+                    execution.steps.iter().all(|step| !step.undo.left_in_place),
                     "an undo includes steps that were left in place"
                 );
             }
@@ -296,17 +296,17 @@ fn check_approval(execution: &Execution, no: StepNo) {
         }
         PlanApproval::None | PlanApproval::Plan => false,
     };
-    assert!(step.approved || !(rules.needs_approval || by_policy), "starts without its approval");
+    assert!(step.is_approved() || !(rules.needs_approval || by_policy), "starts without its approval");
 }
 
 /// A just started attempt sends the approved arguments, with the right key.
 fn check_started_attempt(execution: &Execution, no: StepNo) {
     let step = execution.step(no);
     let (new, earlier) = step.attempts.split_last().expect("one has just started");
-    if step.approved {
+    if step.is_approved() {
         assert_eq!(
             (new.arguments, new.pin),
-            (step.approval_arguments, step.approval_pin),
+            (step.approval.arguments, step.approval.pin),
             "sends what was approved"
         );
     }
@@ -316,7 +316,7 @@ fn check_started_attempt(execution: &Execution, no: StepNo) {
         assert_eq!(digest(new.arguments), digest(step.corrected_arguments), "sends the corrected arguments");
         return;
     }
-    if last.ended_with_question && last.outcome == Some(Outcome::Failed) {
+    if last.ended_with_question() && last.outcome == Some(Outcome::Failed) {
         assert_eq!(last.key, new.key, "the key changed over a question");
         assert!(
             new.reply.is_none() || new.arguments == last.arguments,
@@ -360,7 +360,7 @@ fn check_undo_approval(execution: &Execution, no: StepNo) {
         return;
     }
     let last = execution.step(no).last_compensation().expect("one has just started");
-    let approval = last.undoes.and_then(|attempt| execution.step(no).undo_approvals.get(&attempt));
+    let approval = last.undoes.and_then(|attempt| execution.step(no).undo.approvals.get(&attempt));
     let sent = last.arguments.map(|arguments| arguments.digest.digest);
     assert!(
         sent.is_none() || approval.is_some_and(|approval| approval.arguments == sent),
@@ -379,7 +379,7 @@ fn check_undo(execution: &Execution, no: StepNo, attempt: u32) {
     assert!(calls.iter().all(|call| call.step != no), "two compensations of one step");
     assert!(calls.len() < execution.plan.policy.concurrency as usize, "more compensations than slots");
     let asks = |other: &StepState| {
-        other.status() == StepStatus::CompensationFailed && !other.left_in_place && !other.undo_retry
+        other.status() == StepStatus::CompensationFailed && !other.undo.left_in_place && !other.undo.retry
     };
     assert!(!execution.steps.iter().any(asks), "undoes another step though a compensation failed");
     let targets = execution.step(no).attempts_to_undo(execution.rules(no));
@@ -387,7 +387,7 @@ fn check_undo(execution: &Execution, no: StepNo, attempt: u32) {
     for later in transitive_dependents(execution, no) {
         let (spec, state) = (execution.plan.step(later), execution.step(later));
         let to_undo = spec.compensation.is_some()
-            && !state.left_in_place
+            && !state.undo.left_in_place
             && !state.attempts_to_undo(execution.rules(later)).is_empty();
         assert!(!to_undo, "undone before `{}`, which depends on it", spec.id);
     }
@@ -450,16 +450,13 @@ fn check_end(execution: &Execution, end: EndStatus) {
                     "compensated, and `{id}` has effects to undo"
                 );
                 let partly = rules.cancellable != actbook_engine::policy::Reversibility::Reversible;
-                assert!(
-                    !partly || step.undone_attempts.is_empty(),
-                    "compensated, and `{id}` is not reversible"
-                );
+                assert!(!partly || step.undo.undone.is_empty(), "compensated, and `{id}` is not reversible");
             }
         }
         EndStatus::Failed if execution.phase == Phase::Unwind && execution.stop.is_none() => {
             let remains = |(rules, step): (StepRules, &StepState)| {
                 let partly = rules.cancellable != actbook_engine::policy::Reversibility::Reversible;
-                !step.attempts_to_undo(rules).is_empty() || (partly && !step.undone_attempts.is_empty())
+                !step.attempts_to_undo(rules).is_empty() || (partly && !step.undo.undone.is_empty())
             };
             assert!(specs().any(remains), "everything is undone, and yet the execution failed");
         }

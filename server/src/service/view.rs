@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use actbook_engine::event::ReportedStatus;
 use actbook_engine::execution::{
-    Annotation, AnnotationKind, Brief, Execution, LoadedPayloads, PayloadRef, StepState, brief,
+    Annotation, AnnotationKind, ApprovalAnswer, Brief, Execution, LoadedPayloads, PayloadRef, StepState,
+    brief,
 };
 use actbook_engine::id::{ExecutionId, Position, StepId, StepNo, StreamId};
 use actbook_engine::plan::StepWork;
@@ -451,16 +452,18 @@ fn message_of(error: &Value) -> Option<String> {
 
 /// The error message of a step whose end came without a message.
 fn default_error_message(execution: &Execution, state: &StepState) -> String {
-    let message = match (state.last_attempt(), &state.rejection_reason) {
-        (_, Some(reason)) => return format!("it was rejected: {reason}"),
-        (Some(attempt), _) if attempt.is_proven_unsent() => "its driver went away before the call was sent",
-        (Some(attempt), _) if attempt.takeover => "its driver went away while the call was out",
-        (Some(attempt), _) if attempt.by_agent && execution.is_stopping() => {
+    if let ApprovalAnswer::Rejected { reason: Some(reason) } = &state.approval.answer {
+        return format!("it was rejected: {reason}");
+    }
+    let message = match state.last_attempt() {
+        Some(attempt) if attempt.is_proven_unsent() => "its driver went away before the call was sent",
+        Some(attempt) if attempt.takeover => "its driver went away while the call was out",
+        Some(attempt) if attempt.by_agent && execution.is_stopping() => {
             "the agent had not reported when the execution was stopped"
         }
-        (Some(attempt), _) if attempt.by_agent => "the agent did not report in time",
-        (Some(_), _) => "no reason was given",
-        (None, _) => "it was rejected",
+        Some(attempt) if attempt.by_agent => "the agent did not report in time",
+        Some(_) => "no reason was given",
+        None => "it was rejected",
     };
     message.to_owned()
 }

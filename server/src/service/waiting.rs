@@ -87,7 +87,7 @@ fn waiting_view(content: QuestionContent<'_>, question: &Question, undo_bytes: u
     let asked = state.and_then(|step| step.open_question()).and_then(|stored| values.0.get(&stored.position));
     let asked = asked.map(Arc::as_ref);
     let (kind, text, mut options) = word_question(content, question, asked);
-    let approval = state.and_then(|step| step.approval_arguments).map(|stored| stored.position.0);
+    let approval = state.and_then(|step| step.approval.arguments).map(|stored| stored.position.0);
     let rejected = question.subject == QuestionSubject::Failure && state.is_some_and(StepState::is_rejected);
     if rejected {
         // Asking for the same call again is the last thing to do after a no.
@@ -142,7 +142,7 @@ fn word_question(
             ("approval", text, approvals)
         }
         QuestionSubject::StepApproval => {
-            let pin = question.step.and_then(|no| execution.step(no).approval_pin);
+            let pin = question.step.and_then(|no| execution.step(no).approval.pin);
             let pinned = pin.map(|pin| format!(", as its definition {pin} has it")).unwrap_or_default();
             let attempts = question.step.and_then(|no| step_attempts_max(execution, no));
             let attempts = attempts.map(|max| format!(", in up to {max} attempts")).unwrap_or_default();

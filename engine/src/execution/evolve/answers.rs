@@ -1,7 +1,7 @@
 //! Folds the answers of a person or an agent about a step, or about its compensation.
 
-use super::super::attempt::{Attempt, QuestionReply};
-use super::super::state::{Execution, PayloadRef};
+use super::super::attempt::{Attempt, QuestionReply, ToolQuestion};
+use super::super::state::{ApprovalAnswer, Execution, PayloadRef, RetryState};
 use super::{RecordedEvent, is_undoing};
 use crate::event::{self, PayloadDigest};
 use crate::id::StepNo;
@@ -54,12 +54,15 @@ impl Execution {
 
     /// The tool's question was answered: the same call is sent again with the reply, still approved.
     fn retry_with_reply(&mut self, no: StepNo, answer: Option<PayloadRef>) {
-        let question = self.step(no).open_question();
-        let approved = self.step(no).approved;
+        let reply = self.step(no).open_question().zip(answer);
+        let approval = self.step(no).approval.clone();
         self.reset_for_retry(no, false);
         let step = &mut self.steps[no.index()];
-        step.approved = approved;
-        step.next_reply = question.zip(answer).map(|(question, answer)| QuestionReply { question, answer });
+        step.approval = approval;
+        if let Some(last) = step.attempts.last_mut() {
+            let reply = reply.map(|(question, answer)| QuestionReply { question, answer });
+            last.question = ToolQuestion::Closed(reply);
+        }
         self.refresh(no);
     }
 
@@ -77,11 +80,12 @@ impl Execution {
                 }
             }
         }
-        (step.has_open_question, step.next_reply) = (false, None);
+        if let Some(last) = step.attempts.last_mut().filter(|last| last.ended_with_question()) {
+            last.question = ToolQuestion::Closed(None);
+        }
         step.forced = true;
-        step.approved = false;
-        (step.tries, step.takeover_repeats) = (0, 0);
-        step.retry_at_ms = None;
+        step.approval.answer = ApprovalAnswer::None;
+        step.retry = RetryState::default();
         step.ended_at_ms = None;
         self.set_status(no, StepStatus::Pending, None);
     }
@@ -123,24 +127,24 @@ impl Execution {
     pub(super) fn apply_undo_answer(&mut self, no: StepNo, answer: StepAnswer, at_ms: i64) {
         let target = self.attempt_being_undone(no);
         let step = &mut self.steps[no.index()];
-        step.undo_approvals.clear();
+        step.undo.approvals.clear();
         match answer {
             StepAnswer::Skip => {
-                step.left_in_place = true;
+                step.undo.left_in_place = true;
                 self.set_status(no, StepStatus::CompensationFailed, None);
             }
             StepAnswer::Happened => {
                 if let Some(last) = step.compensations.last_mut().filter(|last| last.undoes == target) {
                     last.settled = Some(true);
                 }
-                step.undone_attempts.extend(target);
+                step.undo.undone.extend(target);
                 self.after_undo(no, at_ms);
             }
             StepAnswer::Retry | StepAnswer::DidNotHappen | StepAnswer::Compensate | StepAnswer::Abandon => {
                 if let (StepAnswer::DidNotHappen, Some(last)) = (answer, step.compensations.last_mut()) {
                     last.settled = Some(false);
                 }
-                step.undo_retry = true;
+                step.undo.retry = true;
                 self.refresh(no);
             }
         }

@@ -1,6 +1,6 @@
 //! Folds the start and end of attempts, at a step or at its compensation, and of probes.
 
-use super::super::attempt::{Attempt, ProbeState};
+use super::super::attempt::{Attempt, ProbeState, ToolQuestion};
 use super::super::call_ending::CallEnding;
 use super::super::due::{CallId, CallKind};
 use super::super::state::{Execution, PayloadRef, StepFailure};
@@ -21,8 +21,8 @@ impl Execution {
         let step = &mut self.steps[no.index()];
         // An automatic attempt after an answered `retry` or a reply is the same call: it sends the same reply.
         let repeated = step.last_attempt().filter(|_| step.status() == StepStatus::Running);
-        let earlier = if step.approved {
-            step.approval_arguments
+        let earlier = if step.is_approved() {
+            step.approval.arguments
         } else {
             step.last_attempt().and_then(|last| last.arguments)
         };
@@ -31,16 +31,15 @@ impl Execution {
             by_agent,
             forced: step.forced || repeated.is_some_and(|last| last.forced),
             arguments: arguments.or(earlier),
-            pin: step.approval_pin.filter(|_| step.approved),
-            reply: step.next_reply.or(repeated.and_then(|last| last.reply)),
+            pin: step.approval.pin.filter(|_| step.is_approved()),
+            reply: step.next_reply().or(repeated.and_then(|last| last.reply)),
             started_at_ms: at_ms,
             ..Attempt::default()
         };
-        step.next_reply = None;
         (step.forced, step.needs_new_key) = (false, false);
         (step.agent_started_at_ms, step.claim) = (None, None);
         step.former_holders.clear();
-        step.tries += 1;
+        step.retry.tries += 1;
         step.started_at_ms.get_or_insert(at_ms);
         step.ended_at_ms = None;
         self.calls_made += u32::from(!by_agent);
@@ -64,7 +63,7 @@ impl Execution {
             return Err(format!("{} {number} of `{}` is out of turn", kind.noun(), self.step_id(no)));
         }
         attempts.push(attempt);
-        step.retry_at_ms = None;
+        step.retry.at_ms = None;
         self.open_call(CallId { step: no, kind, index: number - 1 }, by_agent);
         self.set_status(no, status, None);
         Ok(())
@@ -96,7 +95,7 @@ impl Execution {
         let may_repeat = ending.takeover
             && ending.outcome == Outcome::Unknown
             && self.is_repeatable(call)
-            && self.step(call.step).takeover_repeats < TAKEOVER_REPEATS_MAX;
+            && self.step(call.step).retry.takeover_repeats < TAKEOVER_REPEATS_MAX;
         let step = &mut self.steps[call.step.index()];
         let attempt = &mut step.attempts_of_mut(call.kind)[call.index as usize];
         if !attempt.is_open() {
@@ -108,12 +107,12 @@ impl Execution {
         attempt.result = result;
         attempt.unsent = ending.unsent;
         attempt.takeover = ending.takeover;
-        attempt.ended_with_question = ending.asks;
+        attempt.question = if ending.asks { ToolQuestion::Open } else { ToolQuestion::None };
         attempt.ended_at_ms = Some(at_ms);
         attempt.repeat_after_takeover = may_repeat;
         let is_free = attempt.is_free();
-        step.takeover_repeats += u32::from(may_repeat);
-        step.not_before_ms = ending.retry_after_ms.map(|wait| at_ms.saturating_add_unsigned(wait));
+        step.retry.takeover_repeats += u32::from(may_repeat);
+        step.retry.not_before_ms = ending.retry_after_ms.map(|wait| at_ms.saturating_add_unsigned(wait));
         self.close_call(call);
         Ok(is_free)
     }
@@ -129,8 +128,7 @@ impl Execution {
         let is_free = self.end_attempt(call, event.into(), result, at_ms)?;
         self.calls_made -= u32::from(is_uncounted_call);
         let step = &mut self.steps[call.step.index()];
-        step.tries -= u32::from(is_free);
-        step.has_open_question = event.asks;
+        step.retry.tries -= u32::from(is_free);
         if event.outcome == Outcome::Succeeded {
             self.succeed_step(call.step, at_ms);
         } else {

@@ -75,16 +75,13 @@ impl Execution {
         let step = &mut self.steps[no.index()];
         let undone = step.compensations.iter().filter_map(|undo| undo.undoes);
         if undone.into_iter().any(|other| step.have_same_effect(rules, other, index)) {
-            let others = step
-                .undone_attempts
-                .iter()
-                .copied()
-                .filter(|other| !step.have_same_effect(rules, *other, index));
-            step.undone_attempts = others.collect();
-            step.undo_again.insert(index);
+            let others =
+                step.undo.undone.iter().copied().filter(|other| !step.have_same_effect(rules, *other, index));
+            step.undo.undone = others.collect();
+            step.undo.again.insert(index);
         }
         if step.status() == StepStatus::Compensated && !step.attempts_to_undo(rules).is_empty() {
-            step.undo_retry = true;
+            step.undo.retry = true;
             self.set_status(no, StepStatus::CompensationFailed, None);
         }
     }

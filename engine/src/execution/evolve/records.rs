@@ -67,7 +67,7 @@ impl Execution {
             return Ok(());
         }
         let step = &mut self.steps[no.index()];
-        (step.left_in_place, step.undo_retry) = (false, false);
+        (step.undo.left_in_place, step.undo.retry) = (false, false);
         self.after_undo(no, at_ms);
         Ok(())
     }
@@ -85,8 +85,8 @@ impl Execution {
             started_at_ms: at_ms,
             ..Attempt::default()
         });
-        let others = step.undo_again.iter().copied();
-        step.undo_again = others.filter(|other| !step.have_same_effect(rules, *other, attempt)).collect();
-        step.undone_attempts.insert(attempt);
+        let others = step.undo.again.iter().copied();
+        step.undo.again = others.filter(|other| !step.have_same_effect(rules, *other, attempt)).collect();
+        step.undo.undone.insert(attempt);
     }
 }

@@ -21,8 +21,8 @@ impl Execution {
         self.paused = false;
         for no in self.step_numbers() {
             let step = &mut self.steps[no.index()];
-            step.left_in_place = false;
-            step.undo_retry = step.status.0 == StepStatus::CompensationFailed;
+            step.undo.left_in_place = false;
+            step.undo.retry = step.status == StepStatus::CompensationFailed;
         }
         self.build_undo_order();
         Ok(())
@@ -47,7 +47,7 @@ impl Execution {
             let no = self.find_step(step)?;
             let attempt = attempt.checked_sub(1).ok_or("attempts count from 1")?;
             let approval = UndoApproval { arguments: *arguments, pin: *pin };
-            self.steps[no.index()].undo_approvals.insert(attempt, approval);
+            self.steps[no.index()].undo.approvals.insert(attempt, approval);
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl Execution {
             if !self.step(no).attempts_to_undo(self.rules(no)).is_empty() {
                 let step = &mut self.steps[no.index()];
                 step.error = Some(StepFailure { category: ErrorCategory::Policy, detail: None });
-                (step.undo_retry, step.retry_at_ms) = (false, None);
+                (step.undo.retry, step.retry.at_ms) = (false, None);
                 self.set_status(no, StepStatus::CompensationFailed, None);
             }
         }
@@ -92,19 +92,19 @@ impl Execution {
             key: step.next_undo_key(target),
             by_agent,
             arguments,
-            pin: step.undo_approvals.get(&target).and_then(|approval| approval.pin),
+            pin: step.undo.approvals.get(&target).and_then(|approval| approval.pin),
             started_at_ms: at_ms,
             ..Attempt::default()
         };
-        step.undo_retry = false;
+        step.undo.retry = false;
         // Until this compensation has succeeded, no attempt with the same effect counts as undone. It covers
         // every success that was known before it started.
         let same_effect: Vec<u32> = (0..step.attempts.len() as u32)
             .filter(|other| step.have_same_effect(rules, *other, target))
             .collect();
         for other in same_effect {
-            step.undo_again.remove(&other);
-            step.undone_attempts.remove(&other);
+            step.undo.again.remove(&other);
+            step.undo.undone.remove(&other);
         }
         let (kind, status) = (CallKind::Compensation, StepStatus::Compensating);
         self.start_attempt(no, kind, event.compensation, attempt, status)
@@ -120,10 +120,10 @@ impl Execution {
         let (no, undoes) = (call.step, undo.undoes);
         let is_free = self.end_attempt(call, event.into(), result, at_ms)?;
         if event.outcome == Outcome::Succeeded {
-            self.steps[no.index()].undone_attempts.extend(undoes);
+            self.steps[no.index()].undo.undone.extend(undoes);
             self.after_undo(no, at_ms);
         } else if is_free {
-            self.steps[no.index()].undo_retry = true;
+            self.steps[no.index()].undo.retry = true;
             self.refresh(no);
         } else {
             let retries = unwind::may_retry_compensation(self, no) && self.stop.is_none();
@@ -137,7 +137,7 @@ impl Execution {
 
     /// After a successful undo: the step is compensated once none of its attempts is left to undo.
     pub(super) fn after_undo(&mut self, no: StepNo, at_ms: i64) {
-        self.steps[no.index()].retry_at_ms = None;
+        self.steps[no.index()].retry.at_ms = None;
         if self.step(no).attempts_to_undo(self.rules(no)).is_empty() {
             self.end_step(no, StepStatus::Compensated, None, at_ms);
         } else {
@@ -164,8 +164,8 @@ impl Execution {
         if (was_unknown || succeeded) && is_newest && is_unfinished {
             step.compensations[call.index as usize].settled = Some(succeeded);
             if succeeded {
-                step.left_in_place = false;
-                step.undone_attempts.extend(undoes);
+                step.undo.left_in_place = false;
+                step.undo.undone.extend(undoes);
                 self.after_undo(no, at_ms);
             }
         }
